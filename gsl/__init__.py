@@ -1,0 +1,1 @@
+"""GSL, the Graph Substitution Language."""

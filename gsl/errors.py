@@ -1,0 +1,91 @@
+"""The errors of GSL, and where in the user's code a pattern or a rule was written.
+
+Every message says what was expected, what was found, where it was written and how to mend it. Errors that
+replace a built-in one are subclasses of it too, so that ``except TypeError`` keeps working.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in the user's source: file and line."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.file)}:{self.line}"
+
+
+def caller() -> Location:
+    """The nearest line of a caller that is not part of GSL."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return Location(frame.f_code.co_filename, frame.f_lineno)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of an error message about an unknown name: the nearest valid ones, or all of them."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if close:
+        return "did you mean " + " or ".join(repr(n) for n in close) + "?"
+    return "known are " + ", ".join(names) if names else "there are none"
+
+
+class GSLError(Exception):
+    """The base of all errors of GSL."""
+
+
+class PatternError(GSLError, ValueError):
+    """A pattern, an attribute expression or a rule is ill-formed; raised when it is built."""
+
+
+class PatternTypeError(PatternError, TypeError):
+    """A pattern or expression is used where Python would do something else than what is meant."""
+
+
+class UnknownAttributeError(PatternError, AttributeError):
+    """An operator has no attribute of that name."""
+
+
+class EvaluationError(GSLError):
+    """An attribute expression has no value for this match; as a guard it does not match."""
+
+
+class UndecidableError(EvaluationError):
+    """A comparison of symbolic dimensions that holds for some sizes and not for others."""
+
+
+class RewriteError(GSLError):
+    """A rule is wrong for a graph on which it fired; the workload stays as it was."""
+
+
+class FixpointError(GSLError):
+    """Iterative rewriting did not come to an end within its steps."""
+
+
+class FrontEndError(GSLError):
+    """A native graph can't be read, or a rewritten one can't be written back."""
+
+
+class WorkloadError(GSLError, ValueError):
+    """A workload is called, compared or built with something that does not fit."""
+
+
+class DroppedAttributeWarning(UserWarning):
+    """A rule's target rebuilds an operator without an attribute that its source leaves free."""
+
+
+class UntypedWarning(UserWarning):
+    """A rewrite could not be checked for equal types, because the graph carries none."""

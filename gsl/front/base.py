@@ -1,0 +1,48 @@
+"""What a front end offers: a native graph as a program that can be loaded, stored and run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from gsl.graph import Graph, Node, Type
+
+
+class Program(Protocol):
+    """A native graph together with the front end that understands it. Never changed after it is made."""
+
+    @property
+    def native(self) -> Any:
+        """The graph in the framework's own form, as it was handed in (or its like, after a rewrite)."""
+
+    @property
+    def module(self) -> Any:
+        """The graph as something that prints and runs in the framework: a ``GraphModule``, an ``IRModule``."""
+
+    @property
+    def inputs(self) -> Mapping[str, Type | None]:
+        """The names of the user's inputs in order, with their types where known."""
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The weights by name, as native tensors."""
+
+    @property
+    def example_inputs(self) -> Sequence[Any] | None:
+        """The inputs that the program was made with, if it was."""
+
+    def load(self) -> Graph:
+        """A fresh view of the graph."""
+
+    def store(self, graph: Graph) -> Program:
+        """The program of a rewritten view of this one. Untouched nodes come back as they were.
+
+        Raises FrontEndError when the view holds something that the framework can't express; this program is
+        unchanged in any case.
+        """
+
+    def build(self, **options: Any) -> Any:
+        """A callable that takes the inputs in order and returns the outputs."""
+
+    def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
+        """The value of a call node on native tensors; used to fold parameters."""

@@ -1,0 +1,24 @@
+"""The graph view that all front ends load into and store from."""
+
+from gsl.graph.dim import Dim, SymDim
+from gsl.graph.node import (
+    CONST,
+    GETITEM,
+    INPUT,
+    LEAVES,
+    PARAM,
+    TUPLE,
+    Effect,
+    Graph,
+    Inference,
+    Node,
+    Op,
+    Origin,
+    op_name,
+)
+from gsl.graph.types import TensorType, TupleType, Type
+
+__all__ = [
+    "CONST", "GETITEM", "INPUT", "LEAVES", "PARAM", "TUPLE", "Dim", "Effect", "Graph", "Inference", "Node", "Op",
+    "Origin", "SymDim", "TensorType", "TupleType", "Type", "op_name",
+]

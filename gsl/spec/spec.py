@@ -1,0 +1,116 @@
+"""What a declaration of an operator says: operands, attributes, traits, and its meaning in torch.
+
+A declaration is plain data and the same for every framework. How a framework spells the operator is a table in
+that framework's front end.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gsl.graph.types import Type
+
+Types = tuple[Type | None, ...]
+"""The types of a call's operands, ``None`` where a type is not known."""
+
+
+class Trait(enum.Flag):
+    """Properties of operators by which a pattern can select them."""
+
+    NONE = 0
+    ELEMENT_WISE = enum.auto()
+    """Each element of the result depends on the elements at the same place of the operands only."""
+    BROADCASTING = enum.auto()
+    """The operands are broadcast against each other."""
+    COMMUTATIVE = enum.auto()
+    """The first two operands may be exchanged."""
+    REDUCTION = enum.auto()
+    """Some axes of the operand are reduced to one element."""
+    LAYOUT = enum.auto()
+    """The result has the elements of the operand, moved."""
+    ACTIVATION = enum.auto()
+    """An element-wise function of one operand that neural networks use as an activation."""
+
+
+class _Required:
+    """The default of an attribute that has none."""
+
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED: Final = _Required()
+
+
+@dataclass(frozen=True, slots=True)
+class AttrSpec:
+    """One attribute of an operator."""
+
+    default: Any = REQUIRED
+    normalise: Callable[[Any, Types], Any] | None = None
+    """The canonical form of a value, given the types of the operands (which may be unknown). Raises ValueError for
+    a value that has no meaning. Idempotent. Lists become tuples before it is called."""
+    derive: Callable[[Mapping[str, Any], Types], Any] | None = None
+    """For an attribute that follows from the operands (``kernel_size``, ``units``): its value, or ``None`` when the
+    types are not known. A target never needs to give it, and building a call recomputes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpSpec:
+    """The declaration of one operator."""
+
+    name: str
+    """Canonical name: TVM's (``nn.conv2d``), or torch's where TVM has none."""
+    cls: str
+    """The name of its class in ``gsl.op`` (``Conv2D``)."""
+    operands: tuple[str, ...]
+    meaning: Callable[..., Any]
+    """``meaning(torch, *operands, **attrs)``: the operator on torch tensors, in canonical attributes."""
+    attrs: Mapping[str, AttrSpec] = field(default_factory=dict)
+    optional: int = 0
+    """How many operands at the end may be left out."""
+    traits: Trait = Trait.NONE
+    fields: bool = False
+    """True when the result is a tuple."""
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def commutative(self) -> bool:
+        return Trait.COMMUTATIVE in self.traits
+
+    @property
+    def arity(self) -> str:
+        """The accepted numbers of operands, in words."""
+        most = len(self.operands)
+        return f"{most - self.optional} to {most}" if self.optional else str(most)
+
+    def normalise(self, name: str, value: Any, types: Types) -> Any:
+        """The canonical form of one attribute's value; ValueError if it has none."""
+        if isinstance(value, list):
+            value = tuple(value)
+        convert = self.attrs[name].normalise
+        return value if convert is None else convert(value, types)
+
+    def complete(self, given: Mapping[str, Any], types: Types) -> dict[str, Any]:
+        """All attributes in canonical form: the given ones, the defaults and the derived ones.
+
+        Raises ValueError for a required attribute that is missing, KeyError for one that does not exist.
+        """
+        for name in given:
+            if name not in self.attrs:
+                raise KeyError(name)
+        full: dict[str, Any] = {}
+        for name, spec in self.attrs.items():
+            if spec.derive is not None:
+                continue
+            value = given.get(name, spec.default)
+            if value is REQUIRED:
+                raise ValueError(f"{self.name}: the attribute {name!r} is required")
+            full[name] = self.normalise(name, value, types)
+        for name, spec in self.attrs.items():
+            if spec.derive is not None:
+                full[name] = spec.derive(full, types)
+        return full
