@@ -86,7 +86,7 @@ def _combine(operate: Callable[[Any, Any], Any], left: Dim, right: Dim) -> Dim:
 
     a, b = expr(left), expr(right)
     if a is None or b is None:
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     return dim(operate(a, b))
 
 
@@ -95,7 +95,7 @@ def compare(relation: str, left: Dim, right: Dim) -> bool:
 
     Raises UndecidableError where the answer depends on the sizes.
     """
-    difference = left - right
+    difference: Dim = left - right
     if isinstance(difference, int):
         low = high = difference
         known_low = known_high = True

@@ -10,7 +10,8 @@ import enum
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from gsl.graph.types import Type
+from gsl.graph.dim import Dim
+from gsl.graph.types import TensorType, Type
 
 INPUT, PARAM, CONST, TUPLE, GETITEM = "input", "param", "const", "tuple", "getitem"
 """The values of ``Node.op`` that are not operators."""
@@ -39,7 +40,9 @@ class Node:
     (a Python scalar or a native tensor), ``{"index": i}`` for a getitem.
     """
 
-    __slots__ = ("attrs", "deps", "effect", "index", "name", "native", "op", "operands", "origin", "type", "users")
+    __slots__ = (
+        "attrs", "deps", "effect", "index", "name", "native", "op", "operands", "origin", "redirects", "type", "users",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -69,11 +72,50 @@ class Node:
         """A topological number: never greater than that of a user."""
         self.origin: Origin | None = None
         """For a node made by a rewrite: by which rule and instead of what."""
+        self.redirects: dict[Node, Node] | None = None
+        """For a node whose operands or deps were replaced: what each one at loading has become."""
 
     @property
     def opaque(self) -> bool:
         """True for a call without a canonical operator."""
         return not isinstance(self.op, str)
+
+    @property
+    def args(self) -> tuple[Node, ...]:
+        """The operands, under the name by which targets made by a callable know them."""
+        return self.operands
+
+    @property
+    def shape(self) -> tuple[Dim, ...] | None:
+        """The shape, ``None`` where the type is not known or not a tensor's."""
+        return self.type.shape if isinstance(self.type, TensorType) else None
+
+    @property
+    def dtype(self) -> str | None:
+        """The dtype, ``None`` where the type is not known or not a tensor's."""
+        return self.type.dtype if isinstance(self.type, TensorType) else None
+
+    @property
+    def ndim(self) -> int | None:
+        """The number of dimensions, ``None`` where the type is not known or not a tensor's."""
+        return self.type.ndim if isinstance(self.type, TensorType) else None
+
+    def now(self, operand: Node) -> Node:
+        """What an operand that this node had when it was loaded has been replaced by."""
+        return operand if self.redirects is None else self.redirects.get(operand, operand)
+
+    def redirect(self, old: Node, new: Node) -> None:
+        """Use ``new`` wherever this node used ``old``, and remember it."""
+        self.operands = tuple([new if operand is old else operand for operand in self.operands])
+        if self.deps:
+            self.deps = tuple([new if dep is old else dep for dep in self.deps])
+        moved = self.redirects = {} if self.redirects is None else self.redirects
+        for key, value in moved.items():
+            if value is old:
+                moved[key] = new
+        moved.setdefault(old, new)
+        del old.users[self]
+        new.users[self] = None
 
     def __repr__(self) -> str:
         return f"<{self.name or '?'}: {op_name(self.op)}>"
@@ -116,8 +158,6 @@ class Graph:
         self.nodes = list(nodes)
         self.outputs = list(outputs)
         self.infer = infer
-        self.replaced: dict[Node, Node] = {}
-        """What each replaced node was replaced by; a chain is followed to its end by :meth:`current`."""
         for index, node in enumerate(self.nodes):
             node.index = index
             for operand in node.operands:
@@ -135,12 +175,6 @@ class Graph:
         from gsl.graph.text import text
 
         return text(self)
-
-    def current(self, node: Node) -> Node:
-        """The node that stands for ``node`` now, after all replacements."""
-        while node in self.replaced:
-            node = self.replaced[node]
-        return node
 
     def by_op(self) -> dict[Op, list[Node]]:
         """The nodes of each operator, in graph order."""

@@ -1,0 +1,34 @@
+"""The declarations of all operators, by canonical name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from gsl.spec import activation, conv, create, index, linear, math, norm, pool, reduce, shape
+from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Trait, Types
+
+__all__ = ["REQUIRED", "TABLE", "AttrSpec", "OpSpec", "Trait", "Types", "find"]
+
+_FAMILIES: Final = (math, create, shape, index, reduce, linear, conv, pool, norm, activation)
+
+TABLE: Final[Mapping[str, OpSpec]] = MappingProxyType({spec.name: spec for family in _FAMILIES for spec in family.OPS})
+"""The declaration of each operator by its canonical name."""
+
+
+def _names() -> dict[str, OpSpec]:
+    """The declarations by every name by which they are found; a canonical name goes before all others."""
+    names: dict[str, OpSpec] = {}
+    for spec in TABLE.values():
+        for name in (spec.cls, *spec.aliases, spec.name.removeprefix("nn.")):
+            names.setdefault(name, spec)
+    return {**names, **TABLE}
+
+
+_BY_ANY_NAME: Final[Mapping[str, OpSpec]] = MappingProxyType(_names())
+
+
+def find(name: str) -> OpSpec | None:
+    """The declaration of the operator of that canonical name, alias or class name; ``nn.`` may be left out."""
+    return _BY_ANY_NAME.get(name)

@@ -68,7 +68,8 @@ class OpSpec:
     """The name of its class in ``gsl.op`` (``Conv2D``)."""
     operands: tuple[str, ...]
     meaning: Callable[..., Any]
-    """``meaning(torch, *operands, **attrs)``: the operator on torch tensors, in canonical attributes."""
+    """``meaning(torch, *operands, **attrs)``: the operator on torch tensors, in canonical attributes, the derived ones
+    left out."""
     attrs: Mapping[str, AttrSpec] = field(default_factory=dict)
     optional: int = 0
     """How many operands at the end may be left out."""
@@ -76,6 +77,9 @@ class OpSpec:
     fields: bool = False
     """True when the result is a tuple."""
     aliases: tuple[str, ...] = ()
+    joint: Callable[[Mapping[str, Any], Types], Mapping[str, Any]] | None = None
+    """The canonical form of attributes that depend on each other (``axis`` and ``exclude``), given each of them in its
+    own canonical form. Idempotent."""
 
     @property
     def commutative(self) -> bool:
@@ -92,7 +96,12 @@ class OpSpec:
         if isinstance(value, list):
             value = tuple(value)
         convert = self.attrs[name].normalise
-        return value if convert is None else convert(value, types)
+        if convert is None:
+            return value
+        try:
+            return convert(value, types)
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {name}: {error}") from None
 
     def complete(self, given: Mapping[str, Any], types: Types) -> dict[str, Any]:
         """All attributes in canonical form: the given ones, the defaults and the derived ones.
@@ -110,6 +119,8 @@ class OpSpec:
             if value is REQUIRED:
                 raise ValueError(f"{self.name}: the attribute {name!r} is required")
             full[name] = self.normalise(name, value, types)
+        if self.joint is not None:
+            full = dict(self.joint(full, types))
         for name, spec in self.attrs.items():
             if spec.derive is not None:
                 full[name] = spec.derive(full, types)

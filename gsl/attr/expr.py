@@ -1,0 +1,168 @@
+"""The sugar of attribute expressions: Python's operators build the syntax tree."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any, NoReturn
+
+from gsl.attr import ast
+from gsl.attr.ast import Ast
+from gsl.errors import PatternTypeError
+from gsl.graph.dim import SymDim
+
+
+class Expr:
+    """An attribute expression; its operators build larger expressions.
+
+    It has no truth value, is not iterable and not hashable, because each of these would be silently wrong.
+    """
+
+    __slots__ = ("ast",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, node: Ast) -> None:
+        self.ast = node
+
+    def __repr__(self) -> str:
+        return repr(self.ast)
+
+    def __add__(self, other: Any) -> Expr:
+        return binary("+", self, other)
+
+    def __radd__(self, other: Any) -> Expr:
+        return binary("+", other, self)
+
+    def __sub__(self, other: Any) -> Expr:
+        return binary("-", self, other)
+
+    def __rsub__(self, other: Any) -> Expr:
+        return binary("-", other, self)
+
+    def __mul__(self, other: Any) -> Expr:
+        return binary("*", self, other)
+
+    def __rmul__(self, other: Any) -> Expr:
+        return binary("*", other, self)
+
+    def __truediv__(self, other: Any) -> Expr:
+        return binary("/", self, other)
+
+    def __rtruediv__(self, other: Any) -> Expr:
+        return binary("/", other, self)
+
+    def __floordiv__(self, other: Any) -> Expr:
+        return binary("//", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Expr:
+        return binary("//", other, self)
+
+    def __mod__(self, other: Any) -> Expr:
+        return binary("%", self, other)
+
+    def __rmod__(self, other: Any) -> Expr:
+        return binary("%", other, self)
+
+    def __pow__(self, other: Any) -> Expr:
+        return binary("**", self, other)
+
+    def __rpow__(self, other: Any) -> Expr:
+        return binary("**", other, self)
+
+    def __and__(self, other: Any) -> Expr:
+        return binary("&", self, other)
+
+    def __rand__(self, other: Any) -> Expr:
+        return binary("&", other, self)
+
+    def __or__(self, other: Any) -> Expr:
+        return binary("|", self, other)
+
+    def __ror__(self, other: Any) -> Expr:
+        return binary("|", other, self)
+
+    def __eq__(self, other: object) -> Expr:  # type: ignore[override]
+        return binary("==", self, other)
+
+    def __ne__(self, other: object) -> Expr:  # type: ignore[override]
+        return binary("!=", self, other)
+
+    def __lt__(self, other: Any) -> Expr:
+        return binary("<", self, other)
+
+    def __le__(self, other: Any) -> Expr:
+        return binary("<=", self, other)
+
+    def __gt__(self, other: Any) -> Expr:
+        return binary(">", self, other)
+
+    def __ge__(self, other: Any) -> Expr:
+        return binary(">=", self, other)
+
+    def __neg__(self) -> Expr:
+        return Expr(ast.Unary("-", self.ast))
+
+    def __invert__(self) -> Expr:
+        return Expr(ast.Unary("~", self.ast))
+
+    def __getitem__(self, index: Any) -> Expr:
+        if isinstance(index, slice):
+            parts = (to_ast(part) for part in (index.start, index.stop, index.step))
+            return Expr(ast.Slice(self.ast, *parts))
+        return Expr(ast.Item(self.ast, to_ast(index)))
+
+    def max(self, other: Any) -> Expr:
+        """The larger of two values."""
+        return binary("max", self, other)
+
+    def min(self, other: Any) -> Expr:
+        """The smaller of two values."""
+        return binary("min", self, other)
+
+    def __bool__(self) -> NoReturn:
+        raise PatternTypeError(
+            f"the attribute expression {self!r} has no truth value before a match: combine conditions with & | ~ "
+            "(not and, or, not), chain comparisons as (a < b) & (b < c), and hand them to Subst(…, where=…)"
+        )
+
+    def __iter__(self) -> NoReturn:
+        raise PatternTypeError(
+            f"the attribute expression {self!r} can't be iterated or unpacked before a match: index it, "
+            "or use attr.Map, attr.Variadic or attr.Len"
+        )
+
+    def __contains__(self, item: object) -> NoReturn:
+        raise PatternTypeError(f"'in' is decided before a match: write attr.In(value, {self!r})")
+
+    def __len__(self) -> NoReturn:
+        raise PatternTypeError(f"the length of {self!r} is not known before a match: write attr.Len(…)")
+
+
+def binary(operator: str, left: Any, right: Any) -> Expr:
+    """The expression ``left operator right``."""
+    return Expr(ast.Binary(operator, to_ast(left), to_ast(right)))
+
+
+def to_ast(value: Any) -> Ast:
+    """The syntax tree of a value given in a pattern: an expression, or a literal (lists become tuples).
+
+    Raises PatternTypeError for a value that can't be an attribute.
+    """
+    if isinstance(value, Expr):
+        return value.ast
+    if isinstance(value, Ast):
+        return value
+    if isinstance(value, (tuple, list)):
+        items = tuple(to_ast(item) for item in value)
+        if all(isinstance(item, ast.Literal) for item in items):
+            return ast.Literal(tuple(item.value for item in items))  # type: ignore[attr-defined]
+        return ast.TupleOf(items)
+    if value is None or isinstance(value, (bool, int, float, complex, str, SymDim)):
+        return ast.Literal(value)
+    if isinstance(value, numbers.Number) and hasattr(value, "item"):
+        return ast.Literal(value.item())
+    if type(value).__module__ == "torch":  # torch.float32, torch.channels_last
+        return ast.Literal(str(value).removeprefix("torch."))
+    raise PatternTypeError(
+        f"{value!r} of type {type(value).__name__} can't be an attribute: expected None, a bool, a number, a string, "
+        "a tuple or list of these, or an attribute expression"
+    )

@@ -1,0 +1,76 @@
+"""What a view node remembers of the native graph: which fx node it is part of, and where its operands came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import fx
+
+from gsl.graph import CONST, PARAM, Node
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaf:
+    """A weight or a literal tensor of the native program. All native nodes that read the tensor share one leaf."""
+
+    name: str
+    """Its name in the state dict (the path of the attribute, in a ``GraphModule``)."""
+    value: Any
+    reads: list[fx.Node] = field(default_factory=list)
+    """The placeholder, or the ``get_attr`` nodes, that stand for it natively; filled while loading."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """How one native node was read: as a small tree of view nodes, numbered with operands before their users."""
+
+    fx: fx.Node
+    """The native node that stands for the value of the tree's root."""
+    size: int = 1
+    """The number of view nodes; the root has the last number."""
+    call: fx.Node | None = None
+    """The native call with several results of which ``fx`` is the ``getitem``; it has no view node of its own."""
+    overwrites: fx.Node | None = None
+    """The native operand that the call overwrites in place, where nobody can see that it does."""
+
+
+Source = fx.Node | Leaf | int
+"""Where an operand came from: the value of a native node, a weight of the called module, or a node of the same tree."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Handle:
+    """The native handle of a view node: its place in a reading, and the sources of its operands and then its deps."""
+
+    reading: Reading
+    slot: int = 0
+    sources: tuple[Source, ...] = ()
+
+    @property
+    def is_root(self) -> bool:
+        return self.slot == self.reading.size - 1
+
+
+def handle_of(node: Node) -> Handle | None:
+    """The handle of a node that came from a native call or input; ``None`` for leaves and new nodes."""
+    return node.native if isinstance(node.native, Handle) else None
+
+
+def native_of(node: Node) -> fx.Node | None:
+    """The native node whose value the view node is, or belongs to."""
+    if isinstance(node.native, Handle):
+        return node.native.reading.fx
+    if isinstance(node.native, Leaf) and node.native.reads:
+        return node.native.reads[0]
+    return None
+
+
+def is_literal(node: Node) -> bool:
+    """True for a const that is a Python scalar, which is written into the call that uses it."""
+    return node.op == CONST and isinstance(node.attrs["value"], (bool, int, float, complex))
+
+
+def is_tensor_leaf(node: Node) -> bool:
+    """True for a weight or a literal tensor."""
+    return node.op == PARAM or (node.op == CONST and not is_literal(node))

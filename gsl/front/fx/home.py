@@ -1,0 +1,153 @@
+"""Where a native program keeps its weights and submodules, and how those of a rewritten one get there.
+
+Nothing of the old program is changed: modules on the way to a change are copied shallowly, tensors are shared.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import fx
+
+from gsl.front.fx.handle import Leaf
+from gsl.graph import PARAM, Node
+
+if TYPE_CHECKING:
+    from gsl.front.fx.write import Writer
+
+
+class Home(Protocol):
+    """The weights of the program that is being built."""
+
+    def read(self, node: Node, writer: Writer) -> fx.Node:
+        """A native node that reads the tensor of a param or const; registers the tensor if it is new."""
+
+    def add_module(self, module: torch.nn.Module, name: str) -> str:
+        """Register a new submodule; its path."""
+
+
+class ModuleHome:
+    """The weights of a ``GraphModule``: attributes of it and of its submodules.
+
+    A new weight is a ``Parameter`` if it is floating, else a buffer; a new literal tensor is a buffer. A parameter
+    made here requires no gradient, since it was computed from others.
+    """
+
+    def __init__(self, old: fx.GraphModule) -> None:
+        self.old = old
+        self.new = _clone(old)
+        self._own: set[str] = {""}
+        """The paths of the modules that belong to the new program alone."""
+
+    def read(self, node: Node, writer: Writer) -> fx.Node:
+        if isinstance(node.native, Leaf):
+            path = node.native.name
+        else:
+            path = self._add(node, writer)
+        new = writer.graph.create_node("get_attr", path, name=writer.name(path.replace(".", "_")))
+        writer.fakes.set(new, writer.fakes.of_tensor(node.attrs["value"]))
+        return new
+
+    def _add(self, node: Node, writer: Writer) -> str:
+        name = unique(writer.name(node.name), lambda name: hasattr(self.new, name))
+        value = node.attrs["value"]
+        if node.op == PARAM and isinstance(parameter := as_parameter(value), torch.nn.Parameter):
+            self.new.register_parameter(name, parameter)
+        else:
+            self.new.register_buffer(name, value)
+        return name
+
+    def add_module(self, module: torch.nn.Module, name: str) -> str:
+        name = unique(name, lambda name: hasattr(self.new, name))
+        self.new.add_module(name, module)
+        return name
+
+    def finish(self, graph: fx.Graph) -> fx.GraphModule:
+        """The new module, without what only the replaced part of the old graph used."""
+        graph._codegen = copy.copy(self.old.graph._codegen)
+        before, after = _targets(self.old.graph), _targets(graph)
+        for path in before:
+            if path not in after and not any(other.startswith(f"{path}.") for other in after):
+                self._delete(path)
+        self.new.graph = graph
+        return self.new
+
+    def _delete(self, path: str) -> None:
+        """Delete an attribute, and the bare containers that this leaves empty."""
+        owner, _, name = path.rpartition(".")
+        module = self._writable(owner)
+        delattr(module, name)
+        while owner and _is_empty(module):
+            owner, _, name = owner.rpartition(".")
+            module = self._writable(owner)
+            delattr(module, name)
+
+    def _writable(self, path: str) -> Any:
+        """The module at a path of the new program, made its own so that it may be changed."""
+        done, module = "", self.new
+        for name in path.split(".") if path else ():
+            done = f"{done}.{name}" if done else name
+            if done not in self._own:
+                module._modules[name] = _shallow(module._modules[name])
+                self._own.add(done)
+            module = module._modules[name]  # type: ignore[assignment]
+        return module
+
+
+def as_parameter(value: Any) -> Any:
+    """A floating tensor as a parameter that shares its memory; any other tensor as it is."""
+    if isinstance(value, torch.nn.Parameter) or not (value.is_floating_point() or value.is_complex()):
+        return value
+    return torch.nn.Parameter(value, requires_grad=False)
+
+
+def unique(name: str, taken: Any) -> str:
+    """The name, with a number behind it if it is taken."""
+    result, number = name, 0
+    while taken(result):
+        number += 1
+        result = f"{name}_{number}"
+    return result
+
+
+def _targets(graph: fx.Graph) -> dict[str, None]:
+    """The attributes and submodules to which a graph refers."""
+    return {str(node.target): None for node in graph.nodes if node.op in ("get_attr", "call_module")}
+
+
+def _clone(old: fx.GraphModule) -> fx.GraphModule:
+    """A module of the same class and with the same attributes, whose containers can be changed independently."""
+    new = fx.GraphModule.__new__(type(old))
+    vars(new).update(vars(old))
+    type(new).__name__ = type(old).__name__
+    _separate(new)
+    return new
+
+
+def _shallow(module: Any) -> Any:
+    if isinstance(module, fx.GraphModule):
+        new = _clone(module)
+        new.graph = module.graph
+        return new
+    new = copy.copy(module)
+    _separate(new)
+    return new
+
+
+def _separate(module: Any) -> None:
+    """Give a module containers of its own for what is registered with it."""
+    for name, value in list(vars(module).items()):
+        if name in ("_parameters", "_buffers", "_modules", "meta") or name.endswith("hooks"):
+            if isinstance(value, (dict, list)):
+                vars(module)[name] = copy.copy(value)
+        elif name == "_non_persistent_buffers_set":
+            vars(module)[name] = set(value)
+
+
+def _is_empty(module: Any) -> bool:
+    bare = type(module) in (torch.nn.Module, torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)
+    return bare and not (module._parameters or module._buffers or module._modules)
+
+

@@ -1,0 +1,84 @@
+"""Types and values of single calls of a view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from gsl.errors import FrontEndError
+from gsl.front.fx.handle import is_literal
+from gsl.front.fx.opaque import native_call
+from gsl.front.fx.tree import Native
+from gsl.front.fx.values import type_of_value
+from gsl.graph import GETITEM, LEAVES, TUPLE, Node, Op, TensorType, TupleType, Type, op_name
+from gsl.spec import TABLE, meaning
+from gsl.spec.symbolic import has_symbols
+
+
+def infer(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+    """The type of a call, or ``None`` if it does not follow. ValueError if the call is ill-typed."""
+    if op == TUPLE:
+        return TupleType(tuple([operand.type for operand in operands]))
+    if op == GETITEM:
+        fields = operands[0].type
+        if fields is None:
+            return None
+        if not isinstance(fields, TupleType) or not -len(fields.fields) <= attrs["index"] < len(fields.fields):
+            raise ValueError(f"{fields} has no field {attrs['index']}")
+        return fields.fields[attrs["index"]]
+    if isinstance(op, str):
+        known = [operand.attrs["value"] if is_literal(operand) else operand.type for operand in operands]
+        return meaning.infer(TABLE[op], known, attrs)
+    return _infer_opaque(op, operands, attrs)
+
+
+def _infer_opaque(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+    """The type of an opaque call, by a run on tensors without data; ``None`` if that is not possible."""
+    types = [operand.type for operand in operands]
+    if any(type is None for type in types) or has_symbols(tuple(types)) or has_symbols(tuple(attrs.values())):
+        return None
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        try:
+            return type_of_value(_run(op, [_fake(operand) for operand in operands], attrs))
+        except Exception:
+            # Whatever stands in the way, the call is not understood: it has no type, which is no error.
+            return None
+
+
+def _fake(operand: Node) -> Any:
+    return operand.attrs["value"] if is_literal(operand) else _fake_of(operand.type)
+
+
+def _fake_of(type: Type | None) -> Any:
+    if isinstance(type, TensorType):
+        return torch.empty(type.shape, dtype=getattr(torch, type.dtype))  # type: ignore[arg-type]
+    return None if type is None else tuple([_fake_of(item) for item in type.fields])
+
+
+def evaluate(node: Node, operands: Sequence[Any]) -> Any:
+    """The value of a node on tensors and Python numbers, without gradients."""
+    with torch.no_grad():
+        if node.op == TUPLE:
+            return tuple(operands)
+        if node.op == GETITEM:
+            return operands[0][node.attrs["index"]]
+        if node.op in LEAVES:
+            return node.attrs["value"]
+        if isinstance(node.op, str):
+            return meaning.evaluate(TABLE[node.op], operands, node.attrs)
+        if node.effect is not None:
+            raise FrontEndError(f"{node.name}: {op_name(node.op)} has effects, and is not computed ahead of time")
+        return _run(node.op, list(operands), node.attrs)
+
+
+def _run(op: Op, operands: list[Any], attrs: Mapping[str, Any]) -> Any:
+    if isinstance(op, type):
+        module = attrs["module"] if "module" in attrs else op(**attrs)
+        return module(*operands)
+    call: Native = native_call(op, operands, attrs)
+    if isinstance(call.target, str):
+        return getattr(call.args[0], call.target)(*call.args[1:], **call.kwargs)
+    return call.target(*call.args, **call.kwargs)

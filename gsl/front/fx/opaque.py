@@ -1,0 +1,156 @@
+"""Calls without a canonical operator: their operands and attributes, and the native call made of them again."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import OpOverload
+
+from gsl.errors import FrontEndError
+from gsl.front.fx.tree import Native
+from gsl.graph import op_name
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Stands for an operand within an attribute of an opaque call: ``indices=(None, $1)``."""
+
+    index: int
+
+    def __repr__(self) -> str:
+        return f"${self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """The operator of a call of a method that ``torch.Tensor`` does not have."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"method:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """An opaque call as the view shows it, with native nodes as operands."""
+
+    operands: tuple[fx.Node, ...]
+    deps: tuple[fx.Node, ...]
+    attrs: Mapping[str, Any]
+
+
+def operator_of(node: fx.Node, root: torch.nn.Module) -> Any:
+    """The operator under which the view shows a native call."""
+    if node.op == "call_module":
+        return type(root.get_submodule(str(node.target)))
+    if node.op == "call_method":
+        return getattr(torch.Tensor, str(node.target), None) or Method(str(node.target))
+    return node.target
+
+
+def describe(
+    target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], is_tensor: Any, natives: Sequence[fx.Node]
+) -> Description:
+    """The operands and attributes of a call. ``natives`` are all nodes to which the native call refers.
+
+    Nodes that are arguments by position are operands without further mention; any others are mentioned by a Slot.
+    """
+    operands: list[fx.Node] = []
+
+    def slot(node: fx.Node) -> Slot:
+        operands.append(node)
+        return Slot(len(operands) - 1)
+
+    def encode(value: Any) -> Any:
+        match value:
+            case fx.Node():
+                return slot(value) if is_tensor(value) else value.name
+            case list() | tuple():
+                return tuple([encode(item) for item in value])
+            case slice():
+                return slice(encode(value.start), encode(value.stop), encode(value.step))
+            case dict():
+                return {key: encode(item) for key, item in value.items()}
+        return value
+
+    names = parameters(target)
+    attrs: dict[str, Any] = {}
+    for position, value in enumerate(args):
+        if isinstance(value, fx.Node) and is_tensor(value):
+            operands.append(value)
+        else:
+            attrs[names[position] if position < len(names) else f"arg{position}"] = encode(value)
+    for name, value in kwargs.items():
+        attrs[name] = encode(value)
+    seen = set(operands)
+    return Description(tuple(operands), tuple(node for node in natives if node not in seen), attrs)
+
+
+@functools.lru_cache(maxsize=4096)
+def parameters(target: Any) -> tuple[str, ...]:
+    """The names of a target's positional parameters, as far as they are known."""
+    if isinstance(target, OpOverload):
+        return tuple(argument.name for argument in target._schema.arguments if not argument.kwarg_only)
+    if isinstance(target, str | Method):
+        return ()
+    try:
+        signature = inspect.signature(target)
+    except (TypeError, ValueError):
+        return ()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple(p.name for p in signature.parameters.values() if p.kind in kinds)
+
+
+def native_call(target: Any, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Native:
+    """The native call with these operands and attributes. FrontEndError if an operand has no place."""
+    mentioned: set[int] = set()
+
+    def decode(value: Any) -> Any:
+        match value:
+            case Slot():
+                mentioned.add(value.index)
+                return operands[value.index]
+            case tuple():
+                return tuple([decode(item) for item in value])
+            case slice():
+                return slice(decode(value.start), decode(value.stop), decode(value.step))
+            case dict():
+                return {key: decode(item) for key, item in value.items()}
+        return value
+
+    given = {name: decode(value) for name, value in attrs.items()}
+    rest = [operand for index, operand in enumerate(operands) if index not in mentioned]
+    names = parameters(target)
+    args: list[Any] = []
+    position = 0
+    # Positions are filled as long as the next value is known; whatever remains is given by name.
+    while rest or f"arg{position}" in given or (position < len(names) and names[position] in given):
+        name = names[position] if position < len(names) else f"arg{position}"
+        if name in given:
+            args.append(given.pop(name))
+        elif rest:
+            args.append(rest.pop(0))
+        position += 1
+        if names and rest and position > len(names) + len(operands):
+            raise FrontEndError(f"{op_name(target)} has no place for {len(rest)} of its operands")
+    if isinstance(target, Method):
+        return Native(target.name, tuple(args), given)
+    if method := method_name(target):
+        return Native(method, tuple(args), given)
+    return Native(target, tuple(args), given)
+
+
+def method_name(target: Any) -> str | None:
+    """The name of a method of ``torch.Tensor`` that is given by its descriptor."""
+    name = getattr(target, "__name__", None)
+    if name is None or isinstance(target, type):
+        return None
+    is_method = inspect.ismethoddescriptor(target) or getattr(target, "__qualname__", "").startswith("Tensor.")
+    return name if is_method and getattr(torch.Tensor, name, None) is target else None

@@ -1,0 +1,157 @@
+"""What of a rewritten view is still as it was natively, and what has to be written anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import fx
+
+from gsl.front.fx.handle import Handle, Leaf, Reading, handle_of, is_literal
+from gsl.front.fx.load import arguments
+from gsl.graph import LEAVES, TUPLE, Graph, Node
+
+Arguments = dict[fx.Node, Node]
+"""For each native node to which a kept call refers: the view node that now takes its place."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """How each node of a rewritten view gets into the new native graph."""
+
+    kept: dict[Reading, Arguments] = field(default_factory=dict)
+    """The native calls that are copied, with what their arguments have become."""
+    hidden: set[fx.Node] = field(default_factory=set)
+    """Native nodes without a view node of their own that are copied too."""
+    inner: set[Node] = field(default_factory=set)
+    """View nodes that are part of a call that is copied, or joined to one that is written."""
+    joined: dict[Node, Node] = field(default_factory=dict)
+    """For each bias addition that is written together with its call: the call."""
+
+
+def plan(graph: Graph, native: fx.Graph) -> Plan:
+    """Decide for each node of the view whether its native call is copied or written anew."""
+    result = Plan()
+    outputs = set(graph.outputs)
+    for node in graph.nodes:
+        handle = handle_of(node)
+        if handle is not None and handle.is_root:
+            tree = _whole(node, handle)
+            if tree is None or any(_used_outside(inner, tree, outputs) for inner in tree):
+                continue
+            mapping = _mapping(tree)
+            if mapping is None or not _may_overwrite(handle.reading, mapping):
+                continue
+            result.kept[handle.reading] = mapping
+            result.inner.update(inner for inner in tree if inner is not node)
+    _joins(graph, outputs, result)
+    _hidden_nodes(graph, native, result)
+    return result
+
+
+def _whole(root: Node, handle: Handle) -> list[Node] | None:
+    """All view nodes of a reading, if the tree is as it was loaded."""
+    tree = [root]
+    # The list grows while it is read: it ends up with all nodes of the reading.
+    for node in tree:
+        own = handle_of(node)
+        operands = (*node.operands, *node.deps)
+        if own is None or len(own.sources) != len(operands):
+            return None
+        for source, operand in zip(own.sources, operands):
+            if isinstance(source, int):
+                inner = handle_of(operand)
+                if inner is None or inner.reading is not handle.reading or inner.slot != source:
+                    return None
+                tree.append(operand)
+            elif isinstance(source, Leaf) and operand.native is not source:
+                return None
+    return tree
+
+
+def _used_outside(node: Node, tree: list[Node], outputs: set[Node]) -> bool:
+    if node is tree[0] or is_literal(node):
+        return False
+    return node in outputs or any(user not in tree for user in node.users)
+
+
+def _mapping(tree: list[Node]) -> Arguments | None:
+    """What the native arguments have become; ``None`` if one of them has become two different things."""
+    mapping: Arguments = {}
+    for node in tree:
+        own = handle_of(node)
+        assert own is not None
+        for source, operand in zip(own.sources, (*node.operands, *node.deps)):
+            if isinstance(source, fx.Node) and mapping.setdefault(source, operand) is not operand:
+                return None
+    return mapping
+
+
+def _may_overwrite(reading: Reading, mapping: Arguments) -> bool:
+    """True unless the call works in place on something that it did not overwrite before, or that has new readers."""
+    if reading.overwrites is None:
+        return True
+    operand = mapping[reading.overwrites]
+    own = handle_of(operand)
+    if own is None or own.reading.fx is not reading.overwrites or not own.is_root:
+        return False
+    return all(handle_of(user) is not None for user in operand.users)
+
+
+def _joins(graph: Graph, outputs: set[Node], result: Plan) -> None:
+    """Find the calls that can take a bias, which is added to them and to nothing else."""
+    for node in graph.nodes:
+        if node.op != "nn.bias_add" or not is_written(node, result):
+            continue
+        call = node.operands[0]
+        if not is_written(call, result) or call in outputs or list(call.users) != [node]:
+            continue
+        if call is node.operands[1] or not _takes_bias(call, node):
+            continue
+        result.joined[node] = call
+        result.inner.add(call)
+
+
+def is_written(node: Node, plan: Plan) -> bool:
+    """True for a call for which a new native call is written."""
+    if node.op in LEAVES or node.op == TUPLE or node in plan.inner:
+        return False
+    handle = handle_of(node)
+    return handle is None or handle.reading not in plan.kept
+
+
+def _takes_bias(call: Node, bias_add: Node) -> bool:
+    axis = bias_add.attrs["axis"]
+    if call.op == "nn.dense":
+        return call.type is not None and axis == call.type.ndim - 1  # type: ignore[union-attr]
+    if call.op in ("nn.conv1d", "nn.conv2d", "nn.conv3d"):
+        layout = call.attrs.get("out_layout") or call.attrs.get("data_layout") or "NC"
+        return bool(axis == layout.index("C"))
+    return call.op in ("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose") and axis == 1
+
+
+def _hidden_nodes(graph: Graph, native: fx.Graph, result: Plan) -> None:
+    """Find the native nodes without a view node that kept calls need, or that were unused all along."""
+    needed: set[fx.Node] = set()
+    for reading, mapping in result.kept.items():
+        needed.update(source for source, view in mapping.items() if stands_for(view, source))
+        if reading.call is not None:
+            needed.add(reading.call)
+            needed.update(user for user in reading.call.users if not user.users)
+    outputs = iter(graph.outputs)
+    for node in native.nodes:
+        if node.op == "output":
+            needed.update(source for source in arguments(node) if stands_for(next(outputs), source))
+        elif node.op == "get_attr" and not node.users:
+            needed.add(node)
+    own = {reading.fx for reading in result.kept}
+    result.hidden = {node for node in needed if node not in own and node.op != "placeholder"}
+
+
+def stands_for(view: Node, native: fx.Node) -> bool:
+    """True if the view node is (still) the value of that native node."""
+    if isinstance(view.native, Leaf):
+        return native in view.native.reads
+    handle = handle_of(view)
+    return handle is not None and handle.is_root and handle.reading.fx is native
+
+

@@ -1,0 +1,185 @@
+"""Reads native calls through the table of spellings, and tells what they do besides computing a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import torch
+from torch import fx
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+
+from gsl.front.fx import spellings
+from gsl.front.fx.tree import Canon, Weight
+from gsl.front.fx.values import Values, dim_of, type_of_value
+from gsl.graph import Effect, SymDim, Type
+from gsl.spec import TABLE, Trait
+
+CALLS: Final = ("call_function", "call_method", "call_module")
+
+_MAY_RETURN_AN_OPERAND: Final = frozenset(
+    ("broadcast_to", "cast", "getitem", "nn.dropout", "split", "strided_slice", "take", "tuple")
+)
+"""Canonical operators that torch may carry out without copying, besides those that only move elements."""
+
+_PURE_PACKAGES: Final = ("torch", "_operator", "operator", "math", "builtins", "einops")
+_IMPURE_BUILTINS: Final = frozenset((print, setattr, delattr, input, exec, eval, open, next))
+
+
+class Reader:
+    """The readings of the calls of one native graph, each made once."""
+
+    def __init__(self, root: torch.nn.Module, values: Values) -> None:
+        self.root = root
+        self.values = values
+        self._read: dict[fx.Node, Canon | None] = {}
+
+    def module(self, node: fx.Node) -> torch.nn.Module:
+        """The module that a ``call_module`` calls."""
+        return self.root.get_submodule(str(node.target))
+
+    def read(self, node: fx.Node) -> Canon | None:
+        """The canonical reading of a call, or ``None``."""
+        if node not in self._read:
+            self._read[node] = self._read_call(node)
+        return self._read[node]
+
+    def _read_call(self, node: fx.Node) -> Canon | None:
+        args, kwargs = self.arguments(node)
+        if node.op == "call_module":
+            module = self.module(node)
+            return spellings.read_module(module, args, kwargs, self._with_weights(module))
+        return spellings.read(node.target, args, kwargs, self.values.of)
+
+    def _with_weights(self, module: torch.nn.Module) -> Callable[[Any], Type | None]:
+        def type_of(argument: Any) -> Type | None:
+            if isinstance(argument, Weight):
+                return type_of_value(weight(module, argument))
+            return self.values.of(argument)
+
+        return type_of
+
+    def read_fields(self, node: fx.Node) -> Mapping[int, Canon] | None:
+        """The canonical readings of the fields of a call with several results, or ``None``."""
+        if node.op != "call_function":
+            return None
+        args, kwargs = self.arguments(node)
+        return spellings.read_fields(node.target, args, kwargs, self.values.of)
+
+    def arguments(self, node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call, in which nodes that are symbolic sizes are replaced by dimensions."""
+        sizes = {arg: size for arg in node.all_input_nodes if (size := self.size(arg)) is not None}
+        if not sizes:
+            return node.args, node.kwargs
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda arg: sizes.get(arg, arg))  # type: ignore[arg-type]
+        return args, kwargs
+
+    def size(self, node: fx.Node) -> SymDim | int | None:
+        """The dimension that a node computes, if it is a symbolic size."""
+        value = self.values.value(node)
+        return dim_of(value) if isinstance(value, torch.SymInt) else None
+
+    # ------------------------------------------------------------ effects
+
+    def mutated(self, node: fx.Node) -> tuple[fx.Node, ...]:
+        """The native operands that a call changes in place."""
+        if node.op == "call_module":
+            inplace = any(getattr(part, "inplace", False) is True for part in self.module(node).modules())
+            return tuple(node.all_input_nodes[:1]) if inplace and not self._keeps_values(node) else ()
+        if node.op not in CALLS:
+            return ()
+        positions = spellings.mutated(node.target, node.args, node.kwargs)
+        if not positions or self._keeps_values(node):
+            return ()
+        found: list[fx.Node] = []
+
+        def collect(argument: fx.Node) -> fx.Node:
+            found.append(argument)
+            return argument
+
+        values = (*node.args, *node.kwargs.values())
+        fx.node.map_arg([values[position] for position in positions], collect)
+        return tuple(found)
+
+    def _keeps_values(self, node: fx.Node) -> bool:
+        """True for a dropout that is switched off: its in-place form has nothing to do."""
+        canon = self.read(node)
+        return canon is not None and canon.op == "nn.dropout"
+
+    def effect(self, node: fx.Node) -> Effect | None:
+        """What a call does besides computing its value and changing its operands."""
+        target = node.target
+        if node.op == "call_module":
+            return self._module_effect(node)
+        if spellings.is_random(target, node.args, node.kwargs):
+            return Effect.RANDOM
+        if node.op == "call_method":
+            return None
+        if isinstance(target, HigherOrderOperator) or target in _SIDE_EFFECTS:
+            return Effect.OTHER
+        if isinstance(target, OpOverload | OpOverloadPacket):
+            return Effect.OTHER if _is_check(target) or node.is_impure() else None
+        return Effect.OTHER if not _known_pure(target) or node.is_impure() else None
+
+    def _module_effect(self, node: fx.Node) -> Effect | None:
+        module = self.module(node)
+        if spellings.is_random_module(module):
+            return Effect.RANDOM
+        if self.read(node) is not None:
+            return None
+        if spellings.mutates_module(module):
+            return Effect.MUTATES
+        # In training mode a module that is not known may keep statistics or draw random numbers.
+        return Effect.OTHER if any(part.training for part in module.modules()) or node.is_impure() else None
+
+    def aliases(self, node: fx.Node) -> tuple[fx.Node, ...]:
+        """The native operands with which a call's result may share memory."""
+        if node.op not in CALLS:
+            return ()
+        if self.is_fresh(node):
+            return ()
+        if isinstance(node.target, OpOverload) and not spellings.is_view(node.target):
+            return ()
+        return tuple(node.all_input_nodes)
+
+    def is_fresh(self, node: fx.Node) -> bool:
+        """True if a call is understood and certain to return new memory (unless it works in place)."""
+        if node.op not in CALLS:
+            return False
+        canon = self.read(node)
+        if canon is None or canon.op in _MAY_RETURN_AN_OPERAND or canon.op not in TABLE:
+            return False
+        spec = TABLE[canon.op]
+        if Trait.LAYOUT in spec.traits or spec.fields:
+            return False
+        if node.op == "call_module":
+            return True
+        return not spellings.is_view(node.target)
+
+
+def weight(module: torch.nn.Module, name: Weight) -> Any:
+    """The tensor of a module that a reading refers to."""
+    value: Any = module
+    for part in name.name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _side_effects() -> frozenset[Any]:
+    from torch.fx.node import _side_effectful_functions
+
+    return frozenset(_side_effectful_functions) | _IMPURE_BUILTINS
+
+
+_SIDE_EFFECTS: Final = _side_effects()
+
+
+def _is_check(target: Any) -> bool:
+    """True for an overload that returns nothing: it is called for its effect."""
+    return isinstance(target, OpOverload) and not target._schema.returns
+
+
+def _known_pure(target: Any) -> bool:
+    """True for functions of packages whose functions have no effects that torch does not tell."""
+    module = getattr(target, "__module__", None) or type(target).__module__
+    return module.partition(".")[0] in _PURE_PACKAGES

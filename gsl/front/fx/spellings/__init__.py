@@ -1,0 +1,32 @@
+"""How torch spells the canonical operators: one table that is read in both directions.
+
+``read`` turns a native call into a tree of canonical ones, ``write`` a canonical call into a tree of native ones. What
+stands for a tensor passes through both untouched. A reading is exactly the same function as the call, result dtype
+included; where that is not certain, there is none.
+"""
+
+from __future__ import annotations
+
+from gsl.front.fx.spellings.effects import (
+    is_random,
+    is_random_module,
+    is_view,
+    is_view_module,
+    mutated,
+    mutates,
+    mutates_module,
+)
+from gsl.front.fx.spellings.reading import read, read_fields, read_module
+
+__all__ = [
+    "is_random",
+    "is_random_module",
+    "is_view",
+    "is_view_module",
+    "mutated",
+    "mutates",
+    "mutates_module",
+    "read",
+    "read_fields",
+    "read_module",
+]

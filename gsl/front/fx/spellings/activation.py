@@ -1,0 +1,200 @@
+"""Spellings of the activations, casts, clips and selections."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+
+from gsl.front.fx.spellings.bind import Call, integer, is_number, number, unread_unless
+from gsl.front.fx.spellings.elementwise import dtype_name, is_floating, operand, tensor
+from gsl.front.fx.spellings.table import Reader, Row
+from gsl.front.fx.tree import Canon
+
+CAST_METHODS: Final = {
+    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "int": "int32",
+    "long": "int64", "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool",
+}  # fmt: skip
+
+
+def _plain(op: str) -> Reader:
+    return lambda c: Canon(op, (tensor(c, c.input),))
+
+
+def _leaky_relu(c: Call) -> Canon:
+    return Canon("nn.leaky_relu", (tensor(c, c.input),), {"alpha": float(number(c.negative_slope))})
+
+
+def _elu(c: Call) -> Canon:
+    unread_unless(c.scale == 1 and c.input_scale == 1)
+    return Canon("elu", (tensor(c, c.input),), {"alpha": float(number(c.alpha))})
+
+
+def _gelu(c: Call) -> Canon:
+    unread_unless(c.approximate in ("none", "tanh"))
+    return Canon("gelu", (tensor(c, c.input),), {"approximate": c.approximate})
+
+
+def _softplus(c: Call) -> Canon:
+    attrs = {"beta": float(number(c.beta)), "threshold": float(number(c.threshold))}
+    return Canon("softplus", (tensor(c, c.input),), attrs)
+
+
+def _prelu(c: Call) -> Canon:
+    return prelu(c, c.input, c.weight)
+
+
+def prelu(c: Call, x: Any, weight: Any) -> Canon:
+    """Torch's channels are axis 1; a vector has none, and shares one weight."""
+    kind, slopes = c.tensor_type(x), c.tensor_type(weight)
+    unread_unless(kind is None or kind.ndim > 1)
+    unread_unless(slopes is None or slopes.ndim == 1)
+    return Canon("nn.prelu", (tensor(c, x), tensor(c, weight)), {"axis": 1})
+
+
+def softmax(op: str) -> Reader:
+    """``softmax(x, dim, dtype=None)``: a dtype means that the operand is cast first."""
+
+    def read(c: Call) -> Canon:
+        x = tensor(c, c.input)
+        if c.dtype is not None:
+            x = cast(c, x, dtype_name(c.dtype))
+        return Canon(op, (x,), {"axis": integer(c.dim)})
+
+    return read
+
+
+def _decomposed_softmax(op: str) -> Reader:
+    def read(c: Call) -> Canon:
+        x = tensor(c, c.input)
+        if c.half_to_float is not False:
+            x = Canon("cast", (x,), {"dtype": "float32"})
+        return Canon(op, (x,), {"axis": integer(c.dim)})
+
+    return read
+
+
+def cast(c: Call, x: Any, dtype: str) -> Any:
+    """The operand in that dtype: itself, if it is known to have it."""
+    found = c.tensor_type(x)
+    return x if found is not None and found.dtype == dtype else Canon("cast", (x,), {"dtype": dtype})
+
+
+def clip(c: Call, x: Any, low: Any, high: Any) -> Canon:
+    """``clamp``, with a bound or two; one that is a tensor may change the dtype."""
+    x = tensor(c, x)
+    bounds = [b for b in (low, high) if b is not None]
+    unread_unless(bounds)
+    if all(is_number(b) for b in bounds):
+        return Canon("clip", (x,), {"a_min": low, "a_max": high})
+    unread_unless(not c.in_place)
+    result: Any = x
+    for op, bound in (("maximum", low), ("minimum", high)):
+        if bound is not None:
+            result = Canon(op, (result, tensor(c, bound)))
+    assert isinstance(result, Canon)
+    return result
+
+
+def _hardtanh(c: Call) -> Canon:
+    return clip(c, c.input, c.min, c.max)
+
+
+def _clamp(c: Call) -> Canon:
+    return clip(c, c.input, c.min, c.max)
+
+
+def _cast_method(dtype: str) -> Reader:
+    return lambda c: Canon("cast", (tensor(c, c.input),), {"dtype": dtype})
+
+
+def _to(c: Call) -> Canon:
+    """``x.to(dtype)``. Whether a device is the operand's own is not known."""
+    return Canon("cast", (tensor(c, c.input),), {"dtype": dtype_name(c.dtype)})
+
+
+def _type_as(c: Call) -> Canon:
+    return Canon("cast", (tensor(c, c.input),), {"dtype": c.dtype_of(c.other)})
+
+
+def _to_copy(c: Call) -> Canon:
+    unread_unless(c.layout in (None, torch.strided))
+    return _to(c)
+
+
+def _where(c: Call) -> Canon:
+    return Canon("where", (tensor(c, c.condition), operand(c, c.input), operand(c, c.other)))
+
+
+def _masked_fill(c: Call) -> Canon:
+    x, value = tensor(c, c.input), operand(c, c.value)
+    if is_number(value):
+        fits = isinstance(value, int) or is_floating(c, x)
+        # An integer tensor would not take a number that is none.
+        unread_unless(fits or (c.tensor_type(x) is None and not float(value).is_integer()))
+        unread_unless(not isinstance(value, bool))
+    else:
+        unread_unless(c.ndim(value) == 0 and c.dtype_of(value) == c.dtype_of(x))
+    return Canon("where", (tensor(c, c.mask), value, x))
+
+
+ROWS: Final = (
+    Row("torch.relu F.relu .relu aten.relu.default", "input inplace=False", _plain("nn.relu"), inplace=True),
+    Row("F.relu6 aten.relu6.default", "input inplace=False", _plain("nn.relu6"), inplace=True),
+    Row("F.leaky_relu aten.leaky_relu.default", "input negative_slope=0.01 inplace=False", _leaky_relu, inplace=True),
+    Row("F.gelu aten.gelu.default", "input approximate='none'", _gelu, inplace=True),
+    Row("F.silu aten.silu.default", "input inplace=False", _plain("silu"), inplace=True),
+    Row("F.mish aten.mish.default", "input inplace=False", _plain("mish"), inplace=True),
+    Row("torch.selu F.selu aten.selu.default", "input inplace=False", _plain("selu"), inplace=True),
+    Row("F.elu", "input alpha=1.0 inplace=False scale=1 input_scale=1", _elu, inplace=True),
+    Row("aten.elu.default", "input alpha=1 scale=1 input_scale=1", _elu, inplace=True),
+    Row("F.hardswish aten.hardswish.default", "input inplace=False", _plain("hardswish"), inplace=True),
+    Row("F.hardsigmoid aten.hardsigmoid.default", "input inplace=False", _plain("hardsigmoid"), inplace=True),
+    Row("F.hardtanh", "input min=-1.0 max=1.0 inplace=False", _hardtanh, inplace=True),
+    Row("aten.hardtanh.default", "input min=-1 max=1", _hardtanh, inplace=True),
+    Row("F.softplus aten.softplus.default", "input beta=1 threshold=20", _softplus),
+    Row("torch.prelu F.prelu .prelu aten.prelu.default", "input weight", _prelu),
+    Row("F.softmax", "input dim=None _stacklevel=3 dtype=None", softmax("nn.softmax")),
+    Row("F.log_softmax", "input dim=None _stacklevel=3 dtype=None", softmax("nn.log_softmax")),
+    Row("torch.softmax .softmax special.softmax aten.softmax.int", "input dim dtype=None", softmax("nn.softmax")),
+    Row(
+        "torch.log_softmax .log_softmax special.log_softmax aten.log_softmax.int",
+        "input dim dtype=None",
+        softmax("nn.log_softmax"),
+    ),
+    Row("aten._softmax.default", "input dim half_to_float", _decomposed_softmax("nn.softmax")),
+    Row("aten._log_softmax.default", "input dim half_to_float", _decomposed_softmax("nn.log_softmax")),
+    Row(
+        "torch.clamp .clamp aten.clamp.default torch.clip .clip aten.clip.default",
+        "input min=None max=None",
+        _clamp,
+        inplace=True,
+    ),
+    Row("aten.clamp.Tensor aten.clip.Tensor", "input min=None max=None", _clamp),
+    Row(
+        "torch.clamp_min .clamp_min aten.clamp_min.default aten.clamp_min.Tensor",
+        "input min max=None",
+        _clamp,
+        inplace=True,
+    ),
+    Row(
+        "torch.clamp_max .clamp_max aten.clamp_max.default aten.clamp_max.Tensor",
+        "input max min=None",
+        _clamp,
+        inplace=True,
+    ),
+    *(Row(f".{name}", "input memory_format=None", _cast_method(dtype)) for name, dtype in CAST_METHODS.items()),
+    Row(".to", "input dtype non_blocking=False copy=False memory_format=None", _to),
+    Row(".type", "input dtype non_blocking=False", _to),
+    Row("aten.to.dtype", "input dtype", _to),
+    Row("aten._to_copy.default", "input dtype=None layout=None non_blocking=False", _to_copy),
+    Row(".type_as aten.type_as.default", "input other", _type_as),
+    Row("torch.where aten.where.self aten.where.ScalarOther aten.where.ScalarSelf", "condition input other", _where),
+    Row(".where", "input condition other", _where),
+    Row(
+        "torch.masked_fill .masked_fill aten.masked_fill.Scalar aten.masked_fill.Tensor",
+        "input mask value",
+        _masked_fill,
+        inplace=True,
+    ),
+)

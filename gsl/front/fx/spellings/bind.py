@@ -1,0 +1,229 @@
+"""Names for the arguments of a native call: signatures, and the calls bound to them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from torch._ops import OpOverload
+
+from gsl.graph import SymDim, TensorType, Type
+
+TypeOf = Callable[[Any], "Type | None"]
+
+ALIASES: Final = {
+    "self": "input", "x": "input", "a": "input", "tensor1": "input", "axis": "dim", "keepdims": "keepdim",
+    "tensor2": "other", "mat2": "other", "vec": "other", "exponent": "other", "b": "other", "tensor": "other",
+    "min_val": "min", "max_val": "max",
+    "split_size_or_sections": "split_size", "split_sizes": "split_size", "train": "training", "attn_bias": "attn_mask",
+}  # fmt: skip
+"""Other names under which torch takes the same argument."""
+
+_MISSING: Final = object()
+
+
+class UnreadError(Exception):
+    """The call has no exact canonical reading. Never leaves this package."""
+
+
+def unread_unless(condition: object) -> None:
+    """Give the reading up unless the condition holds."""
+    if not condition:
+        raise UnreadError
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The parameters of a native call, written ``"input weight bias=None stride=1 *size"``.
+
+    A parameter without a default is required; ``*name`` takes the remaining positional arguments, or one sequence.
+    """
+
+    names: tuple[str, ...]
+    defaults: Mapping[str, Any]
+    rest: str | None
+
+    @staticmethod
+    def parse(text: str) -> Signature:
+        names: list[str] = []
+        defaults: dict[str, Any] = {}
+        rest = None
+        for word in text.split():
+            name, has_default, default = word.partition("=")
+            if name.startswith("*"):
+                rest = name = name[1:]
+            names.append(name)
+            if has_default:
+                defaults[name] = ast.literal_eval(default)
+        return Signature(tuple(names), defaults, rest)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The value of every parameter, or ``None`` if the arguments don't fit."""
+        values: dict[str, Any] = {}
+        for position, name in enumerate(self.names):
+            if position >= len(args):
+                break
+            if name == self.rest:
+                values[name] = args[position] if _is_one_sequence(args[position:]) else tuple(args[position:])
+                args = args[: position + 1]
+            else:
+                values[name] = args[position]
+        if len(args) > len(self.names):
+            return None
+        return self._finish(values, kwargs)
+
+    def bind_schema(
+        self, target: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """The same for an operator that tells its parameters and defaults. What is not named here must have its default."""
+        values: dict[str, Any] = {}
+        kwargs = dict(kwargs)
+        for position, argument in enumerate(target._schema.arguments):
+            name = argument.name
+            if position < len(args):
+                value = args[position]
+            elif name in kwargs:
+                value = kwargs.pop(name)
+            elif argument.has_default_value():
+                known = name if name in self.names else ALIASES.get(name, name)
+                if known in self.names:
+                    values[known] = argument.default_value
+                continue
+            else:
+                return None
+            known = name if name in self.names else ALIASES.get(name, name)
+            if known in self.names:
+                values[known] = value
+            elif not argument.has_default_value() or not _same(argument.default_value, value):
+                return None
+        return None if kwargs else self._finish(values, {})
+
+    def _finish(self, values: dict[str, Any], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
+        for name, value in kwargs.items():
+            known = name if name in self.names else ALIASES.get(name, name)
+            if known not in self.names or known in values:
+                return None
+            values[known] = value
+        for name in self.names:
+            if name not in values:
+                if name not in self.defaults:
+                    return None
+                values[name] = self.defaults[name]
+        return values
+
+
+def _is_one_sequence(args: tuple[Any, ...]) -> bool:
+    return len(args) == 1 and isinstance(args[0], (list, tuple))
+
+
+def _same(default: Any, value: Any) -> bool:
+    return type(default) is type(value) and bool(default == value)
+
+
+class Call:
+    """A native call with named arguments: ``c.input``, ``c.dim``."""
+
+    __slots__ = ("_values", "target", "type_of")
+
+    def __init__(self, target: Any, values: Mapping[str, Any], type_of: TypeOf) -> None:
+        self.target = target
+        self.type_of = type_of
+        self._values = values
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._values[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    @property
+    def in_place(self) -> bool:
+        """True for a spelling with an underscore behind its name."""
+        name = self.target._opname if isinstance(self.target, OpOverload) else self.target
+        return str(name if isinstance(name, str) else getattr(name, "__name__", "")).endswith("_")
+
+    def tensor_type(self, value: Any) -> TensorType | None:
+        """The type of an operand, if it is known to be a tensor."""
+        found = self.type_of(value)
+        return found if isinstance(found, TensorType) else None
+
+    def typed(self, value: Any) -> TensorType:
+        """The type of an operand that the reading depends on."""
+        found = self.tensor_type(value)
+        if found is None:
+            raise UnreadError
+        return found
+
+    def dtype_of(self, value: Any) -> str:
+        return self.typed(value).dtype
+
+    def ndim(self, value: Any) -> int:
+        return self.typed(value).ndim
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float))
+
+
+def is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_dim(value: Any) -> bool:
+    """True for a size: an int or a symbolic dimension."""
+    return is_int(value) or isinstance(value, SymDim)
+
+
+def integer(value: Any) -> int:
+    """An attribute that must be known: an int, or a sequence of one."""
+    if isinstance(value, (list, tuple)) and len(value) == 1:
+        value = value[0]
+    if not is_int(value):
+        raise UnreadError
+    return int(value)
+
+
+def integers(value: Any) -> tuple[int, ...]:
+    """An attribute that is an int or a sequence of ints."""
+    values = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    unread_unless(all(is_int(v) for v in values))
+    return values
+
+
+def dims(value: Any) -> tuple[Any, ...]:
+    """A shape: ints and symbolic dimensions."""
+    values = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    unread_unless(all(is_dim(v) for v in values))
+    return values
+
+
+def number(value: Any) -> int | float:
+    if not is_number(value):
+        raise UnreadError
+    return value  # type: ignore[no-any-return]
+
+
+def flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise UnreadError
+    return value
+
+
+def per_axis(value: Any, rank: int) -> tuple[int, ...]:
+    """A number per spatial axis, where torch takes one for all."""
+    values = integers(value)
+    return values * rank if len(values) == 1 else _of_length(values, rank)
+
+
+def _of_length(values: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    unread_unless(len(values) == rank)
+    return values
+
+
+def axis(value: Any, ndim: int) -> int:
+    """A non-negative axis."""
+    position = integer(value)
+    unread_unless(-max(ndim, 1) <= position < max(ndim, 1))
+    return position % max(ndim, 1)

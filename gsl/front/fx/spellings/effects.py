@@ -1,0 +1,173 @@
+"""What native calls do besides computing a result: changing an operand, drawing at random, sharing memory."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+from collections.abc import Mapping
+from typing import Any, Final
+
+import torch
+from torch import nn
+from torch._ops import OpOverload
+
+_IN_PLACE: Final = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul"]
+_MUTATING: Final = frozenset(
+    [operator.setitem, operator.delitem, operator.iconcat, *(getattr(operator, f"i{name}") for name in _IN_PLACE)]
+)
+_MUTATING_METHODS: Final = frozenset(["__setitem__", "__delitem__", *(f"__i{name}__" for name in _IN_PLACE)])
+_HARMLESS: Final = frozenset(("requires_grad_", "share_memory_"))
+"""Methods with an underscore that leave the values alone."""
+
+_FLAGS: Final = ("training", "train", "use_input_stats")
+"""What normalisations call the flag with which they update their running statistics."""
+
+
+def mutates(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
+    """The position of the operand that the call changes in place, the first one of several; ``None`` if it does not.
+
+    Positions count ``args``, and then ``kwargs`` in their order.
+    """
+    return next(iter(mutated(target, args, kwargs)), None)
+
+
+def mutated(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
+    """The positions of all operands that the call changes in place."""
+    named = _named(target, args, kwargs)
+    if isinstance(target, OpOverload):
+        found = [a.name for a in target._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    elif target in _MUTATING or target in _MUTATING_METHODS or _has_underscore(target):
+        return (0,) if args or kwargs else ()
+    else:
+        found = [name for name in ("out", "into") if name in kwargs]
+        if named.get("inplace", (None, False))[1] is not False:
+            found.append("input")
+        if named.get("max_norm", (None, None))[1] is not None:
+            found.append("weight")
+    # Running statistics are updated without any schema saying so.
+    if "running_mean" in named and any(named.get(flag, (None, False))[1] is not False for flag in _FLAGS):
+        found += ["running_mean", "running_var"]
+    places = {named[name][0] for name in found if name in named and named[name][1] is not None}
+    return tuple(sorted(place for place in places if place is not None))
+
+
+def _has_underscore(target: Any) -> bool:
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    return name.endswith("_") and not name.endswith("__") and name not in _HARMLESS
+
+
+def _named(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, tuple[int | None, Any]]:
+    """The arguments by name, as far as the names are known: position (``None`` for a default) and value."""
+    named: dict[str, tuple[int | None, Any]] = {}
+    for position, (name, default) in enumerate(_parameters(target)):
+        if position < len(args):
+            named[name] = (position, args[position])
+        elif default is not inspect.Parameter.empty:
+            named[name] = (None, default)
+    for position, (name, value) in enumerate(kwargs.items(), start=len(args)):
+        named[name] = (position, value)
+    return named
+
+
+_BUILTINS: Final[Mapping[Any, str]] = {
+    torch.batch_norm: "input weight bias running_mean running_var training momentum eps cudnn_enabled",
+    torch.instance_norm: "input weight bias running_mean running_var use_input_stats momentum eps cudnn_enabled",
+    torch.dropout: "input p train",
+    torch.feature_dropout: "input p train",
+    torch.alpha_dropout: "input p train",
+    torch.feature_alpha_dropout: "input p train",
+    torch.native_dropout: "input p train",
+    torch.rrelu: "input lower upper training",
+}
+"""Parameters of functions that are not written in Python."""
+
+
+@functools.cache
+def _parameters(target: Any) -> tuple[tuple[str, Any], ...]:
+    """The names and defaults of the parameters, as far as they are known."""
+    empty = inspect.Parameter.empty
+    if isinstance(target, OpOverload):
+        known = target._schema.arguments
+        return tuple((a.name, a.default_value if a.has_default_value() else empty) for a in known)
+    if target in _BUILTINS:
+        return tuple((name, empty) for name in _BUILTINS[target].split())
+    if isinstance(target, str):
+        return ()
+    try:
+        return tuple((name, p.default) for name, p in inspect.signature(target).parameters.items())
+    except (TypeError, ValueError):
+        return ()
+
+
+def mutates_module(module: nn.Module) -> bool:
+    """True if calling the module changes its operand, or its own buffers or weights."""
+    for part in module.modules():
+        if getattr(part, "inplace", False) is True or getattr(part, "max_norm", None) is not None:
+            return True
+        if part.training and getattr(part, "running_mean", None) is not None:
+            return True
+    return False
+
+
+_RANDOM_FUNCTIONS: Final = frozenset(
+    ["rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "bernoulli", "multinomial", "normal", "poisson", "binomial", "gumbel_softmax", "rrelu_", "fractional_max_pool2d", "fractional_max_pool3d", "fractional_max_pool2d_with_indices", "fractional_max_pool3d_with_indices", "bernoulli_", "normal_", "uniform_", "random_", "exponential_", "geometric_", "cauchy_", "log_normal_", "_sample_dirichlet", "_standard_gamma"]
+)
+"""Functions and methods that always draw."""
+
+_RANDOM_FLAGS: Final = ("training", "train")
+
+
+def is_random(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """True if the call draws from a random generator."""
+    named = {name: value for name, (_, value) in _named(target, args, kwargs).items()}
+    name = target if isinstance(target, str) else str(getattr(target, "__name__", ""))
+    if isinstance(target, OpOverload):
+        name = target._opname
+        seeded = torch.Tag.nondeterministic_seeded in target.tags or "generator" in named
+        if not seeded and "dropout" not in name and "attention" not in name:
+            return False
+    elif name in _RANDOM_FUNCTIONS:
+        return True
+    elif isinstance(target, str) or not ("dropout" in name or "rrelu" in name or "attention" in name):
+        return False
+    if "dropout_p" in named:
+        return named["dropout_p"] not in (0, 0.0) and named.get("training", True) is not False
+    flags = [named[flag] for flag in _RANDOM_FLAGS if flag in named]
+    return not (flags and flags[0] is False)
+
+
+_RANDOM_MODULES: Final = (
+    nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout, nn.RReLU,
+    nn.MultiheadAttention, nn.FractionalMaxPool2d, nn.FractionalMaxPool3d, nn.RNNBase,
+)  # fmt: skip
+
+
+def is_random_module(module: nn.Module) -> bool:
+    """True if calling the module may draw from a random generator."""
+    fractional = (nn.FractionalMaxPool2d, nn.FractionalMaxPool3d)
+    return any(
+        isinstance(part, fractional) or (part.training and isinstance(part, _RANDOM_MODULES))
+        for part in module.modules()
+    )
+
+
+_VIEWS: Final = frozenset(
+    ["view", "view_as", "reshape", "reshape_as", "transpose", "swapaxes", "swapdims", "permute", "movedim", "moveaxis", "t", "mT", "mH", "T", "H", "adjoint", "expand", "expand_as", "broadcast_to", "broadcast_tensors", "squeeze", "unsqueeze", "select", "narrow", "narrow_copy", "chunk", "split", "split_with_sizes", "tensor_split", "hsplit", "vsplit", "dsplit", "unsafe_chunk", "unsafe_split", "detach", "detach_", "contiguous", "flatten", "ravel", "unflatten", "unbind", "unfold", "diagonal", "as_strided", "alias", "real", "imag", "conj", "resolve_conj", "resolve_neg", "positive", "pos", "view_as_real", "view_as_complex", "to", "type", "type_as", "float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool", "cpu", "cuda", "meshgrid", "atleast_1d", "atleast_2d", "atleast_3d", "einsum", "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "feature_dropout", "native_dropout", "sum_to_size", "getitem", "__getitem__", "getattr", "clone_if_needed", "identity", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle", "requires_grad_", "values", "indices", "data", "slice", "pad", "cartesian_prod", "combinations", "tensordot", "block_diag", "lift_fresh", "index_put", "rot90", "tile", "asarray", "as_tensor", "multi_head_attention_forward"]
+)
+
+
+def is_view(target: Any) -> bool:
+    """True if the result of the call may share memory with an operand. Errs on that side."""
+    if isinstance(target, OpOverload):
+        if any(result.alias_info is not None for result in target._schema.returns):
+            return True
+        return target._opname.strip("_") in _VIEWS
+    name = target if isinstance(target, str) else str(getattr(target, "__name__", ""))
+    return name.rstrip("_") in _VIEWS or name in _VIEWS
+
+
+def is_view_module(module: nn.Module) -> bool:
+    """True if the result of the module may share memory with its operand. Errs on that side."""
+    fresh = (nn.Linear, nn.modules.conv._ConvNd, nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.GroupNorm, nn.ReLU)
+    return not (isinstance(module, fresh) and not getattr(module, "inplace", False))

@@ -1,0 +1,274 @@
+"""Spellings of the element-wise operators: arithmetic, comparisons, mathematical functions, casts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import torch
+
+from gsl.front.fx.spellings.bind import Call, is_number, number, unread_unless
+from gsl.front.fx.spellings.table import Reader, Row, Writer, call
+from gsl.front.fx.tree import Canon
+from gsl.graph import SymDim, TupleType
+
+_NOT_OPERANDS: Final = (
+    str, bytes, list, tuple, dict, set, slice, complex, torch.dtype, torch.device, torch.layout, torch.Size, SymDim,
+    type(None), type(...),
+)  # fmt: skip
+
+_FLOATS: Final = frozenset(("float16", "bfloat16", "float32", "float64"))
+_INTS: Final = frozenset(("int8", "int16", "int32", "int64", "uint8"))
+
+
+def operand(c: Call, value: Any) -> Any:
+    """An argument that may stand for a tensor or a number."""
+    unread_unless(not isinstance(value, _NOT_OPERANDS) and not isinstance(c.type_of(value), TupleType))
+    return value
+
+
+def tensor(c: Call, value: Any) -> Any:
+    """An argument that may stand for a tensor."""
+    unread_unless(not is_number(value))
+    return operand(c, value)
+
+
+def is_floating(c: Call, value: Any) -> bool:
+    """True if the operand is known to have a real floating-point dtype (or is a Python float)."""
+    if is_number(value):
+        return isinstance(value, float)
+    found = c.tensor_type(value)
+    return found is not None and found.dtype in _FLOATS
+
+
+def dtype_name(value: Any) -> str:
+    unread_unless(isinstance(value, torch.dtype))
+    return str(value).removeprefix("torch.")
+
+
+def dtype_of(name: str) -> torch.dtype:
+    dtype = getattr(torch, name)
+    assert isinstance(dtype, torch.dtype)
+    return dtype
+
+
+# ---------------------------------------------------------------- one operand
+
+UNARY: Final[Mapping[str, str]] = {
+    "abs": "abs absolute",
+    "acos": "acos arccos",
+    "acosh": "acosh arccosh",
+    "asin": "asin arcsin",
+    "asinh": "asinh arcsinh",
+    "atan": "atan arctan",
+    "atanh": "atanh arctanh",
+    "bitwise_not": "bitwise_not",
+    "ceil": "ceil",
+    "cos": "cos",
+    "cosh": "cosh",
+    "erf": "erf",
+    "exp": "exp",
+    "expm1": "expm1",
+    "floor": "floor",
+    "isfinite": "isfinite",
+    "isinf": "isinf",
+    "isnan": "isnan",
+    "log": "log",
+    "log10": "log10",
+    "log1p": "log1p",
+    "log2": "log2",
+    "logical_not": "logical_not",
+    "negative": "neg negative",
+    "reciprocal": "reciprocal",
+    "round": "round",
+    "rsqrt": "rsqrt",
+    "sigmoid": "sigmoid",
+    "sign": "sign",
+    "sin": "sin",
+    "sinh": "sinh",
+    "sqrt": "sqrt",
+    "square": "square",
+    "tan": "tan",
+    "tanh": "tanh",
+    "trunc": "trunc fix",
+}
+"""The torch names of each operator of one operand; the first one is written."""
+
+_NO_IN_PLACE: Final = frozenset(("isfinite", "isinf", "isnan", "logical_not"))
+"""Their results are of another dtype than the operand, which an in-place call keeps."""
+
+_UNARY_EXTRA: Final[Mapping[str, str]] = {
+    "abs": "operator.abs",
+    "bitwise_not": "operator.invert",
+    "negative": "operator.neg",
+    "sigmoid": "F.sigmoid special.expit",
+    "tanh": "F.tanh",
+    "erf": "special.erf",
+    "expm1": "special.expm1",
+    "log1p": "special.log1p",
+    "round": "special.round",
+}
+
+
+def _unary(op: str) -> Reader:
+    return lambda c: Canon(op, (tensor(c, c.input),))
+
+
+def _unary_rows() -> list[Row]:
+    rows: list[Row] = []
+    for op, names in UNARY.items():
+        words = " ".join(f"torch.{n} .{n} aten.{n}.default" for n in names.split())
+        rows.append(Row(words, "input", _unary(op), inplace=op not in _NO_IN_PLACE))
+        if op in _UNARY_EXTRA:
+            rows.append(Row(_UNARY_EXTRA[op], "input", _unary(op)))
+    return rows
+
+
+# ---------------------------------------------------------------- two operands
+
+
+def _binary(op: str, *, swap: bool = False) -> Reader:
+    def read(c: Call) -> Canon:
+        left, right = operand(c, c.input), operand(c, c.other)
+        unread_unless(not (is_number(left) and is_number(right)))
+        return Canon(op, (right, left) if swap else (left, right))
+
+    return read
+
+
+def _scaled(op: str, *, swap: bool = False) -> Reader:
+    """``left + alpha * right``, and likewise for subtraction."""
+
+    def read(c: Call) -> Canon:
+        left, right = operand(c, c.input), operand(c, c.other)
+        unread_unless(not (is_number(left) and is_number(right)))
+        if swap:
+            left, right = right, left
+        if isinstance(c.alpha, bool) or c.alpha != 1:
+            # Torch multiplies in the common dtype of both operands.
+            unread_unless(not is_number(left) and not is_number(right) and c.dtype_of(left) == c.dtype_of(right))
+            unread_unless(isinstance(number(c.alpha), int) or is_floating(c, right))
+            right = Canon("multiply", (right, c.alpha))
+        return Canon(op, (left, right))
+
+    return read
+
+
+def _divide(c: Call) -> Canon:
+    left, right = operand(c, c.input), operand(c, c.other)
+    unread_unless(not (is_number(left) and is_number(right)))
+    if c.rounding_mode is None:
+        return Canon("divide", (left, right))
+    if c.rounding_mode == "floor":
+        return Canon("floor_divide", (left, right))
+    unread_unless(c.rounding_mode == "trunc")
+    # Integers are not divided by way of floats.
+    unread_unless(is_floating(c, left) or is_floating(c, right))
+    return Canon("trunc", (Canon("divide", (left, right)),))
+
+
+def _kept(read: Reader) -> Reader:
+    """The reading of an in-place call: exact only if the result has the dtype of the operand that it replaces."""
+
+    def in_place(c: Call) -> Canon:
+        own = dtype_of(c.dtype_of(c.input))
+        if is_number(c.other):
+            unread_unless(torch.result_type(torch.empty((1,), dtype=own), c.other) == own)
+        else:
+            other = c.typed(c.other)
+            shape = () if other.ndim == 0 else (1,)
+            mine = () if c.ndim(c.input) == 0 else (1,)
+            both = torch.result_type(torch.empty(mine, dtype=own), torch.empty(shape, dtype=dtype_of(other.dtype)))
+            unread_unless(both == own)
+        # True division of integers would not be.
+        result = read(c)
+        unread_unless(result.op not in ("divide", "power") or own.is_floating_point)
+        return result
+
+    return in_place
+
+
+BINARY: Final[Mapping[str, tuple[str, str, str]]] = {
+    "multiply": ("mul multiply", "Tensor Scalar", "mul"),
+    "floor_divide": ("floor_divide", "default Scalar", "floordiv"),
+    "floor_mod": ("remainder", "Tensor Scalar Scalar_Tensor", "mod"),
+    "mod": ("fmod", "Tensor Scalar", ""),
+    "atan2": ("atan2 arctan2", "default", ""),
+    "maximum": ("maximum", "default", ""),
+    "minimum": ("minimum", "default", ""),
+    "left_shift": ("bitwise_left_shift", "Tensor Tensor_Scalar Scalar_Tensor", "lshift"),
+    "right_shift": ("bitwise_right_shift", "Tensor Tensor_Scalar Scalar_Tensor", "rshift"),
+    "bitwise_and": ("bitwise_and", "Tensor Scalar Scalar_Tensor", "and_"),
+    "bitwise_or": ("bitwise_or", "Tensor Scalar Scalar_Tensor", "or_"),
+    "bitwise_xor": ("bitwise_xor", "Tensor Scalar Scalar_Tensor", "xor"),
+    "logical_and": ("logical_and", "default", ""),
+    "logical_or": ("logical_or", "default", ""),
+    "logical_xor": ("logical_xor", "default", ""),
+    "equal": ("eq", "Tensor Scalar", "eq"),
+    "not_equal": ("ne not_equal", "Tensor Scalar", "ne"),
+    "less": ("lt less", "Tensor Scalar", "lt"),
+    "less_equal": ("le less_equal", "Tensor Scalar", "le"),
+    "greater": ("gt greater", "Tensor Scalar", "gt"),
+    "greater_equal": ("ge greater_equal", "Tensor Scalar", "ge"),
+}
+"""Torch names, aten overloads and the Python operator of each operator of two operands."""
+
+_TO_BOOL: Final = frozenset(
+    ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor")
+)
+
+_IN_PLACE_OPERATORS: Final[Mapping[str, str]] = {
+    "add": "iadd", "subtract": "isub", "multiply": "imul", "divide": "itruediv", "floor_divide": "ifloordiv",
+    "floor_mod": "imod", "power": "ipow", "bitwise_and": "iand", "bitwise_or": "ior", "bitwise_xor": "ixor",
+    "left_shift": "ilshift", "right_shift": "irshift",
+}  # fmt: skip
+
+
+def _words(names: str, overloads: str, suffix: str = "") -> str:
+    """The torch, method and aten spellings of names; with a suffix, those of the in-place calls."""
+    words = [f"torch.{n}{suffix} .{n}{suffix}" for n in names.split()]
+    words += [f"aten.{n}{suffix}.{o}" for n in names.split() for o in overloads.split()]
+    return " ".join(words)
+
+
+def _both(names: str, overloads: str, signature: str, read: Reader, python: str = "") -> list[Row]:
+    """The rows of a binary operator, its Python operator, and its in-place calls."""
+    rows = [Row(_words(names, overloads), signature, read), Row(_words(names, overloads, "_"), signature, _kept(read))]
+    first = signature.split()[:2]
+    defaults = " ".join(signature.split()[2:])
+    if python:
+        rows.append(Row(f"operator.{python}", " ".join([*first, defaults]), read))
+    return rows
+
+
+def _binary_rows() -> list[Row]:
+    rows: list[Row] = []
+    for op, (names, overloads, python) in BINARY.items():
+        read = _binary(op)
+        rows.append(Row(_words(names, overloads) + (f" operator.{python}" if python else ""), "input other", read))
+        if op not in _TO_BOOL:
+            rows.append(Row(_words(names, overloads, "_"), "input other", _kept(read)))
+    rows += _both("add", "Tensor Scalar", "input other alpha=1", _scaled("add"), "add")
+    rows += _both("sub subtract", "Tensor Scalar", "input other alpha=1", _scaled("subtract"), "sub")
+    rows += _both("div divide", "Tensor Scalar Tensor_mode Scalar_mode", "input other rounding_mode=None", _divide)
+    rows += _both("true_divide", "Tensor Scalar", "input other", _binary("divide"), "truediv")
+    rows += _both(
+        "pow", "Tensor_Tensor Tensor_Scalar Scalar", "input other", lambda c: _power(c, c.input, c.other), "pow"
+    )
+    rows += [
+        Row("torch.rsub aten.rsub.Tensor aten.rsub.Scalar", "input other alpha=1", _scaled("subtract", swap=True)),
+        *(
+            Row(f"operator.{python}", "input other", _kept(_binary("divide" if op == "divide" else op)))
+            for op, python in _IN_PLACE_OPERATORS.items()
+        ),
+    ]
+    return rows
+
+
+def _power(c: Call, left: Any, right: Any) -> Canon:
+    left, right = operand(c, left), operand(c, right)
+    unread_unless(not (is_number(left) and is_number(right)))
+    return Canon("power", (left, right))
+
+
+ROWS: Final = (*_unary_rows(), *_binary_rows())

@@ -1,0 +1,86 @@
+"""Reading native calls as canonical ones."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any, Final
+
+from torch import nn
+from torch._ops import OpOverload
+
+from gsl.front.fx.spellings import activation, elementwise, linear, norm, reduce, shape
+from gsl.front.fx.spellings import index as indexing
+from gsl.front.fx.spellings.bind import Call, Signature, TypeOf, UnreadError
+from gsl.front.fx.spellings.modules import ROWS as MODULES
+from gsl.front.fx.spellings.modules import is_plain
+from gsl.front.fx.spellings.table import Index, Reader, index
+from gsl.front.fx.tree import Canon, Weight
+from gsl.graph import TensorType, Type
+
+_FAMILIES: Final = (elementwise, activation, linear, norm, shape, indexing, reduce)
+
+CALLS: Final[Index] = index(itertools.chain.from_iterable(family.ROWS for family in _FAMILIES))
+FIELDS: Final[Index] = index(itertools.chain.from_iterable(getattr(family, "FIELDS", ()) for family in _FAMILIES))
+
+
+def read(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of: TypeOf) -> Canon | None:
+    """The canonical reading of a call of a function, an operator overload or (by name) a method.
+
+    An in-place spelling is read as the functional call. ``None``: there is no exact reading.
+    """
+    return _first(CALLS, target, args, kwargs, type_of)
+
+
+def read_fields(
+    target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of: TypeOf
+) -> dict[int, Canon] | None:
+    """The canonical readings of single fields of a call with several results."""
+    found = _first(FIELDS, target, args, kwargs, type_of)
+    return None if found is None else {0: found}
+
+
+def read_module(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of: TypeOf) -> Canon | None:
+    """The canonical reading of a module's call. ``Weight("weight")`` in it stands for ``module.weight``."""
+    row = MODULES.get(type(module))
+    if row is None or len(args) + len(kwargs) != 1 or not is_plain(module):
+        return None
+    (operand,) = (*args, *kwargs.values())
+    function, parameters = row.call(module)
+
+    def typed(value: Any) -> Type | None:
+        if isinstance(value, Weight):
+            weight = getattr(module, value.name)
+            return TensorType(tuple(weight.shape), str(weight.dtype).removeprefix("torch."))
+        return type_of(value)
+
+    return read(function, (operand,), parameters, typed)
+
+
+def _first(
+    table: Index, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of: TypeOf
+) -> Canon | None:
+    try:
+        rows = table.get(target, ())
+    except TypeError:
+        return None
+    for signature, reader in rows:
+        found = _read(signature, reader, target, args, kwargs, type_of)
+        if found is not None:
+            return found
+    return None
+
+
+def _read(
+    signature: Signature, reader: Reader, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of: TypeOf
+) -> Canon | None:
+    if isinstance(target, OpOverload):
+        values = signature.bind_schema(target, args, kwargs)
+    else:
+        values = signature.bind(args, kwargs)
+    if values is None:
+        return None
+    try:
+        return reader(Call(target, values, type_of))
+    except UnreadError:
+        return None

@@ -1,0 +1,172 @@
+"""Rewritten view to native graph: what is untouched is copied, the rest is written with the table of spellings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import fx
+
+from gsl.errors import FrontEndError
+from gsl.front.fx.handle import Handle, Leaf, Reading, handle_of, is_literal, is_tensor_leaf, native_of
+from gsl.front.fx.home import Home
+from gsl.front.fx.load import arguments
+from gsl.front.fx.plan import Arguments, is_written, plan, stands_for
+from gsl.front.fx.values import Values
+from gsl.front.fx.write import Writer
+from gsl.graph import GETITEM, INPUT, TUPLE, Graph, Node
+
+
+class Storer:
+    """Builds the native graph of one rewritten view."""
+
+    def __init__(self, graph: Graph, native: fx.Graph, values: Values, home: Home, dialect: str) -> None:
+        self.graph = graph
+        self.native = native
+        self.home = home
+        self.plan = plan(graph, native)
+        self.order = {node: index for index, node in enumerate(native.nodes)}
+        self.copies: dict[fx.Node, fx.Node] = {}
+        """The new native node of each old one that was copied."""
+        self.results: dict[Node, Any] = {}
+        """The native value of each view node that has one: a native node, or a Python tuple of those."""
+        self.calls = {r.call: mapping for r, mapping in self.plan.kept.items() if r.call is not None}
+        # What has no view node is copied on the way, where it stood; placeholders stay whether they are used or not.
+        kept = {reading.fx for reading in self.plan.kept}
+        pending = {node for node in native.nodes if node.op == "placeholder" and node not in kept} | self.plan.hidden
+        self.pending = sorted(pending, key=self.order.__getitem__)
+        reserved = {node.name for node in (*kept, *pending)}
+        self.writer = Writer(self.value, native, values, home, dialect, reserved)
+        self.new = self.writer.graph
+
+    def store(self) -> None:
+        """Fill the new graph."""
+        self._check()
+        for node in self.graph.nodes:
+            handle = handle_of(node)
+            if handle is not None and handle.is_root and handle.reading in self.plan.kept:
+                self._flush(self.order[handle.reading.fx])
+                self._keep(node, handle.reading)
+            elif is_written(node, self.plan):
+                self._write(node)
+        self._flush(len(self.order))
+        self._output()
+        self.new.lint()
+
+    def renamed(self) -> dict[str, str]:
+        """The new names of values whose native node was replaced, as far as something still uses them."""
+        names: dict[str, str] = {}
+        for node in self.graph.nodes:
+            for old, new in (node.redirects or {}).items():
+                native, result = native_of(old), self.results.get(new)
+                if native is not None and isinstance(result, fx.Node):
+                    names[native.name] = result.name
+        return names
+
+    def _check(self) -> None:
+        for node in self.graph.nodes:
+            handle = handle_of(node)
+            if handle is not None and handle.reading.fx not in self.order:
+                raise FrontEndError(f"{node.name}: the view was not loaded from this program")
+            if node.op == INPUT and node.native is None:
+                raise FrontEndError(f"{node.name}: a rewrite can't add an input to a program")
+
+    # ------------------------------------------------------------ what is kept
+
+    def _flush(self, before: int) -> None:
+        """Copy the waiting nodes that stood before that place, as far as their arguments exist."""
+        if not self.pending or self.order[self.pending[0]] >= before:
+            return
+        waiting: list[fx.Node] = []
+        for node in self.pending:
+            if self.order[node] < before and self._is_ready(node):
+                self._copy(node, self.calls.get(node, {}))
+            elif node not in self.copies:
+                waiting.append(node)
+        self.pending = waiting
+
+    def _is_ready(self, node: fx.Node) -> bool:
+        if node in self.copies:
+            return False
+        mapping = self.calls.get(node, {})
+        return all(
+            arg in self.copies or (arg in mapping and self._has_value(mapping[arg])) for arg in node.all_input_nodes
+        )
+
+    def _has_value(self, view: Node) -> bool:
+        if view.op == TUPLE and view not in self.results:
+            return all(self._has_value(operand) for operand in view.operands)
+        return view in self.results or is_literal(view) or is_tensor_leaf(view)
+
+    def _keep(self, node: Node, reading: Reading) -> None:
+        mapping = self.plan.kept[reading]
+        if node.op == GETITEM and reading.call is None:
+            fields = self._argument(reading.fx.args[0], mapping)  # type: ignore[arg-type]
+            if isinstance(fields, tuple):
+                self.results[node] = fields[node.attrs["index"]]
+                return
+        if reading.call is not None and reading.call not in self.copies:
+            self._copy(reading.call, mapping)
+        self.results[node] = self._copy(reading.fx, mapping)
+
+    def _copy(self, node: fx.Node, mapping: Arguments) -> fx.Node:
+        copy = self.writer.copy(node, lambda argument: self._argument(argument, mapping))
+        self.copies[node] = copy
+        return copy
+
+    def _argument(self, argument: fx.Node, mapping: Arguments) -> Any:
+        """What an argument of an old native node is in the new graph."""
+        view = mapping.get(argument)
+        if argument in self.copies and (view is None or stands_for(view, argument)):
+            return self.copies[argument]
+        if view is None:
+            raise FrontEndError(f"{argument.format_node()}: is used by a call that is kept, but was removed")
+        return self.value(view)
+
+    # ------------------------------------------------------------ what is new
+
+    def value(self, view: Node) -> Any:
+        """The native value of a view node: a native node, a Python scalar, or a tuple of those."""
+        if view in self.results:
+            return self.results[view]
+        if is_literal(view):
+            return view.attrs["value"]
+        if view.op == TUPLE:
+            return tuple([self.value(operand) for operand in view.operands])
+        if not is_tensor_leaf(view):
+            raise FrontEndError(f"{view.name}: is used before it is computed, or was removed from the graph")
+        reads = view.native.reads if isinstance(view.native, Leaf) else ()
+        for native in reads:
+            if native in self.copies:
+                return self.copies[native]
+        self.results[view] = self.writer.weight(view)
+        return self.results[view]
+
+    def _write(self, node: Node) -> None:
+        if self.pending:
+            self._flush_placeholders()
+        call = self.plan.joined.get(node)
+        if node.op == GETITEM:
+            fields = self.value(node.operands[0])
+            if isinstance(fields, tuple):
+                self.results[node] = fields[node.attrs["index"]]
+                return
+        if isinstance(node.native, Handle) and not (node.users or node.effect or node in self.graph.outputs):
+            # Part of a reading that fell apart, which nobody needs.
+            return
+        self.results[node] = self.writer.write(node, call)
+
+    def _flush_placeholders(self) -> None:
+        for node in self.pending:
+            if node.op == "placeholder" and node not in self.copies:
+                self._copy(node, {})
+        self.pending = [node for node in self.pending if node not in self.copies]
+
+    def _output(self) -> None:
+        old = next(node for node in reversed(self.native.nodes) if node.op == "output")
+        before = arguments(old)
+        if len(before) != len(self.graph.outputs):
+            raise FrontEndError(
+                f"the program has {len(before)} outputs, and the rewritten view {len(self.graph.outputs)}"
+            )
+        views = iter(self.graph.outputs)
+        self.copies[old] = self.writer.copy(old, lambda argument: self._argument(argument, {argument: next(views)}))

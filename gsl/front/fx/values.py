@@ -1,0 +1,134 @@
+"""What is known of the values of a native graph: fake tensors and sizes, and the view's types made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from gsl.front.fx.tree import Literal
+from gsl.graph import TensorType, TupleType, Type
+from gsl.spec.symbolic import from_torch
+
+META_KEYS = ("val", "example_value")
+"""Where exported graphs, and graphs from torch.compile, keep the fake value of a node."""
+
+
+class _Unknown:
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN = _Unknown()
+"""The value of a node of which nothing is known (``None`` is a value)."""
+
+
+def dim_of(size: Any) -> Any:
+    """A size (an int or a SymInt) as a dimension of the view."""
+    return from_torch(size.node.expr) if isinstance(size, torch.SymInt) else int(size)
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def type_of_value(value: Any) -> Type | None:
+    """The type of a (fake) tensor, of its stored metadata, of a number, or of a tuple of those; else ``None``."""
+    from torch.fx.passes.shape_prop import TensorMetadata
+
+    match value:
+        case torch.Tensor() | TensorMetadata():
+            return TensorType(tuple([dim_of(size) for size in value.shape]), dtype_name(value.dtype))
+        case torch.Size():
+            return None
+        case tuple() | list():
+            fields = tuple([None if is_scalar(item) else type_of_value(item) for item in value])
+            return TupleType(fields) if any(field is not None for field in fields) else None
+        case _ if is_scalar(value):
+            return scalar_type(value)
+    return None
+
+
+def is_scalar(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, complex))
+
+
+def scalar_type(value: Any) -> TensorType:
+    """The type that torch gives a Python number."""
+    return TensorType((), dtype_name(torch.tensor(value).dtype))
+
+
+class Values:
+    """The known values of the nodes of one native graph: those in its metadata, and those worked out beside it."""
+
+    __slots__ = ("_types", "known")
+
+    def __init__(self, known: Mapping[fx.Node, Any] | None = None) -> None:
+        self.known = dict(known or {})
+        """What the metadata does not tell. The native graph itself is never written to."""
+        self._types: dict[fx.Node, Type | None] = {}
+
+    def value(self, node: fx.Node) -> Any:
+        """The fake value of a node, or UNKNOWN."""
+        if node in self.known:
+            return self.known[node]
+        for key in META_KEYS:
+            if key in node.meta:
+                return node.meta[key]
+        return node.meta.get("tensor_meta", UNKNOWN)
+
+    def type(self, node: fx.Node) -> Type | None:
+        """The type of a native node; ``None`` where it is unknown or not a tensor."""
+        if node not in self._types:
+            value = self.value(node)
+            self._types[node] = None if is_scalar(value) else type_of_value(value)
+        return self._types[node]
+
+    def of(self, argument: Any) -> Type | None:
+        """The type of an argument of a native call."""
+        match argument:
+            case fx.Node():
+                return self.type(argument)
+            case list() | tuple():
+                return TupleType(tuple([self.of(item) for item in argument]))
+            case Literal():
+                return type_of_value(argument.value)
+        return type_of_value(argument)
+
+    def is_tensor(self, node: fx.Node) -> bool:
+        """False for a node that is known to be no tensor and no tuple of tensors: a size, a shape, None."""
+        return self.value(node) is UNKNOWN or self.type(node) is not None
+
+
+def propagate(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.Node, Any]:
+    """The fake values of all nodes for these inputs; where a node can't be run on fakes, those before it."""
+    from torch._guards import detect_fake_mode
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    mode = detect_fake_mode(list(inputs)) or FakeTensorMode(allow_non_fake_inputs=True)
+    fakes = [
+        mode.from_tensor(value, static_shapes=True)
+        if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
+        else value
+        for value in inputs
+    ]
+    values: dict[fx.Node, Any] = {}
+
+    class Recorder(fx.Interpreter):
+        def run_node(self, n: fx.Node) -> Any:
+            values[n] = super().run_node(n)
+            return values[n]
+
+    before = mode.allow_non_fake_inputs
+    mode.allow_non_fake_inputs = True
+    try:
+        with mode, torch.no_grad():
+            Recorder(gm).run(*fakes, enable_io_processing=False)
+    except Exception:
+        # Data-dependent control and foreign code can't be run on fakes: types are then unknown from there on.
+        return values
+    finally:
+        mode.allow_non_fake_inputs = before
+    return values

@@ -1,0 +1,193 @@
+"""Writes new native calls: their names, arguments and metadata."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import torch
+from torch import fx
+
+from gsl.errors import FrontEndError
+from gsl.front.fx import spellings
+from gsl.front.fx.fakes import Fakes
+from gsl.front.fx.handle import handle_of, is_literal, native_of
+from gsl.front.fx.home import Home
+from gsl.front.fx.opaque import native_call
+from gsl.front.fx.sizes import Sizes
+from gsl.front.fx.tree import Native
+from gsl.front.fx.values import Values, is_scalar, type_of_value
+from gsl.graph import GETITEM, TUPLE, Node, SymDim, TupleType, Type, op_name
+from gsl.spec import TABLE
+
+INHERITED: Final = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "seq_nr")
+"""What a new native node takes over from the one that it replaces."""
+
+_ILLEGAL: Final = re.compile(r"\W+")
+
+
+class Writer:
+    """The new native graph, and how nodes get into it."""
+
+    def __init__(
+        self,
+        value: Callable[[Node], Any],
+        native: fx.Graph,
+        values: Values,
+        home: Home,
+        dialect: str,
+        reserved: set[str],
+    ) -> None:
+        self.value = value
+        self.home = home
+        self.dialect = dialect
+        self.reserved = reserved
+        """The names of native nodes that are copied, which no new node may take."""
+        self.graph = fx.Graph(tracer_cls=native._tracer_cls, tracer_extras=native._tracer_extras)
+        self.fakes = Fakes(native, values)
+        self.sizes = Sizes(self.fakes, self._create, dialect)
+        self._used: set[str] = set()
+
+    # ------------------------------------------------------------ copies
+
+    def copy(self, node: fx.Node, argument: Callable[[fx.Node], Any]) -> fx.Node:
+        """A copy of an old native node with other arguments, and everything else as it was."""
+        args = fx.node.map_arg(node.args, argument)
+        kwargs = fx.node.map_arg(node.kwargs, argument)
+        copy = self.graph.create_node(node.op, node.target, args, kwargs, node.name, node.type)  # type: ignore[arg-type]
+        if copy.name != node.name:
+            copy.name = node.name
+        copy.meta = dict(node.meta)
+        self._used.add(node.name)
+        self.fakes.carry(node, copy)
+        self.sizes.note(copy)
+        return copy
+
+    # ------------------------------------------------------------ new nodes
+
+    def write(self, node: Node, joined: Node | None) -> Any:
+        """The native value of a call of the view; with ``joined``, of that call and the bias that ``node`` adds."""
+        try:
+            native = self._module_call(node) if isinstance(node.op, type) else self._native(node, joined)
+            value = self._emit(native, node, outermost=True)
+        except FrontEndError:
+            raise
+        except Exception as error:
+            raise FrontEndError(f"{node.name or op_name(node.op)}: can't be written in torch: {error}") from error
+        if isinstance(value, fx.Node):
+            self.sizes.note(value)
+        return value
+
+    def _native(self, node: Node, joined: Node | None) -> Any:
+        operands = tuple([stand_in(operand) for operand in node.operands])
+        if joined is not None:
+            operands = (*(stand_in(operand) for operand in joined.operands), operands[1])
+            return spellings.write_biased(joined.op, joined.attrs, operands, type_of, self.dialect)
+        if node.op == GETITEM:
+            return Native(operator.getitem, (operands[0], node.attrs["index"]))
+        if isinstance(node.op, str):
+            if node.op not in TABLE:
+                raise FrontEndError(f"{node.name}: {node.op!r} is not an operator of the vocabulary")
+            return spellings.write(node.op, node.attrs, operands, type_of, self.dialect)
+        return native_call(node.op, operands, node.attrs)
+
+    def _emit(self, native: Any, node: Node, *, outermost: bool = False) -> Any:
+        """Create the native nodes of a tree of native calls, and whatever its arguments need."""
+        match native:
+            case Native():
+                args = tuple([self._emit(arg, node) for arg in native.args])
+                kwargs = {name: self._emit(arg, node) for name, arg in native.kwargs.items()}
+                kind = "call_method" if isinstance(native.target, str) else "call_function"
+                name = node.name if outermost else ""
+                new = self._create(kind, native.target, args, kwargs, name, node)
+                self.fakes.record(new, node.type if outermost else None)
+                return new
+            case Node():
+                return self.value(native)
+            case SymDim():
+                return self.sizes.write(native, node)
+            case list():
+                return [self._emit(item, node) for item in native]
+            case torch.Size() | tuple():
+                return tuple([self._emit(item, node) for item in native])
+            case dict():
+                return {key: self._emit(item, node) for key, item in native.items()}
+            case slice():
+                return slice(*(self._emit(part, node) for part in (native.start, native.stop, native.step)))
+        return native
+
+    def _module_call(self, node: Node) -> Any:
+        """A call of a new submodule: the one given as ``module``, or one built from the attributes."""
+        module = node.attrs.get("module")
+        if module is None:
+            attrs = {name: value for name, value in node.attrs.items()}
+            module = node.op(**attrs)  # type: ignore[operator]
+        path = self.home.add_module(module, _identifier(node.name or type(module).__name__.lower()))
+        args = tuple([self.value(operand) for operand in node.operands])
+        new = self._create("call_module", path, args, {}, node.name, node)
+        self.fakes.record(new, node.type)
+        return new
+
+    def weight(self, node: Node) -> fx.Node:
+        """The native node that reads a weight or a literal tensor."""
+        return self.home.read(node, self)
+
+    def _create(
+        self, kind: str, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, node: Node
+    ) -> fx.Node:
+        """A new native node at the end of the graph; ``node`` is the view node for which it is made."""
+        new = self.graph.create_node(kind, target, args, dict(kwargs), self.name(name, kind, target))
+        new.meta.update(inherited(node))
+        return new
+
+    def name(self, wanted: str, kind: str = "", target: Any = None) -> str:
+        """A name for a new native node that no other has or will have."""
+        base = _identifier(wanted) if wanted else self.graph._target_to_str(target if kind else "weight")
+        name, number = base, 0
+        while name in self.reserved or name in self._used:
+            number += 1
+            name = f"{base}_{number}"
+        self._used.add(name)
+        return name
+
+
+def _identifier(text: str) -> str:
+    text = _ILLEGAL.sub("_", text)
+    return f"_{text}" if text[:1].isdigit() else text
+
+
+def inherited(node: Node) -> dict[str, Any]:
+    """The metadata of a new native node: source locations of what it replaces, and the rule that made it."""
+    if node.origin is None:
+        native = native_of(node) if handle_of(node) is not None else None
+        return {} if native is None else {key: native.meta[key] for key in INHERITED if key in native.meta}
+    natives = [native for replaced in node.origin.replaced if (native := native_of(replaced)) is not None]
+    calls = [native for native in natives if native.op not in ("placeholder", "get_attr")]
+    meta: dict[str, Any] = {}
+    if calls:
+        meta = {key: calls[-1].meta[key] for key in INHERITED if key in calls[-1].meta}
+    meta["gsl"] = {"rule": node.origin.rule, "from": list(dict.fromkeys(native.name for native in natives))}
+    return meta
+
+
+def stand_in(node: Node) -> Any:
+    """What stands for an operand when a call is spelled: a Python number for itself, a tuple of operands, or the node."""
+    if is_literal(node):
+        return node.attrs["value"]
+    if node.op == TUPLE:
+        return tuple([stand_in(operand) for operand in node.operands])
+    return node
+
+
+def type_of(operand: Any) -> Type | None:
+    """The type of what stands for an operand."""
+    match operand:
+        case Node():
+            return operand.type
+        case tuple() | list():
+            return TupleType(tuple([type_of(item) for item in operand]))
+    return type_of_value(operand) if is_scalar(operand) else None
+
+

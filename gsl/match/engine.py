@@ -1,0 +1,143 @@
+"""The search: goals, choice points and a trail. Complete backtracking without recursion over the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gsl.graph import Node, Op
+from gsl.match.guard import Bindings, Path
+from gsl.match.matchers import END, Goals
+from gsl.pat import OpClass, Pattern
+
+if TYPE_CHECKING:
+    from gsl.match.plan import Plan
+
+
+@dataclass(slots=True)
+class Miss:
+    """Why a partial match went no further: a pattern, the node tried for it, and what was expected and found."""
+
+    pattern: Pattern | None
+    node: Node | None
+    what: str
+    expected: Any
+    found: Any
+    bound: int
+    """How many patterns were bound by then."""
+
+    def __str__(self) -> str:
+        place = "" if self.pattern is None else f"{self.pattern!r} ({self.pattern.location})"
+        at = "" if self.node is None else f" at %{self.node.name}"
+        found = f"{type(self.found).__name__}: {self.found}" if isinstance(self.found, Exception) else repr(self.found)
+        return f"{place}{at}: {self.what}: expected {self.expected!r}, found {found}"
+
+
+class Search:
+    """The state of one search: bindings, the nodes that operators have taken, and where to go back to."""
+
+    def __init__(self, plan: Plan, blocked: Collection[Node] = ()) -> None:
+        self.bindings = Bindings(plan.scopes)
+        self.blocked = blocked
+        """Nodes that no operator of the pattern may be."""
+        self.taken: dict[Node, Any] = {}
+        self.operators: dict[OpClass, Op] = {}
+        self.trail: list[tuple[dict[Any, Any], Any]] = []
+        self.choices: list[tuple[Iterator[Goals], int]] = []
+        self.steps = 0
+        """How many goals were tried: the measure of the search's cost."""
+        self.on_miss: Callable[[Miss], None] | None = None
+
+    def record(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        """Put a new entry into one of the tables, to be taken back when the search goes back."""
+        table[key] = value
+        self.trail.append((table, key))
+
+    def take(self, node: Node, owner: Any) -> bool:
+        """Reserve a node for an operator of the pattern; false if it is another one's already, or blocked."""
+        taken = self.taken.get(node)
+        if taken is not None:
+            return taken == owner or self.miss(owner[0], node, "overlap", "a node of its own", taken[0])
+        if node in self.blocked:
+            return self.miss(owner[0], node, "overlap", "an untouched node", "rewritten in this pass")
+        self.record(self.taken, node, owner)
+        return True
+
+    def same_operator(self, op: OpClass, node: Node) -> bool:
+        """Whether the node has the operator that the class stands for in this match."""
+        known = self.operators.get(op)
+        if known is None:
+            self.record(self.operators, op, node.op)
+            return True
+        return known == node.op or self.miss(None, node, "same operator", known, node.op)
+
+    def miss(self, pattern: Pattern | None, node: Node | None, what: str, expected: Any, found: Any) -> bool:
+        """Note a failed condition, if anyone wants to know; always false."""
+        if self.on_miss is not None:
+            self.on_miss(Miss(pattern, node, what, expected, found, len(self.bindings.nodes)))
+        return False
+
+    def choose(self, alternatives: Iterator[Goals]) -> Goals | None:
+        """The first of several continuations; the others are tried when it fails."""
+        self.choices.append((alternatives, len(self.trail)))
+        return self._next(len(self.choices) - 1)
+
+    def _next(self, floor: int) -> Goals | None:
+        """Go back to the last choice above the floor that has another continuation, and take that."""
+        while len(self.choices) > floor:
+            alternatives, mark = self.choices[-1]
+            self.undo(mark)
+            goals = next(alternatives, None)
+            if goals is not None:
+                return goals
+            self.choices.pop()
+        return None
+
+    def undo(self, mark: int) -> None:
+        """Take back what was recorded since."""
+        trail = self.trail
+        while len(trail) > mark:
+            table, key = trail.pop()
+            del table[key]
+
+    def solve(self, goals: Goals) -> Iterator[None]:
+        """Stop at every way to reach all goals. The bindings then hold, until the next step of the iteration."""
+        floor, mark = len(self.choices), len(self.trail)
+        remaining: Goals | None = goals
+        while True:
+            while remaining:
+                self.steps += 1
+                function, argument, path, rest = remaining
+                remaining = function(self, argument, path, rest)
+            if remaining is not None:
+                yield
+            remaining = self._next(floor)
+            if remaining is None:
+                self.undo(mark)
+                return
+
+    def exists(self, goals: Goals, *, alone: bool = False) -> bool:
+        """Whether the goals can be reached; the bindings stay as they are.
+
+        ``alone`` forgets which nodes the operators have taken: what is asked is a property of a node.
+        """
+        floor, mark = len(self.choices), len(self.trail)
+        taken, blocked = self.taken, self.blocked
+        if alone:
+            self.taken, self.blocked = {}, ()
+        found = next(self.solve(goals), self) is None
+        del self.choices[floor:]
+        self.undo(mark)
+        self.taken, self.blocked = taken, blocked
+        return found
+
+    def once(self, goals: Goals) -> bool:
+        """Reach the goals in the first way and keep its bindings; false if there is none."""
+        floor = len(self.choices)
+        found = next(self.solve(goals), self) is None
+        del self.choices[floor:]
+        return found
+
+
+__all__ = ["END", "Miss", "Path", "Search"]

@@ -1,0 +1,178 @@
+"""Guards: the conditions of a match that are more than structure, checked as soon as their patterns are bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gsl.attr import ast
+from gsl.attr.ast import Ast, Symbol
+from gsl.attr.evaluate import Evaluator, same
+from gsl.errors import EvaluationError
+from gsl.graph import Node
+from gsl.pat import Instance, Pattern, Variadic
+from gsl.spec import TABLE
+
+if TYPE_CHECKING:
+    from gsl.match.engine import Search
+
+Path = tuple[int, ...]
+"""The numbers of the instances of the enclosing variadics, outermost first."""
+
+
+def references(node: Ast) -> Iterator[Pattern]:
+    """The patterns whose attributes an expression reads."""
+    stack, done = [node], set()
+    while stack:
+        part = stack.pop()
+        if id(part) in done:
+            continue
+        done.add(id(part))
+        if isinstance(part, ast.Attribute):
+            yield part.pattern
+            if isinstance(part.pattern, Instance):
+                yield part.pattern.variadic
+                stack.append(part.pattern.number)
+        elif isinstance(part, ast.Chosen):
+            yield part.alternative
+        stack.extend(part.children())
+
+
+def read(node: Node, name: str) -> Any:
+    """The attribute of a node; EvaluationError if it has none, or if its type is not known."""
+    if name in node.attrs:
+        return node.attrs[name]
+    if name in ("shape", "dtype", "ndim"):
+        value = getattr(node, name)
+        if value is None:
+            raise EvaluationError(f"the type of {node.name or node!r} is not known")
+        return value
+    raise EvaluationError(f"{node!r} has no attribute {name!r}")
+
+
+class MatchScope:
+    """What an expression can refer to during and after a match, seen from one instance of the variadics."""
+
+    def __init__(self, bindings: Bindings, path: Path) -> None:
+        self.bindings = bindings
+        self.path = path
+
+    def attribute(self, pattern: Pattern, name: str, symbols: dict[Symbol, Any]) -> Any:
+        if isinstance(pattern, Variadic) and name == "length":
+            return self.bindings.count(pattern, self.path)
+        return read(self.bindings.node(pattern, self.path, symbols), name)
+
+    def alternative(self, pattern: Pattern, symbols: dict[Symbol, Any]) -> int:
+        key = self.bindings.key(pattern, self.path)
+        if key not in self.bindings.chosen:
+            raise EvaluationError(f"{pattern!r} was not matched")
+        return self.bindings.chosen[key]
+
+
+class Bindings:
+    """What the patterns of a rule are bound to. A pattern that is a template has a binding per instance."""
+
+    def __init__(self, scopes: Mapping[Pattern, tuple[Variadic, ...]]) -> None:
+        self.scopes = scopes
+        self.nodes: dict[Any, Node] = {}
+        self.chosen: dict[Any, int] = {}
+        self.counts: dict[Any, int] = {}
+
+    def key(self, pattern: Pattern, path: Path) -> Any:
+        """Under which key the pattern is bound, seen from an instance."""
+        level = len(self.scopes.get(pattern, ()))
+        return (pattern, path[:level]) if level else pattern
+
+    def get(self, pattern: Pattern, path: Path, symbols: dict[Symbol, Any] | None = None) -> Node | None:
+        """The node of a pattern, ``None`` if it is not bound."""
+        if isinstance(pattern, Instance):
+            number = Evaluator(MatchScope(self, path), symbols).value(pattern.number)
+            return self.instance(pattern.variadic, pattern.template, number, path)
+        return self.nodes.get(self.key(pattern, path))
+
+    def node(self, pattern: Pattern, path: Path, symbols: dict[Symbol, Any] | None = None) -> Node:
+        """The node of a pattern; EvaluationError if it is not bound."""
+        found = self.get(pattern, path, symbols)
+        if found is None:
+            raise EvaluationError(f"{pattern!r} was not matched")
+        return found
+
+    def count(self, variadic: Variadic, path: Path) -> int:
+        """The number of instances of a variadic."""
+        outer = path[: len(self.scopes.get(variadic, ()))]
+        if (variadic, outer) not in self.counts:
+            raise EvaluationError(f"{variadic!r} was not matched")
+        return self.counts[variadic, outer]
+
+    def instance(self, variadic: Variadic, template: Pattern, number: Any, path: Path) -> Node | None:
+        """The node of the ``number``-th instance of a template."""
+        outer = path[: len(self.scopes.get(variadic, ()))]
+        length = self.count(variadic, path)
+        if not isinstance(number, int) or not -length <= number < length:
+            raise EvaluationError(f"there is no instance {number!r} of {template!r}: it has {length}")
+        number %= length
+        if number == 0 and variadic.first:
+            return self.nodes.get(self.key(variadic.first[variadic.templates.index(template)], path))
+        return self.nodes.get((template, (*outer, number)))
+
+    def symbols(self, pattern: Pattern | None, path: Path) -> dict[Symbol, Any]:
+        """The values of the index symbols of the variadics around a pattern."""
+        scopes = self.scopes.get(pattern, ()) if pattern is not None else ()
+        return {v.symbol: i for v, i in zip(scopes, path) if v.symbol is not None}
+
+
+class Guard:
+    """One condition: of a pattern (its *owner*), or of the whole match."""
+
+    __slots__ = ("actual", "expected", "owner", "what")
+
+    def __init__(
+        self, owner: Pattern | None, what: str, expected: Ast, actual: Callable[[Search, Any, Path], Any] | None
+    ) -> None:
+        self.owner = owner
+        self.what = what
+        self.expected = expected
+        self.actual = actual
+        """What the expression must equal; without it, the expression must be true."""
+
+    def __repr__(self) -> str:
+        return f"{self.what} == {self.expected!r}" if self.actual is not None else repr(self.expected)
+
+    def references(self) -> Iterator[Pattern]:
+        """The patterns that must be bound."""
+        return references(self.expected)
+
+    def check(self, search: Search, path: Path) -> bool:
+        """Whether the condition holds; true where its owner is part of an alternative that was not taken."""
+        owner = self.owner
+        node = None
+        if owner is not None:
+            node = search.bindings.get(owner, path)
+            if node is None and not (isinstance(owner, Variadic) and (owner, path) in search.bindings.counts):
+                return True
+        evaluator = Evaluator(MatchScope(search.bindings, path), search.bindings.symbols(owner, path))
+        actual: Any = None
+        try:
+            if self.actual is None:
+                expected = evaluator.value(self.expected)
+                holds = expected is True
+            else:
+                actual = self.actual(search, node, path)
+                holds, expected = evaluator.equals(self.expected, actual)
+                if not holds and node is not None:
+                    expected = canonical(node, self.what, expected)
+                    holds = same(expected, actual)
+        except (EvaluationError, ValueError) as error:
+            search.miss(owner, node, self.what, self.expected, error)
+            return False
+        if not holds:
+            search.miss(owner, node, self.what, expected, actual)
+        return holds
+
+
+def canonical(node: Node, name: str, value: Any) -> Any:
+    """The canonical form of an attribute's value for a call; ValueError if it has none."""
+    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    if spec is None or name not in spec.attrs:
+        return value
+    return spec.normalise(name, value, tuple([operand.type for operand in node.operands]))

@@ -1,0 +1,418 @@
+"""Compiled patterns. Each knows how to match one node, and what remains to be matched after it.
+
+The remainder is a linked list of goals ``(function, argument, path, rest)``, so that the search keeps its own stack
+and neither deep graphs nor long variadics recurse. ``END`` is the empty list; a failed match is ``None``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from gsl.attr.ast import Literal
+from gsl.attr.evaluate import same
+from gsl.errors import EvaluationError, UndecidableError
+from gsl.graph import CONST, GETITEM, TUPLE, Node, Op, TensorType
+from gsl.match.guard import Guard, Path, canonical
+from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, OpClass, Pattern, Tuple, Variadic
+from gsl.spec import TABLE, OpSpec
+
+if TYPE_CHECKING:
+    from gsl.match.engine import Search
+
+Goals = Any
+"""``END``, or a tuple of a function, its argument, a path and further goals."""
+END: Goals = ()
+
+
+class Matcher:
+    """A pattern as compiled for one plan."""
+
+    __slots__ = ("guards", "identity", "level", "pattern")
+    operator = True
+    """Whether different patterns of this kind must be different nodes."""
+
+    def __init__(self, pattern: Pattern, level: int) -> None:
+        self.pattern = pattern
+        self.level = level
+        """How many variadics have this pattern as a template."""
+        self.guards: list[Guard] = []
+        self.identity = pattern
+        """Operators with one identity may be the same node: the parts of an ``&``, and what is inside a ``|``."""
+
+    def match(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+        """The goals that remain when the pattern is the node, or ``None`` if it can't be."""
+        key = (self.pattern, path[: self.level]) if self.level else self.pattern
+        bound = search.bindings.nodes.get(key)
+        if bound is not None:
+            if bound is node:
+                return rest
+            search.miss(self.pattern, node, "same node", bound, node)
+            return None
+        if not self.admits(search, node) or not self.typed(search, node):
+            return None
+        if self.operator and not search.take(node, (self.identity, path[: self.level])):
+            return None
+        search.record(search.bindings.nodes, key, node)
+        for guard in self.guards:
+            if not guard.check(search, path):
+                return None
+        return self.descend(search, node, path, rest)
+
+    def plausible(self, node: Node) -> bool:
+        """A cheap necessary condition."""
+        return True
+
+    def admits(self, search: Search, node: Node) -> bool:
+        """Whether the node is of the right kind, operator and literal attributes."""
+        return True
+
+    def typed(self, search: Search, node: Node) -> bool:
+        """Whether the literal demands on the type hold."""
+        guard = self.pattern.guard
+        if guard is None:
+            return True
+        if not isinstance(node.type, TensorType):
+            return search.miss(self.pattern, node, "type", guard, None)
+        shape = guard.shape if isinstance(guard.shape, tuple) else ()
+        if isinstance(guard.shape, tuple) and len(shape) != node.type.ndim:
+            return search.miss(self.pattern, node, "ndim", len(shape), node.type.ndim)
+        demands = [("ndim", guard.ndim, node.type.ndim), ("dtype", guard.dtype, node.type.dtype)]
+        demands += [(f"shape[{axis}]", size, node.type.shape[axis]) for axis, size in enumerate(shape)]
+        for what, wanted, actual in demands:
+            if isinstance(wanted, Literal) and not decidedly_same(wanted.value, actual):
+                return search.miss(self.pattern, node, what, wanted.value, actual)
+        return True
+
+    def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+        """The goals for what the pattern is made of, before the rest."""
+        return rest
+
+
+class LeafMatcher(Matcher):
+    __slots__ = ("kinds",)
+    operator = False
+    pattern: Leaf
+
+    def __init__(self, pattern: Leaf, level: int) -> None:
+        super().__init__(pattern, level)
+        self.kinds = pattern.kinds
+
+    def plausible(self, node: Node) -> bool:
+        return self.kinds is None or node.op in self.kinds
+
+    def admits(self, search: Search, node: Node) -> bool:
+        if self.kinds is not None and node.op not in self.kinds:
+            return search.miss(self.pattern, node, "kind", self.kinds, node.op)
+        return True
+
+
+class ConstMatcher(LeafMatcher):
+    __slots__ = ()
+    pattern: Const
+
+    def admits(self, search: Search, node: Node) -> bool:
+        if node.op != CONST:
+            return search.miss(self.pattern, node, "kind", CONST, node.op)
+        wanted = self.pattern.literal
+        if wanted is None or (not isinstance(wanted, Literal) and not hasattr(wanted, "__array__")):
+            return True
+        value = wanted.value if isinstance(wanted, Literal) else wanted
+        if not equal_literal(value, node.attrs["value"]):
+            return search.miss(self.pattern, node, "value", value, node.attrs["value"])
+        return True
+
+
+def decidedly_same(left: Any, right: Any) -> bool:
+    """Whether two values are equal, whatever the symbolic sizes."""
+    try:
+        return same(left, right)
+    except UndecidableError:
+        return False
+
+
+def equal_literal(wanted: Any, actual: Any) -> bool:
+    """Whether a literal of the graph is the wanted one: by value, in the graph's dtype.
+
+    A wanted number equals a tensor that is filled with it.
+    """
+    if isinstance(wanted, bool) or isinstance(actual, bool):
+        return isinstance(wanted, bool) and isinstance(actual, bool) and wanted == actual
+    if not hasattr(actual, "shape"):
+        if hasattr(wanted, "shape"):
+            return wanted.shape == () and bool(wanted == actual)
+        return bool(wanted == actual)
+    if hasattr(wanted, "shape"):
+        if tuple(wanted.shape) != tuple(actual.shape):
+            return False
+        wanted = type(actual).__array__(actual).dtype.type(wanted) if not hasattr(actual, "new_tensor") else (
+            actual.new_tensor(wanted)
+        )  # fmt: skip
+        return bool((actual == wanted).all())
+    if not isinstance(wanted, (int, float)):
+        return False
+    filled = actual.new_tensor(wanted) if hasattr(actual, "new_tensor") else actual.dtype.type(wanted)
+    if isinstance(wanted, float) and not wanted.is_integer() and float(filled) == int(filled):
+        return False  # an integer tensor holds no fraction
+    return bool((actual == filled).all())
+
+
+class CallMatcher(Matcher):
+    __slots__ = ("literals", "operands", "ops")
+    pattern: Call
+
+    def __init__(self, pattern: Call, level: int) -> None:
+        super().__init__(pattern, level)
+        self.operands: tuple[Matcher, ...] = ()
+        op = pattern.op
+        self.ops: frozenset[Op] | None = (
+            frozenset((op.name,)) if isinstance(op, OpSpec) else op.members if isinstance(op, OpClass) else (
+                frozenset((op,)))
+        )  # fmt: skip
+        """The operators that match, ``None`` where only the class knows."""
+        self.literals = tuple((name, node.value) for name, node in pattern.attrs.items() if isinstance(node, Literal))
+
+    def plausible(self, node: Node) -> bool:
+        if self.ops is not None:
+            return node.op in self.ops
+        return isinstance(self.pattern.op, OpClass) and self.pattern.op.accepts(node.op)
+
+    def admits(self, search: Search, node: Node) -> bool:
+        if not self.plausible(node):
+            return search.miss(self.pattern, node, "operator", self.pattern.op, node.op)
+        if len(node.operands) != len(self.operands):
+            return search.miss(self.pattern, node, "operands", len(self.operands), len(node.operands))
+        attrs = node.attrs
+        for name, wanted in self.literals:
+            if name not in attrs:
+                return search.miss(self.pattern, node, name, wanted, EvaluationError("no such attribute"))
+            try:
+                if same(wanted, attrs[name]) or same(canonical(node, name, wanted), attrs[name]):
+                    continue
+                search.miss(self.pattern, node, name, wanted, attrs[name])
+            except (EvaluationError, ValueError) as error:
+                search.miss(self.pattern, node, name, wanted, error)
+            return False
+        op = self.pattern.op
+        return not isinstance(op, OpClass) or search.same_operator(op, node)
+
+    def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+        if len(self.operands) == 2 and isinstance(node.op, str) and TABLE[node.op].commutative:
+            return self._either_order(search, node, path, rest)
+        for matcher, operand in zip(reversed(self.operands), reversed(node.operands)):
+            rest = (matcher.match, operand, path, rest)
+        return rest
+
+    def _either_order(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+        (first, second), (left, right) = self.operands, node.operands
+        straight = (first.match, left, path, (second.match, right, path, rest))
+        if left is right or first is second or not (first.plausible(right) and second.plausible(left)):
+            return straight
+        swapped = (first.match, right, path, (second.match, left, path, rest))
+        if not (first.plausible(left) and second.plausible(right)):
+            return swapped
+        return search.choose(iter((straight, swapped)))
+
+
+class TupleMatcher(Matcher):
+    __slots__ = ("items",)
+    pattern: Tuple
+
+    def __init__(self, pattern: Tuple, level: int) -> None:
+        super().__init__(pattern, level)
+        self.items: tuple[Matcher, ...] = ()
+
+    def plausible(self, node: Node) -> bool:
+        return node.op == TUPLE
+
+    def admits(self, search: Search, node: Node) -> bool:
+        if node.op != TUPLE:
+            return search.miss(self.pattern, node, "kind", TUPLE, node.op)
+        if len(node.operands) != len(self.items):
+            return search.miss(self.pattern, node, "fields", len(self.items), len(node.operands))
+        return True
+
+    def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+        for matcher, operand in zip(reversed(self.items), reversed(node.operands)):
+            rest = (matcher.match, operand, path, rest)
+        return rest
+
+
+class GetItemMatcher(Matcher):
+    __slots__ = ("tuple",)
+    pattern: GetItem
+    tuple: Matcher
+
+    def plausible(self, node: Node) -> bool:
+        return node.op == GETITEM
+
+    def admits(self, search: Search, node: Node) -> bool:
+        if node.op != GETITEM:
+            return search.miss(self.pattern, node, "kind", GETITEM, node.op)
+        number = self.pattern.number
+        if isinstance(number, Literal) and not same(number.value, node.attrs["index"]):
+            return search.miss(self.pattern, node, "index", number.value, node.attrs["index"])
+        return True
+
+    def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+        return (self.tuple.match, node.operands[0], path, rest)
+
+
+class AltMatcher(Matcher):
+    __slots__ = ("choices",)
+    operator = False
+    pattern: Alt
+
+    def __init__(self, pattern: Alt, level: int) -> None:
+        super().__init__(pattern, level)
+        self.choices: tuple[Matcher, ...] = ()
+
+    def plausible(self, node: Node) -> bool:
+        return any(choice.plausible(node) for choice in self.choices)
+
+    def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+        key = (self.pattern, path[: self.level]) if self.level else self.pattern
+
+        def alternatives() -> Iterator[Goals]:
+            for number, choice in enumerate(self.choices):
+                if choice.plausible(node):
+                    search.record(search.bindings.chosen, key, number)
+                    yield (choice.match, node, path, rest)
+
+        return search.choose(alternatives())
+
+
+class AndMatcher(Matcher):
+    __slots__ = ("both",)
+    operator = False
+    pattern: And
+
+    def __init__(self, pattern: And, level: int) -> None:
+        super().__init__(pattern, level)
+        self.both: tuple[Matcher, ...] = ()
+
+    def plausible(self, node: Node) -> bool:
+        return all(matcher.plausible(node) for matcher in self.both)
+
+    def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+        for matcher in reversed(self.both):
+            rest = (matcher.match, node, path, rest)
+        return rest
+
+
+class NotMatcher(Matcher):
+    """Matches any node; that the pattern does not match is a guard, see :class:`Absent`."""
+
+    __slots__ = ()
+    operator = False
+    pattern: Not
+
+
+class Absent(Guard):
+    """The guard that a negated pattern does not match its node."""
+
+    __slots__ = ("goals", "inside", "matcher", "outside")
+
+    def __init__(self, owner: Not, matcher: Matcher, outside: frozenset[Pattern]) -> None:
+        super().__init__(owner, "no match", Literal(True), None)
+        self.matcher = matcher
+        self.outside = outside
+        """The patterns around it to which it refers."""
+        self.inside: list[Guard] = []
+        """The guards of the negated pattern that need more than a part of it."""
+
+    def references(self) -> Iterator[Pattern]:
+        return iter(self.outside)
+
+    def check(self, search: Search, path: Path) -> bool:
+        owner = self.owner
+        assert owner is not None
+        node = search.bindings.get(owner, path)
+        if node is None:
+            return True
+        goals = (self.matcher.match, node, path, (check_all, self.inside, path, END))
+        if search.exists(goals, alone=True):
+            search.miss(owner, node, "no match", self.matcher.pattern, node)
+            return False
+        return True
+
+
+class VariadicMatcher(Matcher):
+    __slots__ = ("field", "first", "instance_guards")
+    pattern: Variadic
+    field: Matcher
+    first: Matcher | None
+
+    def __init__(self, pattern: Variadic, level: int) -> None:
+        super().__init__(pattern, level)
+        self.instance_guards: list[Guard] = []
+        """The guards of templates, checked when an instance is matched."""
+
+    def plausible(self, node: Node) -> bool:
+        return node.op == TUPLE
+
+    def admits(self, search: Search, node: Node) -> bool:
+        if node.op != TUPLE:
+            return search.miss(self.pattern, node, "kind", TUPLE, node.op)
+        if len(node.operands) < self.pattern.min_len:
+            return search.miss(self.pattern, node, "min_len", self.pattern.min_len, len(node.operands))
+        return True
+
+    def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+        outer = path[: self.level]
+        search.record(search.bindings.counts, (self.pattern, outer), len(node.operands))
+        for number in reversed(range(len(node.operands))):
+            rest = self.instance(number, node.operands[number], outer, rest)
+        return rest
+
+    def instance(self, number: int, node: Node, outer: Path, rest: Goals) -> Goals:
+        """The goals of one instance."""
+        path = (*outer, number)
+        if number == 0 and self.first is not None:
+            return (self.first.match, node, path, rest)
+        return (self.field.match, node, path, (check_all, self.instance_guards, path, rest))
+
+
+def check_all(search: Search, guards: list[Guard], path: Path, rest: Goals) -> Goals | None:
+    """The goal that some guards hold."""
+    for guard in guards:
+        if not guard.check(search, path):
+            return None
+    return rest
+
+
+class Up:
+    """The step from a bound pattern to one of its users."""
+
+    __slots__ = ("matcher", "operand")
+
+    def __init__(self, operand: Pattern, matcher: Matcher) -> None:
+        self.operand = operand
+        self.matcher = matcher
+
+    def candidates(self, search: Search, path: Path) -> list[Node]:
+        """The users that may match, in graph order."""
+        node = search.bindings.node(self.operand, path)
+        users = [user for user in node.users if self.matcher.plausible(user)]
+        if not users:
+            search.miss(self.matcher.pattern, node, "user", self.matcher.pattern, list(node.users))
+        users.sort(key=_index)
+        return users
+
+    def step(self, search: Search, _: Any, path: Path, rest: Goals) -> Goals | None:
+        """The goal of finding a user that matches."""
+        users = self.candidates(search, path)
+        match = self.matcher.match
+        if len(users) == 1:
+            return (match, users[0], path, rest)
+        return search.choose((match, user, path, rest) for user in users)
+
+
+def _index(node: Node) -> int:
+    return node.index
+
+
+KINDS: dict[type[Pattern], Callable[..., Matcher]] = {
+    Const: ConstMatcher, Call: CallMatcher, Tuple: TupleMatcher, GetItem: GetItemMatcher, Alt: AltMatcher,
+    And: AndMatcher, Not: NotMatcher, Variadic: VariadicMatcher,
+}  # fmt: skip

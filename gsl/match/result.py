@@ -1,0 +1,86 @@
+"""A match: what every pattern of a source is bound to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from gsl.errors import EvaluationError
+from gsl.graph import Node
+from gsl.match.guard import Bindings
+from gsl.pat import Call, GetItem, Pattern, Tuple, Variadic
+
+if TYPE_CHECKING:
+    from gsl.match.engine import Search
+    from gsl.match.plan import Plan
+
+
+class Match:
+    """The nodes that the patterns of a rule matched; ``match[p]`` is the node of ``p``.
+
+    Of a template, ``match[variadic(p, i)]`` is the node of an instance, and ``match.instances(variadic, p)`` are all.
+    """
+
+    def __init__(self, plan: Plan, search: Search) -> None:
+        self.plan = plan
+        self.bindings = Bindings(plan.scopes)
+        self.bindings.nodes = dict(search.bindings.nodes)
+        self.bindings.chosen = dict(search.bindings.chosen)
+        self.bindings.counts = dict(search.bindings.counts)
+        self.operators = dict(search.operators)
+
+    def __getitem__(self, pattern: Pattern) -> Node:
+        try:
+            return self.bindings.node(pattern, ())
+        except EvaluationError as error:
+            raise KeyError(f"{pattern!r} is not bound by this match: {error}") from None
+
+    def __contains__(self, pattern: Pattern) -> bool:
+        return self.bindings.get(pattern, ()) is not None
+
+    def get(self, pattern: Pattern, default: Any = None) -> Any:
+        """The node of a pattern, or a default where the match does not bind it."""
+        found = self.bindings.get(pattern, ())
+        return default if found is None else found
+
+    def __iter__(self) -> Iterator[Pattern]:
+        return iter([key for key in self.bindings.nodes if isinstance(key, Pattern)])
+
+    def __len__(self) -> int:
+        return len(self.bindings.nodes)
+
+    def instances(self, variadic: Variadic, template: Pattern) -> tuple[Node, ...]:
+        """The nodes of all instances of a template, in order."""
+        found = (self.bindings.instance(variadic, template, i, ()) for i in range(self.length(variadic)))
+        return tuple(node for node in found if node is not None)
+
+    def length(self, variadic: Variadic) -> int:
+        """The number of instances of a variadic."""
+        return self.bindings.count(variadic, ())
+
+    @property
+    def outputs(self) -> tuple[Node, ...]:
+        """The nodes that the rule replaces."""
+        variadic = self.plan.variadic
+        if variadic is not None:
+            return self.instances(variadic, variadic.field)
+        return tuple(self[pattern] for pattern in self.plan.outputs)
+
+    @property
+    def inner(self) -> tuple[Node, ...]:
+        """The nodes matched by operators, tuples and fields: what the rule covers, outputs included."""
+        nodes: dict[Node, None] = {}
+        for key, node in self.bindings.nodes.items():
+            if isinstance(key[0] if isinstance(key, tuple) else key, (Call, Tuple, GetItem, Variadic)):
+                nodes[node] = None
+        return tuple(nodes)
+
+    def __repr__(self) -> str:
+        return f"<match of {len(self)} patterns at {', '.join('%' + node.name for node in self.outputs)}>"
+
+    def __str__(self) -> str:
+        lines = []
+        for key, node in self.bindings.nodes.items():
+            pattern, number = key if isinstance(key, tuple) else (key, ())
+            lines.append(f"{pattern!r}{''.join(f' #{i}' for i in number)} = %{node.name}")
+        return "\n".join(lines)

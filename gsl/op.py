@@ -1,0 +1,44 @@
+"""The operators as classes: ``op.Conv2D(x, w, strides=(1, 1))`` is a call pattern.
+
+There is one class for every declaration in :mod:`gsl.spec`, named as in TVM Relay's API.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gsl.errors import UnknownAttributeError, nearest
+from gsl.pat import Call
+from gsl.spec import REQUIRED, TABLE, OpSpec, Trait
+
+__all__ = ["Operator", "Trait"]
+
+
+class Operator:
+    """An operator of the vocabulary; calling it with operands and attributes builds a call pattern."""
+
+    def __init__(self, spec: OpSpec) -> None:
+        self.spec = spec
+        attrs = (name if a.default is REQUIRED else f"{name}={a.default!r}" for name, a in spec.attrs.items())
+        self.__doc__ = f"{spec.name}({', '.join((*spec.operands, *attrs))})"
+
+    def __call__(self, *operands: Any, **attrs: Any) -> Call:
+        return Call(self.spec, *operands, **attrs)
+
+    def __repr__(self) -> str:
+        return f"op.{self.spec.cls}"
+
+
+_CLASSES = {spec.cls: Operator(spec) for spec in TABLE.values()}
+
+
+def __getattr__(name: str) -> Operator:
+    if name in _CLASSES:
+        return _CLASSES[name]
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise UnknownAttributeError(f"gsl.op has no operator {name!r}: {nearest(name, _CLASSES)}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*_CLASSES, *__all__])

@@ -1,0 +1,139 @@
+"""Operator classes: predicates on operators, used as the ``op`` of a call pattern.
+
+The same class object used twice in a rule means the same operator; used in a target it is the matched one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gsl.errors import PatternError, nearest
+from gsl.graph import Op, op_name
+from gsl.graph.node import CONST, GETITEM, INPUT, PARAM, TUPLE
+from gsl.spec import TABLE, OpSpec, Trait, find
+
+_KINDS = frozenset((CONST, GETITEM, INPUT, PARAM, TUPLE))
+
+
+def resolve(op: Any) -> OpSpec | Op:
+    """The declaration of an operator given by name, declaration or class of ``gsl.op``; else the native target.
+
+    Raises PatternError for a name that is not known.
+    """
+    op = getattr(op, "spec", op)
+    if isinstance(op, OpSpec):
+        return op
+    if isinstance(op, str):
+        spec = find(op)
+        if spec is None:
+            raise PatternError(f"unknown operator {op!r}: {nearest(op, TABLE)}; a native function is given itself")
+        return spec
+    if callable(op):
+        target: Op = op
+        return target
+    raise PatternError(
+        f"expected an operator (its name, a class of gsl.op, an operator class such as pat.OneOf, or a native "
+        f"function), got {op!r} of type {type(op).__name__}"
+    )
+
+
+def key(op: Any) -> Op:
+    """The value of ``Node.op`` for an operator given in any way."""
+    found = resolve(op)
+    return found.name if isinstance(found, OpSpec) else found
+
+
+class OpClass:
+    """A set of operators."""
+
+    __slots__ = ("label", "members")
+
+    def __init__(self, label: str, members: frozenset[Op] | None) -> None:
+        self.label = label
+        self.members = members
+        """The operators, where they can be enumerated; ``None`` where only :meth:`accepts` knows."""
+
+    def __repr__(self) -> str:
+        return self.label
+
+    def accepts(self, op: Op) -> bool:
+        """Whether the operator belongs to the class; leaves and tuples are no operators."""
+        return op not in _KINDS if self.members is None else op in self.members
+
+    def attributes(self) -> frozenset[str] | None:
+        """The attributes that some operator of the class has; ``None`` if that can't be known."""
+        if self.members is None:
+            return None
+        names: set[str] = set()
+        for op in self.members:
+            if not isinstance(op, str):
+                return None
+            names.update(TABLE[op].attrs)
+        return frozenset(names)
+
+
+class AnyOp(OpClass):
+    """Every operator."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("AnyOp()", None)
+
+
+class OneOf(OpClass):
+    """The given operators."""
+
+    __slots__ = ()
+
+    def __init__(self, *ops: Any) -> None:
+        members = frozenset(key(op) for op in _flat(ops))
+        if not members:
+            raise PatternError("pat.OneOf: expected at least one operator")
+        super().__init__(f"OneOf({_names(ops)})", members)
+
+
+class NoneOf(OpClass):
+    """Every operator but the given ones."""
+
+    __slots__ = ("excluded",)
+
+    def __init__(self, *ops: Any) -> None:
+        super().__init__(f"NoneOf({_names(ops)})", None)
+        self.excluded = frozenset(key(op) for op in _flat(ops))
+
+    def accepts(self, op: Op) -> bool:
+        return op not in _KINDS and op not in self.excluded
+
+
+class OpWithTrait(OpClass):
+    """The operators that have all the given traits (``op.Trait.ELEMENT_WISE``, or its name)."""
+
+    __slots__ = ()
+
+    def __init__(self, *traits: Trait | str) -> None:
+        wanted = Trait.NONE
+        for trait in traits:
+            if isinstance(trait, str):
+                if trait.upper() not in Trait.__members__:
+                    names = [name.lower() for name in Trait.__members__]
+                    raise PatternError(f"unknown trait {trait!r}: {nearest(trait.lower(), names)}")
+                trait = Trait[trait.upper()]
+            wanted |= trait
+        if wanted is Trait.NONE:
+            raise PatternError("pat.OpWithTrait: expected at least one trait")
+        members = frozenset(name for name, spec in TABLE.items() if wanted in spec.traits)
+        super().__init__(f"OpWithTrait({wanted.name})", members)
+
+
+def _flat(ops: Iterable[Any]) -> Iterable[Any]:
+    for op in ops:
+        if isinstance(op, (list, tuple)):
+            yield from op
+        else:
+            yield op
+
+
+def _names(ops: Iterable[Any]) -> str:
+    return ", ".join(repr(op) if isinstance(op, str) else op_name(key(op)) for op in _flat(ops))

@@ -1,0 +1,177 @@
+"""Rules: a source, a target, and the conditions between them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from gsl.attr import Expr
+from gsl.attr.ast import Ast
+from gsl.errors import DroppedAttributeWarning, PatternError, PatternTypeError, caller
+from gsl.graph import Graph
+from gsl.match import Match, Plan
+from gsl.pat import Call, Leaf, Like, OpClass, Pattern, walk
+from gsl.rewrite.apply import rewrite
+from gsl.rewrite.target import Builder, Target
+from gsl.spec import TABLE, OpSpec
+
+Predicate = Callable[[Match], "bool | str"]
+Subject = TypeVar("Subject")
+
+
+class Subst:
+    """A graph substitution: wherever ``src`` matches, ``tgt`` takes its place.
+
+    ``src`` is a pattern, a list of patterns that share nodes, or a variadic. ``tgt`` gives for every output what
+    replaces it: a pattern, a list, a variadic, or a function from the match to these. ``where`` is a condition or a
+    list of them: attribute expressions, or functions ``match -> bool | str``, where a string is the reason for
+    refusing. ``extern_use=False`` refuses matches of which an inner node is used elsewhere; otherwise such a node
+    stays alive beside its replacement. ``distinct`` demands that no two leaves are the same node.
+
+    Raises PatternError (with the place) for a rule that is not well-formed, and warns (DroppedAttributeWarning) when
+    the target rebuilds an operator without an attribute that the source leaves free.
+    """
+
+    def __init__(
+        self,
+        src: Pattern | Sequence[Any],
+        tgt: Any,
+        *,
+        where: Any = (),
+        name: str | None = None,
+        priority: int = 0,
+        extern_use: bool | None = None,
+        distinct: bool = False,
+        doc: str = "",
+    ) -> None:
+        self.location = caller()
+        self.name = name if name is not None else f"rule at {self.location}"
+        self.priority = priority
+        self.extern_use = extern_use
+        self.doc = doc
+        outputs = _outputs(src)
+        self.distinct = distinct
+        conditions = list(where) if isinstance(where, (list, tuple)) else [where]
+        self.predicates: tuple[Predicate, ...] = tuple(c for c in conditions if _is_predicate(c))
+        try:
+            guards: list[Ast] = [c.ast for c in conditions if isinstance(c, Expr)]
+            self.plan = Plan(outputs, guards)
+            self.target = Target(tgt, outputs)
+        except PatternError as error:
+            raise type(error)(f"{self.name} ({self.location}): {error}") from None
+        self._free = _free_attributes(self.plan.patterns)
+        self._warn()
+
+    def __repr__(self) -> str:
+        return f"<Subst {self.name}>"
+
+    def __call__(
+        self,
+        subject: Subject,
+        *,
+        iterative: bool = False,
+        max_steps: int | None = None,
+        fold_params: bool = True,
+        new_name: str | None = None,
+    ) -> Subject:
+        """A new workload (or graph view) in which the rule has been applied; the given one is unchanged.
+
+        One pass over non-overlapping matches; ``iterative`` repeats it until nothing matches, at most ``max_steps``
+        rewrites (FixpointError). ``fold_params`` computes what then depends on weights only.
+        """
+        return rewrite(
+            [self], subject, iterative=iterative, max_steps=max_steps, fold_params=fold_params, new_name=new_name
+        )
+
+    def match(self, subject: Any) -> Iterator[Match]:
+        """The matches in a workload or graph view, without rewriting. They may overlap."""
+        graph = subject if isinstance(subject, Graph) else subject.graph
+        for match in self.plan.matches(graph):
+            if self.refused(match) is None:
+                yield match
+
+    def refused(self, match: Match) -> str | None:
+        """Why the conditions of the rule refuse a match, ``None`` if they don't."""
+        if self.distinct:
+            leaves = [node for key, node in match.bindings.nodes.items() if isinstance(key, Leaf)]
+            if len(set(leaves)) < len(leaves):
+                return "two leaves are the same node, and the rule says distinct=True"
+        for predicate in self.predicates:
+            verdict = predicate(match)
+            if isinstance(verdict, str):
+                return verdict
+            if not isinstance(verdict, bool):
+                raise PatternTypeError(
+                    f"{self.name} ({self.location}): a function in where= returns True, False, or the reason for "
+                    f"refusing as a string; got {verdict!r} of type {type(verdict).__name__}"
+                )
+            if not verdict:
+                return f"{getattr(predicate, '__name__', predicate)} is false"
+        return None
+
+    def builder(self, match: Match, graph: Graph) -> Builder:
+        """What builds the target for a match."""
+        return Builder(match, graph, self.name, self._free)
+
+    def _warn(self) -> None:
+        for pattern in walk(*self.target.outputs):
+            if not isinstance(pattern, Call) or not isinstance(pattern.op, OpSpec) or pattern in self.plan.known:
+                continue
+            names = {attr for _, attr in self._free.get(pattern.op.name, ()) if attr not in pattern.attrs}
+            if names:
+                listed = ", ".join(repr(attr) for attr in pattern.op.attrs if attr in names)
+                warnings.warn(
+                    f"{self.name} ({pattern.location}): the source leaves {listed} of {pattern.op.name} free, and the "
+                    f"target rebuilds it without; matches where that would change a value are refused. "
+                    f"Build it from the matched call, as {pattern.op.cls.lower()}.like(…), or give the attributes",
+                    DroppedAttributeWarning,
+                    stacklevel=3,
+                )
+
+
+def _outputs(src: Any) -> list[Pattern]:
+    outputs = list(src) if isinstance(src, (list, tuple)) else [src]
+    for pattern in outputs:
+        if not isinstance(pattern, Pattern):
+            raise PatternTypeError(
+                f"{caller()}: a source is made of patterns, got {pattern!r} of type {type(pattern).__name__}"
+            )
+        if isinstance(pattern, Like):
+            raise PatternError(f"{caller()}: {pattern!r} belongs in a target")
+    if not outputs:
+        raise PatternError(f"{caller()}: a source needs at least one pattern")
+    if len(set(outputs)) < len(outputs):
+        raise PatternError(f"{caller()}: a pattern stands twice among the outputs of the source")
+    return outputs
+
+
+def _is_predicate(condition: Any) -> bool:
+    if isinstance(condition, Expr):
+        return False
+    if isinstance(condition, Pattern) or not callable(condition):
+        raise PatternTypeError(
+            f"{caller()}: where= takes attribute expressions and functions of the match, got {condition!r} of type "
+            f"{type(condition).__name__}"
+        )
+    return True
+
+
+def _free_attributes(patterns: Sequence[Pattern]) -> dict[str, tuple[tuple[Call, str], ...]]:
+    """For every operator that the source names: its calls, with each attribute that none of them mentions."""
+    calls: dict[str, list[Call]] = {}
+    for pattern in patterns:
+        if isinstance(pattern, Call):
+            op = pattern.op
+            names = [op.name] if isinstance(op, OpSpec) else [
+                member for member in (isinstance(op, OpClass) and op.members) or () if isinstance(member, str)
+            ]  # fmt: skip
+            for name in names:
+                calls.setdefault(name, []).append(pattern)
+    free: dict[str, tuple[tuple[Call, str], ...]] = {}
+    for name, group in calls.items():
+        attrs = [attr for attr, spec in TABLE[name].attrs.items() if spec.derive is None]
+        mentioned = {attr for call in group for attr in call.attrs}
+        free[name] = tuple((call, attr) for call in group for attr in attrs if attr not in mentioned)
+    return free
+

@@ -1,0 +1,373 @@
+"""Targets: from a match to the new nodes that replace what it covers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gsl.attr.ast import Ast, Symbol
+from gsl.attr.evaluate import Evaluator, same
+from gsl.errors import EvaluationError, PatternError, RewriteError
+from gsl.graph import CONST, GETITEM, TUPLE, Graph, Node, Op, Origin, TensorType, TupleType, op_name
+from gsl.graph.splice import new_node
+from gsl.match import Match
+from gsl.match.guard import MatchScope, read, references
+from gsl.pat import (
+    Alt,
+    And,
+    Call,
+    Cond,
+    Const,
+    Exactly,
+    GetItem,
+    Instance,
+    Leaf,
+    Like,
+    Not,
+    OpClass,
+    Pattern,
+    Tuple,
+    Variadic,
+    walk,
+)
+from gsl.pat import Match as MatchClause
+from gsl.spec import REQUIRED, TABLE, OpSpec
+
+Symbols = dict[Symbol, Any]
+Targets = Pattern | Sequence[Any]
+
+
+class Refusal(Exception):
+    """The reason why a match is not rewritten."""
+
+
+class Builder:
+    """Builds the target of one match. The nodes that it makes are not part of the graph until they are spliced in."""
+
+    def __init__(self, match: Match, graph: Graph, rule: str, free: Mapping[str, tuple[tuple[Call, str], ...]]) -> None:
+        self.match = match
+        self.graph = graph
+        self.rule = rule
+        self.free = free
+        """For every operator: the source calls of it, each with an attribute that the source leaves free."""
+        self.origin = Origin(rule, match.inner)
+        self._built: dict[Any, Node] = {}
+        self._closed: dict[Pattern, bool] = {}
+
+    def build(self, pattern: Pattern, symbols: Symbols | None = None) -> Node:
+        """The node of a target pattern: the matched one, or a new one. Raises Refusal where there can't be one."""
+        symbols = symbols or {}
+        bound = None if isinstance(pattern, Instance) else self.match.bindings.get(pattern, ())
+        if bound is not None:
+            return bound
+        if pattern in self.match.plan.known:
+            raise Refusal(f"{pattern!r} is part of an alternative that was not matched")
+        key: Any = pattern
+        if symbols and not self._is_closed(pattern):
+            key = (pattern, tuple(symbols.items()))
+        node = self._built.get(key)
+        if node is None:
+            node = self._built[key] = self._make(pattern, symbols)
+        return node
+
+    def _is_closed(self, pattern: Pattern) -> bool:
+        """Whether the pattern builds the same node in every instance of a variadic around it."""
+        known = self._closed.get(pattern)
+        if known is None:
+            templates = {t for part in walk(pattern) if isinstance(part, Variadic) for t in part.templates}
+            known = not any(node.symbols for part in walk(pattern) for node in part.expressions())
+            known = self._closed[pattern] = known and pattern not in templates
+        return known
+
+    def value(self, node: Ast, symbols: Symbols) -> Any:
+        """The value of an expression; Refusal if it has none."""
+        try:
+            return Evaluator(_TargetScope(self), symbols).value(node)
+        except EvaluationError as error:
+            raise Refusal(f"{node!r} can't be computed: {error}") from error
+
+    def _make(self, pattern: Pattern, symbols: Symbols) -> Node:
+        match pattern:
+            case Exactly():
+                return pattern.node
+            case Instance():
+                return self._instance(pattern, symbols)
+            case Call():
+                operands = [self.build(operand, symbols) for operand in pattern.operands]
+                attrs = {name: self.value(node, symbols) for name, node in pattern.attrs.items()}
+                return self._call(self._operator(pattern), operands, attrs, self._dropped(pattern))
+            case Like():
+                return self._like(pattern, symbols)
+            case Const():
+                return self._const(pattern, symbols)
+            case Tuple():
+                return self.tuple([self.build(item, symbols) for item in pattern.items])
+            case GetItem():
+                assert pattern.number is not None
+                return self._getitem(self.build(pattern.tuple, symbols), self.value(pattern.number, symbols))
+            case Cond():
+                chosen = self.value(pattern.predicate, symbols)
+                if not isinstance(chosen, bool):
+                    raise Refusal(f"the condition {pattern.predicate!r} is {chosen!r}, expected True or False")
+                return self.build(pattern.then if chosen else pattern.otherwise, symbols)
+            case MatchClause():
+                number = self.match.bindings.chosen.get(pattern.alternative)
+                if number is None:
+                    raise Refusal(f"{pattern.alternative!r} was not matched")
+                return self.build(pattern.clauses[number], symbols)
+            case Variadic():
+                return self.tuple(self.instances(pattern, None, symbols))
+        raise Refusal(f"{pattern!r} was not matched")
+
+    def instances(self, pattern: Variadic, length: int | None, symbols: Symbols | None = None) -> list[Node]:
+        """The instances of a target variadic, as many as its length tells (or as are wanted)."""
+        symbols = symbols or {}
+        if pattern.count is not None:
+            length = self.value(pattern.count, symbols)
+        if not isinstance(length, int) or isinstance(length, bool) or length < 0:
+            raise Refusal(f"the length of {pattern!r} is {length!r}, expected a number of instances")
+        symbol = pattern.symbol if pattern.symbol is not None else Symbol()
+        return [
+            self.build(pattern.first_field if number == 0 else pattern.field, {**symbols, symbol: number})
+            for number in range(length)
+        ]
+
+    def _instance(self, pattern: Instance, symbols: Symbols) -> Node:
+        number = self.value(pattern.number, symbols)
+        try:
+            node = self.match.bindings.instance(pattern.variadic, pattern.template, number, ())
+        except EvaluationError as error:
+            raise Refusal(str(error)) from error
+        if node is None:
+            raise Refusal(f"{pattern!r} was not matched")
+        return node
+
+    def _operator(self, pattern: Call) -> OpSpec | Op:
+        op = pattern.op
+        if isinstance(op, OpClass):
+            found = self.match.operators[op]
+            return TABLE[found] if isinstance(found, str) else found
+        return op
+
+    def _dropped(self, pattern: Call) -> dict[str, list[Any]]:
+        """What the matched calls of this operator have for the attributes that source and target leave out."""
+        values: dict[str, list[Any]] = {}
+        op = self._operator(pattern)
+        for source, name in self.free.get(op.name, ()) if isinstance(op, OpSpec) else ():
+            if name not in pattern.attrs:
+                for node in self._nodes_of(source):
+                    if node.op == getattr(op, "name", op) and name in node.attrs:
+                        values.setdefault(name, []).append(node.attrs[name])
+        return values
+
+    def _nodes_of(self, pattern: Pattern) -> list[Node]:
+        nodes = self.match.bindings.nodes
+        return [node for key, node in nodes.items() if key is pattern or (isinstance(key, tuple) and key[0] is pattern)]
+
+    def _call(
+        self, op: OpSpec | Op, operands: Sequence[Node], attrs: Mapping[str, Any], dropped: Mapping[str, list[Any]]
+    ) -> Node:
+        full = dict(attrs)
+        name = op.name if isinstance(op, OpSpec) else op
+        try:
+            if isinstance(op, OpSpec):
+                full = op.complete(attrs, tuple(operand.type for operand in operands))
+            for attribute, values in dropped.items():
+                for value in values:
+                    if not same(value, full[attribute]):
+                        raise Refusal(
+                            f"the rule does not mention {attribute!r} of {op_name(name)}, which is {value!r} here and "
+                            f"would become {full[attribute]!r}"
+                        )
+            type = self.graph.infer(name, tuple(operands), full)
+        except (ValueError, KeyError, EvaluationError) as error:
+            raise Refusal(f"the new {op_name(name)} is not well-formed: {error}") from error
+        return self._new(name, operands, full, type)
+
+    def _like(self, pattern: Like, symbols: Symbols) -> Node:
+        model = self.build(pattern.of, symbols)
+        spec = TABLE.get(model.op) if isinstance(model.op, str) else None
+        if spec is None and model.op in (CONST, TUPLE, GETITEM, "input", "param"):
+            raise Refusal(f"{pattern.of!r} matched {model!r}, which is not a call, so nothing can be built like it")
+        attrs = {
+            name: value for name, value in model.attrs.items() if spec is None or spec.attrs[name].derive is None
+        }
+        attrs |= {name: self.value(node, symbols) for name, node in pattern.attrs.items()}
+        operands = [self.build(operand, symbols) for operand in pattern.operands]
+        return self._call(spec if spec is not None else model.op, operands, attrs, {})
+
+    def _const(self, pattern: Const, symbols: Symbols) -> Node:
+        value = self.value(pattern.literal, symbols) if isinstance(pattern.literal, Ast) else pattern.literal
+        dtype = None if pattern.guard is None or pattern.guard.dtype is None else (
+            self.value(pattern.guard.dtype, symbols)
+        )  # fmt: skip
+        if not hasattr(value, "shape") and dtype is None:
+            if not isinstance(value, (bool, int, float)):
+                raise Refusal(f"the literal {pattern!r} is {value!r}, expected a number")
+            kind = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
+            return self._new(CONST, (), {"value": value}, TensorType((), kind))
+        import numpy
+
+        if hasattr(value, "new_tensor"):
+            array, kind = value, str(value.dtype).removeprefix("torch.")
+        else:
+            array = numpy.asarray(value)
+            if dtype is None and array.dtype == numpy.float64:
+                dtype = "float32"
+            array = array if dtype is None else array.astype(dtype)
+            kind = str(array.dtype)
+        return self._new(CONST, (), {"value": array}, TensorType(tuple(array.shape), kind))
+
+    def tuple(self, items: Sequence[Node]) -> Node:
+        """A new tuple node."""
+        return self._new(TUPLE, items, {}, TupleType(tuple(item.type for item in items)))
+
+    def _getitem(self, whole: Node, index: Any) -> Node:
+        fields = whole.type.fields if isinstance(whole.type, TupleType) else None
+        if not isinstance(index, int) or (fields is not None and not -len(fields) <= index < len(fields)):
+            raise Refusal(f"{whole!r} has no field {index!r}: it has {'?' if fields is None else len(fields)}")
+        if fields is not None:
+            index %= len(fields)
+        if whole.op == TUPLE:
+            part: Node = whole.operands[index]
+            return part
+        return self._new(GETITEM, (whole,), {"index": index}, None if fields is None else fields[index])
+
+    def _new(self, op: Op, operands: Sequence[Node], attrs: Mapping[str, Any], type: Any) -> Node:
+        name = op_name(op).split(".")[-1]
+        return new_node(Node(op, tuple(operands), attrs, type, name=name), self.origin)
+
+
+class _TargetScope(MatchScope):
+    """Lets expressions also read attributes of what the target has built."""
+
+    def __init__(self, builder: Builder) -> None:
+        super().__init__(builder.match.bindings, ())
+        self.builder = builder
+
+    def attribute(self, pattern: Pattern, name: str, symbols: Symbols) -> Any:
+        if isinstance(pattern, Variadic) and name == "length":
+            return super().attribute(pattern, name, symbols)
+        return read(self.builder.build(pattern, symbols), name)
+
+    def alternative(self, pattern: Pattern, symbols: Symbols) -> int:
+        return super().alternative(pattern, {})
+
+
+class Target:
+    """What replaces the outputs of a source: patterns, a variadic, or a callable that makes them from the match.
+
+    Raises PatternError for a target that can't be built from the source.
+    """
+
+    def __init__(self, target: Any, source: Sequence[Pattern]) -> None:
+        self.source = tuple(source)
+        self.callable: Callable[[Match], Any] | None = None
+        self.outputs: tuple[Pattern, ...] = ()
+        if callable(target) and not isinstance(target, Pattern):
+            self.callable = target
+        else:
+            self.outputs = self._outputs(target)
+            self._check()
+
+    def _outputs(self, target: Any) -> tuple[Pattern, ...]:
+        items = list(target) if isinstance(target, (list, tuple)) else [target]
+        outputs: list[Pattern] = []
+        for item in items:
+            if isinstance(item, Node):
+                item = Exactly(item)
+            if not isinstance(item, Pattern):
+                raise PatternError(f"a target is made of patterns, got {item!r} of type {type(item).__name__}")
+            outputs.append(item)
+        if isinstance(self.source[0], Variadic):
+            if len(outputs) != 1 or not isinstance(outputs[0], Variadic):
+                raise PatternError("a variadic source is replaced by a variadic: give one pat.Variadic(…) as target")
+        elif len(outputs) != len(self.source):
+            raise PatternError(
+                f"the source has {len(self.source)} outputs, the target {len(outputs)}: each output needs what "
+                "replaces it"
+            )
+        return tuple(outputs)
+
+    def _check(self) -> None:
+        bound = set(walk(*self.source))
+        templates = {t for pattern in bound if isinstance(pattern, Variadic) for t in pattern.templates}
+        for pattern in _unmatched(self.outputs, bound - templates):
+            if pattern in templates:
+                raise PatternError(
+                    f"{pattern.location}: {pattern!r} is a template, of which there are many: the target must say "
+                    "which, as variadic(pattern, index)"
+                )
+            if isinstance(pattern, Leaf) and not (isinstance(pattern, Const) and pattern.literal is not None):
+                raise PatternError(
+                    f"{pattern.location}: the target uses {pattern!r}, which is not part of the source, so there is "
+                    "no node for it"
+                )
+            if isinstance(pattern, (Alt, And, Not)):
+                raise PatternError(f"{pattern.location}: {pattern!r} can't be built in a target; use pat.Match or Cond")
+            if isinstance(pattern, MatchClause) and pattern.alternative not in bound:
+                raise PatternError(f"{pattern.location}: {pattern.alternative!r} is not part of the source")
+            if isinstance(pattern, Instance) and pattern.variadic not in bound:
+                raise PatternError(f"{pattern.location}: {pattern.variadic!r} is not part of the source")
+            if isinstance(pattern, GetItem) and pattern.number is None:
+                raise PatternError(f"{pattern.location}: a new {pattern!r} in a target needs an index")
+            if isinstance(pattern, Call):
+                _check_call(pattern, bound)
+            for used in (used for node in pattern.expressions() for used in references(node)):
+                if isinstance(used, (Leaf, Alt)) and used not in bound:
+                    raise PatternError(f"{pattern.location}: {pattern!r} refers to {used!r}, which the source lacks")
+            if isinstance(pattern, Variadic) and pattern.count is None and pattern not in self.outputs:
+                raise PatternError(f"{pattern.location}: a variadic inside a target needs length=…")
+
+    def build(self, builder: Builder) -> list[Node]:
+        """The nodes that replace the outputs of a match, in order. Raises Refusal, or RewriteError for the callable."""
+        outputs: tuple[Pattern, ...] = self.outputs
+        if self.callable is not None:
+            try:
+                made = self.callable(builder.match)
+                if isinstance(made, (list, tuple)):
+                    return [builder.build(item if isinstance(item, Pattern) else Exactly(item)) for item in made]
+                outputs = (made if isinstance(made, Pattern) else Exactly(made),)
+            except Refusal:
+                raise
+            except Exception as error:
+                raise RewriteError(
+                    f"{builder.rule}: the target's function failed for {builder.match!r}: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+        if isinstance(outputs[0], Variadic) and isinstance(self.source[0], Variadic):
+            return builder.instances(outputs[0], builder.match.length(self.source[0]))
+        return [builder.build(pattern) for pattern in outputs]
+
+
+def _unmatched(outputs: Sequence[Pattern], bound: set[Pattern]) -> list[Pattern]:
+    """The patterns that a target builds anew."""
+    found: dict[Pattern, None] = {}
+    work = list(outputs)
+    while work:
+        pattern = work.pop()
+        if pattern not in bound and pattern not in found:
+            found[pattern] = None
+            work.extend(pattern.children())
+    return list(found)
+
+
+def _check_call(pattern: Call, bound: set[Pattern]) -> None:
+    if isinstance(pattern.op, OpClass):
+        if not any(isinstance(other, Call) and other.op is pattern.op for other in bound):
+            raise PatternError(
+                f"{pattern.location}: the target builds a call of {pattern.op!r}, but the source has no call of that "
+                "class object, so there is no matched operator"
+            )
+        return
+    if isinstance(pattern.op, OpSpec):
+        missing = [
+            name
+            for name, spec in pattern.op.attrs.items()
+            if spec.default is REQUIRED and spec.derive is None and name not in pattern.attrs
+        ]
+        if missing:
+            raise PatternError(
+                f"{pattern.location}: the new {pattern.op.name} in the target lacks the required "
+                f"attribute{'s' * (len(missing) > 1)} {', '.join(map(repr, missing))}"
+            )

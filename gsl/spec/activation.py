@@ -1,0 +1,82 @@
+"""Activations, softmax and dropout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gsl.spec import normalise as n
+from gsl.spec.spec import AttrSpec, OpSpec, Trait
+
+_ACTIVATION = Trait.ELEMENT_WISE | Trait.ACTIVATION
+
+
+def _activation(
+    name: str,
+    cls: str,
+    function: Callable[..., Any],
+    attrs: dict[str, AttrSpec] | None = None,
+    aliases: tuple[str, ...] = (),
+) -> OpSpec:
+    """A function ``function(F, data, **attrs)`` of torch.nn.functional."""
+
+    def meaning(torch: Any, data: Any, **values: Any) -> Any:
+        return function(torch.nn.functional, data, **values)
+
+    return OpSpec(name, cls, ("data",), meaning, attrs or {}, traits=_ACTIVATION, aliases=aliases)
+
+
+def _prelu(torch: Any, data: Any, alpha: Any, axis: int) -> Any:
+    if alpha.dim() == 1:
+        alpha = alpha.reshape(-1, *[1] * (data.dim() - 1 - axis))
+    return torch.where(data > 0, data, alpha * data)
+
+
+_AXIS = {"axis": AttrSpec(-1, n.axis())}
+
+OPS: tuple[OpSpec, ...] = (
+    _activation("nn.relu", "ReLU", lambda F, x: F.relu(x), aliases=("Relu",)),
+    _activation("nn.relu6", "ReLU6", lambda F, x: F.relu6(x), aliases=("Relu6",)),
+    _activation(
+        "nn.leaky_relu",
+        "LeakyReLU",
+        lambda F, x, alpha: F.leaky_relu(x, alpha),
+        {"alpha": AttrSpec(0.01, n.real)},
+        aliases=("LeakyRelu",),
+    ),
+    _activation("elu", "ELU", lambda F, x, alpha: F.elu(x, alpha), {"alpha": AttrSpec(1.0, n.real)}, ("nn.elu",)),
+    _activation("selu", "SELU", lambda F, x: F.selu(x), aliases=("nn.selu",)),
+    # "none" is x Phi(x), "tanh" its approximation.
+    _activation(
+        "gelu",
+        "GELU",
+        lambda F, x, approximate: F.gelu(x, approximate=approximate),
+        {"approximate": AttrSpec("none", n.one_of("none", "tanh"))},
+        ("nn.gelu", "Gelu"),
+    ),
+    _activation("silu", "SiLU", lambda F, x: F.silu(x), aliases=("nn.silu", "swish", "Silu")),
+    _activation("mish", "Mish", lambda F, x: F.mish(x), aliases=("nn.mish",)),
+    _activation("hardswish", "Hardswish", lambda F, x: F.hardswish(x), aliases=("nn.hardswish",)),
+    _activation("hardsigmoid", "Hardsigmoid", lambda F, x: F.hardsigmoid(x), aliases=("nn.hardsigmoid",)),
+    # log(1 + exp(beta x)) / beta, and x itself where beta x exceeds the threshold.
+    _activation(
+        "softplus",
+        "Softplus",
+        lambda F, x, beta, threshold: F.softplus(x, beta, threshold),
+        {"beta": AttrSpec(1.0, n.real), "threshold": AttrSpec(20.0, n.real)},
+        ("nn.softplus",),
+    ),
+    # alpha has one element for each element of the axis, or one for all.
+    OpSpec("nn.prelu", "PReLU", ("data", "alpha"), _prelu, {"axis": AttrSpec(1, n.axis())}, aliases=("PRelu",)),
+    OpSpec("nn.softmax", "Softmax", ("data",), lambda torch, x, axis: torch.softmax(x, axis), _AXIS),
+    OpSpec("nn.log_softmax", "LogSoftmax", ("data",), lambda torch, x, axis: torch.log_softmax(x, axis), _AXIS),
+    # In inference, where it changes nothing.
+    OpSpec(
+        "nn.dropout",
+        "Dropout",
+        ("data",),
+        lambda torch, x, rate: x,
+        {"rate": AttrSpec(0.5, n.real)},
+        traits=Trait.ELEMENT_WISE,
+    ),
+)

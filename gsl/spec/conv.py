@@ -1,0 +1,134 @@
+"""Convolutions and transposed convolutions in one to three dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gsl.spec import normalise as n
+from gsl.spec.layout import padded, permuted, spatial
+from gsl.spec.spec import AttrSpec, OpSpec, Types
+
+
+def _conv(count: int) -> Callable[..., Any]:
+    letters = spatial(count)
+
+    def meaning(
+        torch: Any,
+        data: Any,
+        weight: Any,
+        strides: tuple[int, ...],
+        padding: tuple[int, ...],
+        dilation: tuple[int, ...],
+        groups: int,
+        data_layout: str,
+        kernel_layout: str,
+        out_layout: str,
+        out_dtype: str,
+    ) -> Any:
+        data = permuted(data, data_layout, "NC" + letters)
+        weight = permuted(weight, kernel_layout, "OI" + letters)
+        if out_dtype:
+            data, weight = data.to(getattr(torch, out_dtype)), weight.to(getattr(torch, out_dtype))
+        both, after = padding[:count], padding[count:]
+        if both != after:
+            data, both = padded(torch, data, padding), (0,) * count
+        convolve = getattr(torch.nn.functional, f"conv{count}d")
+        result = convolve(data, weight, None, strides, both, dilation, groups)
+        return permuted(result, "NC" + letters, out_layout or data_layout)
+
+    return meaning
+
+
+def _conv_transpose(count: int) -> Callable[..., Any]:
+    letters = spatial(count)
+
+    def meaning(
+        torch: Any,
+        data: Any,
+        weight: Any,
+        strides: tuple[int, ...],
+        padding: tuple[int, ...],
+        output_padding: tuple[int, ...],
+        dilation: tuple[int, ...],
+        groups: int,
+        data_layout: str,
+        kernel_layout: str,
+        out_layout: str,
+        out_dtype: str,
+    ) -> Any:
+        data = permuted(data, data_layout, "NC" + letters)
+        weight = permuted(weight, kernel_layout, "IO" + letters)
+        if out_dtype:
+            data, weight = data.to(getattr(torch, out_dtype)), weight.to(getattr(torch, out_dtype))
+        before, after = padding[:count], padding[count:]
+        both = tuple(map(min, before, after))
+        convolve = getattr(torch.nn.functional, f"conv_transpose{count}d")
+        result = convolve(data, weight, None, strides, both, output_padding, groups, dilation)
+        # Padding crops the result; torch takes off the same on both sides.
+        rest = [*map(int.__sub__, both, before), *map(int.__sub__, both, after)]
+        if any(rest):
+            result = padded(torch, result, tuple(rest))
+        return permuted(result, "NC" + letters, out_layout or data_layout)
+
+    return meaning
+
+
+def _channels(attrs: Mapping[str, Any], types: Types) -> Any:
+    """The number of channels of the result."""
+    weight = n.shape_of(types, 1)
+    if weight is None or len(weight) != len(attrs["kernel_layout"]):
+        return None
+    out = weight[attrs["kernel_layout"].index("O")]
+    # The kernel of a transposed convolution has the output channels of one group.
+    return out * attrs["groups"] if "output_padding" in attrs else out
+
+
+def _kernel_size(attrs: Mapping[str, Any], types: Types) -> Any:
+    """The sizes of the spatial axes of the kernel."""
+    weight, layout = n.shape_of(types, 1), attrs["kernel_layout"]
+    if weight is None or len(weight) != len(layout):
+        return None
+    return tuple([weight[layout.index(letter)] for letter in spatial(len(layout) - 2)])
+
+
+def _attrs(count: int, transposed: bool) -> dict[str, AttrSpec]:
+    letters = spatial(count)
+    kernel = ("IO" if transposed else "OI") + letters
+    output_padding = {"output_padding": AttrSpec((0,) * count, n.per_axis(count, least=0))} if transposed else {}
+    return {
+        "strides": AttrSpec((1,) * count, n.per_axis(count)),
+        "padding": AttrSpec((0,) * 2 * count, n.padding(count)),
+        **output_padding,
+        "dilation": AttrSpec((1,) * count, n.per_axis(count)),
+        "groups": AttrSpec(1, n.positive),
+        "channels": AttrSpec(derive=_channels),
+        "kernel_size": AttrSpec(derive=_kernel_size),
+        "data_layout": AttrSpec("NC" + letters, n.layout("NC" + letters)),
+        "kernel_layout": AttrSpec(kernel, n.layout(kernel)),
+        "out_layout": AttrSpec("", n.layout_or_same("NC" + letters)),
+        "out_dtype": AttrSpec("", n.dtype_or_same),
+    }
+
+
+def _declare(count: int, transposed: bool) -> OpSpec:
+    """The kernel is (O, I / groups, ...), that of a transposed convolution (I, O / groups, ...)."""
+    return OpSpec(
+        f"nn.conv{count}d" + "_transpose" * transposed,
+        f"Conv{count}D" + "Transpose" * transposed,
+        ("data", "weight"),
+        (_conv_transpose if transposed else _conv)(count),
+        _attrs(count, transposed),
+        joint=n.same_out_layout("data_layout"),
+        aliases=(f"conv_transpose{count}d",) if transposed else (),
+    )
+
+
+OPS: tuple[OpSpec, ...] = (
+    _declare(1, transposed=False),
+    _declare(2, transposed=False),
+    _declare(3, transposed=False),
+    _declare(1, transposed=True),
+    _declare(2, transposed=True),
+    _declare(3, transposed=True),
+)

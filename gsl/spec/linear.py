@@ -1,0 +1,108 @@
+"""Products of matrices, bias, and attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gsl.spec import normalise as n
+from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Types
+
+_OUT_DTYPE = AttrSpec("", n.dtype_or_same)
+
+
+def _units(attrs: Mapping[str, Any], types: Types) -> Any:
+    """The number of features of the result."""
+    weight = n.shape_of(types, 1)
+    return weight[0] if weight else None
+
+
+def _in_dtype(torch: Any, out_dtype: str, *tensors: Any) -> tuple[Any, ...]:
+    return tuple([t.to(getattr(torch, out_dtype)) for t in tensors]) if out_dtype else tensors
+
+
+def _matmul(torch: Any, a: Any, b: Any, out_dtype: str) -> Any:
+    return torch.matmul(*_in_dtype(torch, out_dtype, a, b))
+
+
+def _batch_matmul(torch: Any, a: Any, b: Any, out_dtype: str, transpose_a: bool, transpose_b: bool) -> Any:
+    if a.dim() != 3 or b.dim() != 3:
+        raise ValueError(f"expected operands of 3 dimensions, found {a.dim()} and {b.dim()}")
+    a, b = _in_dtype(torch, out_dtype, a, b)
+    return torch.matmul(a.mT if transpose_a else a, b.mT if transpose_b else b)
+
+
+def _dense(torch: Any, data: Any, weight: Any, out_dtype: str) -> Any:
+    if weight.dim() != 2:
+        raise ValueError(f"expected a weight of 2 dimensions, found {weight.dim()}")
+    return torch.nn.functional.linear(*_in_dtype(torch, out_dtype, data, weight))
+
+
+def _bias_add(torch: Any, data: Any, bias: Any, axis: int) -> Any:
+    if bias.dim() != 1:
+        raise ValueError(f"expected a bias of 1 dimension, found {bias.dim()}")
+    if bias.shape[0] != data.shape[axis]:
+        raise ValueError(f"expected a bias of {data.shape[axis]} elements, found {bias.shape[0]}")
+    return data + bias.reshape(-1, *[1] * (data.dim() - 1 - axis))
+
+
+def _attention(
+    torch: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    *,
+    scale: float | None,
+    is_causal: bool,
+    enable_gqa: bool,
+) -> Any:
+    return torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+
+
+OPS: tuple[OpSpec, ...] = (
+    # As torch.matmul, for operands of any rank.
+    OpSpec("matmul", "Matmul", ("a", "b"), _matmul, {"out_dtype": _OUT_DTYPE}, aliases=("nn.matmul", "MatMul")),
+    OpSpec(
+        "nn.batch_matmul",
+        "BatchMatmul",
+        ("tensor_a", "tensor_b"),
+        _batch_matmul,
+        {"out_dtype": _OUT_DTYPE, "transpose_a": AttrSpec(False, n.flag), "transpose_b": AttrSpec(True, n.flag)},
+        aliases=("BatchMatMul",),
+    ),
+    # The weight is (units, in).
+    OpSpec(
+        "nn.dense",
+        "Dense",
+        ("data", "weight"),
+        _dense,
+        {"units": AttrSpec(derive=_units), "out_dtype": _OUT_DTYPE},
+        aliases=("linear",),
+    ),
+    OpSpec("nn.bias_add", "BiasAdd", ("data", "bias"), _bias_add, {"axis": AttrSpec(1, n.axis())}),
+    OpSpec(
+        "einsum",
+        "Einsum",
+        ("data",),
+        lambda torch, data, equation: torch.einsum(equation, *data),
+        {"equation": AttrSpec(REQUIRED, n.equation)},
+    ),
+    # softmax(query key^T scale + mask) value; scale None is 1 / sqrt(size of the last axis of query). A bool mask
+    # says what takes part, a float mask is added.
+    OpSpec(
+        "nn.attention",
+        "Attention",
+        ("query", "key", "value", "mask"),
+        _attention,
+        {
+            "scale": AttrSpec(None, n.optional(n.real)),
+            "is_causal": AttrSpec(False, n.flag),
+            "enable_gqa": AttrSpec(False, n.flag),
+        },
+        optional=1,
+        aliases=("scaled_dot_product_attention",),
+    ),
+)

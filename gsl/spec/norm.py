@@ -1,0 +1,142 @@
+"""Normalisations, as they are in inference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gsl.spec import normalise as n
+from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec
+
+_CHANNELS = AttrSpec(1, n.axis())
+_LAST_AXES = AttrSpec((-1,), n.last_axes)
+_EPSILON = AttrSpec(1e-5, n.real)
+_CENTER_SCALE = {"center": AttrSpec(True, n.flag), "scale": AttrSpec(True, n.flag)}
+"""Whether beta is added, and whether gamma is multiplied by; if not, the operand is not used."""
+
+
+def _batch_norm(
+    torch: Any,
+    data: Any,
+    gamma: Any,
+    beta: Any,
+    moving_mean: Any,
+    moving_var: Any,
+    axis: int,
+    epsilon: float,
+    center: bool,
+    scale: bool,
+) -> Any:
+    weight, bias = gamma if scale else None, beta if center else None
+    result = torch.nn.functional.batch_norm(
+        data.movedim(axis, 1), moving_mean, moving_var, weight, bias, training=False, eps=epsilon
+    )
+    return result.movedim(1, axis)
+
+
+def _with_last(data: Any, axes: tuple[int, ...], function: Callable[[Any, Any], Any]) -> Any:
+    """``function(data, shape)`` over some axes, which it wants to be the last ones and of that shape."""
+    last = tuple(range(data.dim() - len(axes), data.dim()))
+    if axes == last:
+        return function(data, data.shape[axes[0] :])
+    moved = data.movedim(axes, last)
+    return function(moved, moved.shape[last[0] :]).movedim(last, axes)
+
+
+def _layer_norm(
+    torch: Any,
+    data: Any,
+    gamma: Any = None,
+    beta: Any = None,
+    *,
+    axis: tuple[int, ...],
+    epsilon: float,
+    center: bool,
+    scale: bool,
+) -> Any:
+    weight, bias = gamma if scale else None, beta if center else None
+    return _with_last(data, axis, lambda x, shape: torch.nn.functional.layer_norm(x, shape, weight, bias, epsilon))
+
+
+def _rms_norm(torch: Any, data: Any, weight: Any = None, *, axis: tuple[int, ...], epsilon: float) -> Any:
+    return _with_last(data, axis, lambda x, shape: torch.nn.functional.rms_norm(x, shape, weight, epsilon))
+
+
+def _group_norm(
+    torch: Any,
+    data: Any,
+    gamma: Any = None,
+    beta: Any = None,
+    *,
+    num_groups: int,
+    axis: int,
+    epsilon: float,
+    center: bool,
+    scale: bool,
+) -> Any:
+    weight, bias = gamma if scale else None, beta if center else None
+    result = torch.nn.functional.group_norm(data.movedim(axis, 1), num_groups, weight, bias, epsilon)
+    return result.movedim(1, axis)
+
+
+def _instance_norm(
+    torch: Any,
+    data: Any,
+    gamma: Any = None,
+    beta: Any = None,
+    *,
+    axis: int,
+    epsilon: float,
+    center: bool,
+    scale: bool,
+) -> Any:
+    weight, bias = gamma if scale else None, beta if center else None
+    result = torch.nn.functional.instance_norm(data.movedim(axis, 1), weight=weight, bias=bias, eps=epsilon)
+    return result.movedim(1, axis)
+
+
+def _l2_normalize(torch: Any, data: Any, eps: float, axis: tuple[int, ...]) -> Any:
+    norm = (data * data).sum(axis, keepdim=True) if axis else data * data
+    return data / torch.sqrt(torch.clamp(norm, min=eps))
+
+
+_AFFINE: Mapping[str, AttrSpec] = {"axis": _CHANNELS, "epsilon": _EPSILON, **_CENTER_SCALE}
+
+OPS: tuple[OpSpec, ...] = (
+    # One result; the moving averages are operands only.
+    OpSpec("nn.batch_norm", "BatchNorm", ("data", "gamma", "beta", "moving_mean", "moving_var"), _batch_norm, _AFFINE),
+    # ``axis`` is the tuple of the normalised axes (one axis stands for itself); gamma and beta have their sizes.
+    OpSpec(
+        "nn.layer_norm",
+        "LayerNorm",
+        ("data", "gamma", "beta"),
+        _layer_norm,
+        {"axis": _LAST_AXES, "epsilon": _EPSILON, **_CENTER_SCALE},
+        optional=2,
+    ),
+    OpSpec(
+        "nn.rms_norm",
+        "RMSNorm",
+        ("data", "weight"),
+        _rms_norm,
+        {"axis": _LAST_AXES, "epsilon": _EPSILON},
+        optional=1,
+    ),
+    OpSpec(
+        "nn.group_norm",
+        "GroupNorm",
+        ("data", "gamma", "beta"),
+        _group_norm,
+        {"num_groups": AttrSpec(REQUIRED, n.positive), **_AFFINE},
+        optional=2,
+    ),
+    OpSpec("nn.instance_norm", "InstanceNorm", ("data", "gamma", "beta"), _instance_norm, _AFFINE, optional=2),
+    # data / sqrt(max(sum of squares, eps)): eps is the square of that of torch.nn.functional.normalize.
+    OpSpec(
+        "nn.l2_normalize",
+        "L2Normalize",
+        ("data",),
+        _l2_normalize,
+        {"eps": AttrSpec(REQUIRED, n.real), "axis": AttrSpec(None, n.axes)},
+    ),
+)

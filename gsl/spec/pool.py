@@ -1,0 +1,138 @@
+"""Pooling in one to three dimensions: windows, adaptive, global."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gsl.spec import normalise as n
+from gsl.spec.layout import padded, permuted, spatial
+from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Types
+
+
+def _layouts(count: int) -> dict[str, AttrSpec]:
+    letters = "NC" + spatial(count)
+    return {"layout": AttrSpec(letters, n.layout(letters)), "out_layout": AttrSpec("", n.layout_or_same(letters))}
+
+
+def _pool(count: int, name: str, cls: str, pool: Callable[..., Any], attrs: dict[str, AttrSpec]) -> OpSpec:
+    """A pooling ``pool(torch, data, **attrs)`` of a tensor whose spatial axes are the last ones."""
+    plain = "NC" + spatial(count)
+
+    def meaning(torch: Any, data: Any, layout: str, out_layout: str, **rest: Any) -> Any:
+        result = pool(torch, permuted(data, layout, plain), **rest)
+        return permuted(result, plain, out_layout or layout)
+
+    return OpSpec(name, cls, ("data",), meaning, {**attrs, **_layouts(count)}, joint=n.same_out_layout("layout"))
+
+
+def _fits(both: tuple[int, ...], after: tuple[int, ...], size: tuple[int, ...]) -> bool:
+    """Whether torch's pooling takes the padding: the same on both sides, and half the window at most."""
+    return both == after and all(2 * p <= s for p, s in zip(both, size, strict=True))
+
+
+def _max_pool(count: int) -> Callable[..., Any]:
+    def pool(
+        torch: Any,
+        data: Any,
+        pool_size: tuple[int, ...],
+        strides: tuple[int, ...],
+        dilation: tuple[int, ...],
+        padding: tuple[int, ...],
+        ceil_mode: bool,
+    ) -> Any:
+        both = padding[:count]
+        if not _fits(both, padding[count:], pool_size):
+            least = float("-inf") if data.dtype.is_floating_point else torch.iinfo(data.dtype).min
+            data, both = padded(torch, data, padding, least), (0,) * count
+        function = getattr(torch.nn.functional, f"max_pool{count}d")
+        return function(data, pool_size, strides, both, dilation, ceil_mode)
+
+    return pool
+
+
+def _avg_pool(count: int) -> Callable[..., Any]:
+    def pool(
+        torch: Any,
+        data: Any,
+        pool_size: tuple[int, ...],
+        strides: tuple[int, ...],
+        dilation: tuple[int, ...],
+        padding: tuple[int, ...],
+        ceil_mode: bool,
+        count_include_pad: bool,
+    ) -> Any:
+        function = getattr(torch.nn.functional, f"avg_pool{count}d")
+        both = padding[:count]
+        if _fits(both, padding[count:], pool_size):
+            return function(data, pool_size, strides, both, ceil_mode, count_include_pad)
+        zero = (0,) * count
+        result = function(padded(torch, data, padding), pool_size, strides, zero, ceil_mode, True)
+        if count_include_pad:
+            return result
+        # The share of each window that is not padding.
+        inside = padded(torch, torch.ones_like(data[:1, :1]), padding)
+        return result / function(inside, pool_size, strides, zero, ceil_mode, True)
+
+    return pool
+
+
+def _undilated(count: int) -> Callable[[Any, Types], tuple[int, ...]]:
+    convert = n.per_axis(count)
+
+    def only_one(value: Any, types: Types) -> tuple[int, ...]:
+        if set(convert(value, types)) != {1}:
+            raise n.wrong(value, "1, since average pooling has no dilation")
+        return (1,) * count
+
+    return only_one
+
+
+def _window(count: int, kind: str) -> OpSpec:
+    attrs = {
+        "pool_size": AttrSpec(REQUIRED, n.per_axis(count)),
+        "strides": AttrSpec((1,) * count, n.per_axis(count)),
+        "dilation": AttrSpec((1,) * count, n.per_axis(count) if kind == "max" else _undilated(count)),
+        "padding": AttrSpec((0,) * 2 * count, n.padding(count)),
+        "ceil_mode": AttrSpec(False, n.flag),
+    }
+    if kind == "max":
+        return _pool(count, f"nn.max_pool{count}d", f"MaxPool{count}D", _max_pool(count), attrs)
+    attrs["count_include_pad"] = AttrSpec(False, n.flag)
+    return _pool(count, f"nn.avg_pool{count}d", f"AvgPool{count}D", _avg_pool(count), attrs)
+
+
+def _output_size(count: int) -> Callable[[Any, Types], tuple[int | None, ...]]:
+    """A size for each spatial axis, also from one for all; ``None`` keeps the axis as it is."""
+
+    def convert(value: Any, types: Types) -> tuple[int | None, ...]:
+        items = value if isinstance(value, (tuple, list)) else (value,) * count
+        if len(items) != count:
+            raise n.wrong(value, f"a positive integer or a tuple of {count}")
+        return tuple([None if item is None else n.positive(item) for item in items])
+
+    return convert
+
+
+def _adaptive(count: int, kind: str) -> OpSpec:
+    def pool(torch: Any, data: Any, output_size: tuple[int | None, ...]) -> Any:
+        size = [s if wanted is None else wanted for s, wanted in zip(data.shape[2:], output_size, strict=True)]
+        return getattr(torch.nn.functional, f"adaptive_{kind}_pool{count}d")(data, size)
+
+    attrs = {"output_size": AttrSpec(REQUIRED, _output_size(count))}
+    return _pool(count, f"nn.adaptive_{kind}_pool{count}d", f"Adaptive{kind.title()}Pool{count}D", pool, attrs)
+
+
+def _global(count: int, kind: str) -> OpSpec:
+    axes = tuple(range(2, 2 + count))
+
+    def pool(torch: Any, data: Any) -> Any:
+        return (torch.amax if kind == "max" else torch.mean)(data, axes, keepdim=True)
+
+    return _pool(count, f"nn.global_{kind}_pool{count}d", f"Global{kind.title()}Pool{count}D", pool, {})
+
+
+# nn.max_pool2d, nn.adaptive_avg_pool1d, nn.global_max_pool3d and so on.
+OPS: tuple[OpSpec, ...] = tuple(
+    declare(count, kind) for declare in (_window, _adaptive, _global) for kind in ("max", "avg") for count in (1, 2, 3)
+)

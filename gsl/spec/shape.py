@@ -1,0 +1,326 @@
+"""Operators that rearrange the elements of a tensor, join tensors, or take them apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from gsl.graph.dim import Dim, SymDim
+from gsl.spec import normalise as n
+from gsl.spec.reshape import newshape
+from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Trait, Types
+
+# Splitting
+
+
+def _sections(value: Any, types: Types) -> int | tuple[Dim, ...]:
+    """A number of equal sections, or the places of the cuts."""
+    return n.shape(value) if isinstance(value, (tuple, list)) else n.positive(value)
+
+
+def _cuts(attrs: Mapping[str, Any], types: Types) -> Mapping[str, Any]:
+    """A number of sections becomes the places of the cuts where the size is known, so that equal splits are equal."""
+    shape, sections = n.shape_of(types), attrs["indices_or_sections"]
+    if shape is None or not isinstance(sections, int):
+        return attrs
+    size = shape[attrs["axis"]]
+    rest = size % sections
+    if isinstance(rest, SymDim):
+        return attrs
+    if rest != 0:
+        raise ValueError(f"split: indices_or_sections: {size} elements can't be split into {sections} equal sections")
+    return {**attrs, "indices_or_sections": tuple([size // sections * i for i in range(1, sections)])}
+
+
+def _split(torch: Any, data: Any, indices_or_sections: Any, axis: int) -> Any:
+    if isinstance(indices_or_sections, int):
+        size = data.shape[axis] // indices_or_sections
+        return torch.split(data, [size] * indices_or_sections, axis)
+    edges = (0, *indices_or_sections, data.shape[axis])
+    return torch.split(data, [after - before for before, after in pairwise(edges)], axis)
+
+
+# Axes of size one
+
+
+def _unit_axes(value: Any, types: Types) -> tuple[int, ...] | None:
+    """Those of the axes whose size may be 1, all of them for ``None``. Like torch's, squeezing leaves others alone."""
+    shape = n.shape_of(types)
+    if shape is None:
+        return value if value is None else n.axes(value, types)
+    if value is None:
+        return tuple([axis for axis, size in enumerate(shape) if size == 1])
+    return tuple([axis for axis in n.axes(value, types) or () if isinstance(shape[axis], SymDim) or shape[axis] == 1])
+
+
+def _expand_dims(torch: Any, data: Any, axis: int, num_newaxis: int) -> Any:
+    return data.reshape(*data.shape[:axis], *[1] * num_newaxis, *data.shape[axis:])
+
+
+# Copies
+
+
+def _broadcast_shape(value: Any, types: Types) -> tuple[Dim, ...]:
+    """A shape in which, as in torch, -1 leaves the size of an axis alone."""
+    items = value if isinstance(value, (tuple, list)) else (value,)
+    own = n.shape_of(types)
+    new = len(items) - len(own) if own is not None else 0
+    known = own or ()
+    filled = [known[i - new] if d == -1 and 0 <= i - new < len(known) else d for i, d in enumerate(items)]
+    if own is None and -1 in filled:
+        n.shape(tuple([0 if d == -1 else d for d in filled]))
+        return tuple(filled)
+    return n.shape(tuple(filled))
+
+
+def _reps(value: Any, types: Types) -> tuple[int, ...]:
+    """How often each axis is repeated, for all axes of the result."""
+    items = n.integers(value)
+    if any(item < 0 for item in items):
+        raise n.wrong(value, "non-negative integers")
+    return (1,) * ((n.rank(types) or 0) - len(items)) + items
+
+
+# Padding
+
+
+def _pad_width(value: Any, types: Types) -> int | tuple[tuple[int, int], ...]:
+    """A pair of widths, before and after, for each axis, also from one width for all."""
+    ndim = n.rank(types)
+    expected = "a pair of integers for each " + ("axis" if ndim is None else f"of {ndim} axes")
+    if not isinstance(value, (tuple, list)):
+        width = n.integer(value)
+        return width if ndim is None else ((width, width),) * ndim
+    try:
+        pairs = tuple(n.integers(n.sequence(pair)) for pair in n.sequence(value))
+    except ValueError:
+        raise n.wrong(value, expected) from None
+    if any(len(pair) != 2 for pair in pairs) or (ndim is not None and len(pairs) != ndim):
+        raise n.wrong(value, expected)
+    return tuple((before, after) for before, after in pairs)
+
+
+def _pad(torch: Any, data: Any, pad_width: tuple[tuple[int, int], ...], pad_value: float, pad_mode: str) -> Any:
+    if pad_mode == "constant":
+        return torch.nn.functional.pad(data, [width for pair in reversed(pad_width) for width in pair], value=pad_value)
+    for axis, (before, after) in enumerate(pad_width):
+        size = data.shape[axis]
+        if (before, after) == (0, 0):
+            continue
+        if pad_mode == "reflect" and max(before, after) >= size:
+            raise ValueError(f"reflection by {before}, {after} of an axis of {size}")
+        places = torch.arange(-before, size + after, device=data.device)
+        if pad_mode == "edge":
+            places = places.clamp(0, size - 1)
+        else:
+            places = size - 1 - (size - 1 - places.abs()).abs()
+        data = data.index_select(axis, places)
+    return data
+
+
+# Layouts
+
+_LAYOUT_AXIS = re.compile(r"([A-Z])|(\d+)([a-z])")
+
+
+def _parse_layout(value: str) -> list[tuple[str, int]]:
+    """The axes of a layout: ``NCHW4c`` is N, C, H and W, and c with a factor of 4."""
+    axes = [(m[1] or m[3], int(m[2] or 0)) for m in _LAYOUT_AXIS.finditer(value)]
+    letters = [letter for letter, _ in axes]
+    inner = [letter for letter in letters if letter.islower()]
+    if (
+        _LAYOUT_AXIS.sub("", value)
+        or len(set(letters)) != len(letters)
+        or not letters
+        or any(letter.upper() not in letters for letter in inner)
+    ):
+        raise n.wrong(value, "a layout like 'NCHW' or 'NCHW4c'")
+    return axes
+
+
+def _layout(value: Any, types: Types) -> str:
+    if not isinstance(value, str):
+        raise n.wrong(value, "a layout like 'NCHW' or 'NCHW4c'")
+    _parse_layout(value)
+    return value
+
+
+def _same_letters(attrs: Mapping[str, Any], types: Types) -> Mapping[str, Any]:
+    source, target = attrs["src_layout"], attrs["dst_layout"]
+    if {letter for letter in source if letter.isupper()} != {letter for letter in target if letter.isupper()}:
+        raise ValueError(f"layout_transform: dst_layout: expected the axes of {source!r}, found {target!r}")
+    return attrs
+
+
+def _layout_transform(torch: Any, data: Any, src_layout: str, dst_layout: str) -> Any:
+    source, target = _parse_layout(src_layout), _parse_layout(dst_layout)
+    if data.dim() != len(source):
+        raise ValueError(f"expected a tensor of layout {src_layout}, found {data.dim()} dimensions")
+    letters = [letter for letter, _ in source]
+    sizes = dict(zip(letters, data.shape, strict=True))
+    for letter, factor in source:
+        if factor and sizes[letter] != factor:
+            raise ValueError(f"expected {factor} elements of {letter} in layout {src_layout}, found {sizes[letter]}")
+    # Each axis whole, then split as the target wants it.
+    whole = [letter for letter in letters if letter.isupper()]
+    inner_last = [part for letter in whole for part in (letter, letter.lower()) if part in letters]
+    data = data.permute([letters.index(letter) for letter in inner_last])
+    data = data.reshape([sizes[letter] * sizes.get(letter.lower(), 1) for letter in whole])
+    factors = {letter.upper(): factor for letter, factor in target if factor}
+    shape: list[Any] = []
+    split: list[str] = []
+    for letter, size in zip(whole, data.shape, strict=True):
+        factor = factors.get(letter, 1)
+        if size % factor:
+            raise ValueError(f"{size} elements of {letter} can't be split by {factor} for layout {dst_layout}")
+        shape += [size // factor, factor] if letter in factors else [size]
+        split += [letter, letter.lower()] if letter in factors else [letter]
+    return data.reshape(shape).permute([split.index(letter) for letter, _ in target])
+
+
+def _reshape_like(
+    torch: Any, data: Any, like: Any, lhs_begin: int, lhs_end: int | None, rhs_begin: int, rhs_end: int | None
+) -> Any:
+    begin, end, _ = slice(lhs_begin, lhs_end).indices(data.dim())
+    return data.reshape(*data.shape[:begin], *like.shape[slice(rhs_begin, rhs_end)], *data.shape[end:])
+
+
+_LAYOUT = Trait.LAYOUT
+_FIRST_AXIS = AttrSpec(0, n.axis())
+
+OPS: tuple[OpSpec, ...] = (
+    # The operand is a tuple.
+    OpSpec(
+        "concatenate",
+        "Concatenate",
+        ("data",),
+        lambda torch, data, axis: torch.cat(data, axis),
+        {"axis": AttrSpec(0, n.axis(n.field_rank))},
+        aliases=("concat", "cat"),
+    ),
+    # The operand is a tuple.
+    OpSpec(
+        "stack",
+        "Stack",
+        ("data",),
+        lambda torch, data, axis: torch.stack(data, axis),
+        {"axis": AttrSpec(0, n.axis(n.one_more(n.field_rank)))},
+    ),
+    # A number of equal sections, or the places of the cuts: (3, 5) gives the fields [:3], [3:5] and [5:]. The canonical
+    # form is the places.
+    OpSpec(
+        "split",
+        "Split",
+        ("data",),
+        _split,
+        {"indices_or_sections": AttrSpec(REQUIRED, _sections), "axis": _FIRST_AXIS},
+        fields=True,
+        joint=_cuts,
+    ),
+    # Relay's codes: -1 what remains, 0 the size of the operand's axis, -2 all its remaining axes, -3 the product of
+    # two of them, -4 two sizes whose product is one of them. The canonical form is the shape of the result.
+    OpSpec(
+        "reshape",
+        "Reshape",
+        ("data",),
+        lambda torch, data, newshape: data.reshape(newshape),
+        {"newshape": AttrSpec(REQUIRED, newshape)},
+        traits=_LAYOUT,
+    ),
+    OpSpec(
+        "reshape_like",
+        "ReshapeLike",
+        ("data", "shape_like"),
+        _reshape_like,
+        {
+            "lhs_begin": AttrSpec(0, n.integer),
+            "lhs_end": AttrSpec(None, n.optional(n.integer)),
+            "rhs_begin": AttrSpec(0, n.integer),
+            "rhs_end": AttrSpec(None, n.optional(n.integer)),
+        },
+        traits=_LAYOUT,
+    ),
+    OpSpec(
+        "transpose",
+        "Transpose",
+        ("data",),
+        lambda torch, data, axes: data.permute(axes),
+        {"axes": AttrSpec(None, n.permutation)},
+        traits=_LAYOUT,
+        aliases=("permute",),
+    ),
+    OpSpec(
+        "expand_dims",
+        "ExpandDims",
+        ("data",),
+        _expand_dims,
+        {"axis": AttrSpec(REQUIRED, n.axis(n.one_more(n.rank))), "num_newaxis": AttrSpec(1, n.positive)},
+        traits=_LAYOUT,
+        aliases=("unsqueeze",),
+    ),
+    OpSpec(
+        "squeeze",
+        "Squeeze",
+        ("data",),
+        lambda torch, data, axis: data.squeeze(axis) if axis else data,
+        {"axis": AttrSpec(None, _unit_axes)},
+        traits=_LAYOUT,
+    ),
+    # Along all of the axes.
+    OpSpec(
+        "reverse",
+        "Reverse",
+        ("data",),
+        lambda torch, data, axis: torch.flip(data, axis),
+        {"axis": AttrSpec(REQUIRED, n.some_axes)},
+        traits=_LAYOUT,
+        aliases=("flip",),
+    ),
+    OpSpec(
+        "layout_transform",
+        "LayoutTransform",
+        ("data",),
+        _layout_transform,
+        {"src_layout": AttrSpec(REQUIRED, _layout), "dst_layout": AttrSpec(REQUIRED, _layout)},
+        traits=_LAYOUT,
+        joint=_same_letters,
+    ),
+    OpSpec(
+        "broadcast_to",
+        "BroadcastTo",
+        ("data",),
+        lambda torch, data, shape: torch.broadcast_to(data, shape),
+        {"shape": AttrSpec(REQUIRED, _broadcast_shape)},
+        aliases=("expand",),
+    ),
+    # Each element several times in a row; without an axis, of the flattened operand.
+    OpSpec(
+        "repeat",
+        "Repeat",
+        ("data",),
+        lambda torch, data, repeats, axis: torch.repeat_interleave(data, repeats, axis),
+        {"repeats": AttrSpec(REQUIRED, n.positive), "axis": AttrSpec(None, n.optional(n.axis()))},
+        aliases=("repeat_interleave",),
+    ),
+    # The whole tensor several times along each axis.
+    OpSpec(
+        "tile",
+        "Tile",
+        ("data",),
+        lambda torch, data, reps: torch.tile(data, reps),
+        {"reps": AttrSpec(REQUIRED, _reps)},
+    ),
+    OpSpec(
+        "nn.pad",
+        "Pad",
+        ("data",),
+        _pad,
+        {
+            "pad_width": AttrSpec(REQUIRED, _pad_width),
+            "pad_value": AttrSpec(0.0, n.fill),
+            "pad_mode": AttrSpec("constant", n.one_of("constant", "edge", "reflect")),
+        },
+    ),
+)

@@ -1,0 +1,154 @@
+"""Symbolic sizes for a run on tensors without data: sympy expressions as torch's SymInts, and back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from gsl.graph.dim import SymDim, dim
+from gsl.graph.types import TensorType, TupleType, Type
+
+_LARGE: Final = 1_000_000
+_SMALL: Final = 2
+"""The sizes of symbols when torch has to compare are the primes after these, which rarely equal anything else."""
+
+
+def has_symbols(value: Any) -> bool:
+    """Whether a symbolic size occurs in a value: a type, an attribute, or a collection of them."""
+    return next(_symbolic(value), None) is not None
+
+
+def _symbolic(value: Any) -> Iterator[SymDim]:
+    match value:
+        case SymDim():
+            yield value
+        case TensorType():
+            yield from _symbolic(value.shape)
+        case TupleType():
+            yield from _symbolic(value.fields)
+        case tuple():
+            for item in value:
+                yield from _symbolic(item)
+        case dict():
+            yield from _symbolic(tuple(value.values()))
+
+
+class Sizes:
+    """A SymInt for each symbol that occurs in the types and attributes of a call.
+
+    What is no polynomial in symbols with integer coefficients, like a quotient, is taken as a symbol of its own: what
+    holds for all sizes holds for it too.
+    """
+
+    def __init__(self, operands: Any, attrs: Any, *, small: bool = False, reverse: bool = False) -> None:
+        import sympy
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+
+        self.env = ShapeEnv(duck_shape=False)
+        self._sympy = sympy
+        self._ints: dict[Any, Any] = {}
+        self._back: dict[Any, Any] = {}
+        dims = [*_symbolic(operands), *_symbolic(attrs)]
+        atoms = sorted({atom for d in dims for atom in self._atoms(d.expr)}, key=str)
+        hint = _SMALL if small else _LARGE
+        for number, atom in enumerate(reversed(atoms) if reverse else atoms):
+            hint = sympy.nextprime(hint)
+            source = ConstantSource(f"size{number}")
+            symbol = self.env.create_symbol(int(hint), source, DimDynamic.DYNAMIC, None)
+            self._ints[atom] = self.env.create_symintnode(symbol, hint=int(hint), source=source)
+            self._back[symbol] = atom
+
+    def _atoms(self, expr: Any) -> set[Any]:
+        if expr.is_Integer:
+            return set()
+        if self._is_polynomial(expr):
+            return {atom for part in expr.args for atom in self._atoms(part)}
+        return {expr}
+
+    def _is_polynomial(self, expr: Any) -> bool:
+        if expr.is_Pow:
+            return bool(expr.exp.is_Integer and expr.exp > 0)
+        # A fraction among the factors: the product is an integer, and its parts are not.
+        return bool(expr.is_Add or expr.is_Mul) and not any(
+            number.is_Rational and not number.is_Integer for number in self._sympy.preorder_traversal(expr)
+        )
+
+    def _evaluate(self, expr: Any) -> Any:
+        if expr.is_Integer:
+            return int(expr)
+        if expr in self._ints:
+            return self._ints[expr]
+        if expr.is_Pow:
+            return self._evaluate(expr.base) ** int(expr.exp)
+        parts = [self._evaluate(part) for part in expr.args]
+        value = parts[0]
+        for part in parts[1:]:
+            value = value + part if expr.is_Add else value * part
+        return value
+
+    def concrete(self, value: Any) -> Any:
+        """A value with a SymInt for each symbolic size."""
+        match value:
+            case SymDim():
+                return self._evaluate(value.expr)
+            case tuple():
+                return tuple(map(self.concrete, value))
+            case dict():
+                return {name: self.concrete(item) for name, item in value.items()}
+            case _:
+                return value
+
+    def symbolic(self, found: Type) -> Type:
+        """A type with the symbolic sizes of the call for the SymInts."""
+        if isinstance(found, TupleType):
+            return TupleType(tuple([None if field is None else self.symbolic(field) for field in found.fields]))
+        return TensorType(tuple([self._dim(size) for size in found.shape]), found.dtype)
+
+    def _dim(self, size: Any) -> Any:
+        if isinstance(size, int):
+            return size
+        return from_torch(size.node.expr, self._back)
+
+    @property
+    def specialised(self) -> str:
+        """The conditions under which the run took sizes for equal or for numbers, if it did."""
+        equalities = [guard.expr for guard in self.env.guards if guard.expr.func is self._sympy.Eq]
+        if not equalities and not self.env.replacements:
+            return ""
+        pairs = equalities or [self._sympy.Eq(a, b) for a, b in self.env.replacements.items()]
+        return self._text(pairs)
+
+    @property
+    def compared(self) -> str:
+        """All conditions that the run decided by the sizes, if there are any."""
+        return self._text([guard.expr for guard in self.env.guards])
+
+    def _text(self, conditions: list[Any]) -> str:
+        return ", ".join([str(condition.xreplace(self._back)) for condition in conditions])
+
+    def named(self, text: str) -> str:
+        """A message with the names of the symbols of the call for those of the run."""
+        names = {str(symbol): str(atom) for symbol, atom in self._back.items()}
+        return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), text)
+
+
+def from_torch(expr: Any, symbols: Mapping[Any, Any] | None = None) -> Any:
+    """The dimension of the expression of a SymInt, with its symbols replaced; torch's division becomes sympy's."""
+    import sympy
+    from torch.utils._sympy import functions as f
+
+    def rebuilt(part: Any) -> Any:
+        if not part.args:
+            return (symbols or {}).get(part, part)
+        args = [rebuilt(arg) for arg in part.args]
+        if isinstance(part, (f.FloorDiv, f.CleanDiv)):
+            return sympy.floor(sympy.expand(args[0] / args[1]))
+        if isinstance(part, (f.Mod, f.PythonMod)):
+            return sympy.Mod(*args)
+        if isinstance(part, (f.Max, f.Min)):
+            return (sympy.Max if isinstance(part, f.Max) else sympy.Min)(*args)
+        return part.func(*args)
+
+    return dim(rebuilt(expr))

@@ -1,0 +1,216 @@
+"""The inputs of a workload: bound by position or by name, checked against their types, or made at random."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gsl.errors import WorkloadError, nearest
+from gsl.graph import Dim, SymDim, TensorType, Type
+
+Types = Mapping[str, Type | None]
+"""The inputs by name, in order."""
+
+
+def bind(
+    who: str, types: Types, defaults: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[Any]:
+    """The inputs in order, from values by position and by name; numpy arrays become torch tensors.
+
+    ``who`` names the workload in messages. Raises WorkloadError for a wrong number, an unknown, doubled or missing
+    name, or a value that does not have the type.
+    """
+    names = list(types)
+    if any(isinstance(value, (tuple, list, dict)) for value in args):
+        args = _leaves(who, names, args)
+    if len(args) > len(names):
+        raise WorkloadError(
+            f"{who} takes {_count(len(names), 'input')} ({_signature(types)}), but {len(args)} were given"
+        )
+    values = dict(zip(names, args))
+    for name, value in kwargs.items():
+        if name not in types:
+            raise WorkloadError(f"{who} has no input {name!r}; {nearest(name, names)}")
+        if name in values:
+            raise WorkloadError(f"{who}: the input {name!r} was given twice, by position and by name")
+        values[name] = value
+    missing = [name for name in names if name not in values and name not in defaults]
+    if missing:
+        raise WorkloadError(
+            f"{who}: no value for the input {', '.join(map(repr, missing))}; it takes ({_signature(types)})"
+        )
+    bound = [as_native(values[name]) if name in values else defaults[name] for name in names]
+    sizes: dict[Any, int] = {}
+    for (name, type), value in zip(types.items(), bound):
+        if name in values:
+            _check(who, name, type, value, sizes)
+    return bound
+
+
+def random(
+    who: str,
+    types: Types,
+    examples: Sequence[Any] | None,
+    *,
+    seed: int,
+    sizes: Mapping[str, int] | None = None,
+    device: Any = None,
+    keep_integers: bool = False,
+) -> list[Any]:
+    """Inputs that have the types: floats normal, integers within the range of the example (0 and 1 without one).
+
+    A float example with two distinct values is taken for a mask, and its values are drawn again. A symbolic size is
+    the example's, or that of ``sizes``. ``keep_integers`` leaves examples that are not floats as they are.
+    """
+    import torch
+
+    symbols = {str(symbol) for type in types.values() for symbol in _symbols(type)}
+    for symbol in sizes or {}:
+        if symbol not in symbols:
+            raise WorkloadError(f"{who} has no symbolic size {symbol!r}; {nearest(symbol, symbols)}")
+    known = _known_sizes(types, examples, sizes or {})
+    generator = torch.Generator().manual_seed(seed)
+    result: list[Any] = []
+    for index, (name, type) in enumerate(types.items()):
+        example = None if examples is None else examples[index]
+        if example is not None and not isinstance(example, torch.Tensor):
+            result.append(example)
+            continue
+        if type is None and example is not None:
+            type = TensorType(tuple(example.shape), str(example.dtype).removeprefix("torch."))
+        if not isinstance(type, TensorType):
+            if examples is not None:
+                result.append(example)
+                continue
+            raise WorkloadError(
+                f"{who}: the input {name!r} has {'no known type' if type is None else f'the type {type}'}, so that no "
+                f"random value can be made; give inputs=, or make the workload with example inputs"
+            )
+        if keep_integers and example is not None and not example.dtype.is_floating_point:
+            result.append(example)
+            continue
+        shape = [_size(who, name, expected, known) for expected in type.shape]
+        value = _draw(shape, getattr(torch, type.dtype), example, generator)
+        result.append(value.to(device if example is None else example.device))
+    return result
+
+
+def as_native(value: Any) -> Any:
+    """A numpy array as a torch tensor; anything else as it is."""
+    import numpy as np
+
+    if isinstance(value, (np.ndarray, np.generic)):
+        import torch
+
+        return torch.from_numpy(np.ascontiguousarray(value).reshape(value.shape))
+    return value
+
+
+def _leaves(who: str, names: Sequence[str], args: Sequence[Any]) -> list[Any]:
+    """The leaves of structured arguments. The order of a mapping's keys may not be that of the inputs, so the names
+    of the inputs have to end with the keys, as ``torch.export`` makes them (``flags_a`` for ``flags["a"]``)."""
+    import torch.utils._pytree as pytree
+
+    leaves = pytree.tree_flatten_with_path(tuple(args))[0]
+    for name, (path, _) in zip(names, leaves):
+        keys = [str(getattr(entry, "key", getattr(entry, "idx", ""))) for entry in path]
+        if any(isinstance(entry, pytree.MappingKey) for entry in path) and not name.endswith("_".join(["", *keys[1:]])):
+            raise WorkloadError(
+                f"{who}: {pytree.keystr(path[1:])} of an argument is not the input {name!r}; give the inputs by name: "
+                f"{', '.join(names)}"
+            )
+    return [leaf for _, leaf in leaves]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _signature(types: Types) -> str:
+    return ", ".join(name if type is None else f"{name}: {type}" for name, type in types.items())
+
+
+def _check(who: str, name: str, type: Type | None, value: Any, sizes: dict[Any, int]) -> None:
+    """Raise WorkloadError unless the value has the type; symbols are bound in ``sizes`` as they are met."""
+    if not isinstance(type, TensorType):
+        return
+    if not (hasattr(value, "shape") and hasattr(value, "dtype")):
+        raise WorkloadError(
+            f"{who}: the input {name!r} should be a tensor {type}, but is {value!r:.60} of type "
+            f"{value.__class__.__name__}; make it one with torch.tensor or numpy"
+        )
+    found = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
+    if found.dtype != type.dtype:
+        raise WorkloadError(
+            f"{who}: the input {name!r} should be {type}, but is {found}; convert it to {type.dtype} first"
+        )
+    fits = found.ndim == type.ndim and all(
+        _same_size(expected, int(size), sizes) for expected, size in zip(type.shape, value.shape)
+    )
+    if not fits:
+        known = ", ".join(f"{symbol} = {size}" for symbol, size in sizes.items())
+        raise WorkloadError(
+            f"{who}: the input {name!r} should be {type}, but is {found}" + (f" (with {known})" if known else "")
+        )
+
+
+def _same_size(expected: Dim, size: int, sizes: dict[Any, int]) -> bool:
+    if not isinstance(expected, SymDim):
+        return expected == size
+    expr = expected.expr.subs(sizes)
+    free = expr.free_symbols
+    if not free:
+        return bool(expr == size)
+    if expr.is_Symbol:
+        sizes[expr] = size
+    # An expression with unknown symbols is left to the program's own guards.
+    return True
+
+
+def _symbols(type: Type | None) -> set[Any]:
+    if not isinstance(type, TensorType):
+        return set()
+    return {symbol for d in type.shape if isinstance(d, SymDim) for symbol in d.expr.free_symbols}
+
+
+def _known_sizes(types: Types, examples: Sequence[Any] | None, sizes: Mapping[str, int]) -> dict[Any, int]:
+    """The value of each symbol of which one is known: given, or met as a size of an example."""
+    known: dict[Any, int] = {}
+    for type, example in zip(types.values(), examples or ()):
+        if isinstance(type, TensorType) and hasattr(example, "shape"):
+            for expected, size in zip(type.shape, example.shape):
+                if isinstance(expected, SymDim) and expected.expr.is_Symbol:
+                    known.setdefault(expected.expr, int(size))
+    for symbol in set().union(*map(_symbols, types.values())):
+        if str(symbol) in sizes:
+            known[symbol] = sizes[str(symbol)]
+    return known
+
+
+def _size(who: str, name: str, expected: Dim, known: Mapping[Any, int]) -> int:
+    if not isinstance(expected, SymDim):
+        return expected
+    expr = expected.expr.subs(known)
+    if not expr.is_Integer:
+        raise WorkloadError(
+            f"{who}: the size {expected} of the input {name!r} is symbolic; give it, as in "
+            f"sizes={{{str(min(expr.free_symbols, key=str))!r}: 4}}"
+        )
+    return int(expr)
+
+
+def _draw(shape: Sequence[int], dtype: Any, example: Any, generator: Any) -> Any:
+    import torch
+
+    usable = example is not None and example.numel() > 0
+    if dtype == torch.bool:
+        return torch.rand(shape, generator=generator) < 0.5
+    if dtype.is_floating_point or dtype.is_complex:
+        if usable and example.numel() > 2 and dtype.is_floating_point:
+            values = example.detach().cpu().unique()
+            if values.numel() == 2:
+                return values[torch.randint(values.numel(), tuple(shape), generator=generator)]
+        wide = dtype if dtype.is_complex else torch.float32
+        return torch.randn(shape, generator=generator, dtype=wide).to(dtype)
+    low, high = (int(example.min()), int(example.max())) if usable else (0, 1)
+    return torch.randint(low, high + 1, tuple(shape), generator=generator).to(dtype)

@@ -1,0 +1,67 @@
+"""One run of a program in isolation: inputs, weights and the random state are afterwards what they were before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from gsl.workload.compare import flatten
+
+
+def isolated(
+    call: Callable[..., Any], inputs: Mapping[str, Any], state: Mapping[str, Any], *, seed: int, whole_state: bool
+) -> list[tuple[str, Any]]:
+    """The leaves of the result, and every input and state tensor that the run changed, as new tensors.
+
+    ``state`` are the weights by name. Buffers are restored after the run; with ``whole_state``, parameters too.
+    """
+    import torch
+
+    copies = {name: _copy(value) for name, value in inputs.items()}
+    guarded = {
+        name: (value, value.detach().clone())
+        for name, value in state.items()
+        if isinstance(value, torch.Tensor) and (whole_state or not isinstance(value, torch.nn.Parameter))
+    }
+    try:
+        with torch.no_grad(), _seeded(seed, [*copies.values(), *state.values()]):
+            result = call(*copies.values())
+        leaves = [(path, _copy(leaf)) for path, leaf in flatten(result)]
+        leaves += [
+            (f"input {name} afterwards", value) for name, value in copies.items() if _changed(value, inputs[name])
+        ]
+        leaves += [
+            (f"state {name} afterwards", value.detach().clone())
+            for name, (value, before) in guarded.items()
+            if _changed(value, before)
+        ]
+        return leaves
+    finally:
+        for value, before in guarded.values():
+            if _changed(value, before):
+                with torch.no_grad():
+                    value.copy_(before)
+
+
+@contextmanager
+def _seeded(seed: int, values: Sequence[Any]) -> Iterator[None]:
+    import torch
+
+    devices = sorted({v.device.index for v in values if isinstance(v, torch.Tensor) and v.device.type == "cuda"})
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield
+
+
+def _copy(value: Any) -> Any:
+    import torch
+
+    return value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+
+def _changed(value: Any, before: Any) -> bool:
+    """True if a tensor has other values than before. (Its version does not tell: batch_norm writes past it.)"""
+    import torch
+
+    return isinstance(value, torch.Tensor) and not torch.equal(value, before)

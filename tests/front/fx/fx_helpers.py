@@ -1,0 +1,116 @@
+"""Comparing native programs node by node, and small models to make them of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.export import ExportedProgram
+
+
+def differences(old: Any, new: Any) -> list[str]:
+    """In what two native programs differ: nodes, arguments, metadata, weights, modules, signature."""
+    old_graph, new_graph = old.graph, new.graph
+    found = graph_differences(old_graph, new_graph)
+    if isinstance(old, ExportedProgram):
+        if old.graph_signature != new.graph_signature:
+            found.append("signature")
+        if old.range_constraints != new.range_constraints:
+            found.append("range constraints")
+        if str(old.module_call_graph) != str(new.module_call_graph):
+            found.append("module call graph")
+        found += tensor_differences(old.state_dict, new.state_dict) + tensor_differences(old.constants, new.constants)
+        found += module_differences(old.graph_module, new.graph_module)
+    else:
+        found += module_differences(old, new)
+    return found
+
+
+def graph_differences(old: fx.Graph, new: fx.Graph) -> list[str]:
+    if len(old.nodes) != len(new.nodes):
+        return [f"{len(old.nodes)} nodes became {len(new.nodes)}"]
+    found = [] if str(old) == str(new) else ["the text of the graph"]
+    pairs = dict(zip(old.nodes, new.nodes))
+    for a, b in pairs.items():
+        for what in ("name", "op", "target", "type"):
+            if getattr(a, what) != getattr(b, what):
+                found.append(f"{a.name}: {what}: {getattr(a, what)} became {getattr(b, what)}")
+        args = fx.node.map_arg((a.args, a.kwargs), pairs.__getitem__)
+        if args != (b.args, b.kwargs):
+            found.append(f"{a.name}: {args} became {(b.args, b.kwargs)}")
+        if a.meta.keys() != b.meta.keys() or any(a.meta[key] is not b.meta[key] for key in a.meta):
+            found.append(f"{a.name}: meta")
+        if a.graph is b.graph:
+            found.append(f"{a.name}: is shared")
+    return found
+
+
+def tensor_differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    if list(old) != list(new):
+        return [f"weights: {sorted(set(old) ^ set(new))} differ, or their order"]
+    return [f"weight {name}" for name in old if old[name] is not new[name]]
+
+
+def module_differences(old: fx.GraphModule, new: fx.GraphModule) -> list[str]:
+    found = [] if old.code == new.code else ["code"]
+    if type(old).__name__ != type(new).__name__:
+        found.append("the name of the class")
+    names = {name: type(module) for name, module in old.named_modules(remove_duplicate=False) if name}
+    if names != {name: type(module) for name, module in new.named_modules(remove_duplicate=False) if name}:
+        found.append("modules")
+    found += tensor_differences(
+        dict(old.named_parameters(remove_duplicate=False)), dict(new.named_parameters(remove_duplicate=False))
+    )
+    return found + tensor_differences(
+        dict(old.named_buffers(remove_duplicate=False)), dict(new.named_buffers(remove_duplicate=False))
+    )
+
+
+class ConvNet(nn.Module):
+    """Convolution, batch normalisation, an in-place activation, pooling and a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.bn = nn.BatchNorm2d(8)
+        self.relu = nn.ReLU(inplace=True)
+        self.head = nn.Sequential(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8 * 16, 5))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, dict[str, Any]]:
+        y = self.relu(self.bn(self.conv(x)))
+        return self.head(y + 1.5), {"sum": y.sum(), "none": None, "twice": [y, y]}
+
+
+class Attention(nn.Module):
+    """Self-attention with a split projection, a residual and layer normalisation."""
+
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.norm(x)).split(width, dim=-1)
+        heads = [t.view(batch, length, 2, -1).transpose(1, 2) for t in (q, k, v)]
+        y = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
+        return x + self.out(y.transpose(1, 2).reshape(batch, length, width))
+
+
+class Stateful(nn.Module):
+    """A buffer that is updated, one that is not, a literal tensor, and tied weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(7, 4)
+        self.out = nn.Linear(4, 7, bias=False)
+        self.out.weight = self.embed.weight
+        self.register_buffer("steps", torch.zeros(()))
+        self.register_buffer("scale", torch.full((4,), 2.0), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.steps.add_(1)
+        y = self.embed(x) * self.scale + torch.tensor([1.0, 2.0, 3.0, 4.0])
+        return self.out(y) * self.steps
