@@ -78,6 +78,9 @@ class Attribute(Ast):
     pattern: Any
     name: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "symbols", self.pattern.free_symbols)
+
     def __repr__(self) -> str:
         return f"{self.pattern.label}.{self.name}"
 

@@ -46,17 +46,19 @@ def node_names(graph: Graph) -> dict[Node, str]:
     """A name for each node that no other node of the graph has: its own, with a number where two share one."""
     own = {node: node.name or op_name(node.op).rpartition(".")[2] for node in graph.nodes}
     taken = set(own.values())
-    first: set[str] = set()
+    last: dict[str, int] = {}
     names: dict[Node, str] = {}
     for node, name in own.items():
-        if name in first:
-            number = 1
-            while f"{name}_{number}" in taken:
-                number += 1
-            name = f"{name}_{number}"
-            taken.add(name)
-        first.add(name)
-        names[node] = name
+        if name not in last:
+            last[name] = 0
+            names[node] = name
+            continue
+        number = last[name] + 1
+        while f"{name}_{number}" in taken:
+            number += 1
+        last[name] = number
+        names[node] = f"{name}_{number}"
+        taken.add(names[node])
     return names
 
 

@@ -160,7 +160,7 @@ class Guard:
                 actual = self.actual(search, node, path)
                 holds, expected = evaluator.equals(self.expected, actual)
                 if not holds and node is not None:
-                    expected = canonical(node, self.what, expected)
+                    expected = canonical(node, {self.what: expected})[self.what]
                     holds = same(expected, actual)
         except (EvaluationError, ValueError) as error:
             search.miss(owner, node, self.what, self.expected, error)
@@ -170,9 +170,15 @@ class Guard:
         return holds
 
 
-def canonical(node: Node, name: str, value: Any) -> Any:
-    """The canonical form of an attribute's value for a call; ValueError if it has none."""
+def canonical(node: Node, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The canonical form of some attributes of a call, given its others; ValueError if there is none.
+
+    They are completed together, because the form of one may depend on another (a split's sections on its axis).
+    """
     spec = TABLE.get(node.op) if isinstance(node.op, str) else None
-    if spec is None or name not in spec.attrs:
-        return value
-    return spec.normalise(name, value, tuple([operand.type for operand in node.operands]))
+    if spec is None or any(name not in spec.attrs for name in given):
+        return given
+    types = tuple([operand.type for operand in node.operands])
+    others = {name: value for name, value in node.attrs.items() if spec.attrs[name].derive is None}
+    full = spec.complete({**others, **{n: v for n, v in given.items() if n in others}}, types)
+    return {name: full[name] if name in others else spec.normalise(name, given[name], types) for name in given}

@@ -170,7 +170,7 @@ class CallMatcher(Matcher):
                 frozenset((op,)))
         )  # fmt: skip
         """The operators that match, ``None`` where only the class knows."""
-        self.literals = tuple((name, node.value) for name, node in pattern.attrs.items() if isinstance(node, Literal))
+        self.literals = {name: node.value for name, node in pattern.attrs.items() if isinstance(node, Literal)}
 
     def plausible(self, node: Node) -> bool:
         if self.ops is not None:
@@ -182,19 +182,26 @@ class CallMatcher(Matcher):
             return search.miss(self.pattern, node, "operator", self.pattern.op, node.op)
         if len(node.operands) != len(self.operands):
             return search.miss(self.pattern, node, "operands", len(self.operands), len(node.operands))
-        attrs = node.attrs
-        for name, wanted in self.literals:
-            if name not in attrs:
-                return search.miss(self.pattern, node, name, wanted, EvaluationError("no such attribute"))
-            try:
-                if same(wanted, attrs[name]) or same(canonical(node, name, wanted), attrs[name]):
-                    continue
-                search.miss(self.pattern, node, name, wanted, attrs[name])
-            except (EvaluationError, ValueError) as error:
-                search.miss(self.pattern, node, name, wanted, error)
+        if not self._literals_hold(search, node):
             return False
         op = self.pattern.op
         return not isinstance(op, OpClass) or search.same_operator(op, node)
+
+    def _literals_hold(self, search: Search, node: Node) -> bool:
+        attrs = node.attrs
+        for name, wanted in self.literals.items():
+            if name not in attrs:
+                return search.miss(self.pattern, node, name, wanted, EvaluationError("no such attribute"))
+        if all(decidedly_same(wanted, attrs[name]) for name, wanted in self.literals.items()):
+            return True
+        try:
+            wanteds = canonical(node, self.literals)
+        except ValueError as error:
+            return search.miss(self.pattern, node, "attributes", dict(self.literals), error)
+        for name in self.literals:
+            if not decidedly_same(wanteds[name], attrs[name]):
+                return search.miss(self.pattern, node, name, wanteds[name], attrs[name])
+        return True
 
     def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
         if len(self.operands) == 2 and isinstance(node.op, str) and TABLE[node.op].commutative:

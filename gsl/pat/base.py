@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gsl.attr import Expr
-from gsl.attr.ast import Ast, Attribute
+from gsl.attr.ast import Ast, Attribute, Symbol
 from gsl.attr.expr import to_ast
 from gsl.errors import PatternTypeError, UnknownAttributeError, caller, nearest
 
@@ -84,6 +84,11 @@ class Pattern:
 
     def __repr__(self) -> str:
         return self.label
+
+    @property
+    def free_symbols(self) -> frozenset[Symbol]:
+        """The symbols on which it depends which node the pattern is."""
+        return frozenset()
 
     def children(self) -> Iterator[Pattern]:
         """The patterns that this one is made of."""

@@ -500,6 +500,10 @@ class Instance(Pattern):
     def label(self) -> str:
         return f"instance {self.number!r} of {self.template.label}"
 
+    @property
+    def free_symbols(self) -> frozenset[Symbol]:
+        return self.number.symbols
+
     def expressions(self) -> Iterator[Ast]:
         yield from super().expressions()
         yield self.number

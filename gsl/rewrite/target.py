@@ -52,7 +52,7 @@ class Builder:
         """For every operator: the source calls of it, each with an attribute that the source leaves free."""
         self.origin = Origin(rule, match.inner)
         self._built: dict[Any, Node] = {}
-        self._closed: dict[Pattern, bool] = {}
+        self._symbols: dict[Pattern, frozenset[Symbol]] = {}
 
     def build(self, pattern: Pattern, symbols: Symbols | None = None) -> Node:
         """The node of a target pattern: the matched one, or a new one. Raises Refusal where there can't be one."""
@@ -62,21 +62,21 @@ class Builder:
             return bound
         if pattern in self.match.plan.known:
             raise Refusal(f"{pattern!r} is part of an alternative that was not matched")
-        key: Any = pattern
-        if symbols and not self._is_closed(pattern):
-            key = (pattern, tuple(symbols.items()))
+        key = (pattern, tuple([(symbol, symbols.get(symbol)) for symbol in self._free_symbols(pattern)]))
         node = self._built.get(key)
         if node is None:
             node = self._built[key] = self._make(pattern, symbols)
         return node
 
-    def _is_closed(self, pattern: Pattern) -> bool:
-        """Whether the pattern builds the same node in every instance of a variadic around it."""
-        known = self._closed.get(pattern)
+    def _free_symbols(self, pattern: Pattern) -> frozenset[Symbol]:
+        """The symbols of variadics around the pattern on which it depends what it builds."""
+        known = self._symbols.get(pattern)
         if known is None:
-            templates = {t for part in walk(pattern) if isinstance(part, Variadic) for t in part.templates}
-            known = not any(node.symbols for part in walk(pattern) for node in part.expressions())
-            known = self._closed[pattern] = known and pattern not in templates
+            known = frozenset[Symbol]().union(*(node.symbols for node in pattern.expressions()))
+            known = known.union(*map(self._free_symbols, pattern.children()))
+            if isinstance(pattern, Variadic):
+                known -= {pattern.symbol}
+            self._symbols[pattern] = known
         return known
 
     def value(self, node: Ast, symbols: Symbols) -> Any:

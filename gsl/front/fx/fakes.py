@@ -75,7 +75,7 @@ class Fakes:
         """The value of a call by running it on the values of its arguments."""
         if self.mode is None or node.op not in ("call_function", "call_method"):
             return UNKNOWN
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), self.values.value)  # type: ignore[arg-type]
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), self.values.value)
         known = [self.values.value(arg) for arg in node.all_input_nodes]
         if any(value is UNKNOWN or value is None for value in known):
             return UNKNOWN

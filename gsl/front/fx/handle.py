@@ -25,12 +25,12 @@ class Leaf:
 class Reading:
     """How one native node was read: as a small tree of view nodes, numbered with operands before their users."""
 
-    fx: fx.Node
+    node: fx.Node
     """The native node that stands for the value of the tree's root."""
     size: int = 1
     """The number of view nodes; the root has the last number."""
     call: fx.Node | None = None
-    """The native call with several results of which ``fx`` is the ``getitem``; it has no view node of its own."""
+    """The native call with several results of which ``node`` is the ``getitem``; it has no view node of its own."""
     overwrites: fx.Node | None = None
     """The native operand that the call overwrites in place, where nobody can see that it does."""
 
@@ -60,7 +60,7 @@ def handle_of(node: Node) -> Handle | None:
 def native_of(node: Node) -> fx.Node | None:
     """The native node whose value the view node is, or belongs to."""
     if isinstance(node.native, Handle):
-        return node.native.reading.fx
+        return node.native.reading.node
     if isinstance(node.native, Leaf) and node.native.reads:
         return node.native.reads[0]
     return None

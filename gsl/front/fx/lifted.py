@@ -131,7 +131,7 @@ class ExportedHome:
     def _outputs(self, graph: fx.Graph) -> list[OutputSpec]:
         (results,) = next(node for node in reversed(graph.nodes) if node.op == "output").args
         specs: list[OutputSpec] = []
-        for spec, result in zip(self.old.graph_signature.output_specs, results):  # type: ignore[arg-type]
+        for spec, result in zip(self.old.graph_signature.output_specs, results):
             spec = copy.deepcopy(spec)
             if isinstance(result, fx.Node):
                 if isinstance(spec.arg, ConstantArgument):
@@ -162,7 +162,6 @@ def _copied(entry: ModuleCallEntry) -> ModuleCallEntry:
     """A copy of an entry whose names can be changed."""
     signature = entry.signature
     if signature is not None:
-        signature = dataclasses.replace(
-            signature, inputs=[copy.copy(a) for a in signature.inputs], outputs=[copy.copy(a) for a in signature.outputs]
-        )
+        inputs, outputs = ([copy.copy(a) for a in side] for side in (signature.inputs, signature.outputs))
+        signature = dataclasses.replace(signature, inputs=inputs, outputs=outputs)
     return dataclasses.replace(entry, signature=signature)

@@ -58,8 +58,8 @@ class Loader:
     def _leaf(self, node: fx.Node) -> None:
         kind = self.leaves.kind(node)
         if kind is None:
-            value = type(self._attribute(node))
-            self._add(node, Node(value, attrs={"name": str(node.target)}, name=node.name))
+            kind_of_object: Any = type(self._attribute(node))
+            self._add(node, Node(kind_of_object, attrs={"name": str(node.target)}, name=node.name))
         elif kind == INPUT or node in self.mutations.exposed:
             name = str(node.target) if node.op == "get_attr" else node.name
             self._add(node, Node(INPUT, type=self.values.type(node) or self._known_type(node), name=name))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from torch import fx
 
+from gsl.front.fx import spellings
 from gsl.front.fx.handle import Handle, Leaf, Reading, handle_of, is_literal
 from gsl.front.fx.load import arguments
 from gsl.graph import LEAVES, TUPLE, Graph, Node
@@ -34,15 +35,16 @@ def plan(graph: Graph, native: fx.Graph) -> Plan:
     outputs = set(graph.outputs)
     for node in graph.nodes:
         handle = handle_of(node)
-        if handle is not None and handle.is_root:
-            tree = _whole(node, handle)
-            if tree is None or any(_used_outside(inner, tree, outputs) for inner in tree):
-                continue
-            mapping = _mapping(tree)
-            if mapping is None or not _may_overwrite(handle.reading, mapping):
-                continue
-            result.kept[handle.reading] = mapping
-            result.inner.update(inner for inner in tree if inner is not node)
+        if handle is None or not handle.is_root:
+            continue
+        tree = _whole(node, handle)
+        if tree is None or any(_used_outside(inner, tree, outputs) for inner in tree):
+            continue
+        mapping = _mapping(tree)
+        if mapping is None or not _may_overwrite(node, handle.reading, mapping, outputs, result):
+            continue
+        result.kept[handle.reading] = mapping
+        result.inner.update(inner for inner in tree if inner is not node)
     _joins(graph, outputs, result)
     _hidden_nodes(graph, native, result)
     return result
@@ -86,15 +88,21 @@ def _mapping(tree: list[Node]) -> Arguments | None:
     return mapping
 
 
-def _may_overwrite(reading: Reading, mapping: Arguments) -> bool:
-    """True unless the call works in place on something that it did not overwrite before, or that has new readers."""
+def _may_overwrite(node: Node, reading: Reading, mapping: Arguments, outputs: set[Node], known: Plan) -> bool:
+    """True unless the call works in place on what it did not overwrite before, or on what is read after it now."""
     if reading.overwrites is None:
         return True
     operand = mapping[reading.overwrites]
-    own = handle_of(operand)
-    if own is None or own.reading.fx is not reading.overwrites or not own.is_root:
+    if operand in outputs or not stands_for(operand, reading.overwrites):
         return False
-    return all(handle_of(user) is not None for user in operand.users)
+    # The readings that come first in the view have been decided already.
+    for user in operand.users:
+        own = handle_of(user)
+        if user is node or (own is not None and own.reading is reading):
+            continue
+        if own is None or own.reading not in known.kept or reading.overwrites not in own.sources:
+            return False
+    return True
 
 
 def _joins(graph: Graph, outputs: set[Node], result: Plan) -> None:
@@ -120,13 +128,14 @@ def is_written(node: Node, plan: Plan) -> bool:
 
 
 def _takes_bias(call: Node, bias_add: Node) -> bool:
+    """True for an operator whose native call takes a bias, added along its channels."""
     axis = bias_add.attrs["axis"]
+    if call.op not in spellings.BIASED:
+        return False
     if call.op == "nn.dense":
-        return call.type is not None and axis == call.type.ndim - 1  # type: ignore[union-attr]
-    if call.op in ("nn.conv1d", "nn.conv2d", "nn.conv3d"):
-        layout = call.attrs.get("out_layout") or call.attrs.get("data_layout") or "NC"
-        return bool(axis == layout.index("C"))
-    return call.op in ("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose") and axis == 1
+        return axis == -1 or (call.ndim is not None and axis == call.ndim - 1)
+    layout = call.attrs.get("out_layout") or call.attrs["data_layout"]
+    return bool(axis == layout.index("C"))
 
 
 def _hidden_nodes(graph: Graph, native: fx.Graph, result: Plan) -> None:
@@ -143,7 +152,7 @@ def _hidden_nodes(graph: Graph, native: fx.Graph, result: Plan) -> None:
             needed.update(source for source in arguments(node) if stands_for(next(outputs), source))
         elif node.op == "get_attr" and not node.users:
             needed.add(node)
-    own = {reading.fx for reading in result.kept}
+    own = {reading.node for reading in result.kept}
     result.hidden = {node for node in needed if node not in own and node.op != "placeholder"}
 
 
@@ -152,6 +161,6 @@ def stands_for(view: Node, native: fx.Node) -> bool:
     if isinstance(view.native, Leaf):
         return native in view.native.reads
     handle = handle_of(view)
-    return handle is not None and handle.is_root and handle.reading.fx is native
+    return handle is not None and handle.is_root and handle.reading.node is native
 
 

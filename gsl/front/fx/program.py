@@ -18,6 +18,7 @@ from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.leaves import ExportedLeaves, ModuleLeaves
 from gsl.front.fx.lifted import ExportedHome
 from gsl.front.fx.load import Loader
+from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.store import Storer
 from gsl.front.fx.values import UNKNOWN, Values, propagate
 from gsl.graph import Graph, Node, Type
@@ -214,7 +215,7 @@ def program(source: Any) -> GraphModuleProgram | ExportedProgramProgram:
     )
 
 
-def dialect_of(graph: fx.Graph) -> str:
+def dialect_of(graph: fx.Graph) -> Dialect:
     """``"aten"`` for a graph of operator overloads, ``"torch"`` for one of functions, methods and modules."""
     return "aten" if any(isinstance(node.target, OpOverload) for node in graph.nodes) else "torch"
 

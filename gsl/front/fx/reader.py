@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -71,7 +72,8 @@ class Reader:
         sizes = {arg: size for arg in node.all_input_nodes if (size := self.size(arg)) is not None}
         if not sizes:
             return node.args, node.kwargs
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda arg: sizes.get(arg, arg))  # type: ignore[arg-type]
+        replace: Any = lambda arg: sizes.get(arg, arg)  # noqa: E731 (torch's type for this has no room for dimensions)
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), replace)
         return args, kwargs
 
     def size(self, node: fx.Node) -> SymDim | int | None:
@@ -143,18 +145,29 @@ class Reader:
         return tuple(node.all_input_nodes)
 
     def is_fresh(self, node: fx.Node) -> bool:
-        """True if a call is understood and certain to return new memory (unless it works in place)."""
+        """True if a call is certain to return new memory (unless it works in place)."""
         if node.op not in CALLS:
             return False
         canon = self.read(node)
-        if canon is None or canon.op in _MAY_RETURN_AN_OPERAND or canon.op not in TABLE:
+        if canon is None:
+            return _is_new_field(node) or (isinstance(node.target, OpOverload) and not spellings.is_view(node.target))
+        if canon.op in _MAY_RETURN_AN_OPERAND or canon.op not in TABLE:
             return False
         spec = TABLE[canon.op]
         if Trait.LAYOUT in spec.traits or spec.fields:
             return False
-        if node.op == "call_module":
-            return True
-        return not spellings.is_view(node.target)
+        return node.op == "call_module" or not spellings.is_view(node.target)
+
+
+def _is_new_field(node: fx.Node) -> bool:
+    """True for the only ``getitem`` of its field of a call that returns several new tensors."""
+    call = node.args[0] if node.target is operator.getitem else None
+    if not isinstance(call, fx.Node) or not isinstance(call.target, OpOverload) or spellings.is_view(call.target):
+        return False
+    if len(call.target._schema.returns) < 2:
+        return False
+    others = [user for user in call.users if user is not node]
+    return all(user.target is operator.getitem and user.args[1] != node.args[1] for user in others)
 
 
 def weight(module: torch.nn.Module, name: Weight) -> Any:

@@ -74,7 +74,8 @@ class Sizes:
         import sympy
 
         expr = torch_expression(expr)
-        function, arguments = _function(expr), expr.args
+        function: Any = _function(expr)
+        arguments = expr.args
         if isinstance(expr, sympy.Pow):
             base, exponent = arguments
             if not (exponent.is_Integer and exponent > 0):
@@ -85,7 +86,8 @@ class Sizes:
         if any(argument.is_Rational and not argument.is_Integer for argument in arguments):
             raise _NotComputable(f"{expr} is not a sum or a product of integers")
         values = [self._expression(dim(argument), node) for argument in arguments]
-        return functools.reduce(lambda a, b: self._binary(function, a, b, node), values)
+        result: fx.Node = functools.reduce(lambda a, b: self._binary(function, a, b, node), values)
+        return result
 
     def _binary(self, function: Any, left: Any, right: Any, node: Node) -> Any:
         if isinstance(left, int) and isinstance(right, int):

@@ -11,6 +11,7 @@ from gsl.front.fx.handle import Handle, Leaf, Reading, handle_of, is_literal, is
 from gsl.front.fx.home import Home
 from gsl.front.fx.load import arguments
 from gsl.front.fx.plan import Arguments, is_written, plan, stands_for
+from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.values import Values
 from gsl.front.fx.write import Writer
 from gsl.graph import GETITEM, INPUT, TUPLE, Graph, Node
@@ -19,7 +20,7 @@ from gsl.graph import GETITEM, INPUT, TUPLE, Graph, Node
 class Storer:
     """Builds the native graph of one rewritten view."""
 
-    def __init__(self, graph: Graph, native: fx.Graph, values: Values, home: Home, dialect: str) -> None:
+    def __init__(self, graph: Graph, native: fx.Graph, values: Values, home: Home, dialect: Dialect) -> None:
         self.graph = graph
         self.native = native
         self.home = home
@@ -31,7 +32,7 @@ class Storer:
         """The native value of each view node that has one: a native node, or a Python tuple of those."""
         self.calls = {r.call: mapping for r, mapping in self.plan.kept.items() if r.call is not None}
         # What has no view node is copied on the way, where it stood; placeholders stay whether they are used or not.
-        kept = {reading.fx for reading in self.plan.kept}
+        kept = {reading.node for reading in self.plan.kept}
         pending = {node for node in native.nodes if node.op == "placeholder" and node not in kept} | self.plan.hidden
         self.pending = sorted(pending, key=self.order.__getitem__)
         reserved = {node.name for node in (*kept, *pending)}
@@ -44,7 +45,7 @@ class Storer:
         for node in self.graph.nodes:
             handle = handle_of(node)
             if handle is not None and handle.is_root and handle.reading in self.plan.kept:
-                self._flush(self.order[handle.reading.fx])
+                self._flush(self.order[handle.reading.node])
                 self._keep(node, handle.reading)
             elif is_written(node, self.plan):
                 self._write(node)
@@ -65,7 +66,7 @@ class Storer:
     def _check(self) -> None:
         for node in self.graph.nodes:
             handle = handle_of(node)
-            if handle is not None and handle.reading.fx not in self.order:
+            if handle is not None and handle.reading.node not in self.order:
                 raise FrontEndError(f"{node.name}: the view was not loaded from this program")
             if node.op == INPUT and node.native is None:
                 raise FrontEndError(f"{node.name}: a rewrite can't add an input to a program")
@@ -100,13 +101,13 @@ class Storer:
     def _keep(self, node: Node, reading: Reading) -> None:
         mapping = self.plan.kept[reading]
         if node.op == GETITEM and reading.call is None:
-            fields = self._argument(reading.fx.args[0], mapping)  # type: ignore[arg-type]
+            fields = self._argument(reading.node.args[0], mapping)  # type: ignore[arg-type]
             if isinstance(fields, tuple):
                 self.results[node] = fields[node.attrs["index"]]
                 return
         if reading.call is not None and reading.call not in self.copies:
             self._copy(reading.call, mapping)
-        self.results[node] = self._copy(reading.fx, mapping)
+        self.results[node] = self._copy(reading.node, mapping)
 
     def _copy(self, node: fx.Node, mapping: Arguments) -> fx.Node:
         copy = self.writer.copy(node, lambda argument: self._argument(argument, mapping))

@@ -17,6 +17,7 @@ from gsl.front.fx.handle import handle_of, is_literal, native_of
 from gsl.front.fx.home import Home
 from gsl.front.fx.opaque import native_call
 from gsl.front.fx.sizes import Sizes
+from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.tree import Native
 from gsl.front.fx.values import Values, is_scalar, type_of_value
 from gsl.graph import GETITEM, TUPLE, Node, SymDim, TupleType, Type, op_name
@@ -37,7 +38,7 @@ class Writer:
         native: fx.Graph,
         values: Values,
         home: Home,
-        dialect: str,
+        dialect: Dialect,
         reserved: set[str],
     ) -> None:
         self.value = value
@@ -56,7 +57,7 @@ class Writer:
         """A copy of an old native node with other arguments, and everything else as it was."""
         args = fx.node.map_arg(node.args, argument)
         kwargs = fx.node.map_arg(node.kwargs, argument)
-        copy = self.graph.create_node(node.op, node.target, args, kwargs, node.name, node.type)  # type: ignore[arg-type]
+        copy = self.graph.create_node(node.op, node.target, args, kwargs, node.name, node.type)
         if copy.name != node.name:
             copy.name = node.name
         copy.meta = dict(node.meta)
@@ -84,7 +85,7 @@ class Writer:
         operands = tuple([stand_in(operand) for operand in node.operands])
         if joined is not None:
             operands = (*(stand_in(operand) for operand in joined.operands), operands[1])
-            return spellings.write_biased(joined.op, joined.attrs, operands, type_of, self.dialect)
+            return spellings.write_biased(str(joined.op), joined.attrs, operands, type_of, self.dialect)
         if node.op == GETITEM:
             return Native(operator.getitem, (operands[0], node.attrs["index"]))
         if isinstance(node.op, str):
@@ -122,8 +123,7 @@ class Writer:
         """A call of a new submodule: the one given as ``module``, or one built from the attributes."""
         module = node.attrs.get("module")
         if module is None:
-            attrs = {name: value for name, value in node.attrs.items()}
-            module = node.op(**attrs)  # type: ignore[operator]
+            module = node.op(**node.attrs)  # type: ignore[operator]
         path = self.home.add_module(module, _identifier(node.name or type(module).__name__.lower()))
         args = tuple([self.value(operand) for operand in node.operands])
         new = self._create("call_module", path, args, {}, node.name, node)
@@ -173,7 +173,7 @@ def inherited(node: Node) -> dict[str, Any]:
 
 
 def stand_in(node: Node) -> Any:
-    """What stands for an operand when a call is spelled: a Python number for itself, a tuple of operands, or the node."""
+    """What stands for an operand when a call is spelled: the node, a Python number, or a tuple of those."""
     if is_literal(node):
         return node.attrs["value"]
     if node.op == TUPLE:

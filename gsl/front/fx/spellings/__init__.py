@@ -17,8 +17,10 @@ from gsl.front.fx.spellings.effects import (
     mutates_module,
 )
 from gsl.front.fx.spellings.reading import read, read_fields, read_module
+from gsl.front.fx.spellings.writing import BIASED, write, write_biased
 
 __all__ = [
+    "BIASED",
     "is_random",
     "is_random_module",
     "is_view",
@@ -29,4 +31,6 @@ __all__ = [
     "read",
     "read_fields",
     "read_module",
+    "write",
+    "write_biased",
 ]

@@ -8,7 +8,7 @@ from typing import Any, Final
 import torch
 
 from gsl.front.fx.spellings.bind import Call, is_number, number, unread_unless
-from gsl.front.fx.spellings.table import Reader, Row, Writer, call
+from gsl.front.fx.spellings.table import Reader, Row
 from gsl.front.fx.tree import Canon
 from gsl.graph import SymDim, TupleType
 

@@ -104,9 +104,7 @@ _ELEMENTWISE: Final[Mapping[str, Writer]] = {
     "mish": lambda s: call(F.mish, s.x),
     "hardswish": lambda s: call(F.hardswish, s.x),
     "hardsigmoid": lambda s: call(F.hardsigmoid, s.x),
-    "softplus": lambda s: call(
-        F.softplus, s.x, **options(beta=(s["beta"], 1.0), threshold=(s["threshold"], 20.0))
-    ),
+    "softplus": lambda s: call(F.softplus, s.x, **options(beta=(s["beta"], 1.0), threshold=(s["threshold"], 20.0))),
 }
 
 # ---------------------------------------------------------------- reductions

@@ -1,0 +1,89 @@
+"""Spellings of operators that make new tensors."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+
+from gsl.front.fx.spellings.bind import Call, dims, is_dim, is_number, number, unread_unless
+from gsl.front.fx.spellings.elementwise import dtype_name, tensor
+from gsl.front.fx.spellings.table import Reader, Row
+from gsl.front.fx.tree import Canon
+
+
+def _plain(c: Call) -> None:
+    """Only a tensor like any other, where torch puts those of which nothing is said."""
+    unread_unless(c.layout in (None, torch.strided) and not c.pin_memory and not c.requires_grad)
+    device = torch.get_default_device()
+    unread_unless(c.device is None or (device.type == "cpu" and str(c.device) == "cpu"))
+
+
+def _dtype(c: Call) -> str:
+    return dtype_name(torch.get_default_dtype() if c.dtype is None else c.dtype)
+
+
+def _filled(op: str) -> Reader:
+    def read(c: Call) -> Canon:
+        _plain(c)
+        return Canon(op, (), {"shape": dims(c.size), "dtype": _dtype(c)})
+
+    return read
+
+
+def _full(c: Call) -> Canon:
+    _plain(c)
+    unread_unless(not isinstance(c.fill_value, float) or c.dtype is not None or _is_usual())
+    dtype = "" if c.dtype is None else dtype_name(c.dtype)
+    return Canon("full", (number(c.fill_value),), {"shape": dims(c.size), "dtype": dtype})
+
+
+def _scalar_tensor(c: Call) -> Canon:
+    _plain(c)
+    return Canon("full", (number(c.s),), {"shape": (), "dtype": _dtype(c)})
+
+
+def _is_usual() -> bool:
+    return torch.get_default_dtype() == torch.float32
+
+
+def _like(op: str) -> Reader:
+    def read(c: Call) -> Canon:
+        unread_unless(c.layout in (None, torch.strided) and not c.pin_memory and not c.requires_grad)
+        unread_unless(c.device is None and c.memory_format in (None, torch.preserve_format))
+        value = () if op != "full_like" else (number(c.fill_value),)
+        if c.dtype is not None:
+            # Filled in the other dtype, in which the number may be another.
+            result = Canon(op, (Canon("cast", (tensor(c, c.input),), {"dtype": dtype_name(c.dtype)}), *value))
+            found = c.tensor_type(c.input)
+            return result if found is None or found.dtype != dtype_name(c.dtype) else Canon(op, (c.input, *value))
+        return Canon(op, (tensor(c, c.input), *value))
+
+    return read
+
+
+def _bound(value: Any) -> Any:
+    unread_unless((is_number(value) and not isinstance(value, bool)) or is_dim(value))
+    return value
+
+
+def _arange(c: Call) -> Canon:
+    _plain(c)
+    bounds = {"start": _bound(c.start), "stop": _bound(c.end), "step": _bound(c.step)}
+    unread_unless(c.dtype is not None or _is_usual() or not any(isinstance(b, float) for b in bounds.values()))
+    return Canon("arange", (), {**bounds, "dtype": "" if c.dtype is None else dtype_name(c.dtype)})
+
+
+_OPTIONS = "dtype=None layout=None device=None pin_memory=None requires_grad=False"
+_LIKE = f"{_OPTIONS} memory_format=None"
+
+ROWS: Final = (
+    *(Row(f"torch.{op}", f"*size {_OPTIONS}", _filled(op)) for op in ("zeros", "ones")),
+    *(Row(f"aten.{op}.default", f"size {_OPTIONS}", _filled(op)) for op in ("zeros", "ones")),
+    Row("torch.full aten.full.default", f"size fill_value {_OPTIONS}", _full),
+    Row("torch.scalar_tensor aten.scalar_tensor.default", f"s {_OPTIONS}", _scalar_tensor),
+    *(Row(f"torch.{op} aten.{op}.default", f"input {_LIKE}", _like(op)) for op in ("zeros_like", "ones_like")),
+    Row("torch.full_like aten.full_like.default", f"input fill_value {_LIKE}", _like("full_like")),
+    Row("torch.arange aten.arange.default", f"end start=0 step=1 {_OPTIONS}", _arange),
+    Row("torch.arange aten.arange.start aten.arange.start_step", f"start end step=1 {_OPTIONS}", _arange),
+)

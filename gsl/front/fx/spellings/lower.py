@@ -1,0 +1,308 @@
+"""The aten operators that torch's functions stand for, as exported graphs call them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import torch
+import torch.nn.functional as F
+from torch._ops import OpOverload
+
+from gsl.front.fx.spellings.bind import is_number
+from gsl.front.fx.tree import Native
+
+aten = torch.ops.aten
+
+_PARAMETERS: Final = {"input": ("self", "input"), "other": ("other", "exponent"), "stride": ("stride",)}
+
+
+def lower(tree: Any) -> Any:
+    """The tree with every torch call in it replaced by aten calls."""
+    match tree:
+        case Native():
+            args = tuple([lower(arg) for arg in tree.args])
+            kwargs = {name: lower(arg) for name, arg in tree.kwargs.items()}
+            return _lowered(tree.target, args, kwargs)
+        case list():
+            return [lower(item) for item in tree]
+        case tuple():
+            return tuple([lower(item) for item in tree])
+    return tree
+
+
+def _lowered(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if isinstance(target, OpOverload):
+        return Native(target, args, kwargs)
+    rule = _RULES.get(target)
+    if callable(rule) and not isinstance(rule, OpOverload):
+        return rule(*args, **kwargs)
+    overload = rule if isinstance(rule, OpOverload) else getattr(aten, target.__name__).default
+    return bound(overload, args, kwargs)
+
+
+def bound(overload: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Native:
+    """A call as export writes it: by position as far as possible, lists for tuples, no defaults at the end."""
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    given = dict(zip([a.name for a in overload._schema.arguments], args, strict=False))
+    given.update({name if name != "input" else "self": value for name, value in kwargs.items()})
+    last = 0
+    for argument in overload._schema.arguments:
+        present = argument.name in given
+        if not present and not argument.has_default_value():
+            raise TypeError(f"{overload}: the argument {argument.name!r} is missing")
+        value = given.pop(argument.name) if present else argument.default_value
+        value = list(value) if isinstance(value, tuple) else value
+        differs = not argument.has_default_value() or present
+        if argument.kwarg_only:
+            if differs:
+                named[argument.name] = value
+            continue
+        positional.append(_as_list(value) if "List[int]" in str(argument.type) else value)
+        if differs:
+            last = len(positional)
+    if given:
+        raise TypeError(f"{overload}: no arguments {list(given)}")
+    return Native(overload, tuple(positional[:last]), named)
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _binary(name: str, overload: str = "Tensor", *, scalar: str = "", reverse: Any = None) -> Callable[..., Native]:
+    """A binary operator: with a number on the right the overload ``scalar``, on the left what ``reverse`` makes."""
+    packet = getattr(aten, name)
+
+    def write(left: Any, right: Any) -> Native:
+        if is_number(left):
+            if reverse is None:
+                raise TypeError(f"aten.{name} takes no number on the left")
+            result = reverse(left, right)
+            assert isinstance(result, Native)
+            return result
+        chosen = scalar if scalar and is_number(right) else overload
+        return Native(getattr(packet, chosen), (left, right))
+
+    return write
+
+
+def _swapped(name: str, overload: str) -> Callable[[Any, Any], Native]:
+    target = getattr(getattr(aten, name), overload)
+    return lambda left, right: Native(target, (right, left))
+
+
+def _straight(name: str, overload: str) -> Callable[[Any, Any], Native]:
+    target = getattr(getattr(aten, name), overload)
+    return lambda left, right: Native(target, (left, right))
+
+
+def _over(left: Any, right: Any) -> Native:
+    """A number divided by a tensor, as torch does it."""
+    return Native(aten.mul.Tensor, (Native(aten.reciprocal.default, (right,)), left))
+
+
+def _where(condition: Any, left: Any, right: Any) -> Native:
+    names = {(False, False): "self", (True, False): "ScalarSelf", (False, True): "ScalarOther", (True, True): "Scalar"}
+    overload = getattr(aten.where, names[is_number(left), is_number(right)])
+    return Native(overload, (condition, left, right))
+
+
+def _to(x: Any, dtype: torch.dtype) -> Native:
+    return Native(aten._to_copy.default, (x,), {"dtype": dtype})
+
+
+def _axes(plain: OpOverload, some: OpOverload) -> Callable[..., Native]:
+    """A reduction with an overload of its own for no axes at all."""
+
+    def write(x: Any, dim: Any = None, **kwargs: Any) -> Native:
+        if dim is None and not kwargs:
+            return bound(plain, (x,), {})
+        return bound(some, (x, dim), kwargs)
+
+    return write
+
+
+def _quantifier(packet: Any) -> Callable[..., Native]:
+    def write(x: Any, dim: Any = None, **kwargs: Any) -> Native:
+        if dim is None and not kwargs:
+            return bound(packet.default, (x,), {})
+        if isinstance(dim, int):
+            return bound(packet.dim, (x, dim), kwargs)
+        return bound(packet.dims, (x, dim), kwargs)
+
+    return write
+
+
+def _split(x: Any, size: Any, dim: int = 0) -> Native:
+    if isinstance(size, (list, tuple)):
+        return bound(aten.split_with_sizes.default, (x, size, dim), {})
+    return bound(aten.split.Tensor, (x, size, dim), {})
+
+
+def _tensor_split(x: Any, cuts: Any, dim: int = 0) -> Native:
+    overload = aten.tensor_split.sections if isinstance(cuts, int) else aten.tensor_split.indices
+    return bound(overload, (x, cuts, dim), {})
+
+
+def _einsum(equation: str, *operands: Any) -> Native:
+    if len(operands) == 1 and not isinstance(operands[0], Native):
+        return Native(aten.einsum.default, (equation, [operands[0]]))
+    return Native(aten.einsum.default, (equation, list(operands)))
+
+
+def _getitem(x: Any, index: Any) -> Any:
+    """Slices axis by axis, and a tensor of indices."""
+    if index is ...:
+        return Native(aten.alias.default, (x,))
+    items = index if isinstance(index, tuple) else (index,)
+    axis = 0
+    for item in items:
+        if isinstance(item, slice):
+            if item != slice(None):
+                x = bound(aten.slice.Tensor, (x, axis, *_slice(item)), {})
+            axis += 1
+        elif isinstance(item, int):
+            x = Native(aten.select.int, (x, axis, item))
+        else:
+            x = Native(aten.index.Tensor, (x, [None] * axis + [item]))
+            axis += 1
+    return x
+
+
+_END: Final = 2**63 - 1
+
+
+def _slice(item: slice) -> tuple[Any, ...]:
+    start = 0 if item.start is None else item.start
+    stop = _END if item.stop is None else item.stop
+    return (start, stop) if item.step is None else (start, stop, item.step)
+
+
+def _batch_norm(x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Native:
+    return Native(aten.batch_norm.default, (x, weight, bias, mean, var, False, 0.1, eps, False))
+
+
+def _instance_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Native:
+    return Native(aten.instance_norm.default, (x, weight, bias, None, None, True, 0.1, eps, False))
+
+
+def _normalize(x: Any, dim: Any = 1, eps: float = 1e-12) -> Native:
+    axes = [dim] if isinstance(dim, int) else list(dim)
+    norm = Native(aten.linalg_vector_norm.default, (x, 2, axes, True))
+    return Native(aten.div.Tensor, (x, Native(aten.clamp_min.default, (norm, eps))))
+
+
+def _dropout(x: Any, p: float = 0.5, training: bool = True) -> Native:
+    return Native(aten.dropout.default, (x, p, training))
+
+
+def _max_pool(rank: int) -> Callable[..., Native]:
+    overload = getattr(aten, f"max_pool{rank}d").default
+    return lambda *args, **kwargs: bound(overload, args, kwargs)
+
+
+def _adaptive_max_pool(rank: int) -> Callable[..., Native]:
+    """It returns the places of the maxima too."""
+    overload = getattr(aten, f"adaptive_max_pool{rank}d").default
+    return lambda x, size: Native(
+        operator.getitem, (bound(overload, (x, [size] * rank if isinstance(size, int) else size), {}), 0)
+    )
+
+
+def _adaptive_avg_pool(rank: int) -> Callable[..., Native]:
+    overload = getattr(aten, f"adaptive_avg_pool{rank}d").default
+    return lambda x, size: bound(overload, (x, [size] * rank if isinstance(size, int) else size), {})
+
+
+def _squeeze(x: Any, dim: Any = None) -> Native:
+    if dim is None:
+        return Native(aten.squeeze.default, (x,))
+    return Native(aten.squeeze.dim, (x, dim)) if isinstance(dim, int) else Native(aten.squeeze.dims, (x, list(dim)))
+
+
+def _movedim(x: Any, source: Any, destination: Any) -> Native:
+    overload = aten.movedim.int if isinstance(source, int) else aten.movedim.intlist
+    return bound(overload, (x, source, destination), {})
+
+
+def _attribute(x: Any, name: str) -> Native:
+    if name != "T":
+        raise TypeError(f"no operator for the attribute {name!r}")
+    return Native(aten.numpy_T.default, (x,))
+
+
+def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Native:
+    return Native(aten.arange.start_step, (start, stop, step), {"dtype": dtype})
+
+
+def _prod(x: Any, dim: Any = None, **kwargs: Any) -> Native:
+    return bound(aten.prod.default, (x,), {}) if dim is None else bound(aten.prod.dim_int, (x, dim), kwargs)
+
+
+_COMPARISONS: Final = {
+    operator.eq: ("eq", "eq"), operator.ne: ("ne", "ne"), operator.lt: ("lt", "gt"), operator.gt: ("gt", "lt"),
+    operator.le: ("le", "ge"), operator.ge: ("ge", "le"),
+}  # fmt: skip
+_BITWISE: Final = {
+    operator.and_: "bitwise_and", operator.or_: "bitwise_or", operator.xor: "bitwise_xor",
+}  # fmt: skip
+_SHIFTS: Final = {operator.lshift: "bitwise_left_shift", operator.rshift: "bitwise_right_shift"}
+
+_RULES: Final[Mapping[Any, Any]] = {
+    operator.add: _binary("add", reverse=_swapped("add", "Tensor")),
+    operator.sub: _binary("sub", reverse=_swapped("rsub", "Scalar")),
+    operator.mul: _binary("mul", reverse=_swapped("mul", "Tensor")),
+    operator.truediv: _binary("div", reverse=_over),
+    operator.floordiv: _binary("floor_divide", "default", reverse=_straight("floor_divide", "default")),
+    operator.mod: _binary("remainder", scalar="Scalar", reverse=_straight("remainder", "Scalar_Tensor")),
+    operator.pow: _binary("pow", "Tensor_Tensor", scalar="Tensor_Scalar", reverse=_straight("pow", "Scalar")),
+    torch.fmod: _binary("fmod", scalar="Scalar"),
+    **{
+        op: _binary(name, scalar="Scalar", reverse=_swapped(other, "Scalar"))
+        for op, (name, other) in _COMPARISONS.items()
+    },
+    **{op: _binary(name, scalar="Scalar", reverse=_straight(name, "Scalar_Tensor")) for op, name in _BITWISE.items()},
+    **{
+        op: _binary(name, scalar="Tensor_Scalar", reverse=_straight(name, "Scalar_Tensor"))
+        for op, name in _SHIFTS.items()
+    },
+    operator.getitem: _getitem,
+    getattr: _attribute,
+    "to": _to,
+    torch.where: _where,
+    torch.sum: _axes(aten.sum.default, aten.sum.dim_IntList),
+    torch.mean: _axes(aten.mean.default, aten.mean.dim),
+    torch.var: lambda x, **kwargs: bound(aten.var.correction, (x,), kwargs),
+    torch.std: lambda x, **kwargs: bound(aten.std.correction, (x,), kwargs),
+    torch.prod: _prod,
+    torch.all: _quantifier(aten.all),
+    torch.any: _quantifier(aten.any),
+    torch.split: _split,
+    torch.tensor_split: _tensor_split,
+    torch.einsum: _einsum,
+    torch.squeeze: _squeeze,
+    torch.movedim: _movedim,
+    torch.arange: _arange,
+    torch.transpose: aten.transpose.int,
+    torch.select: aten.select.int,
+    torch.flatten: aten.flatten.using_ints,
+    torch.broadcast_to: aten.expand.default,
+    torch.repeat_interleave: aten.repeat_interleave.self_int,
+    torch.fill: aten.fill.Tensor,
+    torch.scatter: aten.scatter.src,
+    F.softmax: aten.softmax.int,
+    F.log_softmax: aten.log_softmax.int,
+    F.batch_norm: _batch_norm,
+    F.instance_norm: _instance_norm,
+    F.normalize: _normalize,
+    F.dropout: _dropout,
+    F.conv_transpose2d: aten.conv_transpose2d.input,
+    F.conv_transpose3d: aten.conv_transpose3d.input,
+    **{getattr(F, f"max_pool{n}d"): _max_pool(n) for n in (1, 2, 3)},
+    **{getattr(F, f"adaptive_max_pool{n}d"): _adaptive_max_pool(n) for n in (1, 2, 3)},
+    **{getattr(F, f"adaptive_avg_pool{n}d"): _adaptive_avg_pool(n) for n in (1, 2, 3)},
+}
+"""Where it is not the overload ``default`` of the operator of the same name."""

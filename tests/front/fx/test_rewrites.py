@@ -1,0 +1,397 @@
+"""Rewritten views stored back: what is kept, what is written, what is removed. The rewrites are made by hand."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from fx_helpers import Attention, ConvNet, Stateful, differences
+from torch import nn
+from torch.export import Dim
+
+from gsl.errors import FrontEndError
+from gsl.front import fx
+from gsl.graph import CONST, GETITEM, PARAM, TUPLE, Graph, Node, Origin, SymDim, TensorType
+from gsl.graph.splice import Replacement, Splicer, new_node
+from gsl.spec import TABLE
+
+F = nn.functional
+
+
+class Edit:
+    """A copy of a program's view with replacements made in it."""
+
+    def __init__(self, program: Any) -> None:
+        self.program = program
+        self.graph: Graph = program.load().copy()
+
+    def find(self, op: Any, number: int = 0) -> Node:
+        return [node for node in self.graph.nodes if node.op == op][number]
+
+    def call(self, op: Any, *operands: Node, name: str = "", **attrs: Any) -> Node:
+        if op in TABLE:
+            attrs = TABLE[op].complete(attrs, tuple([operand.type for operand in operands]))
+        return Node(op, operands, attrs, self.graph.infer(op, operands, attrs), name=name)
+
+    def const(self, value: float) -> Node:
+        return Node(CONST, attrs={"value": value}, type=TensorType((), str(torch.tensor(value).dtype)[6:]))
+
+    def weight(self, value: torch.Tensor, name: str, kind: str = PARAM) -> Node:
+        type = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
+        return Node(kind, attrs={"value": value}, type=type, name=name)
+
+    def replace(self, pairs: Mapping[Node, Node], matched: tuple[Node, ...] = ()) -> Edit:
+        origin = Origin("by_hand", matched or tuple(pairs))
+        work = list(pairs.values())
+        for node in work:
+            if node.native is None and node.index == 0:
+                new_node(node, origin)
+                work.extend(node.operands)
+        splicer = Splicer(self.graph)
+        splicer.apply(Replacement(list(pairs), list(pairs.values())), origin.replaced)
+        splicer.finish()
+        return self
+
+    def store(self) -> Any:
+        """The new program. The old one is checked to be as it was."""
+        before = str(self.program.load()), self.program.module.code
+        stored = self.program.store(self.graph)
+        assert (str(self.program.load()), self.program.module.code) == before
+        # What was stored can be loaded and stored again.
+        assert differences(stored.native, stored.store(stored.load().copy()).native) == []
+        return stored
+
+
+def programs(model: nn.Module, *values: torch.Tensor, dynamic: Any = None) -> dict[str, Any]:
+    """The same model by every way into the front end."""
+    model = model.eval()
+    exported = torch.export.export(model, values, dynamic_shapes=dynamic)
+    found = {"exported": fx.from_exported(exported), "decomposed": fx.from_exported(exported.run_decompositions())}
+    if dynamic is None:
+        found["unlifted"] = fx.from_graph_module(exported.module(check_guards=False), values)
+        try:
+            traced = torch.fx.symbolic_trace(model)
+        except (TypeError, torch.fx.proxy.TraceError):
+            return found
+        found["traced"] = fx.from_graph_module(traced, values)
+        found["untyped"] = fx.from_graph_module(traced)
+    return found
+
+
+WAYS = ("exported", "decomposed", "unlifted", "traced", "untyped")
+
+
+def same(old: Any, new: Any, *values: torch.Tensor, like: Callable[[Any], Any] = lambda found: found) -> None:
+    """Both programs return the same, after ``like`` is applied to what the old one returns."""
+    with torch.no_grad():
+        expected = torch.utils._pytree.tree_leaves(like(old.build()(*values)))
+        found = torch.utils._pytree.tree_leaves(new.build()(*values))
+    for a, b in zip(expected, found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+def names(program: Any) -> list[str]:
+    return [node.name for node in program.native.graph.nodes]
+
+
+def targets(program: Any) -> list[str]:
+    return [str(node.target) for node in program.native.graph.nodes]
+
+
+IMAGE = torch.randn(2, 3, 8, 8)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_bias_is_replaced_and_joined(way: str) -> None:
+    """The addition of the bias is replaced by one of twice the bias: the call and the bias are one native call."""
+    program = programs(ConvNet(), IMAGE)[way]
+    edit = Edit(program)
+    old = edit.find("nn.bias_add")
+    conv, bias = old.operands
+    double = edit.weight(bias.attrs["value"].detach() * 2, "double_bias")
+    new = edit.call("nn.bias_add", conv, double, axis=old.attrs["axis"], name="biased")
+    stored = edit.replace({old: new}).store()
+    kinds = [node.op for node in stored.native.graph.nodes if node.name == "biased"]
+    assert kinds == ["call_function"]
+    assert not any("add" in target and "conv" in target for target in targets(stored))
+    assert "conv.bias" not in stored.params
+    assert bias.attrs["value"] is program.params["conv.bias"]
+
+    def like(_: Any) -> Any:
+        model = ConvNet().eval()
+        state = {name: value for name, value in program.params.items() if name in model.state_dict()}
+        model.load_state_dict({**state, "conv.bias": state["conv.bias"] * 2})
+        return model(IMAGE)
+
+    same(program, stored, IMAGE, like=like)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_half_of_a_reading_stays(way: str) -> None:
+    """An output that reads the convolution without its bias splits the native call."""
+    program = programs(ConvNet(), IMAGE)[way]
+    edit = Edit(program)
+    relu, conv = edit.find("nn.relu"), edit.find("nn.conv2d")
+    both = edit.call("add", relu, conv, name="both")
+    total = edit.find("sum")
+    stored = edit.replace({total: edit.call("sum", both, **dict(total.attrs), name="total")}).store()
+    convs = [target for target in targets(stored) if "conv" in target and "weight" not in target and "bias" not in target]
+    assert len(convs) == 1
+
+    def like(found: Any) -> Any:
+        weight = program.params["conv.weight"]
+        found[1]["sum"] = found[1]["sum"] + F.conv2d(IMAGE, weight, padding=1).sum()
+        return found
+
+    same(program, stored, IMAGE, like=like)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_unused_weights_and_modules_are_removed(way: str) -> None:
+    """The normalisation is dropped, and with it its weights and its module."""
+    program = programs(ConvNet(), IMAGE)[way]
+    edit = Edit(program)
+    norm = edit.find("nn.batch_norm")
+    stored = edit.replace({norm: norm.operands[0]}).store()
+    left = {name for name in stored.params if name.startswith("bn.")}
+    # What nobody used before stays.
+    assert left <= {"bn.num_batches_tracked"}
+    assert {name for name in program.params if name.startswith("bn.")} > left
+    if way in ("traced", "untyped"):
+        assert "bn" not in dict(stored.module.named_modules())
+        assert stored.module.get_submodule("head.2") is program.module.get_submodule("head.2")
+    model = ConvNet().eval()
+    model.load_state_dict({k: v for k, v in program.params.items() if k in model.state_dict()})
+    model.bn = nn.Identity()
+    same(program, stored, IMAGE, like=lambda _: model(IMAGE))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_in_place_call_on_another_operand(way: str) -> None:
+    """An in-place activation whose operand is now an input must not overwrite it."""
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return F.relu(x * 1.0, inplace=True) + 1
+
+    program = programs(Model(), IMAGE)[way]
+    edit = Edit(program)
+    assert edit.find("nn.relu").effect is None
+    product = edit.find("multiply")
+    stored = edit.replace({product: product.operands[0]}).store()
+    value = IMAGE.clone()
+    same(program, stored, value)
+    assert torch.equal(value, IMAGE)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_new_reader_of_what_is_overwritten(way: str) -> None:
+    """A value that an in-place call overwrites, and that is read afterwards now."""
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            y = x * 2.0
+            z = y + 3.0
+            return F.relu(y, inplace=True).exp(), z
+
+    program = programs(Model(), IMAGE)[way]
+    edit = Edit(program)
+    total = edit.find("add")
+    stored = edit.replace({total: total.operands[0]}).store()
+    same(program, stored, IMAGE, like=lambda found: (found[0], IMAGE * 2.0))
+
+
+@pytest.mark.parametrize("way", ["exported", "decomposed", "unlifted"])
+def test_multiple_results(way: str) -> None:
+    """All fields of a split are replaced by slices, and then a split is replaced by a tuple."""
+    value = torch.randn(2, 6, 8)
+    program = programs(Attention(), value)[way]
+    edit = Edit(program)
+    split = edit.find("split")
+    (data,) = split.operands
+    slices = [
+        edit.call("strided_slice", data, begin=(8 * i,), end=(8 * i + 8,), strides=(1,), axes=(2,)) for i in range(3)
+    ]
+    parts = [node for node in edit.graph.nodes if node.op == GETITEM]
+    stored = edit.replace(dict(zip(parts, slices)), (split, *parts)).store()
+    assert not any("split" in target for target in targets(stored))
+    same(program, stored, value)
+
+    edit = Edit(program)
+    split = edit.find("split")
+    slices = [
+        edit.call("strided_slice", split.operands[0], begin=(8 * i,), end=(8 * i + 8,), strides=(1,), axes=(2,))
+        for i in range(3)
+    ]
+    fields = Node(TUPLE, tuple(slices), type=split.type)
+    stored = edit.replace({split: fields}).store()
+    assert not any("split" in target for target in targets(stored))
+    same(program, stored, value)
+
+
+@pytest.mark.parametrize("way", ["exported", "decomposed"])
+def test_new_multiple_results(way: str) -> None:
+    """Three slices become the fields of one new split."""
+    value = torch.randn(2, 6, 8)
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[..., :4].sin() * x[..., 4:].cos()
+
+    program = programs(Model(), value)[way]
+    edit = Edit(program)
+    pair = edit.find("strided_slice"), edit.find("strided_slice", 1)
+    split = edit.call("split", pair[0].operands[0], indices_or_sections=2, axis=2)
+    fields = [edit.call(GETITEM, split, index=i) for i in range(2)]
+    stored = edit.replace(dict(zip(pair, fields)), pair).store()
+    same(program, stored, value)
+
+
+@pytest.mark.parametrize("way", ["exported", "decomposed"])
+def test_symbolic_sizes(way: str) -> None:
+    """New calls whose arguments are sizes that only the run will tell."""
+    value = torch.randn(2, 6, 8)
+    dynamic = ({0: Dim("b"), 1: Dim("s")},)
+    program = programs(Attention(), value, dynamic=dynamic)[way]
+    edit = Edit(program)
+    old = edit.graph.outputs[0]
+    b, s, width = old.type.shape  # type: ignore[union-attr]
+    flat = edit.call("reshape", old, newshape=(b * s * width,), name="flat")
+    padded = edit.call("reshape", flat, newshape=(s, b, width), name="padded")
+    back = edit.call("reshape", padded, newshape=(b, s, width))
+    stored = edit.replace({old: back}).store()
+    for shape in ((2, 6, 8), (3, 5, 8)):
+        value = torch.randn(shape)
+        same(program, stored, value)
+    found = {node.name: node.meta.get("val") for node in stored.native.graph.nodes}
+    assert str(tuple(found["padded"].shape)) == str(tuple(map(str, (s, b, width)))).replace("'", "")
+    assert dict(stored.native.range_constraints) == dict(program.native.range_constraints)
+    again = stored.native.run_decompositions()
+    torch.testing.assert_close(again.module()(value), program.build()(value))
+
+
+def test_unknown_symbolic_size() -> None:
+    import sympy
+
+    value = torch.randn(2, 6, 8)
+    program = programs(Attention(), value, dynamic=({0: Dim("b")},))["exported"]
+    edit = Edit(program)
+    old = edit.graph.outputs[0]
+    stray = SymDim(sympy.Symbol("stray", integer=True, positive=True))
+    new = Node("reshape", (old,), {"newshape": (stray, 6, 8)}, old.type, name="odd")
+    with pytest.raises(FrontEndError, match="odd: the dimension stray"):
+        edit.replace({old: new}).store()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_constants(way: str) -> None:
+    """A scalar is written into the call; a literal tensor is registered with the program."""
+    program = programs(ConvNet(), IMAGE)[way]
+    edit = Edit(program)
+    old = edit.find("add")
+    scale = edit.weight(torch.tensor([2.0]), "scale", CONST)
+    new = edit.call("multiply", edit.call("add", old.operands[0], edit.const(2.5)), scale)
+    stored = edit.replace({old: new}).store()
+    with torch.no_grad():
+        head = program.build()(IMAGE)
+    assert any(
+        node.args[1:] == (2.5,) or node.kwargs.get("other") == 2.5 for node in stored.native.graph.nodes
+    ), stored.native.graph
+    assert "scale" in stored.params
+    assert stored.params["scale"] is scale.attrs["value"]
+    reloaded = stored.load()
+    assert [node.op for node in reloaded.nodes if node.name == "scale"] in (["const"], ["param"])
+    assert head[0].shape == stored.build()(IMAGE)[0].shape
+
+
+def test_saved_and_decomposed_after_a_rewrite() -> None:
+    program = programs(ConvNet(), IMAGE)["exported"]
+    edit = Edit(program)
+    norm = edit.find("nn.batch_norm")
+    gain = edit.weight(torch.full((1, 8, 1, 1), 2.0), "bn.gain")
+    stored = edit.replace({norm: edit.call("multiply", norm.operands[0], gain)}).store()
+    assert "bn.gain" in stored.native.state_dict
+    buffer = io.BytesIO()
+    torch.export.save(stored.native, buffer)
+    buffer.seek(0)
+    expected = stored.build()(IMAGE)[0]
+    for other in (torch.export.load(buffer), stored.native.run_decompositions()):
+        torch.testing.assert_close(other.module()(IMAGE)[0], expected)
+    new = next(node for node in stored.native.graph.nodes if "gsl" in node.meta)
+    assert new.meta["gsl"] == {"rule": "by_hand", "from": ["batch_norm"]}
+    assert new.meta["stack_trace"]
+    assert new.meta["nn_module_stack"]
+
+
+def test_module_call_takes_the_place_of_calls() -> None:
+    program = programs(ConvNet(), IMAGE)["traced"]
+    edit = Edit(program)
+    relu = edit.find("nn.relu")
+    module = nn.LeakyReLU(0.0)
+    new = Node(nn.LeakyReLU, relu.operands, {"module": module}, relu.type, name="leaky")
+    built = Node(nn.Hardtanh, (new,), {"min_val": 0.0, "max_val": 1e9}, relu.type, name="capped")
+    stored = edit.replace({relu: built}).store()
+    assert stored.module.leaky is module
+    assert isinstance(stored.module.capped, nn.Hardtanh)
+    same(program, stored, IMAGE)
+    with pytest.raises(FrontEndError, match="can't call the module LeakyReLU"):
+        edit = Edit(programs(ConvNet(), IMAGE)["exported"])
+        relu = edit.find("nn.relu")
+        new = Node(nn.LeakyReLU, relu.operands, {"module": module}, relu.type, name="leaky")
+        edit.replace({relu: new}).store()
+
+
+@pytest.mark.parametrize("way", ["exported", "decomposed", "unlifted"])
+def test_state_survives(way: str) -> None:
+    """A buffer that the program updates is an input of the view, and is updated after a rewrite too."""
+    value = torch.arange(6)
+    program = programs(Stateful(), value)[way]
+    edit = Edit(program)
+    assert "steps" in {node.name.removeprefix("b_") for node in edit.graph.nodes if node.op == "input"}
+    scaled = edit.find("multiply")
+    stored = edit.replace({scaled: edit.call("multiply", *scaled.operands[::-1])}).store()
+    fresh = torch.export.export(Stateful().eval(), (value,))
+    assert fresh is not None
+    before = program.params["steps"].clone()
+    first = stored.build()(value)
+    second = stored.build()(value)
+    assert not torch.equal(first, second) or way == "decomposed"
+    with torch.no_grad():
+        program.params["steps"].copy_(before)
+
+
+def test_opaque_call_is_rebuilt() -> None:
+    """An opaque call with new operands keeps its other arguments in their places."""
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+            return torch.sort(x[:, i], dim=1, descending=True)[0]
+
+    x, i = torch.randn(2, 6), torch.tensor([0, 3, 1])
+    for way, program in programs(Model(), x, i).items():
+        edit = Edit(program)
+        sort = next(node for node in edit.graph.nodes if "sort" in str(node.op))
+        negated = edit.call("negative", sort.operands[0])
+        new = Node(sort.op, (negated, *sort.operands[1:]), sort.attrs, sort.type, name="again")
+        stored = edit.replace({sort: new}).store()
+        same(program, stored, x, i, like=lambda _: torch.sort(-x[:, i], dim=1, descending=True)[0]), way
+
+
+def test_failures_leave_the_program_alone() -> None:
+    program = programs(ConvNet(), IMAGE)["exported"]
+    edit = Edit(program)
+    relu = edit.find("nn.relu")
+    bad = Node("reshape", relu.operands, {}, relu.type, name="bad")
+    edit.replace({relu: bad})
+    before = program.native.graph
+    text = str(before)
+    with pytest.raises(FrontEndError, match="bad"):
+        program.store(edit.graph)
+    assert program.native.graph is before
+    assert str(before) == text
+    other = programs(ConvNet(), IMAGE)["exported"]
+    with pytest.raises(FrontEndError, match="was not loaded from this program"):
+        other.store(program.load())
