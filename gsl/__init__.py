@@ -12,7 +12,7 @@ A rule is a source pattern, a target pattern and the conditions between them::
 from gsl import attr, errors, op, pat
 from gsl.match import Match
 from gsl.op import Trait
-from gsl.rewrite import Report, RuleSet, Subst
+from gsl.rewrite import Trace, RuleSet, Subst
 from gsl.workload import Workload
 
-__all__ = ["Match", "Report", "RuleSet", "Subst", "Trait", "Workload", "attr", "errors", "op", "pat"]
+__all__ = ["Match", "Trace", "RuleSet", "Subst", "Trait", "Workload", "attr", "errors", "op", "pat"]

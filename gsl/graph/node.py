@@ -138,7 +138,8 @@ def op_name(op: Op) -> str:
         return op
     text = str(op)
     if text.startswith("<"):
-        text = f"{getattr(op, '__module__', None) or ''}.{getattr(op, '__qualname__', None) or op!r}".lstrip(".")
+        name = getattr(op, "__qualname__", None) or repr(op)
+        text = f"{getattr(op, '__module__', None) or ''}.{name}".lstrip(".")
     return text
 
 

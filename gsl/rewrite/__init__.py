@@ -1,7 +1,7 @@
 """Rewriting: rules, their targets, the checks before a graph is changed, and folding of weights."""
 
-from gsl.rewrite.apply import Firing, Refused, Report
+from gsl.rewrite.apply import Firing, Refused, Trace
 from gsl.rewrite.ruleset import RuleSet
 from gsl.rewrite.subst import Subst
 
-__all__ = ["Firing", "Refused", "Report", "RuleSet", "Subst"]
+__all__ = ["Firing", "Refused", "Trace", "RuleSet", "Subst"]

@@ -51,7 +51,7 @@ class Refused:
 
 
 @dataclass
-class Report:
+class Trace:
     """What the application of some rules did: the firings in order, and the matches that were refused."""
 
     firings: list[Firing] = field(default_factory=list)
@@ -84,18 +84,18 @@ def rewrite(
     """Apply rules to a workload or a view; the result is new and the subject unchanged, whatever happens."""
     source: Graph = subject if isinstance(subject, Graph) else subject.graph  # type: ignore[attr-defined]
     graph = source.copy()
-    report = Report()
+    trace = Trace()
     limit = max_steps if max_steps is not None else 1000 + 20 * len(graph)
     while True:
-        fired = Pass(graph, rules, strategy, report, limit, iterative).run()
+        fired = Pass(graph, rules, strategy, trace, limit, iterative).run()
         if not iterative or not fired:
             break
     if isinstance(subject, Graph):
         return graph  # type: ignore[return-value]
     program = subject.program  # type: ignore[attr-defined]
     if fold_params:
-        report.folded = fold(graph, program.evaluate)
-    result: Subject = subject.replace(graph, name=new_name, report=report)  # type: ignore[attr-defined]
+        trace.folded = fold(graph, program.evaluate)
+    result: Subject = subject.replace(graph, name=new_name, trace=trace)  # type: ignore[attr-defined]
     return result
 
 
@@ -103,12 +103,12 @@ class Pass:
     """One pass of some rules over a graph, which it changes: matches that don't overlap."""
 
     def __init__(
-        self, graph: Graph, rules: Sequence[Subst], strategy: str, report: Report, limit: int, iterative: bool
+        self, graph: Graph, rules: Sequence[Subst], strategy: str, trace: Trace, limit: int, iterative: bool
     ) -> None:
         self.graph = graph
         self.rules = rules
         self.strategy = strategy
-        self.report = report
+        self.trace = trace
         self.limit = limit
         self.iterative = iterative
         self.splicer = Splicer(graph)
@@ -119,8 +119,8 @@ class Pass:
 
     def run(self) -> int:
         """Rewrite what matches; the number of rewrites."""
-        before = len(self.report.firings)
-        self.report.refused.clear()  # what is refused in the end is what counts
+        before = len(self.trace.firings)
+        self.trace.refused.clear()  # what is refused in the end is what counts
         for rule, start, node in self._candidates():
             self._try(rule, start, node)
         self.splicer.finish()
@@ -131,7 +131,7 @@ class Pass:
                 UntypedWarning,
                 stacklevel=5,
             )
-        return len(self.report.firings) - before
+        return len(self.trace.firings) - before
 
     def _candidates(self) -> Iterator[tuple[Subst, Any, Node]]:
         """Rules with nodes at which to start, in the order in which to try them."""
@@ -167,7 +167,7 @@ class Pass:
                 return
             except Refusal as refusal:
                 at = tuple(output.name for output in match.outputs)
-                self.report.refused.append(Refused(rule.name, at, str(refusal)))
+                self.trace.refused.append(Refused(rule.name, at, str(refusal)))
             except GSLError:
                 raise
             except Exception as error:
@@ -190,8 +190,8 @@ class Pass:
             raise Refusal("the target is what was matched")
         replacement = Replacement(old, new)
         self.checker.after(replacement)
-        if len(self.report.firings) >= self.limit:
-            recent = dict.fromkeys(firing.rule for firing in self.report.firings[-100:])
+        if len(self.trace.firings) >= self.limit:
+            recent = dict.fromkeys(firing.rule for firing in self.trace.firings[-100:])
             raise FixpointError(
                 f"no end after {self.limit} rewrites; the rules {', '.join(recent)} still fire: they may undo each "
                 "other or feed themselves. Give max_steps=… if it only takes longer"
@@ -202,7 +202,7 @@ class Pass:
         self.blocked.update(replacement.created)
         uses = set(inner)
         kept = [n for n in inner if n not in old and (any(u not in uses for u in n.users) or n in self.graph.outputs)]
-        self.report.firings.append(
+        self.trace.firings.append(
             Firing(
                 rule.name,
                 tuple(node.name for node in old),

@@ -16,6 +16,7 @@ from gsl.errors import WorkloadError
 from gsl.front.base import Program
 from gsl.graph import GETITEM, LEAVES, TUPLE, Effect, Graph, Node, Type, op_name
 from gsl.graph.text import text
+from gsl.rewrite import Trace
 from gsl.spec import TABLE
 from gsl.workload import inputs as _inputs
 from gsl.workload.compare import Report, Tolerance, compare_results
@@ -34,7 +35,7 @@ class Workload:
     ``source`` is a ``torch.fx.GraphModule``, a ``torch.export.ExportedProgram``, or whatever else a front end knows.
     """
 
-    __slots__ = ("_call", "_graph", "_name", "_program")
+    __slots__ = ("_call", "_graph", "_name", "_program", "_trace")
 
     def __init__(self, source: Any, *, name: str | None = None) -> None:
         from gsl import front
@@ -46,6 +47,7 @@ class Workload:
         self._name = name or _own_name(self._program.native)
         self._graph: Graph | None = None
         self._call: Callable[..., Any] | None = None
+        self._trace: Trace | None = None
 
     @classmethod
     def from_torch(
@@ -142,9 +144,18 @@ class Workload:
             self._graph = self._program.load()
         return self._graph
 
-    def replace(self, graph: Graph, *, name: str | None = None) -> Workload:
+    def replace(self, graph: Graph, *, name: str | None = None, trace: Trace | None = None) -> Workload:
         """The workload of a rewritten copy of this one's view. FrontEndError if it can't be written back."""
-        return Workload(self._program.store(graph), name=name or self.name)
+        new = Workload(self._program.store(graph), name=name or self.name)
+        new._trace = trace
+        return new
+
+    @property
+    def trace(self) -> Trace:
+        """What the rules did that made this workload. WorkloadError if it was not made by rules."""
+        if self._trace is None:
+            raise WorkloadError(f"{self.name} was not made by applying rules, so it has no trace")
+        return self._trace
 
     def build(self, **options: Any) -> Workload:
         """This workload, prepared to run; the options are those of its front end. May be called again."""

@@ -139,28 +139,33 @@ def _takes_bias(call: Node, bias_add: Node) -> bool:
 
 
 def _hidden_nodes(graph: Graph, native: fx.Graph, result: Plan) -> None:
-    """Find the native nodes without a view node that kept calls need, or that were unused all along."""
+    """Find the native nodes without a view node that kept calls need, or that were unused all along.
+
+    These are the reads of weights, and calls of which only fields are in the view.
+    """
     needed: set[fx.Node] = set()
     for reading, mapping in result.kept.items():
-        needed.update(source for source, view in mapping.items() if stands_for(view, source))
+        needed.update(source for source, view in mapping.items() if _reads(source, view))
         if reading.call is not None:
             needed.add(reading.call)
             needed.update(user for user in reading.call.users if not user.users)
     outputs = iter(graph.outputs)
     for node in native.nodes:
         if node.op == "output":
-            needed.update(source for source in arguments(node) if stands_for(next(outputs), source))
+            needed.update(source for source, view in zip(arguments(node), outputs) if _reads(source, view))
         elif node.op == "get_attr" and not node.users:
             needed.add(node)
     own = {reading.node for reading in result.kept}
     result.hidden = {node for node in needed if node not in own and node.op != "placeholder"}
 
 
+def _reads(native: fx.Node, view: Node) -> bool:
+    return isinstance(view.native, Leaf) and native in view.native.reads
+
+
 def stands_for(view: Node, native: fx.Node) -> bool:
     """True if the view node is (still) the value of that native node."""
-    if isinstance(view.native, Leaf):
-        return native in view.native.reads
     handle = handle_of(view)
-    return handle is not None and handle.is_root and handle.reading.node is native
+    return _reads(native, view) or (handle is not None and handle.is_root and handle.reading.node is native)
 
 

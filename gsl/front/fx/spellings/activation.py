@@ -123,6 +123,9 @@ def _to_copy(c: Call) -> Canon:
 
 
 def _where(c: Call) -> Canon:
+    if is_number(c.input) and is_number(c.other):
+        # Two numbers have torch's default dtype, not that of their kind.
+        unread_unless(isinstance(c.input, float) == isinstance(c.other, float))
     return Canon("where", (tensor(c, c.condition), operand(c, c.input), operand(c, c.other)))
 
 
@@ -189,7 +192,11 @@ ROWS: Final = (
     Row("aten.to.dtype", "input dtype", _to),
     Row("aten._to_copy.default", "input dtype=None layout=None non_blocking=False", _to_copy),
     Row(".type_as aten.type_as.default", "input other", _type_as),
-    Row("torch.where aten.where.self aten.where.ScalarOther aten.where.ScalarSelf", "condition input other", _where),
+    Row(
+        "torch.where aten.where.self aten.where.Scalar aten.where.ScalarOther aten.where.ScalarSelf",
+        "condition input other",
+        _where,
+    ),
     Row(".where", "input condition other", _where),
     Row(
         "torch.masked_fill .masked_fill aten.masked_fill.Scalar aten.masked_fill.Tensor",

@@ -38,10 +38,12 @@ def unread_unless(condition: object) -> None:
 class Signature:
     """The parameters of a native call, written ``"input weight bias=None stride=1 *size"``.
 
-    A parameter without a default is required; ``*name`` takes the remaining positional arguments, or one sequence.
+    A parameter without a default is required; ``*name`` takes the remaining positional arguments, or one sequence;
+    those behind a bare ``*`` are given by name only.
     """
 
     names: tuple[str, ...]
+    positional: int
     defaults: Mapping[str, Any]
     rest: str | None
 
@@ -49,20 +51,23 @@ class Signature:
     def parse(text: str) -> Signature:
         names: list[str] = []
         defaults: dict[str, Any] = {}
-        rest = None
+        rest = positional = None
         for word in text.split():
             name, has_default, default = word.partition("=")
+            if name == "*":
+                positional = len(names)
+                continue
             if name.startswith("*"):
                 rest = name = name[1:]
             names.append(name)
             if has_default:
                 defaults[name] = ast.literal_eval(default)
-        return Signature(tuple(names), defaults, rest)
+        return Signature(tuple(names), len(names) if positional is None else positional, defaults, rest)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
         """The value of every parameter, or ``None`` if the arguments don't fit."""
         values: dict[str, Any] = {}
-        for position, name in enumerate(self.names):
+        for position, name in enumerate(self.names[: self.positional]):
             if position >= len(args):
                 break
             if name == self.rest:
@@ -70,14 +75,14 @@ class Signature:
                 args = args[: position + 1]
             else:
                 values[name] = args[position]
-        if len(args) > len(self.names):
+        if len(args) > self.positional:
             return None
         return self._finish(values, kwargs)
 
     def bind_schema(
         self, target: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        """The same for an operator that tells its parameters and defaults. What is not named here must have its default."""
+        """The same for an operator that tells its own parameters; those not named here must have their defaults."""
         values: dict[str, Any] = {}
         kwargs = dict(kwargs)
         for position, argument in enumerate(target._schema.arguments):

@@ -74,7 +74,7 @@ def _arange(c: Call) -> Canon:
     return Canon("arange", (), {**bounds, "dtype": "" if c.dtype is None else dtype_name(c.dtype)})
 
 
-_OPTIONS = "dtype=None layout=None device=None pin_memory=None requires_grad=False"
+_OPTIONS = "* dtype=None layout=None device=None pin_memory=None requires_grad=False"
 _LIKE = f"{_OPTIONS} memory_format=None"
 
 ROWS: Final = (
@@ -84,6 +84,6 @@ ROWS: Final = (
     Row("torch.scalar_tensor aten.scalar_tensor.default", f"s {_OPTIONS}", _scalar_tensor),
     *(Row(f"torch.{op} aten.{op}.default", f"input {_LIKE}", _like(op)) for op in ("zeros_like", "ones_like")),
     Row("torch.full_like aten.full_like.default", f"input fill_value {_LIKE}", _like("full_like")),
-    Row("torch.arange aten.arange.default", f"end start=0 step=1 {_OPTIONS}", _arange),
+    Row("torch.arange aten.arange.default", f"end * start=0 step=1 {_OPTIONS}", _arange),
     Row("torch.arange aten.arange.start aten.arange.start_step", f"start end step=1 {_OPTIONS}", _arange),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gsl.front.fx.spellings.bind import Call, UnreadError, integer, is_dim, is_int, unread_unless
+from gsl.front.fx.spellings.bind import Call, UnreadError, axis, integer, is_dim, is_int, unread_unless
 from gsl.front.fx.spellings.elementwise import tensor
 from gsl.front.fx.spellings.table import Reader, Row
 from gsl.front.fx.tree import Canon
@@ -71,14 +71,14 @@ def _getitem(c: Call) -> Canon:
 def _composed(x: Any, items: Sequence[Any]) -> Canon:
     """One slice of all axes, then the axes that are looked up, last first, then the new axes."""
     own = [item for item in items if item is not None]
-    parts = {axis: s for axis, s in enumerate(own) if isinstance(s, slice) and s != slice(None)}
+    parts = {place: s for place, s in enumerate(own) if isinstance(s, slice) and s != slice(None)}
     result: Any = x
     if parts:
         slices = [(bound(s.start), bound(s.stop), 1 if s.step is None else s.step) for s in parts.values()]
         result = sliced(result, list(parts), slices)
-    for axis in reversed(range(len(own))):
-        if not isinstance(own[axis], slice):
-            result = Canon("take", (result, own[axis]), {"axis": axis})
+    for place in reversed(range(len(own))):
+        if not isinstance(own[place], slice):
+            result = Canon("take", (result, own[place]), {"axis": place})
     new = [i for i, item in enumerate(items) if item is None]
     # New axes count in the result, where integers have none.
     unread_unless(not new or all(item is None or is_int(item) or isinstance(item, slice) for item in items))
@@ -92,7 +92,7 @@ def _composed(x: Any, items: Sequence[Any]) -> Canon:
 
 def _index(c: Call) -> Canon:
     """``aten.index`` with a tensor of indices for one axis."""
-    places = [axis for axis, item in enumerate(c.indices) if item is not None]
+    places = [place for place, item in enumerate(c.indices) if item is not None]
     unread_unless(len(places) == 1 and _is_places(c, c.indices[places[0]]))
     return Canon("take", (tensor(c, c.input), c.indices[places[0]]), {"axis": places[0]})
 
@@ -104,6 +104,13 @@ def _gather(c: Call) -> Canon:
 
 def _scatter(c: Call) -> Canon:
     return Canon("scatter", (tensor(c, c.input), tensor(c, c.index), tensor(c, c.src)), {"axis": integer(c.dim)})
+
+
+def _diagonal_scatter(c: Call) -> Canon:
+    """Of matrices in the last two axes."""
+    ndim = c.ndim(c.input)
+    unread_unless((axis(c.dim1, ndim), axis(c.dim2, ndim)) == (ndim - 2, ndim - 1))
+    return Canon("matrix_set_diag", (tensor(c, c.input), tensor(c, c.src)), {"k": integer(c.offset)})
 
 
 def _trilu(upper: bool) -> Reader:
@@ -131,6 +138,11 @@ ROWS: Final = (
     Row("aten.index.Tensor", "input indices", _index),
     Row("torch.gather .gather aten.gather.default", "input dim index sparse_grad=False", _gather),
     Row("torch.scatter .scatter aten.scatter.src", "input dim index src", _scatter),
+    Row(
+        "torch.diagonal_scatter .diagonal_scatter aten.diagonal_scatter.default",
+        "input src offset=0 dim1=0 dim2=1",
+        _diagonal_scatter,
+    ),
     Row("torch.triu .triu aten.triu.default", "input diagonal=0", _trilu(True), inplace=True),
     Row("torch.tril .tril aten.tril.default", "input diagonal=0", _trilu(False), inplace=True),
     Row("aten.slice.Tensor", "input dim=0 start=None end=None step=1", _slice),

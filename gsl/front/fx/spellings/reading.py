@@ -9,7 +9,7 @@ from typing import Any, Final
 from torch import nn
 from torch._ops import OpOverload
 
-from gsl.front.fx.spellings import activation, elementwise, linear, norm, reduce, shape
+from gsl.front.fx.spellings import activation, create, elementwise, linear, norm, reduce, shape
 from gsl.front.fx.spellings import index as indexing
 from gsl.front.fx.spellings.bind import Call, Signature, TypeOf, UnreadError
 from gsl.front.fx.spellings.modules import ROWS as MODULES
@@ -18,7 +18,7 @@ from gsl.front.fx.spellings.table import Index, Reader, index
 from gsl.front.fx.tree import Canon, Weight
 from gsl.graph import TensorType, Type
 
-_FAMILIES: Final = (elementwise, activation, linear, norm, shape, indexing, reduce)
+_FAMILIES: Final = (elementwise, activation, linear, norm, shape, indexing, reduce, create)
 
 CALLS: Final[Index] = index(itertools.chain.from_iterable(family.ROWS for family in _FAMILIES))
 FIELDS: Final[Index] = index(itertools.chain.from_iterable(getattr(family, "FIELDS", ()) for family in _FAMILIES))

@@ -195,6 +195,10 @@ def _repeat(c: Call) -> Canon:
     return Canon("tile", (tensor(c, c.input),), {"reps": integers(tuple(c.repeats))})
 
 
+def _tile(c: Call) -> Canon:
+    return Canon("tile", (tensor(c, c.input),), {"reps": integers(tuple(c.dims))})
+
+
 def _repeat_interleave(c: Call) -> Canon:
     unread_unless(c.output_size is None)
     axis = None if c.dim is None else integer(c.dim)
@@ -209,6 +213,10 @@ def _flip(c: Call) -> Canon:
 def _einsum(c: Call) -> Canon:
     unread_unless(isinstance(c.equation, str))
     return Canon("einsum", (fields(c, c.operands),), {"equation": c.equation})
+
+
+def _aten_einsum(c: Call) -> Canon:
+    return Canon("einsum", (fields(c, c.tensors),), {"equation": c.equation})
 
 
 # ---------------------------------------------------------------- padding
@@ -275,7 +283,8 @@ ROWS: Final = (
     Row("torch.tensor_split .tensor_split", "input indices_or_sections dim=0", _tensor_split),
     Row(".repeat", "input *repeats", _repeat),
     Row("aten.repeat.default", "input repeats", _repeat),
-    Row("torch.tile .tile", "input *repeats", _repeat),
+    Row(".tile", "input *dims", _tile),
+    Row("torch.tile aten.tile.default", "input dims", _tile),
     Row(
         "torch.repeat_interleave .repeat_interleave aten.repeat_interleave.self_int",
         "input repeats dim=None output_size=None",
@@ -284,7 +293,7 @@ ROWS: Final = (
     Row("torch.flip aten.flip.default", "input dims", _flip),
     Row(".flip", "input *dims", _flip),
     Row("torch.einsum", "equation *operands", _einsum),
-    Row("aten.einsum.default", "equation operands", _einsum),
+    Row("aten.einsum.default", "equation tensors", _aten_einsum),
     Row("F.pad aten.pad.default", "input pad mode='constant' value=None", _pad),
     Row("torch.constant_pad_nd aten.constant_pad_nd.default", "input pad value=0 mode='constant'", _pad),
     *(

@@ -279,7 +279,8 @@ def _l2_normalize(s: Site) -> Native:
         return call(F.normalize, s.x, **options(dim=(axes[0] if len(axes) == 1 else axes, 1)), eps=math.sqrt(s["eps"]))
     if axes is None:
         s.known()
-    return call(F.normalize, call(torch.unsqueeze, s.x, -1), dim=-1, eps=math.sqrt(s["eps"]))
+    alone = call(F.normalize, call(torch.unsqueeze, s.x, -1), dim=-1, eps=math.sqrt(s["eps"]))
+    return call(torch.squeeze, alone, -1)
 
 
 def _softmax(target: Any) -> Writer:
@@ -288,11 +289,10 @@ def _softmax(target: Any) -> Writer:
 
 def _prelu(s: Site) -> Native:
     x, slope = s.operands
-    axis, found, slopes = s["axis"], s.type(), s.type(1)
+    axis, slopes = s["axis"], s.type(1)
     if axis == 1 or (slopes is not None and slopes.shape == (1,)):
         return call(F.prelu, x, slope)
     behind = -1 - axis if axis < 0 else s.known().ndim - 1 - axis
-    del found
     scaled = call(operator.mul, call(torch.reshape, slope, (-1, *(1,) * behind)) if behind else slope, x)
     return call(torch.where, call(operator.gt, x, 0), x, scaled)
 
