@@ -37,7 +37,7 @@ def Symbol(name: str = "i") -> Expr:
 def Range(start: Any, stop: Any = None, step: Any = None) -> Expr:
     """The tuple of the integers of Python's ``range`` with the same arguments."""
     bounds = (start,) if stop is None else (start, stop) if step is None else (start, stop, step)
-    return _function("range", *bounds)
+    return _function("Range", *bounds)
 
 
 def Tuple(*items: Any) -> Expr:
@@ -47,29 +47,29 @@ def Tuple(*items: Any) -> Expr:
 
 def Len(sequence: Any) -> Expr:
     """The number of items."""
-    return _function("len", sequence)
+    return _function("Len", sequence)
 
 
 def In(value: Any, sequence: Any) -> Expr:
     """Whether a tuple has the value among its items, or a string contains it."""
-    return _function("in", value, sequence)
+    return _function("In", value, sequence)
 
 
 def Reverse(sequence: Any) -> Expr:
     """The tuple in reverse order."""
-    return _function("reversed", sequence)
+    return _function("Reverse", sequence)
 
 
 def Zip(*sequences: Any) -> Expr:
     """The tuple of tuples of corresponding items, as long as the shortest; a single list of tuples is accepted."""
     if len(sequences) == 1 and isinstance(sequences[0], (list, tuple)):
         sequences = tuple(sequences[0])
-    return _function("zip", *sequences)
+    return _function("Zip", *sequences)
 
 
 def LayoutRemap(source: Any, target: Any) -> Expr:
     """For each axis of the layout ``target`` its position in ``source``; no value unless they are permutations."""
-    return _function("layout_remap", source, target)
+    return _function("LayoutRemap", source, target)
 
 
 def Cond(condition: Any, then: Any, otherwise: Any) -> Expr:

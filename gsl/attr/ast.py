@@ -1,7 +1,7 @@
 """The abstract syntax of attribute expressions: frozen nodes with structural equality.
 
-Literals compare with their type, so ``Literal(1) != Literal(True)``. Operator sugar is kept apart, in
-:mod:`gsl.attr.expr`; evaluation in :mod:`gsl.attr.evaluate`.
+Literals compare with their type, so ``Literal(1) != Literal(True)``; symbols and patterns by identity. Operator sugar
+is kept apart, in :mod:`gsl.attr.expr`; evaluation in :mod:`gsl.attr.evaluate`.
 """
 
 from __future__ import annotations
@@ -10,30 +10,68 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from gsl.attr.text import listed, render, short
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Ast:
     """A node of an attribute expression."""
 
-    symbols: frozenset[Symbol] = field(init=False, compare=False, repr=False, default=frozenset())
+    symbols: frozenset[Symbol] = field(init=False, default=frozenset())
     """The symbols that are free in the expression."""
 
     def __post_init__(self) -> None:
-        free: frozenset[Symbol] = frozenset()
-        for child in self.children():
-            free |= child.symbols
-        bound = getattr(self, "symbol", None)
-        object.__setattr__(self, "symbols", free - {bound} if bound is not None else free)
+        object.__setattr__(self, "symbols", self._free())
+
+    def _free(self) -> frozenset[Symbol]:
+        return frozenset[Symbol]().union(*(child.symbols for child in self.children()))
 
     def children(self) -> Iterator[Ast]:
         """The direct sub-expressions."""
-        for spec in fields(self):
-            value = getattr(self, spec.name)
+        for value in self._fields():
             if isinstance(value, Ast):
-                if spec.name != "symbol":
-                    yield value
+                yield value
             elif isinstance(value, tuple):
                 yield from (item for item in value if isinstance(item, Ast))
+
+    def _fields(self) -> Iterator[Any]:
+        return (getattr(self, spec.name) for spec in fields(self) if spec.init)
+
+    def parts(self) -> Iterator[Any]:
+        """The text of the expression in parts, see :mod:`gsl.attr.text`."""
+        yield type(self).__name__
+
+    def _head(self) -> Any:
+        """What the expression is apart from its sub-expressions, to be compared."""
+        return tuple(Ast if isinstance(value, Ast) else len(value) if isinstance(value, tuple) else value
+                     for value in self._fields())  # fmt: skip
+
+    def __repr__(self) -> str:
+        return render(self)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ast):
+            return NotImplemented
+        work: list[tuple[Ast, Ast]] = [(self, other)]
+        done: set[tuple[int, int]] = set()
+        while work:
+            a, b = work.pop()
+            if a is b or (id(a), id(b)) in done:
+                continue
+            done.add((id(a), id(b)))
+            if type(a) is not type(b) or a._head() != b._head():
+                return False
+            work.extend(zip(a.children(), b.children()))
+        return True
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._head()))
+
+    def __copy__(self) -> Ast:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Ast:
+        return self
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -42,11 +80,14 @@ class Symbol(Ast):
 
     name: str = "i"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "symbols", frozenset((self,)))
+    def _free(self) -> frozenset[Symbol]:
+        return frozenset((self,))
 
-    def __repr__(self) -> str:
-        return self.name
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def parts(self) -> Iterator[Any]:
+        yield self.name
 
 
 def _typed(value: Any) -> Any:
@@ -61,52 +102,58 @@ class Literal(Ast):
 
     value: Any
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Literal) and bool(_typed(self.value) == _typed(other.value))
+    def _free(self) -> frozenset[Symbol]:
+        return frozenset()
 
-    def __hash__(self) -> int:
-        return hash(_typed(self.value))
+    def children(self) -> Iterator[Ast]:
+        return iter(())
 
-    def __repr__(self) -> str:
-        return repr(self.value)
+    def _head(self) -> Any:
+        return _typed(self.value)
+
+    def parts(self) -> Iterator[Any]:
+        yield short(self.value)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Attribute(Ast):
     """An attribute of what a pattern matched."""
 
     pattern: Any
     name: str
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "symbols", self.pattern.free_symbols)
+    def _free(self) -> frozenset[Symbol]:
+        free: frozenset[Symbol] = self.pattern.free_symbols
+        return free
 
-    def __repr__(self) -> str:
-        return f"{self.pattern.label}.{self.name}"
+    def parts(self) -> Iterator[Any]:
+        yield f"{self.pattern.label}.{self.name}"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TupleOf(Ast):
     """A tuple of expressions."""
 
     items: tuple[Ast, ...]
 
-    def __repr__(self) -> str:
-        return f"({', '.join(map(repr, self.items))}{',' if len(self.items) == 1 else ''})"
+    def parts(self) -> Iterator[Any]:
+        yield "("
+        yield from listed(self.items)
+        yield ",)" if len(self.items) == 1 else ")"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Unary(Ast):
     """``-a`` or ``~a``."""
 
     operator: str
     operand: Ast
 
-    def __repr__(self) -> str:
-        return f"{self.operator}{self.operand!r}"
+    def parts(self) -> Iterator[Any]:
+        yield from (self.operator, self.operand)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Binary(Ast):
     """A binary operator of Python, or ``max`` or ``min``."""
 
@@ -114,24 +161,25 @@ class Binary(Ast):
     left: Ast
     right: Ast
 
-    def __repr__(self) -> str:
+    def parts(self) -> Iterator[Any]:
         if self.operator.isalpha():
-            return f"{self.operator}({self.left!r}, {self.right!r})"
-        return f"({self.left!r} {self.operator} {self.right!r})"
+            yield from (f"{self.operator}(", self.left, ", ", self.right, ")")
+        else:
+            yield from ("(", self.left, f" {self.operator} ", self.right, ")")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Item(Ast):
     """``sequence[index]``; the sequence may be a string."""
 
     sequence: Ast
     index: Ast
 
-    def __repr__(self) -> str:
-        return f"{self.sequence!r}[{self.index!r}]"
+    def parts(self) -> Iterator[Any]:
+        yield from (self.sequence, "[", self.index, "]")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Slice(Ast):
     """``sequence[start:stop:step]``."""
 
@@ -140,22 +188,29 @@ class Slice(Ast):
     stop: Ast
     step: Ast
 
-    def __repr__(self) -> str:
-        return f"{self.sequence!r}[{self.start!r}:{self.stop!r}:{self.step!r}]"
+    def parts(self) -> Iterator[Any]:
+        start, stop, step = ("" if part == _NONE else part for part in (self.start, self.stop, self.step))
+        yield from (self.sequence, "[", start, ":", stop)
+        yield from (":", step, "]") if step else ("]",)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+_NONE = Literal(None)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Function(Ast):
-    """A function of values: ``len``, ``in``, ``reversed``, ``range``, ``zip``, ``sum``, ``prod``, ``max``, …."""
+    """A function of values, by its name in :mod:`gsl.attr`: ``Len``, ``In``, ``Range``, ``all``, …."""
 
     name: str
     operands: tuple[Ast, ...]
 
-    def __repr__(self) -> str:
-        return f"{self.name}({', '.join(map(repr, self.operands))})"
+    def parts(self) -> Iterator[Any]:
+        yield f"{self.name}("
+        yield from listed(self.operands)
+        yield ")"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Conditional(Ast):
     """``then if condition else otherwise``; only the chosen side is evaluated."""
 
@@ -163,22 +218,26 @@ class Conditional(Ast):
     then: Ast
     otherwise: Ast
 
-    def __repr__(self) -> str:
-        return f"Cond({self.condition!r}, {self.then!r}, {self.otherwise!r})"
+    def parts(self) -> Iterator[Any]:
+        yield "Cond("
+        yield from listed((self.condition, self.then, self.otherwise))
+        yield ")"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Chosen(Ast):
     """The clause of the alternative that an ``Alt`` pattern matched."""
 
     alternative: Any
     clauses: tuple[Ast, ...]
 
-    def __repr__(self) -> str:
-        return f"Match({self.alternative.label}, {list(self.clauses)!r})"
+    def parts(self) -> Iterator[Any]:
+        yield f"Match({self.alternative.label}, ["
+        yield from listed(self.clauses)
+        yield "])"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Each(Ast):
     """The tuple of ``body`` for every value of ``symbol``: ``0 … length-1``, or the items of ``over``.
 
@@ -190,12 +249,24 @@ class Each(Ast):
     length: Ast | None = None
     over: Ast | None = None
 
-    def __repr__(self) -> str:
-        over = self.over if self.over is not None else self.length
-        return f"({self.body!r} for {self.symbol!r} in {'?' if over is None else repr(over)})"
+    def children(self) -> Iterator[Ast]:
+        yield from (part for part in (self.body, self.length, self.over) if part is not None)
+
+    def _free(self) -> frozenset[Symbol]:
+        free = self.body.symbols - {self.symbol}
+        return free.union(*(part.symbols for part in (self.length, self.over) if part is not None))
+
+    def _head(self) -> Any:
+        return self.symbol, self.length is None, self.over is None
+
+    def parts(self) -> Iterator[Any]:
+        yield from ("(", self.body, " for ", self.symbol, " in ")
+        yield from (self.over,) if self.over is not None else ("?",) if self.length is None else (
+            "Range(", self.length, ")")  # fmt: skip
+        yield ")"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Reduce(Ast):
     """The fold of the items of a tuple with an operator, from ``initial`` if given."""
 
@@ -203,5 +274,6 @@ class Reduce(Ast):
     sequence: Ast
     initial: Ast | None = None
 
-    def __repr__(self) -> str:
-        return f"Reduce({self.operator!r}, {self.sequence!r})"
+    def parts(self) -> Iterator[Any]:
+        yield from (f"ReduceTuple({self.operator!r}, ", self.sequence)
+        yield from (")",) if self.initial is None else (", ", self.initial, ")")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import builtins
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from gsl.attr import ast
 from gsl.attr.ast import Ast, Symbol
-from gsl.errors import EvaluationError
+from gsl.attr.text import short
+from gsl.errors import EvaluationError, UndecidableError
 from gsl.graph.dim import SymDim, compare
 
 
@@ -29,7 +30,7 @@ def same(left: Any, right: Any) -> bool:
     Raises UndecidableError for symbolic dimensions that are equal for some sizes only.
     """
     if isinstance(left, (tuple, list)) and isinstance(right, (tuple, list)):
-        return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right))
+        return len(left) == len(right) and not _some(zip(left, right), False)
     if isinstance(left, SymDim) or isinstance(right, SymDim):
         if not all(isinstance(v, (int, SymDim)) and not isinstance(v, bool) for v in (left, right)):
             return False
@@ -37,9 +38,24 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, bool) is not isinstance(right, bool):
         return False
     equal = left == right
-    if not isinstance(equal, bool):  # an array or a tensor
-        return left.shape == right.shape and bool(equal.all()) if hasattr(right, "shape") else False
-    return equal
+    if isinstance(equal, bool):
+        return equal
+    # An array or a tensor, which compares item by item.
+    return getattr(left, "shape", ()) == getattr(right, "shape", ()) and bool(equal.all())
+
+
+def _some(pairs: Iterable[tuple[Any, Any]], equal: bool) -> bool:
+    """Whether some pair is equal (or some is not). One pair that decides is enough, whatever the others are."""
+    undecided: UndecidableError | None = None
+    for left, right in pairs:
+        try:
+            if same(left, right) is equal:
+                return True
+        except UndecidableError as error:
+            undecided = error
+    if undecided is not None:
+        raise undecided
+    return False
 
 
 def _comparison(name: str, function: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
@@ -60,9 +76,9 @@ def _extreme(function: Callable[..., Any], relation: str) -> Callable[[Any, Any]
     return choose
 
 
-def _boolean(value: Any, node: Ast) -> bool:
+def _boolean(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise EvaluationError(f"{node!r} is {value!r}, expected True or False")
+        raise TypeError(f"expected True or False, found {short(value)}")
     return value
 
 
@@ -79,7 +95,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
 def _contains(value: Any, sequence: Any) -> bool:
     if isinstance(sequence, str):
         return value in sequence
-    return any(same(value, item) for item in sequence)
+    return _some(((value, item) for item in sequence), True)
 
 
 def _remap(source: str, target: str) -> tuple[int, ...]:
@@ -89,42 +105,64 @@ def _remap(source: str, target: str) -> tuple[int, ...]:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "len": len,
-    "in": _contains,
-    "reversed": lambda sequence: tuple(reversed(sequence)),
-    "range": lambda *bounds: tuple(range(*bounds)),
-    "zip": lambda *sequences: tuple(zip(*sequences)),
+    "Len": len,
+    "In": _contains,
+    "Reverse": lambda sequence: tuple(reversed(sequence)),
+    "Range": lambda *bounds: tuple(range(*bounds)),
+    "Zip": lambda *sequences: tuple(zip(*sequences)),
+    "LayoutRemap": _remap,
     "abs": abs,
-    "all": lambda sequence: all(_boolean(item, ast.Literal(item)) for item in sequence),
-    "any": lambda sequence: any(_boolean(item, ast.Literal(item)) for item in sequence),
-    "layout_remap": _remap,
+    "all": lambda sequence: all([_boolean(item) for item in sequence]),
+    "any": lambda sequence: any([_boolean(item) for item in sequence]),
 }
+_FOLDS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "*": operator.mul,
+    "max": BINARY["max"],
+    "min": BINARY["min"],
+    "&": lambda left, right: _boolean(left) and _boolean(right),
+    "|": lambda left, right: _boolean(left) or _boolean(right),
+}
+_UNIT: dict[str, Any] = {"+": 0, "*": 1, "&": True, "|": False}
+REDUCIBLE = frozenset(_FOLDS)
 
 
 class Evaluator:
-    """Evaluates expressions in one scope, each shared closed sub-expression once."""
+    """Evaluates expressions in one scope, each shared sub-expression once for the same values of its symbols."""
 
     def __init__(self, scope: Scope, symbols: dict[Symbol, Any] | None = None) -> None:
         self.scope = scope
         self.symbols = {} if symbols is None else symbols
-        self._memo: dict[int, tuple[Ast, Any]] = {}
+        self._closed: dict[int, tuple[Ast, Any]] = {}
+        self._open: dict[int, tuple[Ast, Any]] = {}
+        """Values of expressions with free symbols, for the present values of these."""
 
     def value(self, node: Ast) -> Any:
         """The value of the expression; EvaluationError if it has none."""
         if isinstance(node, ast.Literal):
             return node.value
-        if node.symbols:
-            return self._evaluate(node)
-        known = self._memo.get(id(node))
+        memo = self._open if node.symbols else self._closed
+        known = memo.get(id(node))
         if known is None:
-            known = self._memo[id(node)] = (node, self._evaluate(node))
+            known = memo[id(node)] = (node, self._evaluate(node))
         return known[1]
 
     def _evaluate(self, node: Ast) -> Any:
         try:
             return self._step(node)
-        except (TypeError, ValueError, IndexError, ZeroDivisionError, KeyError, OverflowError) as error:
-            raise EvaluationError(f"{node!r} has no value: {error}") from error
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise EvaluationError(f"{node!r} has no value: {error}{self._found(node)}") from error
+
+    def _found(self, node: Ast) -> str:
+        """The values of what an expression is made of, for a message."""
+        found: dict[str, None] = {}
+        for part in node.children():
+            if not isinstance(part, ast.Literal):
+                try:
+                    found[f"{part!r} is {short(self.value(part))}"] = None
+                except EvaluationError:
+                    continue
+        return f" ({', '.join(found)})" if found else ""
 
     def _step(self, node: Ast) -> Any:
         value = self.value
@@ -133,18 +171,20 @@ class Evaluator:
                 return self.scope.attribute(pattern, name, self.symbols)
             case ast.Symbol():
                 if node not in self.symbols:
-                    raise EvaluationError(f"the symbol {node!r} is not bound here")
+                    raise EvaluationError(
+                        f"the symbol {node!r} is not bound here: give it as index= of a variadic, or use a function"
+                    )
                 return self.symbols[node]
             case ast.TupleOf(items):
                 return tuple([value(item) for item in items])
             case ast.Binary("&", left, right):
-                return _boolean(value(left), left) and _boolean(value(right), right)
+                return _boolean(value(left)) and _boolean(value(right))
             case ast.Binary("|", left, right):
-                return _boolean(value(left), left) or _boolean(value(right), right)
+                return _boolean(value(left)) or _boolean(value(right))
             case ast.Binary(symbol, left, right):
                 return BINARY[symbol](value(left), value(right))
             case ast.Unary("~", operand):
-                return not _boolean(value(operand), operand)
+                return not _boolean(value(operand))
             case ast.Unary(_, operand):
                 return -value(operand)
             case ast.Item(sequence, index):
@@ -154,13 +194,13 @@ class Evaluator:
             case ast.Function(name, operands):
                 return FUNCTIONS[name](*[value(operand) for operand in operands])
             case ast.Conditional(condition, then, otherwise):
-                return value(then if _boolean(value(condition), condition) else otherwise)
+                return value(then if _boolean(value(condition)) else otherwise)
             case ast.Chosen(alternative, clauses):
                 return value(clauses[self.scope.alternative(alternative, self.symbols)])
             case ast.Each():
                 return self.each(node, None)
-            case ast.Reduce(symbol, sequence, initial):
-                return self._reduce(symbol, value(sequence), initial, node)
+            case ast.Reduce():
+                return self._reduce(node)
         raise EvaluationError(f"{node!r} is not an attribute expression")
 
     def each(self, node: ast.Each, length: int | None) -> tuple[Any, ...]:
@@ -173,40 +213,39 @@ class Evaluator:
             items = range(length)
         else:
             raise EvaluationError(f"{node!r} has no length: give length=…")
-        outer = self.symbols
+        outer = self.symbols, self._open
         try:
             result = []
             for item in items:
-                self.symbols = {**outer, node.symbol: item}
+                self.symbols, self._open = {**outer[0], node.symbol: item}, {}
                 result.append(self.value(node.body))
             return tuple(result)
         finally:
-            self.symbols = outer
+            self.symbols, self._open = outer
 
-    def _reduce(self, symbol: str, items: Sequence[Any], initial: Ast | None, node: Ast) -> Any:
-        if initial is not None:
-            result = self.value(initial)
+    def _reduce(self, node: ast.Reduce) -> Any:
+        items = tuple(self.value(node.sequence))
+        fold = _FOLDS[node.operator]
+        if node.initial is not None:
+            result = self.value(node.initial)
+        elif node.operator in _UNIT and (not items or node.operator in "&|"):
+            result = _UNIT[node.operator]
         elif items:
             result, items = items[0], items[1:]
-        elif symbol in _UNIT:
-            result = _UNIT[symbol]
         else:
-            raise EvaluationError(f"{node!r} reduces nothing, and {symbol!r} has no neutral element: give init=…")
+            raise EvaluationError(
+                f"{node!r} reduces nothing, and {node.operator!r} has no neutral element: give init=…"
+            )
         for item in items:
-            if symbol in "&|":
-                result = (_boolean(result, node) and item) if symbol == "&" else (_boolean(result, node) or item)
-            else:
-                result = BINARY[symbol](result, item)
+            result = fold(result, item)
         return result
 
     def equals(self, node: Ast, actual: Any) -> tuple[bool, Any]:
         """Whether the expression equals a value, and the expression's value."""
         if isinstance(node, ast.Each) and node.length is None and node.over is None:
-            expected: Any = self.each(node, len(actual)) if isinstance(actual, (tuple, list)) else None
+            if not isinstance(actual, (tuple, list)):
+                return False, node
+            expected: Any = self.each(node, len(actual))
         else:
             expected = self.value(node)
         return same(expected, actual), expected
-
-
-_UNIT: dict[str, Any] = {"+": 0, "*": 1, "&": True, "|": False}
-REDUCIBLE = frozenset(("+", "*", "&", "|", "max", "min"))

@@ -12,6 +12,7 @@ import torch
 from torch import fx
 
 from gsl.front.fx.handle import Leaf
+from gsl.front.fx.leaves import attribute
 from gsl.graph import PARAM, Node
 
 if TYPE_CHECKING:
@@ -69,8 +70,13 @@ class ModuleHome:
         graph._codegen = copy.copy(self.old.graph._codegen)
         before, after = _targets(self.old.graph), _targets(graph)
         for path in before:
-            if path not in after and not any(other.startswith(f"{path}.") for other in after):
+            if path in after:
+                continue
+            inside = [other.removeprefix(f"{path}.") for other in after if other.startswith(f"{path}.")]
+            if not inside:
                 self._delete(path)
+            elif before[path] == "call_module":
+                self._hollow(path, inside)
         self.new.graph = graph
         return self.new
 
@@ -83,6 +89,24 @@ class ModuleHome:
             owner, _, name = owner.rpartition(".")
             module = self._writable(owner)
             delattr(module, name)
+
+    def _hollow(self, path: str, inside: list[str]) -> None:
+        """Put a bare module that holds only these attributes in the place of one that is not called any more."""
+        owner, _, name = path.rpartition(".")
+        old, holder = attribute(self.old, path), torch.nn.Module()
+        for inner in inside:
+            *prefix, last = inner.split(".")
+            place = holder
+            for part in prefix:
+                if part not in place._modules:
+                    place.add_module(part, torch.nn.Module())
+                place = place.get_submodule(part)
+            value = attribute(old, inner)
+            if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+                place.register_buffer(last, value)
+            else:
+                setattr(place, last, value)
+        self._writable(owner)._modules[name] = holder
 
     def _writable(self, path: str) -> Any:
         """The module at a path of the new program, made its own so that it may be changed."""
@@ -112,9 +136,9 @@ def unique(name: str, taken: Any) -> str:
     return result
 
 
-def _targets(graph: fx.Graph) -> dict[str, None]:
-    """The attributes and submodules to which a graph refers."""
-    return {str(node.target): None for node in graph.nodes if node.op in ("get_attr", "call_module")}
+def _targets(graph: fx.Graph) -> dict[str, str]:
+    """The attributes and submodules to which a graph refers, with the kind of the last reference."""
+    return {str(node.target): node.op for node in graph.nodes if node.op in ("get_attr", "call_module")}
 
 
 def _clone(old: fx.GraphModule) -> fx.GraphModule:

@@ -23,12 +23,12 @@ def infer(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type 
     if op == TUPLE:
         return TupleType(tuple([operand.type for operand in operands]))
     if op == GETITEM:
-        fields = operands[0].type
+        fields, index = operands[0].type, int(attrs["index"])
         if fields is None:
             return None
-        if not isinstance(fields, TupleType) or not -len(fields.fields) <= attrs["index"] < len(fields.fields):
-            raise ValueError(f"{fields} has no field {attrs['index']}")
-        return fields.fields[attrs["index"]]
+        if not isinstance(fields, TupleType) or not -len(fields.fields) <= index < len(fields.fields):
+            raise ValueError(f"{fields} has no field {index}")
+        return fields.fields[index]
     if isinstance(op, str):
         known = [operand.attrs["value"] if is_literal(operand) else operand.type for operand in operands]
         return meaning.infer(TABLE[op], known, attrs)

@@ -58,8 +58,10 @@ class Loader:
     def _leaf(self, node: fx.Node) -> None:
         kind = self.leaves.kind(node)
         if kind is None:
-            kind_of_object: Any = type(self._attribute(node))
-            self._add(node, Node(kind_of_object, attrs={"name": str(node.target)}, name=node.name))
+            # A submodule that is an argument of a higher-order operator.
+            value: Any = self._attribute(node)
+            self.values.known[node] = value
+            self._add(node, Node(type(value), attrs={"name": str(node.target)}, name=node.name))
         elif kind == INPUT or node in self.mutations.exposed:
             name = str(node.target) if node.op == "get_attr" else node.name
             self._add(node, Node(INPUT, type=self.values.type(node) or self._known_type(node), name=name))

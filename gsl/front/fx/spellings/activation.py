@@ -97,6 +97,9 @@ def clip(c: Call, x: Any, low: Any, high: Any) -> Canon:
 
 
 def _hardtanh(c: Call) -> Canon:
+    """``nn.ReLU6`` is a hardtanh too."""
+    if (c.min, c.max) == (0, 6):
+        return Canon("nn.relu6", (tensor(c, c.input),))
     return clip(c, c.input, c.min, c.max)
 
 
@@ -186,8 +189,8 @@ ROWS: Final = (
         _clamp,
         inplace=True,
     ),
-    *(Row(f".{name}", "input memory_format=None", _cast_method(dtype)) for name, dtype in CAST_METHODS.items()),
-    Row(".to", "input dtype non_blocking=False copy=False memory_format=None", _to),
+    *(Row(f".{name}", "input", _cast_method(dtype)) for name, dtype in CAST_METHODS.items()),
+    Row(".to", "input dtype non_blocking=False copy=False", _to),
     Row(".type", "input dtype non_blocking=False", _to),
     Row("aten.to.dtype", "input dtype", _to),
     Row("aten._to_copy.default", "input dtype=None layout=None non_blocking=False", _to_copy),

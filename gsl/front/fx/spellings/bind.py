@@ -55,7 +55,7 @@ class Signature:
         for word in text.split():
             name, has_default, default = word.partition("=")
             if name == "*":
-                positional = len(names)
+                positional = len(names) if positional is None else positional
                 continue
             if name.startswith("*"):
                 rest = name = name[1:]

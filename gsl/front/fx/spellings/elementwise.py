@@ -224,6 +224,11 @@ _IN_PLACE_OPERATORS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
+_DUNDERS: Final[Mapping[str, str]] = {
+    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "left_shift": "lshift", "right_shift": "rshift",
+}  # fmt: skip
+
+
 def _words(names: str, overloads: str, suffix: str = "") -> str:
     """The torch, method and aten spellings of names; with a suffix, those of the in-place calls."""
     words = [f"torch.{n}{suffix} .{n}{suffix}" for n in names.split()]
@@ -248,6 +253,9 @@ def _binary_rows() -> list[Row]:
         rows.append(Row(_words(names, overloads) + (f" operator.{python}" if python else ""), "input other", read))
         if op not in _TO_BOOL:
             rows.append(Row(_words(names, overloads, "_"), "input other", _kept(read)))
+        if op in _DUNDERS:
+            dunder = f"__{_DUNDERS[op]}__"
+            rows.append(Row(f".{dunder} aten.{dunder}.Tensor aten.{dunder}.Scalar", "input other", read))
     rows += _both("add", "Tensor Scalar", "input other alpha=1", _scaled("add"), "add")
     rows += _both("sub subtract", "Tensor Scalar", "input other alpha=1", _scaled("subtract"), "sub")
     rows += _both("div divide", "Tensor Scalar Tensor_mode Scalar_mode", "input other rounding_mode=None", _divide)

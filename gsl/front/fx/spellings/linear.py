@@ -228,7 +228,10 @@ ROWS: Final = (
     ),
 )
 FIELDS: Final = (
-    *(Row(f"aten.max_pool{n}d_with_indices.default", _MAX_POOL, max_pool(n)) for n in (1, 2, 3)),
+    *(
+        Row(f"aten.max_pool{n}d_with_indices.default F.max_pool{n}d_with_indices", _MAX_POOL, max_pool(n))
+        for n in (1, 2, 3)
+    ),
     *(
         Row(
             f"F.adaptive_max_pool{n}d_with_indices torch.adaptive_max_pool{n}d aten.adaptive_max_pool{n}d.default",

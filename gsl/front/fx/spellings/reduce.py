@@ -28,9 +28,15 @@ def _reduction(op: str) -> Reader:
     return read
 
 
-def _plain(op: str) -> Reader:
-    """A reduction without a dtype of its own."""
-    return lambda c: Canon(op, (tensor(c, c.input),), {"axis": axes(c.dim), "keepdims": flag(c.keepdim)})
+def _plain(op: str, *, empty: bool = False) -> Reader:
+    """A reduction without a dtype of its own. Most of them don't take no axes for all of them."""
+
+    def read(c: Call) -> Canon:
+        axis = axes(c.dim)
+        unread_unless(empty or axis is not None or c.dim is None)
+        return Canon(op, (tensor(c, c.input),), {"axis": axis, "keepdims": flag(c.keepdim)})
+
+    return read
 
 
 def _whole(op: str) -> Reader:
@@ -42,7 +48,7 @@ def _variance(op: str) -> Reader:
 
     def read(c: Call) -> Canon:
         correction = c.correction if c.correction is not None else int(flag(c.unbiased))
-        unread_unless(correction in (0, 1))
+        unread_unless(correction in (0, 1) and (axes(c.dim) is not None or c.dim is None))
         attrs = {"axis": axes(c.dim), "keepdims": flag(c.keepdim), "unbiased": correction == 1}
         return Canon(op, (tensor(c, c.input),), attrs)
 
@@ -79,7 +85,7 @@ ROWS: Final = (
     Row("torch.mean .mean aten.mean.default aten.mean.dim", _SUM, _reduction("mean")),
     Row("torch.prod .prod aten.prod.default aten.prod.dim_int", _SUM, _reduction("prod")),
     *(
-        Row(f"torch.{name} .{name} aten.{name}.default", "input dim=None keepdim=False", _plain(op))
+        Row(f"torch.{name} .{name} aten.{name}.default", "input dim=None keepdim=False", _plain(op, empty=True))
         for name, op in (("amax", "max"), ("amin", "min"))
     ),
     *(Row(f"torch.{op} .{op} aten.{op}.default", "input", _whole(op)) for op in ("max", "min")),

@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from gsl.front.fx.spellings.bind import is_number
 from gsl.front.fx.spellings.table import Site, Writer, call, options
 from gsl.front.fx.tree import Native
-from gsl.graph import SymDim
 
 # ---------------------------------------------------------------- shapes and axes
 
@@ -222,16 +221,19 @@ def _take(s: Site) -> Native:
     return call(operator.getitem, x, (*(slice(None),) * axis, indices) if axis else indices)
 
 
+def _int(size: Any) -> int:
+    if not isinstance(size, int):
+        raise ValueError(f"a band of a matrix of size {size}")
+    return size
+
+
 def _matrix_set_diag(s: Site) -> Native:
     (low, high), (upper, lower) = s["k"], s["align"].split("_")
     x, diagonal = s.operands
     if low == high:
         return call(torch.diagonal_scatter, x, diagonal, **options(offset=(low, 0)), dim1=-2, dim2=-1)
-    rows, columns = s.known(0).shape[-2:]
-    width, ndim = s.known(1).shape[-1], s.known(1).ndim
-    if any(isinstance(size, SymDim) for size in (rows, columns, width)):
-        raise ValueError("a band of a matrix of unknown size")
-    assert isinstance(rows, int) and isinstance(columns, int) and isinstance(width, int)
+    rows, columns, width = (_int(size) for size in (*s.known(0).shape[-2:], s.known(1).shape[-1]))
+    ndim = s.known(1).ndim
     for row, offset in enumerate(range(high, low - 1, -1)):
         length = min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns)
         start = width - length if (upper if offset >= 0 else lower) == "RIGHT" else 0

@@ -1,0 +1,381 @@
+"""Loading and storing graphs without a change, and what the view says of single calls."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from fx_helpers import Attention, ConvNet, Stateful, differences
+from torch import nn
+from torch.export import Dim
+from torch.fx import Graph as NativeGraph
+from torch.fx import GraphModule, symbolic_trace
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from gsl import front
+from gsl.errors import FrontEndError
+from gsl.front import fx
+from gsl.front.base import Program
+from gsl.graph import INPUT, PARAM, Effect, Graph, TensorType, TupleType, op_name
+
+F = nn.functional
+IMAGE = torch.randn(2, 3, 8, 8)
+
+
+def round_trip(program: Program) -> Graph:
+    """The view; the native graph is checked to come back as it was."""
+    view = program.load()
+    stored = program.store(view.copy())
+    assert differences(program.native, stored.native) == []
+    assert str(stored.load()) == str(view)
+    return view
+
+
+def ops(view: Graph) -> list[str]:
+    return [op_name(node.op) for node in view.nodes if node.op not in ("input", "param", "const")]
+
+
+def effects(view: Graph) -> dict[str, Effect]:
+    return {node.name: node.effect for node in view.nodes if node.effect is not None}
+
+
+class Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+def traced(function: Any, *values: torch.Tensor) -> Program:
+    module = function if isinstance(function, nn.Module) else Function(function)
+    return fx.from_graph_module(symbolic_trace(module), values or None)
+
+
+def exported(function: Any, *values: torch.Tensor, **options: Any) -> Program:
+    module = function if isinstance(function, nn.Module) else Function(function).eval()
+    return fx.from_model(module, values, **options)
+
+
+# ---------------------------------------------------------------- ways into the front end
+
+
+@pytest.mark.parametrize("model", [ConvNet, Attention, Stateful])
+def test_dynamic_shapes(model: Any) -> None:
+    value = {ConvNet: IMAGE, Attention: torch.randn(2, 6, 8), Stateful: torch.arange(6)}[model]
+    sizes = {0: Dim("b")} if model is ConvNet else {0: Dim("b", min=2), **({1: Dim("s")} if model is Attention else {})}
+    program = exported(model().eval(), value, dynamic_shapes=(sizes,))
+    view = round_trip(program)
+    (shape,) = [type.shape for type in program.inputs.values()]  # type: ignore[union-attr]
+    assert not isinstance(shape[0], int)
+    round_trip(fx.from_exported(program.native.run_decompositions()))
+    assert view.outputs[0].type is not None
+
+
+def test_graph_of_torch_compile() -> None:
+    """What torch.compile hands to a back end has types without example inputs; sizes may be symbolic."""
+    found: list[GraphModule] = []
+
+    def backend(module: GraphModule, inputs: list[Any]) -> Any:
+        found.append(module)
+        return module
+
+    torch._dynamo.reset()
+    torch.compile(Attention().eval(), backend=backend, dynamic=True)(torch.randn(2, 6, 8))
+    (module,) = found
+    view = round_trip(fx.from_graph_module(module))
+    assert {"nn.layer_norm", "nn.dense", "nn.attention", "split"} <= set(ops(view))
+    assert all(node.type is not None for node in view.nodes if isinstance(node.op, str) and node.op != INPUT)
+
+
+def test_graph_of_make_fx() -> None:
+    module = make_fx(ConvNet().eval())(IMAGE)
+    view = round_trip(fx.from_graph_module(module))
+    assert {"nn.conv2d", "nn.batch_norm", "nn.relu"} <= set(ops(view))
+    assert all(node.type is not None for node in view.nodes)
+
+
+def test_structured_inputs_and_outputs() -> None:
+    class Model(nn.Module):
+        def forward(self, pair: tuple[torch.Tensor, torch.Tensor], *, scale: torch.Tensor, factor: int = 2) -> Any:
+            return {"sum": (pair[0] + pair[1]) * scale, "same": pair[0], "factor": factor, "none": None}
+
+    a, b, c = (torch.randn(3) for _ in range(3))
+    program = fx.from_model(Model(), ((a, b),), {"scale": c})
+    round_trip(program)
+    assert list(program.inputs) == ["pair_0", "pair_1", "scale"]
+    torch.testing.assert_close(program.build()(a, b, c)["sum"], (a + b) * c)
+    assert all(x is y for x, y in zip(program.example_inputs or (), (a, b, c)))
+    unlifted = fx.from_graph_module(program.native.module(check_guards=False), [a, b, c])
+    round_trip(unlifted)
+    torch.testing.assert_close(unlifted.build()(a, b, c)["sum"], (a + b) * c)
+
+
+def test_default_arguments() -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+            return x * scale
+
+    program = fx.from_graph_module(symbolic_trace(Model()), [IMAGE])
+    view = round_trip(program)
+    # The scale is not known when the graph is read, so that the product is not one with a literal.
+    assert view.outputs[0].opaque
+    assert program.build()(IMAGE).shape == IMAGE.shape
+
+
+def test_unused_things_stay() -> None:
+    graph = NativeGraph()
+    x, unused = graph.placeholder("x"), graph.placeholder("unused")
+    weight = graph.get_attr("weight")
+    graph.get_attr("weight").name = "again"
+    graph.call_function(torch.sin, (x,))
+    graph.output((graph.call_function(torch.add, (x, weight)), None, 3, [x, x]))
+    root = nn.Module()
+    root.weight = nn.Parameter(torch.ones(8))
+    root.idle = nn.Linear(2, 2)
+    module = GraphModule(root, graph, "Odd")
+    module.idle = root.idle
+    module.note = {"kept": True}
+    module.meta["where"] = "here"
+    program = fx.from_graph_module(module, [IMAGE, IMAGE])
+    view = round_trip(program)
+    assert len([node for node in view.nodes if node.op == PARAM]) == 1
+    stored = program.store(view.copy())
+    assert unused.name in stored.inputs
+    assert stored.native.note is module.note
+    assert stored.native.meta == {"where": "here"}
+    assert type(stored.native).__name__ == "Odd"
+
+
+def test_tied_weights_are_one_param() -> None:
+    program = fx.from_graph_module(symbolic_trace(Tied()), [torch.randn(2, 4)])
+    view = round_trip(program)
+    assert [node.name for node in view.nodes if node.op == PARAM] == ["first.weight"]
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x)) @ self.first.weight
+
+
+def test_deep_chain() -> None:
+    """Ten thousand nodes in a row."""
+    graph = NativeGraph()
+    node = graph.placeholder("x")
+    for index in range(10_000):
+        node = graph.call_function(torch.relu if index % 2 else torch.sigmoid, (node,))
+    graph.output(node)
+    program = fx.from_graph_module(GraphModule(nn.Module(), graph), [torch.randn(2)])
+    assert len(round_trip(program).nodes) == 10_001
+
+
+def test_the_oracle_can_fail() -> None:
+    """A changed argument, name, order, weight, piece of metadata or module is found."""
+    program = traced(ConvNet().eval())
+    changes = {
+        "argument": lambda m: setattr(next(iter(m.graph.find_nodes(op="call_function"))), "args", (1, 2)),
+        "name": lambda m: setattr(next(iter(m.graph.nodes)), "name", "other"),
+        "meta": lambda m: next(iter(m.graph.nodes)).meta.update(new=1),
+        "weight": lambda m: setattr(m.conv, "weight", nn.Parameter(m.conv.weight + 1)),
+        "module": lambda m: m.add_module("more", nn.ReLU()),
+        "dead": lambda m: m.graph.call_function(torch.sin, (next(iter(m.graph.nodes)),)),
+    }
+    for what, change in changes.items():
+        stored = program.store(program.load().copy()).native
+        weight = stored.conv.weight
+        assert differences(program.native, stored) == []
+        change(stored)
+        if what == "weight":
+            # The module is shared, so the change shows in both: compare with the tensor of before.
+            assert program.native.conv.weight is not weight
+            continue
+        assert differences(program.native, stored) != [], what
+
+
+# ---------------------------------------------------------------- what the view says
+
+
+@pytest.mark.parametrize("make", [traced, exported])
+def test_scalars_are_consts(make: Any) -> None:
+    view = round_trip(make(lambda x: x * 2 + 1.5, IMAGE))
+    consts = [(node.attrs["value"], node.type) for node in view.nodes if node.op == "const"]
+    assert consts == [(2, TensorType((), "int64")), (1.5, TensorType((), "float32"))]
+
+
+def test_types_of_multiple_results() -> None:
+    view = round_trip(exported(lambda x: x.split(1, dim=1)[1] + torch.topk(x, 2)[0][:, :1, :, :1], IMAGE))
+    split = next(node for node in view.nodes if node.op == "split")
+    assert split.type == TupleType((TensorType((2, 1, 8, 8), "float32"),) * 3)
+    topk = next(node for node in view.nodes if "topk" in op_name(node.op))
+    assert topk.attrs == {"k": 2}
+    assert isinstance(topk.type, TupleType)
+
+
+def test_opaque_calls() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        index = torch.tensor([1, 0])
+        return torch.fft.fft(x[index, :, index], dim=1).abs()
+
+    view = round_trip(exported(function, IMAGE))
+    index = next(node for node in view.nodes if "index" in op_name(node.op))
+    assert len(index.operands) == 3
+    assert repr(index.attrs["indices"]) == "($0, None, $0)" or repr(index.attrs["indices"]) == "($1, None, $2)"
+    method = round_trip(traced(lambda x: x.logcumsumexp(dim=1)))
+    assert method.nodes[-1].op is torch.Tensor.logcumsumexp
+    assert method.nodes[-1].attrs == {"dim": 1}
+
+
+def test_opaque_modules() -> None:
+    lstm = nn.Sequential(nn.PixelShuffle(2), nn.Softsign())
+    view = round_trip(fx.from_graph_module(symbolic_trace(lstm.eval())))
+    assert [node.op for node in view.nodes[1:]] == [nn.PixelShuffle, nn.Softsign]
+    assert view.nodes[1].attrs == {"upscale_factor": 2}
+    assert effects(view) == {}
+
+
+# ---------------------------------------------------------------- effects
+
+
+def test_hidden_mutation_is_functional() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = F.relu(x + 1, inplace=True)
+        return F.relu(y * 2, inplace=True).mul_(3)
+
+    for make in (traced, exported):
+        view = round_trip(make(function, IMAGE))
+        assert ops(view) == ["add", "nn.relu", "multiply", "nn.relu", "multiply"]
+        assert effects(view) == {}
+
+
+VISIBLE = {
+    "input": lambda x: F.relu(x, inplace=True) + 1,
+    "later user": lambda x: ((y := x + 1), y.relu_(), y * 2)[-1],
+    "view of an input": lambda x: x.reshape(-1).mul_(2),
+    "live view": lambda x: ((y := x + 1), (z := y.view(-1)), y.relu_().sum() + z)[-1],
+    "dropout shares": lambda x: ((y := x + 1), (z := F.dropout(y, training=False)), y.relu_().sum() + z)[-1],
+}
+
+
+@pytest.mark.parametrize("make", [traced, exported])
+@pytest.mark.parametrize("case", VISIBLE)
+def test_visible_mutation_is_opaque(case: str, make: Any) -> None:
+    program = make(VISIBLE[case], IMAGE.clone())
+    view = round_trip(program)
+    assert list(effects(view).values()) == [Effect.MUTATES]
+    (call,) = [node for node in view.nodes if node.effect]
+    assert call.opaque
+    # Whatever is changed is not read as a pure value either.
+    assert call.operands[0].opaque or call.operands[0].op == INPUT
+
+
+def test_updated_buffers_are_inputs() -> None:
+    program = exported(Stateful().eval(), torch.arange(6))
+    kinds = {node.name: node.op for node in round_trip(program).nodes}
+    assert kinds["b_steps"] == INPUT
+    assert kinds["scale"] == PARAM
+    assert list(program.inputs) == ["x"]
+    decomposed = fx.from_exported(program.native.run_decompositions())
+    kinds = {node.name: node.op for node in round_trip(decomposed).nodes}
+    assert kinds["b_steps"] == INPUT
+    unlifted = fx.from_graph_module(program.native.module(check_guards=False))
+    kinds = {node.name: node.op for node in round_trip(unlifted).nodes}
+    assert kinds["steps"] == INPUT
+
+
+def test_training() -> None:
+    """A normalisation that updates its statistics, and a dropout that draws, are not pure."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Dropout(0.5)).train()
+    view = round_trip(fx.from_graph_module(symbolic_trace(model), [IMAGE]))
+    assert [node.effect for node in view.nodes if node.opaque] == [Effect.MUTATES, Effect.RANDOM]
+    view = round_trip(exported(model, IMAGE))
+    assert Effect.RANDOM in effects(view).values()
+    assert any(node.op == INPUT and "running_mean" in node.name for node in view.nodes)
+    assert "nn.conv2d" in ops(view)
+
+
+@torch.fx.wrap
+def shout(x: torch.Tensor) -> torch.Tensor:
+    print("!")
+    return x
+
+
+def test_unknown_functions_have_effects() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        torch._assert(x.shape[0] == 2, "two")
+        return shout(x)
+
+    view = round_trip(traced(function))
+    assert effects(view) == {"_assert": Effect.OTHER, "shout": Effect.OTHER}
+
+
+def test_control_flow() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda y: y.sin(), lambda y: y.cos(), (x,))
+
+    program = exported(function, IMAGE)
+    view = round_trip(program)
+    cond = next(node for node in view.nodes if op_name(node.op) == "cond")
+    assert cond.effect is Effect.OTHER
+    assert len(cond.deps) == 2
+
+
+# ---------------------------------------------------------------- programs
+
+
+def test_the_front_end_is_chosen_by_the_object() -> None:
+    module = symbolic_trace(ConvNet().eval())
+    assert front.program(module).native is module
+    exported_program = torch.export.export(ConvNet().eval(), (IMAGE,))
+    assert front.program(exported_program).native is exported_program
+    with pytest.raises(FrontEndError, match="no front end understands a builtins"):
+        front.program(3)
+    with pytest.raises(FrontEndError, match="export a module with"):
+        front.program(nn.ReLU())
+
+
+def test_torch_is_not_imported_before_it_is_needed() -> None:
+    code = "import gsl.front, sys; raise SystemExit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_wrong_number_of_example_inputs() -> None:
+    with pytest.raises(FrontEndError, match=r"expected 1 example inputs \(x\), but 2 were given"):
+        fx.from_graph_module(symbolic_trace(ConvNet()), [IMAGE, IMAGE])
+
+
+@pytest.mark.parametrize("make", [traced, exported])
+def test_evaluate_and_infer(make: Any) -> None:
+    """Every call of a view has the value and the type that the program gives it."""
+    program = make(ConvNet().eval(), IMAGE)
+    view = program.load()
+    values: dict[Any, Any] = {}
+    for node in view.nodes:
+        if node.op == INPUT:
+            values[node] = IMAGE
+        elif node.op in ("param", "const"):
+            values[node] = node.attrs["value"]
+        else:
+            values[node] = program.evaluate(node, [values[operand] for operand in node.operands])
+            assert view.infer(node.op, node.operands, node.attrs) == node.type
+            assert node.type == TensorType(tuple(values[node].shape), str(values[node].dtype)[6:])
+    expected = torch.utils._pytree.tree_leaves(program.build()(IMAGE))
+    for node, value in zip(view.outputs, [value for value in expected if value is not None], strict=True):
+        torch.testing.assert_close(values[node], value)
+
+
+def test_build_with_a_back_end() -> None:
+    program = exported(Attention().eval(), torch.randn(2, 6, 8))
+    value = torch.randn(2, 6, 8)
+    torch._dynamo.reset()
+    torch.testing.assert_close(program.build(backend="eager")(value), program.build()(value))
