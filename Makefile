@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: setup
-	$(BIN)/python demo/demo.py
+	$(BIN)/python -m demo
 
 test: setup
 	$(BIN)/python -m pytest -n 2

@@ -89,7 +89,6 @@ def _transformer(kind: str, **options: Any) -> Callable[[], nn.Module]:
         config = getattr(transformers, f"{kind}Config")(**options)
         classes = {"ResNet": "ResNetForImageClassification", "GPT2": "GPT2LMHeadModel", "Llama": "LlamaForCausalLM"}
         config.use_cache = False
-        config.return_dict = False
         return _settle(getattr(transformers, classes.get(kind, f"{kind}Model"))(config))
 
     return make

@@ -34,6 +34,11 @@ def caller() -> Location:
     return Location(frame.f_code.co_filename, frame.f_lineno)
 
 
+def located(message: str) -> str:
+    """A message with the place in the user's code before it."""
+    return f"{caller()}: {message}"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of an error message about an unknown name: the nearest valid ones, or all of them."""
     names = sorted(known)

@@ -5,9 +5,9 @@ There is one class for every declaration in :mod:`gsl.spec`, named as in TVM Rel
 
 from __future__ import annotations
 
-from typing import Any
+import typing as _typing  # `op.Any` is an operator
 
-from gsl.errors import UnknownAttributeError, nearest
+from gsl.errors import UnknownAttributeError, located, nearest
 from gsl.pat import Call
 from gsl.spec import REQUIRED, TABLE, OpSpec, Trait
 
@@ -22,7 +22,7 @@ class Operator:
         attrs = (name if a.default is REQUIRED else f"{name}={a.default!r}" for name, a in spec.attrs.items())
         self.__doc__ = f"{spec.name}({', '.join((*spec.operands, *attrs))})"
 
-    def __call__(self, *operands: Any, **attrs: Any) -> Call:
+    def __call__(self, *operands: _typing.Any, **attrs: _typing.Any) -> Call:
         return Call(self.spec, *operands, **attrs)
 
     def __repr__(self) -> str:
@@ -37,7 +37,7 @@ def __getattr__(name: str) -> Operator:
         return _CLASSES[name]
     if name.startswith("__"):
         raise AttributeError(name)
-    raise UnknownAttributeError(f"gsl.op has no operator {name!r}: {nearest(name, _CLASSES)}")
+    raise UnknownAttributeError(located(f"gsl.op has no operator {name!r}: {nearest(name, _CLASSES)}"))
 
 
 def __dir__() -> list[str]:

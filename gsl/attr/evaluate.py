@@ -37,11 +37,10 @@ def same(left: Any, right: Any) -> bool:
         return compare("==", left, right)
     if isinstance(left, bool) is not isinstance(right, bool):
         return False
+    if getattr(left, "shape", ()) != getattr(right, "shape", ()):
+        return False
     equal = left == right
-    if isinstance(equal, bool):
-        return equal
-    # An array or a tensor, which compares item by item.
-    return getattr(left, "shape", ()) == getattr(right, "shape", ()) and bool(equal.all())
+    return equal if isinstance(equal, bool) else bool(equal.all())  # arrays and tensors compare item by item
 
 
 def _some(pairs: Iterable[tuple[Any, Any]], equal: bool) -> bool:
@@ -112,8 +111,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Zip": lambda *sequences: tuple(zip(*sequences)),
     "LayoutRemap": _remap,
     "abs": abs,
-    "all": lambda sequence: all([_boolean(item) for item in sequence]),
-    "any": lambda sequence: any([_boolean(item) for item in sequence]),
+    "all": lambda sequence: all(_boolean(item) for item in sequence),
+    "any": lambda sequence: any(_boolean(item) for item in sequence),
 }
 _FOLDS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -244,7 +243,7 @@ class Evaluator:
         """Whether the expression equals a value, and the expression's value."""
         if isinstance(node, ast.Each) and node.length is None and node.over is None:
             if not isinstance(actual, (tuple, list)):
-                return False, node
+                raise EvaluationError(f"{node!r} is a tuple, found {short(actual)}")
             expected: Any = self.each(node, len(actual))
         else:
             expected = self.value(node)

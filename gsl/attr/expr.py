@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import Any, NoReturn
 
 from gsl.attr import ast
 from gsl.attr.ast import Ast
-from gsl.errors import PatternTypeError
+from gsl.attr.text import short
+from gsl.errors import PatternTypeError, located
 from gsl.graph.dim import SymDim
 
 
@@ -20,8 +20,19 @@ class Expr:
     __slots__ = ("ast",)
     __hash__ = None  # type: ignore[assignment]
 
+    ast: Ast
+
     def __init__(self, node: Ast) -> None:
-        self.ast = node
+        object.__setattr__(self, "ast", node)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise PatternTypeError(located(f"attribute expressions are immutable: can't set {name!r} of {self!r}"))
+
+    def __copy__(self) -> Expr:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Expr:
+        return self
 
     def __repr__(self) -> str:
         return repr(self.ast)
@@ -104,6 +115,9 @@ class Expr:
     def __invert__(self) -> Expr:
         return Expr(ast.Unary("~", self.ast))
 
+    def __abs__(self) -> Expr:
+        return Expr(ast.Function("abs", (self.ast,)))
+
     def __getitem__(self, index: Any) -> Expr:
         if isinstance(index, slice):
             parts = (to_ast(part) for part in (index.start, index.stop, index.step))
@@ -120,21 +134,25 @@ class Expr:
 
     def __bool__(self) -> NoReturn:
         raise PatternTypeError(
-            f"the attribute expression {self!r} has no truth value before a match: combine conditions with & | ~ "
-            "(not and, or, not), chain comparisons as (a < b) & (b < c), and hand them to Subst(…, where=…)"
+            located(
+                f"the attribute expression {self!r} has no truth value before a match: combine conditions with & | ~ "
+                "(not and, or, not), chain comparisons as (a < b) & (b < c), and hand them to Subst(…, where=…)"
+            )
         )
 
     def __iter__(self) -> NoReturn:
         raise PatternTypeError(
-            f"the attribute expression {self!r} can't be iterated or unpacked before a match: index it, "
-            "or use attr.Map, attr.Variadic or attr.Len"
+            located(
+                f"the attribute expression {self!r} can't be iterated or unpacked before a match: index it, "
+                "or use attr.Map, attr.Variadic or attr.Len"
+            )
         )
 
     def __contains__(self, item: object) -> NoReturn:
-        raise PatternTypeError(f"'in' is decided before a match: write attr.In(value, {self!r})")
+        raise PatternTypeError(located(f"'in' is decided before a match: write attr.In(value, {self!r})"))
 
     def __len__(self) -> NoReturn:
-        raise PatternTypeError(f"the length of {self!r} is not known before a match: write attr.Len(…)")
+        raise PatternTypeError(located(f"the length of {self!r} is not known before a match: write attr.Len(…)"))
 
 
 def binary(operator: str, left: Any, right: Any) -> Expr:
@@ -156,13 +174,17 @@ def to_ast(value: Any) -> Ast:
         if all(isinstance(item, ast.Literal) for item in items):
             return ast.Literal(tuple(item.value for item in items))  # type: ignore[attr-defined]
         return ast.TupleOf(items)
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():  # a number of numpy or torch
+        value = value.item()
     if value is None or isinstance(value, (bool, int, float, complex, str, SymDim)):
         return ast.Literal(value)
-    if isinstance(value, numbers.Number) and hasattr(value, "item"):
-        return ast.Literal(value.item())
     if type(value).__module__ == "torch":  # torch.float32, torch.channels_last
         return ast.Literal(str(value).removeprefix("torch."))
+    if isinstance(value, type) and value.__module__ == "numpy":  # numpy.float32
+        return ast.Literal(value.__name__)
     raise PatternTypeError(
-        f"{value!r} of type {type(value).__name__} can't be an attribute: expected None, a bool, a number, a string, "
-        "a tuple or list of these, or an attribute expression"
+        located(
+            f"{short(value)} of type {type(value).__name__} can't be an attribute: expected None, a bool, a number, a "
+            "string, a tuple or list of these, or an attribute expression (of a pattern p: p.shape)"
+        )
     )

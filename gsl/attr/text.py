@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, Protocol
 
 CUT: Final = "…"
-MOST_LEVELS: Final = 8
+MOST_LEVELS: Final = 6
 MOST_ITEMS: Final = 8
 MOST_CHARACTERS: Final = 200
 """Beyond these, nested parts are cut."""

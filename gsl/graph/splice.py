@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gsl.graph.node import Graph, Node, Origin
+from gsl.graph.node import INPUT, Graph, Node, Origin
 
 
 class Replacement:
@@ -17,6 +17,12 @@ class Replacement:
         self.new = tuple(new)
         self.created = tuple(_created(new))
         """The nodes that are not in the graph yet, operands first."""
+
+    def used(self) -> Iterator[Node]:
+        """The nodes of the graph that the new ones are made from."""
+        for node in self.created:
+            yield from (operand for operand in node.operands if not is_new(operand))
+        yield from (node for node in self.new if not is_new(node))
 
 
 def _created(roots: Iterable[Node]) -> Iterator[Node]:
@@ -52,42 +58,39 @@ def new_node(node: Node, origin: Origin) -> Node:
 def closes_cycle(replacement: Replacement) -> bool:
     """Whether some new output would depend on itself.
 
-    Output ``j`` depends on output ``k`` when an existing node that the new ``j`` uses is computed from the old ``k``.
-    The search back from those nodes ends at the topological number of the first old output.
+    This walks the graph as it would be: a node of the graph that uses an old output uses the new one instead, while
+    the new nodes use what they were built from. A cycle holds a user of an old output, so what comes before the
+    first old output is not looked at.
     """
-    old = {node: number for number, node in enumerate(replacement.old)}
-    low = min(node.index for node in old)
-    edges: list[set[int]] = []
+    instead = dict(zip(replacement.old, replacement.new))
+    low = min(node.index for node in replacement.old)
+
+    def operands(node: Node) -> Iterator[Node]:
+        if is_new(node):
+            return iter(node.operands)
+        if node.index < low:
+            return iter(())
+        return iter([instead.get(operand, operand) for operand in (*node.operands, *node.deps)])
+
+    open_: set[Node] = set()
+    done: set[Node] = set()
     for root in replacement.new:
-        reached: set[int] = set()
-        made = list(_created([root]))
-        frontier = [operand for node in made for operand in node.operands if not is_new(operand)]
-        if not made:
-            frontier.append(root)
-        # An old output that the target itself uses stays alive, so the search goes on to what it is computed from.
-        kept = set(frontier)
-        seen: set[Node] = set()
-        while frontier:
-            node = frontier.pop()
-            if node in seen or node.index < low:
-                continue
-            seen.add(node)
-            if node in old and node not in kept:
-                reached.add(old[node])
-                continue
-            frontier.extend(node.operands)
-            frontier.extend(node.deps)
-        edges.append(reached)
-    return _cyclic(edges)
-
-
-def _cyclic(edges: list[set[int]]) -> bool:
-    alive = set(range(len(edges)))
-    while True:
-        free = {node for node in alive if not edges[node] & alive}
-        if not free:
-            return bool(alive)
-        alive -= free
+        stack = [(root, operands(root))] if root not in done else []
+        open_.update(node for node, _ in stack)
+        while stack:
+            node, rest = stack[-1]
+            for operand in rest:
+                if operand in open_:
+                    return True
+                if operand not in done:
+                    open_.add(operand)
+                    stack.append((operand, operands(operand)))
+                    break
+            else:
+                stack.pop()
+                open_.remove(node)
+                done.add(node)
+    return False
 
 
 class Splicer:
@@ -95,11 +98,16 @@ class Splicer:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self.outputs: dict[Node, list[int]] = {}
+        """The outputs of the graph, each with the positions at which it is one."""
+        for position, node in enumerate(graph.outputs):
+            self.outputs.setdefault(node, []).append(position)
+        self.dead: set[Node] = set()
+        """What the replacements left unused."""
         self._instead: dict[Node, list[Node]] = {}
-        self._suspects: list[Node] = []
 
     def apply(self, replacement: Replacement, matched: Iterable[Node]) -> None:
-        """Put the new nodes in the place of the old ones; ``matched`` are the nodes that this may leave unused."""
+        """Put the new nodes in the place of the old ones, and drop those of the matched ones that are then unused."""
         created = set(replacement.created)
         for node in replacement.created:
             node.index = max((operand.index for operand in node.operands), default=0)
@@ -111,42 +119,41 @@ class Splicer:
             for user in list(old.users):
                 if user not in created:
                     user.redirect(old, new)
-            self.graph.outputs = [new if node is old else node for node in self.graph.outputs]
+            positions = self.outputs.pop(old, ())
+            if positions:
+                self.outputs.setdefault(new, []).extend(positions)
             self._instead.setdefault(old, []).append(new)
         for new in replacement.new:
             _lift(new)
-        self._suspects.extend(matched)
+        self._drop([*matched, *reversed(replacement.created)])
 
     def finish(self) -> None:
-        """Remove what the replacements left unused, and restore a topological order near the old one."""
+        """Restore a topological order near the old one, without what is dead."""
         graph = self.graph
-        dead = self._dead()
+        for node, positions in self.outputs.items():
+            for position in positions:
+                graph.outputs[position] = node
         order: list[Node] = []
-        done: set[Node] = set(dead)
+        done = set(self.dead)
         for node in graph.nodes:
             for root in [node, *self._instead.get(node, ())]:
                 _emit(root, done, order)
-        for node in graph.outputs:
-            _emit(node, done, order)
         graph.nodes = order
         for index, node in enumerate(order):
             node.index = index
         self._instead.clear()
-        self._suspects.clear()
 
-    def _dead(self) -> set[Node]:
-        kept = set(self.graph.outputs)
-        dead: set[Node] = set()
-        work = self._suspects[::-1]
+    def _drop(self, suspects: list[Node]) -> None:
+        """Take nodes that nothing uses out of the graph, and what only they used."""
+        work = suspects[::-1]
         while work:
             node = work.pop()
-            if node in dead or node.users or node in kept or node.effect is not None or node.op == "input":
+            if node.users or node in self.dead or node in self.outputs or node.effect is not None or node.op == INPUT:
                 continue
-            dead.add(node)
+            self.dead.add(node)
             for operand in (*node.operands, *node.deps):
                 operand.users.pop(node, None)
                 work.append(operand)
-        return dead
 
 
 def _lift(start: Node) -> None:
@@ -161,6 +168,7 @@ def _lift(start: Node) -> None:
 
 
 def _emit(root: Node, done: set[Node], order: list[Node]) -> None:
+    """Append a node to the order, after the operands that are not in it yet."""
     if root in done:
         return
     stack: list[tuple[Node, Iterator[Node]]] = [(root, iter((*root.operands, *root.deps)))]
@@ -175,4 +183,3 @@ def _emit(root: Node, done: set[Node], order: list[Node]) -> None:
         else:
             stack.pop()
             order.append(node)
-

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gsl.graph import Node, Op
-from gsl.match.guard import Bindings, Path
-from gsl.match.matchers import END, Goals
+from gsl.match.guard import Bindings
+from gsl.match.matchers import Goals
+from gsl.match.miss import Miss
 from gsl.pat import OpClass, Pattern
 
 if TYPE_CHECKING:
     from gsl.match.plan import Plan
-
-
-@dataclass(slots=True)
-class Miss:
-    """Why a partial match went no further: a pattern, the node tried for it, and what was expected and found."""
-
-    pattern: Pattern | None
-    node: Node | None
-    what: str
-    expected: Any
-    found: Any
-    bound: int
-    """How many patterns were bound by then."""
-
-    def __str__(self) -> str:
-        place = "" if self.pattern is None else f"{self.pattern!r} ({self.pattern.location})"
-        at = "" if self.node is None else f" at %{self.node.name}"
-        found = f"{type(self.found).__name__}: {self.found}" if isinstance(self.found, Exception) else repr(self.found)
-        return f"{place}{at}: {self.what}: expected {self.expected!r}, found {found}"
 
 
 class Search:
@@ -138,6 +119,3 @@ class Search:
         found = next(self.solve(goals), self) is None
         del self.choices[floor:]
         return found
-
-
-__all__ = ["END", "Miss", "Path", "Search"]

@@ -158,16 +158,21 @@ class Guard:
                 holds = expected is True
             else:
                 actual = self.actual(search, node, path)
-                holds, expected = evaluator.equals(self.expected, actual)
-                if not holds and node is not None:
-                    expected = canonical(node, {self.what: expected})[self.what]
-                    holds = same(expected, actual)
+                holds, expected = self.compare(evaluator, actual, node)
         except (EvaluationError, ValueError) as error:
             search.miss(owner, node, self.what, self.expected, error)
             return False
         if not holds:
             search.miss(owner, node, self.what, expected, actual)
         return holds
+
+    def compare(self, evaluator: Evaluator, actual: Any, node: Node | None) -> tuple[bool, Any]:
+        """Whether a value is the expected one, and the latter."""
+        holds, expected = evaluator.equals(self.expected, actual)
+        if not holds and node is not None:
+            expected = canonical(node, {self.what: expected})[self.what]
+            holds = same(expected, actual)
+        return holds, expected
 
 
 def canonical(node: Node, given: Mapping[str, Any]) -> Mapping[str, Any]:

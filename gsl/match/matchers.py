@@ -6,14 +6,14 @@ and neither deep graphs nor long variadics recurse. ``END`` is the empty list; a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gsl.attr.ast import Literal
-from gsl.attr.evaluate import same
-from gsl.errors import EvaluationError, UndecidableError
-from gsl.graph import CONST, GETITEM, TUPLE, Node, Op, TensorType
+from gsl.errors import EvaluationError
+from gsl.graph import CONST, GETITEM, TUPLE, Node, Op, TensorType, TupleType
 from gsl.match.guard import Guard, Path, canonical
+from gsl.match.literal import decidedly_same, equal_literal
 from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, OpClass, Pattern, Tuple, Variadic
 from gsl.spec import TABLE, OpSpec
 
@@ -32,13 +32,16 @@ class Matcher:
     operator = True
     """Whether different patterns of this kind must be different nodes."""
 
-    def __init__(self, pattern: Pattern, level: int) -> None:
+    def __init__(self, pattern: Pattern, level: int, identity: Pattern) -> None:
         self.pattern = pattern
         self.level = level
         """How many variadics have this pattern as a template."""
+        self.identity = identity
+        """Operators with one identity are the same node: the parts of an ``&``."""
         self.guards: list[Guard] = []
-        self.identity = pattern
-        """Operators with one identity may be the same node: the parts of an ``&``, and what is inside a ``|``."""
+
+    def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
+        """Look up the matchers of what the pattern is made of."""
 
     def match(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
         """The goals that remain when the pattern is the node, or ``None`` if it can't be."""
@@ -94,8 +97,8 @@ class LeafMatcher(Matcher):
     operator = False
     pattern: Leaf
 
-    def __init__(self, pattern: Leaf, level: int) -> None:
-        super().__init__(pattern, level)
+    def __init__(self, pattern: Leaf, level: int, identity: Pattern) -> None:
+        super().__init__(pattern, level, identity)
         self.kinds = pattern.kinds
 
     def plausible(self, node: Node) -> bool:
@@ -123,46 +126,12 @@ class ConstMatcher(LeafMatcher):
         return True
 
 
-def decidedly_same(left: Any, right: Any) -> bool:
-    """Whether two values are equal, whatever the symbolic sizes."""
-    try:
-        return same(left, right)
-    except UndecidableError:
-        return False
-
-
-def equal_literal(wanted: Any, actual: Any) -> bool:
-    """Whether a literal of the graph is the wanted one: by value, in the graph's dtype.
-
-    A wanted number equals a tensor that is filled with it.
-    """
-    if isinstance(wanted, bool) or isinstance(actual, bool):
-        return isinstance(wanted, bool) and isinstance(actual, bool) and wanted == actual
-    if not hasattr(actual, "shape"):
-        if hasattr(wanted, "shape"):
-            return wanted.shape == () and bool(wanted == actual)
-        return bool(wanted == actual)
-    if hasattr(wanted, "shape"):
-        if tuple(wanted.shape) != tuple(actual.shape):
-            return False
-        wanted = type(actual).__array__(actual).dtype.type(wanted) if not hasattr(actual, "new_tensor") else (
-            actual.new_tensor(wanted)
-        )  # fmt: skip
-        return bool((actual == wanted).all())
-    if not isinstance(wanted, (int, float)):
-        return False
-    filled = actual.new_tensor(wanted) if hasattr(actual, "new_tensor") else actual.dtype.type(wanted)
-    if isinstance(wanted, float) and not wanted.is_integer() and float(filled) == int(filled):
-        return False  # an integer tensor holds no fraction
-    return bool((actual == filled).all())
-
-
 class CallMatcher(Matcher):
     __slots__ = ("literals", "operands", "ops")
     pattern: Call
 
-    def __init__(self, pattern: Call, level: int) -> None:
-        super().__init__(pattern, level)
+    def __init__(self, pattern: Call, level: int, identity: Pattern) -> None:
+        super().__init__(pattern, level, identity)
         self.operands: tuple[Matcher, ...] = ()
         op = pattern.op
         self.ops: frozenset[Op] | None = (
@@ -172,6 +141,9 @@ class CallMatcher(Matcher):
         """The operators that match, ``None`` where only the class knows."""
         self.literals = {name: node.value for name, node in pattern.attrs.items() if isinstance(node, Literal)}
 
+    def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
+        self.operands = tuple([matchers[operand] for operand in self.pattern.operands or ()])
+
     def plausible(self, node: Node) -> bool:
         if self.ops is not None:
             return node.op in self.ops
@@ -180,7 +152,7 @@ class CallMatcher(Matcher):
     def admits(self, search: Search, node: Node) -> bool:
         if not self.plausible(node):
             return search.miss(self.pattern, node, "operator", self.pattern.op, node.op)
-        if len(node.operands) != len(self.operands):
+        if self.pattern.operands is not None and len(node.operands) != len(self.operands):
             return search.miss(self.pattern, node, "operands", len(self.operands), len(node.operands))
         if not self._literals_hold(search, node):
             return False
@@ -225,9 +197,12 @@ class TupleMatcher(Matcher):
     __slots__ = ("items",)
     pattern: Tuple
 
-    def __init__(self, pattern: Tuple, level: int) -> None:
-        super().__init__(pattern, level)
+    def __init__(self, pattern: Tuple, level: int, identity: Pattern) -> None:
+        super().__init__(pattern, level, identity)
         self.items: tuple[Matcher, ...] = ()
+
+    def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
+        self.items = tuple([matchers[item] for item in self.pattern.items])
 
     def plausible(self, node: Node) -> bool:
         return node.op == TUPLE
@@ -250,6 +225,9 @@ class GetItemMatcher(Matcher):
     pattern: GetItem
     tuple: Matcher
 
+    def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
+        self.tuple = matchers[self.pattern.tuple]
+
     def plausible(self, node: Node) -> bool:
         return node.op == GETITEM
 
@@ -257,9 +235,12 @@ class GetItemMatcher(Matcher):
         if node.op != GETITEM:
             return search.miss(self.pattern, node, "kind", GETITEM, node.op)
         number = self.pattern.number
-        if isinstance(number, Literal) and not same(number.value, node.attrs["index"]):
-            return search.miss(self.pattern, node, "index", number.value, node.attrs["index"])
-        return True
+        if not isinstance(number, Literal):
+            return True
+        wanted, whole = number.value, node.operands[0].type
+        if wanted < 0 and isinstance(whole, TupleType):
+            wanted += len(whole.fields)
+        return wanted == node.attrs["index"] or search.miss(self.pattern, node, "index", wanted, node.attrs["index"])
 
     def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
         return (self.tuple.match, node.operands[0], path, rest)
@@ -270,9 +251,12 @@ class AltMatcher(Matcher):
     operator = False
     pattern: Alt
 
-    def __init__(self, pattern: Alt, level: int) -> None:
-        super().__init__(pattern, level)
+    def __init__(self, pattern: Alt, level: int, identity: Pattern) -> None:
+        super().__init__(pattern, level, identity)
         self.choices: tuple[Matcher, ...] = ()
+
+    def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
+        self.choices = tuple([matchers[choice] for choice in self.pattern.choices])
 
     def plausible(self, node: Node) -> bool:
         return any(choice.plausible(node) for choice in self.choices)
@@ -294,9 +278,12 @@ class AndMatcher(Matcher):
     operator = False
     pattern: And
 
-    def __init__(self, pattern: And, level: int) -> None:
-        super().__init__(pattern, level)
+    def __init__(self, pattern: And, level: int, identity: Pattern) -> None:
+        super().__init__(pattern, level, identity)
         self.both: tuple[Matcher, ...] = ()
+
+    def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
+        self.both = tuple([matchers[part] for part in self.pattern.both])
 
     def plausible(self, node: Node) -> bool:
         return all(matcher.plausible(node) for matcher in self.both)
@@ -350,10 +337,14 @@ class VariadicMatcher(Matcher):
     field: Matcher
     first: Matcher | None
 
-    def __init__(self, pattern: Variadic, level: int) -> None:
-        super().__init__(pattern, level)
+    def __init__(self, pattern: Variadic, level: int, identity: Pattern) -> None:
+        super().__init__(pattern, level, identity)
         self.instance_guards: list[Guard] = []
         """The guards of templates, checked when an instance is matched."""
+
+    def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
+        self.field = matchers[self.pattern.field]
+        self.first = matchers[self.pattern.first_field] if self.pattern.first else None
 
     def plausible(self, node: Node) -> bool:
         return node.op == TUPLE
@@ -386,37 +377,6 @@ def check_all(search: Search, guards: list[Guard], path: Path, rest: Goals) -> G
         if not guard.check(search, path):
             return None
     return rest
-
-
-class Up:
-    """The step from a bound pattern to one of its users."""
-
-    __slots__ = ("matcher", "operand")
-
-    def __init__(self, operand: Pattern, matcher: Matcher) -> None:
-        self.operand = operand
-        self.matcher = matcher
-
-    def candidates(self, search: Search, path: Path) -> list[Node]:
-        """The users that may match, in graph order."""
-        node = search.bindings.node(self.operand, path)
-        users = [user for user in node.users if self.matcher.plausible(user)]
-        if not users:
-            search.miss(self.matcher.pattern, node, "user", self.matcher.pattern, list(node.users))
-        users.sort(key=_index)
-        return users
-
-    def step(self, search: Search, _: Any, path: Path, rest: Goals) -> Goals | None:
-        """The goal of finding a user that matches."""
-        users = self.candidates(search, path)
-        match = self.matcher.match
-        if len(users) == 1:
-            return (match, users[0], path, rest)
-        return search.choose((match, user, path, rest) for user in users)
-
-
-def _index(node: Node) -> int:
-    return node.index
 
 
 KINDS: dict[type[Pattern], Callable[..., Matcher]] = {

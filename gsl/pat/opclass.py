@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gsl.errors import PatternError, nearest
+from gsl.errors import PatternError, located, nearest
 from gsl.graph import Op, op_name
 from gsl.graph.node import CONST, GETITEM, INPUT, PARAM, TUPLE
 from gsl.spec import TABLE, OpSpec, Trait, find
@@ -21,20 +21,24 @@ def resolve(op: Any) -> OpSpec | Op:
 
     Raises PatternError for a name that is not known.
     """
-    op = getattr(op, "spec", op)
-    if isinstance(op, OpSpec):
-        return op
-    if isinstance(op, str):
-        spec = find(op)
-        if spec is None:
-            raise PatternError(f"unknown operator {op!r}: {nearest(op, TABLE)}; a native function is given itself")
+    spec = getattr(op, "spec", op)  # a class of gsl.op holds its declaration
+    if isinstance(spec, OpSpec):
         return spec
+    if isinstance(op, str):
+        found = find(op)
+        if found is None:
+            raise PatternError(
+                located(f"unknown operator {op!r}: {nearest(op, TABLE)}; a native function is given itself")
+            )
+        return found
     if callable(op):
         target: Op = op
         return target
     raise PatternError(
-        f"expected an operator (its name, a class of gsl.op, an operator class such as pat.OneOf, or a native "
-        f"function), got {op!r} of type {type(op).__name__}"
+        located(
+            f"expected an operator (its name, a class of gsl.op, an operator class such as pat.OneOf, or a native "
+            f"function), got {op!r} of type {type(op).__name__}"
+        )
     )
 
 
@@ -90,7 +94,7 @@ class OneOf(OpClass):
     def __init__(self, *ops: Any) -> None:
         members = frozenset(key(op) for op in _flat(ops))
         if not members:
-            raise PatternError("pat.OneOf: expected at least one operator")
+            raise PatternError(located("pat.OneOf: expected at least one operator"))
         super().__init__(f"OneOf({_names(ops)})", members)
 
 
@@ -118,11 +122,11 @@ class OpWithTrait(OpClass):
             if isinstance(trait, str):
                 if trait.upper() not in Trait.__members__:
                     names = [name.lower() for name in Trait.__members__]
-                    raise PatternError(f"unknown trait {trait!r}: {nearest(trait.lower(), names)}")
+                    raise PatternError(located(f"unknown trait {trait!r}: {nearest(trait.lower(), names)}"))
                 trait = Trait[trait.upper()]
             wanted |= trait
         if wanted is Trait.NONE:
-            raise PatternError("pat.OpWithTrait: expected at least one trait")
+            raise PatternError(located("pat.OpWithTrait: expected at least one trait"))
         members = frozenset(name for name, spec in TABLE.items() if wanted in spec.traits)
         super().__init__(f"OpWithTrait({wanted.name})", members)
 

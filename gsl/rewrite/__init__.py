@@ -4,4 +4,4 @@ from gsl.rewrite.apply import Firing, Refused, Trace
 from gsl.rewrite.ruleset import RuleSet
 from gsl.rewrite.subst import Subst
 
-__all__ = ["Firing", "Refused", "Trace", "RuleSet", "Subst"]
+__all__ = ["Firing", "Refused", "RuleSet", "Subst", "Trace"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
 
-from gsl.errors import FixpointError, GSLError, RewriteError, UntypedWarning
+from gsl.errors import FixpointError, RewriteError, UntypedWarning
 from gsl.graph import Graph, Node, Op
 from gsl.graph.splice import Replacement, Splicer
-from gsl.match import Match
+from gsl.match import Match, Start
 from gsl.rewrite.check import Checker
 from gsl.rewrite.fold import fold
 from gsl.rewrite.target import Refusal
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst
 
 Subject = TypeVar("Subject")
+Candidate = tuple["Subst", Start, Node]
 MAX_REFUSALS = 1000
 """How many matches with one anchor are tried, when each is refused only after it was found."""
 
@@ -83,38 +85,52 @@ def rewrite(
 ) -> Subject:
     """Apply rules to a workload or a view; the result is new and the subject unchanged, whatever happens."""
     source: Graph = subject if isinstance(subject, Graph) else subject.graph  # type: ignore[attr-defined]
-    graph = source.copy()
-    trace = Trace()
-    limit = max_steps if max_steps is not None else 1000 + 20 * len(graph)
-    while True:
-        fired = Pass(graph, rules, strategy, trace, limit, iterative).run()
-        if not iterative or not fired:
-            break
+    graph, trace = apply(rules, source, strategy=strategy, iterative=iterative, max_steps=max_steps)
     if isinstance(subject, Graph):
         return graph  # type: ignore[return-value]
-    program = subject.program  # type: ignore[attr-defined]
     if fold_params:
-        trace.folded = fold(graph, program.evaluate)
+        trace.folded = fold(graph, subject.program.evaluate)  # type: ignore[attr-defined]
     result: Subject = subject.replace(graph, name=new_name, trace=trace)  # type: ignore[attr-defined]
     return result
+
+
+def apply(
+    rules: Sequence[Subst],
+    source: Graph,
+    *,
+    strategy: str = "priority",
+    iterative: bool = False,
+    max_steps: int | None = None,
+) -> tuple[Graph, Trace]:
+    """A rewritten copy of a view, and what was done."""
+    graph = source.copy()
+    trace = Trace()
+    limit = None
+    if iterative:
+        limit = max_steps if max_steps is not None else 1000 + 20 * len(graph)
+    while Pass(graph, rules, strategy, trace, limit).run() and iterative:
+        pass
+    return graph, trace
 
 
 class Pass:
     """One pass of some rules over a graph, which it changes: matches that don't overlap."""
 
     def __init__(
-        self, graph: Graph, rules: Sequence[Subst], strategy: str, trace: Trace, limit: int, iterative: bool
+        self, graph: Graph, rules: Sequence[Subst], strategy: str, trace: Trace, limit: int | None = None
     ) -> None:
         self.graph = graph
         self.rules = rules
         self.strategy = strategy
         self.trace = trace
         self.limit = limit
-        self.iterative = iterative
+        """The most firings that the trace may have in the end."""
         self.splicer = Splicer(graph)
-        self.checker = Checker(graph)
+        self.checker = Checker(graph, self.splicer.outputs)
         self.blocked: set[Node] = set()
         """What this pass has rewritten or made."""
+        self.grouped: set[tuple[Subst, Node]] = set()
+        """The members of groups (of a variadic rule) that were refused: they do not start a smaller group."""
         self.by_op: dict[Op, list[Node]] = graph.by_op()
 
     def run(self) -> int:
@@ -133,7 +149,7 @@ class Pass:
             )
         return len(self.trace.firings) - before
 
-    def _candidates(self) -> Iterator[tuple[Subst, Any, Node]]:
+    def _candidates(self) -> Iterator[Candidate]:
         """Rules with nodes at which to start, in the order in which to try them."""
         if self.strategy == "priority":
             for rule in sorted(self.rules, key=lambda rule: -rule.priority):
@@ -155,10 +171,12 @@ class Pass:
         found.sort(key=lambda entry: entry[:4])
         yield from (entry[4] for entry in found)
 
-    def _try(self, rule: Subst, start: Any, node: Node) -> None:
-        if node in self.blocked:
+    def _try(self, rule: Subst, start: Start, node: Node) -> None:
+        """Rewrite the first match from this node that is not refused."""
+        if node in self.blocked or node in self.splicer.dead or (rule, node) in self.grouped:
             return
-        for tries, match in enumerate(start.search(node, self.blocked)):
+        seen: set[Refused] = set()
+        for match in islice(start.search(node, self.blocked), MAX_REFUSALS):
             try:
                 reason = rule.refused(match)
                 if reason is not None:
@@ -166,47 +184,56 @@ class Pass:
                 self._apply(rule, match)
                 return
             except Refusal as refusal:
-                at = tuple(output.name for output in match.outputs)
-                self.trace.refused.append(Refused(rule.name, at, str(refusal)))
-            except GSLError:
-                raise
-            except Exception as error:
-                raise RewriteError(
-                    f"{rule.name} ({rule.location}) failed at {match!r}: {type(error).__name__}: {error}"
-                ) from error
-            if tries >= MAX_REFUSALS:
-                return
+                refused = Refused(rule.name, tuple(output.name for output in match.outputs), str(refusal))
+                if refused not in seen:
+                    seen.add(refused)
+                    self.trace.refused.append(refused)
+                if rule.plan.variadic is not None:
+                    self.grouped.update((rule, output) for output in match.outputs)
 
     def _apply(self, rule: Subst, match: Match) -> None:
-        self.checker.before(match, rule.extern_use)
-        old = match.outputs
-        new = rule.target.build(rule.builder(match, self.graph))
-        if len(new) != len(old):
-            raise RewriteError(
-                f"{rule.name} ({rule.location}): the target gives {len(new)} nodes for the {len(old)} outputs of "
-                f"{match!r}"
-            )
-        if all(a is b for a, b in zip(old, new)):
-            raise Refusal("the target is what was matched")
-        replacement = Replacement(old, new)
-        self.checker.after(replacement)
-        if len(self.trace.firings) >= self.limit:
+        replacement, inner = self.prepare(rule, match)
+        if self.limit is not None and len(self.trace.firings) >= self.limit:
             recent = dict.fromkeys(firing.rule for firing in self.trace.firings[-100:])
             raise FixpointError(
                 f"no end after {self.limit} rewrites; the rules {', '.join(recent)} still fire: they may undo each "
                 "other or feed themselves. Give max_steps=… if it only takes longer"
             )
-        inner = match.inner
+        reused = _reused(replacement, inner)
         self.splicer.apply(replacement, inner)
         self.blocked.update(inner)
         self.blocked.update(replacement.created)
-        uses = set(inner)
-        kept = [n for n in inner if n not in old and (any(u not in uses for u in n.users) or n in self.graph.outputs)]
-        self.trace.firings.append(
-            Firing(
-                rule.name,
-                tuple(node.name for node in old),
-                tuple(node.name for node in new),
-                tuple(node.name for node in kept),
-            )
-        )
+        kept = [node for node in inner if node not in reused and node not in self.splicer.dead]
+        names = (tuple(node.name for node in nodes) for nodes in (replacement.old, replacement.new, kept))
+        self.trace.firings.append(Firing(rule.name, *names))
+
+    def prepare(self, rule: Subst, match: Match) -> tuple[Replacement, tuple[Node, ...]]:
+        """What is to replace what in the graph, which is not changed. Raises Refusal if that must not be."""
+        self.checker.before(match, rule.extern_use)
+        old, inner = match.outputs, match.inner
+        try:
+            new = rule.target.build(rule.builder(match, self.graph))
+        except Refusal:
+            raise
+        except Exception as error:
+            raise RewriteError(f"{rule.title}: no target for {match!r}: {type(error).__name__}: {error}") from error
+        if len(new) != len(old):
+            raise RewriteError(f"{rule.title}: {len(new)} nodes in the target for the {len(old)} outputs of {match!r}")
+        if all(a is b for a, b in zip(old, new)):
+            raise Refusal("the target is what was matched")
+        replacement = Replacement(old, new)
+        self.checker.after(replacement, inner)
+        return replacement, inner
+
+
+def _reused(replacement: Replacement, inner: Sequence[Node]) -> set[Node]:
+    """The covered nodes from which the new ones are computed."""
+    covered = set(inner)
+    work = list(replacement.used())
+    reused: set[Node] = set()
+    while work:
+        node = work.pop()
+        if node in covered and node not in reused:
+            reused.add(node)
+            work.extend(node.operands)
+    return reused

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Container, Sequence
 
 from gsl.graph import Effect, Graph, Node
 from gsl.graph.splice import Replacement, closes_cycle
@@ -11,58 +12,73 @@ from gsl.rewrite.target import Refusal
 
 
 class Checker:
-    """The checks for one pass over a graph."""
+    """The checks for one pass over a graph; ``outputs`` are the graph's outputs as they are by then."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.outputs = set(graph.outputs)
+    def __init__(self, graph: Graph, outputs: Container[Node]) -> None:
+        self.outputs = outputs
+        # Rewrites move nothing across these, so they keep their numbers during the pass.
         self.effects = [node for node in graph.nodes if node.effect is not None]
+        self.lasting = [node for node in self.effects if node.effect is not Effect.RANDOM]
         self.untyped = False
         """Set when equal types could not be checked, because a type is not known."""
 
     def before(self, match: Match, extern_use: bool | None) -> None:
-        """Refuse a match for what it covers: effects, and uses from outside if the rule forbids them."""
+        """Refuse a match for what it covers: nodes with effects, and uses from outside that the rule forbids."""
         inner = match.inner
         for node in inner:
             if node.effect is not None:
                 raise Refusal(f"%{node.name} has an effect ({node.effect.value}), so it must stay as it is")
-        self._moves(inner, len(match.outputs) > 1)
-        if extern_use is False:
-            covered = set(inner)
-            for node in covered.difference(match.outputs):
-                for user in node.users:
-                    if user not in covered:
-                        raise Refusal(f"%{node.name} is also used outside the match, by %{user.name}")
-                if node in self.graph.outputs:
-                    raise Refusal(f"%{node.name} is also an output of the graph")
+        if extern_use is not None:
+            covered, outputs = set(inner), set(match.outputs)
+            for node in inner:
+                if node not in outputs:
+                    self._extern_use(node, covered, extern_use)
 
-    def _moves(self, inner: Sequence[Node], several: bool) -> None:
-        """Refuse what would move a read of a tensor across a change of it, or reorder effects.
+    def _extern_use(self, node: Node, covered: set[Node], wanted: bool) -> None:
+        user = next((user for user in node.users if user not in covered), None)
+        if wanted and user is None and node not in self.outputs:
+            raise Refusal(f"%{node.name} is not used outside the match")
+        if not wanted and user is not None:
+            raise Refusal(f"%{node.name} is also used outside the match, by %{user.name}")
+        if not wanted and node in self.outputs:
+            raise Refusal(f"%{node.name} is also an output of the graph")
 
-        What a match covers is computed anew where its last node stands. With several outputs, nodes between the
-        first and the last may change places too.
-        """
-        if not self.effects:
-            return
-        low = min(node.index for node in inner)
-        high = max(node.index for node in inner)
-        for node in self.effects:
-            if low <= node.index <= high and (several or node.effect is not Effect.RANDOM):
-                assert node.effect is not None
-                raise Refusal(
-                    f"%{node.name} has an effect ({node.effect.value}) and stands between the matched nodes, "
-                    "which would be moved across it"
-                )
-
-    def after(self, replacement: Replacement) -> None:
-        """Refuse a replacement of another type, one that closes a cycle, and outputs that exchange places."""
-        for old, new in zip(replacement.old, replacement.new):
+    def after(self, replacement: Replacement, inner: Sequence[Node]) -> None:
+        """Refuse a replacement of another type, one that moves effects or closes a cycle, and an exchange of places."""
+        instead = dict(zip(replacement.old, replacement.new))
+        for old, new in instead.items():
             if old.type is None or new.type is None:
                 self.untyped = self.untyped or old is not new
             elif old.type != new.type:
                 raise Refusal(f"%{old.name} is {old.type}, but its replacement {new!r} is {new.type}")
-            if new is not old and new in replacement.old and replacement.new[replacement.old.index(new)] is not new:
+            if new is not old and instead.get(new, new) is not new:
                 raise Refusal(f"%{new.name} would replace %{old.name}, but is itself replaced")
-        if len(replacement.old) > 1 and closes_cycle(replacement):
+        if self.effects:
+            self._moves(replacement, inner)
+        if closes_cycle(replacement):
             names = ", ".join(f"%{node.name}" for node in replacement.old)
-            raise Refusal(f"would create a cycle: the new nodes for {names} would depend on each other")
+            raise Refusal(f"would create a cycle: what stands for {names} would depend on itself")
+
+    def _moves(self, replacement: Replacement, inner: Sequence[Node]) -> None:
+        """Refuse what would move a read of a tensor across a change of it, or reorder effects.
+
+        What a match covers is computed anew where its last node stands. With several outputs, or with operands that
+        stand behind what is replaced, other nodes may change places too.
+        """
+        low = min(node.index for node in inner)
+        last = max(node.index for node in inner)
+        high = max((node.index for node in replacement.used()), default=last)
+        several = len(replacement.old) > 1 or high > last
+        effects = self.effects if several else self.lasting
+        first = bisect_left(effects, low, key=_index)
+        if first < bisect_right(effects, max(last, high), key=_index):
+            node = effects[first]
+            assert node.effect is not None
+            raise Refusal(
+                f"%{node.name} has an effect ({node.effect.value}) and stands between the matched nodes, "
+                "which would be moved across it"
+            )
+
+
+def _index(node: Node) -> int:
+    return node.index

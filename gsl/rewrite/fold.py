@@ -5,46 +5,106 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gsl.graph import CONST, GETITEM, PARAM, TUPLE, Graph, Node, op_name
+from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Node, TupleType, op_name
 from gsl.graph.splice import Replacement, Splicer, new_node
+from gsl.spec import TABLE, Trait
+from gsl.spec.symbolic import has_symbols
+
+Evaluate = Callable[[Node, Sequence[Any]], Any]
 
 
-def fold(graph: Graph, evaluate: Callable[[Node, Sequence[Any]], Any]) -> int:
+def fold(graph: Graph, evaluate: Evaluate) -> int:
     """Replace the calls made by rewrites that depend on weights and literals only by parameters with their values.
 
     Changes the graph; returns how many calls went. What a rewrite did not make stays as it is, and no tensor is
-    changed, so tied weights are safe.
+    changed, so tied weights are safe. A weight that the program itself changes is not known.
     """
-    known: dict[Node, Any] = {}
-    weighty: set[Node] = set()
-    folded: list[Node] = []
+    known = _known(graph)
+    wanted = _wanted(graph, known)
+    values = _values(graph, wanted, evaluate)
+    splicer = Splicer(graph)
+    for node in wanted:
+        assert node.origin is not None
+        param = new_node(Node(PARAM, (), {"value": values[node]}, node.type, name=_name(node)), node.origin)
+        splicer.apply(Replacement([node], [param]), [node])
+    splicer.finish()
+    return sum(node.op not in (TUPLE, GETITEM, PARAM, CONST) for node in splicer.dead)
+
+
+def _known(graph: Graph) -> dict[Node, bool]:
+    """The nodes whose values can be computed, and for each whether it depends on a weight or a literal tensor."""
+    changed = _changed(graph)
+    known: dict[Node, bool] = {}
     for node in graph.nodes:
         if node.op in (PARAM, CONST):
-            known[node] = node.attrs["value"]
-            if node.op == PARAM or hasattr(node.attrs["value"], "shape"):
-                weighty.add(node)
+            if node not in changed:
+                known[node] = node.op == PARAM or hasattr(node.attrs["value"], "shape")
         elif _foldable(node) and all(operand in known for operand in node.operands):
-            values = [known[operand] for operand in node.operands]
-            known[node] = _value(node, values, evaluate)
-            if any(operand in weighty for operand in node.operands):
-                weighty.add(node)
-            if node.op not in (TUPLE, GETITEM):
-                folded.append(node)
-    splicer = Splicer(graph)
-    for node in folded:
-        if node in weighty and _needed(node, known, graph) and not isinstance(known[node], tuple):
-            assert node.origin is not None
-            param = new_node(Node(PARAM, (), {"value": known[node]}, node.type, name=_name(node)), node.origin)
-            splicer.apply(Replacement([node], [param]), [node])
-    splicer.finish()
-    return len(set(folded) - set(graph.nodes))
+            known[node] = any(known[operand] for operand in node.operands)
+    return known
 
 
 def _foldable(node: Node) -> bool:
-    return node.origin is not None and node.effect is None and node.op != "input" and not node.deps
+    made = node.origin is not None and node.effect is None and not node.deps
+    return made and node.op != INPUT and not has_symbols(dict(node.attrs))
 
 
-def _value(node: Node, operands: Sequence[Any], evaluate: Callable[[Node, Sequence[Any]], Any]) -> Any:
+def _changed(graph: Graph) -> set[Node]:
+    """What calls with effects may change in place: their operands, and the tensors of which these are views."""
+    changed: set[Node] = set()
+    work = [node for node in graph.nodes if node.effect not in (None, Effect.RANDOM)]
+    while work:
+        for operand in work.pop().operands:
+            if operand not in changed:
+                changed.add(operand)
+                if _may_be_view(operand):
+                    work.append(operand)
+    return changed
+
+
+def _may_be_view(node: Node) -> bool:
+    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    return node.op in (TUPLE, GETITEM) or node.opaque or (spec is not None and Trait.LAYOUT in spec.traits)
+
+
+def _wanted(graph: Graph, known: dict[Node, bool]) -> list[Node]:
+    """The known nodes that something unknown uses: calls, or the fields of what has several results."""
+    outputs, needed = set(graph.outputs), set[Node]()
+    for node in reversed(graph.nodes):
+        if known.get(node) and (
+            node in outputs or any(user not in known or (_passes(user) and user in needed) for user in node.users)
+        ):
+            needed.add(node)
+    return [node for node in graph.nodes if node in needed and node.op not in (PARAM, CONST) and not _passes(node)]
+
+
+def _passes(node: Node) -> bool:
+    """Whether a node has several values, so that no parameter can stand for it: its parts must."""
+    return node.op == TUPLE or isinstance(node.type, TupleType)
+
+
+def _values(graph: Graph, wanted: Sequence[Node], evaluate: Evaluate) -> dict[Node, Any]:
+    """The values of the wanted nodes, and of what they are computed from."""
+    values: dict[Node, Any] = {}
+    stack = [(node, iter(node.operands)) for node in reversed(wanted)]
+    while stack:
+        node, operands = stack[-1]
+        if node in values:
+            stack.pop()
+            continue
+        for operand in operands:
+            if operand not in values:
+                stack.append((operand, iter(operand.operands)))
+                break
+        else:
+            stack.pop()
+            values[node] = _value(node, [values[operand] for operand in node.operands], evaluate)
+    return values
+
+
+def _value(node: Node, operands: Sequence[Any], evaluate: Evaluate) -> Any:
+    if node.op in (PARAM, CONST):
+        return node.attrs["value"]
     if node.op == TUPLE:
         return tuple(operands)
     if node.op == GETITEM:
@@ -52,20 +112,15 @@ def _value(node: Node, operands: Sequence[Any], evaluate: Callable[[Node, Sequen
     return evaluate(node, operands)
 
 
-def _needed(node: Node, known: dict[Node, Any], graph: Graph) -> bool:
-    """Whether something that is not folded itself uses the node."""
-    return node in graph.outputs or any(
-        user not in known or (user.op in (TUPLE, GETITEM) and _needed(user, known, graph)) for user in node.users
-    )
-
-
 def _name(node: Node) -> str:
-    """A name that tells from which weights the value was computed."""
-    work, names = [node], dict[str, None]()
+    """A name that tells from which weight the value was computed."""
+    done = {node}
+    work = [node]
     while work:
         part = work.pop()
         if part.op == PARAM:
-            names[part.name] = None
-        work.extend(reversed(part.operands))
-    first = next(iter(names), "constant")
-    return f"{first}_{op_name(node.op).split('.')[-1]}"
+            return f"{part.name}_{op_name(node.op).rpartition('.')[2]}"
+        new = [operand for operand in reversed(part.operands) if operand not in done]
+        done.update(new)
+        work.extend(new)
+    return f"constant_{op_name(node.op).rpartition('.')[2]}"

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from gsl.errors import PatternError, nearest
-from gsl.rewrite.apply import rewrite
+from gsl.graph import Graph
+from gsl.rewrite.apply import Trace, apply, rewrite
 from gsl.rewrite.subst import Subst
 
 Subject = TypeVar("Subject")
@@ -58,4 +59,14 @@ class RuleSet:
             max_steps=self.max_steps if max_steps is None else max_steps,
             fold_params=fold_params,
             new_name=new_name,
+        )
+
+    def apply(self, graph: Graph, *, iterative: bool = False, max_steps: int | None = None) -> tuple[Graph, Trace]:
+        """A rewritten copy of a graph view, and what was done. A workload keeps the latter as its ``trace``."""
+        return apply(
+            self.rules,
+            graph,
+            strategy=self.strategy,
+            iterative=iterative,
+            max_steps=self.max_steps if max_steps is None else max_steps,
         )

@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 
 from gsl.attr import Expr
 from gsl.attr.ast import Ast
-from gsl.errors import DroppedAttributeWarning, PatternError, PatternTypeError, caller
+from gsl.errors import DroppedAttributeWarning, PatternError, PatternTypeError, RewriteError, caller
 from gsl.graph import Graph
 from gsl.match import Match, Plan
-from gsl.pat import Call, Leaf, Like, OpClass, Pattern, walk
-from gsl.rewrite.apply import rewrite
+from gsl.pat import Call, Like, OpClass, Pattern, walk
+from gsl.rewrite.apply import Trace, apply, rewrite
+from gsl.rewrite.explain import Explanation, explain
 from gsl.rewrite.target import Builder, Target
 from gsl.spec import TABLE, OpSpec
 
@@ -56,15 +57,21 @@ class Subst:
         self.predicates: tuple[Predicate, ...] = tuple(c for c in conditions if _is_predicate(c))
         try:
             guards: list[Ast] = [c.ast for c in conditions if isinstance(c, Expr)]
-            self.plan = Plan(outputs, guards)
+            self.plan = Plan(outputs, guards, distinct=distinct)
             self.target = Target(tgt, outputs)
+            _check_symbols((*outputs, *self.target.outputs), guards)
         except PatternError as error:
-            raise type(error)(f"{self.name} ({self.location}): {error}") from None
+            raise type(error)(f"{self.title}: {error}") from None
         self._free = _free_attributes(self.plan.patterns)
         self._warn()
 
     def __repr__(self) -> str:
         return f"<Subst {self.name}>"
+
+    @property
+    def title(self) -> str:
+        """The rule's name, and where it was written."""
+        return self.name if str(self.location) in self.name else f"{self.name} ({self.location})"
 
     def __call__(
         self,
@@ -84,6 +91,14 @@ class Subst:
             [self], subject, iterative=iterative, max_steps=max_steps, fold_params=fold_params, new_name=new_name
         )
 
+    def apply(self, graph: Graph, *, iterative: bool = False, max_steps: int | None = None) -> tuple[Graph, Trace]:
+        """A rewritten copy of a graph view, and what was done. A workload keeps the latter as its ``trace``."""
+        return apply([self], graph, iterative=iterative, max_steps=max_steps)
+
+    def explain(self, subject: Any, *, nearest: int = 3) -> Explanation:
+        """Why the rule does not match a workload or graph view, or is refused where it does; to be printed."""
+        return explain(self, subject if isinstance(subject, Graph) else subject.graph, nearest)
+
     def match(self, subject: Any) -> Iterator[Match]:
         """The matches in a workload or graph view, without rewriting. They may overlap."""
         graph = subject if isinstance(subject, Graph) else subject.graph
@@ -93,18 +108,19 @@ class Subst:
 
     def refused(self, match: Match) -> str | None:
         """Why the conditions of the rule refuse a match, ``None`` if they don't."""
-        if self.distinct:
-            leaves = [node for key, node in match.bindings.nodes.items() if isinstance(key, Leaf)]
-            if len(set(leaves)) < len(leaves):
-                return "two leaves are the same node, and the rule says distinct=True"
         for predicate in self.predicates:
-            verdict = predicate(match)
+            try:
+                verdict = predicate(match)
+            except Exception as error:
+                raise RewriteError(
+                    f"{self.title}: a function in where= failed for {match!r}: {type(error).__name__}: {error}"
+                ) from error
             if isinstance(verdict, str):
                 return verdict
             if not isinstance(verdict, bool):
-                raise PatternTypeError(
-                    f"{self.name} ({self.location}): a function in where= returns True, False, or the reason for "
-                    f"refusing as a string; got {verdict!r} of type {type(verdict).__name__}"
+                raise RewriteError(
+                    f"{self.title}: a function in where= returns True, False, or the reason for refusing as a string; "
+                    f"got {verdict!r} of type {type(verdict).__name__}"
                 )
             if not verdict:
                 return f"{getattr(predicate, '__name__', predicate)} is false"
@@ -144,6 +160,13 @@ def _outputs(src: Any) -> list[Pattern]:
     if len(set(outputs)) < len(outputs):
         raise PatternError(f"{caller()}: a pattern stands twice among the outputs of the source")
     return outputs
+
+
+def _check_symbols(outputs: Sequence[Pattern], guards: Sequence[Ast]) -> None:
+    free = [(symbol, f"{pattern.location}: {pattern!r}") for pattern in outputs for symbol in pattern.free_symbols]
+    free += [(symbol, f"where=: {guard!r}") for guard in guards for symbol in guard.symbols]
+    for symbol, place in free:
+        raise PatternError(f"{place}: the symbol {symbol!r} is not bound: give it as index= of a variadic around it")
 
 
 def _is_predicate(condition: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gsl.attr.ast import Ast, Symbol
 from gsl.attr.evaluate import Evaluator, same
-from gsl.errors import EvaluationError, PatternError, RewriteError
+from gsl.errors import EvaluationError, PatternError, PatternTypeError
 from gsl.graph import CONST, GETITEM, TUPLE, Graph, Node, Op, Origin, TensorType, TupleType, op_name
 from gsl.graph.splice import new_node
 from gsl.match import Match
@@ -28,6 +28,7 @@ from gsl.pat import (
     Pattern,
     Tuple,
     Variadic,
+    to_pattern,
     walk,
 )
 from gsl.pat import Match as MatchClause
@@ -47,7 +48,6 @@ class Builder:
     def __init__(self, match: Match, graph: Graph, rule: str, free: Mapping[str, tuple[tuple[Call, str], ...]]) -> None:
         self.match = match
         self.graph = graph
-        self.rule = rule
         self.free = free
         """For every operator: the source calls of it, each with an attribute that the source leaves free."""
         self.origin = Origin(rule, match.inner)
@@ -93,7 +93,7 @@ class Builder:
             case Instance():
                 return self._instance(pattern, symbols)
             case Call():
-                operands = [self.build(operand, symbols) for operand in pattern.operands]
+                operands = [self.build(operand, symbols) for operand in pattern.operands or ()]
                 attrs = {name: self.value(node, symbols) for name, node in pattern.attrs.items()}
                 return self._call(self._operator(pattern), operands, attrs, self._dropped(pattern))
             case Like():
@@ -274,8 +274,6 @@ class Target:
         items = list(target) if isinstance(target, (list, tuple)) else [target]
         outputs: list[Pattern] = []
         for item in items:
-            if isinstance(item, Node):
-                item = Exactly(item)
             if not isinstance(item, Pattern):
                 raise PatternError(f"a target is made of patterns, got {item!r} of type {type(item).__name__}")
             outputs.append(item)
@@ -320,24 +318,21 @@ class Target:
                 raise PatternError(f"{pattern.location}: a variadic inside a target needs length=…")
 
     def build(self, builder: Builder) -> list[Node]:
-        """The nodes that replace the outputs of a match, in order. Raises Refusal, or RewriteError for the callable."""
+        """The nodes that replace the outputs of a match, in order. Raises Refusal, and whatever the callable raises."""
         outputs: tuple[Pattern, ...] = self.outputs
         if self.callable is not None:
-            try:
-                made = self.callable(builder.match)
-                if isinstance(made, (list, tuple)):
-                    return [builder.build(item if isinstance(item, Pattern) else Exactly(item)) for item in made]
-                outputs = (made if isinstance(made, Pattern) else Exactly(made),)
-            except Refusal:
-                raise
-            except Exception as error:
-                raise RewriteError(
-                    f"{builder.rule}: the target's function failed for {builder.match!r}: "
-                    f"{type(error).__name__}: {error}"
-                ) from error
-        if isinstance(outputs[0], Variadic) and isinstance(self.source[0], Variadic):
+            made = self.callable(builder.match)
+            outputs = tuple(_made(item) for item in (made if isinstance(made, (list, tuple)) else [made]))
+        if len(outputs) == 1 and isinstance(outputs[0], Variadic) and isinstance(self.source[0], Variadic):
             return builder.instances(outputs[0], builder.match.length(self.source[0]))
         return [builder.build(pattern) for pattern in outputs]
+
+
+def _made(item: Any) -> Pattern:
+    """The pattern of what a callable target returned for one output."""
+    if isinstance(item, (Pattern, Node)):
+        return to_pattern(item)
+    raise PatternTypeError(f"the target returned {item!r} of type {type(item).__name__}, expected patterns or nodes")
 
 
 def _unmatched(outputs: Sequence[Pattern], bound: set[Pattern]) -> list[Pattern]:
@@ -353,6 +348,8 @@ def _unmatched(outputs: Sequence[Pattern], bound: set[Pattern]) -> list[Pattern]
 
 
 def _check_call(pattern: Call, bound: set[Pattern]) -> None:
+    if pattern.operands is None:
+        raise PatternError(f"{pattern.location}: the new {pattern.label} in the target needs its operands")
     if isinstance(pattern.op, OpClass):
         if not any(isinstance(other, Call) and other.op is pattern.op for other in bound):
             raise PatternError(

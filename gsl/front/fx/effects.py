@@ -61,11 +61,12 @@ def _is_hidden(
     """True if an in-place call overwrites memory that nobody reads afterwards, and is understood otherwise."""
     if reader.read(node) is None or operand not in order:
         return False
-    if operand in known.visible or not reader.is_fresh(operand):
+    if operand in known.visible or not (operand in known.hidden or reader.is_fresh(operand)):
         return False
     # A user that is not yet in the order comes later; one that returns a view keeps the memory alive.
     return all(
-        user is node or (user in order and user not in known.visible and reader.is_fresh(user))
+        user is node
+        or (user in order and user not in known.visible and (user in known.hidden or reader.is_fresh(user)))
         for user in operand.users
     )
 
@@ -77,7 +78,6 @@ def _sharing(graph: fx.Graph, changed: list[fx.Node], reader: Reader) -> set[fx.
         if node.op == "get_attr":
             roots[node] = frozenset((node.target,))
             continue
-        shared = set(reader.mutated(node)) | set(reader.aliases(node)) if node.op in CALLS else set()
-        roots[node] = frozenset((node,)).union(*(roots[operand] for operand in shared))
+        roots[node] = frozenset((node,)).union(*(roots[operand] for operand in reader.aliases(node)))
     touched = frozenset().union(*(roots[node] for node in changed))
     return {node for node, own in roots.items() if node.op != "output" and not own.isdisjoint(touched)}

@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from gsl.front.fx.handle import Leaf
-from gsl.front.fx.leaves import attribute
+from gsl.front.fx.leaves import LITERAL_PREFIX, attribute
 from gsl.graph import PARAM, Node
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ class ModuleHome:
         return new
 
     def _add(self, node: Node, writer: Writer) -> str:
-        name = unique(writer.name(node.name), lambda name: hasattr(self.new, name))
+        wanted = node.name if node.op == PARAM else f"{LITERAL_PREFIX}{node.name}"
+        name = unique(writer.name(wanted), lambda name: hasattr(self.new, name))
         value = node.attrs["value"]
         if node.op == PARAM and isinstance(parameter := as_parameter(value), torch.nn.Parameter):
             self.new.register_parameter(name, parameter)

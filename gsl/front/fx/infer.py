@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gsl.errors import FrontEndError
-from gsl.front.fx.handle import is_literal
+from gsl.front.fx.handle import Handle, handle_of, is_literal
 from gsl.front.fx.opaque import native_call
 from gsl.front.fx.tree import Native
 from gsl.front.fx.values import type_of_value
@@ -58,8 +59,8 @@ def _fake_of(type: Type | None) -> Any:
     return None if type is None else tuple([_fake_of(item) for item in type.fields])
 
 
-def evaluate(node: Node, operands: Sequence[Any]) -> Any:
-    """The value of a node on tensors and Python numbers, without gradients."""
+def evaluate(root: torch.nn.Module, node: Node, operands: Sequence[Any]) -> Any:
+    """The value of a node on tensors and Python numbers, without gradients; ``root`` has the called modules."""
     with torch.no_grad():
         if node.op == TUPLE:
             return tuple(operands)
@@ -71,7 +72,22 @@ def evaluate(node: Node, operands: Sequence[Any]) -> Any:
             return meaning.evaluate(TABLE[node.op], operands, node.attrs)
         if node.effect is not None:
             raise FrontEndError(f"{node.name}: {op_name(node.op)} has effects, and is not computed ahead of time")
-        return _run(node.op, list(operands), node.attrs)
+        handle = handle_of(node)
+        return _run(node.op, list(operands), node.attrs) if handle is None else _run_native(root, handle, operands)
+
+
+def _run_native(root: torch.nn.Module, handle: Handle, operands: Sequence[Any]) -> Any:
+    """The value of a native call for these values of its operands."""
+    native = handle.reading.node
+    if len(operands) != len(handle.sources):
+        raise FrontEndError(f"{native.name}: depends on sizes at run time, and is not computed ahead of time")
+    values = dict(zip(handle.sources, operands))
+    replace: Any = values.__getitem__
+    args, kwargs = fx.node.map_arg((native.args, native.kwargs), replace)
+    if native.op == "call_module":
+        return root.get_submodule(str(native.target))(*args, **kwargs)
+    target: Any = getattr(args[0], native.target) if isinstance(native.target, str) else native.target
+    return target(*(args[1:] if isinstance(native.target, str) else args), **kwargs)
 
 
 def _run(op: Op, operands: list[Any], attrs: Mapping[str, Any]) -> Any:

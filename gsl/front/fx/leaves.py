@@ -13,8 +13,9 @@ from torch.export.graph_signature import InputKind, InputSpec
 from gsl.front.fx.handle import Leaf
 from gsl.graph import CONST, INPUT, PARAM
 
-_LITERAL_NAME: Final = re.compile(r"_?(lifted_)?(lifted_tensor|tensor_constant|torchbind_obj)_?\d*$")
-"""Names under which tracers and ``torch.export`` keep tensors that are literals of the program."""
+LITERAL_PREFIX: Final = "_tensor_constant_"
+_LITERAL_NAME: Final = re.compile(r"_?(lifted_)?(lifted_tensor|tensor_constant)(_\w*|\d*)$")
+"""Names under which tracers, ``torch.export`` and GSL keep tensors that are literals of the program."""
 
 
 class Leaves(Protocol):

@@ -12,7 +12,7 @@ from gsl.errors import FrontEndError
 from gsl.front.fx.effects import Mutations, mutations
 from gsl.front.fx.handle import Handle, Leaf, Reading, Source
 from gsl.front.fx.leaves import Leaves
-from gsl.front.fx.opaque import describe, operator_of
+from gsl.front.fx.opaque import describe, operator_of, parameters
 from gsl.front.fx.reader import CALLS, Reader, weight
 from gsl.front.fx.tree import Canon, Literal, Weight
 from gsl.front.fx.values import Values, is_scalar, scalar_type, type_of_value
@@ -61,7 +61,8 @@ class Loader:
             # A submodule that is an argument of a higher-order operator.
             value: Any = self._attribute(node)
             self.values.known[node] = value
-            self._add(node, Node(type(value), attrs={"name": str(node.target)}, name=node.name))
+            op: Any = type(value)
+            self._add(node, Node(op, attrs={"name": str(node.target)}, name=node.name))
         elif kind == INPUT or node in self.mutations.exposed:
             name = str(node.target) if node.op == "get_attr" else node.name
             self._add(node, Node(INPUT, type=self.values.type(node) or self._known_type(node), name=name))
@@ -96,10 +97,10 @@ class Loader:
     def _call(self, node: fx.Node) -> None:
         if node.op not in CALLS:
             raise FrontEndError(f"{node.format_node()}: a node of kind {node.op!r} is not known")
-        if node.target is operator.getitem and self._field(node):
-            return
         visible = node in self.mutations.visible
         if not visible and node not in self.mutations.exposed:
+            if node.target is operator.getitem and self._field(node):
+                return
             if self._has_fields(node):
                 return
             canon = self.reader.read(node)
@@ -201,11 +202,10 @@ class Loader:
     def _opaque(self, node: fx.Node, effect: Effect | None) -> None:
         target = operator_of(node, self.reader.root)
         args, kwargs = self.reader.arguments(node)
-        call = describe(target, args, kwargs, self.values.is_tensor, node.all_input_nodes)
-        attrs = call.attrs
-        if node.op == "call_module":
-            module = self.reader.module(node)
-            attrs = {**_constructor_arguments(module), **attrs}
+        module = self.reader.module(node) if node.op == "call_module" else None
+        names = parameters(target if module is None else type(module).forward)[0 if module is None else 1:]
+        call = describe(names, args, kwargs, self.values.is_tensor, node.all_input_nodes)
+        attrs = call.attrs if module is None else {**_constructor_arguments(module), **call.attrs}
         missing = [arg for arg in (*call.operands, *call.deps) if arg not in self.views]
         if missing:
             raise FrontEndError(f"{node.format_node()}: {missing[0]} is used before it is defined")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,16 @@ class Slot:
 
     def __repr__(self) -> str:
         return f"${self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """Stands for an argument of an opaque call that another native call computes, and that is no tensor."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +66,15 @@ def operator_of(node: fx.Node, root: torch.nn.Module) -> Any:
 
 
 def describe(
-    target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], is_tensor: Any, natives: Sequence[fx.Node]
+    names: Sequence[str],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    is_tensor: Callable[[fx.Node], bool],
+    natives: Sequence[fx.Node],
 ) -> Description:
-    """The operands and attributes of a call. ``natives`` are all nodes to which the native call refers.
+    """The operands and attributes of a call, of whose positional parameters these are the names.
+
+    ``natives`` are all nodes to which the native call refers.
 
     Nodes that are arguments by position are operands without further mention; any others are mentioned by a Slot.
     """
@@ -71,7 +87,7 @@ def describe(
     def encode(value: Any) -> Any:
         match value:
             case fx.Node():
-                return slot(value) if is_tensor(value) else value.name
+                return slot(value) if is_tensor(value) else Computed(value.name)
             case list() | tuple():
                 return tuple([encode(item) for item in value])
             case slice():
@@ -80,7 +96,6 @@ def describe(
                 return {key: encode(item) for key, item in value.items()}
         return value
 
-    names = parameters(target)
     attrs: dict[str, Any] = {}
     for position, value in enumerate(args):
         if isinstance(value, fx.Node) and is_tensor(value):
@@ -117,6 +132,8 @@ def native_call(target: Any, operands: Sequence[Any], attrs: Mapping[str, Any]) 
             case Slot():
                 mentioned.add(value.index)
                 return operands[value.index]
+            case Computed():
+                raise FrontEndError(f"{op_name(target)} can't be built anew: {value.name} is computed at run time")
             case tuple():
                 return tuple([decode(item) for item in value])
             case slice():
@@ -138,8 +155,6 @@ def native_call(target: Any, operands: Sequence[Any], attrs: Mapping[str, Any]) 
         elif rest:
             args.append(rest.pop(0))
         position += 1
-        if names and rest and position > len(names) + len(operands):
-            raise FrontEndError(f"{op_name(target)} has no place for {len(rest)} of its operands")
     if isinstance(target, Method):
         return Native(target.name, tuple(args), given)
     if method := method_name(target):

@@ -130,6 +130,9 @@ def is_written(node: Node, plan: Plan) -> bool:
 def _takes_bias(call: Node, bias_add: Node) -> bool:
     """True for an operator whose native call takes a bias, added along its channels."""
     axis = bias_add.attrs["axis"]
+    if call.op == "matmul":
+        # torch.addmm, which decompositions make of a linear layer.
+        return axis in (1, -1) and not call.attrs["out_dtype"] and all(operand.ndim == 2 for operand in call.operands)
     if call.op not in spellings.BIASED:
         return False
     if call.op == "nn.dense":

@@ -103,7 +103,7 @@ class GraphModuleProgram:
 
     def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
         """The value of a call node on tensors."""
-        return evaluate(node, operands)
+        return evaluate(self._module, node, operands)
 
 
 class ExportedProgramProgram:
@@ -178,7 +178,7 @@ class ExportedProgramProgram:
 
     def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
         """The value of a call node on tensors."""
-        return evaluate(node, operands)
+        return evaluate(self._exported.graph_module, node, operands)
 
 
 def from_graph_module(module: fx.GraphModule, example_inputs: Sequence[Any] | None = None) -> GraphModuleProgram:

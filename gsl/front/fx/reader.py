@@ -120,8 +120,8 @@ class Reader:
         if isinstance(target, HigherOrderOperator) or target in _SIDE_EFFECTS:
             return Effect.OTHER
         if isinstance(target, OpOverload | OpOverloadPacket):
-            return Effect.OTHER if _is_check(target) or node.is_impure() else None
-        return Effect.OTHER if not _known_pure(target) or node.is_impure() else None
+            return Effect.OTHER if _is_check(target) or node.is_impure(impure_random=False) else None
+        return Effect.OTHER if not _known_pure(target) or node.is_impure(impure_random=False) else None
 
     def _module_effect(self, node: fx.Node) -> Effect | None:
         module = self.module(node)
@@ -136,10 +136,10 @@ class Reader:
 
     def aliases(self, node: fx.Node) -> tuple[fx.Node, ...]:
         """The native operands with which a call's result may share memory."""
-        if node.op not in CALLS:
+        if node.op not in CALLS or self.is_fresh(node):
             return ()
-        if self.is_fresh(node):
-            return ()
+        if self.read(node) is not None and (mutated := self.mutated(node)):
+            return mutated
         if isinstance(node.target, OpOverload) and not spellings.is_view(node.target):
             return ()
         return tuple(node.all_input_nodes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from torch import fx
@@ -34,7 +35,8 @@ class Storer:
         # What has no view node is copied on the way, where it stood; placeholders stay whether they are used or not.
         kept = {reading.node for reading in self.plan.kept}
         pending = {node for node in native.nodes if node.op == "placeholder" and node not in kept} | self.plan.hidden
-        self.pending = sorted(pending, key=self.order.__getitem__)
+        self.pending = deque(sorted(pending, key=self.order.__getitem__))
+        self.placeholders = deque(node for node in native.nodes if node.op == "placeholder")
         reserved = {node.name for node in (*kept, *pending)}
         self.writer = Writer(self.value, native, values, home, dialect, reserved)
         self.new = self.writer.graph
@@ -75,19 +77,16 @@ class Storer:
 
     def _flush(self, before: int) -> None:
         """Copy the waiting nodes that stood before that place, as far as their arguments exist."""
-        if not self.pending or self.order[self.pending[0]] >= before:
-            return
-        waiting: list[fx.Node] = []
-        for node in self.pending:
-            if self.order[node] < before and self._is_ready(node):
+        late: list[fx.Node] = []
+        while self.pending and self.order[self.pending[0]] < before:
+            node = self.pending.popleft()
+            if self._is_ready(node):
                 self._copy(node, self.calls.get(node, {}))
-            elif node not in self.copies:
-                waiting.append(node)
-        self.pending = waiting
+            else:
+                late.append(node)
+        self.pending.extendleft(reversed(late))
 
     def _is_ready(self, node: fx.Node) -> bool:
-        if node in self.copies:
-            return False
         mapping = self.calls.get(node, {})
         return all(
             arg in self.copies or (arg in mapping and self._has_value(mapping[arg])) for arg in node.all_input_nodes
@@ -105,14 +104,14 @@ class Storer:
             if isinstance(fields, tuple):
                 self.results[node] = fields[node.attrs["index"]]
                 return
-        if reading.call is not None and reading.call not in self.copies:
+        if reading.call is not None:
             self._copy(reading.call, mapping)
         self.results[node] = self._copy(reading.node, mapping)
 
     def _copy(self, node: fx.Node, mapping: Arguments) -> fx.Node:
-        copy = self.writer.copy(node, lambda argument: self._argument(argument, mapping))
-        self.copies[node] = copy
-        return copy
+        if node not in self.copies:
+            self.copies[node] = self.writer.copy(node, lambda argument: self._argument(argument, mapping))
+        return self.copies[node]
 
     def _argument(self, argument: fx.Node, mapping: Arguments) -> Any:
         """What an argument of an old native node is in the new graph."""
@@ -143,8 +142,9 @@ class Storer:
         return self.results[view]
 
     def _write(self, node: Node) -> None:
-        if self.pending:
-            self._flush_placeholders()
+        # No call comes before a placeholder.
+        while self.placeholders:
+            self._copy(self.placeholders.popleft(), {})
         call = self.plan.joined.get(node)
         if node.op == GETITEM:
             fields = self.value(node.operands[0])
@@ -155,12 +155,6 @@ class Storer:
             # Part of a reading that fell apart, which nobody needs.
             return
         self.results[node] = self.writer.write(node, call)
-
-    def _flush_placeholders(self) -> None:
-        for node in self.pending:
-            if node.op == "placeholder" and node not in self.copies:
-                self._copy(node, {})
-        self.pending = [node for node in self.pending if node not in self.copies]
 
     def _output(self) -> None:
         old = next(node for node in reversed(self.native.nodes) if node.op == "output")

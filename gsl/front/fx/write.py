@@ -84,7 +84,10 @@ class Writer:
     def _native(self, node: Node, joined: Node | None) -> Any:
         operands = tuple([stand_in(operand) for operand in node.operands])
         if joined is not None:
-            operands = (*(stand_in(operand) for operand in joined.operands), operands[1])
+            if joined.op == "matmul":
+                target = torch.ops.aten.addmm.default if self.dialect == "aten" else torch.addmm
+                return Native(target, (operands[1], *map(stand_in, joined.operands)))
+            operands = (*map(stand_in, joined.operands), operands[1])
             return spellings.write_biased(str(joined.op), joined.attrs, operands, type_of, self.dialect)
         if node.op == GETITEM:
             return Native(operator.getitem, (operands[0], node.attrs["index"]))
@@ -124,6 +127,11 @@ class Writer:
         module = node.attrs.get("module")
         if module is None:
             module = node.op(**node.attrs)  # type: ignore[operator]
+            if module.state_dict():
+                raise FrontEndError(
+                    f"{node.name}: a new {type(module).__name__} would have weights that nobody set; "
+                    f"give the module itself as the attribute module="
+                )
         path = self.home.add_module(module, _identifier(node.name or type(module).__name__.lower()))
         args = tuple([self.value(operand) for operand in node.operands])
         new = self._create("call_module", path, args, {}, node.name, node)

@@ -100,7 +100,12 @@ def _hardtanh(c: Call) -> Canon:
     """``nn.ReLU6`` is a hardtanh too."""
     if (c.min, c.max) == (0, 6):
         return Canon("nn.relu6", (tensor(c, c.input),))
-    return clip(c, c.input, c.min, c.max)
+    bounds = [number(c.min), number(c.max)]
+    if not is_floating(c, c.input):
+        # Other than a clamp, it leaves integers what they are.
+        unread_unless(all(float(b).is_integer() for b in bounds))
+        bounds = [int(b) for b in bounds]
+    return clip(c, c.input, *bounds)
 
 
 def _clamp(c: Call) -> Canon:

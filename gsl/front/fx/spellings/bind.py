@@ -21,8 +21,6 @@ ALIASES: Final = {
 }  # fmt: skip
 """Other names under which torch takes the same argument."""
 
-_MISSING: Final = object()
-
 
 class UnreadError(Exception):
     """The call has no exact canonical reading. Never leaves this package."""

@@ -5,32 +5,23 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
 import torch
 from torch import nn
 from torch._ops import OpOverload
 
-_IN_PLACE: Final = [
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "and",
-    "or",
-    "xor",
-    "lshift",
-    "rshift",
-    "matmul",
-]
-_MUTATING: Final = frozenset(
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_IN_PLACE: Final = _words("add sub mul truediv floordiv mod pow and or xor lshift rshift matmul")
+_MUTATING: Final = frozenset[Any](
     [operator.setitem, operator.delitem, operator.iconcat, *(getattr(operator, f"i{name}") for name in _IN_PLACE)]
 )
-_MUTATING_METHODS: Final = frozenset(["__setitem__", "__delitem__", *(f"__i{name}__" for name in _IN_PLACE)])
+_MUTATING_METHODS: Final = frozenset[Any](["__setitem__", "__delitem__", *(f"__i{name}__" for name in _IN_PLACE)])
 _HARMLESS: Final = frozenset(("requires_grad_", "share_memory_"))
 """Methods with an underscore that leave the values alone."""
 
@@ -51,7 +42,7 @@ def mutated(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tu
     named = _named(target, args, kwargs)
     if isinstance(target, OpOverload):
         found = [a.name for a in target._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-    elif target in _MUTATING or target in _MUTATING_METHODS or _has_underscore(target):
+    elif _has_underscore(target) or (isinstance(target, Hashable) and target in _MUTATING | _MUTATING_METHODS):
         return (0,) if args or kwargs else ()
     else:
         found = [name for name in ("out", "into") if name in kwargs]
@@ -93,21 +84,24 @@ _BUILTINS: Final[Mapping[Any, str]] = {
     torch.feature_alpha_dropout: "input p train",
     torch.native_dropout: "input p train",
     torch.rrelu: "input lower upper training",
+    torch.nn.functional.scaled_dot_product_attention: "query key value attn_mask dropout_p is_causal",
 }
 """Parameters of functions that are not written in Python."""
 
 
-@functools.cache
 def _parameters(target: Any) -> tuple[tuple[str, Any], ...]:
     """The names and defaults of the parameters, as far as they are known."""
+    return _known_parameters(target) if isinstance(target, Hashable) and not isinstance(target, str) else ()
+
+
+@functools.cache
+def _known_parameters(target: Any) -> tuple[tuple[str, Any], ...]:
     empty = inspect.Parameter.empty
     if isinstance(target, OpOverload):
         known = target._schema.arguments
         return tuple((a.name, a.default_value if a.has_default_value() else empty) for a in known)
     if target in _BUILTINS:
         return tuple((name, empty) for name in _BUILTINS[target].split())
-    if isinstance(target, str):
-        return ()
     try:
         return tuple((name, p.default) for name, p in inspect.signature(target).parameters.items())
     except (TypeError, ValueError):
@@ -124,37 +118,11 @@ def mutates_module(module: nn.Module) -> bool:
     return False
 
 
-_RANDOM_FUNCTIONS: Final = frozenset(
-    [
-        "rand",
-        "randn",
-        "randint",
-        "randperm",
-        "rand_like",
-        "randn_like",
-        "randint_like",
-        "bernoulli",
-        "multinomial",
-        "normal",
-        "poisson",
-        "binomial",
-        "gumbel_softmax",
-        "rrelu_",
-        "fractional_max_pool2d",
-        "fractional_max_pool3d",
-        "fractional_max_pool2d_with_indices",
-        "fractional_max_pool3d_with_indices",
-        "bernoulli_",
-        "normal_",
-        "uniform_",
-        "random_",
-        "exponential_",
-        "geometric_",
-        "cauchy_",
-        "log_normal_",
-        "_sample_dirichlet",
-        "_standard_gamma",
-    ]
+_RANDOM_FUNCTIONS: Final = _words(
+    "rand randn randint randperm rand_like randn_like randint_like bernoulli multinomial normal poisson binomial "
+    "gumbel_softmax rrelu_ fractional_max_pool2d fractional_max_pool3d fractional_max_pool2d_with_indices "
+    "fractional_max_pool3d_with_indices bernoulli_ normal_ uniform_ random_ exponential_ geometric_ cauchy_ "
+    "log_normal_ _sample_dirichlet _standard_gamma"
 )
 """Functions and methods that always draw."""
 
@@ -174,7 +142,9 @@ def is_random(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
         return True
     elif isinstance(target, str) or not ("dropout" in name or "rrelu" in name or "attention" in name):
         return False
-    if "dropout_p" in named:
+    if "attention" in name:
+        if "dropout_p" not in named:
+            return not isinstance(target, OpOverload) and target not in _BUILTINS
         return named["dropout_p"] not in (0, 0.0) and named.get("training", True) is not False
     flags = [named[flag] for flag in _RANDOM_FLAGS if flag in named]
     return not (flags and flags[0] is False)
@@ -195,119 +165,18 @@ def is_random_module(module: nn.Module) -> bool:
     )
 
 
-_VIEWS: Final = frozenset(
-    [
-        "view",
-        "view_as",
-        "reshape",
-        "reshape_as",
-        "transpose",
-        "swapaxes",
-        "swapdims",
-        "permute",
-        "movedim",
-        "moveaxis",
-        "t",
-        "mT",
-        "mH",
-        "T",
-        "H",
-        "adjoint",
-        "expand",
-        "expand_as",
-        "broadcast_to",
-        "broadcast_tensors",
-        "squeeze",
-        "unsqueeze",
-        "select",
-        "narrow",
-        "narrow_copy",
-        "chunk",
-        "split",
-        "split_with_sizes",
-        "tensor_split",
-        "hsplit",
-        "vsplit",
-        "dsplit",
-        "unsafe_chunk",
-        "unsafe_split",
-        "detach",
-        "detach_",
-        "contiguous",
-        "flatten",
-        "ravel",
-        "unflatten",
-        "unbind",
-        "unfold",
-        "diagonal",
-        "as_strided",
-        "alias",
-        "real",
-        "imag",
-        "conj",
-        "resolve_conj",
-        "resolve_neg",
-        "positive",
-        "pos",
-        "view_as_real",
-        "view_as_complex",
-        "to",
-        "type",
-        "type_as",
-        "float",
-        "double",
-        "half",
-        "bfloat16",
-        "int",
-        "long",
-        "short",
-        "char",
-        "byte",
-        "bool",
-        "cpu",
-        "cuda",
-        "meshgrid",
-        "atleast_1d",
-        "atleast_2d",
-        "atleast_3d",
-        "einsum",
-        "dropout",
-        "dropout1d",
-        "dropout2d",
-        "dropout3d",
-        "alpha_dropout",
-        "feature_alpha_dropout",
-        "feature_dropout",
-        "native_dropout",
-        "sum_to_size",
-        "getitem",
-        "__getitem__",
-        "getattr",
-        "clone_if_needed",
-        "identity",
-        "pixel_shuffle",
-        "pixel_unshuffle",
-        "channel_shuffle",
-        "native_channel_shuffle",
-        "requires_grad_",
-        "values",
-        "indices",
-        "data",
-        "slice",
-        "pad",
-        "cartesian_prod",
-        "combinations",
-        "tensordot",
-        "block_diag",
-        "lift_fresh",
-        "index_put",
-        "rot90",
-        "tile",
-        "asarray",
-        "as_tensor",
-        "multi_head_attention_forward",
-    ]
+_VIEWS: Final = _words(
+    "view view_as reshape reshape_as transpose swapaxes swapdims permute movedim moveaxis t mT mH T H adjoint expand "
+    "expand_as broadcast_to broadcast_tensors squeeze unsqueeze select narrow chunk split split_with_sizes "
+    "tensor_split hsplit vsplit dsplit unsafe_chunk unsafe_split unsafe_view detach contiguous flatten ravel "
+    "unflatten unbind unfold diagonal as_strided alias real imag conj conj_physical resolve_conj resolve_neg positive "
+    "pos view_as_real view_as_complex to type type_as float double half bfloat16 int long short char byte bool cpu "
+    "cuda meshgrid atleast_1d atleast_2d atleast_3d einsum dropout dropout1d dropout2d dropout3d alpha_dropout "
+    "feature_alpha_dropout feature_dropout native_dropout sum_to_size getitem __getitem__ getattr pixel_shuffle "
+    "pixel_unshuffle channel_shuffle native_channel_shuffle requires_grad_ share_memory_ values indices lift_fresh "
+    "asarray as_tensor"
 )
+"""Functions, methods and aten operators that may return an operand or a view of it."""
 
 
 def is_view(target: Any) -> bool:

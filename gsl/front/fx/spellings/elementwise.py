@@ -18,7 +18,6 @@ _NOT_OPERANDS: Final = (
 )  # fmt: skip
 
 _FLOATS: Final = frozenset(("float16", "bfloat16", "float32", "float64"))
-_INTS: Final = frozenset(("int8", "int16", "int32", "int64", "uint8"))
 
 
 def operand(c: Call, value: Any) -> Any:
@@ -147,6 +146,8 @@ def _scaled(op: str, *, swap: bool = False) -> Reader:
         if isinstance(c.alpha, bool) or c.alpha != 1:
             # Torch multiplies in the common dtype of both operands.
             unread_unless(not is_number(left) and not is_number(right) and c.dtype_of(left) == c.dtype_of(right))
+            # A bool times an int is an int, but not the sum of bools.
+            unread_unless(c.dtype_of(right) != "bool")
             unread_unless(isinstance(number(c.alpha), int) or is_floating(c, right))
             right = Canon("multiply", (right, c.alpha))
         return Canon(op, (left, right))

@@ -92,6 +92,7 @@ def _composed(x: Any, items: Sequence[Any]) -> Canon:
 
 def _index(c: Call) -> Canon:
     """``aten.index`` with a tensor of indices for one axis."""
+    unread_unless(isinstance(c.indices, (list, tuple)))
     places = [place for place, item in enumerate(c.indices) if item is not None]
     unread_unless(len(places) == 1 and _is_places(c, c.indices[places[0]]))
     return Canon("take", (tensor(c, c.input), c.indices[places[0]]), {"axis": places[0]})

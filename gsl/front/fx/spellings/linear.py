@@ -149,7 +149,7 @@ def pool_attrs(rank: int, kernel: Any, stride: Any, padding: Any, ceil_mode: Any
         "pool_size": size,
         "strides": per_axis(stride, rank) if given else size,
         "padding": symmetric(per_axis(padding, rank)),
-        "ceil_mode": flag(bool(ceil_mode)),
+        "ceil_mode": flag(ceil_mode),
     }
 
 
@@ -167,7 +167,7 @@ def avg_pool(rank: int) -> Reader:
     def read(c: Call) -> Canon:
         unread_unless(c.divisor_override is None)
         attrs = pool_attrs(rank, c.kernel_size, c.stride, c.padding, c.ceil_mode)
-        attrs["count_include_pad"] = flag(bool(c.count_include_pad))
+        attrs["count_include_pad"] = flag(c.count_include_pad)
         return Canon(f"nn.avg_pool{rank}d", (batched(c, c.input, rank),), attrs)
 
     return read

@@ -15,8 +15,6 @@ from gsl.front.fx.tree import Native
 
 aten = torch.ops.aten
 
-_PARAMETERS: Final = {"input": ("self", "input"), "other": ("other", "exponent"), "stride": ("stride",)}
-
 
 def lower(tree: Any) -> Any:
     """The tree with every torch call in it replaced by aten calls."""

@@ -91,7 +91,7 @@ def _instance_norm(c: Call) -> Canon:
 
 def _normalize(c: Call) -> Canon:
     """Torch bounds the norm, the canonical operator its square."""
-    unread_unless(c.p == 2 and not isinstance(c.p, bool) and c.out is None)
+    unread_unless(c.p == 2 and not isinstance(c.p, bool) and c.out is None and number(c.eps) > 0)
     kind = c.tensor_type(c.input)
     # Where the square of the bound is no number, the two differ.
     unread_unless(kind is None or kind.dtype in ("float32", "float64"))

@@ -18,10 +18,10 @@ from gsl.front.fx.spellings.table import Index, Reader, index
 from gsl.front.fx.tree import Canon, Weight
 from gsl.graph import TensorType, Type
 
-_FAMILIES: Final = (elementwise, activation, linear, norm, shape, indexing, reduce, create)
+FAMILIES: Final = (elementwise, activation, linear, norm, shape, indexing, reduce, create)
 
-CALLS: Final[Index] = index(itertools.chain.from_iterable(family.ROWS for family in _FAMILIES))
-FIELDS: Final[Index] = index(itertools.chain.from_iterable(getattr(family, "FIELDS", ()) for family in _FAMILIES))
+CALLS: Final[Index] = index(itertools.chain.from_iterable(family.ROWS for family in FAMILIES))
+FIELDS: Final[Index] = index(itertools.chain.from_iterable(getattr(family, "FIELDS", ()) for family in FAMILIES))
 
 
 def read(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of: TypeOf) -> Canon | None:

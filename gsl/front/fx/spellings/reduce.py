@@ -60,6 +60,8 @@ def _arg(op: str) -> Reader:
 
     def read(c: Call) -> Canon:
         axis = None if c.dim is None else integer(c.dim)
+        found = c.tensor_type(c.input)
+        unread_unless(axis is None or found is None or found.ndim > 0)
         return Canon(op, (tensor(c, c.input),), {"axis": axis, "keepdims": flag(c.keepdim)})
 
     return read

@@ -53,6 +53,7 @@ def _flatten(c: Call) -> Canon:
 def _unflatten(c: Call) -> Canon:
     shape = c.typed(c.input).shape
     where, parts = axis(c.dim, len(shape)), list(dims(c.sizes))
+    unread_unless(0 not in parts)
     if -1 in parts:
         parts[parts.index(-1)] = shape[where] // product([p for p in parts if p != -1])
     return reshaped(c, c.input, (*shape[:where], *parts, *shape[where + 1 :]))
@@ -64,6 +65,8 @@ def _view_as(c: Call) -> Canon:
 
 def _squeeze(c: Call) -> Canon:
     axes = None if c.dim is None else integers(c.dim)
+    found = c.tensor_type(c.input)
+    unread_unless(axes is None or found is None or found.ndim > 0)
     return Canon("squeeze", (tensor(c, c.input),), {"axis": axes})
 
 
@@ -192,11 +195,11 @@ def _tensor_split(c: Call) -> Canon:
 
 
 def _repeat(c: Call) -> Canon:
-    return Canon("tile", (tensor(c, c.input),), {"reps": integers(tuple(c.repeats))})
+    return Canon("tile", (tensor(c, c.input),), {"reps": integers(c.repeats)})
 
 
 def _tile(c: Call) -> Canon:
-    return Canon("tile", (tensor(c, c.input),), {"reps": integers(tuple(c.dims))})
+    return Canon("tile", (tensor(c, c.input),), {"reps": integers(c.dims)})
 
 
 def _repeat_interleave(c: Call) -> Canon:

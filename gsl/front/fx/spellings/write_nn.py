@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -115,6 +116,22 @@ def _bias_add(s: Site) -> Native:
         return call(operator.add, x, call(torch.reshape, bias, (-1, *(1,) * behind)))
     # Without the rank, the axis is made the last one.
     return call(torch.movedim, call(operator.add, call(torch.movedim, x, axis, -1), bias), -1, axis)
+
+
+def biased(s: Site) -> Native:
+    """A convolution, dense layer or matrix product and the bias of its channels, which is the last operand."""
+    if s.op == "matmul" and not s["out_dtype"]:
+        a, b, bias = s.operands
+        return call(torch.addmm, bias, a, b)
+    if not s["out_dtype"]:
+        joined = WRITERS[s.op](s)
+        assert isinstance(joined, Native)
+        return joined
+    # Torch wants a bias of the same dtype as the operands; added afterwards, it promotes as it should.
+    layout = s.attrs.get("out_layout") or s.attrs.get("data_layout") or "C"
+    behind = len(layout) - 1 - layout.index("C")
+    bias = call(torch.reshape, s.operands[-1], (-1, *(1,) * behind)) if behind else s.operands[-1]
+    return call(operator.add, WRITERS[s.op](replace(s, operands=s.operands[:-1])), bias)
 
 
 def _attention(s: Site) -> Native:
@@ -290,9 +307,13 @@ def _softmax(target: Any) -> Writer:
 def _prelu(s: Site) -> Native:
     x, slope = s.operands
     axis, slopes = s["axis"], s.type(1)
-    if axis == 1 or (slopes is not None and slopes.shape == (1,)):
+    found = s.type()
+    alike = found is None or slopes is None or found.dtype == slopes.dtype
+    if alike and (axis == 1 or (slopes is not None and slopes.shape == (1,))):
         return call(F.prelu, x, slope)
     behind = -1 - axis if axis < 0 else s.known().ndim - 1 - axis
+    if slopes is not None and slopes.ndim != 1:
+        behind = 0
     scaled = call(operator.mul, call(torch.reshape, slope, (-1, *(1,) * behind)) if behind else slope, x)
     return call(torch.where, call(operator.gt, x, 0), x, scaled)
 

@@ -144,8 +144,11 @@ def _pad(s: Site) -> Native:
     widths = pads(pairs)
     if mode == "constant":
         return call(F.pad, s.x, widths, **options(value=(s["pad_value"], 0.0)))
-    # Torch repeats or reflects the last axes only, and only of tensors with one or two axes more.
-    if len(widths) // 2 <= 3 and len(pairs) - len(widths) // 2 in (1, 2):
+    # Torch repeats or reflects up to three last axes, and all but one or two.
+    count = max(len(widths) // 2, len(pairs) - 2)
+    found = s.type()
+    if count <= min(3, len(pairs) - 1) and (found is None or found.dtype != "bool"):
+        widths += (0,) * (2 * count - len(widths))
         return call(F.pad, s.x, widths, mode="replicate" if mode == "edge" else mode)
     result: Any = s.x
     for axis, (before, after) in enumerate(pairs):

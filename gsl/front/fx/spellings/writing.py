@@ -28,10 +28,13 @@ def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], type_of: T
 def write_biased(
     op: str, attrs: Mapping[str, Any], operands: Sequence[Any], type_of: TypeOf, dialect: Dialect
 ) -> Native:
-    """A convolution or dense layer together with the bias of its channels, which is the last operand."""
-    if op not in BIASED:
+    """A convolution or dense layer together with the bias of its channels, which is the last operand.
+
+    Also a ``matmul`` of matrices and a bias of its last axis.
+    """
+    if op not in BIASED and op != "matmul":
         raise ValueError(f"{op} takes no bias")
-    return _written(WRITERS[op], Site(op, attrs, tuple(operands), type_of), dialect)
+    return _written(write_nn.biased, Site(op, attrs, tuple(operands), type_of), dialect)
 
 
 def _written(writer: Writer, site: Site, dialect: Dialect) -> Native:

@@ -1,0 +1,253 @@
+"""The compiled search of a rule's source from one anchor."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from gsl.errors import PatternError
+from gsl.graph import Node
+from gsl.match.conditions import Distinct, Everywhere, guards_of
+from gsl.match.engine import Search
+from gsl.match.guard import Guard
+from gsl.match.matchers import (
+    END,
+    KINDS,
+    Absent,
+    Goals,
+    LeafMatcher,
+    Matcher,
+    VariadicMatcher,
+    check_all,
+)
+from gsl.match.result import Match
+from gsl.match.up import Up
+from gsl.pat import Alt, Call, GetItem, Instance, Leaf, Not, Pattern, Tuple, Variadic, walk
+
+if TYPE_CHECKING:
+    from gsl.match.plan import Plan
+
+Region = tuple[object, ...]
+"""The alternatives (``Alt`` with the choice), variadics and negations around a pattern: it is bound only there."""
+
+
+class Start:
+    """The search from one anchor: down through operands, and up to users of what is bound, until all is matched."""
+
+    def __init__(self, plan: Plan, anchor: Pattern) -> None:
+        self.plan = plan
+        self.anchor = anchor
+        self.matchers: dict[Pattern, Matcher] = {}
+        self.order: dict[Pattern, int] = {}
+        """The patterns in the order in which they are bound."""
+        self.regions: dict[Pattern, Region] = {}
+        self.early: set[Pattern] = set()
+        """The sure patterns that are reached through an alternative first, so that it varies when they are bound."""
+        self.ups: list[Up] = []
+        self.final: list[Guard] = []
+        if plan.variadic is not None:
+            self._group(plan.variadic)
+        else:
+            self._visit(anchor, ())
+            while any(output not in self.order for output in plan.outputs):
+                self.ups.append(self._climb())
+        absent = self._negations()
+        for matcher in self.matchers.values():
+            matcher.link(self.matchers)
+        for pattern in self.order:
+            for guard in guards_of(pattern):
+                self._schedule(guard, absent)
+        for negation in absent.values():
+            self._schedule(negation, absent)
+        self.final += [Guard(None, "where", node, None) for node in plan.where]
+        for pattern in self.order:
+            if isinstance(pattern, Leaf) and (pattern.distinct or plan.distinct):
+                negation = self._negation(pattern)
+                inside = self.final if negation is None else absent[negation].inside
+                inside.append(Distinct(pattern, plan.identity, leaves=not pattern.distinct))
+
+    def search(self, node: Node, blocked: Collection[Node] = (), search: Search | None = None) -> Iterator[Match]:
+        """The matches whose anchor is the node, and of which no operator is a blocked node.
+
+        A search that is given counts on; it must not be left half-way and used again.
+        """
+        search = Search(self.plan, blocked) if search is None else search
+        if self.plan.variadic is not None:
+            yield from self._groups(search, self.plan.variadic, node)
+            return
+        goals: Goals = (check_all, self.final, (), END)
+        for up in reversed(self.ups):
+            goals = (up.step, None, (), goals)
+        for _ in search.solve((self.matchers[self.anchor].match, node, (), goals)):
+            yield Match(self.plan, search)
+
+    def _groups(self, search: Search, variadic: Variadic, node: Node) -> Iterator[Match]:
+        """The groups of a variadic output: an instance at the node, with all others that go with it."""
+        group = self.matchers[variadic]
+        assert isinstance(group, VariadicMatcher)
+        counts = search.bindings.counts
+        final: Goals = (check_all, self.final, (), END)
+        for _ in search.solve(group.instance(0, node, (), END)):
+            mark = len(search.trail)
+            number = 1
+            for other in self.ups[0].candidates(search, ()):
+                # Without a first instance of its own kind, the first one in the graph is the first one.
+                if other in search.taken or (other.index < node.index and not variadic.first):
+                    continue
+                if search.once(group.instance(number, other, (), END)):
+                    number += 1
+            counts[variadic, ()] = number
+            if number >= max(variadic.min_len, 1) and search.exists(final):
+                yield Match(self.plan, search)
+            del counts[variadic, ()]
+            search.undo(mark)
+
+    # What is bound, and in which order.
+
+    def _visit(self, root: Pattern, region: Region) -> None:
+        """Make the matchers of a pattern and what it is made of, but not of what is negated."""
+        stack = [(root, region)]
+        while stack:
+            pattern, region = stack.pop()
+            if pattern in self.order:
+                continue
+            self.order[pattern] = len(self.order)
+            is_sure = pattern in self.plan.sure
+            if is_sure and region:
+                self.early.add(pattern)
+            self.regions[pattern] = () if is_sure else region
+            kind = KINDS.get(type(pattern), LeafMatcher)
+            level = len(self.plan.scopes.get(pattern, ()))
+            self.matchers[pattern] = kind(pattern, level, self.plan.identity.get(pattern, pattern))
+            if not isinstance(pattern, Not):
+                for child in reversed(list(pattern.children())):
+                    if isinstance(pattern, Alt):
+                        stack.append((child, (*region, (pattern, child))))
+                    else:
+                        stack.append((child, (*region, pattern) if isinstance(pattern, Variadic) else region))
+
+    def _negations(self) -> dict[Not, Absent]:
+        """Visit what is negated, when all else is bound."""
+        absent: dict[Not, Absent] = {}
+        while len(absent) < sum(isinstance(pattern, Not) for pattern in self.order):
+            for pattern in list(self.order):
+                if isinstance(pattern, Not) and pattern not in absent:
+                    self._visit(pattern.pattern, (*self.regions[pattern], pattern))
+                    absent[pattern] = Absent(pattern, self.matchers[pattern.pattern], self._outside(pattern))
+        return absent
+
+    def _outside(self, negation: Not) -> frozenset[Pattern]:
+        """What a negated pattern shares with the rest of the source, or refers to there."""
+        inside = set(walk(negation.pattern))
+        outside = [p for p in self.plan.patterns if p not in inside and p is not negation]
+        shared = {child for p in outside for child in p.children() if child in inside}
+        shared |= inside.intersection(self.plan.outputs)
+        read = {p for part in inside for guard in guards_of(part) for p in guard.references()}
+        return frozenset(shared | (read - inside))
+
+    # Steps up.
+
+    def _climb(self) -> Up:
+        """A step from bound patterns to one that is made of them: to a user where possible, over few patterns."""
+        plan = self.plan
+        bound = {pattern for pattern in self.order if pattern not in plan.scopes}
+        always = {pattern for pattern in bound if not self.regions[pattern] and pattern not in self.early}
+        goals = [p for p in plan.sure if p not in self.order and not isinstance(p, (Leaf, Not))]
+        users = [p for p in goals if isinstance(p, (Call, Tuple, GetItem))]
+        for below in (always, bound):
+            direct = [p for p in users if any(child in below for child in p.children())]
+            for goal in (*direct, *goals):
+                way = self._way(goal, below)
+                if way:
+                    self._visit(goal, ())
+                    return Up([(self.matchers[part], children) for part, children in way])
+        missing = next(output for output in plan.outputs if output not in self.order)
+        raise PatternError(
+            f"{missing.location}: the source pattern {missing!r} is not connected with the others: patterns of one "
+            "rule must share a node"
+        )
+
+    @staticmethod
+    def _way(goal: Pattern, bound: Collection[Pattern]) -> list[tuple[Pattern, tuple[Pattern, ...]]]:
+        """What lies between some bound patterns and a goal that is made of them, operands first."""
+        way: dict[Pattern, tuple[Pattern, ...]] = {}
+        inside = {goal}
+        work = [goal]
+        while work:
+            pattern = work.pop()
+            new = [child for child in pattern.children() if child not in inside and not isinstance(pattern, Not)]
+            inside.update(new)
+            work += new
+        for pattern in walk(goal):
+            if pattern in inside and pattern not in bound and not isinstance(pattern, Not):
+                below = tuple(child for child in pattern.children() if child in bound or child in way)
+                if below:
+                    way[pattern] = below
+        return list(way.items()) if goal in way else []
+
+    def _group(self, variadic: Variadic) -> None:
+        """The instances of a variadic output: the way from the patterns that they share to the field."""
+        self.order[variadic] = 0
+        self.regions[variadic] = ()
+        self.matchers[variadic] = VariadicMatcher(variadic, 0, variadic)
+        self._visit(variadic.first_field, (variadic,))
+        self._visit(variadic.field, (variadic,))
+        bound = {p for p in walk(variadic.field) if p not in self.plan.scopes}
+        way = self._way(variadic.field, bound)
+        if not way:
+            raise PatternError(
+                f"{variadic.location}: from the patterns that the instances share no way leads up to the field "
+                "through operands"
+            )
+        self.ups.append(Up([(self.matchers[part], children) for part, children in way]))
+
+    # When the guards are checked.
+
+    def _schedule(self, guard: Guard, absent: Mapping[Not, Absent]) -> None:
+        """Check a guard as soon as all that it needs is bound, in every case in which its owner is bound."""
+        owner = guard.owner
+        assert owner is not None
+        region = self.regions[owner]
+        needed = [owner, *guard.references()]
+        negation = self._negation(owner)
+        scopes = self.plan.scopes.get(owner, ())
+        if negation is None and scopes:
+            self._schedule_instance(guard, scopes, needed[1:])
+            return
+        if all(self._is_bound_within(pattern, region) for pattern in needed):
+            last = max(needed, key=self.order.__getitem__)
+            if self.regions[last] == region:
+                self.matchers[last].guards.append(guard)
+                return
+        if negation is not None:
+            absent[negation].inside.append(guard)
+        else:
+            self.final.append(guard)
+
+    def _negation(self, pattern: Pattern) -> Not | None:
+        """The innermost negation around a pattern."""
+        return next((part for part in reversed(self.regions[pattern]) if isinstance(part, Not)), None)
+
+    def _schedule_instance(self, guard: Guard, scopes: tuple[Variadic, ...], needed: list[Pattern]) -> None:
+        """Check the guard of a template when an instance is bound, or else for all instances in the end."""
+        innermost = scopes[-1]
+        group = self.matchers[innermost]
+        assert isinstance(group, VariadicMatcher)
+        around = (*self.regions[innermost], innermost)
+        if all(
+            self._is_bound_within(p, around, templates=True)
+            and (innermost in self.regions[p] or self.order[p] < self.order[innermost])
+            for p in needed
+        ):
+            group.instance_guards.append(guard)
+        else:
+            self.final.append(Everywhere(guard, scopes))
+
+    def _is_bound_within(self, pattern: Pattern, region: Region, *, templates: bool = False) -> bool:
+        """Whether the pattern is bound in that region when its turn comes, and to one node."""
+        if pattern not in self.order or pattern in self.early or isinstance(pattern, (Variadic, Instance)):
+            return False
+        if pattern in self.plan.scopes and not templates:
+            return False
+        own = self.regions[pattern]
+        return own == region[: len(own)]

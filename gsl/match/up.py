@@ -1,0 +1,66 @@
+"""The way from what is bound to what is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gsl.graph import Node
+from gsl.match.guard import Path
+from gsl.match.matchers import AltMatcher, AndMatcher, Goals, Matcher
+from gsl.pat import Pattern
+
+if TYPE_CHECKING:
+    from gsl.match.engine import Search
+
+
+class Up:
+    """The step from bound patterns up to a goal that is made of them.
+
+    ``parts`` are the patterns on the way, operands first: each with the patterns below it, which are bound or stand
+    earlier in the list. The last one is the goal.
+    """
+
+    __slots__ = ("goal", "parts")
+
+    def __init__(self, parts: Sequence[tuple[Matcher, tuple[Pattern, ...]]]) -> None:
+        self.parts = tuple(parts)
+        self.goal = self.parts[-1][0]
+
+    def candidates(self, search: Search, path: Path) -> list[Node]:
+        """The nodes that the goal may be, in graph order."""
+        reached: dict[Pattern, list[Node]] = {}
+        for matcher, below in self.parts:
+            found: dict[Node, None] = {}
+            for pattern in below:
+                bound = None if pattern in reached else search.bindings.get(pattern, path)
+                for node in reached.get(pattern, ()) if bound is None else (bound,):
+                    self._add(search, matcher, node, found)
+            reached[matcher.pattern] = list(found)
+        return sorted(reached[self.goal.pattern], key=_index)
+
+    @staticmethod
+    def _add(search: Search, matcher: Matcher, node: Node, found: dict[Node, None]) -> None:
+        """Find the nodes right above one that the matcher may be."""
+        if isinstance(matcher, (AltMatcher, AndMatcher)):  # which are the same node as what they are made of
+            if matcher.plausible(node):
+                found[node] = None
+            return
+        before = len(found)
+        for user in node.users:
+            if matcher.plausible(user):
+                found[user] = None
+        if len(found) == before:
+            search.miss(matcher.pattern, node, "user", matcher.pattern, list(node.users))
+
+    def step(self, search: Search, _: Any, path: Path, rest: Goals) -> Goals | None:
+        """The goal of finding a node that matches."""
+        nodes = self.candidates(search, path)
+        match = self.goal.match
+        if len(nodes) == 1:
+            return (match, nodes[0], path, rest)
+        return search.choose((match, node, path, rest) for node in nodes)
+
+
+def _index(node: Node) -> int:
+    return node.index

@@ -1,0 +1,273 @@
+"""Calls of operators, tuples and their fields."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from gsl.attr import Expr
+from gsl.attr.ast import Ast, Literal, Symbol
+from gsl.attr.expr import to_ast
+from gsl.errors import PatternError, PatternTypeError, located
+from gsl.graph import Node, Op, op_name
+from gsl.pat.base import TENSOR, Named, Pattern, TypeGuard, check_names
+from gsl.pat.leaf import Const, Exactly
+from gsl.pat.opclass import OpClass, resolve
+from gsl.spec import TABLE, OpSpec
+
+Operator = OpSpec | OpClass | Op
+
+
+def to_pattern(value: Any) -> Pattern:
+    """The pattern of a value given as an operand: patterns, numbers, expressions, arrays, lists, graph nodes."""
+    if isinstance(value, Pattern):
+        return value
+    if isinstance(value, Node):
+        return Exactly(value)
+    if isinstance(value, (list, tuple)) and any(isinstance(item, (Pattern, Node)) for item in value):
+        return Tuple(*value)
+    if isinstance(value, (numbers.Number, Expr, list)) or hasattr(value, "__array__"):
+        return Const(value)
+    raise PatternTypeError(
+        located(
+            f"{value!r} of type {type(value).__name__} can't be an operand: expected a pattern, a number, an array, "
+            "an attribute expression, or a list of patterns"
+        )
+    )
+
+
+class Call(Pattern):
+    """A call of an operator whose operands and attributes match.
+
+    ``op`` is a name, a class of ``gsl.op``, an operator class, or a native function. An attribute is a value or an
+    expression; what is not given is not constrained (in a source) or the operator's default (in a target).
+
+    Raises PatternError for an unknown operator, attribute or a wrong number of operands.
+    """
+
+    __slots__ = ("attrs", "op", "operands")
+    op: Operator
+    operands: tuple[Pattern, ...] | None
+    """``None`` where nothing is demanded of them, see :func:`gsl.pat.is_op`."""
+    attrs: Mapping[str, Ast]
+
+    def __init__(self, op: Any, *operands: Any, **attrs: Any) -> None:
+        self._fill(op, operands, attrs)
+
+    @classmethod
+    def _free(cls, op: Any) -> Call:
+        """A call of the operator, whatever its operands."""
+        call = cls.__new__(cls)
+        call._fill(op, None, {})
+        return call
+
+    def __call__(self, *operands: Any, **attrs: Any) -> Call:
+        """A call pattern that left its operands open, with operands."""
+        if self.operands is not None:
+            raise PatternError(located(f"{self!r} has operands already"))
+        return Call(self.op, *operands, **attrs)
+
+    def _fill(self, op: Any, operands: Sequence[Any] | None, attrs: dict[str, Any]) -> None:
+        target = op if isinstance(op, OpClass) else resolve(op)
+        demands = {name: attrs.pop(name) for name in TENSOR if name in attrs and _is_typed(target, name)}
+        if operands is not None:
+            _check_operands(target, operands)
+        super().__init__(
+            TypeGuard.of(**demands),
+            op=target,
+            operands=None if operands is None else tuple(to_pattern(operand) for operand in operands),
+            attrs=_attributes(target, _label(target), attrs),
+        )
+
+    @property
+    def label(self) -> str:
+        return _label(self.op)
+
+    def arguments(self) -> Iterator[Any]:
+        yield from ("...",) if self.operands is None else self.operands
+        yield from (Named(name, value) for name, value in self.attrs.items())
+        if self.guard is not None:
+            yield from self.guard.keywords()
+
+    def parts(self) -> Iterator[Any]:
+        parts = list(super().parts())
+        yield from parts if len(parts) > 1 else (*parts, "()")
+
+    def children(self) -> Iterator[Pattern]:
+        return iter(self.operands or ())
+
+    def expressions(self) -> Iterator[Ast]:
+        yield from super().expressions()
+        yield from self.attrs.values()
+
+    def readable(self) -> frozenset[str] | None:
+        names = _declared(self.op)
+        is_tensor = not (isinstance(self.op, OpSpec) and self.op.fields)
+        return None if names is None else names.union(TENSOR) if is_tensor else names
+
+
+class Like(Pattern):
+    """In a target: a call with the operator and all attributes of the node that ``of`` matched, except those given."""
+
+    __slots__ = ("attrs", "of", "operands")
+    of: Pattern
+    operands: tuple[Pattern, ...]
+    attrs: Mapping[str, Ast]
+
+    def __init__(self, of: Pattern, operands: Sequence[Any], attrs: Mapping[str, Any]) -> None:
+        op = operator_of(of)
+        if op is None:
+            check_names(f"{of.label}.like: what it matches", attrs, of.readable())
+        else:
+            _check_operands(op, operands)
+        super().__init__(
+            of=of,
+            operands=tuple(to_pattern(operand) for operand in operands),
+            attrs=_attributes(op, f"{of.label}.like", attrs),
+        )
+
+    def _depends(self) -> frozenset[Symbol]:
+        return super()._depends() | self.of.free_symbols
+
+    @property
+    def label(self) -> str:
+        return f"{self.of.label}.like"
+
+    def arguments(self) -> Iterator[Any]:
+        yield from self.operands
+        yield from (Named(name, value) for name, value in self.attrs.items())
+
+    def children(self) -> Iterator[Pattern]:
+        return iter(self.operands)
+
+    def expressions(self) -> Iterator[Ast]:
+        yield from super().expressions()
+        yield from self.attrs.values()
+
+    def readable(self) -> frozenset[str] | None:
+        return self.of.readable()
+
+
+class Tuple(Pattern):
+    """A tuple of a fixed number of fields."""
+
+    __slots__ = ("items",)
+    items: tuple[Pattern, ...]
+
+    def __init__(self, *fields: Any) -> None:
+        super().__init__(items=tuple(to_pattern(field) for field in fields))
+
+    def children(self) -> Iterator[Pattern]:
+        return iter(self.items)
+
+    def readable(self) -> frozenset[str]:
+        return frozenset()
+
+
+class GetItem(Pattern):
+    """A field of a tuple; without an index any field, which ``p.index`` tells."""
+
+    __slots__ = ("number", "tuple")
+    tuple: Pattern
+    number: Ast | None
+
+    def __init__(
+        self, tuple: Any, index: Any = None, *, shape: Any = None, dtype: Any = None, ndim: Any = None
+    ) -> None:
+        if isinstance(index, bool) or not (index is None or isinstance(index, (int, Expr))):
+            raise PatternTypeError(
+                located(f"the index of a tuple's field is an int or an expression, got {index!r}; to slice a tensor "
+                        "write op.StridedSlice or op.Take")
+            )  # fmt: skip
+        whole = to_pattern(tuple)
+        op = operator_of(whole)
+        if isinstance(op, OpSpec) and not op.fields:
+            raise PatternError(
+                located(
+                    f"{whole.label} has a single tensor as its result, so it has no field {index!r}; to slice the "
+                    "tensor write op.StridedSlice or op.Take"
+                )
+            )
+        number = None if index is None else to_ast(index)
+        super().__init__(TypeGuard.of(shape, dtype, ndim), tuple=whole, number=number)
+
+    def children(self) -> Iterator[Pattern]:
+        yield self.tuple
+
+    def parts(self) -> Iterator[Any]:
+        yield self.tuple
+        yield from ("[", "" if self.number is None else self.number, "]")
+
+    def expressions(self) -> Iterator[Ast]:
+        yield from super().expressions()
+        if self.number is not None:
+            yield self.number
+
+    def readable(self) -> frozenset[str]:
+        return frozenset((*TENSOR, "index"))
+
+
+def operator_of(pattern: Pattern) -> Operator | None:
+    """The operator that a node of the pattern has in any case; ``None`` where the pattern does not tell."""
+    work = [pattern]
+    while work:
+        part = work.pop()
+        if isinstance(part, Call):
+            return part.op
+        both = getattr(type(part), "both", None) and part.both
+        work.extend(both or ())
+    return None
+
+
+def _label(op: Operator) -> str:
+    return op.name if isinstance(op, OpSpec) else str(op) if isinstance(op, OpClass) else op_name(op)
+
+
+def _declared(op: Operator | None) -> frozenset[str] | None:
+    """The attributes that the operator has; ``None`` if that is only known of the matched node."""
+    if isinstance(op, OpSpec):
+        return frozenset(op.attrs)
+    return op.attributes() if isinstance(op, OpClass) else None
+
+
+def _is_typed(op: Operator, name: str) -> bool:
+    """Whether ``shape=``, ``dtype=`` or ``ndim=`` of a call speaks of the result's type, not of an attribute."""
+    if isinstance(op, OpClass):
+        return not _all_members(op, lambda spec: name in spec.attrs)
+    return not isinstance(op, OpSpec) or (name not in op.attrs and not op.fields)
+
+
+def _all_members(op: OpClass, holds: Callable[[OpSpec], bool]) -> bool:
+    """Whether something holds for all operators of a class, as far as they are known and declared."""
+    members = op.members or ()
+    return bool(members) and all(isinstance(member, str) and holds(TABLE[member]) for member in members)
+
+
+def _check_operands(op: Operator, operands: Sequence[Any]) -> None:
+    def refuses(spec: OpSpec) -> bool:
+        return not len(spec.operands) - spec.optional <= len(operands) <= len(spec.operands)
+
+    if isinstance(op, OpClass) and _all_members(op, refuses):
+        raise PatternError(located(f"no operator of {op} takes {len(operands)} operands"))
+    if isinstance(op, OpSpec) and refuses(op):
+        raise PatternError(
+            located(
+                f"{op.name} takes {op.arity} operand{'s' * (op.arity != '1')} ({', '.join(op.operands)}), "
+                f"got {len(operands)}; attributes are given by keyword"
+            )
+        )
+
+
+def _attributes(op: Operator | None, owner: str, given: Mapping[str, Any]) -> Mapping[str, Ast]:
+    """The attributes given to a call. PatternError for unknown names and for literals that have no meaning."""
+    check_names(owner, given, _declared(op))
+    attrs = {name: to_ast(value) for name, value in given.items()}
+    for name, node in attrs.items():
+        if isinstance(op, OpSpec) and isinstance(node, Literal):
+            try:
+                op.normalise(name, node.value, ())
+            except ValueError as error:
+                raise PatternError(located(str(error))) from None
+    return MappingProxyType(attrs)

@@ -1,0 +1,138 @@
+"""Leaves: patterns that stand for a node whatever computes it."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterator
+from typing import Any
+
+from gsl.attr import Expr
+from gsl.attr.ast import Ast
+from gsl.attr.expr import to_ast
+from gsl.attr.text import short
+from gsl.errors import PatternTypeError, located
+from gsl.graph import CONST, INPUT, PARAM, Node, Op
+from gsl.graph.text import value_text
+from gsl.pat.base import TENSOR, Pattern, TypeGuard
+
+
+class Leaf(Pattern):
+    """A variable of the rule. Leaves may coincide unless they are ``distinct``."""
+
+    __slots__ = ("distinct",)
+    distinct: bool
+    kinds: frozenset[Op] | None = None
+    """The kinds of node that match; ``None`` for all."""
+
+    def __init__(
+        self, *, shape: Any = None, dtype: Any = None, ndim: Any = None, distinct: bool = False, **fields: Any
+    ) -> None:
+        super().__init__(TypeGuard.of(shape, dtype, ndim), distinct=distinct, **fields)
+
+    def arguments(self) -> Iterator[Any]:
+        yield from super().arguments()
+        if self.distinct:
+            yield "distinct=True"
+
+
+class Wildcard(Leaf):
+    """Any node."""
+
+    __slots__ = ()
+
+    def __init__(self, *, shape: Any = None, dtype: Any = None, ndim: Any = None, distinct: bool = False) -> None:
+        super().__init__(shape=shape, dtype=dtype, ndim=ndim, distinct=distinct)
+
+
+class Variable(Wildcard):
+    """An input or a parameter; in ``shape=`` a ``None`` stands for any dimension."""
+
+    __slots__ = ()
+    kinds = frozenset((INPUT, PARAM))
+
+
+class Input(Variable):
+    """An input, fed at run time."""
+
+    __slots__ = ()
+    kinds = frozenset((INPUT,))
+
+
+class Param(Variable):
+    """A parameter, whose value is known."""
+
+    __slots__ = ()
+    kinds = frozenset((PARAM,))
+
+
+class Const(Leaf):
+    """A literal, equal to ``value`` if that is given (a number, an array, or an attribute expression).
+
+    Numbers compare by value in the graph's dtype, and match a tensor that is filled with them. In a target it is a
+    new literal; ``dtype`` makes it a tensor of that dtype.
+    """
+
+    __slots__ = ("literal",)
+    kinds = frozenset((CONST,))
+    literal: Any
+    """``None``, an Ast, or an array."""
+
+    def __init__(self, value: Any = None, dtype: Any = None, *, shape: Any = None, distinct: bool = False) -> None:
+        super().__init__(shape=shape, dtype=dtype, distinct=distinct, literal=_literal(value))
+
+    def arguments(self) -> Iterator[Any]:
+        if isinstance(self.literal, Ast):
+            yield self.literal
+        elif self.literal is not None:
+            yield value_text(self.literal)
+        yield from super().arguments()
+
+    @property
+    def label(self) -> str:
+        return "Const" if self.literal is None else f"Const({value_text(self.literal)})"
+
+    def parts(self) -> Iterator[Any]:
+        yield "Const"
+        yield from list(super().parts())[1:]
+
+    def readable(self) -> frozenset[str]:
+        return frozenset((*TENSOR, "value"))
+
+    def expressions(self) -> Iterator[Ast]:
+        yield from super().expressions()
+        if isinstance(self.literal, Ast):
+            yield self.literal
+
+
+def _literal(value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, (Expr, numbers.Number)):
+        return to_ast(value)
+    if isinstance(value, (list, tuple)):
+        import numpy
+
+        try:
+            value = numpy.asarray(value)
+        except ValueError as error:
+            raise PatternTypeError(located(f"pat.Const: {short(value)} is no array: {error}")) from None
+        if value.dtype.kind not in "biufc":
+            raise PatternTypeError(located(f"pat.Const: expected numbers, got an array of {value.dtype}"))
+    if not hasattr(value, "__array__"):
+        raise PatternTypeError(
+            located(f"pat.Const: expected a number, an array or an expression, got {value!r}")
+        )
+    return value
+
+
+class Exactly(Pattern):
+    """In a target made by a callable: a given node of the graph."""
+
+    __slots__ = ("node",)
+    node: Node
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node=node)
+
+    def arguments(self) -> Iterator[Any]:
+        yield value_text(self.node)

@@ -1,0 +1,153 @@
+"""Variadics: any number of instances of a pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gsl.attr import Expr
+from gsl.attr.ast import Ast, Symbol
+from gsl.attr.expr import to_ast
+from gsl.errors import PatternError, PatternTypeError, located
+from gsl.pat.base import Named, Pattern, walk
+from gsl.pat.call import to_pattern
+
+
+class Variadic(Pattern):
+    """A tuple of any number of fields, or any number of outputs, each an instance of ``field``.
+
+    Patterns in ``templates`` are new for every instance, all others are shared; ``first`` gives what stands in their
+    places in the first instance. ``index`` is the symbol of the instance's number, ``length`` the number of
+    instances, ``min_len`` the least number that matches.
+    """
+
+    __slots__ = ("count", "field", "first", "min_len", "symbol", "templates")
+    field: Pattern
+    templates: tuple[Pattern, ...]
+    first: tuple[Pattern, ...]
+    symbol: Symbol | None
+    count: Ast | None
+    min_len: int
+
+    def __init__(
+        self,
+        field: Any,
+        templates: Sequence[Pattern] = (),
+        first: Sequence[Any] = (),
+        index: Expr | None = None,
+        length: Any = None,
+        min_len: int = 0,
+    ) -> None:
+        symbol = index.ast if isinstance(index, Expr) else index
+        if symbol is not None and not isinstance(symbol, Symbol):
+            raise PatternTypeError(located(f"pat.Variadic: index= takes an attr.Symbol(), got {index!r}"))
+        for name, patterns in (("templates", templates), ("first", first)):
+            if not isinstance(patterns, (list, tuple)):
+                raise PatternTypeError(located(f"pat.Variadic: {name}= takes a list of patterns, got {patterns!r}"))
+        if isinstance(min_len, bool) or not isinstance(min_len, int) or min_len < 0:
+            raise PatternError(located(f"pat.Variadic: min_len= takes a number of instances, got {min_len!r}"))
+        super().__init__(
+            field=to_pattern(field),
+            templates=tuple(templates),
+            first=tuple(to_pattern(pattern) for pattern in first),
+            symbol=symbol,
+            count=None if length is None else to_ast(length),
+            min_len=min_len,
+        )
+        self._check_templates()
+        self._check_first()
+
+    def _depends(self) -> frozenset[Symbol]:
+        inner = frozenset[Symbol]().union(*(child.free_symbols for child in self.children()))
+        outer = frozenset[Symbol]().union(*(node.symbols for node in self.expressions()))
+        return (inner - {self.symbol}) | outer
+
+    def _check_templates(self) -> None:
+        inside = set(walk(self.field))
+        for template in self.templates:
+            if isinstance(template, Variadic):
+                raise PatternError(located("pat.Variadic: a template can't be a Variadic"))
+            if not isinstance(template, Pattern) or template not in inside:
+                raise PatternError(
+                    located(f"pat.Variadic: the template {template!r} does not occur in the field {self.field!r}")
+                )
+        if len(set(self.templates)) < len(self.templates):
+            raise PatternError(located("pat.Variadic: a pattern stands twice among the templates"))
+        if self.templates and self.field not in self.templates:
+            raise PatternError(located(f"pat.Variadic: the field {self.field!r} must be one of the templates"))
+        for pattern in walk(self.field):
+            if pattern not in self.templates and any(child in self.templates for child in pattern.children()):
+                raise PatternError(
+                    located(
+                        f"pat.Variadic: {pattern!r} is shared by all instances, but one of its operands is a "
+                        "template: make it a template too"
+                    )
+                )
+
+    def _check_first(self) -> None:
+        if self.first and len(self.first) != len(self.templates):
+            raise PatternError(
+                located(
+                    f"pat.Variadic: first= gives one pattern for each of the {len(self.templates)} templates, "
+                    f"got {len(self.first)}"
+                )
+            )
+        for pattern in self.first:
+            for part in walk(pattern):
+                if part in self.templates:
+                    raise PatternError(
+                        located(f"pat.Variadic: the first instance {pattern!r} can't contain the template {part!r}")
+                    )
+
+    @property
+    def first_field(self) -> Pattern:
+        """The field of the first instance."""
+        return self.first[self.templates.index(self.field)] if self.first else self.field
+
+    def __call__(self, template: Pattern, index: Any) -> Instance:
+        """The ``index``-th instance of a template."""
+        return Instance(self, template, index)
+
+    def arguments(self) -> Iterator[Any]:
+        yield self.field
+        if self.count is not None:
+            yield Named("length", self.count)
+
+    def children(self) -> Iterator[Pattern]:
+        yield self.field
+        yield from self.first
+
+    def expressions(self) -> Iterator[Ast]:
+        yield from super().expressions()
+        if self.count is not None:
+            yield self.count
+
+    def readable(self) -> frozenset[str]:
+        return frozenset(("length",))
+
+
+class Instance(Pattern):
+    """The instance of a variadic's template with a given number."""
+
+    __slots__ = ("number", "template", "variadic")
+    variadic: Variadic
+    template: Pattern
+    number: Ast
+
+    def __init__(self, variadic: Variadic, template: Pattern, index: Any) -> None:
+        if template not in variadic.templates:
+            raise PatternError(located(f"{template!r} is not one of the templates of {variadic!r}"))
+        if isinstance(index, bool) or not isinstance(index, (int, Expr)):
+            raise PatternTypeError(located(f"the number of an instance is an int or an expression, got {index!r}"))
+        super().__init__(variadic=variadic, template=template, number=to_ast(index))
+
+    @property
+    def label(self) -> str:
+        return f"instance {self.number!r} of {self.template.label}"
+
+    def expressions(self) -> Iterator[Ast]:
+        yield from super().expressions()
+        yield self.number
+
+    def readable(self) -> frozenset[str] | None:
+        return self.template.readable()

@@ -1,0 +1,69 @@
+"""The rule book: graph substitutions that hold for every match, each with its algebra and where it applies.
+
+``RULES["conv-batch-norm"]`` is one rule, ``FAMILIES["fold"]`` a group of them, and ``BOOK`` all in one rule set. The
+first line of a rule's ``doc`` is its algebra; the rest says where it applies, and which guard is there for what.
+Sizes that are not known at rewrite time satisfy a guard only if they are the same expression.
+"""
+
+from __future__ import annotations
+
+from gsl import RuleSet, Subst
+from rules import fold, layout, lower, merge, parallel, sums
+
+FAMILIES: dict[str, tuple[Subst, ...]] = {
+    "layout": (
+        layout.transpose_transpose,
+        layout.reshape_reshape,
+        layout.reshape_identity,
+        layout.cast_cast,
+        layout.cast_identity,
+        layout.dispatch_tuple,
+        layout.split_concat,
+        layout.split_concat_variadic,
+    ),
+    "merge": (merge.merge_element_wise, merge.merge_element_wise_variadic),
+    "sums": (sums.bias_add_add, sums.diamond_conv_add, sums.two_conv_add, sums.conv_shortcut_add),
+    "fold": (
+        fold.conv_multiply,
+        fold.conv_bias_multiply,
+        fold.conv_batch_norm,
+        fold.conv_transpose_batch_norm,
+        fold.dense_batch_norm,
+    ),
+    "parallel": (
+        parallel.parallel_two_conv,
+        parallel.parallel_conv_variadic,
+        parallel.parallel_conv_expand_kernels,
+        parallel.parallel_group_conv_variadic,
+        parallel.parallel_two_dense,
+        parallel.parallel_two_dense_bias,
+        parallel.parallel_dense_variadic,
+        parallel.parallel_dense_bias_variadic,
+    ),
+    "query-key-value": (
+        parallel.parallel_dense_variadic,
+        parallel.parallel_dense_bias_variadic,
+        parallel.qkv_without_key_bias,
+    ),
+    "lower": (lower.lower_batch_norm, lower.lower_layer_norm),
+}
+"""The rules by what they are for; a rule may be in several families."""
+
+RULES: dict[str, Subst] = {rule.name: rule for family in FAMILIES.values() for rule in family}
+"""The rules by name."""
+
+BOOK = RuleSet(RULES.values())
+"""All rules. Products that others fold into come first, and normalisations are lowered only where nothing folds."""
+
+OPTIMISING: tuple[Subst, ...] = tuple(
+    rule
+    for rule in RULES.values()
+    if rule
+    not in (
+        *FAMILIES["lower"],  # frameworks have kernels for normalisations
+        parallel.parallel_conv_expand_kernels,  # multiplies with the zeros, too
+        parallel.parallel_group_conv_variadic,  # moves every element of the result
+        sums.two_conv_add,  # moves every element of the operands
+    )
+)
+"""The rules that do not add work on the data wherever they apply."""

@@ -1,0 +1,73 @@
+"""What rules are written with: the decorator that makes them, and the guards and weights that many share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from gsl import Subst, attr, op, pat
+
+Sides = tuple[Any, ...]
+"""Source, target, and the conditions between them."""
+
+
+def rule(*, priority: int = 0, extern_use: bool | None = None) -> Callable[[Callable[[], Sides]], Subst]:
+    """Make a ``Subst`` of a function that returns its two sides: the function's name and docstring are the rule's."""
+
+    def make(sides: Callable[[], Sides]) -> Subst:
+        source, target, *where = sides()
+        name, doc = sides.__name__.replace("_", "-"), inspect.getdoc(sides) or ""
+        return Subst(source, target, where=where, name=name, doc=doc, priority=priority, extern_use=extern_use)
+
+    return make
+
+
+CHANNELS_FIRST = ("NCW", "NCHW", "NCDHW")
+ATTRS = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout", "out_dtype")
+"""The attributes of a convolution that do not follow from its operands."""
+
+
+def convolution() -> pat.OneOf:
+    """One of the convolutions, the same wherever the object is used."""
+    return pat.OneOf("nn.conv1d", "nn.conv2d", "nn.conv3d")
+
+
+def weight() -> pat.Alt:
+    """A tensor whose value is known: a parameter, or a literal (of a normalisation without weights)."""
+    return pat.Param() | pat.Const()
+
+
+def channels_first(conv: pat.Pattern, kernel: tuple[str, ...] = ("OIW", "OIHW", "OIDHW")) -> attr.Expr:
+    """Whether axis 1 of data and result are the channels, and the kernel has its usual axes."""
+    return (
+        attr.In(conv.data_layout, CHANNELS_FIRST) & attr.In(conv.kernel_layout, kernel) & (conv.out_layout == "")
+    )
+
+
+def same_dtype(first: pat.Pattern, *others: pat.Pattern) -> attr.Expr:
+    """Whether all have one dtype, so that nothing is promoted on one side of a rule only."""
+    return attr.all([other.dtype == first.dtype for other in others])
+
+
+def precise(x: pat.Pattern) -> attr.Expr:
+    """Whether statistics computed in the dtype keep their precision: normalisations of halves compute in float32."""
+    return attr.In(x.dtype, ("float32", "float64"))
+
+
+def ones(sizes: attr.Expr) -> attr.Expr:
+    """A 1 for each of the sizes."""
+    return attr.Map(sizes, lambda _: 1)
+
+
+def along(factor: pat.Pattern, rest: attr.Expr) -> pat.Call:
+    """A vector as a column: its elements along the first axis, before as many axes of size 1 as ``rest`` has items."""
+    return op.Reshape(factor, newshape=attr.Tuple(-1) + ones(rest))
+
+
+def fields(whole: pat.Variadic, template: pat.Pattern) -> pat.Variadic:
+    """The instances of a template, as a tuple of a target."""
+    i = attr.Symbol()
+    return pat.Variadic(whole(template, i), index=i, length=whole.length)
+
+

@@ -1,0 +1,114 @@
+"""Rules that take what follows a product into its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gsl import attr, op, pat
+from rules.common import Sides, along, channels_first, convolution, ones, precise, rule, same_dtype, weight
+
+
+def of_kernel(c: pat.Pattern, w: pat.Pattern) -> pat.Cond:
+    """A factor of the channels, or a number, as a factor of the kernel."""
+    return pat.Cond(c.ndim == 0, c, along(c, w.shape[1:]))
+
+
+def per_channel(c: pat.Pattern, w: pat.Pattern, conv: pat.Pattern) -> attr.Expr:
+    """Whether a factor of a convolution's result is a number or has one element per channel."""
+    channels, single = w.shape[0], ones(w.shape[2:])
+    shapes = (attr.Tuple(channels) + single, attr.Tuple(1, channels) + single)
+    vector = attr.In(c.shape, shapes) & same_dtype(w, c)
+    return channels_first(conv) & same_dtype(w, conv) & ((c.ndim == 0) | vector)
+
+
+@rule(priority=5, extern_use=False)
+def conv_multiply() -> Sides:
+    """conv(x, w) · c = conv(x, w · c)
+
+    Where c is a number or has one element per output channel: shape (C, 1, …) or (1, C, 1, …).
+    """
+    x, w, c = pat.Wildcard(), pat.Param(), weight()
+    conv = pat.Call(convolution(), x, w)
+    return conv * c, conv.like(x, w * of_kernel(c, w)), per_channel(c, w, conv)
+
+
+@rule(priority=5, extern_use=False)
+def conv_bias_multiply() -> Sides:
+    """bias_add(conv(x, w), b) · c = bias_add(conv(x, w · c), b · c)
+
+    As conv-multiply.
+    """
+    x, w, b, c = pat.Wildcard(), pat.Param(), pat.Param(), weight()
+    conv = pat.Call(convolution(), x, w)
+    biased = op.BiasAdd(conv, b, axis=1)
+    vector = pat.Cond(c.ndim == 0, c, op.Reshape(c, newshape=(-1,)))
+    scaled = biased.like(conv.like(x, w * of_kernel(c, w)), b * vector)
+    return biased * c, scaled, per_channel(c, w, conv) & same_dtype(w, b)
+
+
+def affine(bn: pat.Pattern, gamma: pat.Pattern, beta: pat.Pattern, mean: pat.Pattern, var: pat.Pattern) -> Sides:
+    """Per channel, the factor of a batch norm and, as a function of a bias that its data has, the offset."""
+    root = op.Rsqrt(var + bn.epsilon)
+    factor = pat.Cond(bn.scale, gamma * root, root)
+
+    def offset(bias: pat.Pattern | None) -> pat.Cond:
+        shift = (-mean if bias is None else bias - mean) * factor
+        return pat.Cond(bn.center, beta + shift, shift)
+
+    return factor, offset
+
+
+Scaled = Callable[[pat.Pattern], pat.Pattern]
+"""The weight of a product multiplied by a factor per output channel."""
+
+
+def batch_norm(product: pat.Call, x: pat.Pattern, w: pat.Pattern, axis: Any, scaled: Scaled) -> Sides:
+    """Source, target and guard on dtypes of bn(product(x, w)), with a bias in between or without."""
+    b, gamma, beta, mean, var = (weight() for _ in range(5))
+    data = op.BiasAdd(product, b, axis=axis) | product
+    bn = op.BatchNorm(data, gamma, beta, mean, var, axis=axis)
+    factor, offset = affine(bn, gamma, beta, mean, var)
+    bias = pat.Match(data, [offset(b), offset(None)])
+    folded = op.BiasAdd(product.like(x, scaled(factor)), bias, axis=axis)
+    return bn, folded, same_dtype(w, product, data, gamma, beta, mean, var) & precise(w)
+
+
+@rule(priority=5, extern_use=False)
+def conv_batch_norm() -> Sides:
+    """bn(conv(x, w) [+ b]) = conv(x, w · s) + (b - μ) · s + β with s = γ / √(σ² + ε)
+
+    Convolutions of any rank and groups, channels first; of float32 and float64, as halves would lose precision.
+    """
+    x, w = pat.Wildcard(), pat.Param()
+    conv = pat.Call(convolution(), x, w)
+    return *batch_norm(conv, x, w, 1, lambda s: w * along(s, w.shape[1:])), channels_first(conv)
+
+
+@rule(priority=5, extern_use=False)
+def conv_transpose_batch_norm() -> Sides:
+    """bn(convᵀ(x, w) [+ b]) = convᵀ(x, w · s) + (b - μ) · s + β with s = γ / √(σ² + ε)
+
+    As conv-batch-norm. The kernel is (in, out / groups, …), so the channels of s are taken group by group.
+    """
+    x, w = pat.Wildcard(), pat.Param()
+    transposed = pat.OneOf("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
+    conv = pat.Call(transposed, x, w)
+
+    def scaled(s: pat.Pattern) -> pat.Pattern:
+        by_group = op.Reshape(w, newshape=attr.Tuple(conv.groups, -1) + w.shape[1:])
+        factor = op.Reshape(s, newshape=attr.Tuple(conv.groups, 1, -1) + ones(w.shape[2:]))
+        return op.Reshape(by_group * factor, newshape=w.shape)
+
+    return *batch_norm(conv, x, w, 1, scaled), channels_first(conv, ("IOW", "IOHW", "IODHW"))
+
+
+@rule(priority=5, extern_use=False)
+def dense_batch_norm() -> Sides:
+    """bn(x wᵀ [+ b]) = x (w · s)ᵀ + (b - μ) · s + β with s = γ / √(σ² + ε)
+
+    Where the normalised axis is that of the features, the last one.
+    """
+    x, w = pat.Wildcard(), pat.Param()
+    dense = op.Dense(x, w)
+    return batch_norm(dense, x, w, dense.ndim - 1, lambda s: w * along(s, w.shape[1:]))

@@ -1,0 +1,148 @@
+"""Building attribute expressions: what is refused, and how they compare, copy and print."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gsl import attr, pat
+from gsl.attr.ast import Binary, Each, Literal, TupleOf
+from gsl.attr.expr import to_ast
+from gsl.errors import PatternError, PatternTypeError
+
+X = pat.Wildcard()
+SHAPE = X.shape
+ALT = pat.Alt(X, pat.Wildcard())
+
+REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
+    ("truth", lambda: bool(SHAPE == 1), TypeError, ["no truth value", "& | ~", "(a < b) & (b < c)", "where="]),
+    ("and", lambda: SHAPE[0] == 1 and SHAPE[1] == 1, TypeError, ["no truth value"]),
+    ("not", lambda: not SHAPE[0], TypeError, ["no truth value"]),
+    ("chain", lambda: 0 < SHAPE[0] < 3, TypeError, ["no truth value"]),
+    ("in", lambda: 7 in SHAPE, TypeError, ["attr.In(value, Wildcard.shape)"]),
+    ("in a plain tuple", lambda: SHAPE in (1, 2), TypeError, ["no truth value"]),
+    ("iteration", lambda: list(SHAPE), TypeError, ["can't be iterated", "attr.Map"]),
+    ("unpacking", lambda: (lambda a, b: 0)(*SHAPE), TypeError, ["can't be iterated"]),
+    ("len", lambda: len(SHAPE), TypeError, ["attr.Len"]),
+    ("reversed", lambda: reversed(SHAPE), TypeError, ["attr.Len"]),
+    ("object as operand", lambda: SHAPE + object(), TypeError, ["of type object can't be an attribute"]),
+    ("pattern as operand", lambda: SHAPE == X, TypeError, ["Wildcard", "p.shape"]),
+    ("set", lambda: attr.Const({1}), TypeError, ["of type set"]),
+    ("assignment", lambda: setattr(SHAPE, "ast", 1), TypeError, ["immutable"]),
+    ("body without index", lambda: attr.Map(SHAPE, SHAPE), ValueError, ["a function of the index", "index="]),
+    ("index that is no symbol", lambda: attr.Map(SHAPE, SHAPE, index=SHAPE), TypeError, ["attr.Symbol()"]),
+    ("index that is a number", lambda: attr.Variadic(SHAPE, 2, index=3), TypeError, ["attr.Symbol()", "3"]),  # type: ignore[arg-type]
+    ("operator", lambda: attr.ReduceTuple("-", SHAPE), ValueError, ["can't reduce with '-'", "known are"]),
+    ("operator function", lambda: attr.ReduceTuple(operator.sub, SHAPE), ValueError, ["can't reduce with"]),
+    ("number of clauses", lambda: attr.Match(ALT, [1]), ValueError, ["expected 2 clauses", "got 1"]),
+    ("match on no alternative", lambda: attr.Match(X, [1]), TypeError, ["expected an Alt", "Wildcard"]),
+    ("step without stop", lambda: attr.Range(5, step=2), ValueError, ["step needs start and stop"]),
+    ("max of no values", lambda: attr.max(), ValueError, ["attr.max", "got nothing"]),
+]
+
+
+@pytest.mark.parametrize(("make", "kind", "texts"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_refused(make: Callable[[], Any], kind: type[Exception], texts: list[str]) -> None:
+    with pytest.raises(PatternError) as caught:
+        make()
+    assert isinstance(caught.value, kind)
+    for text in texts:
+        assert text in str(caught.value)
+    assert str(caught.value).startswith(f"test_building.py:{inspect.getsourcelines(make)[1]}: ")
+
+
+def test_expressions_are_not_hashable() -> None:
+    with pytest.raises(TypeError, match="unhashable"):
+        {SHAPE: 1}
+
+
+def test_a_type_error_is_an_error_of_gsl_too() -> None:
+    with pytest.raises(PatternTypeError):
+        bool(SHAPE)
+
+
+def test_equality_is_structural_and_typed() -> None:
+    assert (SHAPE + 1).ast == (X.shape + 1).ast
+    assert hash((SHAPE + 1).ast) == hash((X.shape + 1).ast)
+    assert (SHAPE + 1).ast != (1 + SHAPE).ast
+    assert (SHAPE + 1).ast != (pat.Wildcard().shape + 1).ast
+    assert Literal(1) != Literal(True)
+    assert Literal(1) != Literal(1.0)
+    assert Literal((1, 2)) != Literal((1, True))
+    assert attr.Const([1, 2]).ast == Literal((1, 2))
+    assert attr.Tuple(1, SHAPE).ast == TupleOf((Literal(1), SHAPE.ast))
+    assert attr.Tuple(1, SHAPE).ast != attr.Tuple(1, SHAPE, 2).ast
+    assert attr.Symbol().ast != attr.Symbol().ast
+    index = attr.Symbol()
+    assert attr.Variadic(index, 2, index=index).ast == attr.Variadic(index, 2, index=index).ast
+    assert Each(index.ast, index.ast, SHAPE.ast) != Each(index.ast, index.ast, None, SHAPE.ast)  # type: ignore[arg-type]
+    assert SHAPE.ast != "Wildcard.shape"
+    assert Binary("+", Literal(1), Literal(2)) != Binary("-", Literal(1), Literal(2))
+
+
+def test_copies_are_the_same_object() -> None:
+    index = attr.Symbol()
+    for thing in (SHAPE, index, index.ast, (SHAPE + 1).ast):
+        assert copy.copy(thing) is thing
+        assert copy.deepcopy(thing) is thing
+
+
+def test_free_symbols() -> None:
+    index = attr.Symbol("k")
+    assert (index + SHAPE).ast.symbols == {index.ast}
+    assert attr.Variadic(index, 3, index=index).ast.symbols == frozenset()
+    assert attr.Reverse((index, 0)).ast.symbols == {index.ast}
+    assert attr.Zip((index,), SHAPE).ast.symbols == {index.ast}
+    assert attr.Cond(True, 1, index).ast.symbols == {index.ast}
+
+
+CONV = pat.Call("nn.conv2d", X, X)
+
+
+@pytest.mark.parametrize(
+    ("expr", "text"),
+    [
+        (CONV.strides[0] * 2 + 1, "((nn.conv2d.strides[0] * 2) + 1)"),
+        (-CONV.groups, "-nn.conv2d.groups"),
+        (~(CONV.groups == 1) & True, "(~(nn.conv2d.groups == 1) & True)"),
+        (SHAPE[1:], "Wildcard.shape[1:]"),
+        (SHAPE[:2:-1], "Wildcard.shape[:2:-1]"),
+        (attr.Tuple(SHAPE), "(Wildcard.shape,)"),
+        (attr.Tuple(SHAPE, "a", None), "(Wildcard.shape, 'a', None)"),
+        (attr.Len(SHAPE), "Len(Wildcard.shape)"),
+        (attr.In(1, SHAPE), "In(1, Wildcard.shape)"),
+        (attr.Range(1, SHAPE[0]), "Range(1, Wildcard.shape[0])"),
+        (attr.LayoutRemap("NCHW", CONV.data_layout), "LayoutRemap('NCHW', nn.conv2d.data_layout)"),
+        (SHAPE[0].max(3), "max(Wildcard.shape[0], 3)"),
+        (attr.prod(SHAPE), "ReduceTuple('*', Wildcard.shape)"),
+        (attr.ReduceTuple("+", SHAPE, 1), "ReduceTuple('+', Wildcard.shape, 1)"),
+        (attr.Map(SHAPE, lambda d: d + 1), "((i + 1) for i in Wildcard.shape)"),
+        (attr.Variadic(lambda i: i, 3), "(i for i in Range(3))"),
+        (attr.Variadic(lambda i: i), "(i for i in ?)"),
+        (attr.Cond(SHAPE[0] == 1, "a", "b"), "Cond((Wildcard.shape[0] == 1), 'a', 'b')"),
+        (attr.Match(ALT, [1, 2]), "Match(Alt, [1, 2])"),
+        (attr.Tuple(*[-SHAPE] * 20), "(" + "-Wildcard.shape, " * 8 + "…)"),
+    ],
+)
+def test_repr_reads_like_the_source(expr: attr.Expr, text: str) -> None:
+    assert repr(expr) == text
+
+
+def test_a_long_chain_is_built_compared_and_printed_without_recursion() -> None:
+    def chain() -> attr.Expr:
+        expr = SHAPE[0]
+        for _ in range(5000):
+            expr = expr + 1
+        return expr
+
+    assert len(repr(chain())) < 300
+    assert chain().ast == chain().ast
+
+
+def test_literals_become_one_literal() -> None:
+    assert to_ast((1, [2, (3,)])) == Literal((1, (2, (3,))))

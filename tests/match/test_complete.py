@@ -1,0 +1,88 @@
+"""The engine finds what an enumeration finds: the same matches, no more and no fewer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+from gsl import pat
+from gsl.errors import PatternError
+from gsl.graph import Graph
+from gsl.match import Plan
+from gsl.pat import Pattern
+from tests.helpers.graphs import graph
+from tests.match import brute
+from tests.match.random_cases import graphs, sources
+
+QUICK = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def compiled(outputs: list[Pattern]) -> Plan:
+    try:
+        return Plan(outputs)
+    except PatternError:
+        assume(False)
+        raise
+
+
+def found(plan: Plan, graph: Graph) -> set[frozenset[Any]]:
+    return {frozenset(match.bindings.nodes.items()) for match in plan.matches(graph)}
+
+
+def disagreement(outputs: list[Pattern], graph: Graph, mine: set[frozenset[Any]]) -> list[Any]:
+    """What only one of the two sides finds."""
+    theirs = {frozenset(a.items()): a for a in brute.matches(outputs, graph)}
+    missed = [a for key, a in theirs.items() if key not in mine and brute.is_connected(outputs, a)]
+    return [*missed, *[dict(key) for key in mine if key not in theirs]]
+
+
+@QUICK
+@given(sources(), graphs())
+def test_the_matches_are_those_of_the_enumeration(outputs: list[Pattern], graph: Graph) -> None:
+    plan = compiled(outputs)
+    assert not disagreement(outputs, graph, found(plan, graph))
+
+
+@QUICK
+@given(sources(negations=False), graphs())
+def test_every_anchor_leads_to_the_same_matches(outputs: list[Pattern], graph: Graph) -> None:
+    plan = compiled(outputs)
+    expected = {key for key in found(plan, graph) if brute.is_connected(outputs, dict(key))}
+    for anchor in plan.anchors:
+        start = plan.start(anchor)
+        mine = {frozenset(m.bindings.nodes.items()) for node in graph for m in start.search(node)}
+        assert mine >= expected
+
+
+def test_the_enumeration_finds_a_missed_match() -> None:
+    view = graph(lambda b: b.call("add", b.call("nn.relu", x := b.input("x", 4)), b.call("nn.relu", x)))
+    outputs: list[Pattern] = [pat.Call("nn.relu", pat.Wildcard())]
+    mine = found(Plan(outputs), view)
+    assert len(mine) == 2
+    assert not disagreement(outputs, view, mine)
+    for one in mine:
+        assert len(disagreement(outputs, view, mine - {one})) == 1
+
+
+def test_the_enumeration_finds_a_match_too_many() -> None:
+    view = graph(lambda b: b.call("nn.relu", b.input("x", 4)))
+    outputs: list[Pattern] = [pat.Call("nn.relu", pat.Wildcard())]
+    wrong = frozenset((pattern, view.nodes[0]) for pattern in outputs)
+    assert disagreement(outputs, view, {*found(Plan(outputs), view), wrong}) == [dict(wrong)]
+
+
+@pytest.mark.parametrize("negation", [True, False])
+def test_random_cases_match_often_enough(negation: bool) -> None:
+    counts = Counter[bool]()
+
+    @settings(QUICK, max_examples=200)
+    @given(sources(negations=negation), graphs())
+    def count(outputs: list[Pattern], graph: Graph) -> None:
+        counts[bool(found(compiled(outputs), graph))] += 1
+
+    count()
+    assert counts[True] > 20
+    assert counts[False] > 20

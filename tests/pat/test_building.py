@@ -1,0 +1,379 @@
+"""Building patterns: what is refused, with which words, and where."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gsl import Subst, attr, op, pat
+from gsl.attr.ast import Literal
+from gsl.errors import PatternError, PatternTypeError, UnknownAttributeError
+from gsl.spec import TABLE, OpSpec
+from tests.helpers.graphs import Builder, graph
+
+X, W = pat.Wildcard(), pat.Variable()
+CONV = op.Conv2D(X, W)
+SPLIT = op.Split(X, indices_or_sections=2)
+ALT = pat.Alt(X, CONV)
+TEMPLATE = op.ReLU(W)
+GROUP = pat.Variadic(TEMPLATE, templates=[TEMPLATE])
+Nested = op.Add(TEMPLATE, X)
+
+REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
+    ("unknown operator", lambda: pat.Call("nn.conv2", X), ValueError, ["'nn.conv2'", "'nn.conv2d'", "native function"]),
+    ("unknown class", lambda: op.Conv2d(X, W), AttributeError, ["'Conv2d'", "'Conv2D'"]),
+    ("operator that is a pattern", lambda: pat.Call(X, X), ValueError, ["expected an operator", "Wildcard"]),
+    ("operator that is a number", lambda: pat.Call(3, X), ValueError, ["expected an operator", "got 3 of type int"]),
+    ("unknown attribute given", lambda: op.Conv2D(X, W, stride=(1, 1)), AttributeError, ["nn.conv2d", "'strides'"]),
+    ("unknown attribute read", lambda: CONV.stride, AttributeError, ["has no attribute 'stride'", "'strides'"]),
+    ("attribute of a wildcard", lambda: X.strides, AttributeError, ["Wildcard has", "known are dtype, ndim, shape"]),
+    ("attribute of a tuple", lambda: pat.Tuple(X).shape, AttributeError, ["Tuple has no attribute", "there are none"]),
+    ("shape of several tensors", lambda: SPLIT.shape, AttributeError, ["split has no attribute 'shape'"]),
+    ("attribute of a class of operators", lambda: pat.Call(pat.OneOf("relu", "nn.conv2d"), X).stride, AttributeError,
+     ["OneOf('relu', 'nn.conv2d')", "'strides'"]),
+    ("attribute given to a class of operators", lambda: pat.Call(pat.OpWithTrait("activation"), X, alfa=1),
+     AttributeError, ["OpWithTrait(ACTIVATION)", "'alfa'", "'alpha'"]),
+    ("operands", lambda: op.Conv2D(X), ValueError, ["takes 2 operands (data, weight), got 1", "by keyword"]),
+    ("too many operands", lambda: op.ReLU(X, X), ValueError, ["nn.relu takes 1 operand (data), got 2"]),
+    ("operands of a class", lambda: pat.Call(pat.OneOf("relu", "tanh"), X, X), ValueError, ["takes 2 operands"]),
+    ("string operand", lambda: op.ReLU("x"), TypeError, ["'x' of type str can't be an operand"]),
+    ("None operand", lambda: op.ReLU(None), TypeError, ["None of type NoneType can't be an operand"]),
+    ("operator as operand", lambda: op.ReLU(op.ReLU), TypeError, ["op.ReLU", "can't be an operand"]),
+    ("attribute that is an object", lambda: op.Conv2D(X, W, strides=object()), TypeError, ["can't be an attribute"]),
+    ("attribute that is a pattern", lambda: op.Reshape(X, newshape=W), TypeError, ["Variable", "p.shape"]),
+    ("attribute without meaning", lambda: op.Conv2D(X, W, groups="two"), ValueError, ["nn.conv2d: groups", "'two'"]),
+    ("unknown dtype of a cast", lambda: op.Cast(X, dtype="flaot32"), ValueError, ["cast: dtype", "'flaot32'"]),
+    ("unknown dtype", lambda: pat.Variable(dtype="flaot32"), ValueError, ["dtype=", "'flaot32'"]),
+    ("shape that is a number", lambda: pat.Wildcard(shape=3), ValueError, ["shape= takes a tuple", "got 3"]),
+    ("shape with a string", lambda: pat.Wildcard(shape=(1, "a")), ValueError, ["shape[1]", "'a'"]),
+    ("negative dimension", lambda: X.has_shape((-1, 2)), ValueError, ["shape[0]", "-1"]),
+    ("ndim that is True", lambda: pat.Wildcard(ndim=True), ValueError, ["ndim", "True"]),
+    ("field of a tensor", lambda: CONV[0], ValueError, ["nn.conv2d has a single tensor", "op.StridedSlice"]),
+    ("GetItem of a tensor", lambda: pat.GetItem(CONV, 0), ValueError, ["nn.conv2d has a single tensor"]),
+    ("slice of fields", lambda: SPLIT[0:1], TypeError, ["slice(0, 1, None)"]),
+    ("index that is True", lambda: SPLIT[True], TypeError, ["got True"]),
+    ("one alternative", lambda: pat.Alt(X), ValueError, ["two alternatives or more, got 1"]),
+    ("clauses", lambda: pat.Match(ALT, [X]), ValueError, ["expected 2 clauses", "got 1"]),
+    ("match without alternative", lambda: pat.Match(X, [X]), TypeError, ["expected an Alt", "Wildcard"]),  # type: ignore[arg-type]
+    ("truth", lambda: bool(X), TypeError, ["a pattern (Wildcard) has no truth value", "& | ~"]),
+    ("and", lambda: X and W, TypeError, ["no truth value"]),
+    ("iteration", lambda: list(CONV), TypeError, ["can't be iterated", "pat.Variadic"]),
+    ("unpacking", lambda: (lambda a, b: 0)(*SPLIT), TypeError, ["split", "p[0], p[1]"]),
+    ("in", lambda: X in CONV, TypeError, ["'in'", "nn.conv2d"]),
+    ("len", lambda: len(pat.Tuple(X, X)), TypeError, ["no length"]),
+    ("setting", lambda: setattr(CONV, "strides", (1, 1)), TypeError, ["immutable", "'strides'", "nn.conv2d"]),
+    ("deleting", lambda: delattr(CONV, "op"), TypeError, ["immutable", "'op'"]),
+    ("constant that is a string", lambda: pat.Const("a"), TypeError, ["pat.Const", "'a'"]),
+    ("constant of strings", lambda: pat.Const(["a"]), TypeError, ["pat.Const", "expected numbers"]),
+    ("ragged constant", lambda: pat.Const([[1], [1, 2]]), TypeError, ["pat.Const", "[[1], [1, 2]]"]),
+    ("unknown trait", lambda: pat.OpWithTrait("elementwise"), ValueError, ["'elementwise'", "'element_wise'"]),
+    ("no trait", lambda: pat.OpWithTrait(), ValueError, ["at least one trait"]),
+    ("no operator", lambda: pat.OneOf(), ValueError, ["at least one operator"]),
+    ("unknown operator in a class", lambda: pat.OneOf("relu", "silo"), ValueError, ["'silo'", "did you mean"]),
+    ("field is no template", lambda: pat.Variadic(TEMPLATE, templates=[W]), ValueError, ["field nn.relu", "templates"]),
+    ("template is not in the field", lambda: pat.Variadic(TEMPLATE, templates=[TEMPLATE, X]), ValueError,
+     ["template Wildcard", "does not occur in the field nn.relu(Variable)"]),
+    ("template that is no pattern", lambda: pat.Variadic(TEMPLATE, templates=[TEMPLATE, "w"]), ValueError, ["'w'"]),  # type: ignore[list-item]
+    ("template that is variadic", lambda: pat.Variadic(op.Concatenate(GROUP), templates=[GROUP]), ValueError,
+     ["can't be a Variadic"]),
+    ("template twice", lambda: pat.Variadic(TEMPLATE, templates=[TEMPLATE, TEMPLATE]), ValueError, ["stands twice"]),
+    ("templates without a list", lambda: pat.Variadic(TEMPLATE, templates=TEMPLATE), TypeError, ["templates=", "list"]),  # type: ignore[arg-type]
+    ("shared over template", lambda: pat.Variadic(op.Tanh(Nested), templates=[TEMPLATE]), ValueError, ["must be"]),
+    ("shared between templates", lambda: (lambda top: pat.Variadic(top, templates=[top, W]))(op.Tanh(TEMPLATE)),
+     ValueError, ["nn.relu(Variable) is shared by all instances", "make it a template too"]),
+    ("lengths of first", lambda: pat.Variadic(TEMPLATE, [TEMPLATE, W], [X]), ValueError, ["2 templates, got 1"]),
+    ("first contains a template", lambda: pat.Variadic(TEMPLATE, [TEMPLATE, W], [op.Tanh(W), X]), ValueError,
+     ["first instance tanh(Variable) can't contain the template Variable"]),
+    ("min_len", lambda: pat.Variadic(TEMPLATE, [TEMPLATE], min_len=-1), ValueError, ["min_len=", "-1"]),
+    ("index that is no symbol", lambda: pat.Variadic(TEMPLATE, [TEMPLATE], index=3), TypeError, ["attr.Symbol()", "3"]),  # type: ignore[arg-type]
+    ("instance of another pattern", lambda: GROUP(X, 0), ValueError, ["Wildcard is not one of the templates"]),
+    ("instance by name", lambda: GROUP(TEMPLATE, "0"), TypeError, ["number of an instance", "'0'"]),
+    ("attribute of a variadic", lambda: GROUP.strides, AttributeError, ["known are length"]),
+    ("attribute of an instance", lambda: GROUP(TEMPLATE, 0).strides, AttributeError, ["instance 0 of nn.relu"]),
+    ("like: attribute", lambda: CONV.like(X, W, stride=(1, 1)), AttributeError, ["nn.conv2d.like", "'strides'"]),
+    ("like: type is no attribute", lambda: CONV.like(X, W, shape=(1,)), AttributeError, ["nn.conv2d.like", "'shape'"]),
+    ("like: operands", lambda: CONV.like(X), ValueError, ["nn.conv2d takes 2 operands", "got 1"]),
+    ("like: attribute of a wildcard", lambda: X.like(strides=(1, 1)), AttributeError, ["Wildcard.like", "'strides'"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "kind", "texts"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_refused(make: Callable[[], Any], kind: type[Exception], texts: list[str]) -> None:
+    with pytest.raises(PatternError) as caught:
+        make()
+    assert isinstance(caught.value, kind)
+    for text in texts:
+        assert text in str(caught.value)
+    lines, first = inspect.getsourcelines(make)
+    assert any(str(caught.value).startswith(f"test_building.py:{first + i}: ") for i in range(len(lines)))
+
+
+def test_errors_are_of_the_builtin_kinds_too() -> None:
+    assert issubclass(PatternTypeError, (TypeError, PatternError))
+    assert issubclass(UnknownAttributeError, (AttributeError, PatternError))
+    assert not hasattr(X, "strides")
+    assert hasattr(CONV, "strides")
+
+
+# Values
+
+
+def test_copies_are_the_same_object() -> None:
+    for pattern in (X, CONV, GROUP, GROUP(TEMPLATE, 0), ALT, CONV.like(X, W)):
+        assert copy.copy(pattern) is pattern
+        assert copy.deepcopy([pattern])[0] is pattern
+
+
+def test_equality_and_hash_are_identity() -> None:
+    assert pat.Wildcard() != X
+    assert len({X, pat.Wildcard(), X}) == 2
+    assert op.ReLU(X) != op.ReLU(X)
+
+
+def test_attributes_of_a_call_can_not_be_changed() -> None:
+    conv = op.Conv2D(X, W, groups=1)
+    with pytest.raises(TypeError):
+        conv.attrs["groups"] = Literal(2)  # type: ignore[index]
+
+
+def test_a_pattern_serves_many_rules_and_threads() -> None:
+    x = pat.Wildcard()
+    inner = op.ReLU(x)
+    rules = [Subst(op.ReLU(inner), inner), Subst(op.Exp(inner), op.Tanh(inner)), Subst(op.Tanh(inner), x)]
+    view = graph(lambda b: b.call("nn.relu", b.call("nn.relu", b.input("x", 2))))
+    found: list[int] = []
+
+    def work() -> None:
+        for _ in range(20):
+            found.append(len(rules[0](view)) * 100 + sum(len(list(rule.match(view))) for rule in rules))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [201] * 80
+
+
+# Python's operators
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [(X + W, "add"), (X - W, "subtract"), (X * W, "multiply"), (X / W, "divide"), (X @ W, "matmul")],
+)
+def test_operators_are_calls(call: pat.Call, name: str) -> None:
+    assert isinstance(call.op, OpSpec)
+    assert call.op.name == name
+    assert call.operands == (X, W)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (X + 1, "add(Wildcard, Const(1))"),
+        (1 + X, "add(Const(1), Wildcard)"),
+        (2.5 - X, "subtract(Const(2.5), Wildcard)"),
+        (2 * X, "multiply(Const(2), Wildcard)"),
+        (1 / X, "divide(Const(1), Wildcard)"),
+        (-X, "negative(Wildcard)"),
+        (X + [1.0, 2.0], "add(Wildcard, Const(<float64[2]>))"),
+        ([1, 2] + X, "add(Const(<int64[2]>), Wildcard)"),
+        (np.ones((2, 3)) + X, "add(Const(<float64[2, 3]>), Wildcard)"),
+        (X + np.ones(2), "add(Wildcard, Const(<float64[2]>))"),
+        (np.float32(2) * X, "multiply(Const(2.0), Wildcard)"),
+        (torch.ones(2) + X, "add(Const(<float32[2]>), Wildcard)"),
+        (X @ np.eye(2), "matmul(Wildcard, Const(<float64[2, 2]>))"),
+        (np.eye(2) @ X, "matmul(Const(<float64[2, 2]>), Wildcard)"),
+        (X * CONV.groups, "multiply(Wildcard, Const(nn.conv2d.groups))"),
+        (X + True, "add(Wildcard, Const(True))"),
+    ],
+)
+def test_numbers_and_arrays_are_constants(call: pat.Call, text: str) -> None:
+    assert repr(call) == text
+
+
+def test_a_list_of_patterns_is_a_tuple() -> None:
+    call = op.Concatenate([X, W, 1.0], axis=1)
+    assert call.operands is not None
+    assert isinstance(call.operands[0], pat.Tuple)
+    assert repr(call) == "concatenate(Tuple(Wildcard, Variable, Const(1.0)), axis=1)"
+
+
+# Operators and classes of them
+
+
+@pytest.mark.parametrize("spelling", ["nn.conv2d", "conv2d", "Conv2D", op.Conv2D, TABLE["nn.conv2d"]])
+def test_spellings_of_an_operator(spelling: Any) -> None:
+    assert pat.Call(spelling, X, W).op is TABLE["nn.conv2d"]
+
+
+def test_a_native_function_is_an_opaque_operator() -> None:
+    call = pat.Call(math.gcd, X, W, 3, anything=1)
+    assert call.op is math.gcd
+    assert repr(call) == "math.gcd(Wildcard, Variable, Const(3), anything=1)"
+    assert repr(call.whatever) == "math.gcd.whatever"  # known at a match only
+
+
+def test_the_classes_of_op() -> None:
+    assert "Conv2D" in dir(op)
+    assert dir(op) == sorted(dir(op))
+    assert len(dir(op)) == len(TABLE) + 2
+    assert repr(op.Conv2D) == "op.Conv2D"
+    assert op.Conv2D.__doc__ is not None
+    assert op.Conv2D.__doc__.startswith("nn.conv2d(data, weight, strides=(1, 1)")
+    assert "newshape" in str(op.Reshape.__doc__)
+    assert "newshape=" not in str(op.Reshape.__doc__)  # required
+    with pytest.raises(ImportError):
+        exec("from gsl.op import Nope")
+
+
+def test_every_operator_has_its_class() -> None:
+    for spec in TABLE.values():
+        call = getattr(op, spec.cls)(*[X for _ in spec.operands])
+        assert call.label == spec.name
+        for name in spec.attrs:
+            assert repr(getattr(call, name)) == f"{spec.name}.{name}", "a field of patterns hides an attribute"
+
+
+def test_defaults_are_accepted_as_attributes() -> None:
+    from gsl.spec import REQUIRED
+
+    for spec in TABLE.values():
+        given = {name: a.default for name, a in spec.attrs.items() if a.default is not REQUIRED and a.derive is None}
+        getattr(op, spec.cls)(*[X for _ in spec.operands], **given)
+
+
+def test_classes_of_operators() -> None:
+    relu = pat.OneOf("relu", op.Tanh, ["silu"])
+    assert [relu.accepts(name) for name in ("nn.relu", "tanh", "silu", "exp")] == [True, True, True, False]
+    other = pat.NoneOf("relu")
+    assert [other.accepts(name) for name in ("nn.relu", "tanh", "input", "tuple")] == [False, True, False, False]
+    assert pat.AnyOp().accepts(math.gcd)
+    assert not pat.AnyOp().accepts("param")
+    both = pat.OpWithTrait("element_wise", "broadcasting")
+    assert both.accepts("add")
+    assert not both.accepts("nn.relu")
+    assert pat.OpWithTrait(op.Trait.ELEMENT_WISE | op.Trait.BROADCASTING).members == both.members
+    assert repr(both) == "OpWithTrait(ELEMENT_WISE|BROADCASTING)"
+    assert repr(pat.NoneOf("relu", op.Tanh)) == "NoneOf('relu', tanh)"
+
+
+def test_a_dtype_of_a_class_of_operators_is_that_of_the_result() -> None:
+    call = pat.Call(pat.OpWithTrait("element_wise"), X, dtype="float16")  # cast has an attribute of that name
+    assert call.guard is not None
+    assert not call.attrs
+    assert pat.Call(pat.OneOf("zeros", "ones"), shape=(2,)).attrs  # here all have it
+    assert op.Cast(X, dtype="float16").attrs
+
+
+# Demands on types
+
+
+def test_demands_on_types() -> None:
+    assert repr(X.has_shape((1, None))) == "(Wildcard & Wildcard(shape=(1, None)))"
+    assert repr(X.has_dtype(torch.float16)) == "(Wildcard & Wildcard(dtype='float16'))"
+    assert repr(pat.Variable(dtype=np.float32)) == "Variable(dtype='float32')"
+    assert X.has_shape((1,)).has_dtype("int8").label == "Wildcard"
+    assert repr(CONV.has_shape((1,)).strides) == "nn.conv2d.strides"
+
+
+RELU = op.ReLU(X)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fires"),
+    [
+        (RELU.has_shape((1, 3)), True), (RELU.has_shape((1, None)), True), (RELU.has_shape((None,)), False),
+        (op.ReLU(X, shape=(1, None)), True), (op.ReLU(X, ndim=2), True), (op.ReLU(X, ndim=3), False),
+        (RELU.has_dtype("float16"), False), (RELU.has_dtype("float32"), True), (op.ReLU(X.has_dtype("float32")), True),
+        (op.ReLU(X.has_shape((1, 4))), False), (op.ReLU(pat.Variable(shape=(1, 4))), False),
+        (op.ReLU(pat.Variable(shape=(1, 3))), True), (op.ReLU(pat.Wildcard(shape=(1, 1 + attr.Const(2)))), True),
+        (op.ReLU(X, shape=X.shape), True), (op.ReLU(X, shape=X.shape + (1,)), False),
+    ],
+)  # fmt: skip
+def test_demands_on_types_guard(pattern: pat.Pattern, fires: bool) -> None:
+    view = graph(lambda b: b.call("nn.relu", b.input("x", 1, 3)))
+    zeros = op.Zeros(shape=(1, 3), dtype="float32")
+    assert bool(list(Subst(pattern, zeros).match(view))) is fires
+
+
+def test_same_attr() -> None:
+    same = pat.same_attr(CONV, ["strides", "padding"])
+    assert repr(same) == "{'strides': nn.conv2d.strides, 'padding': nn.conv2d.padding}"
+    assert set(op.Conv2D(X, W, **same).attrs) == {"strides", "padding"}
+    with pytest.raises(UnknownAttributeError, match="strides"):
+        pat.same_attr(CONV, ["stride"])
+
+
+def test_symbols_on_which_a_pattern_depends() -> None:
+    i = attr.Symbol()
+    instance = GROUP(TEMPLATE, i)
+    assert instance.free_symbols == {i.ast}
+    assert op.ReLU(instance).shape.ast.symbols == {i.ast}
+    assert CONV.like(X, W, groups=i).free_symbols == {i.ast}
+    assert op.Exp(X).free_symbols == frozenset()
+    assert instance.like(X).free_symbols == {i.ast}
+    assert pat.Variadic(op.ReLU(instance), index=i, length=3).free_symbols == frozenset()
+    assert pat.Variadic(op.ReLU(instance), index=attr.Symbol(), length=3).free_symbols == {i.ast}
+
+
+# Text
+
+
+def deep(levels: int) -> pat.Pattern:
+    pattern: pat.Pattern = X
+    for _ in range(levels):
+        pattern = pattern + pattern
+    return pattern
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (X, "Wildcard"),
+        (pat.Variable(shape=(1, None), dtype="float32", ndim=2), "Variable(shape=(1, None), dtype='float32', ndim=2)"),
+        (pat.Wildcard(shape=X.shape, distinct=True), "Wildcard(shape=Wildcard.shape, distinct=True)"),
+        (op.Add(op.Conv2D(X, W, strides=(1, 1)), 1), "add(nn.conv2d(Wildcard, Variable, strides=(1, 1)), Const(1))"),
+        (op.Zeros(shape=(2,), dtype="float32"), "zeros(shape=(2,), dtype='float32')"),
+        (pat.Call(pat.OneOf("relu", "silu"), X), "OneOf('relu', 'silu')(Wildcard)"),
+        (SPLIT[1], "split(Wildcard, indices_or_sections=2)[1]"),
+        (pat.GetItem(X), "Wildcard[]"),
+        (pat.Tuple(X, W), "Tuple(Wildcard, Variable)"),
+        (X | W | 1.5, "((Wildcard | Variable) | Const(1.5))"),
+        (~X & CONV, "(~Wildcard & nn.conv2d(Wildcard, Variable))"),
+        (pat.Cond(CONV.groups == 1, X, W), "Cond((nn.conv2d.groups == 1), Wildcard, Variable)"),
+        (pat.Match(ALT, [X, W]), "Match(Alt, Wildcard, Variable)"),
+        (CONV.like(W, X, groups=2), "nn.conv2d.like(Variable, Wildcard, groups=2)"),
+        (GROUP, "Variadic(nn.relu(Variable))"),
+        (pat.Variadic(TEMPLATE, length=GROUP.length), "Variadic(nn.relu(Variable), length=Variadic.length)"),
+        (GROUP(TEMPLATE, 1), "instance 1 of nn.relu"),
+        (pat.Const(), "Const"),
+        (pat.Const(1, "float16"), "Const(1, dtype='float16')"),
+        (pat.Const(np.zeros((3, 4), np.float32)), "Const(<float32[3, 4]>)"),
+        (pat.Tuple(*[X] * 20), "Tuple(" + "Wildcard, " * 8 + "…)"),
+    ],
+)
+def test_repr_reads_like_the_source(pattern: pat.Pattern, text: str) -> None:
+    assert repr(pattern) == text
+
+
+def test_huge_patterns_are_cut_and_cheap() -> None:
+    assert len(repr(deep(60))) < 600
+    long: pat.Pattern = X
+    for _ in range(5000):
+        long = op.ReLU(long)
+    assert repr(long) == "nn.relu(" * 7 + "…" + ")" * 7
+    assert len(list(pat.walk(long))) == 5001
+
+
+def test_a_node_of_a_graph_prints_by_name() -> None:
+    assert repr(pat.to_pattern(Builder().input("x", 1))) == "Exactly(%x)"

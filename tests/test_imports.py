@@ -1,0 +1,178 @@
+"""The layers: what may import what, and what importing GSL loads."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "gsl"
+LAYERS = ["errors", "graph", "attr", "spec", "pat", "op", "match", "rewrite", "front", "workload"]
+"""From the lowest; each may import those before it. As in the table of docs/architecture.md."""
+BESIDE = {"draw": "workload"}
+"""What may import what the layer of that name may, and may be imported by it."""
+LATE = {"gsl.pat.base"}
+"""Modules whose functions import from their own package what needs them: patterns' operators build patterns."""
+
+
+def modules() -> dict[str, Path]:
+    """Every module of GSL by its full name."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        found[".".join(("gsl", *(parts[:-1] if parts[-1] == "__init__" else parts)))] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imports(name: str, *, late: bool = False) -> Iterator[str]:
+    """The modules of GSL that a module imports when it is loaded; ``late``: those that its functions import instead.
+
+    What stands under ``if TYPE_CHECKING:`` is never imported.
+    """
+    top = ast.parse(MODULES[name].read_text(encoding="utf-8"))
+    for node, inside in _statements(top, False):
+        if inside is late:
+            yield from _imported(node)
+
+
+def _statements(parent: ast.AST, inside: bool) -> Iterator[tuple[ast.AST, bool]]:
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield node, inside
+        yield from _statements(node, inside or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)))
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names if alias.name in MODULES)
+    elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module in MODULES:
+        for alias in node.names:
+            inner = f"{node.module}.{alias.name}"
+            yield inner if inner in MODULES else str(node.module)
+
+
+def layer(name: str) -> str:
+    """The layer of a module: the package or module under ``gsl`` that it belongs to."""
+    return name.split(".")[1] if "." in name else ""
+
+
+def allowed(importer: str, imported: str) -> bool:
+    """Whether the layer table lets one module import the other."""
+    above, below = layer(importer), layer(imported)
+    if above == below:
+        return True
+    if not below:
+        return False  # gsl itself imports everything, so nothing in it may import gsl
+    if not above:
+        return True
+    if BESIDE.get(above) == below or BESIDE.get(below) == above:
+        return True
+    above, below = BESIDE.get(above, above), BESIDE.get(below, below)
+    return LAYERS.index(below) < LAYERS.index(above)
+
+
+def test_every_module_is_in_a_layer() -> None:
+    found = {layer(name) for name in MODULES} - {""}
+    assert found <= {*LAYERS, *BESIDE}
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_a_module_imports_only_from_lower_layers(name: str) -> None:
+    wrong = [other for late in (False, True) for other in imports(name, late=late) if not allowed(name, other)]
+    assert not wrong, f"{name} imports {', '.join(wrong)}"
+
+
+def test_the_rule_can_fail() -> None:
+    assert not allowed("gsl.graph.node", "gsl.attr.ast")
+    assert not allowed("gsl.pat.base", "gsl.match.plan")
+    assert not allowed("gsl.pat.base", "gsl")
+    assert not allowed("gsl.rewrite.subst", "gsl.draw")
+    assert allowed("gsl.match.plan", "gsl.pat.base")
+    assert allowed("gsl.workload.workload", "gsl.draw")
+    assert cycle({"a": ["b"], "b": ["c"], "c": ["a"]})
+    assert not cycle({"a": ["b", "c"], "b": ["c"], "c": []})
+
+
+def cycle(graph: dict[str, list[str]]) -> list[str]:
+    """A cycle of a graph of modules; empty if there is none."""
+    done: set[str] = set()
+
+    def visit(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return path[path.index(name) :]
+        if name in done:
+            return []
+        done.add(name)
+        return next((found for other in graph.get(name, []) if (found := visit(other, [*path, name]))), [])
+
+    return next((found for name in graph if (found := visit(name, []))), [])
+
+
+def packages() -> list[str]:
+    """The layers that are packages, with the packages in them."""
+    return sorted(name for name, path in MODULES.items() if path.name == "__init__.py" and name != "gsl")
+
+
+@pytest.mark.parametrize("package", packages())
+def test_modules_of_a_package_do_not_import_each_other_in_a_circle(package: str) -> None:
+    inside = [name for name in MODULES if name.startswith(package + ".")]
+    graph = {name: [other for other in imports(name) if other in inside and other != name] for name in inside}
+    assert not cycle(graph)
+    # Nor may a package be asked by what it is made of.
+    assert not [name for name in inside if package in imports(name)]
+
+
+def test_only_known_modules_import_their_own_package_late() -> None:
+    late = {
+        name
+        for name in MODULES
+        for other in imports(name, late=True)
+        if layer(other) == layer(name) in ("errors", "attr", "spec", "pat", "op", "match", "rewrite")
+    }
+    assert late <= LATE
+
+
+# What is loaded
+
+
+def loaded(statement: str) -> tuple[list[str], float]:
+    """The modules that a statement loads in a new process, and the seconds that it takes."""
+    code = (
+        "import json, sys, time; start = time.perf_counter()\n"
+        f"{statement}\n"
+        "print(json.dumps([sorted({name.split('.')[0] for name in sys.modules}), time.perf_counter() - start]))"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
+    names, seconds = json.loads(done.stdout)
+    return names, seconds
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import gsl",
+        "from gsl import *; conv = op.Conv2D(pat.Wildcard(), pat.Param(shape=(None, 3, 1, 1)), groups=1); "
+        "Subst(op.ReLU(conv), conv, where=conv.strides[0] == 1)",
+    ],
+    ids=["import", "a rule"],
+)
+def test_importing_is_light(statement: str) -> None:
+    names, _ = loaded(statement)
+    assert not {"torch", "tvm", "sympy", "numpy", "graphviz", "rich"} & set(names)
+
+
+def test_importing_is_quick() -> None:
+    assert min(loaded("import gsl")[1] for _ in range(3)) < 0.7
