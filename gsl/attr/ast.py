@@ -19,9 +19,12 @@ class Ast:
 
     symbols: frozenset[Symbol] = field(init=False, default=frozenset())
     """The symbols that are free in the expression."""
+    depth: int = field(init=False, default=0)
+    """The number of expressions above each other in it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "symbols", self._free())
+        object.__setattr__(self, "depth", 1 + max([child.depth for child in self.children()], default=0))
 
     def _free(self) -> frozenset[Symbol]:
         return frozenset[Symbol]().union(*(child.symbols for child in self.children()))
@@ -33,6 +36,10 @@ class Ast:
                 yield value
             elif isinstance(value, tuple):
                 yield from (item for item in value if isinstance(item, Ast))
+
+    def strict(self) -> Iterator[Ast]:
+        """The direct sub-expressions that have to be evaluated in any case, with the same symbols bound."""
+        return self.children()
 
     def _fields(self) -> Iterator[Any]:
         return (getattr(self, spec.name) for spec in fields(self) if spec.init)
@@ -161,6 +168,9 @@ class Binary(Ast):
     left: Ast
     right: Ast
 
+    def strict(self) -> Iterator[Ast]:
+        return iter((self.left,) if self.operator in "&|" else (self.left, self.right))
+
     def parts(self) -> Iterator[Any]:
         if self.operator.isalpha():
             yield from (f"{self.operator}(", self.left, ", ", self.right, ")")
@@ -218,6 +228,9 @@ class Conditional(Ast):
     then: Ast
     otherwise: Ast
 
+    def strict(self) -> Iterator[Ast]:
+        yield self.condition
+
     def parts(self) -> Iterator[Any]:
         yield "Cond("
         yield from listed((self.condition, self.then, self.otherwise))
@@ -230,6 +243,9 @@ class Chosen(Ast):
 
     alternative: Any
     clauses: tuple[Ast, ...]
+
+    def strict(self) -> Iterator[Ast]:
+        return iter(())
 
     def parts(self) -> Iterator[Any]:
         yield f"Match({self.alternative.label}, ["
@@ -251,6 +267,9 @@ class Each(Ast):
 
     def children(self) -> Iterator[Ast]:
         yield from (part for part in (self.body, self.length, self.over) if part is not None)
+
+    def strict(self) -> Iterator[Ast]:
+        yield from (part for part in (self.length, self.over) if part is not None)
 
     def _free(self) -> frozenset[Symbol]:
         free = self.body.symbols - {self.symbol}

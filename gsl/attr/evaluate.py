@@ -122,6 +122,8 @@ _FOLDS: dict[str, Callable[[Any, Any], Any]] = {
     "&": lambda left, right: _boolean(left) and _boolean(right),
     "|": lambda left, right: _boolean(left) or _boolean(right),
 }
+_DEEP = 20
+"""The depth from which on expressions are evaluated bottom-up."""
 _UNIT: dict[str, Any] = {"+": 0, "*": 1, "&": True, "|": False}
 REDUCIBLE = frozenset(_FOLDS)
 
@@ -140,11 +142,32 @@ class Evaluator:
         """The value of the expression; EvaluationError if it has none."""
         if isinstance(node, ast.Literal):
             return node.value
-        memo = self._open if node.symbols else self._closed
+        memo = self._memo(node)
         known = memo.get(id(node))
         if known is None:
+            if node.depth > _DEEP:
+                self._evaluate_parts(node)
             known = memo[id(node)] = (node, self._evaluate(node))
         return known[1]
+
+    def _memo(self, node: Ast) -> dict[int, tuple[Ast, Any]]:
+        return self._open if node.symbols else self._closed
+
+    def _evaluate_parts(self, node: Ast) -> None:
+        """Evaluate what a deep expression is made of bottom-up, so that a long chain is no deep recursion."""
+        stack = [(node, node.strict())]
+        entered = {id(node)}
+        while stack:
+            part, inner = stack[-1]
+            for child in inner:
+                if id(child) not in entered and id(child) not in self._memo(child):
+                    entered.add(id(child))
+                    stack.append((child, child.strict()))
+                    break
+            else:
+                stack.pop()
+                if stack:
+                    self.value(part)
 
     def _evaluate(self, node: Ast) -> Any:
         try:

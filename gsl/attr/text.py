@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, Protocol
 
 CUT: Final = "…"
-MOST_LEVELS: Final = 6
+MOST_LEVELS: Final = 5
 MOST_ITEMS: Final = 8
-MOST_CHARACTERS: Final = 200
+MOST_CHARACTERS: Final = 160
 """Beyond these, nested parts are cut."""
 
 

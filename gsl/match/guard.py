@@ -154,8 +154,10 @@ class Guard:
         actual: Any = None
         try:
             if self.actual is None:
-                expected = evaluator.value(self.expected)
-                holds = expected is True
+                actual = evaluator.value(self.expected)
+                holds, expected = actual is True, self.expected
+                if not holds and search.on_miss is not None:
+                    actual = _sides(evaluator, self.expected, actual)
             else:
                 actual = self.actual(search, node, path)
                 holds, expected = self.compare(evaluator, actual, node)
@@ -173,6 +175,13 @@ class Guard:
             expected = canonical(node, {self.what: expected})[self.what]
             holds = same(expected, actual)
         return holds, expected
+
+
+def _sides(evaluator: Evaluator, node: Ast, value: Any) -> Any:
+    """What a comparison that does not hold compares; for any other condition, its value."""
+    if isinstance(node, ast.Binary) and node.operator in ("==", "!=", "<", "<=", ">", ">="):
+        return f"{evaluator.value(node.left)!r} {node.operator} {evaluator.value(node.right)!r}"
+    return value
 
 
 def canonical(node: Node, given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -130,9 +130,7 @@ class Plan:
         nodes.sort(key=lambda node: node.index)
         return nodes
 
-    def matches(
-        self, graph: Graph, *, blocked: Collection[Node] = (), search: Search | None = None
-    ) -> Iterator[Match]:
+    def matches(self, graph: Graph, *, blocked: Collection[Node] = (), search: Search | None = None) -> Iterator[Match]:
         """All matches, ordered by their anchor's place in the graph. Of the groups of a variadic: those that differ."""
         anchor, nodes = self.anchor(graph.by_op())
         start = self.start(anchor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gsl.errors import EvaluationError
@@ -58,7 +59,7 @@ class Match:
         """The number of instances of a variadic."""
         return self.bindings.count(variadic, ())
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[Node, ...]:
         """The nodes that the rule replaces."""
         variadic = self.plan.variadic
@@ -66,7 +67,7 @@ class Match:
             return self.instances(variadic, variadic.field)
         return tuple(self[pattern] for pattern in self.plan.outputs)
 
-    @property
+    @cached_property
     def inner(self) -> tuple[Node, ...]:
         """The nodes matched by operators, tuples and fields: what the rule covers, outputs included."""
         nodes: dict[Node, None] = {}

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 Region = tuple[object, ...]
 """The alternatives (``Alt`` with the choice), variadics and negations around a pattern: it is bound only there."""
 
+Way = list[tuple[Pattern, tuple[Pattern, ...]]]
+"""Patterns, operands first, each with those right below it."""
+
 
 class Start:
     """The search from one anchor: down through operands, and up to users of what is bound, until all is matched."""
@@ -51,6 +54,10 @@ class Start:
             self._visit(anchor, ())
             while any(output not in self.order for output in plan.outputs):
                 self.ups.append(self._climb())
+            for output in plan.outputs:
+                if output in self.early:
+                    bound = [pattern for pattern in self.order if pattern is not output and pattern not in plan.scopes]
+                    self.ups.append(self._up(self._way(output, set(bound)) or [(output, ())]))
         absent = self._negations()
         for matcher in self.matchers.values():
             matcher.link(self.matchers)
@@ -62,9 +69,13 @@ class Start:
         self.final += [Guard(None, "where", node, None) for node in plan.where]
         for pattern in self.order:
             if isinstance(pattern, Leaf) and (pattern.distinct or plan.distinct):
-                negation = self._negation(pattern)
-                inside = self.final if negation is None else absent[negation].inside
+                around = self._negation(pattern)
+                inside = self.final if around is None else absent[around].inside
                 inside.append(Distinct(pattern, plan.identity, leaves=not pattern.distinct))
+        for negated, negation in absent.items():
+            # What is negated may be bound outside too, in an alternative, and then its guards wait for the end.
+            parts = set(walk(negated.pattern))
+            negation.inside += [guard for guard in self.final if guard.owner in parts]
 
     def search(self, node: Node, blocked: Collection[Node] = (), search: Search | None = None) -> Iterator[Match]:
         """The matches whose anchor is the node, and of which no operator is a blocked node.
@@ -142,6 +153,8 @@ class Start:
         outside = [p for p in self.plan.patterns if p not in inside and p is not negation]
         shared = {child for p in outside for child in p.children() if child in inside}
         shared |= inside.intersection(self.plan.outputs)
+        if any(isinstance(p, Leaf) and (p.distinct or self.plan.distinct) for p in inside):
+            return frozenset((*outside, *shared))  # a leaf that must differ from all others
         read = {p for part in inside for guard in guards_of(part) for p in guard.references()}
         return frozenset(shared | (read - inside))
 
@@ -160,15 +173,18 @@ class Start:
                 way = self._way(goal, below)
                 if way:
                     self._visit(goal, ())
-                    return Up([(self.matchers[part], children) for part, children in way])
+                    return self._up(way)
         missing = next(output for output in plan.outputs if output not in self.order)
         raise PatternError(
             f"{missing.location}: the source pattern {missing!r} is not connected with the others: patterns of one "
             "rule must share a node"
         )
 
+    def _up(self, way: Way) -> Up:
+        return Up([(self.matchers[pattern], below) for pattern, below in way])
+
     @staticmethod
-    def _way(goal: Pattern, bound: Collection[Pattern]) -> list[tuple[Pattern, tuple[Pattern, ...]]]:
+    def _way(goal: Pattern, bound: Collection[Pattern]) -> Way:
         """What lies between some bound patterns and a goal that is made of them, operands first."""
         way: dict[Pattern, tuple[Pattern, ...]] = {}
         inside = {goal}
@@ -199,7 +215,7 @@ class Start:
                 f"{variadic.location}: from the patterns that the instances share no way leads up to the field "
                 "through operands"
             )
-        self.ups.append(Up([(self.matchers[part], children) for part, children in way]))
+        self.ups.append(self._up(way))
 
     # When the guards are checked.
 

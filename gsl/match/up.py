@@ -54,7 +54,9 @@ class Up:
             search.miss(matcher.pattern, node, "user", matcher.pattern, list(node.users))
 
     def step(self, search: Search, _: Any, path: Path, rest: Goals) -> Goals | None:
-        """The goal of finding a node that matches."""
+        """The goal of finding a node that matches, if an alternative has not bound it already."""
+        if self.goal.pattern in search.bindings.nodes:
+            return rest
         nodes = self.candidates(search, path)
         match = self.goal.match
         if len(nodes) == 1:

@@ -99,8 +99,8 @@ class Seq(Pattern):
     def label(self) -> str:
         return self.tail.label
 
-    def __repr__(self) -> str:
-        return " & ".join(map(repr, self.constraints)) or repr(self.tail)
+    def parts(self) -> Iterator[Any]:
+        yield " & ".join(map(repr, self.constraints)) or self.tail
 
     def children(self) -> Iterator[Pattern]:
         yield self.tail
@@ -366,8 +366,8 @@ class Repeat(Pattern):
         """What is new for every node of the chain: the whole pattern."""
         return tuple(walk(self.pattern))
 
-    def __repr__(self) -> str:
-        return f"Repeat({self.pattern!r}, {self.min}, {self.max})"
+    def parts(self) -> Iterator[Any]:
+        yield from ("Repeat(", self.pattern, f", {self.min}, {self.max})")
 
     def children(self) -> Iterator[Pattern]:
         yield self.pattern

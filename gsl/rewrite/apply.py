@@ -158,7 +158,7 @@ class Pass:
                 for node in nodes:
                     yield rule, start, node
             return
-        found = []
+        found: list[tuple[tuple[int, ...], Candidate]] = []
         for number, rule in enumerate(self.rules):
             anchor, nodes = rule.plan.anchor(self.by_op)
             start = rule.plan.start(anchor)
@@ -166,10 +166,10 @@ class Pass:
                 match = next((m for m in start.search(node) if rule.refused(m) is None), None)
                 if match is not None:
                     place = min(output.index for output in match.outputs)
-                    size = -len(match.inner) if self.strategy == "largest" else 0
-                    found.append((size, -rule.priority, place, number, (rule, start, node)))
-        found.sort(key=lambda entry: entry[:4])
-        yield from (entry[4] for entry in found)
+                    first = place if self.strategy == "first" else -len(match.inner)
+                    found.append(((first, -rule.priority, place, number), (rule, start, node)))
+        found.sort(key=lambda entry: entry[0])
+        yield from (candidate for _, candidate in found)
 
     def _try(self, rule: Subst, start: Start, node: Node) -> None:
         """Rewrite the first match from this node that is not refused."""
@@ -201,6 +201,7 @@ class Pass:
             )
         reused = _reused(replacement, inner)
         self.splicer.apply(replacement, inner)
+        self.checker.applied(replacement)
         self.blocked.update(inner)
         self.blocked.update(replacement.created)
         kept = [node for node in inner if node not in reused and node not in self.splicer.dead]

@@ -6,8 +6,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Container, Sequence
 
 from gsl.graph import Effect, Graph, Node
-from gsl.graph.splice import Replacement, closes_cycle
+from gsl.graph.splice import Replacement, closes_cycle, is_new
 from gsl.match import Match
+from gsl.rewrite.effects import changed, may_be_view, seen_through
 from gsl.rewrite.target import Refusal
 
 
@@ -19,6 +20,7 @@ class Checker:
         # Rewrites move nothing across these, so they keep their numbers during the pass.
         self.effects = [node for node in graph.nodes if node.effect is not None]
         self.lasting = [node for node in self.effects if node.effect is not Effect.RANDOM]
+        self.changed = changed(graph)
         self.untyped = False
         """Set when equal types could not be checked, because a type is not known."""
 
@@ -55,6 +57,7 @@ class Checker:
                 raise Refusal(f"%{new.name} would replace %{old.name}, but is itself replaced")
         if self.effects:
             self._moves(replacement, inner)
+            self._aliases(replacement, min(node.index for node in inner))
         if closes_cycle(replacement):
             names = ", ".join(f"%{node.name}" for node in replacement.old)
             raise Refusal(f"would create a cycle: what stands for {names} would depend on itself")
@@ -78,6 +81,22 @@ class Checker:
                 f"%{node.name} has an effect ({node.effect.value}) and stands between the matched nodes, "
                 "which would be moved across it"
             )
+
+    def _aliases(self, replacement: Replacement, low: int) -> None:
+        """Refuse a view in the place of a copy, or the other way round, where its memory is changed later."""
+        for old, new in zip(replacement.old, replacement.new):
+            if new is not old and (not is_new(new) or may_be_view(new) or may_be_view(old)):
+                for node in seen_through((old, new)):
+                    if self.changed.get(node, -1) > low:
+                        raise Refusal(
+                            f"%{node.name} is changed in place later, so it matters whether %{old.name} shares its memory"
+                        )
+
+    def applied(self, replacement: Replacement) -> None:
+        """Take note of a rewrite: what was changed in place is now changed in another place."""
+        for old, new in zip(replacement.old, replacement.new):
+            if old in self.changed:
+                self.changed[new] = self.changed[old]
 
 
 def _index(node: Node) -> int:

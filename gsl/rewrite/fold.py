@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Node, TupleType, op_name
+from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, op_name
 from gsl.graph.splice import Replacement, Splicer, new_node
-from gsl.spec import TABLE, Trait
+from gsl.rewrite.effects import changed
 from gsl.spec.symbolic import has_symbols
 
 Evaluate = Callable[[Node, Sequence[Any]], Any]
@@ -33,11 +33,11 @@ def fold(graph: Graph, evaluate: Evaluate) -> int:
 
 def _known(graph: Graph) -> dict[Node, bool]:
     """The nodes whose values can be computed, and for each whether it depends on a weight or a literal tensor."""
-    changed = _changed(graph)
+    unsteady = changed(graph)
     known: dict[Node, bool] = {}
     for node in graph.nodes:
         if node.op in (PARAM, CONST):
-            if node not in changed:
+            if node not in unsteady:
                 known[node] = node.op == PARAM or hasattr(node.attrs["value"], "shape")
         elif _foldable(node) and all(operand in known for operand in node.operands):
             known[node] = any(known[operand] for operand in node.operands)
@@ -47,24 +47,6 @@ def _known(graph: Graph) -> dict[Node, bool]:
 def _foldable(node: Node) -> bool:
     made = node.origin is not None and node.effect is None and not node.deps
     return made and node.op != INPUT and not has_symbols(dict(node.attrs))
-
-
-def _changed(graph: Graph) -> set[Node]:
-    """What calls with effects may change in place: their operands, and the tensors of which these are views."""
-    changed: set[Node] = set()
-    work = [node for node in graph.nodes if node.effect not in (None, Effect.RANDOM)]
-    while work:
-        for operand in work.pop().operands:
-            if operand not in changed:
-                changed.add(operand)
-                if _may_be_view(operand):
-                    work.append(operand)
-    return changed
-
-
-def _may_be_view(node: Node) -> bool:
-    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
-    return node.op in (TUPLE, GETITEM) or node.opaque or (spec is not None and Trait.LAYOUT in spec.traits)
 
 
 def _wanted(graph: Graph, known: dict[Node, bool]) -> list[Node]:

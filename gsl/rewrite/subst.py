@@ -197,4 +197,3 @@ def _free_attributes(patterns: Sequence[Pattern]) -> dict[str, tuple[tuple[Call,
         mentioned = {attr for call in group for attr in call.attrs}
         free[name] = tuple((call, attr) for call in group for attr in attrs if attr not in mentioned)
     return free
-

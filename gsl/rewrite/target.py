@@ -52,7 +52,6 @@ class Builder:
         """For every operator: the source calls of it, each with an attribute that the source leaves free."""
         self.origin = Origin(rule, match.inner)
         self._built: dict[Any, Node] = {}
-        self._symbols: dict[Pattern, frozenset[Symbol]] = {}
 
     def build(self, pattern: Pattern, symbols: Symbols | None = None) -> Node:
         """The node of a target pattern: the matched one, or a new one. Raises Refusal where there can't be one."""
@@ -62,22 +61,11 @@ class Builder:
             return bound
         if pattern in self.match.plan.known:
             raise Refusal(f"{pattern!r} is part of an alternative that was not matched")
-        key = (pattern, tuple([(symbol, symbols.get(symbol)) for symbol in self._free_symbols(pattern)]))
+        key = (pattern, tuple([(symbol, symbols.get(symbol)) for symbol in pattern.free_symbols]))
         node = self._built.get(key)
         if node is None:
             node = self._built[key] = self._make(pattern, symbols)
         return node
-
-    def _free_symbols(self, pattern: Pattern) -> frozenset[Symbol]:
-        """The symbols of variadics around the pattern on which it depends what it builds."""
-        known = self._symbols.get(pattern)
-        if known is None:
-            known = frozenset[Symbol]().union(*(node.symbols for node in pattern.expressions()))
-            known = known.union(*map(self._free_symbols, pattern.children()))
-            if isinstance(pattern, Variadic):
-                known -= {pattern.symbol}
-            self._symbols[pattern] = known
-        return known
 
     def value(self, node: Ast, symbols: Symbols) -> Any:
         """The value of an expression; Refusal if it has none."""
@@ -189,9 +177,7 @@ class Builder:
         spec = TABLE.get(model.op) if isinstance(model.op, str) else None
         if spec is None and model.op in (CONST, TUPLE, GETITEM, "input", "param"):
             raise Refusal(f"{pattern.of!r} matched {model!r}, which is not a call, so nothing can be built like it")
-        attrs = {
-            name: value for name, value in model.attrs.items() if spec is None or spec.attrs[name].derive is None
-        }
+        attrs = {name: value for name, value in model.attrs.items() if spec is None or spec.attrs[name].derive is None}
         attrs |= {name: self.value(node, symbols) for name, node in pattern.attrs.items()}
         operands = [self.build(operand, symbols) for operand in pattern.operands]
         return self._call(spec if spec is not None else model.op, operands, attrs, {})
@@ -312,6 +298,11 @@ class Target:
             if isinstance(pattern, Call):
                 _check_call(pattern, bound)
             for used in (used for node in pattern.expressions() for used in references(node)):
+                if used in templates:
+                    raise PatternError(
+                        f"{pattern.location}: {pattern!r} refers to {used!r}, a template, of which there are many: say "
+                        "which, as variadic(pattern, index)"
+                    )
                 if isinstance(used, (Leaf, Alt)) and used not in bound:
                     raise PatternError(f"{pattern.location}: {pattern!r} refers to {used!r}, which the source lacks")
             if isinstance(pattern, Variadic) and pattern.count is None and pattern not in self.outputs:

@@ -240,6 +240,18 @@ def test_a_shared_expression_costs_nothing(in_symbol: bool) -> None:
     assert time.perf_counter() - start < 2
 
 
+@pytest.mark.parametrize("function", [operator.add, operator.and_, lambda a, b: attr.Cond(a, b, False)])
+def test_a_long_chain_is_evaluated_without_recursion(function: Any) -> None:
+    start = ONE if function is operator.add else FLAG
+    expr = start
+    for _ in range(5000):
+        expr = function(expr, start)
+    assert value(expr) == (5001 if function is operator.add else True)
+    assert value(attr.Variadic(lambda i: expr, 2)) == (value(expr),) * 2
+    with pytest.raises(EvaluationError, match="has no value"):
+        value(function(expr, "a") + 1 + "b")
+
+
 # Symbolic dimensions
 
 

@@ -27,13 +27,15 @@ class Builder:
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
+        self._last: dict[str, int] = {}
+        """For each name that was asked for, the number that its last node got."""
 
     def _add(self, node: Node) -> Node:
-        names = {other.name for other in self.nodes}
-        base, number = node.name, 1
-        while node.name in names:
-            node.name = f"{base}_{number}"
-            number += 1
+        base = node.name
+        while node.name in self._last:
+            self._last[base] += 1
+            node.name = f"{base}_{self._last[base]}"
+        self._last[node.name] = 0
         self.nodes.append(node)
         return node
 

@@ -11,17 +11,25 @@ from gsl.graph import CONST, GETITEM, TUPLE, Graph, Node
 from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, OpClass, Pattern, Tuple, walk
 from gsl.spec import TABLE
 
-Assignment = dict[Pattern, Node]
+Same = dict[Pattern, set[Pattern]]
+Assignment = dict[Any, Any]
+"""The node of each pattern; and under ``("choice", alternative)``, the choice that was taken."""
 
 
 def matches(outputs: list[Pattern], graph: Graph) -> list[Assignment]:
-    """All assignments, each once."""
-    found: dict[frozenset[Any], Assignment] = {}
-    for nodes in product(graph.nodes, repeat=len(outputs)):
-        for assignment in join([solutions(p, n) for p, n in zip(outputs, nodes)]):
-            if is_injective(assignment, assignment) and holds(assignment, {}, graph):
-                found[frozenset(assignment.items())] = assignment
-    return list(found.values())
+    """All assignments."""
+    one = conjunctions(outputs)
+    return [
+        assignment
+        for nodes in product(graph.nodes, repeat=len(outputs))
+        for assignment in join([solutions(p, n) for p, n in zip(outputs, nodes)])
+        if is_injective(assignment, one) and holds(assignment, {}, one)
+    ]
+
+
+def nodes_of(assignment: Assignment) -> dict[Pattern, Node]:
+    """The assignment without the choices."""
+    return {key: value for key, value in assignment.items() if isinstance(key, Pattern)}
 
 
 def solutions(pattern: Pattern, node: Node) -> list[Assignment]:
@@ -45,7 +53,11 @@ def solutions(pattern: Pattern, node: Node) -> list[Assignment]:
             return []
         return list(join([here, solutions(pattern.tuple, node.operands[0])]))
     if isinstance(pattern, Alt):
-        return [a for choice in pattern.choices for a in join([here, solutions(choice, node)])]
+        return [
+            a
+            for choice in pattern.choices
+            for a in join([[{pattern: node, ("choice", pattern): choice}], solutions(choice, node)])
+        ]
     if isinstance(pattern, And):
         return list(join([here, *[solutions(part, node) for part in pattern.both]]))
     assert isinstance(pattern, Not)
@@ -80,49 +92,47 @@ def join(parts: Iterable[list[Assignment]]) -> Iterator[Assignment]:
     yield from joined
 
 
-def is_injective(assignment: Assignment, among: Iterable[Pattern]) -> bool:
+def is_injective(assignment: Assignment, one: Same) -> bool:
     """Whether different operators are different nodes, unless they are parts of one conjunction."""
-    operators = [p for p in among if isinstance(p, (Call, Tuple, GetItem))]
+    operators = [p for p in assignment if isinstance(p, (Call, Tuple, GetItem))]
     return not any(
-        assignment[p] is assignment[q] and not are_one(p, q, assignment)
+        assignment[p] is assignment[q] and q not in one.get(p, ())
         for number, p in enumerate(operators)
         for q in operators[:number]
     )
 
 
-def are_one(p: Pattern, q: Pattern, assignment: Assignment) -> bool:
-    """Whether conjunctions make two patterns one node."""
-    together, size = {p}, 0
-    while len(together) > size:
-        size = len(together)
-        for pattern in assignment:
-            parts = {pattern, *pattern.children()}
-            is_part = isinstance(pattern, And) or (isinstance(pattern, Alt) and in_conjunction(pattern, assignment))
-            if is_part and parts & together:
-                together |= parts
-    return q in together
+def conjunctions(outputs: list[Pattern]) -> Same:
+    """For every pattern, those that conjunctions of the source make the same node."""
+    together: list[set[Pattern]] = []
+    for pattern in walk(*outputs):
+        if isinstance(pattern, And):
+            parts = {pattern}
+            work: list[Pattern] = [pattern]
+            while work:
+                part = work.pop()
+                new = set(part.children()) - parts if isinstance(part, (And, Alt)) else set()
+                parts |= new
+                work += new
+            for other in [group for group in together if group & parts]:
+                together.remove(other)
+                parts |= other
+            together.append(parts)
+    return {pattern: group for group in together for pattern in group}
 
 
-def in_conjunction(pattern: Pattern, assignment: Assignment) -> bool:
-    return any(
-        pattern in other.children() and (isinstance(other, And) or in_conjunction(other, assignment))
-        for other in assignment
-        if isinstance(other, (And, Alt))
-    )
-
-
-def holds(assignment: Assignment, outside: Assignment, graph: Graph) -> bool:
+def holds(assignment: Assignment, outside: Assignment, one: Same) -> bool:
     """Whether guards, operator classes, distinct leaves and negations hold for what is assigned."""
     everything = {**outside, **assignment}
-    for pattern, node in assignment.items():
+    for pattern, node in nodes_of(assignment).items():
         for name, value in pattern.attrs.items() if isinstance(pattern, Call) else ():
             if not isinstance(value, Literal) and read(value, everything) != node.attrs[name]:
                 return False
         if isinstance(pattern, Leaf) and pattern.distinct:
-            others = [p for p in everything if p is not pattern and not isinstance(p, (Alt, And, Not))]
-            if any(everything[p] is node and not are_one(pattern, p, everything) for p in others):
+            others = [p for p in nodes_of(everything) if p is not pattern and not isinstance(p, (Alt, And, Not))]
+            if any(everything[p] is node and p not in one.get(pattern, ()) for p in others):
                 return False
-        if isinstance(pattern, Not) and is_there(pattern.pattern, node, everything, graph):
+        if isinstance(pattern, Not) and is_there(pattern.pattern, node, everything, one):
             return False
     operators: dict[OpClass, Any] = {}
     for pattern, node in everything.items():
@@ -135,12 +145,12 @@ def holds(assignment: Assignment, outside: Assignment, graph: Graph) -> bool:
     return True
 
 
-def is_there(pattern: Pattern, node: Node, outside: Assignment, graph: Graph) -> bool:
+def is_there(pattern: Pattern, node: Node, outside: Assignment, one: Same) -> bool:
     """Whether a negated pattern matches a node, when the patterns around it are what they are."""
     for found in solutions(pattern, node):
         if all(found[p] is outside[p] for p in found.keys() & outside.keys()):
             new = {p: n for p, n in found.items() if p not in outside}
-            if is_injective(new, new) and holds(new, outside, graph):
+            if is_injective(new, one) and holds(new, outside, one):
                 return True
     return False
 
@@ -157,25 +167,11 @@ def is_connected(outputs: list[Pattern], assignment: Assignment) -> bool:
     reached, size = {outputs[0]}, 0
     while len(reached) > size:
         size = len(reached)
-        for pattern in assignment:
+        for pattern in nodes_of(assignment):
+            choice = assignment.get(("choice", pattern))
+            children = pattern.children() if choice is None else [choice]
             if not isinstance(pattern, Not):
-                below = {child for child in pattern.children() if child in assignment and _is_on(pattern, child, assignment)}
+                below = {child for child in children if child in assignment}
                 if pattern in reached or below & reached:
                     reached |= {pattern, *below}
     return all(output in reached for output in outputs)
-
-
-def _is_on(pattern: Pattern, child: Pattern, assignment: Assignment) -> bool:
-    return not isinstance(pattern, Alt) or assignment[child] is assignment[pattern]
-
-
-def inside_negations(outputs: list[Pattern]) -> set[Pattern]:
-    """What only negations hold, so that a match does not tell its node."""
-    positive: set[Pattern] = set()
-    work = list(outputs)
-    while work:
-        pattern = work.pop()
-        if pattern not in positive:
-            positive.add(pattern)
-            work.extend([] if isinstance(pattern, Not) else pattern.children())
-    return set(walk(*outputs)) - positive

@@ -22,7 +22,7 @@ def graphs(draw: st.DrawFn, *, most: int = 7) -> Graph:
     def make(b: Builder) -> list[Node]:
         tensors = [b.input("x", 4), b.param("w", 4)]
         for _ in range(draw(st.integers(1, most))):
-            tensors.append(_call(draw, b, tensors))
+            tensors.append(add_call(draw, b, tensors))
         used = {operand for node in b.nodes for operand in node.operands}
         ends = [node for node in tensors if node not in used]
         return [*ends, *([draw(st.sampled_from(tensors))] if draw(st.booleans()) else [])]
@@ -30,7 +30,8 @@ def graphs(draw: st.DrawFn, *, most: int = 7) -> Graph:
     return graph(make)
 
 
-def _call(draw: st.DrawFn, b: Builder, tensors: list[Node]) -> Node:
+def add_call(draw: st.DrawFn, b: Builder, tensors: list[Node]) -> Node:
+    """A call of some of the last tensors."""
     one = st.sampled_from(tensors[-5:])
     kind = draw(st.sampled_from(["unary", "binary", "binary", "binary", "scaled", "scaled", "literal", "tuple"]))
     if kind == "unary":

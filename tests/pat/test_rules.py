@@ -49,6 +49,16 @@ REFUSED: list[tuple[str, Callable[[], Any], list[str]]] = [
     ("negation in the target", lambda: rule(RELU, op.Exp(~X)), ["~Wildcard can't be built in a target"]),
     ("match on an alternative elsewhere", lambda: rule(RELU, pat.Match(ALT, [X, X])), ["not part of the source"]),
     ("bare template", lambda: rule(GROUP, pat.Variadic(op.ReLU(FIELD))), ["is a template", "variadic(pattern, index)"]),
+    (
+        "target's attribute refers to a template",
+        lambda: rule(op.Concatenate(GROUP, axis=0), op.Reshape(X, newshape=FIELD.shape)),
+        ["nn.conv2d", "a template", "variadic(pattern, index)"],
+    ),
+    (
+        "condition refers to a template",
+        lambda: rule(op.Concatenate(GROUP, axis=0), X, where=FIELD.groups == 1),
+        ["nn.conv2d", "a template", "variadic(pattern, index)"],
+    ),
     ("instance of another variadic", lambda: rule(RELU, GROUP(FIELD, 0)), ["not part of the source"]),
     ("variadic for one", lambda: rule(GROUP, X), ["give one pat.Variadic"]),
     ("variadic among others", lambda: rule([GROUP, op.ReLU(X)], [X, X]), ["only output of a source"]),

@@ -24,6 +24,12 @@ def reshapes(shape: tuple[object, ...], *shapes: tuple[object, ...], dtype: str 
     return view
 
 
+def untyped_reshapes(b: Build) -> Node:
+    x = b.input("x", 2, 3, 4)
+    x.type = None
+    return b.call("reshape", b.call("reshape", x, newshape=(6, 4)), newshape=(0, -1))
+
+
 def casts(*dtypes: str) -> object:
     def view(b: Build) -> Node:
         x = b.input("x", 2, 30, dtype=dtypes[0])
@@ -34,7 +40,11 @@ def casts(*dtypes: str) -> object:
     return view
 
 
-def rejoined(*fields: int, sections: object = 2, axis: int = 1, other: int = 1, shape: tuple[object, ...] = (3, 6)) -> object:
+def rejoined(
+    *fields: int, sections: object = 2, axis: int = 1, other: int = 1, shape: tuple[object, ...] = (3, 6)
+) -> object:  # fmt: skip
+    """The concatenation of some fields of a split of an input."""
+
     def view(b: Build) -> Node:
         parts = b.call("split", b.input("x", *shape), indices_or_sections=sections, axis=axis)
         return b.call("concatenate", b.tuple(*[b.get(parts, i) for i in fields]), axis=other)
@@ -143,6 +153,7 @@ REFUSES = (
     Refuses("transpose-transpose", "something in between",
             lambda b: b.call("transpose", b.call("exp", b.call("transpose", b.input("x", 2, 3))))),
     Refuses("reshape-reshape", "a single one", reshapes((2, 3), (6,))),
+    Refuses("reshape-reshape", "codes that refer to a tensor of unknown shape", untyped_reshapes),
     Refuses("reshape-identity", "another shape", reshapes((2, 3), (3, 2))),
     Refuses("reshape-identity", "equal for some sizes only", reshapes((B, S), (S, B))),
     Refuses("cast-cast", "fractions are lost", casts("float32", "int32", "float32")),
@@ -177,6 +188,7 @@ REFUSES = (
     Refuses("merge-element-wise", "used elsewhere", joined_and_used(2)),
     Refuses("merge-element-wise-variadic", "one of three differs", joined("exp", "exp", "negative")),
     Refuses("merge-element-wise-variadic", "attributes differ", joined(*["nn.leaky_relu"] * 3, alpha=0.5)),
-    Refuses("merge-element-wise-variadic", "dtypes differ", joined(*["exp"] * 3, dtypes=("float64",) * 2 + ("float32",))),
+    Refuses("merge-element-wise-variadic", "dtypes differ",
+            joined(*["exp"] * 3, dtypes=("float64",) * 2 + ("float32",))),
     Refuses("merge-element-wise-variadic", "used elsewhere", joined_and_used(3)),
 )  # fmt: skip

@@ -29,7 +29,8 @@ def scaled(
             factor = b.input("c", *c, dtype=kind)
         else:
             factor = b.tensor(*c, dtype=kind) if literal else b.param("c", *c, dtype=kind)
-        return [b.call("multiply", *((factor, y) if swapped else (y, factor))), *([b.call("exp", conv)] if used else [])]
+        product = b.call("multiply", *((factor, y) if swapped else (y, factor)))
+        return [product, *([b.call("exp", conv)] if used else [])]
 
     return view
 
@@ -131,7 +132,8 @@ return %bias_add"""),
     Fires("conv-batch-norm", "groups, strides, dilation",
           normed(x=(2, 6, 9, 9), groups=2, strides=2, dilation=2, padding=(1, 2))),
     Fires("conv-batch-norm", "one axis, bias", normed("nn.conv1d", (2, 3, 7), (4, 3, 3), bias=True)),
-    Fires("conv-batch-norm", "three axes, float32", normed("nn.conv3d", (2, 2, 3, 4, 5), (4, 2, 2, 2, 2), dtype="float32")),
+    Fires("conv-batch-norm", "three axes, float32",
+          normed("nn.conv3d", (2, 2, 3, 4, 5), (4, 2, 2, 2, 2), dtype="float32")),
     Fires("conv-transpose-batch-norm", "without bias", normed(CONV_T, w=(3, 4, 3, 3), strides=2), """\
 %w: float64[3, 4, 3, 3] = param
 %x: float64[2, 3, 5, 6] = input
@@ -239,23 +241,26 @@ REFUSES = (
     Refuses("conv-multiply", "used elsewhere", scaled((4, 1, 1), used=True)),
     Refuses("conv-bias-multiply", "a factor per column", scaled((4,), bias=True)),
     Refuses("conv-bias-multiply", "a bias per row", scaled((4, 1, 1), x=(2, 3, 6, 6), bias=True, axis=2)),
-    Refuses("conv-bias-multiply", "channels last", scaled((4,), x=(2, 6, 5, 3), w=(3, 3, 3, 4), bias=True, axis=3, **LAST)),
+    Refuses("conv-bias-multiply", "channels last",
+            scaled((4,), x=(2, 6, 5, 3), w=(3, 3, 3, 4), bias=True, axis=3, **LAST)),
     Refuses("conv-bias-multiply", "used elsewhere", scaled(2.5, bias=True, used=True)),
-    Refuses("conv-batch-norm", "another axis", normed(axis=2)),
+    Refuses("conv-batch-norm", "another axis of the same size", normed(x=(2, 3, 6, 6), axis=2)),
     Refuses("conv-batch-norm", "channels last", normed(x=(2, 5, 6, 3), w=(3, 3, 3, 4), axis=3, **LAST)),
     Refuses("conv-batch-norm", "channels last, axis 1", normed(x=(2, 5, 6, 3), w=(3, 3, 3, 4), **LAST)),
     Refuses("conv-batch-norm", "kernel in another layout", normed(w=(3, 4, 3, 3), kernel_layout="IOHW")),
     Refuses("conv-batch-norm", "result in another layout", normed(out_layout="NHWC")),
-    Refuses("conv-batch-norm", "a bias per row", normed(bias=True, bias_axis=2)),
+    Refuses("conv-batch-norm", "a bias per row", normed(x=(2, 3, 6, 6), bias=True, bias_axis=2)),
     Refuses("conv-batch-norm", "halves", normed(dtype="float16")),
     Refuses("conv-batch-norm", "a kernel that is fed", normed(fed=True)),
     Refuses("conv-batch-norm", "used elsewhere", normed(used=True)),
     Refuses("conv-batch-norm", "used elsewhere before the bias", normed(bias=True, used=True)),
-    Refuses("conv-transpose-batch-norm", "another axis", normed(CONV_T, w=(3, 4, 3, 3), axis=2)),
-    Refuses("conv-transpose-batch-norm", "kernel in another layout", normed(CONV_T, w=(4, 3, 3, 3), kernel_layout="OIHW")),
+    Refuses("conv-transpose-batch-norm", "another axis of the same size", normed(CONV_T, (2, 3, 2, 2), (3, 4, 3, 3), axis=2)),
+    Refuses("conv-transpose-batch-norm", "kernel in another layout",
+            normed(CONV_T, w=(4, 3, 3, 3), kernel_layout="OIHW")),
     Refuses("conv-transpose-batch-norm", "used elsewhere", normed(CONV_T, w=(3, 4, 3, 3), used=True)),
-    Refuses("dense-batch-norm", "an axis that is not the features", normed(DENSE, (5, 6, 3), (4, 3))),
-    Refuses("dense-batch-norm", "a bias of another axis", normed(DENSE, (5, 6, 3), (4, 3), bias=True, axis=2, bias_axis=1)),
+    Refuses("dense-batch-norm", "an axis that is not the features", normed(DENSE, (5, 4, 3), (4, 3))),
+    Refuses("dense-batch-norm", "a bias of another axis",
+            normed(DENSE, (5, 4, 3), (4, 3), bias=True, axis=2, bias_axis=1)),
     Refuses("dense-batch-norm", "used elsewhere", normed(DENSE, (5, 3), (4, 3), used=True)),
     Refuses("dense-batch-norm", "a weight that is fed", normed(DENSE, (5, 3), (4, 3), fed=True)),
     Refuses("lower-batch-norm", "halves", batch_norm(2, 3, 4, dtype="float16")),

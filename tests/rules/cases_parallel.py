@@ -24,7 +24,8 @@ def convs(
         other = b.input("y", *x) if others else data
         results = []
         for i, kernel in enumerate(kernels):
-            w = b.input(f"w{i}", *kernel) if fed and i else b.param(f"w{i}", *kernel, dtype=(dtypes or ["float64"] * 9)[i])
+            dtype = dtypes[i] if dtypes else "float64"
+            w = b.input(f"w{i}", *kernel) if fed and i else b.param(f"w{i}", *kernel, dtype=dtype)
             own = each[i] if i < len(each) else {}
             results.append(b.call(op, other if i >= len(kernels) - others else data, w, **{**attrs, **own}))
         return results
@@ -120,7 +121,8 @@ return %split[0], %split[1]"""),
           convs(K1, K3, each=({"padding": (1, 1, 0, 0)}, {"padding": (1, 1, 2, 2)}))),
     Fires("parallel-conv-expand-kernels", "one axis",
           convs((4, 3, 1), (2, 3, 3), x=(2, 3, 7), op="nn.conv1d", each=({"padding": 1}, {"padding": 2}))),
-    Fires("parallel-group-conv-variadic", "two groups", convs((4, 3, 3, 3), (2, 3, 3, 3), x=(2, 6, 5, 6), groups=2), """\
+    Fires("parallel-group-conv-variadic", "two groups",
+          convs((4, 3, 3, 3), (2, 3, 3, 3), x=(2, 6, 5, 6), groups=2), """\
 %x: float64[2, 6, 5, 6] = input
 %w0: float64[4, 3, 3, 3] = param
 %reshape: float64[2, 2, 3, 3, 3] = reshape(%w0, newshape=(2, 2, 3, 3, 3))
@@ -255,10 +257,12 @@ REFUSES = (
             convs((4, 3, 1, 3), (2, 3, 3, 1), each=({"padding": (0, 1)}, {"padding": (1, 0)}))),
     Refuses("parallel-conv-expand-kernels", "padding that is larger at the smaller",
             convs(K1, K3, each=({"padding": 1}, {"padding": (0, 0, 4, 4)}))),
-    Refuses("parallel-conv-expand-kernels", "different strides", convs(K1, K3, each=({}, {"padding": 1, "strides": 2}))),
+    Refuses("parallel-conv-expand-kernels", "different strides",
+            convs(K1, K3, each=({}, {"padding": 1, "strides": 2}))),
     Refuses("parallel-conv-expand-kernels", "dilation",
             convs(K1, K3, dilation=2, each=({}, {"padding": 2}))),
-    Refuses("parallel-conv-expand-kernels", "different dilation", convs(K1, K3, each=({}, {"padding": 2, "dilation": 2}))),
+    Refuses("parallel-conv-expand-kernels", "different dilation",
+            convs(K1, K3, each=({}, {"padding": 2, "dilation": 2}))),
     Refuses("parallel-conv-expand-kernels", "groups",
             convs((4, 3, 1, 1), (2, 3, 3, 3), x=(2, 6, 5, 6), groups=2, each=BESIDE)),
     Refuses("parallel-conv-expand-kernels", "channels last",
@@ -291,7 +295,7 @@ REFUSES = (
             ("no bias", dense(4, 2)),
             ("one bias", dense(4, 2, bias=(True, False))),
             ("two inputs", dense(4, 4, bias=BIASED, others=1)),
-            ("a bias of another axis", dense(4, 2, bias=BIASED, axis=1)),
+            ("a bias of another axis of the same size", dense(4, 4, x=(2, 4, 3), bias=BIASED, axis=1)),
             ("used elsewhere without its bias", dense(4, 2, bias=BIASED, used=True)),
             ("a weight that is fed", dense(4, 4, bias=BIASED, fed=True)),
             ("different dtypes of the result", dense(4, 4, bias=BIASED, out_dtypes=("float32", "float64"))),
@@ -301,7 +305,7 @@ REFUSES = (
     Refuses("qkv-without-key-bias", "none with bias", attention(2, 2, (False, False, False))),
     Refuses("qkv-without-key-bias", "one with bias", attention(2, 2, (True, False, False))),
     Refuses("qkv-without-key-bias", "another input", dense(4, 4, 4, bias=(True, False, True), others=1)),
-    Refuses("qkv-without-key-bias", "a bias of another axis", dense(4, 4, 4, bias=(True, False, True), axis=1)),
+    Refuses("qkv-without-key-bias", "a bias of another axis", dense(4, 4, 4, x=(2, 4, 3), bias=(True, False, True), axis=1)),
     Refuses("qkv-without-key-bias", "used elsewhere without its bias",
             dense(4, 4, 4, bias=(True, False, True), used=True)),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gsl.graph import INPUT, Graph, Node, SymDim, TensorType
+from gsl.graph import INPUT, PARAM, Graph, Node, SymDim, TensorType
 from gsl.graph.text import text
 from gsl.workload.workload import hide_defaults
 from tests.helpers.graphs import Builder, graph, infer_type, run
@@ -25,10 +25,8 @@ class Build(Builder):
         return super().input(name, *shape, dtype=dtype)
 
     def param(self, name: str, *shape: int, seed: int = 0, dtype: str = "float64") -> Node:
-        node = super().param(name, *shape)
         value = values(f"{name}{seed}", shape, dtype)
-        node.attrs, node.type = {"value": value}, TensorType(shape, dtype)
-        return node
+        return self._add(Node(PARAM, (), {"value": value}, TensorType(shape, dtype), name=name))
 
     def tensor(self, *shape: int, dtype: str = "float64") -> Node:
         """A literal tensor."""

@@ -1,7 +1,7 @@
 """The front end for torch: traced graphs (``torch.fx``) and exported programs (``torch.export``)."""
 
 from gsl.front.fx.program import (
-    ExportedProgramProgram,
+    ExportProgram,
     GraphModuleProgram,
     from_exported,
     from_graph_module,
@@ -9,6 +9,4 @@ from gsl.front.fx.program import (
     program,
 )
 
-__all__ = [
-    "ExportedProgramProgram", "GraphModuleProgram", "from_exported", "from_graph_module", "from_model", "program",
-]  # fmt: skip
+__all__ = ["ExportProgram", "GraphModuleProgram", "from_exported", "from_graph_module", "from_model", "program"]

@@ -11,7 +11,8 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from gsl.front.fx.values import META_KEYS, UNKNOWN, Values, type_of_value
-from gsl.graph import Dim, SymDim, TupleType, Type
+from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
+from gsl.spec.symbolic import has_symbols
 
 
 class Fakes:
@@ -37,6 +38,9 @@ class Fakes:
             # The meaning of the operator decides; only the strides are lost.
             value = self.of_type(type, self._device(node))
         self.set(node, value)
+        if self.mode is None and self.has_tensor_meta and isinstance(type, TensorType) and not has_symbols(type):
+            shape: Any = type.shape
+            self._set_tensor_meta(node, torch.empty(shape, dtype=getattr(torch, type.dtype), device="meta"))
 
     def set(self, node: fx.Node, value: Any) -> None:
         """Store the value of a new node where the old graph has its values."""
@@ -45,9 +49,13 @@ class Fakes:
         elif value is not UNKNOWN:
             self.values.known[node] = value
         if self.has_tensor_meta and isinstance(value, torch.Tensor):
-            from torch.fx.passes.shape_prop import _extract_tensor_metadata
+            self._set_tensor_meta(node, value)
 
-            node.meta["tensor_meta"] = _extract_tensor_metadata(value)
+    @staticmethod
+    def _set_tensor_meta(node: fx.Node, value: torch.Tensor) -> None:
+        from torch.fx.passes.shape_prop import _extract_tensor_metadata
+
+        node.meta["tensor_meta"] = _extract_tensor_metadata(value)
 
     def of_tensor(self, value: torch.Tensor) -> Any:
         """The fake of a weight."""

@@ -61,7 +61,7 @@ class Loader:
             # A submodule that is an argument of a higher-order operator.
             value: Any = self._attribute(node)
             self.values.known[node] = value
-            op: Any = type(value)
+            op: Any = fx.GraphModule if isinstance(value, fx.GraphModule) else type(value)
             self._add(node, Node(op, attrs={"name": str(node.target)}, name=node.name))
         elif kind == INPUT or node in self.mutations.exposed:
             name = str(node.target) if node.op == "get_attr" else node.name

@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from gsl.errors import FrontEndError
+from gsl.front.base import Program
 from gsl.front.fx.home import ModuleHome
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.leaves import ExportedLeaves, ModuleLeaves
@@ -106,7 +107,7 @@ class GraphModuleProgram:
         return evaluate(self._module, node, operands)
 
 
-class ExportedProgramProgram:
+class ExportProgram:
     """A ``torch.export.ExportedProgram``, as exported or decomposed."""
 
     def __init__(self, exported: ExportedProgram, example_inputs: Sequence[Any] | None = None) -> None:
@@ -158,7 +159,7 @@ class ExportedProgramProgram:
         exported = self._exported
         return Loader(exported.graph_module, exported.graph, ExportedLeaves(exported), self._values, infer).load()
 
-    def store(self, graph: Graph) -> ExportedProgramProgram:
+    def store(self, graph: Graph) -> ExportProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
         home = ExportedHome(self._exported)
         storer = Storer(graph, self._exported.graph, self._values, home, "aten")
@@ -170,7 +171,7 @@ class ExportedProgramProgram:
             raise
         except Exception as error:
             raise FrontEndError(f"torch.export does not accept the rewritten program: {error}") from error
-        return ExportedProgramProgram(exported, self._examples)
+        return ExportProgram(exported, self._examples)
 
     def build(self, *, backend: Any = None, **options: Any) -> Callable[..., Any]:
         """The program as a callable that takes the inputs in order; ``backend`` is one of ``torch.compile``."""
@@ -187,9 +188,9 @@ def from_graph_module(module: fx.GraphModule, example_inputs: Sequence[Any] | No
     return GraphModuleProgram(module, example_inputs)
 
 
-def from_exported(exported: ExportedProgram, example_inputs: Sequence[Any] | None = None) -> ExportedProgramProgram:
+def from_exported(exported: ExportedProgram, example_inputs: Sequence[Any] | None = None) -> ExportProgram:
     """The program of an exported program; the example inputs are those of the export unless given."""
-    return ExportedProgramProgram(exported, example_inputs)
+    return ExportProgram(exported, example_inputs)
 
 
 def from_model(
@@ -197,12 +198,12 @@ def from_model(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
-) -> ExportedProgramProgram:
+) -> ExportProgram:
     """The program of a module, by ``torch.export``."""
     return from_exported(torch.export.export(model, args, dict(kwargs or {}), dynamic_shapes=dynamic_shapes))
 
 
-def program(source: Any) -> GraphModuleProgram | ExportedProgramProgram:
+def program(source: Any) -> Program:
     """The program of a native graph. FrontEndError for anything else."""
     match source:
         case ExportedProgram():

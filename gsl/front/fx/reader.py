@@ -138,15 +138,15 @@ class Reader:
         """The native operands with which a call's result may share memory."""
         if node.op not in CALLS or self.is_fresh(node):
             return ()
-        if self.read(node) is not None and (mutated := self.mutated(node)):
+        if (mutated := self.mutated(node)) and self.read(node) is not None:
             return mutated
         if isinstance(node.target, OpOverload) and not spellings.is_view(node.target):
             return ()
         return tuple(node.all_input_nodes)
 
     def is_fresh(self, node: fx.Node) -> bool:
-        """True if a call is certain to return new memory (unless it works in place)."""
-        if node.op not in CALLS:
+        """True if a call is certain to return new memory."""
+        if node.op not in CALLS or self.mutated(node):
             return False
         canon = self.read(node)
         if canon is None:

@@ -16,7 +16,7 @@ from gsl.front import fx
 from gsl.graph import LEAVES, Graph
 
 F = nn.functional
-SEEDS = int(os.environ.get("GSL_SEEDS", "40"))
+SEEDS = int(os.environ.get("GSL_SEEDS", "25"))
 Value = torch.Tensor
 
 STEPS: dict[str, Callable[[random.Random, list[Value]], Value]] = {

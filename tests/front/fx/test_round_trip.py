@@ -282,6 +282,20 @@ def test_visible_mutation_is_opaque(case: str, make: Any) -> None:
     assert call.operands[0].opaque or call.operands[0].op == INPUT
 
 
+@pytest.mark.parametrize("make", [traced, exported])
+def test_mutation_of_what_was_overwritten_before(make: Any) -> None:
+    """The first in-place call would be hidden, if not for the second one on a view of its result."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = F.relu(x + 1, inplace=True)
+        y.view(-1).mul_(2)
+        return y.exp()
+
+    view = round_trip(make(function, IMAGE))
+    assert list(effects(view).values()) == [Effect.MUTATES, Effect.MUTATES]
+    assert [node.op for node in view.nodes if not node.opaque] == [INPUT, "exp"]
+
+
 def test_updated_buffers_are_inputs() -> None:
     program = exported(Stateful().eval(), torch.arange(6))
     kinds = {node.name: node.op for node in round_trip(program).nodes}

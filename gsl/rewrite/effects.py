@@ -1,0 +1,36 @@
+"""What calls with effects may change in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gsl.graph import GETITEM, TUPLE, Effect, Graph, Node
+from gsl.spec import TABLE, Trait
+
+
+def may_be_view(node: Node) -> bool:
+    """Whether the value may be, or hold, the memory of an operand."""
+    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    return node.op in (TUPLE, GETITEM) or node.opaque or (spec is not None and Trait.LAYOUT in spec.traits)
+
+
+def seen_through(nodes: Iterable[Node]) -> set[Node]:
+    """The nodes, and those whose memory they may share because they are views of it."""
+    found: set[Node] = set()
+    work = list(nodes)
+    while work:
+        node = work.pop()
+        if node not in found:
+            found.add(node)
+            if may_be_view(node):
+                work.extend(node.operands)
+    return found
+
+
+def changed(graph: Graph) -> dict[Node, int]:
+    """The nodes whose memory may be changed, each with the place of the last call that may do so."""
+    last: dict[Node, int] = {}
+    for node in graph.nodes:
+        if node.effect not in (None, Effect.RANDOM):
+            last.update(dict.fromkeys(seen_through(node.operands), node.index))
+    return last

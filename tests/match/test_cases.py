@@ -1,0 +1,373 @@
+"""What each construct of a source matches and does not match, case by case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from gsl import Subst, attr, op, pat
+from gsl.errors import PatternError
+from gsl.graph import Graph, Node
+from gsl.match import Match, Plan, Search
+from gsl.pat import Pattern
+from tests.helpers.graphs import Builder, graph
+
+
+def names(view: Graph, outputs: Any, **options: Any) -> list[tuple[str, ...]]:
+    """The outputs of all matches, by name."""
+    rule = Subst(outputs, lambda match: list(match.outputs), **options)
+    return [tuple(node.name for node in match.outputs) for match in rule.match(view)]
+
+
+def first(view: Graph, outputs: Any) -> Match:
+    return next(Plan(outputs if isinstance(outputs, list) else [outputs]).matches(view))
+
+
+def layers(b: Builder) -> Node:
+    """relu(leaky_relu(x)) + tanh(leaky_relu(y))"""
+    x, y = b.input("x", 4), b.input("y", 4)
+    left = b.call("nn.relu", b.call("nn.leaky_relu", x, alpha=0.5))
+    return b.call("add", left, b.call("tanh", b.call("nn.leaky_relu", y, alpha=0.25)))
+
+
+w, v = pat.Wildcard(), pat.Wildcard()
+half = op.LeakyReLU(w, alpha=0.5)
+free = op.LeakyReLU(w)
+other = op.LeakyReLU(v)
+same_class = pat.OneOf("nn.relu", "tanh")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        # alternatives
+        pytest.param(op.ReLU(free) | op.Tanh(free), [("relu",), ("tanh",)], id="both alternatives"),
+        pytest.param(op.ReLU(op.Tanh(w) | op.Tanh(v) | free), [("relu",)], id="the last alternative"),
+        pytest.param(op.ReLU(pat.Alt(op.Tanh(w), half | free)), [("relu",), ("relu",)], id="nested alternatives"),
+        pytest.param(op.Tanh(half | op.ReLU(w)), [], id="the guard of an alternative fails"),
+        pytest.param(op.ReLU(half | op.ReLU(w)), [("relu",)], id="the guard of an alternative holds"),
+        # guards that refer to others
+        pytest.param(op.ReLU(free) + op.Tanh(op.LeakyReLU(v, alpha=free.alpha / 2)), [("add",)], id="forward"),
+        pytest.param(op.ReLU(op.LeakyReLU(w, alpha=other.alpha * 2)) + op.Tanh(other), [("add",)], id="backward"),
+        pytest.param(op.ReLU(op.LeakyReLU(w, alpha=other.alpha)) + op.Tanh(other), [], id="backward, not equal"),
+        # operator classes
+        pytest.param(pat.Call(same_class, w), [("relu",), ("tanh",)], id="a class"),
+        pytest.param(pat.Call(same_class, w) + pat.Call(same_class, v), [], id="one class object is one operator"),
+        pytest.param(
+            pat.Call(same_class, w) + pat.Call(pat.OneOf("nn.relu", "tanh"), v),
+            [("add",), ("add",)],
+            id="two class objects",
+        ),
+        pytest.param(
+            pat.Call(pat.NoneOf("nn.relu", "tanh", "add"), w), [("leaky_relu",), ("leaky_relu_1",)], id="none of"
+        ),
+        pytest.param(pat.Call(pat.AnyOp(), w, v), [("add",), ("add",)], id="any operator of two operands"),
+        # both, and not
+        pytest.param(op.ReLU(w) & pat.Wildcard(shape=(4,)), [("relu",)], id="and"),
+        pytest.param(op.ReLU(w).has_shape((5,)), [], id="and, another shape"),
+        pytest.param(op.ReLU(~op.Tanh(w)), [("relu",)], id="not"),
+        pytest.param(op.ReLU(~op.LeakyReLU(w)), [], id="not, but it is"),
+        pytest.param(op.ReLU(~op.LeakyReLU(w, alpha=0.25)), [("relu",)], id="not with that attribute"),
+        pytest.param(op.ReLU(~~op.LeakyReLU(w)), [("relu",)], id="not not"),
+        # types
+        pytest.param(op.ReLU(w, shape=(None,), dtype="float32", ndim=1), [("relu",)], id="type"),
+        pytest.param(op.ReLU(w, ndim=2), [], id="ndim"),
+        pytest.param(op.ReLU(w, dtype="float16"), [], id="dtype"),
+        pytest.param(op.ReLU(w, shape=(w.shape[0],)), [("relu",)], id="a size that is another's"),
+    ],
+)
+def test_constructs(source: Pattern, expected: list[tuple[str, ...]]) -> None:
+    assert names(graph(layers), source) == expected
+
+
+def test_an_alternative_is_chosen_anew_when_the_rest_fails() -> None:
+    shared = pat.Wildcard()
+    inner = op.ReLU(shared) | op.ReLU(op.Tanh(shared))
+
+    def make(b: Builder) -> Node:
+        x = b.input("x", 4)
+        return b.call("subtract", b.call("nn.relu", b.call("tanh", x)), x)
+
+    source = inner - shared
+    match = first(graph(make), source)
+    assert match.bindings.chosen[inner] == 1
+    assert match[shared].name == "x"
+
+
+def test_a_condition_on_the_whole_match_makes_the_search_go_on() -> None:
+    x, y = pat.Wildcard(), pat.Wildcard()
+    view = graph(lambda b: b.call("add", b.input("x", 4), b.input("y", 1)))
+    assert [m[x].name for m in Subst(x + y, x + y, where=x.shape[0] == 1).match(view)] == ["y"]
+
+
+def test_alternatives_that_share_an_operand() -> None:
+    x = pat.Wildcard()
+    outputs = [op.ReLU(x) | op.Tanh(x), op.Sigmoid(x) | op.Exp(x)]
+    view = graph(lambda b: [b.call("tanh", x := b.input("x", 4)), b.call("exp", x)])
+    assert names(view, outputs) == [("tanh", "exp")]
+
+
+def test_an_output_that_only_one_alternative_holds() -> None:
+    x = pat.Wildcard()
+    relu = op.ReLU(x)
+    outputs = [relu | op.Tanh(x), relu]
+    view = graph(lambda b: [b.call("tanh", x := b.input("x", 4)), b.call("nn.relu", x)])
+    assert set(names(view, outputs)) == {("tanh", "relu"), ("relu", "relu")}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "literal", "is_match"),
+    [
+        (0.1, torch.tensor(0.1), True),
+        (0.1, 0.1, True),
+        (0.1, torch.full((2, 3), 0.1), True),
+        (0.1, torch.tensor([0.1, 0.2]), False),
+        (2, 2.0, True),
+        (2.0, 2, True),
+        (2, torch.full((3,), 2), True),
+        (2.5, torch.full((3,), 2), False),
+        (300, torch.full((3,), 44, dtype=torch.uint8), False),
+        (True, 1, False),
+        (1, True, False),
+        (True, True, True),
+        (True, torch.tensor([True, True]), True),
+        (1, torch.tensor([True]), False),
+        (True, torch.tensor([1]), False),
+        (float("-inf"), torch.full((3,), float("-inf")), True),
+        (float("nan"), torch.full((3,), float("nan")), False),
+        ([1.0, 2.0], torch.tensor([1.0, 2.0]), True),
+        ([1.0, 2.0], torch.tensor([1.0, 3.0]), False),
+        ([1.0], torch.tensor([1.0, 1.0]), False),
+        (1, torch.ones(2, dtype=torch.bfloat16), True),
+        (0.1, torch.full((2,), 0.1, dtype=torch.float16), True),
+        (None, torch.ones(2), True),
+        (None, 3, True),
+    ],
+)
+def test_literals(wanted: Any, literal: Any, is_match: bool) -> None:
+    view = graph(lambda b: b.const(literal))
+    assert bool(names(view, pat.Const(wanted))) is is_match
+
+
+def test_a_literal_that_is_an_expression() -> None:
+    x = pat.Wildcard()
+    for literal, expected in ((4, [("multiply",)]), (torch.full((1,), 4.0), [("multiply",)]), (3, [])):
+        view = graph(lambda b: b.call("multiply", b.input("x", 4), b.const(literal)))  # noqa: B023
+        assert names(view, x * pat.Const(x.shape[0])) == expected
+
+
+# Tuples of any length.
+
+item, index = pat.Wildcard(), attr.Symbol()
+
+
+def concatenated(number: int) -> Callable[[Builder], Node]:
+    """A tuple of the leaky_relu of x with alpha 0, 1, … 8, 0, …, as the only field of another tuple."""
+
+    def make(b: Builder) -> Node:
+        x = b.input("x", 4)
+        return b.tuple(b.tuple(*[b.call("nn.leaky_relu", x, alpha=float(i % 9)) for i in range(number)]))
+
+    return make
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 1000])
+def test_a_variadic_tuple(number: int) -> None:
+    template = op.LeakyReLU(item)
+    every = pat.Variadic(template, templates=[template, item])
+    match = first(graph(concatenated(number)), pat.Tuple(every))
+    assert match.length(every) == number
+    assert [node.attrs["alpha"] for node in match.instances(every, template)] == [i % 9 for i in range(number)]
+    assert {node.name for node in match.instances(every, item)} <= {"x"}
+
+
+def shared_by_all() -> Pattern:
+    template = op.LeakyReLU(item)
+    return pat.Variadic(template, templates=[template])
+
+
+def by_index(step: int) -> Pattern:
+    template = op.LeakyReLU(item, alpha=index * step)
+    return pat.Variadic(template, templates=[template, item], index=index)
+
+
+def with_first(alpha: float) -> Pattern:
+    head, template = op.LeakyReLU(item, alpha=alpha), op.LeakyReLU(item)
+    return pat.Variadic(template, templates=[template], first=[head])
+
+
+def with_length(length: Any, least: int = 0) -> Pattern:
+    template = op.LeakyReLU(item)
+    return pat.Variadic(template, templates=[template, item], length=length, min_len=least)
+
+
+@pytest.mark.parametrize(
+    ("source", "is_match"),
+    [
+        pytest.param(shared_by_all(), True, id="shared operand"),
+        pytest.param(by_index(1), True, id="guard with the index"),
+        pytest.param(by_index(2), False, id="guard with the index, wrong"),
+        pytest.param(with_first(0.0), True, id="first"),
+        pytest.param(with_first(1.0), False, id="first, wrong"),
+        pytest.param(with_length(3), True, id="length"),
+        pytest.param(with_length(4), False, id="length, wrong"),
+        pytest.param(with_length(None, 3), True, id="min_len"),
+        pytest.param(with_length(None, 4), False, id="min_len, too few"),
+    ],
+)
+def test_conditions_on_a_variadic(source: Pattern, is_match: bool) -> None:
+    assert bool(names(graph(concatenated(3)), pat.Tuple(source))) is is_match
+
+
+def test_instances_with_different_operands_are_not_shared() -> None:
+    view = graph(lambda b: b.tuple(b.tuple(b.call("nn.relu", b.input("x", 4)), b.call("nn.relu", b.input("y", 4)))))
+    template = op.ReLU(item)
+    assert names(view, pat.Tuple(pat.Variadic(template, templates=[template, item])))
+    assert not names(view, pat.Tuple(pat.Variadic(template, templates=[template])))
+
+
+def test_a_guard_of_a_template_may_refer_to_what_is_bound_later() -> None:
+    last = op.Tanh(pat.Wildcard())
+    template = op.LeakyReLU(item, alpha=last.shape[0] - 4)
+
+    def make(b: Builder) -> Node:
+        x = b.input("x", 4)
+        y = b.tuple(b.call("nn.leaky_relu", x, alpha=0.0), b.call("nn.leaky_relu", x, alpha=0.0))
+        return b.call("subtract", b.call("concatenate", y, axis=0), b.call("tanh", b.input("y", 8)))
+
+    every = pat.Variadic(template, templates=[template])
+    assert not names(graph(make), op.Concatenate(every) - last)
+    last = op.Tanh(pat.Wildcard())
+    template = op.LeakyReLU(item, alpha=last.shape[0] - 8)
+    every = pat.Variadic(template, templates=[template])
+    assert names(graph(make), op.Concatenate(every) - last)
+
+
+def test_a_guard_on_what_an_empty_variadic_does_not_bind_fails() -> None:
+    shared = op.ReLU(pat.Wildcard())
+    template = op.Tanh(shared)
+    every = pat.Variadic(template, templates=[template])
+    view = graph(lambda b: b.call("nn.leaky_relu", b.get(b.tuple(b.tuple(), b.input("x", 4)), 1), alpha=1.0))
+    whole = op.LeakyReLU(pat.Tuple(every, pat.Wildcard())[1], alpha=shared.ndim)
+    assert not names(view, whole)
+
+
+def test_a_template_is_used_inside_its_variadic_only() -> None:
+    template = op.ReLU(pat.Wildcard())
+    every = pat.Variadic(template, templates=[template])
+    with pytest.raises(PatternError, match="is a template, of which there are many"):
+        Plan([pat.Tuple(every, op.Tanh(template))])
+    with pytest.raises(PatternError, match="is a template, of which there are many"):
+        Plan([every], where=[(template.ndim == 1).ast])
+
+
+# Groups: a variadic as the output.
+
+
+def heads(*names: str) -> Callable[[Builder], list[Node]]:
+    """Some unary operators of one input, of which ``wide`` ones have another shape."""
+
+    def make(b: Builder) -> list[Node]:
+        x = b.input("x", 4, 4)
+        return [b.call("nn.dense", x, b.param(f"w_{name}", int(name[1:]), 4)) for name in names]
+
+    return make
+
+
+def test_a_group_takes_all_instances_in_graph_order() -> None:
+    x, weight = pat.Wildcard(), pat.Param()
+    dense = op.Dense(x, weight)
+    group = pat.Variadic(dense, templates=[dense, weight], min_len=2)
+    assert names(graph(heads("a4", "b4", "c4")), group) == [("dense", "dense_1", "dense_2")]
+    assert names(graph(heads("a4")), group) == []
+
+
+def test_guards_of_a_group_relative_to_the_first() -> None:
+    x, weight, head = pat.Wildcard(), pat.Param(), pat.Param()
+    leader = op.Dense(x, head)
+    follower = op.Dense(x, weight, shape=leader.shape)
+    group = pat.Variadic(follower, templates=[follower, weight], first=[leader, head], min_len=2)
+    view = graph(heads("a4", "b8", "c4", "d8", "e3"))
+    assert names(view, group) == [("dense", "dense_2"), ("dense_1", "dense_3")]
+
+
+def test_a_group_through_several_levels() -> None:
+    x, weight, bias = pat.Wildcard(), pat.Param(), pat.Param()
+    dense = op.Dense(x, weight)
+    biased = op.BiasAdd(dense, bias)
+
+    def make(b: Builder) -> list[Node]:
+        x = b.input("x", 4, 4)
+        made = [b.call("nn.dense", x, b.param(f"w{i}", 4, 4)) for i in range(4)]
+        return [b.call("nn.bias_add", node, b.param("b", 4)) for node in made[:3]] + made[3:]
+
+    group = pat.Variadic(biased, templates=[biased, dense, weight, bias])
+    assert names(graph(make), group) == [("bias_add", "bias_add_1", "bias_add_2")]
+
+
+# Depth, anchors, and what a search costs.
+
+
+def test_a_chain_of_ten_thousand() -> None:
+    def make(b: Builder) -> Node:
+        nodes = [Node("input", (), {}, b.input("x", 4).type, name="x")]
+        for number in range(10_000):
+            nodes.append(Node("nn.relu", (nodes[-1],), {}, nodes[0].type, name=f"r{number}"))
+        b.nodes = nodes
+        return nodes[-1]
+
+    view = graph(make)
+    pattern: Pattern = pat.Input()
+    for _ in range(10_000):
+        pattern = op.ReLU(pattern)
+    plan = Plan([pattern])
+    search = Search(plan)
+    assert [match[pattern].name for match in plan.start(pattern).search(view.outputs[0], search=search)] == ["r9999"]
+    assert search.steps <= 10_010
+
+
+def many(number: int, rare: int) -> Graph:
+    return graph(
+        lambda b: [
+            x := b.input("x", 4),
+            *[b.call("nn.relu", x) for _ in range(number)],
+            *[b.call("tanh", b.call("nn.relu", x)) for _ in range(rare)],
+        ]
+    )
+
+
+def test_the_search_starts_at_the_rarest_operator() -> None:
+    source = op.Tanh(op.ReLU(pat.Wildcard()))
+    anchor, nodes = Plan([source]).anchor(many(5, 2).by_op())
+    assert anchor is source
+    assert len(nodes) == 2
+
+
+def test_a_rule_whose_operator_does_not_occur_costs_nothing() -> None:
+    plan = Plan([op.Sigmoid(op.ReLU(pat.Wildcard()))])
+    search = Search(plan)
+    assert list(plan.matches(many(50, 2), search=search)) == []
+    assert search.steps == 0
+
+
+def test_five_outputs_over_twelve_equal_calls() -> None:
+    x = pat.Wildcard()
+    plan = Plan([op.ReLU(x) for _ in range(5)])
+    view = graph(lambda b: [b.call("nn.relu", b.input("x", 4) if not b.nodes else b.nodes[0]) for _ in range(12)])
+    search = Search(plan)
+    match = next(plan.matches(view, search=search))
+    assert len(set(match.outputs)) == 5
+    assert search.steps < 40
+
+
+@pytest.mark.parametrize("number", [500, 2000])
+def test_many_users_of_one_node_cost_linear_time(number: int) -> None:
+    x = pat.Wildcard()
+    plan = Plan([op.ReLU(x), op.Tanh(x)])
+    view = graph(lambda b: [b.call("tanh", b.input("x", 4)), *[b.call("nn.relu", b.nodes[0]) for _ in range(number)]])
+    search = Search(plan)
+    assert len(list(plan.matches(view, search=search))) == number
+    assert search.steps < 5 * number

@@ -1,0 +1,172 @@
+"""What a rule says about a graph that it does not match."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from gsl import Subst, op, pat
+from gsl.graph import Effect, Graph
+from tests.helpers.graphs import Builder, graph
+from tests.rewrite.test_scale import chain
+
+x, y = pat.Wildcard(), pat.Wildcard()
+shared = op.Tanh(x)
+
+
+def view() -> Graph:
+    def make(b: Builder) -> list[Any]:
+        data = b.input("x", 4)
+        first = b.call("tanh", b.call("nn.leaky_relu", data, alpha=0.25))
+        return [first, b.call("tanh", b.call("sigmoid", data)), b.call("exp", first)]
+
+    return graph(make)
+
+
+def text(rule: Subst, graph: Graph) -> str:
+    """The explanation without line numbers."""
+    return re.sub(r"\.py:\d+", ".py", str(rule.explain(graph)))
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        pytest.param(
+            Subst(op.Tanh(op.LeakyReLU(x, alpha=0.5)), op.Tanh(x), name="r"),
+            """\
+r (test_explain.py): no match
+  1. 0 of 3 patterns matched, then
+     nn.leaky_relu(Wildcard, alpha=0.5) (test_explain.py)
+     at %leaky_relu
+     alpha: expected 0.5, found 0.25""",
+            id="attribute",
+        ),
+        pytest.param(
+            Subst(op.Tanh(op.Erf(x)), op.Tanh(x), name="r"),
+            """\
+r (test_explain.py): no match
+  the graph has no call of erf
+  1. 1 of 3 patterns matched, then
+     erf(Wildcard) (test_explain.py)
+     at %leaky_relu
+     operator: expected erf, found nn.leaky_relu
+  2. 1 of 3 patterns matched, then
+     erf(Wildcard) (test_explain.py)
+     at %sigmoid
+     operator: expected erf, found sigmoid""",
+            id="absent",
+        ),
+        pytest.param(
+            Subst(op.Erf(x), x, name="r"),
+            """\
+r (test_explain.py): no match
+  the graph has no call of erf""",
+            id="nothing",
+        ),
+        pytest.param(
+            Subst(op.Sigmoid(op.Tanh(x)), x, name="r"),
+            """\
+r (test_explain.py): no match
+  1. 1 of 3 patterns matched, then
+     tanh(Wildcard) (test_explain.py)
+     at %x
+     operator: expected tanh, found input""",
+            id="operand",
+        ),
+        pytest.param(
+            Subst(op.Exp(op.Tanh(x)), op.Sum(x, axis=0), name="r"),
+            """\
+r (test_explain.py): 1 match, each of them refused
+  refused at %exp: %exp is float32[4], but its replacement <sum: sum> is float32[]""",
+            id="refused",
+        ),
+        pytest.param(
+            Subst(op.Exp(op.Tanh(x)), op.Exp(x), name="r", extern_use=False),
+            """\
+r (test_explain.py): 1 match, each of them refused
+  refused at %exp: %tanh is also an output of the graph""",
+            id="used outside",
+        ),
+        pytest.param(
+            Subst(op.Exp(op.Tanh(x)), op.Exp(x), name="r", where=lambda match: "not today"),
+            """\
+r (test_explain.py): 1 match, each of them refused
+  refused at %exp: not today""",
+            id="condition",
+        ),
+        pytest.param(
+            Subst(op.Exp(op.Tanh(x)), op.Exp(x), name="r", where=x.shape[0] == 5),
+            """\
+r (test_explain.py): no match
+  1. 3 of 3 patterns matched, then
+     where: expected (Wildcard.shape[0] == 5), found 4 == 5""",
+            id="guard",
+        ),
+        pytest.param(
+            Subst(op.Exp(op.Tanh(x)), op.Exp(x), name="r"),
+            "r (test_explain.py): 1 match",
+            id="match",
+        ),
+        pytest.param(
+            Subst([shared, op.Erf(shared)], [x, x], name="r"),
+            """\
+r (test_explain.py): no match
+  the graph has no call of erf
+  1. 2 of 3 patterns matched, then
+     erf(tanh(Wildcard)) (test_explain.py)
+     at %tanh
+     user: expected erf(tanh(Wildcard)), found %exp (exp)
+  2. 2 of 3 patterns matched, then
+     erf(tanh(Wildcard)) (test_explain.py)
+     at %tanh_1
+     user: expected erf(tanh(Wildcard)), found nothing""",
+            id="user",
+        ),
+    ],
+)
+def test_texts(rule: Subst, expected: str) -> None:
+    assert text(rule, view()) == expected
+
+
+def test_an_explanation_is_true_when_the_rule_would_fire() -> None:
+    assert Subst(op.Exp(x), x).explain(view())
+    assert not Subst(op.Erf(x), x).explain(view())
+    assert not Subst(op.Exp(x), op.Exp(x), where=lambda match: False).explain(view())
+
+
+def test_the_furthest_come_first() -> None:
+    rule = Subst(op.Tanh(op.LeakyReLU(op.ReLU(x))) + y, x)
+
+    def make(b: Builder) -> list[Any]:
+        data = b.input("x", 4)
+        return [
+            b.call("tanh", data),
+            b.call("tanh", b.call("nn.leaky_relu", b.call("nn.relu", data), alpha=1.0)),
+            b.call("nn.leaky_relu", b.call("nn.relu", data), alpha=1.0),
+        ]
+
+    plain = graph(make)
+    bounds = [miss.bound for miss in rule.explain(plain).nearest]
+    assert bounds == [4, 1]
+    assert len(rule.explain(plain, nearest=1).nearest) == 1
+
+
+def test_the_graph_is_not_changed() -> None:
+    graph_ = view()
+    before, users = str(graph_), {node: list(node.users) for node in graph_}
+    str(Subst(op.Exp(op.Tanh(x)), op.ReLU(x)).explain(graph_))
+    assert str(graph_) == before
+    assert {node: list(node.users) for node in graph_} == users
+
+
+def test_effects_are_told() -> None:
+    noisy = graph(lambda b: b.call("tanh", b.input("x", 4), effect=Effect.RANDOM))
+    assert "has an effect (random), so it must stay as it is" in str(Subst(op.Tanh(x), x).explain(noisy))
+
+
+def test_a_large_graph() -> None:
+    explanation = Subst(op.Exp(op.Tanh(op.LeakyReLU(x))), x).explain(chain(3_400))
+    assert len(explanation.nearest) == 3
+    assert explanation.absent == ("exp",)

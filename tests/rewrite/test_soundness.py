@@ -1,0 +1,369 @@
+"""No rewrite breaks a graph: what is refused, and why."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+from gsl import RuleSet, Subst, op, pat
+from gsl.errors import DroppedAttributeWarning, FixpointError, PatternError, RewriteError, UntypedWarning
+from gsl.graph import Effect, Graph, Node
+from gsl.rewrite import Trace
+from tests.helpers.graphs import Builder, graph
+from tests.rewrite.checks import ops, rewritten, same_numbers
+
+x, y, z = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
+
+
+def reasons(trace: Trace) -> list[str]:
+    return [refused.reason for refused in trace.refused]
+
+
+def opaque_add_(a: Any, b: Any) -> Any:
+    return a.add_(b)
+
+
+def test_nested_lists_are_rewritten_in_one_pass() -> None:
+    field = pat.Wildcard()
+    fields = pat.Variadic(field, templates=[field])
+    joined = op.Concatenate(fields)
+    rule = Subst(joined, joined.like(fields), name="again")
+    view = graph(
+        lambda b: b.call(
+            "concatenate",
+            b.tuple(b.call("concatenate", b.tuple(b.input("a", 2), b.input("b", 2)), axis=0), b.input("c", 2)),
+            axis=0,
+        )
+    )
+    _, trace = rewritten(rule, view)
+    assert trace.count("again") == 2
+
+
+def test_outputs_whose_order_changes() -> None:
+    i1, i2 = pat.Wildcard(), pat.Wildcard()
+    relu = op.ReLU(i1)
+    rule = Subst([relu, i2 + relu], [op.ReLU(i1), i2 + op.ReLU(i1)], name="both")
+
+    def make(b: Builder) -> Node:
+        first, second = b.input("i1", 4, 4), b.input("i2", 4, 4)
+        o1 = b.call("nn.relu", first)
+        u = b.call("sqrt", o1)
+        return b.call("matmul", u, b.call("add", b.call("multiply", second, 2), o1))
+
+    _, trace = rewritten(rule, graph(make))
+    assert trace.count() == 1
+
+
+def dense_pair(b: Builder) -> list[Node]:
+    """Two dense layers on x, where the weight of the second depends on the first one's result."""
+    data = b.input("x", 4, 4)
+    first = b.call("nn.dense", data, b.param("w", 4, 4))
+    return [first, b.call("nn.dense", data, b.call("nn.relu", first))]
+
+
+def fuse_dense() -> Subst:
+    w1, w2 = pat.Wildcard(), pat.Wildcard()
+    both = op.Dense(x, op.Concatenate(pat.Tuple(w1, w2), axis=0))
+    halves = op.Split(both, indices_or_sections=2, axis=-1)
+    return Subst([op.Dense(x, w1), op.Dense(x, w2)], [halves[0], halves[1]], name="fuse")
+
+
+def test_a_cycle_is_refused() -> None:
+    new, trace = rewritten(fuse_dense(), graph(dense_pair))
+    assert trace.count() == 0
+    assert sorted(reasons(trace)) == [
+        "would create a cycle: what stands for %dense, %dense_1 would depend on itself",
+        "would create a cycle: what stands for %dense_1, %dense would depend on itself",
+    ]
+    assert ops(new) == ["nn.dense", "nn.relu", "nn.dense"]
+
+
+def test_independent_layers_are_fused() -> None:
+    view = graph(lambda b: [b.call("nn.dense", b.input("x", 4, 4), b.param("w", 4, 4)),
+                            b.call("nn.dense", b.nodes[0], b.param("v", 4, 4))])  # fmt: skip
+    new, trace = rewritten(fuse_dense(), view)
+    assert trace.count() == 1
+    assert ops(new).count("nn.dense") == 1
+
+
+def test_a_cycle_through_two_matches_of_one_pass_is_refused() -> None:
+    """Each pair alone could be fused; after the first, the second would close a cycle."""
+
+    def make(b: Builder) -> list[Node]:
+        p, q = b.input("p", 4, 4), b.input("q", 4, 4)
+        a1 = b.call("nn.dense", p, b.param("w1", 4, 4))
+        b1 = b.call("nn.dense", q, b.param("w2", 4, 4))
+        a2 = b.call("nn.dense", p, b.call("nn.relu", b1))
+        b2 = b.call("nn.dense", q, b.call("nn.relu", a1))
+        return [a1, a2, b1, b2]
+
+    new, trace = rewritten(fuse_dense(), graph(make))
+    assert trace.count() == 1
+    assert any("would create a cycle" in reason for reason in reasons(trace))
+    assert ops(new).count("nn.dense") == 3
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_either_order_of_a_commutative_operator(swapped: bool) -> None:
+    def make(b: Builder) -> Node:
+        data = b.input("x", 4)
+        operands = [b.call("sigmoid", data), data]
+        return b.call("multiply", *operands[:: -1 if swapped else 1])
+
+    new, _ = rewritten(Subst(op.Sigmoid(x) * x, op.SiLU(x)), graph(make))
+    assert ops(new) == ["silu"]
+
+
+@pytest.mark.parametrize("effect", [Effect.MUTATES, Effect.OTHER])
+def test_a_read_is_not_moved_across_a_change(effect: Effect) -> None:
+    def make(b: Builder) -> list[Node]:
+        data = b.input("x", 4)
+        relu = b.call("nn.relu", data)
+        changed = b.call(opaque_add_, data, b.param("one", 4), effect=effect)
+        return [b.call("negative", relu), changed]
+
+    rule = Subst(-op.ReLU(x), op.Minimum(-x, pat.Const(0.0)), name="neg")
+    new, trace = rewritten(rule, graph(make), numbers=False)
+    assert reasons(trace) == [
+        f"%opaque_add_ has an effect ({effect.value}) and stands between the matched nodes, which would be moved across it"
+    ]
+    assert ops(new) == ops(graph(make))
+
+
+def test_a_pure_node_moves_across_a_random_one() -> None:
+    def make(b: Builder) -> list[Node]:
+        relu = b.call("nn.relu", b.input("x", 4))
+        noise = b.call(opaque_add_, b.input("y", 4), b.param("w", 4), effect=Effect.RANDOM)
+        return [b.call("negative", relu), noise]
+
+    rule = Subst(-op.ReLU(x), op.Minimum(-x, pat.Const(0.0)), name="neg")
+    assert rewritten(rule, graph(make), numbers=False)[1].count() == 1
+
+
+def test_random_nodes_are_never_dropped_duplicated_or_reordered() -> None:
+    def make(b: Builder) -> list[Node]:
+        data = b.input("x", 4)
+        first = b.call("tanh", data, effect=Effect.RANDOM)
+        relu = b.call("nn.relu", first)
+        second = b.call("tanh", data, effect=Effect.RANDOM)
+        return [relu, b.call("nn.relu", second)]
+
+    view = graph(make)
+    new, trace = rewritten(Subst(op.ReLU(op.Tanh(x)), op.Sigmoid(x), name="drop"), view)
+    assert trace.count() == 0
+    assert all("has an effect (random), so it must stay as it is" in reason for reason in reasons(trace))
+    new, trace = rewritten(Subst(op.ReLU(x), x * 2.0, name="after"), view, numbers=False)
+    assert ops(new) == ["tanh", "multiply", "tanh", "multiply"]
+    dropped, _ = rewritten(
+        Subst(op.ReLU(x), lambda match: match.outputs[0].args[0].args[0], name="skip"), view, numbers=False
+    )
+    assert ops(dropped).count("tanh") == 2
+
+
+def test_any_operand_order_under_maximum() -> None:
+    def make(b: Builder) -> Node:
+        return b.call("maximum", b.call("nn.relu", b.input("a", 4)), b.input("b", 4))
+
+    rule = Subst(op.Maximum(y, op.ReLU(x)), op.Maximum(op.Maximum(x, y), pat.Const(0.0)))
+    new, _ = rewritten(rule, graph(make))
+    assert ops(new) == ["maximum", "maximum"]
+
+
+def test_five_outputs_over_twelve_calls() -> None:
+    relus = [op.ReLU(x) for _ in range(5)]
+    shared = op.ReLU(x)
+    view = graph(lambda b: [b.call("nn.relu", b.nodes[0] if b.nodes else b.input("x", 4)) for _ in range(12)])
+    new, trace = rewritten(Subst(relus, [shared] * 5, name="five"), view)
+    assert trace.count() == 2
+    assert ops(new) == ["nn.relu"] * 4
+
+
+def test_an_alternative_whose_guard_fails() -> None:
+    rule = Subst(op.Tanh(op.LeakyReLU(x, alpha=0.5) | op.ReLU(x)), op.Tanh(x))
+    view = graph(lambda b: b.call("tanh", b.call("nn.leaky_relu", b.input("x", 4), alpha=0.25)))
+    assert ops(rewritten(rule, view)[0]) == ["nn.leaky_relu", "tanh"]
+
+
+def test_the_second_rule_sees_what_the_first_made() -> None:
+    view = graph(lambda b: b.call("tanh", b.call("nn.relu", b.input("x", 4))))
+    folded = op.Reshape(op.Reshape(x, newshape=(2, 2)), newshape=(4,))
+    first = Subst(op.Tanh(op.ReLU(x)), op.Tanh(folded), name="first")
+    second = Subst(op.Reshape(z, shape=(2, 2)), lambda match: op.Exp(match.outputs[0]), name="second")
+    new, trace = rewritten(RuleSet([first, second], max_steps=9), view, numbers=False)
+    assert [firing.rule for firing in trace.firings] == ["first"]
+    again, trace = rewritten(second, new, numbers=False)
+    assert [firing.rule for firing in trace.firings] == ["second"]
+    assert ops(again) == ["reshape", "exp", "reshape", "tanh"]
+
+
+def test_leaves_and_operators_that_coincide() -> None:
+    view = graph(lambda b: b.call("add", b.input("a", 4), b.nodes[0]))
+    assert rewritten(Subst(x + y, y + x, name="swap"), view)[1].count() == 1
+    assert rewritten(Subst(x + y, y + x, distinct=True), view)[1].count() == 0
+    twice = graph(lambda b: b.call("add", b.call("nn.relu", b.input("a", 4)), b.nodes[1]))
+    assert rewritten(Subst(op.ReLU(x) + op.ReLU(y), x + y), twice)[1].count() == 0
+    one = op.ReLU(x)
+    assert rewritten(Subst(one + one, op.ReLU(x) * 2.0), twice)[1].count() == 1
+
+
+def test_another_type_is_refused() -> None:
+    view = graph(lambda b: b.call("nn.relu", b.input("x", 4, 2)))
+    _, trace = rewritten(Subst(op.ReLU(x), op.Sum(x, axis=0), name="sum"), view)
+    assert reasons(trace) == ["%relu is float32[4, 2], but its replacement <sum: sum> is float32[2]"]
+    _, trace = rewritten(Subst(op.ReLU(x), op.Cast(x, dtype="float16"), name="cast"), view)
+    assert reasons(trace) == ["%relu is float32[4, 2], but its replacement <cast: cast> is float16[4, 2]"]
+
+
+def test_an_ill_formed_call_is_refused() -> None:
+    view = graph(lambda b: b.call("nn.relu", b.input("x", 4, 2)))
+    _, trace = rewritten(Subst(op.ReLU(x), op.Matmul(x, x), name="product"), view)
+    assert reasons(trace)[0].startswith("the new matmul is not well-formed: ")
+
+
+def test_an_untyped_graph_warns_once() -> None:
+    def make(b: Builder) -> Node:
+        node = b.input("x", 4)
+        node.type = None
+        return b.call("tanh", b.call("nn.relu", node))
+
+    with pytest.warns(UntypedWarning) as caught:
+        new, _ = Subst(op.Tanh(op.ReLU(x)), op.Tanh(x)).apply(graph(make))
+    assert len(caught) == 1
+    assert ops(new) == ["tanh"]
+
+
+def test_a_dropped_attribute_warns_and_is_refused_where_it_matters() -> None:
+    with pytest.warns(DroppedAttributeWarning, match=r"leaves 'alpha' of nn.leaky_relu free"):
+        rule = Subst(op.Tanh(op.LeakyReLU(x)), op.LeakyReLU(op.Tanh(x)))
+    view = graph(lambda b: b.call("tanh", b.call("nn.leaky_relu", b.input("x", 4), alpha=0.5)))
+    assert "does not mention 'alpha'" in reasons(rewritten(rule, view)[1])[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        leaky = op.LeakyReLU(x)
+        Subst(op.Tanh(leaky), leaky.like(op.Tanh(x)))
+
+
+# Failures are atomic.
+
+
+def broken(match: Any) -> Any:
+    raise KeyError("no such thing")
+
+
+@pytest.mark.parametrize(
+    ("make_rule", "text"),
+    [
+        pytest.param(lambda: Subst(op.ReLU(x), broken, name="bad"), "KeyError: 'no such thing'", id="target"),
+        pytest.param(lambda: Subst(op.ReLU(x), x, where=broken, name="bad"), "where= failed", id="where"),
+        pytest.param(
+            lambda: Subst(op.ReLU(x), x, where=lambda m: 3, name="bad"), "returns True, False, or", id="verdict"
+        ),
+        pytest.param(
+            lambda: Subst(op.ReLU(x), lambda m: [x, x], name="bad"), "2 nodes in the target for the 1", id="count"
+        ),
+        pytest.param(lambda: Subst(op.ReLU(x), lambda m: "relu", name="bad"), "returned 'relu' of type str", id="type"),
+    ],
+)
+def test_an_exception_names_the_rule_and_leaves_the_graph(make_rule: Any, text: str) -> None:
+    view = graph(lambda b: b.call("nn.relu", b.call("nn.relu", b.input("x", 4))))
+    before = str(view)
+    rule = make_rule()
+    with pytest.raises(RewriteError, match=r"bad \(test_soundness\.py:\d+\)") as caught:
+        rule(view)
+    assert text in str(caught.value)
+    assert str(view) == before
+
+
+def test_a_reason_for_refusing_is_reported() -> None:
+    view = graph(lambda b: b.call("nn.relu", b.input("x", 4)))
+    _, trace = rewritten(Subst(op.ReLU(x), x, where=lambda m: "too small", name="r"), view)
+    assert str(trace) == "r refused at %relu: too small"
+
+
+# Uses from outside.
+
+
+def forked(b: Builder) -> list[Node]:
+    inner = b.call("nn.relu", b.input("x", 4))
+    return [b.call("tanh", inner), b.call("exp", inner)]
+
+
+@pytest.mark.parametrize(
+    ("extern_use", "view", "fires", "reason"),
+    [
+        (None, graph(forked), True, None),
+        (True, graph(forked), True, None),
+        (False, graph(forked), False, "%relu is also used outside the match, by %exp"),
+        (False, graph(lambda b: b.call("tanh", b.call("nn.relu", b.input("x", 4)))), True, None),
+        (True, graph(lambda b: b.call("tanh", b.call("nn.relu", b.input("x", 4)))), False,
+         "%relu is not used outside the match"),
+        (False, graph(lambda b: [n := b.call("nn.relu", b.input("x", 4)), b.call("tanh", n)]), False,
+         "%relu is also an output of the graph"),
+    ],
+)  # fmt: skip
+def test_uses_from_outside(extern_use: bool | None, view: Graph, fires: bool, reason: str | None) -> None:
+    rule = Subst(op.Tanh(op.ReLU(x)), op.Maximum(op.Tanh(x), pat.Const(0.0)), extern_use=extern_use)
+    _, trace = rewritten(rule, view)
+    assert bool(trace.firings) is fires
+    assert reasons(trace) == ([] if reason is None else [reason])
+
+
+def test_what_stays_alive_is_reported() -> None:
+    rule = Subst(op.Tanh(op.ReLU(x)), op.Maximum(op.Tanh(x), pat.Const(0.0)), name="r")
+    _, trace = rewritten(rule, graph(forked))
+    assert str(trace) == "r: %tanh -> %maximum (kept, as used elsewhere: %relu)"
+    relu = op.ReLU(x)
+    _, trace = rewritten(Subst(op.Tanh(relu), op.Tanh(relu) * 1.0, name="r"), graph(forked))
+    assert trace.firings[0].kept == ()
+
+
+# Steps, strategies.
+
+
+def test_a_fixed_point() -> None:
+    def make(b: Builder) -> Node:
+        node = b.input("x", 4)
+        for _ in range(9):
+            node = b.call("nn.relu", node)
+        return node
+
+    rule = Subst(op.ReLU(op.ReLU(x)), op.ReLU(x), name="twice")
+    new, trace = rewritten(rule, graph(make), iterative=True)
+    assert ops(new) == ["nn.relu"]
+    assert trace.count("twice") == 8
+    assert len(ops(rewritten(rule, graph(make))[0])) == 5
+
+
+def test_no_fixed_point_names_the_rules() -> None:
+    there, back = Subst(op.ReLU(x), op.Tanh(x), name="there"), Subst(op.Tanh(x), op.ReLU(x), name="back")
+    view = graph(lambda b: b.call("nn.relu", b.input("x", 4)))
+    before = str(view)
+    with pytest.raises(FixpointError, match=r"no end after 7 rewrites; the rules there, back still fire"):
+        RuleSet([there, back], max_steps=7)(view, iterative=True)
+    with pytest.raises(FixpointError, match=r"no end after \d+ rewrites"):
+        RuleSet([there, back])(view, iterative=True)
+    assert str(view) == before
+    assert same_numbers(view, RuleSet([there, back], max_steps=7)(view).copy()) is False
+
+
+@pytest.mark.parametrize(
+    ("strategy", "fired"),
+    [("priority", ["urgent", "small"]), ("largest", ["large"]), ("first", ["small", "urgent"])],
+)
+def test_strategies_on_matches_that_overlap(strategy: str, fired: list[str]) -> None:
+    """exp(tanh(relu(x))): the rules want relu, exp∘tanh∘relu, and exp."""
+    small = Subst(op.ReLU(x), op.Maximum(x, pat.Const(0.0)), name="small")
+    large = Subst(op.Exp(op.Tanh(op.ReLU(x))), op.Exp(op.ReLU(op.Tanh(x))), name="large")
+    urgent = Subst(op.Exp(x), op.Exp(x) * 1.0, name="urgent", priority=1)
+    view = graph(lambda b: b.call("exp", b.call("tanh", b.call("nn.relu", b.input("x", 4)))))
+    _, trace = rewritten(RuleSet([small, large, urgent], strategy=strategy), view)
+    assert [firing.rule for firing in trace.firings] == fired
+
+
+def test_a_rule_set_takes_rules_only() -> None:
+    with pytest.raises(PatternError, match="made of Subst"):
+        RuleSet([op.ReLU(x)])  # type: ignore[list-item]
+    with pytest.raises(PatternError, match="did you mean 'largest'"):
+        RuleSet([], strategy="larges")

@@ -1,0 +1,143 @@
+"""What targets build."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from gsl import Subst, attr, op, pat
+from gsl.errors import PatternError
+from gsl.graph import Graph, Node
+from tests.helpers.graphs import Builder, graph
+from tests.rewrite.checks import ops, rewritten
+
+x, y = pat.Wildcard(), pat.Wildcard()
+leaky = op.LeakyReLU(x)
+chosen = pat.Alt(op.ReLU(x), op.Abs(x))
+unary = pat.OneOf("tanh", "sigmoid")
+
+
+def unary_view(name: str, **attrs: Any) -> Graph:
+    return graph(lambda b: b.call(name, b.input("x", 4), **attrs))
+
+
+@pytest.mark.parametrize(
+    ("rule", "view", "expected"),
+    [
+        pytest.param(Subst(op.ReLU(x), lambda m: op.Maximum(m[x], 0.0)), unary_view("nn.relu"), ["maximum"], id="pattern"),
+        pytest.param(Subst(op.ReLU(op.ReLU(x)), lambda m: m.outputs[0].args[0]),
+                     graph(lambda b: b.call("nn.relu", b.call("nn.relu", b.input("x", 4)))), ["nn.relu"], id="a node"),
+        pytest.param(Subst(op.ReLU(x), lambda m: [op.Maximum(x, 0.0)]), unary_view("nn.relu"), ["maximum"], id="a list"),
+        pytest.param(Subst(op.ReLU(op.ReLU(x)), op.ReLU(x)),
+                     graph(lambda b: b.call("nn.relu", b.call("nn.relu", b.input("x", 4)))), ["nn.relu"], id="static"),
+        pytest.param(Subst(leaky, pat.Cond(leaky.alpha < 0.5, op.Maximum(x, x * leaky.alpha), op.ReLU(x))),
+                     unary_view("nn.leaky_relu", alpha=0.25), ["multiply", "maximum"], id="cond, true"),
+        pytest.param(Subst(leaky, pat.Cond(leaky.alpha < 0.5, op.ReLU(x), op.Maximum(x, x * leaky.alpha))),
+                     unary_view("nn.leaky_relu", alpha=0.5), ["multiply", "maximum"], id="cond, false"),
+        pytest.param(Subst(chosen, pat.Match(chosen, [op.Maximum(x, 0.0), op.Maximum(x, -x)])),
+                     unary_view("nn.relu"), ["maximum"], id="match, first"),
+        pytest.param(Subst(chosen, pat.Match(chosen, [op.Maximum(x, 0.0), op.Maximum(x, -x)])),
+                     unary_view("abs"), ["negative", "maximum"], id="match, second"),
+        pytest.param(Subst(op.ReLU(x), op.Maximum(x, pat.Const(torch.zeros(4)))), unary_view("nn.relu"),
+                     ["maximum"], id="a tensor"),
+        pytest.param(Subst(op.ReLU(x), op.Maximum(pat.Tuple(x, pat.Const(0.0))[0], pat.Tuple(x, pat.Const(0.0))[-1])),
+                     unary_view("nn.relu"), ["maximum"], id="fields of a new tuple"),
+        pytest.param(Subst(op.ReLU(leaky), leaky.like(op.ReLU(x))),
+                     graph(lambda b: b.call("nn.relu", b.call("nn.leaky_relu", b.input("x", 4), alpha=0.5))),
+                     ["nn.relu", "nn.leaky_relu"], id="like"),
+        pytest.param(Subst(op.ReLU(leaky), leaky.like(x, alpha=leaky.alpha * 0)),
+                     graph(lambda b: b.call("nn.relu", b.call("nn.leaky_relu", b.input("x", 4), alpha=0.5))),
+                     ["nn.leaky_relu"], id="like, with another attribute"),
+        pytest.param(Subst(-pat.Call(unary, -x), pat.Call(unary, x) * 1.0),
+                     graph(lambda b: b.call("negative", b.call("tanh", b.call("negative", b.input("x", 4))))),
+                     ["tanh", "multiply"], id="operator class"),
+        pytest.param(Subst(op.ReLU(x), lambda m: op.Maximum(m.outputs[0], 0.0)), unary_view("nn.relu"),
+                     ["nn.relu", "maximum"], id="wraps its own output"),
+    ],
+)  # fmt: skip
+def test_targets(rule: Subst, view: Graph, expected: list[str]) -> None:
+    new, trace = rewritten(rule, view)
+    assert trace.count() == 1, trace
+    assert [name for name in ops(new) if name != "const"] == expected
+
+
+def test_an_output_that_is_also_inside() -> None:
+    inner = op.ReLU(x)
+    rule = Subst([inner, op.Tanh(inner)], [op.Maximum(x, 0.0), op.Tanh(op.Maximum(x, 0.0))], name="r")
+    view = graph(lambda b: [n := b.call("nn.relu", b.input("x", 4)), b.call("exp", n), b.call("tanh", n)])
+    new, trace = rewritten(rule, view)
+    assert trace.count() == 1
+    assert "nn.relu" not in ops(new)
+
+
+def test_a_replacement_that_uses_the_other_outputs_user() -> None:
+    """A function that answers with a user of what it replaces would close a cycle."""
+    view = graph(lambda b: b.call("tanh", b.call("nn.relu", b.input("x", 4))))
+    _, trace = rewritten(Subst(op.ReLU(x), lambda m: next(iter(m.outputs[0].users)), name="up"), view)
+    assert trace.count() == 0
+    assert "would create a cycle" in trace.refused[0].reason
+    wrap = Subst(op.ReLU(x), lambda m: pat.to_pattern(m.outputs[0]) + next(iter(m.outputs[0].users)), name="wrap")
+    _, trace = rewritten(wrap, view)
+    assert "would create a cycle" in trace.refused[0].reason
+
+
+def test_shared_target_patterns_are_built_once() -> None:
+    shared = op.Exp(x)
+    rule = Subst(op.ReLU(x), shared + shared * shared, name="r")
+    new, _ = rewritten(rule, unary_view("nn.relu"), numbers=False)
+    assert ops(new) == ["exp", "multiply", "add"]
+
+
+def dense_heads(*sizes: int) -> Graph:
+    def make(b: Builder) -> list[Node]:
+        data = b.input("x", 2, 4)
+        return [b.call("nn.dense", data, b.param(f"w{i}", size, 4)) for i, size in enumerate(sizes)]
+
+    return graph(make)
+
+
+def fuse_heads() -> Subst:
+    data, weight, i = pat.Wildcard(), pat.Wildcard(), attr.Symbol()
+    dense = op.Dense(data, weight)
+    heads = pat.Variadic(dense, templates=[dense, weight], min_len=2)
+    weights = pat.Variadic(heads(weight, i), index=i, length=heads.length)
+    parts = op.Split(op.Dense(data, op.Concatenate(weights, axis=0)), indices_or_sections=heads.length, axis=-1)
+    j = attr.Symbol()
+    return Subst(heads, pat.Variadic(parts[j], templates=[], index=j), name="heads")
+
+
+def test_a_variadic_target_with_instances() -> None:
+    new, trace = rewritten(fuse_heads(), dense_heads(3, 3, 3))
+    assert ops(new) == ["tuple", "concatenate", "nn.dense", "split", "getitem", "getitem", "getitem"]
+    assert trace.firings[0].replaced == ("dense", "dense_1", "dense_2")
+
+
+def test_a_refused_group_is_tried_once() -> None:
+    _, trace = rewritten(fuse_heads(), dense_heads(3, 2, 2, 2, 3))
+    assert len(trace.refused) == 1
+
+
+def test_a_callable_target_for_a_group() -> None:
+    data, weight = pat.Wildcard(), pat.Wildcard()
+    dense = op.Dense(data, weight)
+    heads = pat.Variadic(dense, templates=[dense, weight])
+
+    def build(match: Any) -> list[Any]:
+        return [op.Matmul(data, op.Transpose(pat.to_pattern(node))) for node in match.instances(heads, weight)]
+
+    new, trace = rewritten(Subst(heads, build, name="all"), dense_heads(3, 2))
+    assert trace.count() == 1
+    assert "nn.dense" not in ops(new)
+
+
+def test_a_target_is_checked_when_the_rule_is_built() -> None:
+    for target, text in (
+        (op.ReLU(y), "not part of the source"),
+        ([x, x], "the source has 1 outputs, the target 2"),
+        (op.ReLU(x) | x, "can't be built in a target"),
+        (pat.is_op("nn.relu"), "needs its operands"),
+    ):
+        with pytest.raises(PatternError, match=text):
+            Subst(op.Tanh(x), target)
