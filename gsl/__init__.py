@@ -12,7 +12,23 @@ A rule is a source pattern, a target pattern and the conditions between them::
 from gsl import attr, errors, op, pat
 from gsl.match import Match
 from gsl.op import Trait
-from gsl.rewrite import Trace, RuleSet, Subst
+from gsl.pat import (
+    NonLeafExternUse,
+    attr_eq,
+    dup,
+    fork_to,
+    is_const,
+    is_op,
+    is_tuple,
+    is_tuple_get_item,
+    is_var,
+    make,
+    wildcard,
+)
+from gsl.rewrite import RuleSet, Subst, Trace
 from gsl.workload import Workload
 
-__all__ = ["Match", "Trace", "RuleSet", "Subst", "Trait", "Workload", "attr", "errors", "op", "pat"]
+__all__ = [
+    "Match", "NonLeafExternUse", "RuleSet", "Subst", "Trace", "Trait", "Workload", "attr", "attr_eq", "dup", "errors",
+    "fork_to", "is_const", "is_op", "is_tuple", "is_tuple_get_item", "is_var", "make", "op", "pat", "wildcard",
+]  # fmt: skip

@@ -10,7 +10,7 @@ from gsl.attr.evaluate import Evaluator
 from gsl.graph import Node
 from gsl.match.guard import Bindings, Guard, Path
 from gsl.match.literal import equal_literal
-from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, Pattern, Variadic
+from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, Pattern, Repeat, Seq, Variadic
 
 if TYPE_CHECKING:
     from gsl.match.engine import Search
@@ -40,7 +40,7 @@ class Distinct(Guard):
         return True
 
     def _counts(self, other: Pattern) -> bool:
-        if isinstance(other, (Alt, And, Not)) or (self.leaves and not isinstance(other, Leaf)):
+        if isinstance(other, (Alt, And, Not, Seq, Repeat)) or (self.leaves and not isinstance(other, Leaf)):
             return False
         assert self.owner is not None
         return other is self.owner or self.identity.get(other, other) is not self.identity.get(self.owner, self.owner)
@@ -61,7 +61,7 @@ class Everywhere(Guard):
 
     __slots__ = ("guard", "scopes")
 
-    def __init__(self, guard: Guard, scopes: tuple[Variadic, ...]) -> None:
+    def __init__(self, guard: Guard, scopes: tuple[Variadic | Repeat, ...]) -> None:
         super().__init__(guard.owner, guard.what, guard.expected, guard.actual)
         self.guard = guard
         self.scopes = scopes
@@ -70,7 +70,7 @@ class Everywhere(Guard):
         return all(self.guard.check(search, instance) for instance in _paths(search.bindings, self.scopes))
 
 
-def _paths(bindings: Bindings, scopes: tuple[Variadic, ...]) -> Iterator[Path]:
+def _paths(bindings: Bindings, scopes: tuple[Variadic | Repeat, ...]) -> Iterator[Path]:
     """The numbers of all instances, of the inner variadics in all instances of the outer ones."""
     paths: list[Path] = [()]
     for variadic in scopes:

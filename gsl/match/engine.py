@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gsl.graph import Node, Op
@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 class Search:
     """The state of one search: bindings, the nodes that operators have taken, and where to go back to."""
 
-    def __init__(self, plan: Plan, blocked: Collection[Node] = ()) -> None:
+    def __init__(self, plan: Plan, blocked: Collection[Node] = (), outputs: Container[Node] = ()) -> None:
         self.bindings = Bindings(plan.scopes)
+        self.fuzzy = plan.fuzzy
+        """The operators that may stand between related nodes."""
+        self.outputs = outputs
+        """The outputs of the graph, which count as uses."""
         self.blocked = blocked
         """Nodes that no operator of the pattern may be."""
         self.taken: dict[Node, Any] = {}

@@ -10,7 +10,7 @@ from gsl.attr.ast import Ast, Symbol
 from gsl.attr.evaluate import Evaluator, same
 from gsl.errors import EvaluationError
 from gsl.graph import Node
-from gsl.pat import Instance, Pattern, Variadic
+from gsl.pat import Instance, Pattern, Repeat, Variadic
 from gsl.spec import TABLE
 
 if TYPE_CHECKING:
@@ -72,9 +72,13 @@ class MatchScope:
 class Bindings:
     """What the patterns of a rule are bound to. A pattern that is a template has a binding per instance."""
 
-    def __init__(self, scopes: Mapping[Pattern, tuple[Variadic, ...]]) -> None:
+    def __init__(self, scopes: Mapping[Pattern, tuple[Variadic | Repeat, ...]]) -> None:
         self.scopes = scopes
         self.nodes: dict[Any, Node] = {}
+        self.heads: dict[Any, Node] = {}
+        """The first nodes of chains, whose last ones are in ``nodes``."""
+        self.skipped: dict[Node, bool] = {}
+        """The nodes that stand between related ones, and to which no pattern is bound."""
         self.chosen: dict[Any, int] = {}
         self.counts: dict[Any, int] = {}
 
@@ -90,6 +94,18 @@ class Bindings:
             return self.instance(pattern.variadic, pattern.template, number, path)
         return self.nodes.get(self.key(pattern, path))
 
+    def head(self, pattern: Pattern, path: Path) -> Node | None:
+        """The node that a pattern stands for where it uses something: of a chain the first one."""
+        if isinstance(pattern, Repeat):
+            return self.heads.get((pattern, path[: len(self.scopes.get(pattern, ()))]))
+        return self.get(pattern, path)
+
+    def all_of(self, pattern: Pattern) -> Iterator[Node]:
+        """The nodes of a pattern, of all instances if it is a template."""
+        for key, node in self.nodes.items():
+            if key is pattern or (isinstance(key, tuple) and key[0] is pattern):
+                yield node
+
     def node(self, pattern: Pattern, path: Path, symbols: dict[Symbol, Any] | None = None) -> Node:
         """The node of a pattern; EvaluationError if it is not bound."""
         found = self.get(pattern, path, symbols)
@@ -97,7 +113,7 @@ class Bindings:
             raise EvaluationError(f"{pattern!r} was not matched")
         return found
 
-    def count(self, variadic: Variadic, path: Path) -> int:
+    def count(self, variadic: Variadic | Repeat, path: Path) -> int:
         """The number of instances of a variadic."""
         outer = path[: len(self.scopes.get(variadic, ()))]
         if (variadic, outer) not in self.counts:

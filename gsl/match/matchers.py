@@ -6,7 +6,7 @@ and neither deep graphs nor long variadics recurse. ``END`` is the empty list; a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gsl.attr.ast import Literal
@@ -65,6 +65,10 @@ class Matcher:
     def plausible(self, node: Node) -> bool:
         """A cheap necessary condition."""
         return True
+
+    def last_nodes(self, search: Search, firsts: Iterator[Node]) -> Iterator[Node]:
+        """The nodes that may be the pattern's when it uses something by one of the given nodes."""
+        return (node for node in firsts if self.plausible(node))
 
     def admits(self, search: Search, node: Node) -> bool:
         """Whether the node is of the right kind, operator and literal attributes."""
@@ -378,8 +382,3 @@ def check_all(search: Search, guards: list[Guard], path: Path, rest: Goals) -> G
             return None
     return rest
 
-
-KINDS: dict[type[Pattern], Callable[..., Matcher]] = {
-    Const: ConstMatcher, Call: CallMatcher, Tuple: TupleMatcher, GetItem: GetItemMatcher, Alt: AltMatcher,
-    And: AndMatcher, Not: NotMatcher, Variadic: VariadicMatcher,
-}  # fmt: skip

@@ -17,13 +17,17 @@ from gsl.pat import (
     And,
     Call,
     Cond,
+    Constraint,
     Exactly,
     GetItem,
     Instance,
     Leaf,
     Like,
     Pattern,
+    Repeat,
+    Seq,
     Tuple,
+    Use,
     Variadic,
     walk,
 )
@@ -38,18 +42,40 @@ class Plan:
     that refers to something else.
     """
 
-    def __init__(self, outputs: Sequence[Pattern], where: Sequence[Ast] = (), *, distinct: bool = False) -> None:
+    def __init__(
+        self,
+        outputs: Sequence[Pattern],
+        where: Sequence[Ast] = (),
+        *,
+        constraints: Sequence[Constraint] = (),
+        distinct: bool = False,
+        extern_use: bool | None = None,
+        fuzzy: Sequence[Op] = (),
+    ) -> None:
         self.outputs = tuple(outputs)
         self.where = tuple(where)
         self.distinct = distinct
-        self.patterns = tuple(walk(*outputs))
+        self.extern_use = extern_use
+        self.fuzzy = frozenset(fuzzy)
+        related = [pattern for c in constraints if isinstance(c, Use) for pattern in c.patterns()]
+        self.patterns = tuple(walk(*outputs, *related))
+        self.constraints = dict.fromkeys(
+            (*constraints, *(c for pattern in self.patterns if isinstance(pattern, Seq) for c in pattern.constraints))
+        )
         self.known = frozenset(self.patterns)
         self.variadic = outputs[0] if len(outputs) == 1 and isinstance(outputs[0], Variadic) else None
         self.scopes = _scopes(self.patterns)
         self.identity = _identity(self.patterns)
         """For the parts of an ``&``: what they have in common, because they are one node."""
-        self.sure = dict.fromkeys(_sure(self.outputs))
+        self.sure = dict.fromkeys(_sure((*self.outputs, *related)))
         """The patterns that every match binds exactly once; operators before leaves, outputs first."""
+        self.required = (*self.outputs, *related)
+        """What a search must bind."""
+        self.relations = tuple(c for c in constraints if isinstance(c, Use))
+        """The use relations that hold in every match, and that no sequence checks."""
+        inside = [c for p in self.sure if isinstance(p, Seq) for c in p.constraints if isinstance(c, Use)]
+        self.ways = (*self.relations, *inside)
+        """The use relations that lead from one sure pattern to another."""
         self._check()
         self._starts: dict[Pattern, Start] = {}
         operators = [p for p in self.sure if isinstance(p, (Call, GetItem, Tuple))]
@@ -74,6 +100,10 @@ class Plan:
                 self._check_expression(node, pattern)
         for node in self.where:
             self._check_expression(node, None)
+        for constraint in self.constraints:
+            for pattern in constraint.patterns():
+                if pattern not in self.known:
+                    raise PatternError(f"{pattern.location}: {constraint!r}: {pattern!r} is not part of the source")
         for pattern in self.outputs:
             self._check_scopes(pattern, ())
         if self.variadic is not None:
@@ -134,7 +164,7 @@ class Plan:
         """All matches, ordered by their anchor's place in the graph. Of the groups of a variadic: those that differ."""
         anchor, nodes = self.anchor(graph.by_op())
         start = self.start(anchor)
-        search = Search(self, blocked) if search is None else search
+        search = Search(self, blocked, set(graph.outputs)) if search is None else search
         grouped: set[Node] = set()
         for node in nodes:
             if node not in blocked and node not in grouped:
@@ -144,11 +174,11 @@ class Plan:
                     yield match
 
 
-def _scopes(patterns: Sequence[Pattern]) -> dict[Pattern, tuple[Variadic, ...]]:
+def _scopes(patterns: Sequence[Pattern]) -> dict[Pattern, tuple[Variadic | Repeat, ...]]:
     """For every pattern that is a template: the variadics of which it has instances, outermost first."""
-    scopes: dict[Pattern, tuple[Variadic, ...]] = {}
+    scopes: dict[Pattern, tuple[Variadic | Repeat, ...]] = {}
     for variadic in reversed(patterns):  # users first, so that an outer variadic comes before an inner one
-        if isinstance(variadic, Variadic):
+        if isinstance(variadic, (Variadic, Repeat)):
             outer = scopes.get(variadic, ())
             for template in variadic.templates:
                 scopes[template] = (*outer, variadic)
@@ -166,8 +196,8 @@ def _identity(patterns: Sequence[Pattern]) -> dict[Pattern, Pattern]:
 
     conjunct: set[Pattern] = set()
     for pattern in reversed(patterns):
-        if isinstance(pattern, And) or (isinstance(pattern, Alt) and pattern in conjunct):
-            for part in pattern.children():
+        if isinstance(pattern, And) or (isinstance(pattern, (Alt, Seq)) and pattern in conjunct):
+            for part in pattern.same_node():
                 conjunct.add(part)
                 if find(part) is not find(pattern):
                     parent[find(part)] = find(pattern)
@@ -183,7 +213,7 @@ def _sure(outputs: Sequence[Pattern]) -> Iterator[Pattern]:
         if pattern in found:
             continue
         found[pattern] = None
-        if isinstance(pattern, (Call, Tuple, GetItem, And)):
+        if isinstance(pattern, (Call, Tuple, GetItem, And, Seq)):
             work.extend(reversed(list(pattern.children())))
     yield from (pattern for pattern in found if isinstance(pattern, (Call, GetItem, Tuple)))
     yield from (pattern for pattern in found if not isinstance(pattern, (Call, GetItem, Tuple)))

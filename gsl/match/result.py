@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gsl.errors import EvaluationError
 from gsl.graph import Node
 from gsl.match.guard import Bindings
-from gsl.pat import Call, GetItem, Pattern, Tuple, Variadic
+from gsl.pat import Call, GetItem, Pattern, Repeat, Tuple, Variadic
 
 if TYPE_CHECKING:
     from gsl.match.engine import Search
@@ -28,6 +28,8 @@ class Match:
         self.bindings.nodes = dict(search.bindings.nodes)
         self.bindings.chosen = dict(search.bindings.chosen)
         self.bindings.counts = dict(search.bindings.counts)
+        self.bindings.heads = dict(search.bindings.heads)
+        self.bindings.skipped = dict(search.bindings.skipped)
         self.operators = dict(search.operators)
 
     def __getitem__(self, pattern: Pattern) -> Node:
@@ -55,6 +57,11 @@ class Match:
         found = (self.bindings.instance(variadic, template, i, ()) for i in range(self.length(variadic)))
         return tuple(node for node in found if node is not None)
 
+    def chain(self, repeat: Repeat) -> tuple[Node, ...]:
+        """The nodes of a repeated pattern, first to last."""
+        count = self.bindings.count(repeat, ())
+        return tuple(self.bindings.nodes[repeat.pattern, (number,)] for number in reversed(range(count)))
+
     def length(self, variadic: Variadic) -> int:
         """The number of instances of a variadic."""
         return self.bindings.count(variadic, ())
@@ -69,8 +76,8 @@ class Match:
 
     @cached_property
     def inner(self) -> tuple[Node, ...]:
-        """The nodes matched by operators, tuples and fields: what the rule covers, outputs included."""
-        nodes: dict[Node, None] = {}
+        """The nodes matched by operators, tuples and fields, or skipped: what the rule covers, outputs included."""
+        nodes: dict[Node, None] = dict.fromkeys(self.bindings.skipped)
         for key, node in self.bindings.nodes.items():
             if isinstance(key[0] if isinstance(key, tuple) else key, (Call, Tuple, GetItem, Variadic)):
                 nodes[node] = None

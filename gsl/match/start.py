@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gsl.errors import PatternError
@@ -12,20 +12,51 @@ from gsl.match.engine import Search
 from gsl.match.guard import Guard
 from gsl.match.matchers import (
     END,
-    KINDS,
     Absent,
+    AltMatcher,
+    AndMatcher,
+    CallMatcher,
+    ConstMatcher,
+    GetItemMatcher,
     Goals,
     LeafMatcher,
     Matcher,
+    NotMatcher,
+    TupleMatcher,
     VariadicMatcher,
     check_all,
 )
 from gsl.match.result import Match
 from gsl.match.up import Up
-from gsl.pat import Alt, Call, GetItem, Instance, Leaf, Not, Pattern, Tuple, Variadic, walk
+from gsl.match.uses import Link, RepeatMatcher, SeqMatcher, Skipping, UsedOutside, guard_of
+from gsl.pat import (
+    Alt,
+    And,
+    Call,
+    Const,
+    Constraint,
+    GetItem,
+    Instance,
+    Leaf,
+    Maybe,
+    Not,
+    Pattern,
+    Repeat,
+    Seq,
+    Tuple,
+    Variadic,
+    walk,
+)
 
 if TYPE_CHECKING:
     from gsl.match.plan import Plan
+
+KINDS: dict[type[Pattern], type[Matcher]] = {
+    Const: ConstMatcher, Call: CallMatcher, Tuple: TupleMatcher, GetItem: GetItemMatcher, Alt: AltMatcher,
+    Maybe: AltMatcher, And: AndMatcher, Not: NotMatcher, Variadic: VariadicMatcher, Seq: SeqMatcher,
+    Repeat: RepeatMatcher,
+}  # fmt: skip
+"""How each kind of pattern is matched; all others are leaves."""
 
 Region = tuple[object, ...]
 """The alternatives (``Alt`` with the choice), variadics and negations around a pattern: it is bound only there."""
@@ -46,26 +77,34 @@ class Start:
         self.regions: dict[Pattern, Region] = {}
         self.early: set[Pattern] = set()
         """The sure patterns that are reached through an alternative first, so that it varies when they are bound."""
-        self.ups: list[Up] = []
+        self.ups: list[Up | Link] = []
         self.final: list[Guard] = []
         if plan.variadic is not None:
             self._group(plan.variadic)
         else:
             self._visit(anchor, ())
-            while any(output not in self.order for output in plan.outputs):
+            while any(pattern not in self.order for pattern in plan.required):
                 self.ups.append(self._climb())
             for output in plan.outputs:
                 if output in self.early:
                     bound = [pattern for pattern in self.order if pattern is not output and pattern not in plan.scopes]
                     self.ups.append(self._up(self._way(output, set(bound)) or [(output, ())]))
+        self.ups += [Link(use, self.matchers) for use in plan.relations]
         absent = self._negations()
         for matcher in self.matchers.values():
             matcher.link(self.matchers)
+            if plan.fuzzy:
+                _skip_between(matcher)
         for pattern in self.order:
             for guard in guards_of(pattern):
                 self._schedule(guard, absent)
         for negation in absent.values():
             self._schedule(negation, absent)
+        for constraint in plan.constraints:
+            self._constrain(constraint, absent)
+        if plan.extern_use is not None:
+            ends = plan.outputs if plan.variadic is None else (plan.variadic.field, plan.variadic.first_field)
+            self.final.append(UsedOutside(None, plan.extern_use, ends))
         self.final += [Guard(None, "where", node, None) for node in plan.where]
         for pattern in self.order:
             if isinstance(pattern, Leaf) and (pattern.distinct or plan.distinct):
@@ -77,12 +116,20 @@ class Start:
             parts = set(walk(negated.pattern))
             negation.inside += [guard for guard in self.final if guard.owner in parts]
 
-    def search(self, node: Node, blocked: Collection[Node] = (), search: Search | None = None) -> Iterator[Match]:
+    def search(
+        self,
+        node: Node,
+        blocked: Collection[Node] = (),
+        search: Search | None = None,
+        *,
+        outputs: Container[Node] = (),
+    ) -> Iterator[Match]:
         """The matches whose anchor is the node, and of which no operator is a blocked node.
 
-        A search that is given counts on; it must not be left half-way and used again.
+        ``outputs`` are those of the graph, which count as uses. A search that is given counts on; it must not be left
+        half-way and used again.
         """
-        search = Search(self.plan, blocked) if search is None else search
+        search = Search(self.plan, blocked, outputs) if search is None else search
         if self.plan.variadic is not None:
             yield from self._groups(search, self.plan.variadic, node)
             return
@@ -101,7 +148,7 @@ class Start:
         for _ in search.solve(group.instance(0, node, (), END)):
             mark = len(search.trail)
             number = 1
-            for other in self.ups[0].candidates(search, ()):
+            for other in self.members.candidates(search, ()):
                 # Without a first instance of its own kind, the first one in the graph is the first one.
                 if other in search.taken or (other.index < node.index and not variadic.first):
                     continue
@@ -135,7 +182,8 @@ class Start:
                     if isinstance(pattern, Alt):
                         stack.append((child, (*region, (pattern, child))))
                     else:
-                        stack.append((child, (*region, pattern) if isinstance(pattern, Variadic) else region))
+                        scoped = isinstance(pattern, (Variadic, Repeat))
+                        stack.append((child, (*region, pattern) if scoped else region))
 
     def _negations(self) -> dict[Not, Absent]:
         """Visit what is negated, when all else is bound."""
@@ -160,8 +208,11 @@ class Start:
 
     # Steps up.
 
-    def _climb(self) -> Up:
-        """A step from bound patterns to one that is made of them: to a user where possible, over few patterns."""
+    def _climb(self) -> Up | Link:
+        """A step from bound patterns to one that is made of them: to a user where possible, over few patterns.
+
+        Where no operands lead on, a use relation does: rather down to an operand than up to a user.
+        """
         plan = self.plan
         bound = {pattern for pattern in self.order if pattern not in plan.scopes}
         always = {pattern for pattern in bound if not self.regions[pattern] and pattern not in self.early}
@@ -174,7 +225,15 @@ class Start:
                 if way:
                     self._visit(goal, ())
                     return self._up(way)
-        missing = next(output for output in plan.outputs if output not in self.order)
+            for use in plan.ways:
+                if use.user in below and use.operand not in self.order:
+                    self._visit(use.operand, ())
+                    return Link(use, self.matchers)
+            for use in plan.ways:
+                if use.operand in below and use.user not in self.order:
+                    self._visit(use.user, ())
+                    return Link(use, self.matchers)
+        missing = next(pattern for pattern in plan.required if pattern not in self.order)
         raise PatternError(
             f"{missing.location}: the source pattern {missing!r} is not connected with the others: patterns of one "
             "rule must share a node"
@@ -191,12 +250,12 @@ class Start:
         work = [goal]
         while work:
             pattern = work.pop()
-            new = [child for child in pattern.children() if child not in inside and not isinstance(pattern, Not)]
+            new = [child for child in _made_of(pattern) if child not in inside]
             inside.update(new)
             work += new
         for pattern in walk(goal):
             if pattern in inside and pattern not in bound and not isinstance(pattern, Not):
-                below = tuple(child for child in pattern.children() if child in bound or child in way)
+                below = tuple(child for child in _made_of(pattern) if child in bound or child in way)
                 if below:
                     way[pattern] = below
         return list(way.items()) if goal in way else []
@@ -215,9 +274,16 @@ class Start:
                 f"{variadic.location}: from the patterns that the instances share no way leads up to the field "
                 "through operands"
             )
-        self.ups.append(self._up(way))
+        self.members = self._up(way)
 
     # When the guards are checked.
+
+    def _constrain(self, constraint: Constraint, absent: Mapping[Not, Absent]) -> None:
+        guard = guard_of(constraint)
+        if isinstance(guard, UsedOutside):
+            self.final.append(guard)
+        elif guard is not None:
+            self._schedule(guard, absent)
 
     def _schedule(self, guard: Guard, absent: Mapping[Not, Absent]) -> None:
         """Check a guard as soon as all that it needs is bound, in every case in which its owner is bound."""
@@ -244,11 +310,11 @@ class Start:
         """The innermost negation around a pattern."""
         return next((part for part in reversed(self.regions[pattern]) if isinstance(part, Not)), None)
 
-    def _schedule_instance(self, guard: Guard, scopes: tuple[Variadic, ...], needed: list[Pattern]) -> None:
+    def _schedule_instance(self, guard: Guard, scopes: tuple[Variadic | Repeat, ...], needed: list[Pattern]) -> None:
         """Check the guard of a template when an instance is bound, or else for all instances in the end."""
         innermost = scopes[-1]
         group = self.matchers[innermost]
-        assert isinstance(group, VariadicMatcher)
+        assert isinstance(group, (VariadicMatcher, RepeatMatcher))
         around = (*self.regions[innermost], innermost)
         if all(
             self._is_bound_within(p, around, templates=True)
@@ -267,3 +333,25 @@ class Start:
             return False
         own = self.regions[pattern]
         return own == region[: len(own)]
+
+
+def _made_of(pattern: Pattern) -> tuple[Pattern, ...]:
+    """The patterns from which a step leads up to one: its operands, or what is the same node."""
+    if isinstance(pattern, (Not, Repeat)):
+        return ()
+    return tuple(pattern.same_node() if isinstance(pattern, Seq) else pattern.children())
+
+
+def _skip_between(matcher: Matcher) -> None:
+    """Let operators that may be skipped stand between a matcher and its operands."""
+
+    def over(inner: Matcher) -> Matcher:
+        return inner if isinstance(inner, LeafMatcher) else Skipping(inner)
+
+    match matcher:
+        case CallMatcher():
+            matcher.operands = tuple([over(operand) for operand in matcher.operands])
+        case TupleMatcher():
+            matcher.items = tuple([over(item) for item in matcher.items])
+        case GetItemMatcher():
+            matcher.tuple = over(matcher.tuple)

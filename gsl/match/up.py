@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gsl.graph import Node
 from gsl.match.guard import Path
 from gsl.match.matchers import AltMatcher, AndMatcher, Goals, Matcher
+from gsl.match.uses import SeqMatcher, users
 from gsl.pat import Pattern
 
 if TYPE_CHECKING:
@@ -42,12 +43,12 @@ class Up:
     @staticmethod
     def _add(search: Search, matcher: Matcher, node: Node, found: dict[Node, None]) -> None:
         """Find the nodes right above one that the matcher may be."""
-        if isinstance(matcher, (AltMatcher, AndMatcher)):  # which are the same node as what they are made of
+        if isinstance(matcher, (AltMatcher, AndMatcher, SeqMatcher)):  # the same node as what they are made of
             if matcher.plausible(node):
                 found[node] = None
             return
         before = len(found)
-        for user in node.users:
+        for user in users(node, search):
             if matcher.plausible(user):
                 found[user] = None
         if len(found) == before:

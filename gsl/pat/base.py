@@ -189,6 +189,10 @@ class Pattern:
     def __repr__(self) -> str:
         return render(self)
 
+    def same_node(self) -> Iterator[Pattern]:
+        """The patterns that this one is made of and that are the same node as it."""
+        return iter(())
+
     def children(self) -> Iterator[Pattern]:
         """The patterns that this one is made of."""
         return iter(())

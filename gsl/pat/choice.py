@@ -28,6 +28,9 @@ class Alt(Pattern):
     def children(self) -> Iterator[Pattern]:
         return iter(self.choices)
 
+    def same_node(self) -> Iterator[Pattern]:
+        return iter(self.choices)
+
     def parts(self) -> Iterator[Any]:
         if self.guard is not None:
             yield from super().parts()
@@ -57,6 +60,9 @@ class And(Pattern):
         super().__init__(both=(to_pattern(left), to_pattern(right)))
 
     def children(self) -> Iterator[Pattern]:
+        return iter(self.both)
+
+    def same_node(self) -> Iterator[Pattern]:
         return iter(self.both)
 
     def parts(self) -> Iterator[Any]:

@@ -102,6 +102,9 @@ class Seq(Pattern):
     def parts(self) -> Iterator[Any]:
         yield " & ".join(map(repr, self.constraints)) or self.tail
 
+    def same_node(self) -> Iterator[Pattern]:
+        yield self.tail
+
     def children(self) -> Iterator[Pattern]:
         yield self.tail
         for constraint in self.constraints:
@@ -348,6 +351,8 @@ class Repeat(Pattern):
     """
 
     __slots__ = ("greedy", "max", "min", "pattern")
+    symbol = None
+    first = ()
     pattern: Pattern
     min: int
     max: int | None

@@ -163,7 +163,8 @@ class Pass:
             anchor, nodes = rule.plan.anchor(self.by_op)
             start = rule.plan.start(anchor)
             for node in nodes:
-                match = next((m for m in start.search(node) if rule.refused(m) is None), None)
+                matches = start.search(node, outputs=self.splicer.outputs)
+                match = next((match for match in matches if rule.refused(match) is None), None)
                 if match is not None:
                     place = min(output.index for output in match.outputs)
                     first = place if self.strategy == "first" else -len(match.inner)
@@ -176,7 +177,7 @@ class Pass:
         if node in self.blocked or node in self.splicer.dead or (rule, node) in self.grouped:
             return
         seen: set[Refused] = set()
-        for match in islice(start.search(node, self.blocked), MAX_REFUSALS):
+        for match in islice(start.search(node, self.blocked, outputs=self.splicer.outputs), MAX_REFUSALS):
             try:
                 reason = rule.refused(match)
                 if reason is not None:
@@ -210,7 +211,7 @@ class Pass:
 
     def prepare(self, rule: Subst, match: Match) -> tuple[Replacement, tuple[Node, ...]]:
         """What is to replace what in the graph, which is not changed. Raises Refusal if that must not be."""
-        self.checker.before(match, rule.extern_use)
+        self.checker.before(match)
         old, inner = match.outputs, match.inner
         try:
             new = rule.target.build(rule.builder(match, self.graph))

@@ -24,26 +24,11 @@ class Checker:
         self.untyped = False
         """Set when equal types could not be checked, because a type is not known."""
 
-    def before(self, match: Match, extern_use: bool | None) -> None:
-        """Refuse a match for what it covers: nodes with effects, and uses from outside that the rule forbids."""
-        inner = match.inner
-        for node in inner:
+    def before(self, match: Match) -> None:
+        """Refuse a match that covers nodes with effects."""
+        for node in match.inner:
             if node.effect is not None:
                 raise Refusal(f"%{node.name} has an effect ({node.effect.value}), so it must stay as it is")
-        if extern_use is not None:
-            covered, outputs = set(inner), set(match.outputs)
-            for node in inner:
-                if node not in outputs:
-                    self._extern_use(node, covered, extern_use)
-
-    def _extern_use(self, node: Node, covered: set[Node], wanted: bool) -> None:
-        user = next((user for user in node.users if user not in covered), None)
-        if wanted and user is None and node not in self.outputs:
-            raise Refusal(f"%{node.name} is not used outside the match")
-        if not wanted and user is not None:
-            raise Refusal(f"%{node.name} is also used outside the match, by %{user.name}")
-        if not wanted and node in self.outputs:
-            raise Refusal(f"%{node.name} is also an output of the graph")
 
     def after(self, replacement: Replacement, inner: Sequence[Node]) -> None:
         """Refuse a replacement of another type, one that moves effects or closes a cycle, and an exchange of places."""
@@ -86,11 +71,11 @@ class Checker:
         """Refuse a view in the place of a copy, or the other way round, where its memory is changed later."""
         for old, new in zip(replacement.old, replacement.new):
             if new is not old and (not is_new(new) or may_be_view(new) or may_be_view(old)):
-                for node in seen_through((old, new)):
-                    if self.changed.get(node, -1) > low:
-                        raise Refusal(
-                            f"%{node.name} is changed in place later, so it matters whether %{old.name} shares its memory"
-                        )
+                node = next((n for n in seen_through((old, new)) if self.changed.get(n, -1) > low), None)
+                if node is not None:
+                    raise Refusal(
+                        f"%{node.name} is changed in place later, so it matters whether %{old.name} shares its memory"
+                    )
 
     def applied(self, replacement: Replacement) -> None:
         """Take note of a rewrite: what was changed in place is now changed in another place."""

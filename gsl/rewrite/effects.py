@@ -14,14 +14,14 @@ def may_be_view(node: Node) -> bool:
     return node.op in (TUPLE, GETITEM) or node.opaque or (spec is not None and Trait.LAYOUT in spec.traits)
 
 
-def seen_through(nodes: Iterable[Node]) -> set[Node]:
+def seen_through(nodes: Iterable[Node]) -> dict[Node, None]:
     """The nodes, and those whose memory they may share because they are views of it."""
-    found: set[Node] = set()
+    found: dict[Node, None] = {}
     work = list(nodes)
     while work:
         node = work.pop()
         if node not in found:
-            found.add(node)
+            found[node] = None
             if may_be_view(node):
                 work.extend(node.operands)
     return found

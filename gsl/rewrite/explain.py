@@ -85,7 +85,7 @@ def _search(rule: Subst, graph: Graph, start: Start, nodes: list[Node]) -> tuple
         if furthest is None or miss.bound > furthest.bound:
             furthest = miss
 
-    search = Search(rule.plan)
+    search = Search(rule.plan, (), checks.splicer.outputs)
     search.on_miss = note
     for node in nodes:
         furthest, before = None, matches

@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from gsl.attr import Expr
 from gsl.attr.ast import Ast
-from gsl.errors import DroppedAttributeWarning, PatternError, PatternTypeError, RewriteError, caller
-from gsl.graph import Graph
+from gsl.errors import DroppedAttributeWarning, PatternError, RewriteError, caller
+from gsl.graph import Graph, Op
 from gsl.match import Match, Plan
-from gsl.pat import Call, Like, OpClass, Pattern, walk
+from gsl.pat import Call, Group, OpClass, Pattern, walk
+from gsl.pat.opclass import key
 from gsl.rewrite.apply import Trace, apply, rewrite
 from gsl.rewrite.explain import Explanation, explain
+from gsl.rewrite.source import Source
 from gsl.rewrite.target import Builder, Target
 from gsl.spec import TABLE, OpSpec
 
-Predicate = Callable[[Match], "bool | str"]
 Subject = TypeVar("Subject")
 
 
 class Subst:
     """A graph substitution: wherever ``src`` matches, ``tgt`` takes its place.
 
-    ``src`` is a pattern, a list of patterns that share nodes, or a variadic. ``tgt`` gives for every output what
-    replaces it: a pattern, a list, a variadic, or a function from the match to these. ``where`` is a condition or a
-    list of them: attribute expressions, or functions ``match -> bool | str``, where a string is the reason for
-    refusing. ``extern_use=False`` refuses matches of which an inner node is used elsewhere; otherwise such a node
-    stays alive beside its replacement. ``distinct`` demands that no two leaves are the same node.
+    ``src`` is a pattern, a sequence, a list of patterns that share nodes, a group, or a variadic. ``tgt`` gives for
+    every output what replaces it: a pattern, a list, a variadic, or a function from the match to these. ``where`` is a
+    condition or a list of them: attribute expressions, use relations, or functions ``match -> bool | str``, where a
+    string is the reason for refusing. ``extern_use=False`` demands that no inner node is used elsewhere (otherwise
+    such a node stays alive beside its replacement), ``True`` that each is. ``distinct`` demands that no two leaves are
+    the same node. Calls of the operators in ``fuzzy`` may stand between two related nodes of the match.
 
     Raises PatternError (with the place) for a rule that is not well-formed, and warns (DroppedAttributeWarning) when
     the target rebuilds an operator without an attribute that the source leaves free.
@@ -36,7 +37,7 @@ class Subst:
 
     def __init__(
         self,
-        src: Pattern | Sequence[Any],
+        src: Pattern | Group | Sequence[Any],
         tgt: Any,
         *,
         where: Any = (),
@@ -44,22 +45,25 @@ class Subst:
         priority: int = 0,
         extern_use: bool | None = None,
         distinct: bool = False,
+        fuzzy: str | Sequence[Any] = (),
         doc: str = "",
     ) -> None:
         self.location = caller()
         self.name = name if name is not None else f"rule at {self.location}"
         self.priority = priority
-        self.extern_use = extern_use
         self.doc = doc
-        outputs = _outputs(src)
-        self.distinct = distinct
-        conditions = list(where) if isinstance(where, (list, tuple)) else [where]
-        self.predicates: tuple[Predicate, ...] = tuple(c for c in conditions if _is_predicate(c))
         try:
-            guards: list[Ast] = [c.ast for c in conditions if isinstance(c, Expr)]
-            self.plan = Plan(outputs, guards, distinct=distinct)
-            self.target = Target(tgt, outputs)
-            _check_symbols((*outputs, *self.target.outputs), guards)
+            self.source = source = Source.of(src, where, extern_use)
+            self.plan = Plan(
+                source.outputs,
+                source.guards,
+                constraints=source.constraints,
+                distinct=distinct,
+                extern_use=source.extern_use,
+                fuzzy=_operators(fuzzy),
+            )
+            self.target = Target(tgt, source.outputs, self.plan.known)
+            _check_symbols((*source.outputs, *self.target.outputs), source.guards)
         except PatternError as error:
             raise type(error)(f"{self.title}: {error}") from None
         self._free = _free_attributes(self.plan.patterns)
@@ -108,7 +112,7 @@ class Subst:
 
     def refused(self, match: Match) -> str | None:
         """Why the conditions of the rule refuse a match, ``None`` if they don't."""
-        for predicate in self.predicates:
+        for predicate in self.source.predicates:
             try:
                 verdict = predicate(match)
             except Exception as error:
@@ -146,20 +150,8 @@ class Subst:
                 )
 
 
-def _outputs(src: Any) -> list[Pattern]:
-    outputs = list(src) if isinstance(src, (list, tuple)) else [src]
-    for pattern in outputs:
-        if not isinstance(pattern, Pattern):
-            raise PatternTypeError(
-                f"{caller()}: a source is made of patterns, got {pattern!r} of type {type(pattern).__name__}"
-            )
-        if isinstance(pattern, Like):
-            raise PatternError(f"{caller()}: {pattern!r} belongs in a target")
-    if not outputs:
-        raise PatternError(f"{caller()}: a source needs at least one pattern")
-    if len(set(outputs)) < len(outputs):
-        raise PatternError(f"{caller()}: a pattern stands twice among the outputs of the source")
-    return outputs
+def _operators(ops: str | Sequence[Any]) -> tuple[Op, ...]:
+    return tuple(key(op) for op in ([ops] if isinstance(ops, str) or not isinstance(ops, Sequence) else ops))
 
 
 def _check_symbols(outputs: Sequence[Pattern], guards: Sequence[Ast]) -> None:
@@ -167,17 +159,6 @@ def _check_symbols(outputs: Sequence[Pattern], guards: Sequence[Ast]) -> None:
     free += [(symbol, f"where=: {guard!r}") for guard in guards for symbol in guard.symbols]
     for symbol, place in free:
         raise PatternError(f"{place}: the symbol {symbol!r} is not bound: give it as index= of a variadic around it")
-
-
-def _is_predicate(condition: Any) -> bool:
-    if isinstance(condition, Expr):
-        return False
-    if isinstance(condition, Pattern) or not callable(condition):
-        raise PatternTypeError(
-            f"{caller()}: where= takes attribute expressions and functions of the match, got {condition!r} of type "
-            f"{type(condition).__name__}"
-        )
-    return True
 
 
 def _free_attributes(patterns: Sequence[Pattern]) -> dict[str, tuple[tuple[Call, str], ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from gsl.attr.ast import Ast, Symbol
@@ -29,7 +29,6 @@ from gsl.pat import (
     Tuple,
     Variadic,
     to_pattern,
-    walk,
 )
 from gsl.pat import Match as MatchClause
 from gsl.spec import REQUIRED, TABLE, OpSpec
@@ -246,8 +245,10 @@ class Target:
     Raises PatternError for a target that can't be built from the source.
     """
 
-    def __init__(self, target: Any, source: Sequence[Pattern]) -> None:
+    def __init__(self, target: Any, source: Sequence[Pattern], known: Collection[Pattern]) -> None:
         self.source = tuple(source)
+        self.known = frozenset(known)
+        """All patterns of the source."""
         self.callable: Callable[[Match], Any] | None = None
         self.outputs: tuple[Pattern, ...] = ()
         if callable(target) and not isinstance(target, Pattern):
@@ -274,7 +275,7 @@ class Target:
         return tuple(outputs)
 
     def _check(self) -> None:
-        bound = set(walk(*self.source))
+        bound = set(self.known)
         templates = {t for pattern in bound if isinstance(pattern, Variadic) for t in pattern.templates}
         for pattern in _unmatched(self.outputs, bound - templates):
             if pattern in templates:

@@ -52,7 +52,8 @@ class Builder:
         if hasattr(value, "shape"):
             kind = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
         else:
-            kind = TensorType((), "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32")
+            dtypes = {bool: "bool", int: "int64", float: "float32"}
+            kind = TensorType((), dtypes[type(value)])
         return self._add(Node(CONST, (), {"value": value}, kind, name="const"))
 
     def tuple(self, *items: Node) -> Node:

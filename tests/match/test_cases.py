@@ -72,6 +72,8 @@ same_class = pat.OneOf("nn.relu", "tanh")
         pytest.param(op.ReLU(~op.LeakyReLU(w)), [], id="not, but it is"),
         pytest.param(op.ReLU(~op.LeakyReLU(w, alpha=0.25)), [("relu",)], id="not with that attribute"),
         pytest.param(op.ReLU(~~op.LeakyReLU(w)), [("relu",)], id="not not"),
+        # whatever the operands
+        pytest.param(op.ReLU(pat.is_op("nn.leaky_relu")), [("relu",)], id="operands left open"),
         # types
         pytest.param(op.ReLU(w, shape=(None,), dtype="float32", ndim=1), [("relu",)], id="type"),
         pytest.param(op.ReLU(w, ndim=2), [], id="ndim"),
@@ -101,6 +103,15 @@ def test_a_condition_on_the_whole_match_makes_the_search_go_on() -> None:
     x, y = pat.Wildcard(), pat.Wildcard()
     view = graph(lambda b: b.call("add", b.input("x", 4), b.input("y", 1)))
     assert [m[x].name for m in Subst(x + y, x + y, where=x.shape[0] == 1).match(view)] == ["y"]
+
+
+@pytest.mark.parametrize(("index", "expected"), [(0, 1), (1, 1), (-1, 1), (-2, 1), (2, 0), (None, 2)])
+def test_fields_of_a_tuple(index: int | None, expected: int) -> None:
+    def make(b: Builder) -> list[Node]:
+        both = b.tuple(b.input("x", 4), b.input("y", 4))
+        return [b.get(both, 0), b.get(both, 1)]
+
+    assert len(names(graph(make), pat.GetItem(pat.Wildcard(), index))) == expected
 
 
 def test_alternatives_that_share_an_operand() -> None:

@@ -1,4 +1,4 @@
-"""Sound rules on random graphs: the numbers stay, the graph stays well-formed, and a second time gives the same text."""
+"""Sound rules on random graphs: the numbers stay, the graph stays well-formed, and the text is the same each time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gsl import RuleSet, Subst, op, pat
 from gsl.graph import Effect, Graph, Node
+from gsl.rewrite.check import Checker
 from tests.helpers.graphs import Builder, graph, run
 from tests.match.random_cases import add_call, graphs
 from tests.rewrite.checks import corrupted, faults, random_inputs, rewritten, same_numbers
@@ -54,7 +55,8 @@ def test_sound_rules_keep_the_numbers(view: Graph, rules: list[Subst], data: st.
 
 
 ENDING = [rule for rule in SOUND if rule.name in {
-    "double", "relu twice", "identity", "leaky to relu", "maximum of one", "first field", "second field", "alternatives",
+    "double", "relu twice", "identity", "leaky to relu", "maximum of one", "first field", "second field",
+    "alternatives",
 }]  # fmt: skip
 
 
@@ -138,6 +140,8 @@ def impure(draw: st.DrawFn) -> Graph:
                 tensors.append(b.call(bump, draw(st.sampled_from(tensors)), effect=Effect.MUTATES))
             elif draw(st.integers(0, 4)) == 0:
                 tensors.append(b.call("reshape", draw(st.sampled_from(tensors)), newshape=(4,)))
+            elif draw(st.booleans()):
+                tensors.append(b.call("add", draw(st.sampled_from(tensors[-3:])), draw(st.sampled_from(tensors))))
             else:
                 tensors.append(add_call(draw, b, tensors))
         return tensors[2:]
@@ -145,6 +149,7 @@ def impure(draw: st.DrawFn) -> Graph:
     return graph(make)
 
 
+ASSOCIATE, IDENTITY = (next(rule for rule in SOUND if rule.name == name) for name in ("associate", "identity"))
 VIEWS = [
     Subst(op.Reshape(x, newshape=(4,)), x, name="no reshape"),
     Subst(op.Reshape(op.Reshape(x, newshape=(4,)), newshape=(4,)), op.Reshape(x, newshape=(4,)), name="one reshape"),
@@ -169,6 +174,21 @@ def test_sound_rules_keep_what_is_changed_in_place(view: Graph, rules: list[Subs
     new, _ = rewritten(RuleSet(rules), view, numbers=False)
     assert [node.name for node in new if node.effect] == [node.name for node in view if node.effect]
     assert is_kept(view, new)
+
+
+@pytest.mark.parametrize("check", ["_moves", "_aliases"])
+def test_without_a_check_something_is_lost(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Checker, check, lambda *_: None)
+    kept: list[bool] = []
+
+    @settings(QUICK, max_examples=400, derandomize=True)
+    @given(impure())
+    def collect(view: Graph) -> None:
+        for rule in [ASSOCIATE, IDENTITY, *VIEWS] if all(kept) else []:
+            kept.append(is_kept(view, rewritten(rule, view, numbers=False)[0]))
+
+    collect()
+    assert not all(kept)
 
 
 def test_a_run_shows_a_read_on_the_wrong_side_of_a_change() -> None:

@@ -127,9 +127,19 @@ def test_a_read_is_not_moved_across_a_change(effect: Effect) -> None:
     rule = Subst(-op.ReLU(x), op.Minimum(-x, pat.Const(0.0)), name="neg")
     new, trace = rewritten(rule, graph(make), numbers=False)
     assert reasons(trace) == [
-        f"%opaque_add_ has an effect ({effect.value}) and stands between the matched nodes, which would be moved across it"
+        f"%opaque_add_ has an effect ({effect.value}) and stands between the matched nodes, "
+        "which would be moved across it"
     ]
     assert ops(new) == ops(graph(make))
+
+
+def test_a_copy_that_is_changed_later_does_not_become_a_view() -> None:
+    def make(b: Builder) -> list[Node]:
+        copy = b.call("nn.leaky_relu", b.input("x", 4), alpha=1.0)
+        return [copy, b.call(opaque_add_, b.nodes[0], b.param("one", 4), effect=Effect.MUTATES)]
+
+    _, trace = rewritten(Subst(op.LeakyReLU(x, alpha=1.0), x, name="same"), graph(make), numbers=False)
+    assert reasons(trace) == ["%x is changed in place later, so it matters whether %leaky_relu shares its memory"]
 
 
 def test_a_pure_node_moves_across_a_random_one() -> None:

@@ -26,10 +26,12 @@ def unary_view(name: str, **attrs: Any) -> Graph:
 @pytest.mark.parametrize(
     ("rule", "view", "expected"),
     [
-        pytest.param(Subst(op.ReLU(x), lambda m: op.Maximum(m[x], 0.0)), unary_view("nn.relu"), ["maximum"], id="pattern"),
+        pytest.param(Subst(op.ReLU(x), lambda m: op.Maximum(m[x], 0.0)), unary_view("nn.relu"),
+                     ["maximum"], id="pattern"),
         pytest.param(Subst(op.ReLU(op.ReLU(x)), lambda m: m.outputs[0].args[0]),
                      graph(lambda b: b.call("nn.relu", b.call("nn.relu", b.input("x", 4)))), ["nn.relu"], id="a node"),
-        pytest.param(Subst(op.ReLU(x), lambda m: [op.Maximum(x, 0.0)]), unary_view("nn.relu"), ["maximum"], id="a list"),
+        pytest.param(Subst(op.ReLU(x), lambda m: [op.Maximum(x, 0.0)]), unary_view("nn.relu"),
+                     ["maximum"], id="a list"),
         pytest.param(Subst(op.ReLU(op.ReLU(x)), op.ReLU(x)),
                      graph(lambda b: b.call("nn.relu", b.call("nn.relu", b.input("x", 4)))), ["nn.relu"], id="static"),
         pytest.param(Subst(leaky, pat.Cond(leaky.alpha < 0.5, op.Maximum(x, x * leaky.alpha), op.ReLU(x))),

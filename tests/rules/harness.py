@@ -12,7 +12,7 @@ import torch
 from gsl.graph import INPUT, PARAM, Graph, Node, SymDim, TensorType
 from gsl.graph.text import text
 from gsl.workload.workload import hide_defaults
-from tests.helpers.graphs import Builder, graph, infer_type, run
+from tests.helpers.graphs import Builder, infer_type, run
 
 TOLERANCES = {"float64": 1e-10, "float32": 1e-4, "float16": 5e-3, "bfloat16": 3e-2}
 """The largest error relative to the largest element of an output; other dtypes must be equal."""
@@ -52,13 +52,12 @@ View = Callable[[Build], "Node | Sequence[Node]"]
 
 @dataclass(frozen=True)
 class Fires:
-    """A view on which a rule fires ``count`` times; ``golden`` is the text of the result, where it is given."""
+    """A view on which a rule fires; ``golden`` is the text of the result, where it is given."""
 
     rule: str
     label: str
     view: View
     golden: str | None = None
-    count: int = 1
 
 
 @dataclass(frozen=True)
@@ -123,4 +122,4 @@ def shown(view: Graph) -> str:
     return text(view, hide=hide_defaults)
 
 
-__all__ = ["Build", "Fires", "Refuses", "View", "build", "graph", "inputs", "largest_error", "run", "shown", "values"]
+__all__ = ["Build", "Fires", "Refuses", "View", "build", "inputs", "largest_error", "run", "shown", "values"]

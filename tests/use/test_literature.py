@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gsl import Subst, attr_eq, dup, fork_to, is_op, op, pat, wildcard
+from gsl import RuleSet, Subst, attr_eq, dup, fork_to, is_op, op, pat, wildcard
 from gsl.graph import Graph, Node
 from tests.helpers.graphs import Builder, graph
 
@@ -72,7 +72,8 @@ def test_parallel_against_diamond() -> None:
     add = is_op("add")
     left, right = is_op("nn.conv2d") >> is_op("nn.relu"), is_op("nn.conv2d") >> is_op("sigmoid")
     shape = finding(add, where=[left >> add, right >> add])
-    loose = finding(add, where=[is_op("nn.conv2d") ^ is_op("nn.relu") ^ add, is_op("nn.conv2d") ^ is_op("sigmoid") ^ add])
+    one, other = is_op("nn.conv2d") ^ is_op("nn.relu"), is_op("nn.conv2d") ^ is_op("sigmoid")
+    loose = finding(add, where=[one ^ add, other ^ add])
     assert matches(shape, parallel) == 1
     assert matches(shape, diamond) == 0
     assert matches(loose, diamond) == 0  # two convolution patterns are two convolutions
@@ -201,7 +202,7 @@ def test_a_cast_that_changes_the_output_is_not_skipped() -> None:
     rule = Subst(product + y, product.like(x, w) * 2.0, fuzzy=("cast",))
     old = graph(gemm_cast_add("float64"))
     assert str(rule(old)) == str(old)
-    assert "float64" in str(rule.explain(old)) and "float32" in str(rule.explain(old))
+    assert "float64[4, 4], but its replacement" in str(rule.explain(old))
 
 
 # A relu whose user is anything but a cast.
@@ -248,7 +249,8 @@ def test_a_chain_of_reshapes() -> None:
     chain = pat.Repeat(is_op("reshape"), min=2)
     y = wildcard()
     whole = Subst(y > chain, lambda match: op.Reshape(y, newshape=match[chain].attrs["newshape"]))
-    assert reshape_count(whole(old)) == 1
+    assert {len(match.chain(chain)) for match in whole.match(old)} == {2, 3, 4}
+    assert reshape_count(RuleSet([whole], strategy="largest")(old)) == 1
 
 
 # A fork whose branches are written in the other order.

@@ -24,7 +24,6 @@ class Storer:
     def __init__(self, graph: Graph, native: fx.Graph, values: Values, home: Home, dialect: Dialect) -> None:
         self.graph = graph
         self.native = native
-        self.home = home
         self.plan = plan(graph, native)
         self.order = {node: index for index, node in enumerate(native.nodes)}
         self.copies: dict[fx.Node, fx.Node] = {}
