@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Made when the installation is complete, so that an interrupted one is done again.
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint clean
+.PHONY: setup demo test bench lint clean
 
 setup: $(STAMP)
 
@@ -19,6 +19,9 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest -n 2
+
+bench: setup
+	$(BIN)/python -m benchmarks
 
 lint: setup
 	$(BIN)/python -m ruff check .

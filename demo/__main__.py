@@ -22,8 +22,10 @@ from demo.models import MODELS, Model
 from gsl import RuleSet, Workload
 from rules import OPTIMISING
 
-RUNS = 5
+RUNS = 15
 """How often each model is run before and after, in turn; the median is reported."""
+WIDTH = 80
+STEPS = ("export", "rewrite", "compare", "time")
 
 
 def milliseconds(old: Workload, new: Workload, inputs: tuple[Any, ...]) -> tuple[float, float]:
@@ -40,31 +42,31 @@ def milliseconds(old: Workload, new: Workload, inputs: tuple[Any, ...]) -> tuple
 
 def work(model: Model, progress: Progress, task: Any, table: Table) -> bool:
     """Rewrite one model and add its rows to the table; whether the outputs agree."""
+    steps = iter(STEPS)
 
-    def step(text: str) -> None:
-        progress.update(task, description=f"{model.name}: {text}", advance=1)
+    def step(done: int = 1) -> None:
+        progress.update(task, description=f"{model.name}: {next(steps, 'done')}", advance=done)
 
-    step("export")
+    step(0)
     inputs = model.inputs()
     old = Workload.from_torch(model.make(), inputs, name=model.name)
-    step("rewrite")
+    step()
     new = RuleSet(OPTIMISING)(old, iterative=True)
-    step("compare")
+    step()
     report = old.compare(new)
-    step("time")
+    step()
     before, after = milliseconds(old, new, inputs)
+    step()
     error = max((entry.max_abs for entry in report.outputs), default=0.0)
     table.add_row(
         f"[bold]{model.name}",
-        "",
+        str(new.trace.count()),
         f"{sum(old.op_counts().values())} → {sum(new.op_counts().values())}",
-        f"{error:.1e}" + ("" if report.passed else " FAILED"),
+        f"{error:.1e}" if report.passed else f"[red]{error:.1e} FAILED",
         f"{before:.0f} → {after:.0f}",
     )
-    fired = [(rule.name, new.trace.count(rule.name)) for rule in OPTIMISING]
-    for name, count in fired:
-        if count:
-            table.add_row("  " + name, str(count))
+    for name, count in new.trace.summary().items():
+        table.add_row("  " + name, str(count))
     table.add_section()
     return report.passed
 
@@ -74,13 +76,14 @@ def main() -> int:
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     torch.manual_seed(0)
-    console = Console()
-    table = Table(title="The rule book on real models")
-    for name in ("model, and rules", "fired", "operators", "largest error", "ms"):
+    console = Console(width=WIDTH)
+    table = Table(title="The rule book on real models", width=WIDTH)
+    for name in ("model, and rules", "fired", "operators", "largest\nerror", "ms"):
         table.add_column(name, justify="left" if name.startswith("model") else "right", no_wrap=True)
     passed = True
-    with Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console) as progress:
-        task = progress.add_task("", total=4 * len(MODELS))
+    columns = (TextColumn("{task.description:<32}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=len(STEPS) * len(MODELS))
         for model in MODELS:
             passed &= work(model, progress, task, table)
         progress.update(task, description="done")

@@ -68,7 +68,7 @@ class Model:
     inputs: Callable[[], tuple[torch.Tensor, ...]]
 
 
-def _settle(model: nn.Module) -> nn.Module:
+def settle(model: nn.Module) -> nn.Module:
     """Give batch norms statistics other than zero and one, so that folding them has something to prove."""
     generator = torch.Generator().manual_seed(0)
     for module in model.modules():
@@ -89,7 +89,7 @@ def _transformer(kind: str, **options: Any) -> Callable[[], nn.Module]:
         config = getattr(transformers, f"{kind}Config")(**options)
         classes = {"ResNet": "ResNetForImageClassification", "GPT2": "GPT2LMHeadModel", "Llama": "LlamaForCausalLM"}
         config.use_cache = False
-        return _settle(getattr(transformers, classes.get(kind, f"{kind}Model"))(config))
+        return settle(getattr(transformers, classes.get(kind, f"{kind}Model"))(config))
 
     return make
 
@@ -104,7 +104,7 @@ def _tokens(length: int) -> Callable[[], tuple[torch.Tensor, ...]]:
 
 MODELS = (
     Model("ResNet-50", _transformer("ResNet"), _image),
-    Model("GoogLeNet", lambda: _settle(GoogLeNet()), _image),
+    Model("GoogLeNet", lambda: settle(GoogLeNet()), _image),
     Model("BERT-base", _transformer("Bert"), _tokens(128)),
     Model(
         "Llama, 12 layers of 768",

@@ -28,8 +28,8 @@ def page() -> str:
     head = (
         "# Operators\n\n"
         "The operators that have a canonical form, made from their declarations by `python docs/operators.py`. "
-        "Operands with a `?` may be left out; attributes without a default are required in a target; those in italics follow "
-        "from the operands.\n\n"
+        "Operands with a `?` may be left out; attributes without a default are required in a target; those in italics "
+        "follow from the operands.\n\n"
         "| class | name | operands | attributes | traits |\n| --- | --- | --- | --- | --- |\n"
     )
     return head + "\n".join(row(spec) for _, spec in sorted(TABLE.items())) + "\n"

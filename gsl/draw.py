@@ -1,14 +1,20 @@
-"""The drawing of a view with graphviz: calls as boxes, weights small, what rules made outlined."""
+"""The drawing of a view with graphviz: calls as boxes, weights small, what rules made outlined.
+
+A region of a view is drawn with its neighbours: what matched in colour, what is beside it in grey.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import html
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gsl.errors import WorkloadError
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, op_name
 from gsl.graph.text import Hide, attribute_texts, hide_none, is_scalar, node_names, value_text
+from gsl.spec import TABLE
 
 if TYPE_CHECKING:
     import graphviz
@@ -27,6 +33,9 @@ _STYLES: Mapping[str, Mapping[str, str]] = {
     "output": {"shape": "box", "style": "rounded,filled", "fillcolor": "#ead9ef"},
 }
 _NEW = {"color": "#d9822b", "penwidth": "2"}
+_MATCHED = {"fillcolor": "#fbd9a5", "style": "filled", "color": "#c77d1a", "fontcolor": "black"}
+_BOUND = {"color": "#c77d1a"}
+_BESIDE = {"fontcolor": "#8a8a8a", "color": "#c4c4c4", "fillcolor": "#fafafa"}
 _EFFECT_COLOR = "#b03a2e"
 
 
@@ -42,22 +51,15 @@ def digraph(
 
     ``params=False`` leaves weights out; ``highlight`` fills nodes with a colour; ``hide`` leaves attributes out.
     """
-    try:
-        import graphviz
-    except ImportError as error:
-        raise WorkloadError("drawing needs the Python package graphviz: pip install graphviz") from error
+    drawing = _empty(name)
+    import graphviz
+
     colours = highlight or {}
     ids = {node: f"n{number}" for number, node in enumerate(graph.nodes)}
     names = node_names(graph)
     for node in colours:
         if node not in ids:
             raise WorkloadError(f"the node {node} to be highlighted is not in the view; take it from wl.graph")
-    drawing = graphviz.Digraph(
-        graphviz.escape(name),
-        graph_attr={"rankdir": "TB", "ranksep": "0.3", "nodesep": "0.2"},
-        node_attr={"fontname": "Helvetica", "fontsize": "11", "color": "#8899aa", "height": "0.3"},
-        edge_attr={"color": "#667788", "arrowsize": "0.6"},
-    )
     for node in graph.nodes:
         if _shown(node, params):
             style = _style(node)
@@ -78,13 +80,51 @@ def digraph(
     return drawing
 
 
-def save(drawing: graphviz.Digraph, path: Path) -> Path:
+def region(
+    bound: Mapping[Node, str],
+    covered: Iterable[Node],
+    outputs: Iterable[Node] = (),
+    *,
+    name: str = "match",
+    hide: Hide = hide_none,
+) -> graphviz.Digraph:
+    """The drawing of a part of a view with its neighbours, as which a match is shown.
+
+    ``bound`` gives for every node what is written in it, the pattern that it matched; ``covered`` are those to be
+    filled, ``outputs`` those with a thick outline. WorkloadError where the Python package graphviz is missing.
+    """
+    drawing = _empty(name)
+    import graphviz
+
+    inside, ends = dict.fromkeys(covered), set(outputs)
+    own = dict.fromkeys((*bound, *inside))
+    near = dict.fromkeys(n for node in inside for n in (*node.operands, *node.users) if n not in own)
+    nodes = sorted((*own, *near), key=lambda node: node.index)
+    ids = {node: f"n{number}" for number, node in enumerate(nodes) if not is_scalar(node)}
+    for node, key in ids.items():
+        style, lines = _style(node), [_label(node, node.name, hide)]
+        if node in inside:
+            style |= {**_MATCHED, "penwidth": "2.5" if node in ends else "1"}
+        else:
+            style |= _BOUND if node in own else _BESIDE
+        if bound.get(node):
+            lines.append(f"‹{bound[node]}›")
+        drawing.node(key, graphviz.escape("\n".join(lines)), tooltip=graphviz.escape("%" + node.name), **style)
+    for node, key in ids.items():
+        for operand in node.operands:
+            if operand in ids and (node in inside or operand in inside):
+                drawing.edge(ids[operand], key, **({} if node in own and operand in own else {"color": "#c4c4c4"}))
+    return drawing
+
+
+def save(drawing: graphviz.Digraph, path: str | Path, *, stacklevel: int = 2) -> Path:
     """Write a drawing in the format of the path's suffix; returns where it was written.
 
-    Without graphviz's program ``dot``, that is the text of the drawing, beside the path.
+    Without graphviz's program ``dot``, that is the text of the drawing, beside the path, and a warning says so.
     """
     from graphviz import ExecutableNotFound
 
+    path = Path(path)
     format = path.suffix[1:].lower()
     if format not in FORMATS:
         known = ", ".join(f".{known}" for known in FORMATS)
@@ -94,23 +134,73 @@ def save(drawing: graphviz.Digraph, path: Path) -> Path:
             path.write_bytes(drawing.pipe(format=format))
             return path
         except ExecutableNotFound:
-            path = path.with_suffix(".dot")
+            wanted, path = path, path.with_suffix(".dot")
+            warnings.warn(
+                f"the program 'dot' was not found, so the drawing was written as text to {path}; "
+                f"install graphviz to get {wanted}",
+                stacklevel=stacklevel + 1,
+            )
     path.write_text(drawing.source, encoding="utf-8")
     return path
 
 
-def svg(graph: Graph, *, name: str = "graph", hide: Hide = hide_none) -> str | None:
-    """The drawing as SVG text, or ``None`` where graphviz or its program ``dot`` is missing."""
+def svg(drawing: graphviz.Digraph) -> str | None:
+    """A drawing as SVG text, or ``None`` where graphviz's program ``dot`` is missing."""
+    from graphviz import ExecutableNotFound
+
     try:
-        from graphviz import ExecutableNotFound
-    except ImportError:
-        return None
-    try:
-        rendered: str = digraph(graph, name=name, hide=hide).pipe(format="svg", encoding="utf-8")
+        rendered: str = drawing.pipe(format="svg", encoding="utf-8")
     except ExecutableNotFound:
         return None
     # The XML prolog has no place inside of an HTML page.
     return rendered[rendered.index("<svg"):]
+
+
+def page(make: Callable[[], graphviz.Digraph], fallback: str) -> str:
+    """What a notebook shows: the drawing that a function makes, or a text where there is no graphviz."""
+    try:
+        drawn = svg(make())
+    except WorkloadError:
+        drawn = None
+    return pre(fallback) if drawn is None else drawn
+
+
+def pre(text: str) -> str:
+    """A text as HTML that keeps its lines."""
+    return f"<pre>{html.escape(text)}</pre>"
+
+
+def hide_defaults(node: Node, name: str, value: Any) -> bool:
+    """True for an attribute that a reader can do without: derived, or equal to the operator's default."""
+    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    if spec is None or name not in spec.attrs:
+        return value is None
+    attribute = spec.attrs[name]
+    if attribute.derive is not None:
+        return True
+    try:
+        default = spec.normalise(name, attribute.default, tuple(operand.type for operand in node.operands))
+    except ValueError:
+        return False
+    return type(default) is type(value) and bool(default == value)
+
+
+def hide_nothing(node: Node, name: str, value: Any) -> bool:
+    """False: every attribute is shown."""
+    return False
+
+
+def _empty(name: str) -> graphviz.Digraph:
+    try:
+        import graphviz
+    except ImportError as error:
+        raise WorkloadError("drawing needs the Python package graphviz: pip install graphviz") from error
+    return graphviz.Digraph(
+        graphviz.escape(name),
+        graph_attr={"rankdir": "TB", "ranksep": "0.3", "nodesep": "0.2"},
+        node_attr={"fontname": "Helvetica", "fontsize": "11", "color": "#8899aa", "height": "0.3"},
+        edge_attr={"color": "#667788", "arrowsize": "0.6"},
+    )
 
 
 def _shown(node: Node, params: bool) -> bool:

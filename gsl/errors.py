@@ -80,8 +80,16 @@ class FixpointError(GSLError):
     """Iterative rewriting did not come to an end within its steps."""
 
 
+class ReplayError(RewriteError):
+    """A recorded rewrite does not apply to the graph on which it is to be repeated."""
+
+
 class FrontEndError(GSLError):
     """A native graph can't be read, or a rewritten one can't be written back."""
+
+
+class MissingPackageError(FrontEndError, ImportError):
+    """A framework whose graphs are to be read is not installed."""
 
 
 class WorkloadError(GSLError, ValueError):

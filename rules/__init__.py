@@ -17,6 +17,8 @@ FAMILIES: dict[str, tuple[Subst, ...]] = {
         layout.reshape_identity,
         layout.cast_cast,
         layout.cast_identity,
+        layout.dropout_identity,
+        layout.copy_identity,
         layout.dispatch_tuple,
         layout.split_concat,
         layout.split_concat_variadic,

@@ -47,7 +47,13 @@ def conv_bias_multiply() -> Sides:
     return biased * c, scaled, per_channel(c, w, conv) & same_dtype(w, b)
 
 
-def affine(bn: pat.Pattern, gamma: pat.Pattern, beta: pat.Pattern, mean: pat.Pattern, var: pat.Pattern) -> Sides:
+Offset = Callable[[pat.Pattern | None], pat.Cond]
+"""What a batch norm adds, as a function of a bias that its data has."""
+
+
+def affine(
+    bn: pat.Pattern, gamma: pat.Pattern, beta: pat.Pattern, mean: pat.Pattern, var: pat.Pattern
+) -> tuple[pat.Cond, Offset]:
     """Per channel, the factor of a batch norm and, as a function of a bias that its data has, the offset."""
     root = op.Rsqrt(var + bn.epsilon)
     factor = pat.Cond(bn.scale, gamma * root, root)

@@ -82,6 +82,26 @@ def cast_identity() -> Sides:
 
 
 @rule()
+def dropout_identity() -> Sides:
+    """dropout(x) = x
+
+    Everywhere: a dropout that is switched on draws at random, and is no nn.dropout.
+    """
+    x = pat.Wildcard()
+    return op.Dropout(x), x
+
+
+@rule()
+def copy_identity() -> Sides:
+    """copy(x) = x
+
+    Everywhere: a copy of memory that is changed in place later is refused.
+    """
+    x = pat.Wildcard()
+    return op.Copy(x), x
+
+
+@rule()
 def dispatch_tuple() -> Sides:
     """(x0, x1, …)[i] = xi
 

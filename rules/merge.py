@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from gsl import attr, op, pat
+from gsl import Match, attr, op, pat
 from rules.common import Sides, fields, rule, same_dtype
 
 
@@ -19,7 +17,7 @@ def merge_element_wise() -> Sides:
     f = pat.OpWithTrait(op.Trait.ELEMENT_WISE)
     a, b = pat.Call(f, x), pat.Call(f, y)
     joined = op.Concatenate([a, b])
-    return joined, a.like(joined.like([x, y])), same_dtype(x, y), lambda match: match[a].attrs == match[b].attrs
+    return joined, a.like(joined.like([x, y])), same_dtype(x, y), pat.attr_eq(a, b)
 
 
 @rule(priority=1, extern_use=False)
@@ -34,8 +32,8 @@ def merge_element_wise_variadic() -> Sides:
     joined = op.Concatenate(calls)
     dtypes = attr.Variadic(lambda i: calls(x, i).dtype == calls(x, 0).dtype, calls.length)
 
-    def equal_attributes(match: Any) -> bool:
+    def equal_attributes(match: Match) -> bool | str:
         first, *others = match.instances(calls, call)
-        return all(other.attrs == first.attrs for other in others)
+        return all(other.attrs == first.attrs for other in others) or "the calls differ in their attributes"
 
     return joined, calls(call, 0).like(joined.like(fields(calls, x))), attr.all(dtypes), equal_attributes

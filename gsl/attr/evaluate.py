@@ -40,7 +40,7 @@ def same(left: Any, right: Any) -> bool:
     if getattr(left, "shape", ()) != getattr(right, "shape", ()):
         return False
     equal = left == right
-    return equal if isinstance(equal, bool) else bool(equal.all())  # arrays and tensors compare item by item
+    return bool(equal.all()) if hasattr(equal, "all") else bool(equal)  # arrays and tensors compare item by item
 
 
 def _some(pairs: Iterable[tuple[Any, Any]], equal: bool) -> bool:

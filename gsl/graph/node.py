@@ -7,7 +7,7 @@ handle, so the view need not understand it.
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from gsl.graph.dim import Dim
@@ -155,10 +155,19 @@ class Inference(Protocol):
 class Graph:
     """A DAG of nodes in topological order, with its outputs."""
 
-    def __init__(self, nodes: Iterable[Node], outputs: Iterable[Node], infer: Inference) -> None:
+    def __init__(
+        self,
+        nodes: Iterable[Node],
+        outputs: Iterable[Node],
+        infer: Inference,
+        canonical: Callable[[Op, int | None, Mapping[str, Any]], str | None] | None = None,
+    ) -> None:
         self.nodes = list(nodes)
         self.outputs = list(outputs)
         self.infer = infer
+        self.canonical = canonical
+        """How a graph shows the call of a native target with so many operands and these attributes, if it shows it by
+        canonical operators: as text, for messages."""
         for index, node in enumerate(self.nodes):
             node.index = index
             for operand in node.operands:
@@ -200,4 +209,4 @@ class Graph:
             )
             node.origin = old.origin
             new[old] = node
-        return Graph(new.values(), [new[node] for node in self.outputs], self.infer)
+        return Graph(new.values(), [new[node] for node in self.outputs], self.infer, self.canonical)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from gsl.graph.node import INPUT, Graph, Node, Origin
+from gsl.graph.node import INPUT, Graph, Node, Origin, op_name
 
 
 class Replacement:
@@ -94,7 +95,10 @@ def closes_cycle(replacement: Replacement) -> bool:
 
 
 class Splicer:
-    """Applies replacements to a graph, and puts its list of nodes in order at the end."""
+    """Applies replacements to a graph, and puts its list of nodes in order at the end.
+
+    New nodes get names that no other node of the graph has by then.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -104,6 +108,9 @@ class Splicer:
             self.outputs.setdefault(node, []).append(position)
         self.dead: set[Node] = set()
         """What the replacements left unused."""
+        self._names = Counter([node.name for node in graph.nodes])
+        self._numbers: dict[str, int] = {}
+        """For each name: the last number that was put behind it."""
         self._instead: dict[Node, list[Node]] = {}
 
     def apply(self, replacement: Replacement, matched: Iterable[Node]) -> None:
@@ -125,7 +132,21 @@ class Splicer:
             self._instead.setdefault(old, []).append(new)
         for new in replacement.new:
             _lift(new)
-        self._drop([*matched, *reversed(replacement.created)])
+        self._names.subtract(
+            [n.name for n in self._drop([*matched, *reversed(replacement.created)]) if n not in created]
+        )
+        for node in replacement.created:
+            if node not in self.dead:
+                node.name = self._name(node.name or op_name(node.op).rpartition(".")[2])
+
+    def _name(self, wanted: str) -> str:
+        """The name, with a number behind it if another node of the graph has it."""
+        name = wanted
+        while self._names[name] > 0:
+            self._numbers[wanted] = number = self._numbers.get(wanted, 0) + 1
+            name = f"{wanted}_{number}"
+        self._names[name] = 1
+        return name
 
     def finish(self) -> None:
         """Restore a topological order near the old one, without what is dead."""
@@ -143,17 +164,20 @@ class Splicer:
             node.index = index
         self._instead.clear()
 
-    def _drop(self, suspects: list[Node]) -> None:
-        """Take nodes that nothing uses out of the graph, and what only they used."""
+    def _drop(self, suspects: list[Node]) -> list[Node]:
+        """Take nodes that nothing uses out of the graph, and what only they used; all that went."""
         work = suspects[::-1]
+        dropped: list[Node] = []
         while work:
             node = work.pop()
             if node.users or node in self.dead or node in self.outputs or node.effect is not None or node.op == INPUT:
                 continue
             self.dead.add(node)
+            dropped.append(node)
             for operand in (*node.operands, *node.deps):
                 operand.users.pop(node, None)
                 work.append(operand)
+        return dropped
 
 
 def _lift(start: Node) -> None:

@@ -28,6 +28,8 @@ class Search:
         """Nodes that no operator of the pattern may be."""
         self.taken: dict[Node, Any] = {}
         self.operators: dict[OpClass, Op] = {}
+        self.related: dict[Any, bool] = {}
+        """The use relations that are known to hold, with what stands between their sides."""
         self.trail: list[tuple[dict[Any, Any], Any]] = []
         self.choices: list[tuple[Iterator[Goals], int]] = []
         self.steps = 0
@@ -108,13 +110,13 @@ class Search:
         ``alone`` forgets which nodes the operators have taken: what is asked is a property of a node.
         """
         floor, mark = len(self.choices), len(self.trail)
-        taken, blocked = self.taken, self.blocked
+        taken, blocked, skipped = self.taken, self.blocked, self.bindings.skipped
         if alone:
-            self.taken, self.blocked = {}, ()
+            self.taken, self.blocked, self.bindings.skipped = {}, (), {}
         found = next(self.solve(goals), self) is None
         del self.choices[floor:]
         self.undo(mark)
-        self.taken, self.blocked = taken, blocked
+        self.taken, self.blocked, self.bindings.skipped = taken, blocked, skipped
         return found
 
     def once(self, goals: Goals) -> bool:

@@ -10,7 +10,7 @@ from gsl.attr.ast import Ast, Symbol
 from gsl.attr.evaluate import Evaluator, same
 from gsl.errors import EvaluationError
 from gsl.graph import Node
-from gsl.pat import Instance, Pattern, Repeat, Variadic
+from gsl.pat import Alt, Instance, Pattern, Repeat, Seq, Variadic, has_head
 from gsl.spec import TABLE
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class MatchScope:
         self.path = path
 
     def attribute(self, pattern: Pattern, name: str, symbols: dict[Symbol, Any]) -> Any:
-        if isinstance(pattern, Variadic) and name == "length":
+        if isinstance(pattern, (Variadic, Repeat)) and name == "length":
             return self.bindings.count(pattern, self.path)
         return read(self.bindings.node(pattern, self.path, symbols), name)
 
@@ -96,8 +96,18 @@ class Bindings:
 
     def head(self, pattern: Pattern, path: Path) -> Node | None:
         """The node that a pattern stands for where it uses something: of a chain the first one."""
-        if isinstance(pattern, Repeat):
-            return self.heads.get((pattern, path[: len(self.scopes.get(pattern, ()))]))
+        while has_head(pattern):
+            if isinstance(pattern, Repeat):
+                return self.heads.get((pattern, path[: len(self.scopes.get(pattern, ()))]))
+            if isinstance(pattern, Seq):
+                pattern = pattern.head
+            elif isinstance(pattern, Alt):
+                chosen = self.chosen.get(self.key(pattern, path))
+                if chosen is None:
+                    return None
+                pattern = pattern.choices[chosen]
+            else:
+                pattern = next(part for part in pattern.same_node() if has_head(part))
         return self.get(pattern, path)
 
     def all_of(self, pattern: Pattern) -> Iterator[Node]:

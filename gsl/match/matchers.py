@@ -6,7 +6,7 @@ and neither deep graphs nor long variadics recurse. ``END`` is the empty list; a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gsl.attr.ast import Literal
@@ -14,8 +14,9 @@ from gsl.errors import EvaluationError
 from gsl.graph import CONST, GETITEM, TUPLE, Node, Op, TensorType, TupleType
 from gsl.match.guard import Guard, Path, canonical
 from gsl.match.literal import decidedly_same, equal_literal
-from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, OpClass, Pattern, Tuple, Variadic
+from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, OpClass, Pattern, Tuple, Variadic, has_head
 from gsl.spec import TABLE, OpSpec
+from gsl.spec.natives import same_function
 
 if TYPE_CHECKING:
     from gsl.match.engine import Search
@@ -66,9 +67,17 @@ class Matcher:
         """A cheap necessary condition."""
         return True
 
-    def last_nodes(self, search: Search, firsts: Iterator[Node]) -> Iterator[Node]:
+    def last_nodes(self, search: Search, firsts: Iterable[Node]) -> Iterable[Node]:
         """The nodes that may be the pattern's when it uses something by one of the given nodes."""
-        return (node for node in firsts if self.plausible(node))
+        return [node for node in firsts if self.plausible(node)]
+
+    def firsts(self, search: Search, above: Iterable[Node]) -> Iterable[Node]:
+        """The nodes from which to go on upward, see :meth:`ascend`, when the pattern uses something by one of these."""
+        return self.last_nodes(search, above)
+
+    def ascend(self, node: Node, path: Path, rest: Goals) -> Goals:
+        """The goal that the pattern is the node, which was found upward."""
+        return (self.match, node, path, rest)
 
     def admits(self, search: Search, node: Node) -> bool:
         """Whether the node is of the right kind, operator and literal attributes."""
@@ -140,7 +149,7 @@ class CallMatcher(Matcher):
         op = pattern.op
         self.ops: frozenset[Op] | None = (
             frozenset((op.name,)) if isinstance(op, OpSpec) else op.members if isinstance(op, OpClass) else (
-                frozenset((op,)))
+                same_function(op))
         )  # fmt: skip
         """The operators that match, ``None`` where only the class knows."""
         self.literals = {name: node.value for name, node in pattern.attrs.items() if isinstance(node, Literal)}
@@ -265,6 +274,10 @@ class AltMatcher(Matcher):
     def plausible(self, node: Node) -> bool:
         return any(choice.plausible(node) for choice in self.choices)
 
+    def last_nodes(self, search: Search, firsts: Iterable[Node]) -> Iterable[Node]:
+        firsts = list(firsts)
+        return dict.fromkeys(node for choice in self.choices for node in choice.last_nodes(search, firsts))
+
     def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
         key = (self.pattern, path[: self.level]) if self.level else self.pattern
 
@@ -291,6 +304,11 @@ class AndMatcher(Matcher):
 
     def plausible(self, node: Node) -> bool:
         return all(matcher.plausible(node) for matcher in self.both)
+
+    def last_nodes(self, search: Search, firsts: Iterable[Node]) -> Iterable[Node]:
+        chain = next((part for part in self.both if has_head(part.pattern)), None)
+        nodes = firsts if chain is None else chain.last_nodes(search, firsts)
+        return [node for node in nodes if self.plausible(node)]
 
     def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
         for matcher in reversed(self.both):

@@ -1,10 +1,23 @@
-"""A rule's source, compiled: from which nodes a search may start."""
+"""A rule's source, compiled: from which nodes a search may start.
+
+What a search costs, counted in goals (``Search.steps``), for a source of *p* patterns and an anchor with *n* nodes:
+*n · p* where operands and relations lead to one node each, as in every operand-style source with one output, and in a
+sequence downward. A step up to a user tries every user that has the right operator, so *k* steps up from nodes with
+*u* such users each try *uᵏ* combinations where all but the last fit: finding subgraphs is NP-hard, and this is the
+worst case, *O(n · uᵏ)*. So it is with alternatives and commutative calls: *2ᵏ* for *k* of them, if it shows only in the end
+that the choice was wrong. A fork to *k* users has *u · (u - 1) · …* matches, of which each costs *O(k)* steps, and a
+branch whose operator the graph lacks costs nothing.
+
+A chain of *m* nodes (``pat.Repeat``) costs *O(m)* from a given end, in either direction and whether it fits or not, and
+a rule in one pass takes the longest. All matches of a chain that is bound at neither end are its *m²/2* parts, and a
+rule whose condition refuses each of them pays for all. A ``>>`` chain of *m* patterns is built in *O(m²)*.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from gsl.attr.ast import Ast
+from gsl.attr.ast import Ast, Literal
 from gsl.errors import PatternError
 from gsl.graph import Graph, Node, Op
 from gsl.match.engine import Search
@@ -23,6 +36,8 @@ from gsl.pat import (
     Instance,
     Leaf,
     Like,
+    Not,
+    OpClass,
     Pattern,
     Repeat,
     Seq,
@@ -32,6 +47,9 @@ from gsl.pat import (
     walk,
 )
 from gsl.pat import Match as MatchClause
+from gsl.pat.use import tail
+from gsl.spec import OpSpec
+from gsl.spec.natives import same_function
 
 
 class Plan:
@@ -59,9 +77,8 @@ class Plan:
         self.fuzzy = frozenset(fuzzy)
         related = [pattern for c in constraints if isinstance(c, Use) for pattern in c.patterns()]
         self.patterns = tuple(walk(*outputs, *related))
-        self.constraints = dict.fromkeys(
-            (*constraints, *(c for pattern in self.patterns if isinstance(pattern, Seq) for c in pattern.constraints))
-        )
+        self.given = tuple(dict.fromkeys(constraints))
+        """The constraints that hold in every match; those of a sequence hold where it is bound."""
         self.known = frozenset(self.patterns)
         self.variadic = outputs[0] if len(outputs) == 1 and isinstance(outputs[0], Variadic) else None
         self.scopes = _scopes(self.patterns)
@@ -76,6 +93,7 @@ class Plan:
         inside = [c for p in self.sure if isinstance(p, Seq) for c in p.constraints if isinstance(c, Use)]
         self.ways = (*self.relations, *inside)
         """The use relations that lead from one sure pattern to another."""
+        self.natives = [p for p in self.patterns if isinstance(p, Call) and not isinstance(p.op, (OpSpec, OpClass))]
         self._check()
         self._starts: dict[Pattern, Start] = {}
         operators = [p for p in self.sure if isinstance(p, (Call, GetItem, Tuple))]
@@ -83,6 +101,8 @@ class Plan:
         self.anchors = operators or others or list(self.sure)
         """The patterns from which a search can start."""
         self.start(self.anchors[0])
+        if len(self.required) > 1:
+            self._check_alternatives()
 
     def _check(self) -> None:
         for pattern in self.patterns:
@@ -100,10 +120,15 @@ class Plan:
                 self._check_expression(node, pattern)
         for node in self.where:
             self._check_expression(node, None)
-        for constraint in self.constraints:
+        bindable = set(_bindable(self.required))
+        for constraint in self.given:
             for pattern in constraint.patterns():
+                place = f"{pattern.location}: {constraint!r}: "
                 if pattern not in self.known:
-                    raise PatternError(f"{pattern.location}: {constraint!r}: {pattern!r} is not part of the source")
+                    raise PatternError(f"{place}{pattern!r} is not part of the source, nor related to it in where=")
+                if pattern not in bindable:
+                    raise PatternError(f"{place}{pattern!r} is part of a negation only: say it there, inside of the ~")
+                self._check_scopes(pattern, (), place)
         for pattern in self.outputs:
             self._check_scopes(pattern, ())
         if self.variadic is not None:
@@ -125,10 +150,70 @@ class Plan:
         """Refuse a template where it is not known which instance is meant."""
         scopes = self.scopes.get(pattern, ())
         if scopes != tuple(around[: len(scopes)]):
+            where = (
+                "chain: refer to the pat.Repeat, which stands for its last node, or to match.chain(repeat)"
+                if isinstance(scopes[-1], Repeat)
+                else "variadic: say which one as variadic(pattern, index)"
+            )
             raise PatternError(
                 f"{place or f'{pattern.location}: '}{pattern!r} is a template, of which there are many, and is used "
-                "outside of its variadic: say which one as variadic(pattern, index)"
+                f"outside of its {where}"
             )
+
+    def check(self, graph: Graph) -> None:
+        """PatternError for a call of a native target that graphs of this kind show by a canonical operator."""
+        if graph.canonical is None or not self.natives:
+            return
+        present = {node.op for node in graph.nodes if node.opaque}
+        for pattern in self.natives:
+            if present.isdisjoint(same_function(pattern.op)):
+                literals = {name: node.value for name, node in pattern.attrs.items() if isinstance(node, Literal)}
+                count = None if pattern.operands is None else len(pattern.operands)
+                shown = graph.canonical(pattern.op, count, literals)
+                if shown is not None:
+                    raise PatternError(
+                        f"{pattern.location}: {pattern!r} matches nothing: the graph shows such a call by its "
+                        f"canonical operator; write {shown}"
+                    )
+
+    def _check_alternatives(self) -> None:
+        """Refuse an alternative that leaves an output without a connection, so that it could never be taken."""
+        for alternative in self.patterns:
+            if isinstance(alternative, Alt) and alternative in self.sure:
+                for choice in alternative.choices:
+                    reached = self._connected(alternative, choice)
+                    lost = next((pattern for pattern in self.required if pattern not in reached), None)
+                    if lost is not None:
+                        raise PatternError(
+                            f"{choice.location}: the alternative {choice!r} of {alternative!r} can never be taken: "
+                            f"it shares no node with {lost!r}, as the others do"
+                        )
+
+    def _connected(self, alternative: Alt, choice: Pattern) -> set[Pattern]:
+        """What is connected with the alternative by any way, when that choice of it is taken."""
+        beside: dict[Pattern, list[Pattern]] = {}
+        there: set[Pattern] = set()
+        work = list(self.required)
+        while work:
+            pattern = work.pop()
+            if pattern not in there:
+                there.add(pattern)
+                children = [choice] if pattern is alternative else list(pattern.children())
+                work += children
+                for child in children:
+                    beside.setdefault(child, []).append(pattern)
+                    beside.setdefault(pattern, []).append(child)
+        for use in self.relations:
+            beside.setdefault(use.operand, []).append(use.user)
+            beside.setdefault(use.user, []).append(use.operand)
+        reached: set[Pattern] = set()
+        work = [alternative]
+        while work:
+            pattern = work.pop()
+            if pattern not in reached:
+                reached.add(pattern)
+                work += beside.get(pattern, ())
+        return reached
 
     def start(self, anchor: Pattern) -> Start:
         """The compiled search from an anchor."""
@@ -150,18 +235,20 @@ class Plan:
         return best
 
     def possible(self, anchor: Pattern, by_op: Mapping[Op, list[Node]]) -> list[Node]:
-        """The nodes of the operators that a pattern might be, in graph order; of a variadic output, its first field."""
+        """The nodes that a pattern might be, in graph order (of a chain in reverse); of a variadic, its first field."""
         matchers = self.start(self.anchors[0]).matchers
         matcher = matchers[anchor if self.variadic is None else self.variadic.first_field]
         if isinstance(matcher, CallMatcher) and matcher.ops is not None and len(matcher.ops) == 1:
             (op,) = matcher.ops
             return by_op.get(op, [])
         nodes = [node for group in by_op.values() if matcher.plausible(group[0]) for node in group]
-        nodes.sort(key=lambda node: node.index)
+        # A chain is found from its last node: so the longest one first.
+        nodes.sort(key=lambda node: node.index, reverse=isinstance(tail(anchor), Repeat))
         return nodes
 
     def matches(self, graph: Graph, *, blocked: Collection[Node] = (), search: Search | None = None) -> Iterator[Match]:
         """All matches, ordered by their anchor's place in the graph. Of the groups of a variadic: those that differ."""
+        self.check(graph)
         anchor, nodes = self.anchor(graph.by_op())
         start = self.start(anchor)
         search = Search(self, blocked, set(graph.outputs)) if search is None else search
@@ -202,6 +289,19 @@ def _identity(patterns: Sequence[Pattern]) -> dict[Pattern, Pattern]:
                 if find(part) is not find(pattern):
                     parent[find(part)] = find(pattern)
     return {pattern: find(pattern) for pattern in parent}
+
+
+def _bindable(roots: Sequence[Pattern]) -> Iterator[Pattern]:
+    """The patterns that a match can bind: those outside of negations."""
+    found: dict[Pattern, None] = {}
+    work = list(roots)
+    while work:
+        pattern = work.pop()
+        if pattern not in found:
+            found[pattern] = None
+            if not isinstance(pattern, Not):
+                work += pattern.children()
+    return iter(found)
 
 
 def _sure(outputs: Sequence[Pattern]) -> Iterator[Pattern]:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gsl import draw
 from gsl.errors import EvaluationError
 from gsl.graph import Node
 from gsl.match.guard import Bindings
-from gsl.pat import Call, GetItem, Pattern, Repeat, Tuple, Variadic
+from gsl.pat import Call, GetItem, Pattern, Repeat, Seq, Tuple, Variadic
 
 if TYPE_CHECKING:
+    import graphviz
+
     from gsl.match.engine import Search
     from gsl.match.plan import Plan
+
+SHOWN = 40
+"""How many characters of a pattern stand in a drawing."""
 
 
 class Match:
@@ -59,8 +66,8 @@ class Match:
 
     def chain(self, repeat: Repeat) -> tuple[Node, ...]:
         """The nodes of a repeated pattern, first to last."""
-        count = self.bindings.count(repeat, ())
-        return tuple(self.bindings.nodes[repeat.pattern, (number,)] for number in reversed(range(count)))
+        nodes = [self.bindings.nodes[repeat.pattern, (i,)] for i in range(self.bindings.count(repeat, ()))]
+        return tuple(nodes if nodes[-1] is self[repeat] else nodes[::-1])
 
     def length(self, variadic: Variadic) -> int:
         """The number of instances of a variadic."""
@@ -92,3 +99,27 @@ class Match:
             pattern, number = key if isinstance(key, tuple) else (key, ())
             lines.append(f"{pattern!r}{''.join(f' #{i}' for i in number)} = %{node.name}")
         return "\n".join(lines)
+
+    def visualize(self, path: str | Path | None = None) -> graphviz.Digraph:
+        """A drawing of what matched with its neighbours, also written to ``path`` (.svg, .png, .pdf or .dot).
+
+        WorkloadError without the Python package graphviz; without its program ``dot``, the .dot text is written, with
+        a warning.
+        """
+        labels: dict[Node, str] = {}
+        for key, node in self.bindings.nodes.items():
+            pattern, number = key if isinstance(key, tuple) else (key, ())
+            if not isinstance(pattern, Seq):
+                labels.setdefault(node, _short(pattern) + "".join(f" #{i}" for i in number))
+        drawing = draw.region(labels, self.inner, self.outputs, hide=draw.hide_defaults)
+        if path is not None:
+            draw.save(drawing, path)
+        return drawing
+
+    def _repr_html_(self) -> str:
+        return draw.page(self.visualize, str(self))
+
+
+def _short(pattern: Pattern) -> str:
+    shown = repr(pattern)
+    return shown if len(shown) <= SHOWN else shown[: SHOWN - 1] + "…"

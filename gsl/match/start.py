@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from gsl.errors import PatternError
 from gsl.graph import Node
+from gsl.match.chains import RepeatMatcher
 from gsl.match.conditions import Distinct, Everywhere, guards_of
+from gsl.match.constraints import UsedOutside, guard_of
 from gsl.match.engine import Search
-from gsl.match.guard import Guard
+from gsl.match.guard import Guard, Path
 from gsl.match.matchers import (
     END,
     Absent,
@@ -28,22 +30,21 @@ from gsl.match.matchers import (
 )
 from gsl.match.result import Match
 from gsl.match.up import Up
-from gsl.match.uses import Link, RepeatMatcher, SeqMatcher, Skipping, UsedOutside, guard_of
+from gsl.match.uses import Link, SeqMatcher, Skipping
 from gsl.pat import (
     Alt,
     And,
     Call,
     Const,
-    Constraint,
     GetItem,
     Instance,
     Leaf,
-    Maybe,
     Not,
     Pattern,
     Repeat,
     Seq,
     Tuple,
+    Use,
     Variadic,
     walk,
 )
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 KINDS: dict[type[Pattern], type[Matcher]] = {
     Const: ConstMatcher, Call: CallMatcher, Tuple: TupleMatcher, GetItem: GetItemMatcher, Alt: AltMatcher,
-    Maybe: AltMatcher, And: AndMatcher, Not: NotMatcher, Variadic: VariadicMatcher, Seq: SeqMatcher,
+    And: AndMatcher, Not: NotMatcher, Variadic: VariadicMatcher, Seq: SeqMatcher,
     Repeat: RepeatMatcher,
 }  # fmt: skip
 """How each kind of pattern is matched; all others are leaves."""
@@ -77,31 +78,33 @@ class Start:
         self.regions: dict[Pattern, Region] = {}
         self.early: set[Pattern] = set()
         """The sure patterns that are reached through an alternative first, so that it varies when they are bound."""
+        self.settled: set[Pattern] = set()
+        """What a step leads to: it is bound after all steps in any case."""
+        self.linked: set[Use] = set()
         self.ups: list[Up | Link] = []
         self.final: list[Guard] = []
         if plan.variadic is not None:
             self._group(plan.variadic)
         else:
             self._visit(anchor, ())
-            while any(pattern not in self.order for pattern in plan.required):
+            while any(pattern not in self.order or not self._is_always(pattern) for pattern in plan.required):
                 self.ups.append(self._climb())
-            for output in plan.outputs:
-                if output in self.early:
-                    bound = [pattern for pattern in self.order if pattern is not output and pattern not in plan.scopes]
-                    self.ups.append(self._up(self._way(output, set(bound)) or [(output, ())]))
         self.ups += [Link(use, self.matchers) for use in plan.relations]
         absent = self._negations()
+        over = {pattern: Skipping(matcher) for pattern, matcher in self.matchers.items()} if plan.fuzzy else {}
         for matcher in self.matchers.values():
             matcher.link(self.matchers)
-            if plan.fuzzy:
-                _skip_between(matcher)
+            _skip_between(matcher, over)
         for pattern in self.order:
             for guard in guards_of(pattern):
                 self._schedule(guard, absent)
         for negation in absent.values():
             self._schedule(negation, absent)
-        for constraint in plan.constraints:
-            self._constrain(constraint, absent)
+        for constraint in plan.given:
+            self._constrain(guard_of(constraint), absent)
+        for pattern in self.order:
+            for constraint in pattern.constraints if isinstance(pattern, Seq) else ():
+                self._constrain(guard_of(constraint, pattern), absent)
         if plan.extern_use is not None:
             ends = plan.outputs if plan.variadic is None else (plan.variadic.field, plan.variadic.first_field)
             self.final.append(UsedOutside(None, plan.extern_use, ends))
@@ -133,9 +136,7 @@ class Start:
         if self.plan.variadic is not None:
             yield from self._groups(search, self.plan.variadic, node)
             return
-        goals: Goals = (check_all, self.final, (), END)
-        for up in reversed(self.ups):
-            goals = (up.step, None, (), goals)
+        goals: Goals = (climb, tuple(self.ups), (), (check_all, self.final, (), END))
         for _ in search.solve((self.matchers[self.anchor].match, node, (), goals)):
             yield Match(self.plan, search)
 
@@ -200,7 +201,7 @@ class Start:
         inside = set(walk(negation.pattern))
         outside = [p for p in self.plan.patterns if p not in inside and p is not negation]
         shared = {child for p in outside for child in p.children() if child in inside}
-        shared |= inside.intersection(self.plan.outputs)
+        shared |= inside.intersection(self.plan.required)
         if any(isinstance(p, Leaf) and (p.distinct or self.plan.distinct) for p in inside):
             return frozenset((*outside, *shared))  # a leaf that must differ from all others
         read = {p for part in inside for guard in guards_of(part) for p in guard.references()}
@@ -211,40 +212,57 @@ class Start:
     def _climb(self) -> Up | Link:
         """A step from bound patterns to one that is made of them: to a user where possible, over few patterns.
 
-        Where no operands lead on, a use relation does: rather down to an operand than up to a user.
+        Where no operands lead on, a use relation does: rather down to an operand than up to a user. A step to an
+        alternative of which a choice is not bound yet comes last.
         """
         plan = self.plan
         bound = {pattern for pattern in self.order if pattern not in plan.scopes}
-        always = {pattern for pattern in bound if not self.regions[pattern] and pattern not in self.early}
-        goals = [p for p in plan.sure if p not in self.order and not isinstance(p, (Leaf, Not))]
-        users = [p for p in goals if isinstance(p, (Call, Tuple, GetItem))]
-        for below in (always, bound):
-            direct = [p for p in users if any(child in below for child in p.children())]
-            for goal in (*direct, *goals):
-                way = self._way(goal, below)
-                if way:
-                    self._visit(goal, ())
-                    return self._up(way)
-            for use in plan.ways:
-                if use.user in below and use.operand not in self.order:
-                    self._visit(use.operand, ())
-                    return Link(use, self.matchers)
-            for use in plan.ways:
-                if use.operand in below and use.user not in self.order:
-                    self._visit(use.user, ())
-                    return Link(use, self.matchers)
+        always = {pattern for pattern in bound if self._is_always(pattern)}
+        unbound = [p for p in plan.sure if p not in self.order and not isinstance(p, (Leaf, Not))]
+        users = [p for p in unbound if isinstance(p, (Call, Tuple, GetItem))]
+        again = [p for p in plan.required if p in bound and p not in always]
+        for whole in (True, False):
+            for below in (always, bound):
+                direct = [p for p in users if any(child in below for child in p.children())]
+                for goal in (*direct, *unbound, *again):
+                    way = self._way(goal, below - {goal}, always)
+                    if way and (not whole or _is_whole(way, below)):
+                        return self._up(goal, way)
+                for use in plan.ways:
+                    if use.user in below and use.operand not in always and use not in self.linked:
+                        return self._link(use, use.operand)
+                for use in plan.ways:
+                    if use.operand in below and use.user not in always and use not in self.linked:
+                        return self._link(use, use.user)
+        if again:
+            return self._up(again[0], [(again[0], ())])  # that an alternative binds it is the only way
         missing = next(pattern for pattern in plan.required if pattern not in self.order)
         raise PatternError(
             f"{missing.location}: the source pattern {missing!r} is not connected with the others: patterns of one "
             "rule must share a node"
         )
 
-    def _up(self, way: Way) -> Up:
+    def _link(self, use: Use, goal: Pattern) -> Link:
+        self.linked.add(use)
+        self.settled.add(goal)
+        self._visit(goal, ())
+        return Link(use, self.matchers)
+
+    def _up(self, goal: Pattern, way: Way) -> Up:
+        self.settled.add(goal)
+        self._visit(goal, ())
         return Up([(self.matchers[pattern], below) for pattern, below in way])
 
+    def _is_always(self, pattern: Pattern) -> bool:
+        """Whether a pattern that has its turn is bound then in any case."""
+        return not self.regions[pattern] and (pattern not in self.early or pattern in self.settled)
+
     @staticmethod
-    def _way(goal: Pattern, bound: Collection[Pattern]) -> Way:
-        """What lies between some bound patterns and a goal that is made of them, operands first."""
+    def _way(goal: Pattern, bound: Collection[Pattern], always: Collection[Pattern]) -> Way:
+        """What lies between some bound patterns and a goal that is made of them, operands first.
+
+        What is not always bound is part of the way, for the case that it is not.
+        """
         way: dict[Pattern, tuple[Pattern, ...]] = {}
         inside = {goal}
         work = [goal]
@@ -254,9 +272,9 @@ class Start:
             inside.update(new)
             work += new
         for pattern in walk(goal):
-            if pattern in inside and pattern not in bound and not isinstance(pattern, Not):
+            if pattern in inside and pattern not in always and not isinstance(pattern, Not):
                 below = tuple(child for child in _made_of(pattern) if child in bound or child in way)
-                if below:
+                if below or pattern in bound:
                     way[pattern] = below
         return list(way.items()) if goal in way else []
 
@@ -268,20 +286,21 @@ class Start:
         self._visit(variadic.first_field, (variadic,))
         self._visit(variadic.field, (variadic,))
         bound = {p for p in walk(variadic.field) if p not in self.plan.scopes}
-        way = self._way(variadic.field, bound)
+        way = self._way(variadic.field, bound, bound)
         if not way:
             raise PatternError(
                 f"{variadic.location}: from the patterns that the instances share no way leads up to the field "
                 "through operands"
             )
-        self.members = self._up(way)
+        self.members = self._up(variadic.field, way)
 
     # When the guards are checked.
 
-    def _constrain(self, constraint: Constraint, absent: Mapping[Not, Absent]) -> None:
-        guard = guard_of(constraint)
-        if isinstance(guard, UsedOutside):
-            self.final.append(guard)
+    def _constrain(self, guard: Guard | None, absent: Mapping[Not, Absent]) -> None:
+        if isinstance(guard, UsedOutside):  # when it is known what is outside
+            assert guard.owner is not None
+            scopes = self.plan.scopes.get(guard.owner, ())
+            self.final.append(Everywhere(guard, scopes) if scopes else guard)
         elif guard is not None:
             self._schedule(guard, absent)
 
@@ -335,6 +354,22 @@ class Start:
         return own == region[: len(own)]
 
 
+def climb(search: Search, ups: tuple[Up | Link, ...], path: Path, rest: Goals) -> Goals | None:
+    """The goal of doing all steps: each when what it starts from is bound, which may depend on an alternative."""
+    if not ups:
+        return rest
+    number = next((number for number, up in enumerate(ups) if up.is_ready(search, path)), None)
+    if number is None:
+        return ups[0].lost(search)
+    return (ups[number].step, None, path, (climb, ups[:number] + ups[number + 1 :], path, rest))
+
+
+def _is_whole(way: Way, below: Collection[Pattern]) -> bool:
+    """Whether no choice of an alternative on the way is without connection yet."""
+    there = {*below, *(pattern for pattern, _ in way)}
+    return all(choice in there for p, _ in way if isinstance(p, Alt) for choice in p.choices)
+
+
 def _made_of(pattern: Pattern) -> tuple[Pattern, ...]:
     """The patterns from which a step leads up to one: its operands, or what is the same node."""
     if isinstance(pattern, (Not, Repeat)):
@@ -342,16 +377,16 @@ def _made_of(pattern: Pattern) -> tuple[Pattern, ...]:
     return tuple(pattern.same_node() if isinstance(pattern, Seq) else pattern.children())
 
 
-def _skip_between(matcher: Matcher) -> None:
+def _skip_between(matcher: Matcher, over: Mapping[Pattern, Matcher]) -> None:
     """Let operators that may be skipped stand between a matcher and its operands."""
 
-    def over(inner: Matcher) -> Matcher:
-        return inner if isinstance(inner, LeafMatcher) else Skipping(inner)
+    def instead(operand: Matcher) -> Matcher:
+        return over.get(operand.pattern, operand)
 
     match matcher:
         case CallMatcher():
-            matcher.operands = tuple([over(operand) for operand in matcher.operands])
+            matcher.operands = tuple(map(instead, matcher.operands))
         case TupleMatcher():
-            matcher.items = tuple([over(item) for item in matcher.items])
+            matcher.items = tuple(map(instead, matcher.items))
         case GetItemMatcher():
-            matcher.tuple = over(matcher.tuple)
+            matcher.tuple = instead(matcher.tuple)

@@ -32,10 +32,11 @@ class Up:
         """The nodes that the goal may be, in graph order."""
         reached: dict[Pattern, list[Node]] = {}
         for matcher, below in self.parts:
-            found: dict[Node, None] = {}
-            for pattern in below:
-                bound = None if pattern in reached else search.bindings.get(pattern, path)
-                for node in reached.get(pattern, ()) if bound is None else (bound,):
+            bound = search.bindings.get(matcher.pattern, path)
+            found: dict[Node, None] = {} if bound is None else {bound: None}
+            for pattern in below if bound is None else ():
+                known = search.bindings.get(pattern, path)
+                for node in reached.get(pattern, ()) if known is None else (known,):
                     self._add(search, matcher, node, found)
             reached[matcher.pattern] = list(found)
         return sorted(reached[self.goal.pattern], key=_index)
@@ -53,6 +54,15 @@ class Up:
                 found[user] = None
         if len(found) == before:
             search.miss(matcher.pattern, node, "user", matcher.pattern, list(node.users))
+
+    def is_ready(self, search: Search, path: Path) -> bool:
+        """Whether something is bound from which the step leads up."""
+        get = search.bindings.get
+        return any(get(m.pattern, path) or any(get(p, path) for p in below) for m, below in self.parts)
+
+    def lost(self, search: Search) -> None:
+        """Note that nothing is bound from which the step leads up."""
+        search.miss(self.goal.pattern, None, "connection", "a node in common with the other patterns", "none")
 
     def step(self, search: Search, _: Any, path: Path, rest: Goals) -> Goals | None:
         """The goal of finding a node that matches, if an alternative has not bound it already."""

@@ -1,31 +1,26 @@
 """Patterns: immutable values from which sources and targets of rules are built."""
 
-from gsl.pat.base import Pattern, TypeGuard, same_attr, walk
+from gsl.pat.base import Pattern, same_attr, walk
 from gsl.pat.call import Call, GetItem, Like, Tuple, to_pattern
+from gsl.pat.chain import Maybe, Repeat
 from gsl.pat.choice import Alt, And, Cond, Match, Not
+from gsl.pat.copying import dup, make
 from gsl.pat.leaf import Const, Exactly, Input, Leaf, Param, Variable, Wildcard
+from gsl.pat.names import is_const, is_op, is_tuple, is_tuple_get_item, is_var, wildcard
 from gsl.pat.opclass import AnyOp, NoneOf, OneOf, OpClass, OpWithTrait
+from gsl.pat.typed import TypeGuard
 from gsl.pat.use import (
     AttrEqual,
     Constraint,
     ExternUse,
     Group,
-    Maybe,
     NonLeafExternUse,
-    Repeat,
     Seq,
     Unique,
     Use,
     attr_eq,
-    dup,
     fork_to,
-    is_const,
-    is_op,
-    is_tuple,
-    is_tuple_get_item,
-    is_var,
-    make,
-    wildcard,
+    has_head,
 )
 from gsl.pat.variadic import Instance, Variadic
 
@@ -33,6 +28,6 @@ __all__ = [
     "Alt", "And", "AnyOp", "AttrEqual", "Call", "Cond", "Const", "Constraint", "Exactly", "ExternUse", "GetItem",
     "Group", "Input", "Instance", "Leaf", "Like", "Match", "Maybe", "NonLeafExternUse", "NoneOf", "Not", "OneOf",
     "OpClass", "OpWithTrait", "Param", "Pattern", "Repeat", "Seq", "Tuple", "TypeGuard", "Unique", "Use",
-    "Variable", "Variadic", "Wildcard", "attr_eq", "dup", "fork_to", "is_const", "is_op", "is_tuple",
+    "Variable", "Variadic", "Wildcard", "attr_eq", "dup", "fork_to", "has_head", "is_const", "is_op", "is_tuple",
     "is_tuple_get_item", "is_var", "make", "same_attr", "to_pattern", "walk", "wildcard",
 ]  # fmt: skip

@@ -6,126 +6,19 @@ the one place in GSL where modules refer to each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gsl.attr import Expr
-from gsl.attr.ast import Ast, Attribute, Literal, Symbol
-from gsl.attr.expr import to_ast
+from gsl.attr.ast import Ast, Attribute, Symbol
 from gsl.attr.text import listed, render
-from gsl.errors import PatternError, PatternTypeError, UnknownAttributeError, caller, located, nearest
-from gsl.graph import SymDim
-from gsl.spec import normalise
+from gsl.errors import PatternTypeError, UnknownAttributeError, caller, located, nearest
+from gsl.pat.typed import TENSOR, TypeGuard
 
 if TYPE_CHECKING:
     from gsl.pat.call import Call, GetItem, Like
     from gsl.pat.choice import Alt, And, Not
     from gsl.pat.use import Group, Seq
-
-TENSOR = ("shape", "dtype", "ndim")
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A keyword and its value, as they are written in a call."""
-
-    name: str
-    value: Any
-
-    def parts(self) -> Iterator[Any]:
-        """The text in parts."""
-        yield f"{self.name}="
-        yield self.value
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TypeGuard:
-    """What a pattern demands of the type of its node; ``None`` where it demands nothing."""
-
-    shape: Ast | tuple[Ast | None, ...] | None = None
-    dtype: Ast | None = None
-    ndim: Ast | None = None
-
-    @staticmethod
-    def of(shape: Any = None, dtype: Any = None, ndim: Any = None) -> TypeGuard | None:
-        """The guard of the keywords ``shape=``, ``dtype=``, ``ndim=``; ``None`` if none is given.
-
-        Raises PatternError for what is no shape, no dtype or no number of dimensions.
-        """
-        if shape is None and dtype is None and ndim is None:
-            return None
-        return TypeGuard(
-            None if shape is None else _shape(shape),
-            None if dtype is None else _dtype(dtype),
-            None if ndim is None else _size("ndim", ndim),
-        )
-
-    def expressions(self) -> Iterator[Ast]:
-        """The expressions that the guard is made of."""
-        if isinstance(self.shape, tuple):
-            yield from (size for size in self.shape if size is not None)
-        elif self.shape is not None:
-            yield self.shape
-        yield from (part for part in (self.dtype, self.ndim) if part is not None)
-
-    def keywords(self) -> Iterator[Named]:
-        """The demands as they are written."""
-        for name in TENSOR:
-            value = getattr(self, name)
-            if isinstance(value, tuple):
-                value = Sizes(value)
-            if value is not None:
-                yield Named(name, value)
-
-    def parts(self) -> Iterator[Any]:
-        """The text of the guard in parts."""
-        return listed(self.keywords())
-
-    def __repr__(self) -> str:
-        return render(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """A shape as it is written."""
-
-    sizes: tuple[Ast | None, ...]
-
-    def parts(self) -> Iterator[Any]:
-        """The text in parts."""
-        yield "("
-        yield from listed("None" if size is None else size for size in self.sizes)
-        yield ",)" if len(self.sizes) == 1 else ")"
-
-
-def _shape(shape: Any) -> Ast | tuple[Ast | None, ...]:
-    if isinstance(shape, (tuple, list)):
-        return tuple(None if size is None else _size(f"shape[{axis}]", size) for axis, size in enumerate(shape))
-    if isinstance(shape, Expr):
-        return shape.ast
-    raise PatternError(
-        located(f"shape= takes a tuple with a number, an expression or None for each dimension, got {shape!r}")
-    )
-
-
-def _size(what: str, size: Any) -> Ast:
-    node = to_ast(size)
-    if isinstance(node, Literal) and not isinstance(node.value, SymDim):
-        value = node.value
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise PatternError(located(f"{what} is a number of at least 0, or an expression; got {size!r}"))
-    return node
-
-
-def _dtype(dtype: Any) -> Ast:
-    node = to_ast(dtype)
-    if not isinstance(node, Literal):
-        return node
-    try:
-        return Literal(normalise.dtype(node.value))
-    except ValueError as error:
-        raise PatternError(located(f"dtype= takes the name of a dtype: {error}")) from None
 
 
 class Pattern:
@@ -288,16 +181,31 @@ class Pattern:
         return attr_eq(self, *others, names=names)
 
     def uniq(self) -> Seq:
-        """This node has exactly one user."""
-        from gsl.pat.use import Seq, Unique, constraints_of, head, tail
+        """This node has exactly one user; to be an output of the graph counts as one."""
+        from gsl.pat.use import Unique, constrained
 
-        return Seq(head(self), tail(self), (*constraints_of(self), Unique(tail(self))))
+        return constrained(self, Unique)
 
     def extern_use(self, used: bool) -> Seq:
-        """This node is used outside the match (``True``), or is not."""
-        from gsl.pat.use import ExternUse, Seq, constraints_of, head, tail
+        """This node is used outside the match (``True``), or is not; to be an output of the graph counts as a use."""
+        from gsl.pat.use import ExternUse, constrained
 
-        return Seq(head(self), tail(self), (*constraints_of(self), ExternUse(tail(self), used)))
+        if not isinstance(used, bool):
+            raise PatternTypeError(located(f"extern_use takes True or False, got {used!r}"))
+        return constrained(self, ExternUse, used)
+
+    def has_attr(self, attrs: Mapping[str, Any] | None = None, **named: Any) -> And:
+        """This pattern, for calls with these attributes."""
+        from gsl.pat.call import Call, operator_of
+        from gsl.pat.opclass import AnyOp
+
+        return self & Call._free(operator_of(self) or AnyOp(), {**(attrs or {}), **named})
+
+    def optional(self, make: Callable[[Pattern], Pattern]) -> Alt:
+        """What ``make`` builds on this pattern, or the pattern alone: ``conv.optional(is_op("nn.relu"))``."""
+        from gsl.pat.chain import Maybe
+
+        return Maybe(make(self), on=self)
 
     def same_shape_as(self, other: Pattern) -> Pattern:
         """This pattern, for nodes of the shape of another pattern's node."""
@@ -306,11 +214,26 @@ class Pattern:
     def __gt__(self, user: Any) -> Seq:
         return self.used_by(user)
 
+    def __lt__(self, other: Any) -> NoReturn:
+        from gsl.pat.use import refuse_less
+
+        refuse_less(self, other)
+
     def __xor__(self, user: Any) -> Seq:
         return self.used_by(user)
 
+    def __rxor__(self, operand: Any) -> Seq:
+        from gsl.pat.use import relate
+
+        return relate(operand, self)
+
     def __rshift__(self, user: Any) -> Seq:
         return self.only_used_by(user)
+
+    def __rrshift__(self, operand: Any) -> Seq:
+        from gsl.pat.use import relate
+
+        return relate(operand, self, only=True)
 
     def __or__(self, other: Any) -> Alt:
         from gsl.pat.choice import Alt
@@ -334,7 +257,8 @@ class Pattern:
 
     def __bool__(self) -> NoReturn:
         raise PatternTypeError(
-            located(f"a pattern ({self.label}) has no truth value: combine patterns with & | ~ (not and, or, not)")
+            located(f"a pattern ({self.label}) has no truth value: combine patterns with & | ~ (not and, or, not); "
+                    "of relations write (a > b) > c or a ^ b ^ c, not a > b > c, which Python takes apart")
         )
 
     def __iter__(self) -> NoReturn:

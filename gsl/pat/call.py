@@ -12,9 +12,10 @@ from gsl.attr.ast import Ast, Literal, Symbol
 from gsl.attr.expr import to_ast
 from gsl.errors import PatternError, PatternTypeError, located
 from gsl.graph import Node, Op, op_name
-from gsl.pat.base import TENSOR, Named, Pattern, TypeGuard, check_names
+from gsl.pat.base import Pattern, check_names
 from gsl.pat.leaf import Const, Exactly
 from gsl.pat.opclass import OpClass, resolve
+from gsl.pat.typed import TENSOR, Named, TypeGuard
 from gsl.spec import TABLE, OpSpec
 
 Operator = OpSpec | OpClass | Op
@@ -57,10 +58,10 @@ class Call(Pattern):
         self._fill(op, operands, attrs)
 
     @classmethod
-    def _free(cls, op: Any) -> Call:
+    def _free(cls, op: Any, attrs: Mapping[str, Any] = MappingProxyType({})) -> Call:
         """A call of the operator, whatever its operands."""
         call = cls.__new__(cls)
-        call._fill(op, None, {})
+        call._fill(op, None, dict(attrs))
         return call
 
     def __call__(self, *operands: Any, **attrs: Any) -> Call:
@@ -103,7 +104,7 @@ class Call(Pattern):
         yield from self.attrs.values()
 
     def readable(self) -> frozenset[str] | None:
-        names = _declared(self.op)
+        names = declared(self.op)
         is_tensor = not (isinstance(self.op, OpSpec) and self.op.fields)
         return None if names is None else names.union(TENSOR) if is_tensor else names
 
@@ -225,7 +226,7 @@ def _label(op: Operator) -> str:
     return op.name if isinstance(op, OpSpec) else str(op) if isinstance(op, OpClass) else op_name(op)
 
 
-def _declared(op: Operator | None) -> frozenset[str] | None:
+def declared(op: Operator | None) -> frozenset[str] | None:
     """The attributes that the operator has; ``None`` if that is only known of the matched node."""
     if isinstance(op, OpSpec):
         return frozenset(op.attrs)
@@ -260,10 +261,22 @@ def _check_operands(op: Operator, operands: Sequence[Any]) -> None:
         )
 
 
+def _native_ast(value: Any) -> Ast:
+    """The syntax tree of an argument of a native call, which may also be an object of its framework: a dtype, a module.
+
+    PatternTypeError for tensors, which are operands.
+    """
+    plain = isinstance(value, (Expr, Ast, tuple, list, str, numbers.Number, Pattern))
+    if plain or value is None or hasattr(value, "__array__") or type(value).__module__ == "numpy":
+        return to_ast(value)
+    return Literal(value)
+
+
 def _attributes(op: Operator | None, owner: str, given: Mapping[str, Any]) -> Mapping[str, Ast]:
     """The attributes given to a call. PatternError for unknown names and for literals that have no meaning."""
-    check_names(owner, given, _declared(op))
-    attrs = {name: to_ast(value) for name, value in given.items()}
+    check_names(owner, given, declared(op))
+    native = op is not None and not isinstance(op, (OpSpec, OpClass))
+    attrs = {name: _native_ast(value) if native else to_ast(value) for name, value in given.items()}
     for name, node in attrs.items():
         if isinstance(op, OpSpec) and isinstance(node, Literal):
             try:

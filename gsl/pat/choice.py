@@ -8,8 +8,9 @@ from typing import Any
 from gsl.attr.ast import Ast
 from gsl.attr.expr import to_ast
 from gsl.errors import PatternError, PatternTypeError, located
-from gsl.pat.base import Pattern, TypeGuard
+from gsl.pat.base import Pattern
 from gsl.pat.call import to_pattern
+from gsl.pat.typed import TypeGuard
 
 
 class Alt(Pattern):

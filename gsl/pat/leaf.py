@@ -13,7 +13,8 @@ from gsl.attr.text import short
 from gsl.errors import PatternTypeError, located
 from gsl.graph import CONST, INPUT, PARAM, Node, Op
 from gsl.graph.text import value_text
-from gsl.pat.base import TENSOR, Pattern, TypeGuard
+from gsl.pat.base import Pattern
+from gsl.pat.typed import TENSOR, TypeGuard
 
 
 class Leaf(Pattern):
@@ -35,30 +36,37 @@ class Leaf(Pattern):
             yield "distinct=True"
 
 
-class Wildcard(Leaf):
-    """Any node."""
+# No class of patterns that can be written is a subclass of another: Python would ask the right side of ``a > b`` first.
 
+
+class _Free(Leaf):
     __slots__ = ()
 
     def __init__(self, *, shape: Any = None, dtype: Any = None, ndim: Any = None, distinct: bool = False) -> None:
         super().__init__(shape=shape, dtype=dtype, ndim=ndim, distinct=distinct)
 
 
-class Variable(Wildcard):
+class Wildcard(_Free):
+    """Any node."""
+
+    __slots__ = ()
+
+
+class Variable(_Free):
     """An input or a parameter; in ``shape=`` a ``None`` stands for any dimension."""
 
     __slots__ = ()
     kinds = frozenset((INPUT, PARAM))
 
 
-class Input(Variable):
+class Input(_Free):
     """An input, fed at run time."""
 
     __slots__ = ()
     kinds = frozenset((INPUT,))
 
 
-class Param(Variable):
+class Param(_Free):
     """A parameter, whose value is known."""
 
     __slots__ = ()

@@ -12,6 +12,7 @@ from gsl.errors import PatternError, located, nearest
 from gsl.graph import Op, op_name
 from gsl.graph.node import CONST, GETITEM, INPUT, PARAM, TUPLE
 from gsl.spec import TABLE, OpSpec, Trait, find
+from gsl.spec.natives import same_function
 
 _KINDS = frozenset((CONST, GETITEM, INPUT, PARAM, TUPLE))
 
@@ -92,7 +93,7 @@ class OneOf(OpClass):
     __slots__ = ()
 
     def __init__(self, *ops: Any) -> None:
-        members = frozenset(key(op) for op in _flat(ops))
+        members = frozenset(member for op in _flat(ops) for member in _same(key(op)))
         if not members:
             raise PatternError(located("pat.OneOf: expected at least one operator"))
         super().__init__(f"OneOf({_names(ops)})", members)
@@ -105,7 +106,7 @@ class NoneOf(OpClass):
 
     def __init__(self, *ops: Any) -> None:
         super().__init__(f"NoneOf({_names(ops)})", None)
-        self.excluded = frozenset(key(op) for op in _flat(ops))
+        self.excluded = frozenset(member for op in _flat(ops) for member in _same(key(op)))
 
     def accepts(self, op: Op) -> bool:
         return op not in _KINDS and op not in self.excluded
@@ -129,6 +130,10 @@ class OpWithTrait(OpClass):
             raise PatternError(located("pat.OpWithTrait: expected at least one trait"))
         members = frozenset(name for name, spec in TABLE.items() if wanted in spec.traits)
         super().__init__(f"OpWithTrait({wanted.name})", members)
+
+
+def _same(op: Op) -> frozenset[Op]:
+    return frozenset((op,)) if isinstance(op, str) else same_function(op)
 
 
 def _flat(ops: Iterable[Any]) -> Iterable[Any]:

@@ -2,22 +2,30 @@
 
 A relation is a value. ``a >> b`` is a sequence, which stands for its tail where it is an operand, and for its head
 where it uses something; it carries the constraints of both sides. Nothing is recorded anywhere by writing one down.
+
+What a pattern stands for where it *uses* something: a sequence for its head, a :class:`Repeat` for the first node of
+its chain, an alternative for what the choice that is taken stands for, ``p & q`` for what the first part that is one of
+these stands for; everything else, a call with operands too, for its own node. Where it *is used*, each stands for its
+own node, which is the last one. A relation holds in every match that binds the value that carries it; handed to a
+rule in ``where=`` or in a group, it makes both sides part of every match.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NoReturn
 
-from gsl.attr.ast import Ast, Symbol
-from gsl.errors import PatternError, PatternTypeError, caller
-from gsl.pat.base import Pattern, TypeGuard, walk
-from gsl.pat.call import Call, GetItem, Tuple, to_pattern
-from gsl.pat.choice import Alt
-from gsl.pat.leaf import Const, Variable, Wildcard
+from gsl.errors import PatternError, PatternTypeError, located
+from gsl.pat.base import Pattern, check_names, walk
+from gsl.pat.call import Call, GetItem, Tuple, declared, to_pattern
+from gsl.pat.chain import Repeat
+from gsl.pat.choice import Alt, And, Not
+from gsl.pat.leaf import Leaf, Wildcard
+from gsl.spec import OpSpec
 
-P = TypeVar("P")
+MOST_SHOWN = 8
+"""Of a longer sequence only so many parts are written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +39,10 @@ class Constraint:
 
 @dataclass(frozen=True, eq=False)
 class Use(Constraint):
-    """``operand`` is an operand of ``user``: at ``index``, or anywhere; ``only``: and nothing else uses it."""
+    """``operand`` is an operand of ``user``: at ``index``, or anywhere; ``only``: and nothing else uses it.
+
+    The index counts the operands as they are in the graph, also of a commutative operator.
+    """
 
     operand: Pattern
     user: Pattern
@@ -39,8 +50,7 @@ class Use(Constraint):
     only: bool = False
 
     def __repr__(self) -> str:
-        place = "" if self.index is None else f" at {self.index}"
-        return f"{self.operand!r} {'>>' if self.only else '>'} {self.user!r}{place}"
+        return repr(Seq((self.operand, self.user), (self,)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,18 +72,22 @@ class Unique(Constraint):
     pattern: Pattern
 
     def __repr__(self) -> str:
-        return f"{self.pattern!r}.uniq()"
+        return repr(Seq((self.pattern,), (), (self,)))
 
 
 @dataclass(frozen=True, eq=False)
 class ExternUse(Constraint):
-    """The pattern's node is used outside the match, or is not."""
+    """The pattern's node is used outside the match, or is not; to be an output of the graph counts as a use.
+
+    The match are the nodes of its operators, tuples and fields, and those that were skipped. Under a negation it is
+    what the negated pattern matches.
+    """
 
     pattern: Pattern
     used: bool
 
     def __repr__(self) -> str:
-        return f"{self.pattern!r}.extern_use({self.used})"
+        return repr(Seq((self.pattern,), (), (self,)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,34 +98,80 @@ class NonLeafExternUse(Constraint):
 
 
 class Seq(Pattern):
-    """Patterns connected by use relations, with a first one (the head) and a last one (the tail)."""
+    """Patterns of which each uses the one before, from a head to a tail, with the constraints of all of them."""
 
-    __slots__ = ("constraints", "head", "tail")
-    head: Pattern
-    tail: Pattern
+    __slots__ = ("constraints", "spine")
+    spine: tuple[Pattern, ...]
+    """The related patterns, head first; none of them is a sequence."""
     constraints: tuple[Constraint, ...]
+    """The relation between each pattern of the spine and the next one, and then other constraints."""
 
-    def __init__(self, head: Pattern, tail: Pattern, constraints: Sequence[Constraint]) -> None:
-        super().__init__(head=head, tail=tail, constraints=_connected(tail, constraints))
-        check_unique(self)
+    def __init__(self, spine: Sequence[Pattern], uses: Sequence[Use], others: Sequence[Constraint] = ()) -> None:
+        super().__init__(spine=tuple(spine), constraints=(*uses, *dict.fromkeys(others)))
+        if others:
+            check_unique(self)
+
+    @property
+    def head(self) -> Pattern:
+        """What the sequence stands for where it uses something."""
+        return self.spine[0]
+
+    @property
+    def tail(self) -> Pattern:
+        """What the sequence stands for where it is used."""
+        return self.spine[-1]
+
+    @property
+    def uses(self) -> tuple[Use, ...]:
+        """The relations, from the head to the tail."""
+        return tuple(constraint for constraint in self.constraints if isinstance(constraint, Use))
 
     @property
     def label(self) -> str:
         return self.tail.label
 
     def parts(self) -> Iterator[Any]:
-        yield " & ".join(map(repr, self.constraints)) or self.tail
+        uses = self.uses
+        parts: list[Any] = [*self._piece(self.head)]
+        for number, use in enumerate(uses, 1):
+            if MOST_SHOWN // 2 < number < len(uses) - MOST_SHOWN // 2:
+                if number == MOST_SHOWN // 2 + 1:
+                    parts += [" >> " if use.only else " > ", "…"]
+                continue
+            user = self._piece(self.spine[number])
+            if use.index is None:
+                parts += [" >> " if use.only else " > ", *user]
+            else:
+                whole = parts if number == 1 else ["(", *parts, ")"]
+                parts = [*whole, ".only_used_by(" if use.only else ".used_by(", *user, f", {use.index})"]
+        yield from parts
+
+    def _piece(self, pattern: Pattern) -> Iterator[Any]:
+        """The text of one of the related patterns, with what is demanded of its uses."""
+        is_free = isinstance(pattern, Call) and pattern.operands is None and not pattern.attrs and not pattern.guard
+        yield pattern.label if is_free else pattern
+        for constraint in self.constraints:
+            if isinstance(constraint, Unique) and constraint.pattern is pattern:
+                yield ".uniq()"
+            elif isinstance(constraint, ExternUse) and constraint.pattern is pattern:
+                yield f".extern_use({constraint.used})"
 
     def same_node(self) -> Iterator[Pattern]:
         yield self.tail
 
     def children(self) -> Iterator[Pattern]:
-        yield self.tail
-        for constraint in self.constraints:
-            yield from constraint.patterns()
+        return iter(self.spine[::-1])
 
     def readable(self) -> frozenset[str] | None:
         return self.tail.readable()
+
+    def __bool__(self) -> NoReturn:
+        raise PatternTypeError(
+            located(
+                f"a use relation ({self!r}) has no truth value, and Python reads a > b > c as (a > b) and (b > c): "
+                "write (a > b) > c or a ^ b ^ c"
+            )
+        )
 
 
 class Group:
@@ -121,7 +181,8 @@ class Group:
 
     def __init__(self, members: Sequence[Pattern], constraints: Sequence[Constraint]) -> None:
         self.members = tuple(members)
-        self.constraints = tuple(constraints)
+        self.constraints = tuple(dict.fromkeys(constraints))
+        check_unique(*members, *self.constraints)
 
     def __repr__(self) -> str:
         return f"<group of {', '.join(map(repr, self.members))}>"
@@ -136,27 +197,21 @@ class Group:
         return iter(self.members)
 
 
-def _connected(start: Pattern, constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
-    """The constraints in an order in which each relation has a pattern that is bound before it."""
-    bound = set(walk(start))
-    relations = [c for c in dict.fromkeys(constraints) if isinstance(c, Use)]
-    ordered: list[Constraint] = []
-    while relations:
-        ready = next((u for u in reversed(relations) if u.user in bound or u.operand in bound), relations[-1])
-        relations.remove(ready)
-        ordered.append(ready)
-        bound |= set(walk(ready.operand, ready.user))
-    return (*ordered, *(c for c in dict.fromkeys(constraints) if not isinstance(c, Use)))
-
-
 def head(pattern: Pattern) -> Pattern:
-    """What a pattern stands for where it uses something."""
+    """What a pattern stands for where it uses something, as far as that is known before a match."""
     return pattern.head if isinstance(pattern, Seq) else pattern
 
 
 def tail(pattern: Pattern) -> Pattern:
     """What a pattern stands for where it is used."""
     return pattern.tail if isinstance(pattern, Seq) else pattern
+
+
+def has_head(pattern: Pattern) -> bool:
+    """Whether a pattern may use something by another node than its own."""
+    if isinstance(pattern, (Alt, And)):
+        return any(has_head(part) for part in pattern.same_node())
+    return isinstance(pattern, (Seq, Repeat))
 
 
 def constraints_of(value: Pattern | Group | Constraint) -> tuple[Constraint, ...]:
@@ -166,36 +221,98 @@ def constraints_of(value: Pattern | Group | Constraint) -> tuple[Constraint, ...
     return value.constraints if isinstance(value, (Seq, Group)) else ()
 
 
+def constrained(pattern: Pattern, kind: Any, *arguments: Any) -> Seq:
+    """The pattern as a sequence with a further constraint on its tail."""
+    spine, uses, others = _parts(pattern)
+    return Seq(spine, uses, (*others, kind(tail(pattern), *arguments)))
+
+
+def _parts(pattern: Pattern) -> tuple[tuple[Pattern, ...], tuple[Use, ...], tuple[Constraint, ...]]:
+    if not isinstance(pattern, Seq):
+        return (pattern,), (), ()
+    uses = pattern.uses
+    return pattern.spine, uses, pattern.constraints[len(uses) :]
+
+
 def relate(operand: Any, user: Any, index: int | None = None, *, only: bool = False) -> Seq:
     """The sequence in which the tail of ``operand`` is used by the head of ``user``."""
     left, right = to_pattern(operand), to_pattern(user)
-    if isinstance(index, bool) or not (index is None or isinstance(index, int)):
-        raise PatternTypeError(f"{caller()}: index= takes the position of an operand, got {index!r}")
-    use = Use(tail(left), head(right), index, only)
-    return Seq(head(left), tail(right), (*constraints_of(left), *constraints_of(right), use))
+    use = _use(tail(left), head(right), index, only)
+    (before, uses, others), (after, more, further) = _parts(left), _parts(right)
+    return Seq((*before, *after), (*uses, use, *more), (*others, *further))
+
+
+def _use(operand: Pattern, user: Pattern, index: int | None = None, only: bool = False) -> Use:
+    if isinstance(index, bool) or not (index is None or (isinstance(index, int) and index >= 0)):
+        raise PatternTypeError(located(f"index= takes the position of an operand, 0 or more, got {index!r}"))
+    if isinstance(user, Leaf) and user.kinds is not None:
+        raise PatternError(located(f"{user!r} has no operands, so it can't use {operand!r}"))
+    if operand is user:
+        raise PatternError(located(f"{user!r} can't be an operand of itself"))
+    op = user.op if isinstance(user, Call) else None
+    if index is not None and isinstance(op, OpSpec) and index >= len(op.operands):
+        raise PatternError(located(f"{op.name} has no operand {index}: it takes {op.arity} ({', '.join(op.operands)})"))
+    return Use(operand, user, index, only)
+
+
+def refuse_less(pattern: Pattern, other: Any) -> NoReturn:
+    """Raise the error of ``pattern < other``, which Python would read as ``other > pattern``."""
+    if isinstance(other, Pattern):
+        raise PatternTypeError(located("a < b is no use relation: write b > a where b is an operand of a"))
+    raise PatternTypeError(
+        located(f"{other!r} can't be related to {pattern.label} by < or >: write pat.Const({other!r}) > …")
+    )
 
 
 def check_unique(*values: Pattern | Group | Constraint) -> None:
-    """Raise PatternError where a pattern that is declared to have one user is given two."""
-    patterns = list(walk(*[v for v in values if isinstance(v, Pattern)]))
-    constraints = {c: None for v in [*values, *patterns] if not isinstance(v, Pattern) or isinstance(v, Seq)
-                   for c in constraints_of(v)}  # fmt: skip
-    unique = {tail(c.pattern) for c in constraints if isinstance(c, Unique)}
-    users: dict[Pattern, dict[Pattern, None]] = {pattern: {} for pattern in unique}
+    """Raise PatternError where a pattern that is declared to have one user is given two.
+
+    Users in alternatives and negations don't count, because there need not be such a node.
+    """
+    patterns = list(_always([v for v in values if isinstance(v, Pattern)]))
+    constraints = {c: None for v in [*values, *patterns] for c in constraints_of(v)}
+    unique: dict[Pattern, dict[Pattern, None]] = {tail(c.pattern): {} for c in constraints if isinstance(c, Unique)}
+    if not unique:
+        return
     for constraint in constraints:
         if isinstance(constraint, Use) and constraint.operand in unique:
-            users[constraint.operand][constraint.user] = None
+            unique[constraint.operand][constraint.user] = None
     for pattern in patterns:
         if isinstance(pattern, (Call, Tuple, GetItem)):
-            for child in pattern.children():
-                if tail(child) in unique:
-                    users[tail(child)][pattern] = None
-    for pattern, found in users.items():
+            for child in _same(pattern.children()):
+                if child in unique:
+                    unique[child][pattern] = None
+    for pattern, found in unique.items():
         if len(found) > 1:
             raise PatternError(
-                f"{caller()}: {pattern!r} is declared uniq() at {pattern.location}, to have one user, but is used by "
-                f"{' and by '.join(map(repr, found))}"
+                located(
+                    f"{pattern!r} is declared uniq() at {pattern.location}, to have one user, but is used by "
+                    f"{' and by '.join(map(repr, found))}"
+                )
             )
+
+
+def _always(roots: Sequence[Pattern]) -> Iterator[Pattern]:
+    """What every match of the roots binds."""
+    found: dict[Pattern, None] = {}
+    work = list(roots)[::-1]
+    while work:
+        pattern = work.pop()
+        if pattern not in found:
+            found[pattern] = None
+            if not isinstance(pattern, (Alt, Not)):
+                work += pattern.children()
+    return iter(found)
+
+
+def _same(patterns: Iterator[Pattern]) -> Iterator[Pattern]:
+    """Patterns, with those that are the same node in any case."""
+    work = list(patterns)
+    while work:
+        pattern = work.pop()
+        yield pattern
+        if not isinstance(pattern, Alt):
+            work += pattern.same_node()
 
 
 def fork_to(*members: Any) -> Group:
@@ -209,23 +326,31 @@ def fork_to(*members: Any) -> Group:
 def fork(source: Pattern, *members: Any) -> Group:
     """``source`` is used by each of the members."""
     group = _group("fork_to", members)
-    uses = tuple(Use(tail(source), head(member)) for member in group.members)
+    uses = tuple(_use(tail(source), head(member)) for member in group.members)
     return Group(group.members, (*constraints_of(source), *group.constraints, *uses))
 
 
-def attr_eq(*members: Any, names: Sequence[str] | None = None) -> Group:
-    """Corresponding operators of the members have equal attributes: all of them, or those named."""
+def attr_eq(*members: Any, names: str | Sequence[str] | None = None) -> Group:
+    """Corresponding operators of the members have equal attributes: all of them, or those named.
+
+    Where the operators stand in alternatives, those that the first member has in a match must be in the others too.
+    """
     group = _group("attr_eq", members)
+    wanted = None if names is None else (names,) if isinstance(names, str) else tuple(names)
     first, *others = ([p for p in walk(member) if isinstance(p, Call)] for member in group.members)
+    for call in first:
+        check_names(f"attr_eq: {call.label}", wanted or (), declared(call.op))
     equal: list[Constraint] = []
     for number, other in enumerate(others, 2):
         if [_kind(p) for p in other] != [_kind(p) for p in first]:
             raise PatternError(
-                f"{caller()}: attr_eq needs patterns of the same structure, but the operators of pattern 1 are "
-                f"{', '.join(p.label for p in first)}, and those of pattern {number} "
-                f"{', '.join(p.label for p in other)}"
+                located(
+                    "attr_eq needs patterns of the same structure, but the operators of pattern 1 are "
+                    f"{', '.join(p.label for p in first) or 'none'}, and those of pattern {number} "
+                    f"{', '.join(p.label for p in other) or 'none'}"
+                )
             )
-        equal += [AttrEqual(a, b, None if names is None else tuple(names)) for a, b in zip(first, other)]
+        equal += [AttrEqual(a, b, wanted) for a, b in zip(first, other) if a is not b]
     return Group(group.members, (*group.constraints, *equal))
 
 
@@ -243,136 +368,5 @@ def _group(what: str, members: Sequence[Any]) -> Group:
         else:
             patterns.append(to_pattern(member))
     if len(patterns) < 2:
-        raise PatternError(f"{caller()}: {what} takes two patterns or more, got {len(patterns)}")
+        raise PatternError(located(f"{what} takes two patterns or more, got {len(patterns)}"))
     return Group(patterns, constraints)
-
-
-# Copies.
-
-
-def dup(pattern: P) -> P:
-    """A copy of a pattern, sequence or group, made of new pattern objects, with the same constraints inside."""
-    if not isinstance(pattern, (Pattern, Group)):
-        raise PatternTypeError(f"{caller()}: dup copies a pattern or a group, got {pattern!r}")
-    copied: P = _Copier().copy(pattern)
-    return copied
-
-
-def make(count: int, pattern: P) -> list[P]:
-    """``count`` copies of a pattern."""
-    return [dup(pattern) for _ in range(count)]
-
-
-class _Copier:
-    """Copies values in which patterns occur, each pattern once."""
-
-    def __init__(self) -> None:
-        self.done: dict[Pattern, Pattern] = {}
-
-    def copy(self, value: Any) -> Any:
-        if isinstance(value, Pattern):
-            return self._pattern(value)
-        if isinstance(value, Group):
-            return Group(self.copy(value.members), self.copy(value.constraints))
-        if isinstance(value, tuple):
-            return tuple([self.copy(item) for item in value])
-        if isinstance(value, Mapping):
-            return {key: self.copy(item) for key, item in value.items()}
-        if isinstance(value, Symbol):
-            return value
-        if isinstance(value, (Ast, Constraint, TypeGuard)) and is_dataclass(value):
-            parts = {field.name: self.copy(getattr(value, field.name)) for field in fields(value) if field.init}
-            return replace(value, **parts)
-        return value
-
-    def _pattern(self, pattern: Pattern) -> Pattern:
-        known = self.done.get(pattern)
-        if known is None:
-            known = self.done[pattern] = object.__new__(type(pattern))
-            for kind in type(pattern).__mro__:
-                for name in getattr(kind, "__slots__", ()):
-                    object.__setattr__(known, name, self.copy(getattr(pattern, name)))
-        return known
-
-
-# The names of TVM's dataflow pattern language.
-
-
-def is_op(op: Any) -> Call:
-    """A call of an operator, whatever its operands; ``is_op("add")(x, y)`` fixes them."""
-    return Call._free(op)
-
-
-def wildcard() -> Wildcard:
-    """Any node."""
-    return Wildcard()
-
-
-def is_const() -> Const:
-    """Any literal."""
-    return Const()
-
-
-def is_var(*, shape: Any = None, dtype: Any = None, ndim: Any = None) -> Variable:
-    """Any input or parameter."""
-    return Variable(shape=shape, dtype=dtype, ndim=ndim)
-
-
-def is_tuple(*items: Any) -> Tuple:
-    """A tuple of these fields; a single list is accepted."""
-    return Tuple(*(items[0] if len(items) == 1 and isinstance(items[0], (list, tuple)) else items))
-
-
-def is_tuple_get_item(whole: Any, index: int | None = None) -> GetItem:
-    """A field of a tuple."""
-    return GetItem(whole, index)
-
-
-class Maybe(Alt):
-    """``p`` or, where it is absent, ``on`` itself, which ``p`` is built on."""
-
-    __slots__ = ()
-
-    def __init__(self, pattern: Any, on: Any) -> None:
-        present, base = to_pattern(pattern), to_pattern(on)
-        if base not in set(walk(present)):
-            raise PatternError(
-                f"{caller()}: pat.Maybe: {present!r} is not built on {base!r}: on= is the operand that stands for the "
-                "whole where the pattern is absent"
-            )
-        super().__init__(present, base)
-
-
-class Repeat(Pattern):
-    """A chain of nodes that each match a pattern, each the only producer of the next.
-
-    Stands for its last node; where it uses something, for its first. ``greedy`` prefers long chains. The pattern is a
-    template: ``match.chain(repeat)`` gives the nodes, first to last.
-    """
-
-    __slots__ = ("greedy", "max", "min", "pattern")
-    symbol = None
-    first = ()
-    pattern: Pattern
-    min: int
-    max: int | None
-    greedy: bool
-
-    def __init__(self, pattern: Any, min: int = 1, max: int | None = None, *, greedy: bool = True) -> None:
-        for name, value in (("min", min), ("max", 1 if max is None else max)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise PatternError(f"{caller()}: pat.Repeat: {name}= takes a number of nodes, 1 or more, got {value!r}")
-        if max is not None and max < min:
-            raise PatternError(f"{caller()}: pat.Repeat: max={max} is less than min={min}")
-        super().__init__(pattern=to_pattern(pattern), min=min, max=max, greedy=greedy)
-
-    @property
-    def templates(self) -> tuple[Pattern, ...]:
-        """What is new for every node of the chain: the whole pattern."""
-        return tuple(walk(self.pattern))
-
-    def parts(self) -> Iterator[Any]:
-        yield from ("Repeat(", self.pattern, f", {self.min}, {self.max})")
-
-    def children(self) -> Iterator[Pattern]:
-        yield self.pattern

@@ -9,8 +9,9 @@ from gsl.attr import Expr
 from gsl.attr.ast import Ast, Symbol
 from gsl.attr.expr import to_ast
 from gsl.errors import PatternError, PatternTypeError, located
-from gsl.pat.base import Named, Pattern, walk
+from gsl.pat.base import Pattern, walk
 from gsl.pat.call import to_pattern
+from gsl.pat.typed import Named
 
 
 class Variadic(Pattern):

@@ -1,7 +1,7 @@
 """Rewriting: rules, their targets, the checks before a graph is changed, and folding of weights."""
 
-from gsl.rewrite.apply import Firing, Refused, Trace
 from gsl.rewrite.ruleset import RuleSet
 from gsl.rewrite.subst import Subst
+from gsl.rewrite.trace import Firing, Refused, Summary, Trace
 
-__all__ = ["Firing", "Refused", "RuleSet", "Subst", "Trace"]
+__all__ = ["Firing", "Refused", "RuleSet", "Subst", "Summary", "Trace"]

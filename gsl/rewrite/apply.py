@@ -1,76 +1,25 @@
-"""Applying rules: passes over a copy of a view, until they are done."""
+"""Applying rules: rounds over a copy of a view until they are done, or a record of rounds once more."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from gsl.errors import FixpointError, RewriteError, UntypedWarning
-from gsl.graph import Graph, Node, Op
-from gsl.graph.splice import Replacement, Splicer
-from gsl.match import Match, Start
-from gsl.rewrite.check import Checker
-from gsl.rewrite.fold import fold
-from gsl.rewrite.target import Refusal
+from gsl.errors import ReplayError, RewriteError, UntypedWarning, caller
+from gsl.graph import Graph, Node
+from gsl.graph.text import node_names
+from gsl.rewrite.fold import Evaluate, fold
+from gsl.rewrite.loop import Watch
+from gsl.rewrite.passes import Pass
+from gsl.rewrite.share import share
+from gsl.rewrite.trace import Trace
 
 if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst
 
 Subject = TypeVar("Subject")
-Candidate = tuple["Subst", Start, Node]
-MAX_REFUSALS = 1000
-"""How many matches with one anchor are tried, when each is refused only after it was found."""
-
-
-@dataclass(frozen=True, slots=True)
-class Firing:
-    """One application of a rule: what it replaced, and by what."""
-
-    rule: str
-    replaced: tuple[str, ...]
-    by: tuple[str, ...]
-    kept: tuple[str, ...]
-    """Covered nodes that stay alive because they are used elsewhere too, so that their work is done twice."""
-
-    def __str__(self) -> str:
-        kept = f" (kept, as used elsewhere: {_names(self.kept)})" if self.kept else ""
-        return f"{self.rule}: {_names(self.replaced)} -> {_names(self.by)}{kept}"
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A match that was not rewritten, and why."""
-
-    rule: str
-    at: tuple[str, ...]
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.rule} refused at {_names(self.at)}: {self.reason}"
-
-
-@dataclass
-class Trace:
-    """What the application of some rules did: the firings in order, and the matches that were refused."""
-
-    firings: list[Firing] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
-    folded: int = 0
-    """How many nodes were computed ahead of time, because they depend on weights only."""
-
-    def count(self, rule: str | None = None) -> int:
-        """How often a rule fired (all of them without a name)."""
-        return sum(rule is None or firing.rule == rule for firing in self.firings)
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, [*self.firings, *self.refused])) or "no rule fired"
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join("%" + name for name in names)
 
 
 def rewrite(
@@ -84,13 +33,37 @@ def rewrite(
     new_name: str | None = None,
 ) -> Subject:
     """Apply rules to a workload or a view; the result is new and the subject unchanged, whatever happens."""
-    source: Graph = subject if isinstance(subject, Graph) else subject.graph  # type: ignore[attr-defined]
-    graph, trace = apply(rules, source, strategy=strategy, iterative=iterative, max_steps=max_steps)
+
+    def work(graph: Graph, evaluate: Evaluate | None) -> tuple[Graph, Trace]:
+        return apply(
+            rules, graph, strategy=strategy, iterative=iterative, max_steps=max_steps,
+            evaluate=evaluate if fold_params else None,
+        )  # fmt: skip
+
+    return _on(subject, work, new_name)
+
+
+def replay(trace: Trace, subject: Subject, steps: int | None = None) -> Subject:
+    """Repeat the firings of a trace, or the first of them, on a workload or a view; the subject is unchanged."""
+
+    def work(graph: Graph, evaluate: Evaluate | None) -> tuple[Graph, Trace]:
+        return repeat(trace, graph, steps, evaluate)
+
+    return _on(subject, work, None)
+
+
+def _on(subject: Subject, work: Callable[[Graph, Evaluate | None], tuple[Graph, Trace]], name: str | None) -> Subject:
+    """What becomes of a workload or a view when its view is rewritten."""
     if isinstance(subject, Graph):
-        return graph  # type: ignore[return-value]
-    if fold_params:
-        trace.folded = fold(graph, subject.program.evaluate)  # type: ignore[attr-defined]
-    result: Subject = subject.replace(graph, name=new_name, trace=trace)  # type: ignore[attr-defined]
+        return work(subject, None)[0]  # type: ignore[return-value]
+    workload: Any = subject
+    if not hasattr(workload, "program"):
+        raise RewriteError(
+            f"rules are applied to a Workload or to the view of one, but got {type(subject).__name__}; make a workload "
+            "with Workload.from_torch, from_fx or from_exported"
+        )
+    graph, trace = work(workload.graph, workload.program.evaluate)
+    result: Subject = workload.replace(graph, name=name, trace=trace)
     return result
 
 
@@ -101,141 +74,97 @@ def apply(
     strategy: str = "priority",
     iterative: bool = False,
     max_steps: int | None = None,
+    evaluate: Evaluate | None = None,
 ) -> tuple[Graph, Trace]:
-    """A rewritten copy of a view, and what was done."""
-    graph = source.copy()
-    trace = Trace()
+    """A rewritten copy of a view, and what was done; with ``evaluate``, weights are folded after each pass.
+
+    One pass does nothing but rewrite (and fold). With ``iterative``, what the rewrites of a pass made equal is shared
+    before the next one. Raises FixpointError where there is no end.
+    """
+    for rule in rules:
+        rule.plan.check(source)
+    run = Run(source, Trace(rules={rule.name: rule for rule in rules}, iterative=iterative), evaluate)
     limit = None
     if iterative:
-        limit = max_steps if max_steps is not None else 1000 + 20 * len(graph)
-    while Pass(graph, rules, strategy, trace, limit).run() and iterative:
-        pass
-    return graph, trace
+        limit = max_steps if max_steps is not None else 1000 + 20 * len(run.graph)
+    watch = Watch(run.graph)
+    while True:
+        before = len(run.trace.firings)
+        run.trace.refused.clear()  # what is refused in the end is what counts
+        run.begin(strategy, limit).run()
+        run.end()
+        if not iterative or len(run.trace.firings) == before:
+            break
+        watch.check(run.graph, run.trace)
+    return run.done()
 
 
-class Pass:
-    """One pass of some rules over a graph, which it changes: matches that don't overlap."""
+def repeat(trace: Trace, source: Graph, steps: int | None, evaluate: Evaluate | None) -> tuple[Graph, Trace]:
+    """A copy of a view on which the firings of a trace were repeated, and the trace of that."""
+    total = len(trace.firings)
+    if steps is not None and not 0 <= steps <= total:
+        raise ReplayError(f"steps={steps}: the trace has {total} firings")
+    if trace.folded and evaluate is None:
+        raise ReplayError("weights were folded between the rounds, so replay the trace on a workload, not on a view")
+    run = Run(source, Trace(rules=trace.rules, iterative=trace.iterative), evaluate if trace.folds else None)
+    for _, firings in groupby(trace.firings[:steps], key=lambda firing: firing.round):
+        current = run.begin("priority", None)
+        for firing in firings:
+            try:
+                current.repeat(firing)
+            except ReplayError as error:
+                number = len(run.trace.firings) + 1
+                raise ReplayError(
+                    f"step {number} of {total} ({firing}; round {firing.round}) does not apply: {error}. A trace is "
+                    "replayed on a graph that is equal, with equal names, to the one on which it was made"
+                ) from None
+        current.splicer.finish()
+        run.end()
+    return run.done()
 
-    def __init__(
-        self, graph: Graph, rules: Sequence[Subst], strategy: str, trace: Trace, limit: int | None = None
-    ) -> None:
-        self.graph = graph
-        self.rules = rules
-        self.strategy = strategy
+
+class Run:
+    """A copy of a view on which rules work in rounds, and what they did."""
+
+    def __init__(self, source: Graph, trace: Trace, evaluate: Evaluate | None) -> None:
+        self.graph = source.copy()
+        for node, name in node_names(self.graph).items():
+            node.name = name  # unique, so that a name in the trace tells one node
         self.trace = trace
-        self.limit = limit
-        """The most firings that the trace may have in the end."""
-        self.splicer = Splicer(graph)
-        self.checker = Checker(graph, self.splicer.outputs)
-        self.blocked: set[Node] = set()
-        """What this pass has rewritten or made."""
-        self.grouped: set[tuple[Subst, Node]] = set()
-        """The members of groups (of a variadic rule) that were refused: they do not start a smaller group."""
-        self.by_op: dict[Op, list[Node]] = graph.by_op()
+        self.trace.folds = evaluate is not None
+        self.evaluate = evaluate
+        self.rounds = 0
+        self.untyped = False
+        self._roots: dict[Node, str] = {}
+        self._pass: Pass | None = None
 
-    def run(self) -> int:
-        """Rewrite what matches; the number of rewrites."""
-        before = len(self.trace.firings)
-        self.trace.refused.clear()  # what is refused in the end is what counts
-        for rule, start, node in self._candidates():
-            self._try(rule, start, node)
-        self.splicer.finish()
-        if self.checker.untyped:
-            warnings.warn(
+    def begin(self, strategy: str, limit: int | None) -> Pass:
+        """The pass of the next round."""
+        self.rounds += 1
+        rules = list(self.trace.rules.values())
+        self._pass = Pass(self.graph, rules, strategy, self.trace, round=self.rounds, limit=limit)
+        return self._pass
+
+    def end(self) -> None:
+        """Tidy up after a pass: share what it made equal, and fold weights."""
+        assert self._pass is not None
+        self.untyped |= self._pass.checker.untyped
+        if self._pass.blocked:
+            if self.trace.iterative:
+                self.trace.shared += share(self.graph)
+            if self.evaluate is not None:
+                self.trace.folded += fold(self.graph, self.evaluate, self._roots)
+        self._pass = None
+
+    def done(self) -> tuple[Graph, Trace]:
+        """The graph and the trace; warns where types could not be checked."""
+        if self.untyped:
+            place = caller()
+            warnings.warn_explicit(
                 "the graph has no types, so it was not checked that replacements have the types of what they replace: "
                 "give example inputs when loading",
                 UntypedWarning,
-                stacklevel=5,
+                place.file,
+                place.line,
             )
-        return len(self.trace.firings) - before
-
-    def _candidates(self) -> Iterator[Candidate]:
-        """Rules with nodes at which to start, in the order in which to try them."""
-        if self.strategy == "priority":
-            for rule in sorted(self.rules, key=lambda rule: -rule.priority):
-                anchor, nodes = rule.plan.anchor(self.by_op)
-                start = rule.plan.start(anchor)
-                for node in nodes:
-                    yield rule, start, node
-            return
-        found: list[tuple[tuple[int, ...], Candidate]] = []
-        for number, rule in enumerate(self.rules):
-            anchor, nodes = rule.plan.anchor(self.by_op)
-            start = rule.plan.start(anchor)
-            for node in nodes:
-                matches = start.search(node, outputs=self.splicer.outputs)
-                match = next((match for match in matches if rule.refused(match) is None), None)
-                if match is not None:
-                    place = min(output.index for output in match.outputs)
-                    first = place if self.strategy == "first" else -len(match.inner)
-                    found.append(((first, -rule.priority, place, number), (rule, start, node)))
-        found.sort(key=lambda entry: entry[0])
-        yield from (candidate for _, candidate in found)
-
-    def _try(self, rule: Subst, start: Start, node: Node) -> None:
-        """Rewrite the first match from this node that is not refused."""
-        if node in self.blocked or node in self.splicer.dead or (rule, node) in self.grouped:
-            return
-        seen: set[Refused] = set()
-        for match in islice(start.search(node, self.blocked, outputs=self.splicer.outputs), MAX_REFUSALS):
-            try:
-                reason = rule.refused(match)
-                if reason is not None:
-                    raise Refusal(reason)
-                self._apply(rule, match)
-                return
-            except Refusal as refusal:
-                refused = Refused(rule.name, tuple(output.name for output in match.outputs), str(refusal))
-                if refused not in seen:
-                    seen.add(refused)
-                    self.trace.refused.append(refused)
-                if rule.plan.variadic is not None:
-                    self.grouped.update((rule, output) for output in match.outputs)
-
-    def _apply(self, rule: Subst, match: Match) -> None:
-        replacement, inner = self.prepare(rule, match)
-        if self.limit is not None and len(self.trace.firings) >= self.limit:
-            recent = dict.fromkeys(firing.rule for firing in self.trace.firings[-100:])
-            raise FixpointError(
-                f"no end after {self.limit} rewrites; the rules {', '.join(recent)} still fire: they may undo each "
-                "other or feed themselves. Give max_steps=… if it only takes longer"
-            )
-        reused = _reused(replacement, inner)
-        self.splicer.apply(replacement, inner)
-        self.checker.applied(replacement)
-        self.blocked.update(inner)
-        self.blocked.update(replacement.created)
-        kept = [node for node in inner if node not in reused and node not in self.splicer.dead]
-        names = (tuple(node.name for node in nodes) for nodes in (replacement.old, replacement.new, kept))
-        self.trace.firings.append(Firing(rule.name, *names))
-
-    def prepare(self, rule: Subst, match: Match) -> tuple[Replacement, tuple[Node, ...]]:
-        """What is to replace what in the graph, which is not changed. Raises Refusal if that must not be."""
-        self.checker.before(match)
-        old, inner = match.outputs, match.inner
-        try:
-            new = rule.target.build(rule.builder(match, self.graph))
-        except Refusal:
-            raise
-        except Exception as error:
-            raise RewriteError(f"{rule.title}: no target for {match!r}: {type(error).__name__}: {error}") from error
-        if len(new) != len(old):
-            raise RewriteError(f"{rule.title}: {len(new)} nodes in the target for the {len(old)} outputs of {match!r}")
-        if all(a is b for a, b in zip(old, new)):
-            raise Refusal("the target is what was matched")
-        replacement = Replacement(old, new)
-        self.checker.after(replacement, inner)
-        return replacement, inner
-
-
-def _reused(replacement: Replacement, inner: Sequence[Node]) -> set[Node]:
-    """The covered nodes from which the new ones are computed."""
-    covered = set(inner)
-    work = list(replacement.used())
-    reused: set[Node] = set()
-    while work:
-        node = work.pop()
-        if node in covered and node not in reused:
-            reused.add(node)
-            work.extend(node.operands)
-    return reused
+        return self.graph, self.trace

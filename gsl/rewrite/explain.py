@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gsl.draw import pre
 from gsl.graph import Graph, Node
 from gsl.match import Miss, Search
 from gsl.pat import Call
-from gsl.rewrite.apply import Pass, Refused, Trace
+from gsl.rewrite.passes import Pass
 from gsl.rewrite.target import Refusal
+from gsl.rewrite.trace import Refused, Trace
 
 if TYPE_CHECKING:
     from gsl.match import Start
@@ -52,6 +54,9 @@ class Explanation:
             lines.append(f"     {miss.reason}")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        return pre(str(self))
+
 
 def _count(number: int, one: str, many: str) -> str:
     return f"{number or 'no'} {one if number == 1 or number == 0 else many}"
@@ -61,6 +66,7 @@ def explain(rule: Subst, graph: Graph, nearest: int) -> Explanation:
     """Look for matches, why they are refused, and where there is none, for the partial matches that came furthest."""
     by_op = graph.by_op()
     plan = rule.plan
+    plan.check(graph)
     nodes = {anchor: plan.possible(anchor, by_op) for anchor in plan.anchors}
     absent = tuple(dict.fromkeys(p.label for p in plan.anchors if isinstance(p, Call) and not nodes[p]))
     present = [p for p in plan.anchors if nodes[p]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, op_name
@@ -13,19 +13,26 @@ from gsl.spec.symbolic import has_symbols
 Evaluate = Callable[[Node, Sequence[Any]], Any]
 
 
-def fold(graph: Graph, evaluate: Evaluate) -> int:
+def fold(graph: Graph, evaluate: Evaluate, roots: dict[Node, str] | None = None) -> int:
     """Replace the calls made by rewrites that depend on weights and literals only by parameters with their values.
 
     Changes the graph; returns how many calls went. What a rewrite did not make stays as it is, and no tensor is
     changed, so tied weights are safe. A weight that the program itself changes is not known.
+
+    ``roots``, handed in again each time that a graph is folded, keeps for every weight made here the name of the one
+    that it was computed from first, so that names do not grow.
     """
+    roots = {} if roots is None else roots
     known = _known(graph)
     wanted = _wanted(graph, known)
     values = _values(graph, wanted, evaluate)
     splicer = Splicer(graph)
     for node in wanted:
         assert node.origin is not None
-        param = new_node(Node(PARAM, (), {"value": values[node]}, node.type, name=_name(node)), node.origin)
+        root = _root(node, roots)
+        name = f"{root}_{op_name(node.op).rpartition('.')[2]}"
+        param = new_node(Node(PARAM, (), {"value": values[node]}, node.type, name=name), node.origin)
+        roots[param] = root
         splicer.apply(Replacement([node], [param]), [node])
     splicer.finish()
     return sum(node.op not in (TUPLE, GETITEM, PARAM, CONST) for node in splicer.dead)
@@ -94,15 +101,15 @@ def _value(node: Node, operands: Sequence[Any], evaluate: Evaluate) -> Any:
     return evaluate(node, operands)
 
 
-def _name(node: Node) -> str:
-    """A name that tells from which weight the value was computed."""
+def _root(node: Node, roots: Mapping[Node, str]) -> str:
+    """The name of the first weight from which a value is computed."""
     done = {node}
     work = [node]
     while work:
         part = work.pop()
         if part.op == PARAM:
-            return f"{part.name}_{op_name(node.op).rpartition('.')[2]}"
+            return roots.get(part, part.name)
         new = [operand for operand in reversed(part.operands) if operand not in done]
         done.update(new)
         work.extend(new)
-    return f"constant_{op_name(node.op).rpartition('.')[2]}"
+    return "constant"

@@ -3,30 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gsl.errors import PatternError, nearest
 from gsl.graph import Graph
-from gsl.rewrite.apply import Trace, apply, rewrite
+from gsl.match import Match
+from gsl.rewrite.apply import apply, rewrite
+from gsl.rewrite.explain import Explanation
 from gsl.rewrite.subst import Subst
+from gsl.rewrite.trace import Trace
 
 Subject = TypeVar("Subject")
 STRATEGIES = ("priority", "largest", "first")
 
 
-class RuleSet:
-    """Rules that are applied in one go.
+class Explanations(dict[str, Explanation]):
+    """What became of each rule of a set; prints one after the other."""
 
-    Where matches overlap, ``strategy`` decides: ``"priority"`` takes rules of higher priority first, and earlier
-    ones before later ones; ``"largest"`` takes the match that covers most nodes; ``"first"`` the one whose first
-    output comes first in the graph.
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.values()))
+
+
+class RuleSet:
+    """Rules that are applied in one go, each with a name of its own.
+
+    Where matches overlap, ``strategy`` decides: ``"priority"`` takes rules of higher priority first; ``"largest"``
+    the match that covers most nodes; ``"first"`` the one whose first output comes first in the graph. Among equals,
+    the higher priority counts, then, for ``"priority"``, the order of the rules before the order of the graph, and
+    otherwise the order of the graph before that of the rules.
     """
 
     def __init__(self, rules: Iterable[Subst], *, strategy: str = "priority", max_steps: int | None = None) -> None:
         self.rules = tuple(rules)
+        self._by_name: dict[str, Subst] = {}
         for rule in self.rules:
             if not isinstance(rule, Subst):
                 raise PatternError(f"a RuleSet is made of Subst, got {rule!r} of type {type(rule).__name__}")
+            other = self._by_name.setdefault(rule.name, rule)
+            if other is not rule:
+                raise PatternError(f"two rules are named {rule.name!r}: {other.title} and {rule.title}; rename one")
+        if len(self._by_name) < len(self.rules):
+            twice = next(rule for rule in self.rules if self.rules.count(rule) > 1)
+            raise PatternError(f"the rule {twice.title} stands twice in the RuleSet")
         if strategy not in STRATEGIES:
             raise PatternError(f"unknown strategy {strategy!r}: {nearest(strategy, STRATEGIES)}")
         self.strategy = strategy
@@ -41,6 +59,31 @@ class RuleSet:
     def __iter__(self) -> Iterator[Subst]:
         return iter(self.rules)
 
+    def __contains__(self, rule: object) -> bool:
+        return rule in self.rules or (isinstance(rule, str) and rule in self._by_name)
+
+    def __getitem__(self, name: str) -> Subst:
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise KeyError(f"no rule is named {name!r}: {nearest(name, self._by_name)}") from None
+
+    def __add__(self, other: RuleSet) -> RuleSet:
+        """The rules of both, with the strategy and max_steps of the first; a rule that both have stands once."""
+        if not isinstance(other, RuleSet):
+            return NotImplemented
+        return RuleSet(dict.fromkeys((*self, *other)), strategy=self.strategy, max_steps=self.max_steps)
+
+    def match(self, subject: Any) -> Iterator[tuple[Subst, Match]]:
+        """All matches of all rules in a workload or graph view, without rewriting. They may overlap."""
+        for rule in self.rules:
+            for match in rule.match(subject):
+                yield rule, match
+
+    def explain(self, subject: Any, *, nearest: int = 1) -> Explanations:
+        """For each rule by name, why it does not match, or is refused where it does; to be printed."""
+        return Explanations({rule.name: rule.explain(subject, nearest=nearest) for rule in self.rules})
+
     def __call__(
         self,
         subject: Subject,
@@ -50,7 +93,10 @@ class RuleSet:
         fold_params: bool = True,
         new_name: str | None = None,
     ) -> Subject:
-        """A new workload in which the rules have been applied: one pass, or until nothing matches."""
+        """A new workload in which the rules have been applied: one pass, or until nothing matches.
+
+        As ``Subst`` does with one rule; ``max_steps`` goes before that of the set.
+        """
         return rewrite(
             self.rules,
             subject,

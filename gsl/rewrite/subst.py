@@ -12,10 +12,11 @@ from gsl.graph import Graph, Op
 from gsl.match import Match, Plan
 from gsl.pat import Call, Group, OpClass, Pattern, walk
 from gsl.pat.opclass import key
-from gsl.rewrite.apply import Trace, apply, rewrite
+from gsl.rewrite.apply import apply, rewrite
 from gsl.rewrite.explain import Explanation, explain
 from gsl.rewrite.source import Source
 from gsl.rewrite.target import Builder, Target
+from gsl.rewrite.trace import Trace
 from gsl.spec import TABLE, OpSpec
 
 Subject = TypeVar("Subject")
@@ -88,8 +89,9 @@ class Subst:
     ) -> Subject:
         """A new workload (or graph view) in which the rule has been applied; the given one is unchanged.
 
-        One pass over non-overlapping matches; ``iterative`` repeats it until nothing matches, at most ``max_steps``
-        rewrites (FixpointError). ``fold_params`` computes what then depends on weights only.
+        One pass over non-overlapping matches; ``iterative`` repeats it until nothing matches, and lets one call stand
+        for those that a pass made equal. FixpointError after ``max_steps`` rewrites, or as soon as the graph is what
+        it was before. ``fold_params`` computes what depends on weights only, after each pass.
         """
         return rewrite(
             [self], subject, iterative=iterative, max_steps=max_steps, fold_params=fold_params, new_name=new_name

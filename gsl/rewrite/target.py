@@ -55,16 +55,28 @@ class Builder:
     def build(self, pattern: Pattern, symbols: Symbols | None = None) -> Node:
         """The node of a target pattern: the matched one, or a new one. Raises Refusal where there can't be one."""
         symbols = symbols or {}
+        work = [pattern]
+        while work:  # operands first, without recursion: a target may be deep
+            known = self._known(work[-1], symbols)
+            below = [] if known is not None else [p for p in _needed(work[-1]) if self._known(p, symbols) is None]
+            if below:
+                work += reversed(below)
+                continue
+            top = work.pop()
+            if known is None:
+                self._built[_key(top, symbols)] = self._make(top, symbols)
+        node = self._known(pattern, symbols)
+        assert node is not None
+        return node
+
+    def _known(self, pattern: Pattern, symbols: Symbols) -> Node | None:
+        """The node of a pattern that was matched, or built before."""
         bound = None if isinstance(pattern, Instance) else self.match.bindings.get(pattern, ())
         if bound is not None:
             return bound
         if pattern in self.match.plan.known:
             raise Refusal(f"{pattern!r} is part of an alternative that was not matched")
-        key = (pattern, tuple([(symbol, symbols.get(symbol)) for symbol in pattern.free_symbols]))
-        node = self._built.get(key)
-        if node is None:
-            node = self._built[key] = self._make(pattern, symbols)
-        return node
+        return self._built.get(_key(pattern, symbols))
 
     def value(self, node: Ast, symbols: Symbols) -> Any:
         """The value of an expression; Refusal if it has none."""
@@ -221,6 +233,24 @@ class Builder:
     def _new(self, op: Op, operands: Sequence[Node], attrs: Mapping[str, Any], type: Any) -> Node:
         name = op_name(op).split(".")[-1]
         return new_node(Node(op, tuple(operands), attrs, type, name=name), self.origin)
+
+
+def _key(pattern: Pattern, symbols: Symbols) -> Any:
+    return (pattern, tuple([(symbol, symbols.get(symbol)) for symbol in pattern.free_symbols]))
+
+
+def _needed(pattern: Pattern) -> Sequence[Pattern]:
+    """What is built in any case before the pattern itself is."""
+    match pattern:
+        case Call():
+            return pattern.operands or ()
+        case Like():
+            return (pattern.of, *pattern.operands)
+        case Tuple():
+            return pattern.items
+        case GetItem():
+            return (pattern.tuple,)
+    return ()
 
 
 class _TargetScope(MatchScope):

@@ -86,6 +86,8 @@ _FUNCTIONS = (
     _unary("negative", "Negative", aliases=("neg",)),
     _unary("abs", "Abs"),
     _unary("sign", "Sign"),
+    # The elements in memory of their own, or wherever they are: whoever changes memory in place is not matched.
+    OpSpec("copy", "Copy", ("data",), lambda torch, x: x, {}, traits=_EACH),
     _unary("exp", "Exp"),
     _unary("expm1", "Expm1"),
     _unary("log", "Log"),

@@ -137,7 +137,7 @@ def _fake_run(
         return operand
 
     try:
-        with mode, torch.no_grad(), _quiet():
+        with mode, torch.no_grad(), quiet():
             found = _type_of(_run(torch, spec, tuple(map(fake, operands)), concrete(dict(attrs))))
     except Exception as error:
         # Whatever torch's kernels raise, the call is ill-typed; the first line has the reason.
@@ -149,7 +149,7 @@ def _fake_run(
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Silence while torch runs: it logs what goes wrong with a traceback, beside raising it."""
     log = logging.getLogger("torch._subclasses.fake_tensor")
 

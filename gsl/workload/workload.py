@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import inspect
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,12 +11,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gsl import draw
+from gsl.draw import hide_defaults, hide_nothing
 from gsl.errors import WorkloadError
 from gsl.front.base import Program
 from gsl.graph import GETITEM, LEAVES, TUPLE, Effect, Graph, Node, Type, op_name
 from gsl.graph.text import text
 from gsl.rewrite import Trace
-from gsl.spec import TABLE
 from gsl.workload import inputs as _inputs
 from gsl.workload.compare import Report, Tolerance, compare_results
 from gsl.workload.run import isolated
@@ -244,13 +243,7 @@ class Workload:
             self.graph, name=self.name, params=params, highlight=highlight or {}, hide=hide_defaults
         )
         if path is not None:
-            written = draw.save(drawing, Path(path))
-            if written != Path(path):
-                warnings.warn(
-                    f"the program 'dot' was not found, so the drawing was written as text to {written}; "
-                    f"install graphviz to get {path}",
-                    stacklevel=2,
-                )
+            draw.save(drawing, path)
         return drawing
 
     def __str__(self) -> str:
@@ -265,8 +258,7 @@ class Workload:
         if sum(counts.values()) > DRAWABLE:
             rows = "".join(f"<tr><td>{html.escape(op)}</td><td>{n}</td></tr>" for op, n in counts.items())
             return f"<p>{html.escape(repr(self))}</p><table><tr><th>operator</th><th>calls</th></tr>{rows}</table>"
-        svg = draw.svg(self.graph, name=self.name, hide=hide_defaults)
-        return svg if svg is not None else f"<pre>{html.escape(self.text())}</pre>"
+        return draw.page(lambda: draw.digraph(self.graph, name=self.name, hide=hide_defaults), self.text())
 
     def _callable(self) -> Callable[..., Any]:
         if self._call is None:
@@ -313,26 +305,6 @@ class Workload:
         # Parameters are copied only where a run could change them: they may be most of the memory.
         impure = any(node.effect in (Effect.MUTATES, Effect.OTHER) for node in self.graph)
         return isolated(self._callable(), inputs, self._program.params, seed=seed, whole_state=impure)
-
-
-def hide_defaults(node: Node, name: str, value: Any) -> bool:
-    """True for an attribute that a reader can do without: derived, or equal to the operator's default."""
-    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
-    if spec is None or name not in spec.attrs:
-        return value is None
-    attribute = spec.attrs[name]
-    if attribute.derive is not None:
-        return True
-    try:
-        default = spec.normalise(name, attribute.default, tuple(operand.type for operand in node.operands))
-    except ValueError:
-        return False
-    return type(default) is type(value) and bool(default == value)
-
-
-def hide_nothing(node: Node, name: str, value: Any) -> bool:
-    """False: every attribute is shown."""
-    return False
 
 
 def _is_call(node: Node) -> bool:

@@ -85,8 +85,11 @@ r (test_explain.py): 1 match, each of them refused
         pytest.param(
             Subst(op.Exp(op.Tanh(x)), op.Exp(x), name="r", extern_use=False),
             """\
-r (test_explain.py): 1 match, each of them refused
-  refused at %exp: %tanh is also an output of the graph""",
+r (test_explain.py): no match
+  1. 3 of 3 patterns matched, then
+     tanh(Wildcard) (test_explain.py)
+     at %tanh
+     use outside: expected no user outside the match, found the graph's output""",
             id="used outside",
         ),
         pytest.param(

@@ -143,3 +143,12 @@ def test_a_target_is_checked_when_the_rule_is_built() -> None:
     ):
         with pytest.raises(PatternError, match=text):
             Subst(op.Tanh(x), target)
+
+
+def test_a_deep_target() -> None:
+    deep = x
+    for _ in range(3000):
+        deep = op.ReLU(deep)
+    view = graph(lambda b: b.call("tanh", b.input("x", 4)))
+    new, _ = rewritten(Subst(op.Tanh(x), deep, name="deep"), view, numbers=False)
+    assert len(ops(new)) == 3000

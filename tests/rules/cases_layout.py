@@ -115,6 +115,16 @@ return %cast"""),
     Fires("cast-identity", "same dtype", casts("float32", "float32"), """\
 %x: float32[2, 30] = input
 return %x"""),
+    Fires("dropout-identity", "in inference", lambda b: b.call("nn.dropout", b.input("x", 2, 3), rate=0.1), """\
+%x: float64[2, 3] = input
+return %x"""),
+    Fires("dropout-identity", "between two calls",
+          lambda b: b.call("exp", b.call("nn.dropout", b.call("exp", b.input("x", 2, 3))))),
+    Fires("copy-identity", "of a call", lambda b: b.call("copy", b.call("exp", b.input("x", 2, 3))), """\
+%x: float64[2, 3] = input
+%exp: float64[2, 3] = exp(%x)
+return %exp"""),
+    Fires("copy-identity", "of a copy", lambda b: b.call("copy", b.call("copy", b.input("x", 2, 3)))),
     Fires("dispatch-tuple", "second of two",
           lambda b: b.get(b.tuple(b.input("x", 2), b.input("y", 3)), 1), """\
 %x: float64[2] = input
@@ -167,6 +177,8 @@ REFUSES = (
     Refuses("cast-cast", "to an integer beyond whose range it is not defined", casts("float32", "float64", "int8")),
     Refuses("cast-cast", "negative numbers to unsigned by way of a float", casts("int8", "float32", "uint8")),
     Refuses("cast-identity", "another dtype", casts("float32", "float64")),
+    Refuses("dropout-identity", "another operator", lambda b: b.call("nn.relu", b.input("x", 2, 3))),
+    Refuses("copy-identity", "another operator", lambda b: b.call("abs", b.input("x", 2, 3))),
     Refuses("dispatch-tuple", "a field of a call",
             lambda b: b.get(b.call("split", b.input("x", 4), indices_or_sections=2), 0)),
     Refuses("split-concat", "two fields of three", rejoined(0, 1, sections=3)),

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from gsl.draw import hide_defaults
 from gsl.graph import INPUT, PARAM, Graph, Node, SymDim, TensorType
 from gsl.graph.text import text
-from gsl.workload.workload import hide_defaults
 from tests.helpers.graphs import Builder, infer_type, run
 
 TOLERANCES = {"float64": 1e-10, "float32": 1e-4, "float16": 5e-3, "bfloat16": 3e-2}

@@ -59,6 +59,8 @@ MODULES: dict[str, tuple[Function, dict[str, Any], tuple[tuple[int, ...], ...]]]
     "reshape-identity": (lambda net, x: x.exp().reshape(2, 4, 6, 6).exp(), {}, (IMAGE,)),
     "cast-cast": (lambda net, x: x.double().half(), {}, (IMAGE,)),
     "cast-identity": (lambda net, x: x.exp().to(torch.float32).exp(), {}, (IMAGE,)),
+    "dropout-identity": (lambda net, x: net.a(net.d(x)), {"d": nn.Dropout(0.2), "a": nn.Linear(6, 3)}, (IMAGE,)),
+    "copy-identity": (lambda net, x: x.transpose(1, 2).contiguous().view(2, -1), {}, (IMAGE,)),
     "split-concat": (lambda net, x: torch.cat(x.exp().split([1, 3], 1), 1), {}, (IMAGE,)),
     "split-concat-variadic": (lambda net, x: torch.cat(x.exp().chunk(4, 1), 1), {}, (IMAGE,)),
     "merge-element-wise": (lambda net, x, y: torch.cat((x.relu(), y.relu()), 1), {}, (IMAGE, IMAGE)),
@@ -97,16 +99,10 @@ MODULES: dict[str, tuple[Function, dict[str, Any], tuple[tuple[int, ...], ...]]]
     "lower-layer-norm": (lambda net, x: net.n(x), {"n": settled(nn.LayerNorm(8))}, (TOKENS,)),
 }  # fmt: skip
 
-TRACED = ("cast-cast", "cast-identity")
-"""Between the casts of an exported program stand assertions, across which nothing is moved."""
-
-
 def workload(name: str) -> Workload:
     torch.manual_seed(0)
     function, layers, shapes = MODULES[name]
     inputs = tuple(torch.randn(shape) for shape in shapes)
-    if name in TRACED:
-        return Workload.from_fx(torch.fx.symbolic_trace(lambda x: function(None, x)), inputs, name=name)
     return Workload.from_torch(Net(function, **layers).eval(), inputs, name=name)
 
 

@@ -440,6 +440,7 @@ ACTIVATION: list[Row] = [
     ("nn.softmax", (X,), {}, lambda x: x.exp() / x.exp().sum(-1, keepdim=True)),
     ("nn.log_softmax", (X,), {"axis": 1}, lambda x: torch.log(x.exp() / x.exp().sum(1, keepdim=True))),
     ("nn.dropout", (X,), {"rate": 0.3}, lambda x: x),
+    ("copy", (X,), {}, lambda x: x),
 ]  # fmt: skip
 
 ROWS = [*UNARY, *BINARY, *OTHERS, *CREATE, *SHAPE, *INDEX, *REDUCE, *LINEAR, *CONV, *POOL, *NORM, *ACTIVATION]

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from gsl.front.fx.values import META_KEYS, UNKNOWN, Values, type_of_value
+from gsl.front.fx.values import META_KEYS, UNKNOWN, Values, dim_of, type_of_value
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
 from gsl.spec.symbolic import has_symbols
 
@@ -25,15 +25,38 @@ class Fakes:
         self.key = next((key for key in META_KEYS if any(key in node.meta for node in native.nodes)), None)
         self.has_tensor_meta = any("tensor_meta" in node.meta for node in native.nodes)
         self.mode = _mode(native, values)
+        self._copied: dict[fx.Node, fx.Node] = {}
+        self._moved: dict[fx.Node, bool] = {}
+        """The nodes of the new graph that may lie otherwise in memory than what stood there in the old one, and
+        whether it is known how."""
 
     def carry(self, node: fx.Node, copy: fx.Node) -> None:
         """Keep what is known of a node that was copied."""
+        self._copied[copy] = node
         if node in self.old.known:
             self.values.known[copy] = self.old.known[node]
+
+    def have_moved(self, old: fx.Node, new: Any) -> bool:
+        """True if an argument may lie otherwise in memory than the one whose place it takes."""
+        if isinstance(new, (tuple, list)):
+            return True
+        if not isinstance(new, fx.Node) or (new not in self._moved and self._copied.get(new) is old):
+            return False
+        before, after = _strides(self.old.value(old)), _strides(self.values.value(new))
+        return not self._moved.get(new, True) or before is None or before != after
+
+    def move(self, copy: fx.Node) -> None:
+        """Take note that a copied call has arguments that lie otherwise in memory, and so may its result."""
+        value = self._run(copy)
+        known = value is not UNKNOWN and type_of_value(value) == type_of_value(self.values.value(copy))
+        self._moved[copy] = known
+        if known:
+            self.set(copy, value)
 
     def record(self, node: fx.Node, type: Type | None) -> None:
         """Work out the value of a new call, and store it; ``type`` is what the view says about it."""
         value = self._run(node)
+        self._moved[node] = value is not UNKNOWN and type_of_value(value) == type
         if type is not None and type_of_value(value) != type:
             # The meaning of the operator decides; only the strides are lost.
             value = self.of_type(type, self._device(node))
@@ -114,6 +137,13 @@ class Fakes:
             if isinstance(value, torch.Tensor):
                 return value.device
         return None
+
+
+def _strides(value: Any) -> tuple[Any, ...] | None:
+    """How a (fake) tensor lies in memory, without deciding anything about symbolic sizes."""
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        return None
+    return tuple([dim_of(stride) for stride in value.stride()])
 
 
 def _mode(native: fx.Graph, values: Values) -> FakeTensorMode | None:

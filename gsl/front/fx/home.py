@@ -25,6 +25,10 @@ class Home(Protocol):
     def read(self, node: Node, writer: Writer) -> fx.Node:
         """A native node that reads the tensor of a param or const; registers the tensor if it is new."""
 
+    @property
+    def training(self) -> bool:
+        """Whether the program is one for training."""
+
     def add_module(self, module: torch.nn.Module, name: str) -> str:
         """Register a new submodule; its path."""
 
@@ -60,6 +64,10 @@ class ModuleHome:
         else:
             self.new.register_buffer(name, value)
         return name
+
+    @property
+    def training(self) -> bool:
+        return self.new.training
 
     def add_module(self, module: torch.nn.Module, name: str) -> str:
         name = unique(name, lambda name: hasattr(self.new, name))

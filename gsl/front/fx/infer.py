@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import fx
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gsl.errors import FrontEndError
@@ -41,12 +42,24 @@ def _infer_opaque(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) 
     types = [operand.type for operand in operands]
     if any(type is None for type in types) or has_symbols(tuple(types)) or has_symbols(tuple(attrs.values())):
         return None
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), meaning.quiet():
         try:
             return type_of_value(_run(op, [_fake(operand) for operand in operands], attrs))
+        except _NOT_UNDERSTOOD:
+            return None
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ValueError(f"{op_name(op)}: {reason}") from None
         except Exception:
             # Whatever stands in the way, the call is not understood: it has no type, which is no error.
             return None
+
+
+_NOT_UNDERSTOOD: Final = (
+    NotImplementedError, fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException,
+    fake_tensor.UnsupportedFakeTensorException, fake_tensor.UnsupportedOperatorException,
+)  # fmt: skip
+"""What torch raises where a call may be right, but can't be run on tensors without data."""
 
 
 def _fake(operand: Node) -> Any:

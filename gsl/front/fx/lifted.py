@@ -75,6 +75,10 @@ class ExportedHome:
         with place:
             return graph.create_node("placeholder", name, name=name)
 
+    @property
+    def training(self) -> bool:
+        return False
+
     def add_module(self, module: torch.nn.Module, name: str) -> str:
         raise FrontEndError(
             f"{name}: an exported program can't call the module {type(module).__name__}; "

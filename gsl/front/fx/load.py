@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from gsl.errors import FrontEndError
+from gsl.front.fx.canonical import canonical
 from gsl.front.fx.effects import Mutations, mutations
 from gsl.front.fx.handle import Handle, Leaf, Reading, Source
 from gsl.front.fx.leaves import Leaves
@@ -49,9 +50,9 @@ class Loader:
                     self._leaf(node)
                 case "output":
                     outputs = [self.views[arg] for arg in arguments(node)]
-                case _ if node not in self.hidden_calls:
+                case _ if node not in self.hidden_calls and not self.reader.is_assertion(node):
                     self._call(node)
-        return Graph(self.nodes, outputs, self.infer)
+        return Graph(self.nodes, outputs, self.infer, canonical)
 
     # ------------------------------------------------------------ leaves
 

@@ -15,6 +15,7 @@ from torch._ops import OpOverload
 from gsl.errors import FrontEndError
 from gsl.front.fx.tree import Native
 from gsl.graph import op_name
+from gsl.spec import natives
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ def parameters(target: Any) -> tuple[str, ...]:
     try:
         signature = inspect.signature(target)
     except (TypeError, ValueError):
-        return ()
+        return natives.parameters(target)
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return tuple(p.name for p in signature.parameters.values() if p.kind in kinds)
 

@@ -9,6 +9,7 @@ from torch import fx
 from gsl.front.fx import spellings
 from gsl.front.fx.handle import Handle, Leaf, Reading, handle_of, is_literal
 from gsl.front.fx.load import arguments
+from gsl.front.fx.reader import Reader
 from gsl.graph import LEAVES, TUPLE, Graph, Node
 
 Arguments = dict[fx.Node, Node]
@@ -156,7 +157,7 @@ def _hidden_nodes(graph: Graph, native: fx.Graph, result: Plan) -> None:
     for node in native.nodes:
         if node.op == "output":
             needed.update(source for source, view in zip(arguments(node), outputs) if _reads(source, view))
-        elif node.op == "get_attr" and not node.users:
+        elif (node.op == "get_attr" and not node.users) or Reader.is_assertion(node):
             needed.add(node)
     own = {reading.node for reading in result.kept}
     result.hidden = {node for node in needed if node not in own and node.op != "placeholder"}

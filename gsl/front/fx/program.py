@@ -185,11 +185,19 @@ class ExportProgram:
 def from_graph_module(module: fx.GraphModule, example_inputs: Sequence[Any] | None = None) -> GraphModuleProgram:
     """The program of a ``GraphModule``. With example inputs in order, or with fake values in its metadata, every node
     has a type."""
+    if not isinstance(module, fx.GraphModule):
+        raise _unexpected(module, "a torch.fx.GraphModule")
+    if isinstance(example_inputs, torch.Tensor):
+        example_inputs = (example_inputs,)
     return GraphModuleProgram(module, example_inputs)
 
 
 def from_exported(exported: ExportedProgram, example_inputs: Sequence[Any] | None = None) -> ExportProgram:
     """The program of an exported program; the example inputs are those of the export unless given."""
+    if not isinstance(exported, ExportedProgram):
+        raise _unexpected(exported, "a torch.export.ExportedProgram")
+    if isinstance(example_inputs, torch.Tensor):
+        example_inputs = (example_inputs,)
     return ExportProgram(exported, example_inputs)
 
 
@@ -200,6 +208,8 @@ def from_model(
     dynamic_shapes: Any = None,
 ) -> ExportProgram:
     """The program of a module, by ``torch.export``."""
+    if not isinstance(model, torch.nn.Module):
+        raise _unexpected(model, "a torch.nn.Module")
     return from_exported(torch.export.export(model, args, dict(kwargs or {}), dynamic_shapes=dynamic_shapes))
 
 
@@ -210,10 +220,29 @@ def program(source: Any) -> Program:
             return from_exported(source)
         case fx.GraphModule():
             return from_graph_module(source)
-    raise FrontEndError(
-        f"expected a torch.fx.GraphModule or a torch.export.ExportedProgram, but got {type(source).__name__}; "
-        f"export a module with torch.export.export, or trace it with torch.fx.symbolic_trace"
-    )
+    raise _unexpected(source, "a torch.fx.GraphModule or a torch.export.ExportedProgram")
+
+
+def _unexpected(source: Any, expected: str) -> FrontEndError:
+    """The error for a source of another kind than a constructor takes, with what to do instead."""
+    match source:
+        case ExportedProgram():
+            mend = "load it with Workload.from_exported"
+        case fx.GraphModule():
+            mend = "load it with Workload.from_fx"
+        case torch.nn.Module():
+            mend = (
+                "export a module with torch.export.export (Workload.from_torch does it), or trace it with "
+                "torch.fx.symbolic_trace"
+            )
+        case type() if issubclass(source, torch.nn.Module):
+            mend = f"make a module of it: {source.__name__}(…)"
+        case _ if callable(source):
+            mend = "call the function in the forward of a torch.nn.Module"
+        case _:
+            mend = "make it of a torch.nn.Module"
+    name = source.__name__ if isinstance(source, type) else type(source).__name__
+    return FrontEndError(f"expected {expected}, but got {name}; {mend}")
 
 
 def dialect_of(graph: fx.Graph) -> Dialect:

@@ -108,6 +108,14 @@ class Reader:
         canon = self.read(node)
         return canon is not None and canon.op == "nn.dropout"
 
+    @staticmethod
+    def is_assertion(node: fx.Node) -> bool:
+        """True for a call that only makes sure of sizes or metadata, as ``torch.export`` adds them.
+
+        It has no view node: it stays where it is as long as there is what it speaks of, and is in nobody's way.
+        """
+        return node.target in _ASSERTIONS and not node.users
+
     def effect(self, node: fx.Node) -> Effect | None:
         """What a call does besides computing its value and changing its operands."""
         target = node.target
@@ -131,8 +139,9 @@ class Reader:
             return None
         if spellings.mutates_module(module):
             return Effect.MUTATES
-        # In training mode a module that is not known may keep statistics or draw random numbers.
-        return Effect.OTHER if any(part.training for part in module.modules()) or node.is_impure() else None
+        # In training mode a module that is not torch's own may keep statistics or draw random numbers.
+        foreign = any(part.training and not _is_torchs(part) for part in module.modules())
+        return Effect.OTHER if foreign or node.is_impure() else None
 
     def aliases(self, node: fx.Node) -> tuple[fx.Node, ...]:
         """The native operands with which a call's result may share memory."""
@@ -152,6 +161,8 @@ class Reader:
         if canon is None:
             return _is_new_field(node) or (isinstance(node.target, OpOverload) and not spellings.is_view(node.target))
         if canon.op in _MAY_RETURN_AN_OPERAND or canon.op not in TABLE:
+            return False
+        if canon.op == "copy" and node.op == "call_module":
             return False
         spec = TABLE[canon.op]
         if Trait.LAYOUT in spec.traits or spec.fields:
@@ -178,6 +189,14 @@ def weight(module: torch.nn.Module, name: Weight) -> Any:
     return value
 
 
+_ASSERTIONS: Final = frozenset(
+    overload
+    for name in ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size")
+    for overload in [getattr(getattr(torch.ops.aten, name, None), "default", None)]
+    if overload is not None
+)
+
+
 def _side_effects() -> frozenset[Any]:
     from torch.fx.node import _side_effectful_functions
 
@@ -190,6 +209,10 @@ _SIDE_EFFECTS: Final = _side_effects()
 def _is_check(target: Any) -> bool:
     """True for an overload that returns nothing: it is called for its effect."""
     return isinstance(target, OpOverload) and not target._schema.returns
+
+
+def _is_torchs(module: torch.nn.Module) -> bool:
+    return type(module).__module__.startswith("torch.nn.modules.")
 
 
 def _known_pure(target: Any) -> bool:

@@ -17,6 +17,7 @@ from gsl.front.fx.handle import handle_of, is_literal, native_of
 from gsl.front.fx.home import Home
 from gsl.front.fx.opaque import native_call
 from gsl.front.fx.sizes import Sizes
+from gsl.front.fx.spellings.lower import lowered
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.tree import Native
 from gsl.front.fx.values import Values, is_scalar, type_of_value
@@ -25,6 +26,16 @@ from gsl.spec import TABLE
 
 INHERITED: Final = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "seq_nr")
 """What a new native node takes over from the one that it replaces."""
+
+_BY_STRIDES: Final = frozenset((torch.as_strided, "as_strided", torch.ops.aten.as_strided.default))
+_RESHAPES: Final[Mapping[Any, Any]] = {
+    "view": "reshape",
+    "view_as": "reshape_as",
+    torch.Tensor.view: torch.Tensor.reshape,
+    torch.ops.aten.view.default: torch.ops.aten.reshape.default,
+    torch.ops.aten._unsafe_view.default: torch.ops.aten.reshape.default,
+}
+"""Views that only exist for some strides, and the calls that copy where they don't."""
 
 _ILLEGAL: Final = re.compile(r"\W+")
 
@@ -55,16 +66,38 @@ class Writer:
 
     def copy(self, node: fx.Node, argument: Callable[[fx.Node], Any]) -> fx.Node:
         """A copy of an old native node with other arguments, and everything else as it was."""
-        args = fx.node.map_arg(node.args, argument)
-        kwargs = fx.node.map_arg(node.kwargs, argument)
-        copy = self.graph.create_node(node.op, node.target, args, kwargs, node.name, node.type)
+        moved = False
+
+        def replace(old: fx.Node) -> Any:
+            nonlocal moved
+            new = argument(old)
+            moved = moved or self.fakes.have_moved(old, new)
+            return new
+
+        args = fx.node.map_arg(node.args, replace)
+        kwargs = fx.node.map_arg(node.kwargs, replace)
+        target = self._for_any_strides(node) if moved else node.target
+        copy = self.graph.create_node(node.op, target, args, kwargs, node.name, node.type)
         if copy.name != node.name:
             copy.name = node.name
         copy.meta = dict(node.meta)
         self._used.add(node.name)
         self.fakes.carry(node, copy)
+        if moved and node.op != "output":
+            self.fakes.move(copy)
         self.sizes.note(copy)
         return copy
+
+    @staticmethod
+    def _for_any_strides(node: fx.Node) -> Any:
+        """The target of a call whose operand may lie otherwise in memory than before: a view may need a copy then."""
+        if node.target in _BY_STRIDES:
+            raise FrontEndError(
+                f"{node.format_node()}: reads its operand by strides, which are not the same after the rewrite"
+            )
+        if any(isinstance(arg, torch.dtype) for arg in (*node.args, *node.kwargs.values())):
+            return node.target
+        return _RESHAPES.get(node.target, node.target)
 
     # ------------------------------------------------------------ new nodes
 
@@ -95,7 +128,8 @@ class Writer:
             if node.op not in TABLE:
                 raise FrontEndError(f"{node.name}: {node.op!r} is not an operator of the vocabulary")
             return spellings.write(node.op, node.attrs, operands, type_of, self.dialect)
-        return native_call(node.op, operands, node.attrs)
+        call = native_call(node.op, operands, node.attrs)
+        return lowered(call) if self.dialect == "aten" else call
 
     def _emit(self, native: Any, node: Node, *, outermost: bool = False) -> Any:
         """Create the native nodes of a tree of native calls, and whatever its arguments need."""
@@ -126,7 +160,7 @@ class Writer:
         """A call of a new submodule: the one given as ``module``, or one built from the attributes."""
         module = node.attrs.get("module")
         if module is None:
-            module = node.op(**node.attrs)  # type: ignore[operator]
+            module = node.op(**node.attrs).train(self.home.training)  # type: ignore[operator]
             if module.state_dict():
                 raise FrontEndError(
                     f"{node.name}: a new {type(module).__name__} would have weights that nobody set; "

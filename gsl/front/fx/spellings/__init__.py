@@ -16,7 +16,7 @@ from gsl.front.fx.spellings.effects import (
     mutates,
     mutates_module,
 )
-from gsl.front.fx.spellings.reading import read, read_fields, read_module
+from gsl.front.fx.spellings.reading import read, read_any_module, read_fields, read_module
 from gsl.front.fx.spellings.writing import BIASED, write, write_biased
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "mutates",
     "mutates_module",
     "read",
+    "read_any_module",
     "read_fields",
     "read_module",
     "write",

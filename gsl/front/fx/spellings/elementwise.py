@@ -280,4 +280,17 @@ def _power(c: Call, left: Any, right: Any) -> Canon:
     return Canon("power", (left, right))
 
 
-ROWS: Final = (*_unary_rows(), *_binary_rows())
+def _copy(c: Call) -> Canon:
+    # Schemas give the default as the number of the format.
+    unread_unless(c.memory_format in (None, torch.preserve_format, torch.contiguous_format, 0))
+    return Canon("copy", (tensor(c, c.input),))
+
+
+_COPIES: Final = (
+    Row("torch.clone .clone aten.clone.default", "input * memory_format=None", _copy),
+    Row(".contiguous aten.contiguous.default", "input memory_format=None", _copy),
+    Row("aten.alias.default aten.lift_fresh_copy.default", "input memory_format=None", _copy),
+)
+
+
+ROWS: Final = (*_unary_rows(), *_binary_rows(), *_COPIES)

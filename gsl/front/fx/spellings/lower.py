@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 import torch.nn.functional as F
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 
+from gsl.errors import FrontEndError
 from gsl.front.fx.spellings.bind import is_number
 from gsl.front.fx.tree import Native
+from gsl.graph import Node, op_name
+from gsl.spec import natives
 
 aten = torch.ops.aten
 
@@ -28,6 +31,39 @@ def lower(tree: Any) -> Any:
         case tuple():
             return tuple([lower(item) for item in tree])
     return tree
+
+
+def lowered(call: Native) -> Native:
+    """A call of a function or method that someone named, as an exported program may hold it.
+
+    FrontEndError where there is no such operator.
+    """
+    target: Any = getattr(torch.Tensor, call.target, None) if isinstance(call.target, str) else call.target
+    if isinstance(target, (OpOverload, HigherOrderOperator)) or target is operator.getitem:
+        return call
+    for overload in natives.overloads(target):
+        try:
+            native = bound(overload, call.args, call.kwargs)
+        except TypeError:
+            continue
+        if all(_fits(a.type, value) for a, value in zip(overload._schema.arguments, native.args)):
+            return native
+    if target in _RULES:
+        return cast(Native, lower(call))
+    raise FrontEndError(
+        f"an exported program calls aten operators, and {op_name(target)} is none (for these arguments); "
+        f"build it of aten operators (torch.ops.aten…), or rewrite the GraphModule of .module() instead"
+    )
+
+
+def _fits(kind: Any, value: Any) -> bool:
+    """Whether a value may be an argument of the type of a schema."""
+    text = str(kind)
+    if isinstance(value, (Node, Native)):
+        return "Tensor" in text
+    if isinstance(value, (bool, int, float)):
+        return "Tensor" not in text
+    return True
 
 
 def _lowered(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

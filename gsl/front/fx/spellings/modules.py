@@ -33,6 +33,17 @@ class ModuleRow:
         return resolve(self.function), kwargs
 
 
+    def any_call(self, attributes: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The same for a module in inference of which only some attributes are known."""
+        kwargs: dict[str, Any] = {parameter: Weight(name) for parameter, name in _pairs(self.weights)}
+        for parameter, name in _pairs(self.attributes):
+            if name == "training":
+                kwargs[parameter] = False
+            elif name in attributes:
+                kwargs[parameter] = attributes[name]
+        return resolve(self.function), kwargs
+
+
 def _pairs(words: str) -> list[tuple[str, str]]:
     return [(parameter, name or parameter) for parameter, _, name in (word.partition("=") for word in words.split())]
 
@@ -97,6 +108,7 @@ ROWS: Final[Mapping[type[nn.Module], ModuleRow]] = {
     nn.AdaptiveMaxPool1d: ModuleRow("F.adaptive_max_pool1d", "", "output_size return_indices"),
     nn.AdaptiveMaxPool2d: ModuleRow("F.adaptive_max_pool2d", "", "output_size return_indices"),
     nn.AdaptiveMaxPool3d: ModuleRow("F.adaptive_max_pool3d", "", "output_size return_indices"),
+    nn.Identity: ModuleRow("torch.clone"),
     nn.Flatten: ModuleRow("torch.flatten", "", "start_dim end_dim"),
     nn.Unflatten: ModuleRow("torch.unflatten", "", "dim sizes=unflattened_size"),
     **{

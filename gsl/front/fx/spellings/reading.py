@@ -57,6 +57,17 @@ def read_module(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, A
     return read(function, (operand,), parameters, typed)
 
 
+def read_any_module(
+    kind: type[nn.Module], operands: tuple[Any, ...], attributes: Mapping[str, Any], type_of: TypeOf
+) -> Canon | None:
+    """The canonical reading of a call of a module of a class in inference, as far as it is the same for all of them."""
+    row = MODULES.get(kind)
+    if row is None:
+        return None
+    function, parameters = row.any_call(attributes)
+    return read(function, operands, parameters, type_of)
+
+
 def _first(
     table: Index, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of: TypeOf
 ) -> Canon | None:

@@ -250,4 +250,6 @@ _CREATION: Final[Mapping[str, Writer]] = {
     "arange": lambda s: call(torch.arange, s["start"], s["stop"], s["step"], dtype=dtype_of(s["dtype"])),
 }
 
-WRITERS: Final[Mapping[str, Writer]] = {**_ELEMENTWISE, **_REDUCTIONS, **_CREATION}
+WRITERS: Final[Mapping[str, Writer]] = {
+    "copy": lambda s: call(torch.clone, s.x), **_ELEMENTWISE, **_REDUCTIONS, **_CREATION,
+}  # fmt: skip

@@ -1,0 +1,124 @@
+"""Chains, compiled: downward from the last node, or upward from the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from gsl.graph import LEAVES, Node
+from gsl.match.guard import Guard, Path
+from gsl.match.matchers import Goals, Matcher, check_all
+from gsl.match.uses import Skipped, beyond, skip_all, users
+from gsl.pat import Pattern, Repeat
+
+if TYPE_CHECKING:
+    from gsl.match.engine import Search
+
+
+class RepeatMatcher(Matcher):
+    """A chain. Its instances are numbered in the order in which they are found: from the last node, or the first."""
+
+    __slots__ = ("inner", "instance_guards")
+    operator = False
+    pattern: Repeat
+
+    def __init__(self, pattern: Repeat, level: int, identity: Pattern) -> None:
+        super().__init__(pattern, level, identity)
+        self.instance_guards: list[Guard] = []
+        """The guards of the repeated pattern, checked for every node of the chain."""
+
+    def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
+        self.inner = matchers[self.pattern.pattern]
+
+    def plausible(self, node: Node) -> bool:
+        return self.inner.plausible(node)
+
+    def _instance(self, number: int, node: Node, outer: Path, rest: Goals) -> Goals:
+        path = (*outer, number)
+        return (self.inner.match, node, path, (check_all, self.instance_guards, path, rest))
+
+    def _longer(self, search: Search, length: int, nodes: Iterator[Goals], ends: Iterator[Goals]) -> Goals | None:
+        """Go on with the chain, or end it, in the order that the pattern prefers."""
+        more = nodes if self.pattern.max is None or length < self.pattern.max else iter(())
+        return search.choose(chain(more, ends) if self.pattern.greedy else chain(ends, more))
+
+    # Downward.
+
+    def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+        outer = path[: self.level]
+        return self._instance(0, node, outer, (self._down, 1, outer, rest))
+
+    def _down(self, search: Search, length: int, outer: Path, rest: Goals) -> Goals | None:
+        """End the chain at its newest instance, or go on to the only producer of that."""
+        first = search.bindings.head(self.pattern.pattern, (*outer, length - 1))
+        assert first is not None
+
+        def more() -> Iterator[Goals]:
+            for node, skipped in producers(search, first):
+                if self.inner.plausible(node) and skip_all(search, skipped):
+                    yield self._instance(length, node, outer, (self._down, length + 1, outer, rest))
+
+        def end() -> Iterator[Goals]:
+            if length >= self.pattern.min:
+                self._note(search, length, first, outer)
+                yield rest
+
+        return self._longer(search, length, more(), end())
+
+    def _note(self, search: Search, length: int, first: Node, outer: Path) -> None:
+        search.record(search.bindings.counts, (self.pattern, outer), length)
+        search.record(search.bindings.heads, (self.pattern, outer), first)
+
+    # Upward. From the last node each length would be another search, of the whole chain anew.
+
+    def firsts(self, search: Search, above: Iterable[Node]) -> Iterable[Node]:
+        return dict.fromkeys(self.inner.last_nodes(search, above))
+
+    def ascend(self, node: Node, path: Path, rest: Goals) -> Goals:
+        """The goal of a chain of which the node is the first instance."""
+        outer = path[: self.level]
+        return self._instance(0, node, outer, (self._up, 1, outer, rest))
+
+    def _up(self, search: Search, length: int, outer: Path, rest: Goals) -> Goals | None:
+        """End the chain at its newest instance, or go on to a user of which that is the only producer."""
+        last = search.bindings.nodes[self.pattern.pattern, (*outer, length - 1)]
+
+        def more() -> Iterator[Goals]:
+            for node in sorted(self.firsts(search, users(last, search)), key=lambda node: node.index):
+                onward = (self._join, (length, last), outer, (self._up, length + 1, outer, rest))
+                yield self._instance(length, node, outer, onward)
+
+        def end() -> Iterator[Goals]:
+            if length >= self.pattern.min:
+                yield (self._end, (length, last), outer, rest)
+
+        return self._longer(search, length, more(), end())
+
+    def _join(self, search: Search, state: tuple[int, Node], outer: Path, rest: Goals) -> Goals | None:
+        """The goal that the newest instance has the one before it as its only producer."""
+        number, below = state
+        first = search.bindings.head(self.pattern.pattern, (*outer, number))
+        assert first is not None
+        ways = [skipped for node, skipped in producers(search, first) if node is below]
+        if ways == [()]:
+            return rest
+        return search.choose(rest for skipped in ways if skip_all(search, skipped))
+
+    def _end(self, search: Search, state: tuple[int, Node], outer: Path, rest: Goals) -> Goals | None:
+        length, last = state
+        key: Any = (self.pattern, outer) if self.level else self.pattern
+        first = search.bindings.head(self.pattern.pattern, (*outer, 0))
+        assert first is not None
+        search.record(search.bindings.nodes, key, last)
+        self._note(search, length, first, outer)
+        return check_all(search, self.guards, outer, rest)
+
+
+def producers(search: Search, node: Node) -> Iterator[tuple[Node, Skipped]]:
+    """The only computed operand of a node, if there is exactly one, and what it becomes when nodes are skipped."""
+    computed = dict.fromkeys(operand for operand in node.operands if operand.op not in LEAVES)
+    if len(computed) == 1:
+        for below, skipped in beyond(search, next(iter(computed))):
+            if below.op not in LEAVES:
+                yield below, skipped

@@ -1,0 +1,73 @@
+"""Common subexpressions: calls that rewriting made equal to others are computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from gsl.graph import CONST, INPUT, PARAM, Graph, Node
+from gsl.graph.splice import Replacement, Splicer
+from gsl.rewrite.effects import changed, may_be_view
+
+
+def share(graph: Graph) -> int:
+    """Let one call stand for all that have its operator, operands, attributes and type; how many went.
+
+    Of two equal calls, at least one was made by a rewrite or got other operands by one: what a program computes twice
+    itself stays. So do calls with effects, opaque ones, and what reads memory that is changed in place. Weights count
+    as equal if they are one tensor, numbers if they have one value and type.
+    """
+    unsteady = _unsteady(graph)
+    splicer = Splicer(graph)
+    found: dict[Hashable, Node] = {}
+    values: dict[Node, Hashable] = {}
+    for node in graph.nodes:
+        if node.op in (PARAM, CONST) and node not in unsteady:
+            values[node] = frozen(node.attrs["value"])
+        if node.op in (PARAM, CONST, INPUT) or node in splicer.dead or not _is_pure(node, unsteady):
+            continue
+        try:
+            operands = tuple([values.get(operand, operand) for operand in node.operands])
+            first = found.setdefault((node.op, operands, frozen(node.attrs), node.type, node.deps), node)
+        except TypeError:  # an attribute that has no hash
+            continue
+        if first is not node and (_is_touched(first) or _is_touched(node)):
+            splicer.apply(Replacement([node], [first]), [node])
+    splicer.finish()
+    return sum(node.op not in (PARAM, CONST) for node in splicer.dead)
+
+
+def frozen(value: Any) -> Hashable:
+    """An attribute as a key: equal only for values of one type; a tensor is equal to itself only."""
+    match value:
+        case tuple() | list():
+            return ("sequence", *map(frozen, value))
+        case Mapping():
+            return ("mapping", *((key, frozen(item)) for key, item in value.items()))
+        case slice():
+            return ("slice", frozen(value.start), frozen(value.stop), frozen(value.step))
+        case float() | complex():
+            return (type(value), repr(value))  # tells 0.0 from -0.0, and nan is itself
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return ("tensor", id(value))
+    return (type(value), value)
+
+
+def _is_touched(node: Node) -> bool:
+    return node.origin is not None or node.redirects is not None
+
+
+def _is_pure(node: Node, unsteady: set[Node]) -> bool:
+    if node.effect is not None or node.opaque or node in unsteady:
+        return False
+    return not unsteady or unsteady.isdisjoint(node.operands)
+
+
+def _unsteady(graph: Graph) -> set[Node]:
+    """The nodes whose memory may be changed in place, and the views of it."""
+    found = set(changed(graph))
+    if found:
+        for node in graph.nodes:
+            if may_be_view(node) and not found.isdisjoint(node.operands):
+                found.add(node)
+    return found

@@ -1,0 +1,137 @@
+"""What rules did to a graph: a record that can be read, counted, and repeated on an equal graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gsl.draw import pre
+from gsl.match import Match
+
+if TYPE_CHECKING:
+    from gsl.rewrite.subst import Subst
+
+Subject = TypeVar("Subject")
+MAX_LINES = 60
+"""How many firings, and how many refused matches, a printed trace shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """One application of a rule: when, where, what it replaced, and by what. Nodes are told by their names then."""
+
+    rule: str
+    replaced: tuple[str, ...]
+    by: tuple[str, ...]
+    kept: tuple[str, ...]
+    """Covered nodes that stay alive because they are used elsewhere too, so that their work is done twice."""
+    round: int = 1
+    """The pass in which it fired, counted from 1."""
+    at: str = ""
+    """The node at which the search started."""
+    match: tuple[Any, ...] = field(default=(), repr=False)
+    """Which of the matches from there it was."""
+
+    def __str__(self) -> str:
+        kept = f" (kept, as used elsewhere: {names(self.kept)})" if self.kept else ""
+        return f"{self.rule}: {names(self.replaced)} -> {names(self.by)}{kept}"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A match that was not rewritten, and why."""
+
+    rule: str
+    at: tuple[str, ...]
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.rule} refused at {names(self.at)}: {self.reason}"
+
+
+class Summary(dict[str, int]):
+    """How often each rule fired; prints as a table."""
+
+    def __str__(self) -> str:
+        if not self:
+            return "no rule fired"
+        wide, digits = max(map(len, self)), len(str(max(self.values())))
+        return "\n".join(f"{rule:<{wide}}  {count:>{digits}}" for rule, count in self.items())
+
+
+@dataclass
+class Trace:
+    """What the application of some rules did: the firings in order, and the matches that were refused in the end."""
+
+    firings: list[Firing] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    folded: int = 0
+    """How many calls were computed ahead of time, because they depend on weights only."""
+    shared: int = 0
+    """How many calls went between the rounds, because rewriting had made them equal to others."""
+    rules: Mapping[str, Subst] = field(default_factory=dict, repr=False)
+    """The rules that were applied, by name."""
+    iterative: bool = field(default=False, repr=False)
+    """Whether calls were shared between rounds."""
+    folds: bool = field(default=False, repr=False)
+    """Whether weights were folded after each round."""
+
+    def count(self, rule: str | None = None) -> int:
+        """How often a rule fired (all of them without a name)."""
+        return sum(rule is None or firing.rule == rule for firing in self.firings)
+
+    def summary(self) -> Summary:
+        """How often each rule that fired did so, in the order of the rules."""
+        counts = dict.fromkeys(self.rules, 0)
+        for firing in self.firings:
+            counts[firing.rule] = counts.get(firing.rule, 0) + 1
+        return Summary({rule: count for rule, count in counts.items() if count})
+
+    def replay(self, subject: Subject, *, steps: int | None = None) -> Subject:
+        """A new workload (or view) in which the same firings were repeated in order, or the first ``steps`` of them.
+
+        Nothing is searched for elsewhere: on an equal graph (with equal names) the result is the same. Raises
+        ReplayError, which names the first step that does not apply, on a graph that differs.
+        """
+        from gsl.rewrite.apply import replay
+
+        return replay(self, subject, steps)
+
+    def text(self, *, limit: int | None = None) -> str:
+        """All that happened, a line each; with several rounds, a line before each. ``limit`` cuts long lists."""
+        lines: list[str] = []
+        rounds = self.firings[-1].round if self.firings else 0
+        shown = self.firings[:limit]
+        for number, firings in groupby(shown, key=lambda firing: firing.round):
+            lines += [f"round {number}"] if rounds > 1 else []
+            lines += [f"{'  ' * (rounds > 1)}{firing}" for firing in firings]
+        lines += _rest(len(self.firings) - len(shown), "firing")
+        lines += map(str, islice(self.refused, limit))
+        lines += _rest(0 if limit is None else len(self.refused) - limit, "refused match", "es")
+        return "\n".join(lines) or "no rule fired"
+
+    def __str__(self) -> str:
+        return self.text(limit=MAX_LINES)
+
+    def _repr_html_(self) -> str:
+        return pre(str(self))
+
+
+def names(found: Sequence[str], most: int = 8) -> str:
+    """Names of nodes as they are printed; of many, the first ones and their number."""
+    shown = ", ".join("%" + name for name in found[:most])
+    return shown if len(found) <= most else f"{shown}, … ({len(found)} in all)"
+
+
+def _rest(number: int, what: str, plural: str = "s") -> list[str]:
+    return [f"… and {number} more {what}{plural * (number > 1)}"] if number > 0 else []
+
+
+def identity(match: Match) -> tuple[Any, ...]:
+    """What tells a match from others of its rule: the names of all that it binds, and what it chose."""
+    bindings = match.bindings
+    nodes = tuple([node.name for node in bindings.nodes.values()])
+    skipped = tuple([node.name for node in bindings.skipped])
+    return (nodes, skipped, tuple(bindings.chosen.values()), tuple(bindings.counts.values()))

@@ -1,0 +1,88 @@
+"""One torch function under its several names: ``torch.erfinv``, ``Tensor.erfinv``, ``aten.erfinv.default``.
+
+This is about functions without a canonical operator, which a graph calls under one of these names and a pattern may
+know under another.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Hashable
+from typing import Any
+
+
+def same_function(target: Any) -> frozenset[Any]:
+    """The targets that call the same function as one of torch's, itself included; of any other target only itself."""
+    if "torch" not in sys.modules or not isinstance(target, Hashable):
+        return frozenset((target,))
+    return _same_function(target)
+
+
+@functools.cache
+def _same_function(target: Any) -> frozenset[Any]:
+    name = _aten_name(target)
+    return frozenset((target,)) if name is None else frozenset((target, *_names_of(name)))
+
+
+def overloads(target: Any) -> tuple[Any, ...]:
+    """The overloads of the aten operator that a target calls, ``default`` first; none if it is not such a target."""
+    name = _aten_name(target)
+    return () if name is None else _overloads(name)
+
+
+def parameters(target: Any) -> tuple[str, ...]:
+    """The names of the positional parameters of a builtin function, as far as all its overloads agree on them."""
+    lists = [
+        [argument.name for argument in overload._schema.arguments if not argument.kwarg_only]
+        for overload in overloads(target)
+    ]
+    names: list[str] = []
+    for position in range(max(map(len, lists), default=0)):
+        found = {each[position] for each in lists if position < len(each)}
+        if len(found) > 1:
+            break
+        names += found
+    return tuple(names)
+
+
+def _aten_name(target: Any) -> str | None:
+    """The name of the aten operator that a builtin function, method or overload of torch calls."""
+    import torch
+
+    if isinstance(target, torch._ops.OpOverload):
+        return target._opname if target.namespace == "aten" and target in _overloads(target._opname) else None
+    name = getattr(target, "__name__", None)
+    if name is None or isinstance(target, type) or not _overloads(name):
+        return None
+    return name if any(target is function for function in _builtins(name)) else None
+
+
+@functools.cache
+def _overloads(name: str) -> tuple[Any, ...]:
+    """The overloads of an aten operator, without those that write into an ``out``."""
+    import torch
+
+    packet: Any = getattr(torch.ops.aten, name, None)
+    names: list[str] = getattr(packet, "overloads", list)()
+    found = [getattr(packet, overload) for overload in sorted(names, key=lambda o: (o != "default", o))]
+    return tuple(o for o in found if not any(a.is_out for a in o._schema.arguments))
+
+
+def _builtins(name: str) -> list[Any]:
+    """The functions and methods of that aten operator that are not written in Python."""
+    import torch
+
+    spaces: list[Any] = [torch, torch.Tensor, torch.nn.functional]
+    places = [(space, name) for space in spaces]
+    places += [
+        (getattr(torch, space), name.removeprefix(f"{space}_"))
+        for space in ("special", "linalg", "fft")
+        if name.startswith(f"{space}_")
+    ]
+    found = [getattr(space, attribute, None) for space, attribute in places]
+    return [f for f in found if f is not None and not hasattr(f, "__code__") and getattr(f, "__name__", "") == name]
+
+
+def _names_of(name: str) -> tuple[Any, ...]:
+    return (*_builtins(name), *_overloads(name))

@@ -1,0 +1,72 @@
+"""The whole rule book on models of many architectures: it comes to an end, and the numbers stay equal."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+import torch
+from torch.export import ExportedProgram
+
+from gsl import RuleSet, Workload
+from rules import BOOK, OPTIMISING, RULES
+from tests.helpers.models import MODELS
+
+NAMES = (
+    "resnet", "mobilenet_v2", "convnext", "vit", "swin", "bert", "gpt2", "llama", "t5_encoder", "whisper_encoder",
+    "mixtral", "albert", "distilbert", "segformer",
+)  # fmt: skip
+
+EXPECTED: dict[str, set[str]] = {
+    "resnet": {"conv-batch-norm"},
+    "mobilenet_v2": {"conv-batch-norm"},
+    "convnext": {"lower-layer-norm"},
+    "vit": {"parallel-dense-bias-variadic", "dropout-identity", "lower-layer-norm"},
+    "swin": {"parallel-dense-bias-variadic", "dropout-identity"},
+    "bert": {"parallel-dense-bias-variadic", "dropout-identity"},
+    "gpt2": {"dropout-identity", "lower-layer-norm"},
+    "llama": {"parallel-dense-variadic"},
+    "t5_encoder": {"parallel-dense-variadic", "dropout-identity"},
+    "whisper_encoder": {"qkv-without-key-bias", "dropout-identity"},
+    "mixtral": {"parallel-dense-variadic"},
+}
+"""Rules that fire on a model as exported."""
+
+
+@functools.cache
+def exported(name: str) -> ExportedProgram:
+    torch.manual_seed(0)
+    model, value = MODELS[name]()
+    return torch.export.export(model.eval(), (value,))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_exported(name: str) -> None:
+    old = Workload(exported(name), name=name)
+    new = BOOK(old, iterative=True)
+    fired = {firing.rule for firing in new.trace.firings}
+    assert EXPECTED.get(name, set()) <= fired
+    assert "nn.dropout" not in new.op_counts()
+    old.compare(new).check()
+    assert new.trace.count() > 0
+    # Nothing is left to do.
+    assert BOOK(new, iterative=True).trace.count() == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_decomposed(name: str) -> None:
+    old = Workload(exported(name).run_decompositions(), name=name)
+    new = BOOK(old, iterative=True)
+    old.compare(new).check()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_optimised_as_a_module(name: str) -> None:
+    """The module of the program, with the rules that only save work."""
+    module: Any = exported(name).module(check_guards=False)
+    old = Workload.from_fx(module, exported(name).example_inputs[0], name=name)
+    new = RuleSet(OPTIMISING)(old, iterative=True)
+    assert {firing.rule for firing in new.trace.firings} <= set(RULES)
+    assert sum(new.op_counts().values()) <= sum(old.op_counts().values())
+    old.compare(new).check()

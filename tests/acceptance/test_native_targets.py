@@ -1,0 +1,166 @@
+"""Functions and modules of torch that are no operators of the vocabulary, matched and built by themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from gsl import Subst, Workload, op, pat
+from gsl.errors import FrontEndError, PatternError
+from tests.acceptance.harness import net, workload
+
+FORMS = pytest.mark.parametrize("form", ["exported", "decomposed", "traced", "untyped", "compiled"])
+x, y = pat.Wildcard(), pat.Wildcard()
+aten = torch.ops.aten
+MATRIX, IMAGE = torch.rand(3, 4), torch.randn(1, 8, 3, 3)
+
+FUNCTIONS: dict[str, tuple[Any, dict[str, Any], torch.Tensor]] = {
+    "special": (torch.special.erfcx, {}, MATRIX),
+    "function": (torch.erfinv, {}, MATRIX),
+    "method": (torch.Tensor.erfinv, {}, MATRIX),
+    "overload": (aten.erfinv.default, {}, MATRIX),
+    "positional": (torch.cumprod, {"dim": 1}, MATRIX),
+    "several": (torch.roll, {"shifts": (1,), "dims": (0,)}, MATRIX),
+    "functional": (F.pixel_shuffle, {"upscale_factor": 2}, IMAGE),
+    "linalg": (torch.linalg.matrix_exp, {}, torch.rand(3, 3)),
+}
+CALLS: dict[str, Any] = {
+    "special": lambda net, a: torch.special.erfcx(a), "function": lambda net, a: torch.erfinv(a),
+    "method": lambda net, a: a.erfinv(), "overload": lambda net, a: torch.erfinv(a),
+    "positional": lambda net, a: torch.cumprod(a, 1), "several": lambda net, a: torch.roll(a, (1,), (0,)),
+    "functional": lambda net, a: F.pixel_shuffle(a, 2), "linalg": lambda net, a: torch.linalg.matrix_exp(a),
+}  # fmt: skip
+
+
+@FORMS
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_as_source(name: str, form: str) -> None:
+    """A function is found under any of its names: torch.f, x.f(), aten.f.default."""
+    function, attrs, value = FUNCTIONS[name]
+    wl = workload(net(CALLS[name]), (value,), form)
+    call = pat.Call(function, x, **attrs)
+    if form == "decomposed" and name in ("functional", "linalg", "several"):
+        # A decomposition may leave no such call.
+        assert sum(1 for _ in Subst(call, -(-call)).match(wl)) <= 1
+        return
+    assert sum(1 for _ in Subst(call, -(-call)).match(wl)) == 1
+    assert not list(Subst(pat.Call(torch.special.ndtri, x), x).match(wl))
+    if attrs:
+        other = {key: 3 for key in attrs}
+        assert not list(Subst(pat.Call(function, x, **other), -x).match(wl))
+    assert sum(1 for _ in Subst(pat.Call(pat.OneOf(function, "nn.relu"), x), x).match(wl)) == 1
+    assert not list(Subst(pat.Call(pat.NoneOf(function), x), x).match(wl))
+
+
+@FORMS
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.filterwarnings("ignore::gsl.errors.UntypedWarning")
+def test_as_target(name: str, form: str) -> None:
+    """It is written as the graph has it: in an exported program as an overload of aten."""
+    function, attrs, value = FUNCTIONS[name]
+    wl = workload(net(lambda net, a: torch.sigmoid(a)), (value,), form)
+    rule = Subst(op.Sigmoid(x), pat.Call(function, x, **attrs))
+    if name == "functional" and form != "untyped":
+        # Another shape is refused.
+        assert rule(wl).trace.count() == 0
+        return
+    new = rule(wl)
+    assert new.trace.count() == 1
+    with torch.no_grad():
+        expected = CALLS[name](None, value)
+        found = new(value)
+        torch.testing.assert_close(found[0] if isinstance(found, (list, tuple)) else found, expected)
+    assert sum(1 for _ in Subst(pat.Call(function, x, **attrs), x).match(new)) == 1
+    if form == "exported":
+        assert type(new.exported).__name__ == "ExportedProgram"
+
+
+@pytest.mark.parametrize("form", ["traced", "untyped"])
+@pytest.mark.filterwarnings("ignore::gsl.errors.UntypedWarning")
+def test_modules(form: str) -> None:
+    """A module is an operator by its class, with the arguments of its constructor as attributes."""
+    wl = workload(net(lambda net, a: net.shuffle(a), shuffle=nn.PixelShuffle(2)), (IMAGE,), form)
+    shuffle = pat.Call(nn.PixelShuffle, x, upscale_factor=2)
+    assert sum(1 for _ in Subst(shuffle, x).match(wl)) == 1
+    assert not list(Subst(pat.Call(nn.PixelShuffle, x, upscale_factor=3), x).match(wl))
+    new = Subst(shuffle, pat.Call(F.pixel_shuffle, x, upscale_factor=2))(wl)
+    wl.compare(new, (IMAGE,)).check()
+    back = Subst(pat.Call(F.pixel_shuffle, x, upscale_factor=2), shuffle)(new)
+    assert back.trace.count() == 1
+    assert any(isinstance(module, nn.PixelShuffle) for module in back.mod.modules())
+    wl.compare(back, (IMAGE,)).check()
+
+
+@pytest.mark.filterwarnings("ignore::gsl.errors.UntypedWarning")
+def test_module_with_weights() -> None:
+    """A new module with weights must be given itself."""
+    wl = workload(net(lambda net, a: torch.sigmoid(a)), (MATRIX,), "traced")
+    with pytest.raises(FrontEndError, match="weights that nobody set; give the module itself as the attribute module="):
+        Subst(op.Sigmoid(x), pat.Call(nn.PReLU, x))(wl)
+    module = nn.PReLU(init=0.5).eval()
+    new = Subst(op.Sigmoid(x), pat.Call(nn.PReLU, x, module=module))(wl)
+    assert new.op_counts() == {"nn.prelu": 1}
+    with torch.no_grad():
+        torch.testing.assert_close(new(-MATRIX), module(-MATRIX))
+
+
+def test_what_an_exported_program_can_not_hold() -> None:
+    wl = workload(net(lambda net, a: torch.sigmoid(a)), (IMAGE,), "exported")
+    with pytest.raises(FrontEndError, match=r"can't call the module Hardshrink; rewrite the GraphModule"):
+        Subst(op.Sigmoid(x), pat.Call(nn.Hardshrink, x))(wl)
+    with pytest.raises(FrontEndError, match=r"aten operators, and torch\.nn\.functional\.gumbel_softmax is none"):
+        Subst(op.Sigmoid(x), pat.Call(F.gumbel_softmax, x))(wl)
+
+
+@FORMS
+@pytest.mark.parametrize(("call", "named"), [
+    (lambda: pat.Call(torch.relu, x), r"op\.ReLU\(x\)"),
+    (lambda: pat.Call(F.relu, x), r"op\.ReLU\(x\)"),
+    (lambda: pat.Call(torch.Tensor.relu, x), r"op\.ReLU\(x\)"),
+    (lambda: pat.Call(aten.relu.default, x), r"op\.ReLU\(x\)"),
+    (lambda: pat.Call(nn.ReLU, x), r"op\.ReLU\(x\)"),
+    (lambda: pat.Call(torch.sum, x, dim=1), r"op\.Sum\(x, axis=\(1,\)"),
+    (lambda: pat.Call(F.linear, x, y), r"op\.Dense\(x, y\)"),
+    (lambda: pat.Call(nn.Linear, x), r"op\.BiasAdd\(op\.Dense\(x, pat\.Param\(\)\)"),
+    (lambda: pat.Call(nn.Conv2d, x), r"op\.BiasAdd\(op\.Conv2D\(x, pat\.Param\(\)"),
+    (lambda: pat.Call(torch.cat, [x, y]), r"op\.Concatenate\(\["),
+])  # fmt: skip
+def test_a_canonical_operator_is_named(call: Any, named: str, form: str) -> None:
+    """A function that graphs show by a canonical operator does not silently match nothing."""
+    rule = Subst(call(), x)
+    wl = workload(net(lambda net, a: torch.relu(a)), (MATRIX,), form)
+    for meet in (rule, rule.explain, lambda wl: list(rule.match(wl))):
+        with pytest.raises(PatternError, match=rf"test_native_targets.py:\d+: .* matches nothing: .*write {named}"):
+            meet(wl)
+
+
+def test_a_function_that_is_read_for_some_arguments_only() -> None:
+    """What the vocabulary does not cover is matched by itself."""
+    wl = workload(net(lambda net, a: torch.var(a, 1, correction=3)), (MATRIX,), "traced")
+    assert sum(1 for _ in Subst(pat.Call(torch.var, x), x).match(wl)) == 1
+    assert sum(1 for _ in Subst(pat.Call(torch.var, x, correction=3), x).match(wl)) == 1
+    plain = workload(net(lambda net, a: torch.var(a, 1)), (MATRIX,), "traced")
+    assert not list(Subst(pat.Call(torch.var, x, correction=3), x).match(plain))
+
+
+def test_functions_of_others() -> None:
+    """A function of the user's own, as a leaf of the trace."""
+    wl = Workload.from_fx(traced_with(own), (MATRIX,))
+    rule = Subst(pat.Call(own, x), op.Tanh(x))
+    assert rule(wl).trace.count() == 0, "its effects are not known, so it stays"
+    assert "effect" in str(rule.explain(wl))
+
+
+def own(a: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(a)
+
+
+def traced_with(function: Any) -> torch.fx.GraphModule:
+    graph = torch.fx.Graph()
+    a = graph.placeholder("a")
+    graph.output(graph.call_function(function, (a,)))
+    return torch.fx.GraphModule(nn.Module(), graph)

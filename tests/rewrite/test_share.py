@@ -1,0 +1,149 @@
+"""Common subexpressions between rounds: what rewriting made equal is computed once, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from gsl import RuleSet, Subst, op, pat
+from gsl.graph import Effect, Graph, Node
+from tests.helpers.graphs import Builder, graph
+from tests.rewrite.checks import ops, rewritten
+
+x, y, z = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
+LEAKY = Subst(op.LeakyReLU(x, alpha=0.0), op.ReLU(x), name="leaky to relu")
+
+
+def two_leaky(b: Builder) -> list[Node]:
+    data = b.input("x", 4)
+    first, second = (b.call("nn.leaky_relu", data, alpha=0.0) for _ in range(2))
+    return [b.call("tanh", first), b.call("exp", second)]
+
+
+def test_what_rewrites_made_equal_is_shared() -> None:
+    new, trace = rewritten(LEAKY, graph(two_leaky), iterative=True)
+    assert ops(new) == ["nn.relu", "tanh", "exp"]
+    assert (trace.count(), trace.shared) == (2, 1)
+
+
+def test_one_pass_only_rewrites() -> None:
+    new, trace = rewritten(LEAKY, graph(two_leaky))
+    assert ops(new) == ["nn.relu", "nn.relu", "tanh", "exp"]
+    assert trace.shared == 0
+
+
+def test_what_follows_is_shared_too() -> None:
+    """Both tanh are the program's own, but a rewrite gave them one operand; the fields and tuples go as well."""
+
+    def make(b: Builder) -> Node:
+        data = b.input("x", 4)
+        sides = [b.call("tanh", b.call("nn.leaky_relu", data, alpha=0.0)) for _ in range(2)]
+        pairs = [b.tuple(side, data) for side in sides]
+        return b.call("add", *(b.call("concatenate", pair, axis=0) for pair in pairs))
+
+    new, trace = rewritten(LEAKY, graph(make), iterative=True)
+    assert ops(new) == ["nn.relu", "tanh", "tuple", "concatenate", "add"]
+    assert trace.shared == 4
+
+
+def test_a_new_match_by_sharing() -> None:
+    def make(b: Builder) -> Node:
+        data = b.input("x", 4)
+        return b.call("add", *(b.call("nn.leaky_relu", data, alpha=0.0) for _ in range(2)))
+
+    one = op.ReLU(x)
+    rules = RuleSet([LEAKY, Subst(one + one, one * 2.0, name="twice")])
+    new, _ = rewritten(rules, graph(make), iterative=True)
+    assert ops(new) == ["nn.relu", "multiply"]
+
+
+def test_what_the_program_computes_twice_stays() -> None:
+    def make(b: Builder) -> list[Node]:
+        data = b.input("x", 4)
+        return [b.call("nn.relu", data), b.call("nn.relu", data), b.call("nn.leaky_relu", data, alpha=0.0)]
+
+    new, trace = rewritten(LEAKY, graph(make), iterative=True)
+    assert ops(new) == ["nn.relu", "nn.relu"]
+    assert (trace.shared, new.outputs[2]) == (1, new.outputs[0])
+
+
+def sides(first: Callable[[Builder, Node], Node], second: Callable[[Builder, Node], Node]) -> Graph:
+    """Two calls of one input, each behind a leaky_relu that becomes a relu."""
+
+    def make(b: Builder) -> list[Node]:
+        data = b.input("x", 4)
+        b.param("w", 4)
+        return [f(b, b.call("nn.leaky_relu", data, alpha=0.0)) for f in (first, second)]
+
+    return graph(make)
+
+
+def call(name: str, *more: object, **attrs: object) -> Callable[[Builder, Node], Node]:
+    return lambda b, node: b.call(name, node, *more, **attrs)  # type: ignore[arg-type]
+
+
+def weight(shared: torch.Tensor | None) -> Callable[[Builder, Node], Node]:
+    def make(b: Builder, node: Node) -> Node:
+        param = b.param("v", 4)
+        if shared is not None:
+            param.attrs = {"value": shared}
+        return b.call("add", node, param)
+
+    return make
+
+
+ONE = torch.ones(4)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "left"),
+    [
+        (call("tanh"), call("tanh"), 1),
+        (call("tanh"), call("exp"), 2),
+        (call("multiply", 2.0), call("multiply", 2.0), 1),
+        (call("multiply", 2.0), call("multiply", 3.0), 2),
+        (call("multiply", 0.0), call("multiply", -0.0), 2),
+        (call("multiply", 1.0), call("multiply", 1), 2),
+        (call("nn.leaky_relu", alpha=0.5), call("nn.leaky_relu", alpha=0.5), 1),
+        (call("nn.leaky_relu", alpha=0.5), call("nn.leaky_relu", alpha=0.25), 2),
+        (weight(ONE), weight(ONE), 1),
+        (weight(None), weight(None), 2),
+        (weight(ONE), weight(ONE.clone()), 2),
+        (call("tanh", effect=Effect.RANDOM), call("tanh", effect=Effect.RANDOM), 2),
+        (call("tanh", effect=Effect.OTHER), call("tanh", effect=Effect.OTHER), 3),  # may change what it reads
+        (call(torch.tanh), call(torch.tanh), 2),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_equal(
+    first: Callable[[Builder, Node], Node], second: Callable[[Builder, Node], Node], left: int
+) -> None:
+    new, trace = rewritten(LEAKY, sides(first, second), iterative=True, numbers=False)
+    assert trace.count() == 2
+    assert len(ops(new)) == 1 + left
+
+
+def test_reads_before_and_after_a_change_are_two() -> None:
+    def make(b: Builder) -> list[Node]:
+        data = b.input("x", 4)
+        view = b.call("reshape", data, newshape=(4,))
+        before = b.call("tanh", b.call("nn.leaky_relu", view, alpha=0.0))
+        b.call(torch.relu_, data, effect=Effect.MUTATES)
+        return [before, b.call("tanh", b.call("nn.leaky_relu", view, alpha=0.0))]
+
+    new, trace = rewritten(LEAKY, graph(make), iterative=True, numbers=False)
+    assert (trace.count(), trace.shared) == (2, 0)
+    assert ops(new).count("nn.relu") == 2
+
+
+def test_what_is_changed_in_place_is_not_shared() -> None:
+    def make(b: Builder) -> list[Node]:
+        data = b.input("x", 4)
+        first, second = (b.call("tanh", b.call("nn.leaky_relu", data, alpha=0.0)) for _ in range(2))
+        b.call(torch.relu_, first, effect=Effect.MUTATES)
+        return [first, second]
+
+    new, _ = rewritten(LEAKY, graph(make), iterative=True, numbers=False)
+    assert ops(new).count("tanh") == 2
+    assert ops(new).count("nn.relu") == 1

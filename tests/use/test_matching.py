@@ -1,0 +1,235 @@
+"""What use relations match beside the graphs of the literature, what a match then tells, and why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gsl import Subst, attr_eq, dup, fork_to, is_const, is_op, op, pat, wildcard
+from gsl.graph import Graph, Node
+from gsl.match import Match
+from gsl.pat import Pattern
+from tests.helpers.graphs import Builder, graph
+
+Make = Callable[[Builder], "Node | list[Node]"]
+
+
+def finding(*source: object, **options: object) -> Subst:
+    return Subst(list(source), lambda match: list(match.outputs), **options)  # type: ignore[arg-type]
+
+
+def matches(view: Graph, *source: object, **options: object) -> list[Match]:
+    return list(finding(*source, **options).match(view))
+
+
+def unary(*ops: str, outputs: tuple[int, ...] = (-1,)) -> Graph:
+    """A chain of unary operators."""
+
+    def make(b: Builder) -> list[Node]:
+        nodes = [b.input("x", 4)]
+        for name in ops:
+            nodes.append(b.call(name, nodes[-1], **({"dtype": "float32"} if name == "cast" else {})))
+        return [nodes[i] for i in outputs]
+
+    return graph(make)
+
+
+exp, relu, tanh = (is_op(name) for name in ("exp", "nn.relu", "tanh"))
+
+
+# What a match tells
+
+
+def test_what_a_match_tells_of_a_sequence_and_a_chain() -> None:
+    view = unary("exp", "nn.relu", "nn.relu", "nn.relu", "tanh")
+    chain = pat.Repeat(relu)
+    whole = exp >> chain >> tanh
+    (match,) = matches(view, whole)
+    assert match[whole].name == "tanh"
+    assert match[exp].name == "exp"
+    assert match[chain].name == "relu_2"
+    assert [node.name for node in match.chain(chain)] == ["relu", "relu_1", "relu_2"]
+    assert {node.name for node in match.inner} == {"exp", "relu", "relu_1", "relu_2", "tanh"}
+
+
+def test_attributes_of_a_chain() -> None:
+    view = graph(lambda b: b.call("reshape", b.call("reshape", b.input("x", 2, 3), newshape=(6,)), newshape=(3, 2)))
+    chain = pat.Repeat(is_op("reshape"))
+    x = wildcard()
+    rule = Subst(x > chain, op.Reshape(x, newshape=chain.newshape), where=chain.length == 2)
+    new = rule(view)
+    assert [node.attrs["newshape"] for node in new if node.op == "reshape"] == [(3, 2)]
+
+
+@pytest.mark.parametrize(("greedy", "length"), [(True, 3), (False, 1)])
+def test_greedy_chains_come_first(greedy: bool, length: int) -> None:
+    view = unary("exp", "nn.relu", "nn.relu", "nn.relu", "tanh")
+    for up, down in ((True, False), (False, True)):
+        chain = pat.Repeat(relu, greedy=greedy)
+        source = exp > chain if up else chain > tanh
+        assert len(matches(view, source)[0].chain(chain)) == length, (up, down)
+
+
+def test_a_repeated_sequence() -> None:
+    view = unary("exp", "nn.relu", "tanh", "nn.relu", "tanh")
+    for ends in (True, False):
+        chain = pat.Repeat(is_op("nn.relu") >> is_op("tanh"), min=2)
+        (match,) = matches(view, (exp > chain) if ends else chain)
+        assert [node.name for node in match.chain(chain)] == ["tanh", "tanh_1"]
+
+
+def test_constraints_inside_of_a_chain_hold_for_every_node() -> None:
+    view = unary("exp", "nn.relu", "nn.relu", "nn.relu", outputs=(-1, 2))
+    lengths = {len(m.chain(chain)) for chain in [pat.Repeat(relu.extern_use(False))] for m in matches(view, chain)}
+    assert lengths == set()  # all end at an output
+    chain = pat.Repeat(relu.uniq())
+    assert {len(m.chain(chain)) for m in matches(view, chain)} == {1, 2}  # the first one is an output too
+
+
+# Alternatives
+
+
+def test_an_alternative_uses_by_the_head_of_the_choice_that_is_taken() -> None:
+    either = (is_op("nn.relu") >> tanh) | (is_op("sigmoid") >> is_op("erf"))
+    assert len(matches(unary("exp", "nn.relu", "tanh"), exp > either)) == 1
+    assert len(matches(unary("exp", "sigmoid", "erf"), exp > either)) == 1
+    assert len(matches(unary("exp", "nn.relu", "nn.relu", "tanh"), exp > either)) == 0
+
+
+@pytest.mark.parametrize("view", [unary("exp", "nn.relu", "tanh"), unary("exp", "tanh")])
+def test_maybe_in_a_sequence(view: Graph) -> None:
+    maybe = pat.Maybe(exp >> relu, on=exp)
+    assert len(matches(view, maybe > tanh)) == 1
+    assert len(matches(view, (wildcard() > maybe) > tanh)) == 1
+    assert len(matches(view, exp.optional(lambda p: op.ReLU(p)) > tanh)) == 1
+
+
+def test_a_constraint_in_an_alternative_holds_only_where_it_is_taken() -> None:
+    view = graph(lambda b: [b.call("tanh", r := b.call("nn.relu", b.input("x", 4))), b.call("sigmoid", r)])
+    either = (relu.uniq() > tanh) | (relu > is_op("sigmoid"))
+    assert [match[either].name for match in matches(view, either)] == ["sigmoid"]
+
+
+# Other relations
+
+
+def test_operands_by_position() -> None:
+    view = graph(lambda b: b.call("subtract", b.call("exp", b.input("x", 4)), b.call("tanh", b.nodes[0])))
+    assert len(matches(view, exp.used_by(is_op("subtract"), index=0))) == 1
+    assert len(matches(view, exp.used_by(is_op("subtract"), index=1))) == 0
+    assert len(matches(view, wildcard().used_by(is_op("subtract"), index=1))) == 1
+
+
+def test_a_literal_as_an_operand() -> None:
+    view = graph(lambda b: b.call("add", b.input("x", 4), 2))
+    assert len(matches(view, 2 ^ is_op("add"))) == 1
+    assert len(matches(view, pat.Const(3) > is_op("add"))) == 0
+    assert len(matches(view, is_const() > is_op("add"))) == 1
+
+
+def test_a_pattern_as_an_operand_and_in_relations() -> None:
+    view = graph(lambda b: b.call("add", b.call("nn.relu", e := b.call("exp", b.input("x", 4))), e))
+    add = op.Add(relu, exp)
+    assert len(matches(view, add, where=[exp > relu, exp > add, exp > add])) == 1
+    assert len(matches(view, add, where=[relu > exp])) == 0
+
+
+def test_attributes_types_and_shapes() -> None:
+    view = graph(lambda b: b.call("nn.leaky_relu", b.call("nn.leaky_relu", b.input("x", 4), alpha=0.5), alpha=0.25))
+    leaky = is_op("nn.leaky_relu")
+    assert [m.outputs[0].name for m in matches(view, leaky.has_attr({"alpha": 0.25}))] == ["leaky_relu_1"]
+    assert len(matches(view, wildcard().has_attr(alpha=0.5))) == 1
+    other = dup(leaky)
+    assert len(matches(view, (leaky > other).has_dtype("float32").has_shape((4,)))) == 1
+    assert len(matches(view, (leaky > other).has_shape((5,)))) == 0
+    assert len(matches(view, leaky > other.same_shape_as(leaky))) == 1
+    assert len(matches(view, leaky > other, where=attr_eq(leaky, other))) == 0
+    assert len(matches(view, leaky > other, where=attr_eq(leaky, other, names="alpha"))) == 0
+
+
+# Between related nodes
+
+
+def test_casts_between_any_two_related_nodes() -> None:
+    view = graph(
+        lambda b: b.call(
+            "nn.dense", b.call("exp", b.input("x", 2, 4)), b.call("cast", b.param("w", 4, 4), dtype="float32")
+        )
+    )
+    product = op.Dense(exp, w := pat.Param())
+    assert matches(view, product) == []
+    (match,) = matches(view, product, fuzzy="cast")
+    assert match[w].name == "w"
+    assert "cast" in {node.name for node in match.inner}
+
+
+def test_casts_in_a_chain() -> None:
+    view = unary("exp", "nn.relu", "cast", "nn.relu", "tanh")
+    for up in (True, False):
+        chain = pat.Repeat(is_op("nn.relu"), min=2)
+        source = exp > chain if up else chain > tanh
+        assert matches(view, source) == []
+        (match,) = matches(view, source, fuzzy="cast")
+        assert [node.name for node in match.chain(chain)] == ["relu", "relu_1"]
+
+
+def test_every_way_past_a_cast_is_tried() -> None:
+    """One of two casts is an operator of the match, so it is the other one that is skipped."""
+    view = graph(
+        lambda b: b.call(
+            "subtract",
+            b.call("cast", e := b.call("exp", b.input("x", 4)), dtype="float32"),
+            b.call("cast", e, dtype="float32"),
+        )
+    )
+    sub, cast = is_op("subtract"), is_op("cast")
+    found = matches(view, sub, where=[cast.used_by(sub, 0), exp > sub], fuzzy="cast")
+    assert {tuple(node.name for node in match.bindings.skipped) for match in found} >= {("cast_1",)}
+
+
+# Why there is no match
+
+
+def beside() -> Graph:
+    """``tanh(relu(exp(x)))``, with a sigmoid that uses the relu too, and the exp as an output of the graph."""
+
+    def make(b: Builder) -> list[Node]:
+        e = b.call("exp", b.input("x", 4))
+        r = b.call("nn.relu", e)
+        return [b.call("tanh", r), b.call("sigmoid", r), e]
+
+    return graph(make)
+
+
+def line_of(pattern: Pattern) -> str:
+    return str(pattern.location)
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "expected"),
+    [
+        (relu >> tanh, {}, "only user: expected %tanh (tanh), found %sigmoid (sigmoid)"),
+        (exp >> relu, {}, "only user: expected %relu (nn.relu), found the graph's output"),
+        (relu.uniq() > tanh, {}, "uses: expected 1, found %tanh (tanh), %sigmoid (sigmoid)"),
+        (exp.uniq() > relu, {}, "uses: expected 1, found %relu (nn.relu), the graph's output"),
+        (relu.extern_use(False) > tanh, {}, "no user outside the match, found %sigmoid (sigmoid)"),
+        (tanh.extern_use(True), {}, "no user"),
+        ((exp > relu).extern_use(True), {}, None),
+        (exp > relu, {"extern_use": False}, "no user outside the match, found the graph's output"),
+        (relu > tanh, {"where": [pat.NonLeafExternUse(False)]}, "no user outside the match, found %sigmoid (sigmoid)"),
+        (exp > tanh, {}, "operand: expected exp(...), found %relu (nn.relu)"),
+        (fork_to(exp, relu), {}, "user: expected nn.relu(...)"),
+    ],
+)
+def test_explanations(source: Any, options: Any, expected: str | None) -> None:
+    rule = Subst(source, lambda match: list(match.outputs), **options)
+    text = str(rule.explain(beside()))
+    if expected is None or expected == "no user":
+        assert rule.explain(beside()).matches == 1
+        return
+    assert expected in text
+    assert "test_matching.py:" in text
+    if isinstance(source, pat.Seq) and "only user" in expected:
+        assert f"({line_of(source.head)})" in text
