@@ -35,6 +35,7 @@ FAMILIES: dict[str, tuple[Subst, ...]] = {
     "parallel": (
         parallel.parallel_two_conv,
         parallel.parallel_conv_variadic,
+        parallel.parallel_conv_bias_variadic,
         parallel.parallel_conv_expand_kernels,
         parallel.parallel_group_conv_variadic,
         parallel.parallel_two_dense,

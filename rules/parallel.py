@@ -53,6 +53,23 @@ def parallel_conv_variadic() -> Sides:
     return convs, pat.Variadic(parts[i], index=i), channels_first(first)
 
 
+@rule(priority=2, extern_use=False)
+def parallel_conv_bias_variadic() -> Sides:
+    """conv(x, w0) + b0, conv(x, w1) + b1, … = split(conv(x, concatenate(w0, w1, …)) + concatenate(b0, b1, …))
+
+    As parallel-conv-variadic, before which it comes, for convolutions with a bias of the channels.
+    """
+    x, w0, b0, f, i = pat.Wildcard(), pat.Param(), pat.Param(), convolution(), attr.Symbol()
+    first = pat.Call(f, x, w0, groups=1)
+    first_sum = op.BiasAdd(first, b0, axis=1)
+    w, b = pat.Param(dtype=w0.dtype), pat.Param(dtype=b0.dtype)
+    conv = pat.Call(f, x, w, **pat.same_attr(first, [*ATTRS, "kernel_size"]))
+    biased = op.BiasAdd(conv, b, axis=1)
+    convs = pat.Variadic(biased, templates=[biased, conv, w, b], first=[first_sum, first, w0, b0], min_len=2)
+    parts = split(first_sum.like(first.like(x, join(convs, w)), join(convs, b)), 1, convs, w)
+    return convs, pat.Variadic(parts[i], index=i), channels_first(first)
+
+
 @rule()
 def parallel_conv_expand_kernels() -> Sides:
     """conv(x, v), conv(x, w) = split(conv(x, concatenate(pad(v), w)))

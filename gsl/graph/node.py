@@ -161,6 +161,7 @@ class Graph:
         outputs: Iterable[Node],
         infer: Inference,
         canonical: Callable[[Op, int | None, Mapping[str, Any]], str | None] | None = None,
+        written: Mapping[Node, int | None] | None = None,
     ) -> None:
         self.nodes = list(nodes)
         self.outputs = list(outputs)
@@ -168,6 +169,9 @@ class Graph:
         self.canonical = canonical
         """How a graph shows the call of a native target with so many operands and these attributes, if it shows it by
         canonical operators: as text, for messages."""
+        self.written: Mapping[Node, int | None] = dict(written or {})
+        """The inputs whose memory is overwritten after the last node, each with the number of the output that is
+        written to it; ``None`` if that output is written to other memory which the input shares."""
         for index, node in enumerate(self.nodes):
             node.index = index
             for operand in node.operands:
@@ -209,4 +213,5 @@ class Graph:
             )
             node.origin = old.origin
             new[old] = node
-        return Graph(new.values(), [new[node] for node in self.outputs], self.infer, self.canonical)
+        written = {new[node]: output for node, output in self.written.items()}
+        return Graph(new.values(), [new[node] for node in self.outputs], self.infer, self.canonical, written)

@@ -4,9 +4,9 @@ What a search costs, counted in goals (``Search.steps``), for a source of *p* pa
 *n · p* where operands and relations lead to one node each, as in every operand-style source with one output, and in a
 sequence downward. A step up to a user tries every user that has the right operator, so *k* steps up from nodes with
 *u* such users each try *uᵏ* combinations where all but the last fit: finding subgraphs is NP-hard, and this is the
-worst case, *O(n · uᵏ)*. So it is with alternatives and commutative calls: *2ᵏ* for *k* of them, if it shows only in the end
-that the choice was wrong. A fork to *k* users has *u · (u - 1) · …* matches, of which each costs *O(k)* steps, and a
-branch whose operator the graph lacks costs nothing.
+worst case, *O(n · uᵏ)*. So it is with alternatives and commutative calls: *2ᵏ* for *k* of them, if it shows only in
+the end that the choice was wrong. A fork to *k* users has *u · (u - 1) · …* matches, of which each costs *O(k)*
+steps, and a branch whose operator the graph lacks costs nothing.
 
 A chain of *m* nodes (``pat.Repeat``) costs *O(m)* from a given end, in either direction and whether it fits or not, and
 a rule in one pass takes the longest. All matches of a chain that is bound at neither end are its *m²/2* parts, and a
@@ -224,15 +224,20 @@ class Plan:
 
     def anchor(self, by_op: Mapping[Op, list[Node]]) -> tuple[Pattern, list[Node]]:
         """The pattern with the fewest nodes that it might be, and these nodes in graph order."""
-        best: tuple[Pattern, list[Node]] | None = None
+        for pattern, nodes in sorted(self._rarest(by_op), key=lambda entry: len(entry[1])):
+            try:
+                self.start(pattern)
+            except PatternError:
+                continue  # from this one, alternatives hide what is connected; from the first anchor they don't
+            return pattern, nodes
+        raise AssertionError("the first anchor has been compiled")
+
+    def _rarest(self, by_op: Mapping[Op, list[Node]]) -> Iterator[tuple[Pattern, list[Node]]]:
         for pattern in self.anchors:
             nodes = self.possible(pattern, by_op)
-            if best is None or len(nodes) < len(best[1]):
-                best = pattern, nodes
+            yield pattern, nodes
             if not nodes:
                 break
-        assert best is not None
-        return best
 
     def possible(self, anchor: Pattern, by_op: Mapping[Op, list[Node]]) -> list[Node]:
         """The nodes that a pattern might be, in graph order (of a chain in reverse); of a variadic, its first field."""

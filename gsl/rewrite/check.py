@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gsl.graph import Effect, Graph, Node
 from gsl.graph.splice import Replacement, closes_cycle, is_new
@@ -13,10 +13,11 @@ from gsl.rewrite.target import Refusal
 
 
 class Checker:
-    """The checks for one pass over a graph; ``outputs`` are the graph's outputs as they are by then."""
+    """The checks for one pass over a graph; ``outputs`` are the graph's outputs by then, with their places."""
 
-    def __init__(self, graph: Graph, outputs: Container[Node]) -> None:
+    def __init__(self, graph: Graph, outputs: Mapping[Node, Sequence[int]]) -> None:
         self.outputs = outputs
+        self.written = graph.written
         # Rewrites move nothing across these, so they keep their numbers during the pass.
         self.effects = [node for node in graph.nodes if node.effect is not None]
         self.lasting = [node for node in self.effects if node.effect is not Effect.RANDOM]
@@ -43,6 +44,8 @@ class Checker:
         if self.effects:
             self._moves(replacement, inner)
             self._aliases(replacement, min(node.index for node in inner))
+        if self.written:
+            self._written(replacement)
         if closes_cycle(replacement):
             names = ", ".join(f"%{node.name}" for node in replacement.old)
             raise Refusal(f"would create a cycle: what stands for {names} would depend on itself")
@@ -76,6 +79,31 @@ class Checker:
                     raise Refusal(
                         f"%{node.name} is changed in place later, so it matters whether %{old.name} shares its memory"
                     )
+
+    def _written(self, replacement: Replacement) -> None:
+        """Refuse a view of an input that is overwritten at the end where an output would show that."""
+        for old, new in zip(replacement.old, replacement.new):
+            if new is old:
+                continue
+            for node in seen_through((new,)):
+                if node in self.written and any(
+                    place != self.written[node] or new is not node for place in self._shown(old)
+                ):
+                    raise Refusal(
+                        f"%{node.name} is overwritten at the end, so no output that is made of %{old.name} may share "
+                        "its memory"
+                    )
+
+    def _shown(self, node: Node) -> Iterator[int]:
+        """The places of the outputs that are the value of a node, or may be views of it."""
+        done: set[Node] = set()
+        work = [node]
+        while work:
+            node = work.pop()
+            if node not in done:
+                done.add(node)
+                yield from self.outputs.get(node, ())
+                work.extend(user for user in node.users if may_be_view(user))
 
     def applied(self, replacement: Replacement) -> None:
         """Take note of a rewrite: what was changed in place is now changed in another place."""

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from gsl.graph import GETITEM, TUPLE, Effect, Graph, Node
 from gsl.spec import TABLE, Trait
 
 
+_SOMETIMES_VIEWS: Final = frozenset(
+    (TUPLE, GETITEM, "broadcast_to", "cast", "nn.dropout", "split", "strided_slice", "take")
+)
+"""What may give memory of an operand, besides operators that only move elements."""
+
+
 def may_be_view(node: Node) -> bool:
     """Whether the value may be, or hold, the memory of an operand."""
     spec = TABLE.get(node.op) if isinstance(node.op, str) else None
-    return node.op in (TUPLE, GETITEM) or node.opaque or (spec is not None and Trait.LAYOUT in spec.traits)
+    return node.op in _SOMETIMES_VIEWS or node.opaque or (spec is not None and Trait.LAYOUT in spec.traits)
 
 
 def seen_through(nodes: Iterable[Node]) -> dict[Node, None]:

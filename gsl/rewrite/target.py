@@ -8,8 +8,8 @@ from typing import Any
 from gsl.attr.ast import Ast, Symbol
 from gsl.attr.evaluate import Evaluator, same
 from gsl.errors import EvaluationError, PatternError, PatternTypeError
-from gsl.graph import CONST, GETITEM, TUPLE, Graph, Node, Op, Origin, TensorType, TupleType, op_name
-from gsl.graph.splice import new_node
+from gsl.graph import CONST, GETITEM, TUPLE, Graph, Node, Op, Origin, TensorType, TupleType, Type, op_name
+from gsl.graph.splice import is_new, new_node
 from gsl.match import Match
 from gsl.match.guard import MatchScope, read, references
 from gsl.pat import (
@@ -178,6 +178,14 @@ class Builder:
                             f"the rule does not mention {attribute!r} of {op_name(name)}, which is {value!r} here and "
                             f"would become {full[attribute]!r}"
                         )
+            for operand in operands:
+                number = next((item for item in operand.operands if _is_number(item)), None)
+                if operand.op == TUPLE and number is not None:
+                    value = number.attrs["value"]
+                    raise Refusal(
+                        f"the new {op_name(name)} takes tensors, but got the number {value!r} among them: write "
+                        f"pat.Const({value!r}, dtype=…)"
+                    )
             type = self.graph.infer(name, tuple(operands), full)
         except (ValueError, KeyError, EvaluationError) as error:
             raise Refusal(f"the new {op_name(name)} is not well-formed: {error}") from error
@@ -201,19 +209,50 @@ class Builder:
         if not hasattr(value, "shape") and dtype is None:
             if not isinstance(value, (bool, int, float)):
                 raise Refusal(f"the literal {pattern!r} is {value!r}, expected a number")
-            kind = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
-            return self._new(CONST, (), {"value": value}, TensorType((), kind))
+            return self._number(value)
         import numpy
 
         if hasattr(value, "new_tensor"):
             array, kind = value, str(value.dtype).removeprefix("torch.")
         else:
             array = numpy.asarray(value)
-            if dtype is None and array.dtype == numpy.float64:
-                dtype = "float32"
-            array = array if dtype is None else array.astype(dtype)
+            if array.dtype == numpy.float64 and (dtype is None or not _numpy_knows(dtype)):
+                array = array.astype(numpy.float32)
+            elif dtype is not None and _numpy_knows(dtype):
+                array = array.astype(dtype)
             kind = str(array.dtype)
-        return self._new(CONST, (), {"value": array}, TensorType(tuple(array.shape), kind))
+        const = self._new(CONST, (), {"value": array}, TensorType(tuple(array.shape), kind))
+        if dtype is None or dtype == kind:
+            return const
+        return self._call(TABLE["cast"], [const], {"dtype": dtype}, {})  # numpy has no bfloat16
+
+    def _number(self, value: bool | int | float) -> Node:
+        kind = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
+        return self._new(CONST, (), {"value": value}, TensorType((), kind))
+
+    def instead(self, old: Node, new: Node) -> Node:
+        """What replaces ``old`` if the target built ``new``: a tensor where ``new`` is a number and ``old`` is none.
+
+        A number is not a tensor without dimensions: it promotes other dtypes less, and many calls do not take one.
+        """
+        return new if _is_number(old) else self._tensor(new, old.type, f"%{old.name}")
+
+    def _tensor(self, new: Node, type: Type | None, what: str) -> Node:
+        if new.op == TUPLE and is_new(new) and isinstance(type, TupleType) and len(type.fields) == len(new.operands):
+            items = zip(new.operands, type.fields)
+            parts = [self._tensor(item, field, f"field {n} of {what}") for n, (item, field) in enumerate(items)]
+            return new if all(part is item for part, item in zip(parts, new.operands)) else self.tuple(parts)
+        if not _is_number(new):
+            return new
+        value = new.attrs["value"]
+        found = f"the number {value!r} can't replace {what}, which is"
+        if not isinstance(type, TensorType):
+            raise Refusal(f"{found} no number, and has no known dtype: write pat.Const({value!r}, dtype=…)")
+        if not is_new(new):
+            raise Refusal(f"{found} a tensor ({type})")
+        if type.shape or not _fits(value, type.dtype):
+            raise Refusal(f"{found} {type}")
+        return self._call(TABLE["full"], [new], {"shape": (), "dtype": type.dtype}, {})
 
     def tuple(self, items: Sequence[Node]) -> Node:
         """A new tuple node."""
@@ -233,6 +272,31 @@ class Builder:
     def _new(self, op: Op, operands: Sequence[Node], attrs: Mapping[str, Any], type: Any) -> Node:
         name = op_name(op).split(".")[-1]
         return new_node(Node(op, tuple(operands), attrs, type, name=name), self.origin)
+
+
+def _is_number(node: Node) -> bool:
+    return node.op == CONST and isinstance(node.attrs["value"], (bool, int, float))
+
+
+def _fits(value: bool | int | float, dtype: str) -> bool:
+    """Whether a number is one of a dtype: ints are also floats, and nothing is cut off."""
+    if isinstance(value, bool) or dtype == "bool":
+        return isinstance(value, bool) and dtype == "bool"
+    if not dtype.startswith(("int", "uint")):
+        return True
+    bits = int(dtype.lstrip("uint"))
+    low, high = (0, 1 << bits) if dtype.startswith("u") else (-1 << bits - 1, 1 << bits - 1)
+    return isinstance(value, int) and low <= value < high
+
+
+def _numpy_knows(dtype: str) -> bool:
+    import numpy
+
+    try:
+        numpy.dtype(dtype)
+    except TypeError:
+        return False
+    return True
 
 
 def _key(pattern: Pattern, symbols: Symbols) -> Any:
@@ -341,6 +405,10 @@ class Target:
 
     def build(self, builder: Builder) -> list[Node]:
         """The nodes that replace the outputs of a match, in order. Raises Refusal, and whatever the callable raises."""
+        old, new = builder.match.outputs, self._build(builder)
+        return new if len(new) != len(old) else [builder.instead(a, b) for a, b in zip(old, new)]
+
+    def _build(self, builder: Builder) -> list[Node]:
         outputs: tuple[Pattern, ...] = self.outputs
         if self.callable is not None:
             made = self.callable(builder.match)

@@ -19,7 +19,7 @@ from tests.acceptance.harness import workload
 x = pat.Wildcard(); w1 = pat.Variable(); w2 = pat.Variable(shape=w1.shape)  # noqa: E702
 conv1 = op.Conv2D(x, w1)
 conv2 = op.Conv2D(x, w2, **pat.same_attr(conv1, ["strides", "padding", "dilation", "groups"]))
-subst = Subst(conv1 + conv2, op.Conv2D(x, w1 + w2, **pat.same_attr(conv1, ["strides", "padding", "dilation", "groups"])))
+subst = Subst(conv1 + conv2, op.Conv2D(x, w1 + w2, **pat.same_attr(conv1, ["strides", "padding", "dilation", "groups"])))  # noqa: E501
 
 example = torch.randn(2, 3, 8, 8)
 data = torch.randn(2, 3, 8, 8)

@@ -15,9 +15,10 @@ LAST = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
 
 def convs(
     *kernels: Sequence[int], x: Sequence[Any] = IMAGE, op: str = "nn.conv2d", each: Sequence[dict[str, Any]] = (),
-    others: int = 0, fed: bool = False, dtypes: Sequence[str] = (), **attrs: Any,
+    others: int = 0, fed: bool = False, dtypes: Sequence[str] = (), bias: bool = False, used: bool = False,
+    **attrs: Any,
 ) -> View:  # fmt: skip
-    """conv(x, w0), conv(x, w1), …; the last ``others`` of another input, attributes of one in ``each``."""
+    """conv(x, w0) [+ b0], …; the last ``others`` of another input, attributes in ``each``; the first one ``used``."""
 
     def view(b: Build) -> list[Node]:
         data = b.input("x", *x)
@@ -28,7 +29,8 @@ def convs(
             w = b.input(f"w{i}", *kernel) if fed and i else b.param(f"w{i}", *kernel, dtype=dtype)
             own = each[i] if i < len(each) else {}
             results.append(b.call(op, other if i >= len(kernels) - others else data, w, **{**attrs, **own}))
-        return results
+        sums = [b.bias(result, f"b{i}") for i, result in enumerate(results)] if bias else results
+        return [*sums, *([b.call("exp", results[0])] if used else [])]
 
     return view
 
@@ -99,6 +101,20 @@ return %split[0], %split[1]"""),
 %split: (float64[2, 4, 3, 4], float64[2, 2, 3, 4], float64[2, 1, 3, 4]) = \
 split(%conv2d, indices_or_sections=(4, 6), axis=1)
 return %split[0], %split[1], %split[2]"""),
+    Fires("parallel-conv-bias-variadic", "two", convs((4, 3, 3, 3), (2, 3, 3, 3), bias=True), """\
+%x: float64[2, 3, 5, 6] = input
+%w0: float64[4, 3, 3, 3] = param
+%w1: float64[2, 3, 3, 3] = param
+%b0: float64[4] = param
+%concatenate: float64[6, 3, 3, 3] = concatenate((%w0, %w1))
+%conv2d: float64[2, 6, 3, 4] = nn.conv2d(%x, %concatenate)
+%b1: float64[2] = param
+%concatenate_1: float64[6] = concatenate((%b0, %b1))
+%bias_add: float64[2, 6, 3, 4] = nn.bias_add(%conv2d, %concatenate_1)
+%split: (float64[2, 4, 3, 4], float64[2, 2, 3, 4]) = split(%bias_add, indices_or_sections=(4,), axis=1)
+return %split[0], %split[1]"""),
+    Fires("parallel-conv-bias-variadic", "two of three",
+          convs((4, 3, 3, 3), (2, 3, 1, 1), (1, 3, 3, 3), bias=True)),
     Fires("parallel-conv-variadic", "two of three",
           convs((4, 3, 1, 1), (2, 3, 3, 3), (1, 3, 1, 1))),
     Fires("parallel-conv-variadic", "three axes",
@@ -227,6 +243,21 @@ _CONVS = ("parallel-two-conv", "parallel-conv-variadic")
 _GROUPED = {"x": (2, 6, 5, 6), "groups": 2}
 
 REFUSES = (
+    *(
+        Refuses("parallel-conv-bias-variadic", label, view)
+        for label, view in (
+            ("no bias", convs(K3, K3)),
+            ("one", convs(K3, bias=True)),
+            ("two inputs", convs(K3, K3, others=1, bias=True)),
+            ("1x1 beside 2x2", convs(K1, (2, 3, 2, 2), bias=True)),
+            ("different strides", convs(K3, K3, each=({}, {"strides": 2}), bias=True)),
+            ("different padding", convs(K3, K3, each=({}, {"padding": 1}), bias=True)),
+            ("groups", convs((4, 3, 3, 3), (2, 3, 3, 3), x=(2, 6, 5, 6), groups=2, bias=True)),
+            ("channels last", convs((3, 3, 3, 5), (3, 3, 3, 5), x=(2, 5, 6, 3), bias=True, **LAST)),
+            ("a kernel is fed", convs(K3, K3, fed=True, bias=True)),
+            ("a sum without bias is used", convs(K3, K3, bias=True, used=True)),
+        )
+    ),
     *(
         Refuses(rule, label, view)
         for rule in _CONVS

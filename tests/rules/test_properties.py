@@ -47,7 +47,8 @@ def some_convs(draw: Draw) -> View:
         own, other = ({}, kernel) if draw.random() < 0.7 else convolution(draw, count, channels)
         each.append(own)
         kernels.append((draw.choice((1, 2, 3)) * groups, channels // own.get("groups", groups), *other))
-    return convs(*kernels, x=image(draw, count, channels), op=f"nn.conv{count}d", each=each, **attrs)
+    biased = draw.random() < 0.4
+    return convs(*kernels, x=image(draw, count, channels), op=f"nn.conv{count}d", each=each, bias=biased, **attrs)
 
 
 def expandable_convs(draw: Draw) -> View:
@@ -180,7 +181,8 @@ FAMILIES: dict[str, tuple[Callable[[Draw], View], tuple[str, ...]]] = {
     "conv norm": (lambda draw: some_normed(draw, transposed=False), ("conv-batch-norm", "lower-batch-norm")),
     "conv transpose norm": (lambda draw: some_normed(draw, transposed=True), ("conv-transpose-batch-norm",)),
     "dense norm": (some_dense_norm, ("dense-batch-norm",)),
-    "convs": (some_convs, ("parallel-two-conv", "parallel-conv-variadic", "parallel-group-conv-variadic")),
+    "convs": (some_convs, ("parallel-two-conv", "parallel-conv-variadic", "parallel-conv-bias-variadic",
+                           "parallel-group-conv-variadic")),
     "expandable convs": (expandable_convs, ("parallel-conv-expand-kernels",)),
     "dense": (some_dense, ("parallel-two-dense", "parallel-two-dense-bias", "parallel-dense-variadic",
                            "parallel-dense-bias-variadic", "qkv-without-key-bias")),

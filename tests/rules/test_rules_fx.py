@@ -86,6 +86,8 @@ MODULES: dict[str, tuple[Function, dict[str, Any], tuple[tuple[int, ...], ...]]]
     "parallel-two-conv": (lambda net, x: (net.a(x), net.b(x)), {"a": conv(3, 3), "b": conv(2, 3)}, (IMAGE,)),
     "parallel-conv-variadic": (
         lambda net, x: (net.a(x), net.b(x), net.c(x)), {"a": conv(3, 3), "b": conv(2, 3), "c": conv(1, 3)}, (IMAGE,)),
+    "parallel-conv-bias-variadic": (
+        lambda net, x: (net.a(x), net.b(x)), {"a": conv(3, 3, bias=True), "b": conv(2, 3, bias=True)}, (IMAGE,)),
     "parallel-conv-expand-kernels": (
         lambda net, x: (net.a(x), net.b(x)), {"a": conv(3, 1), "b": conv(2, 3, padding=1)}, (IMAGE,)),
     "parallel-group-conv-variadic": (

@@ -233,3 +233,25 @@ def test_explanations(source: Any, options: Any, expected: str | None) -> None:
     assert "test_matching.py:" in text
     if isinstance(source, pat.Seq) and "only user" in expected:
         assert f"({line_of(source.head)})" in text
+
+
+# Alternatives that share patterns with the rest, from every anchor
+
+
+def test_an_alternative_whose_other_choice_is_bound_by_a_relation() -> None:
+    view = unary("nn.relu", "tanh")
+    first, second = is_op("nn.relu"), is_op("tanh")
+    plan = finding(first | second, where=[first > second]).plan
+    for anchor in plan.anchors:
+        found = [m.outputs[0].name for node in view for m in plan.start(anchor).search(node, outputs=view.outputs)]
+        assert found == ["relu", "tanh"]
+
+
+def test_a_shared_alternative_that_another_one_has_not_bound() -> None:
+    w = wildcard()
+    call = op.Add(w, w)
+    plan = finding(w | call, call | w).plan
+    view = graph(lambda b: b.call("add", b.input("x", 4), b.nodes[0]))
+    for anchor in plan.anchors:
+        found = {tuple(n.name for n in m.outputs) for node in view for m in plan.start(anchor).search(node)}
+        assert ("x", "add") in found

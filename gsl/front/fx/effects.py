@@ -7,10 +7,12 @@ produces or shares the changed memory.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from torch import fx
 
+from gsl.front.fx.leaves import Leaves, memory
 from gsl.front.fx.reader import CALLS, Reader
 
 
@@ -24,19 +26,23 @@ class Mutations:
     """All other in-place calls."""
     exposed: set[fx.Node] = field(default_factory=set)
     """The nodes whose memory a visible in-place call may change."""
-    attributes: set[str] = field(default_factory=set)
-    """The attributes that ``get_attr`` nodes among those read."""
+    memory: set[Hashable] = field(default_factory=set)
+    """The memory of the weights that may be changed, as ``leaves.memory`` tells it."""
 
 
-def mutations(graph: fx.Graph, reader: Reader) -> Mutations:
+def mutations(graph: fx.Graph, reader: Reader, leaves: Leaves) -> Mutations:
     """The in-place calls of a native graph, sorted out."""
     result = Mutations()
     order: dict[fx.Node, int] = {}
     changed: list[fx.Node] = []
+    given: list[fx.Node] = []
     for index, node in enumerate(graph.nodes):
         order[node] = index
         if node.op not in CALLS:
             continue
+        result.memory.update(map(memory, reader.mutated_weights(node)))
+        if reader.is_unknown(node):
+            given.extend(node.all_input_nodes)
         operands = reader.mutated(node)
         if not operands:
             continue
@@ -45,13 +51,18 @@ def mutations(graph: fx.Graph, reader: Reader) -> Mutations:
         else:
             result.visible.add(node)
             changed.extend(operands)
-    if changed:
-        result.exposed = _sharing(graph, changed, reader)
+    if changed or given or result.memory:
+        roots = _roots(graph, reader, leaves)
+        touched = _union(roots[node] for node in changed) | result.memory
+        # What an unknown call does to its operands is the business of its effect, but weights are read elsewhere too.
+        weights = {leaves.memory(node) for node in graph.nodes if node.op in ("placeholder", "get_attr")}
+        touched |= _union(roots[node] for node in given) & weights
+        result.exposed = {n for n, own in roots.items() if n.op != "output" and not own.isdisjoint(touched)}
+        result.memory = touched
         # Memory that turns out to be shared with something visible is not private any more.
         for node in [node for node in result.hidden if node in result.exposed]:
             del result.hidden[node]
             result.visible.add(node)
-        result.attributes = {str(node.target) for node in result.exposed if node.op == "get_attr"}
     return result
 
 
@@ -71,13 +82,16 @@ def _is_hidden(
     )
 
 
-def _sharing(graph: fx.Graph, changed: list[fx.Node], reader: Reader) -> set[fx.Node]:
-    """All nodes that may share memory with the changed ones."""
-    roots: dict[fx.Node, frozenset[object]] = {}
+def _roots(graph: fx.Graph, reader: Reader, leaves: Leaves) -> dict[fx.Node, frozenset[Hashable]]:
+    """For each node all the memory that its value may lie in: nodes that make new memory, and that of weights."""
+    roots: dict[fx.Node, frozenset[Hashable]] = {}
     for node in graph.nodes:
-        if node.op == "get_attr":
-            roots[node] = frozenset((node.target,))
-            continue
-        roots[node] = frozenset((node,)).union(*(roots[operand] for operand in reader.aliases(node)))
-    touched = frozenset().union(*(roots[node] for node in changed))
-    return {node for node, own in roots.items() if node.op != "output" and not own.isdisjoint(touched)}
+        if node.op in ("placeholder", "get_attr"):
+            roots[node] = frozenset((leaves.memory(node),))
+        else:
+            roots[node] = frozenset((node,)) | _union(roots[operand] for operand in reader.aliases(node))
+    return roots
+
+
+def _union(sets: Iterable[frozenset[Hashable]]) -> frozenset[Hashable]:
+    return frozenset().union(*sets)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import torch
 from torch import fx
 
@@ -52,13 +53,13 @@ class ModuleHome:
         else:
             path = self._add(node, writer)
         new = writer.graph.create_node("get_attr", path, name=writer.name(path.replace(".", "_")))
-        writer.fakes.set(new, writer.fakes.of_tensor(node.attrs["value"]))
+        writer.fakes.set(new, writer.fakes.of_tensor(attribute(self.new, path)))
         return new
 
     def _add(self, node: Node, writer: Writer) -> str:
         wanted = node.name if node.op == PARAM else f"{LITERAL_PREFIX}{node.name}"
         name = unique(writer.name(wanted), lambda name: hasattr(self.new, name))
-        value = node.attrs["value"]
+        value = as_tensor(node.attrs["value"])
         if node.op == PARAM and isinstance(parameter := as_parameter(value), torch.nn.Parameter):
             self.new.register_parameter(name, parameter)
         else:
@@ -78,8 +79,9 @@ class ModuleHome:
         """The new module, without what only the replaced part of the old graph used."""
         graph._codegen = copy.copy(self.old.graph._codegen)
         before, after = _targets(self.old.graph), _targets(graph)
+        called = tuple(f"{path}." for path, kind in after.items() if kind == "call_module")
         for path in before:
-            if path in after:
+            if path in after or path.startswith(called):
                 continue
             inside = [other.removeprefix(f"{path}.") for other in after if other.startswith(f"{path}.")]
             if not inside:
@@ -127,6 +129,11 @@ class ModuleHome:
                 self._own.add(done)
             module = module._modules[name]  # type: ignore[assignment]
         return module
+
+
+def as_tensor(value: Any) -> Any:
+    """A numpy array as a tensor with memory of its own; anything else as it is."""
+    return torch.tensor(value) if isinstance(value, (np.ndarray, np.generic)) else value
 
 
 def as_parameter(value: Any) -> Any:

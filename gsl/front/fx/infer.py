@@ -12,9 +12,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gsl.errors import FrontEndError
 from gsl.front.fx.handle import Handle, handle_of, is_literal
+from gsl.front.fx.home import as_tensor
 from gsl.front.fx.opaque import native_call
 from gsl.front.fx.tree import Native
-from gsl.front.fx.values import type_of_value
+from gsl.front.fx.values import faked, type_of_value
 from gsl.graph import GETITEM, LEAVES, TUPLE, Node, Op, TensorType, TupleType, Type, op_name
 from gsl.spec import TABLE, meaning
 from gsl.spec.symbolic import has_symbols
@@ -42,8 +43,10 @@ def _infer_opaque(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) 
     types = [operand.type for operand in operands]
     if any(type is None for type in types) or has_symbols(tuple(types)) or has_symbols(tuple(attrs.values())):
         return None
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), meaning.quiet():
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad(), meaning.quiet():
         try:
+            if "module" in attrs and isinstance(attrs["module"], torch.nn.Module):
+                attrs = {**attrs, "module": faked(attrs["module"], mode)}
             return type_of_value(_run(op, [_fake(operand) for operand in operands], attrs))
         except _NOT_UNDERSTOOD:
             return None
@@ -81,6 +84,7 @@ def evaluate(root: torch.nn.Module, node: Node, operands: Sequence[Any]) -> Any:
             return operands[0][node.attrs["index"]]
         if node.op in LEAVES:
             return node.attrs["value"]
+        operands = [as_tensor(operand) for operand in operands]
         if isinstance(node.op, str):
             return meaning.evaluate(TABLE[node.op], operands, node.attrs)
         if node.effect is not None:

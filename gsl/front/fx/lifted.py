@@ -19,7 +19,7 @@ from torch.export.graph_signature import (
 )
 
 from gsl.errors import FrontEndError
-from gsl.front.fx.home import as_parameter, unique
+from gsl.front.fx.home import as_parameter, as_tensor, unique
 from gsl.graph import PARAM, Node
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class ExportedHome:
         self._added: dict[str, InputSpec] = {}
 
     def read(self, node: Node, writer: Writer) -> fx.Node:
-        value = node.attrs["value"]
+        tensor = value = as_tensor(node.attrs["value"])
         if node.op == PARAM:
             value = as_parameter(value)
             kind = InputKind.PARAMETER if isinstance(value, torch.nn.Parameter) else InputKind.BUFFER
@@ -51,7 +51,7 @@ class ExportedHome:
         target = unique(node.name or "weight", lambda name: name in self.state or name in self.constants)
         (self.constants if kind is InputKind.CONSTANT_TENSOR else self.state)[target] = value
         new = self._placeholder(kind, writer.name(_PREFIX[kind] + target.replace(".", "_")), writer.graph)
-        writer.fakes.set(new, writer.fakes.of_tensor(node.attrs["value"]))
+        writer.fakes.set(new, writer.fakes.of_tensor(tensor))
         persistent = True if kind is InputKind.BUFFER else None
         self._added[new.name] = InputSpec(kind, TensorArgument(new.name), target, persistent)
         return new
@@ -155,7 +155,7 @@ class ExportedHome:
                 continue
             arguments = [*entry.signature.inputs, *entry.signature.outputs]
             for argument in arguments:
-                if argument.name not in names and argument.name in renamed:
+                if argument.name in renamed:
                     argument.name = renamed[argument.name]
             if any(argument.name and argument.name not in names for argument in arguments):
                 entry.signature = None

@@ -12,7 +12,7 @@ from gsl.errors import FrontEndError
 from gsl.front.fx.canonical import canonical
 from gsl.front.fx.effects import Mutations, mutations
 from gsl.front.fx.handle import Handle, Leaf, Reading, Source
-from gsl.front.fx.leaves import Leaves
+from gsl.front.fx.leaves import Leaves, memory
 from gsl.front.fx.opaque import describe, operator_of, parameters
 from gsl.front.fx.reader import CALLS, Reader, weight
 from gsl.front.fx.tree import Canon, Literal, Weight
@@ -42,17 +42,23 @@ class Loader:
 
     def load(self) -> Graph:
         """The view."""
-        self.mutations = mutations(self.graph, self.reader)
+        self.mutations = mutations(self.graph, self.reader, self.leaves)
         outputs: list[Node] = []
+        regions = 0
         for node in self.graph.nodes:
+            regions += _opens(node)
             match node.op:
                 case "placeholder" | "get_attr":
                     self._leaf(node)
                 case "output":
                     outputs = [self.views[arg] for arg in arguments(node)]
+                case _ if regions:
+                    self._opaque(node, Effect.OTHER)
                 case _ if node not in self.hidden_calls and not self.reader.is_assertion(node):
                     self._call(node)
-        return Graph(self.nodes, outputs, self.infer, canonical)
+        names = {node.name: node for node in self.graph.nodes if node.op == "placeholder"}
+        written = {self.views[names[name]]: place for name, place in self.leaves.written().items()}
+        return Graph(self.nodes, outputs, self.infer, canonical, written)
 
     # ------------------------------------------------------------ leaves
 
@@ -184,7 +190,7 @@ class Loader:
                     if operand not in self.views or not self.values.is_tensor(operand):
                         return False
                 case Weight():
-                    if f"{node.target}.{operand.name}" in self.mutations.attributes:
+                    if memory(weight(self.reader.module(node), operand)) in self.mutations.memory:
                         return False
                 case Literal() | bool() | int() | float() | complex():
                     pass
@@ -276,6 +282,14 @@ class _Tree:
         if any(operand.type is None for operand in operands):
             return None
         return self.loader.infer(op, operands, attrs)
+
+
+def _opens(node: fx.Node) -> int:
+    """1 for a call that enters a region of autocast, -1 for one that leaves it.
+
+    Within one, calls have other types than their operators say, so the view leaves them as they are.
+    """
+    return {torch.amp.autocast_mode._enter_autocast: 1, torch.amp.autocast_mode._exit_autocast: -1}.get(node.target, 0)
 
 
 def own_name(op: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,10 @@ from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.store import Storer
 from gsl.front.fx.values import UNKNOWN, Values, propagate
 from gsl.graph import Graph, Node, Type
+
+_STORING = threading.RLock()
+"""Held while a view is stored: the programs that come of one another share a fake mode, which is not made for
+several threads."""
 
 
 class GraphModuleProgram:
@@ -90,11 +95,12 @@ class GraphModuleProgram:
     def store(self, graph: Graph) -> GraphModuleProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
         native = self._module.graph
-        home = ModuleHome(self._module)
-        storer = Storer(graph, native, self._values, home, dialect_of(native))
-        storer.store()
-        module = home.finish(storer.new)
-        return GraphModuleProgram(module, self._examples, storer.writer.fakes.values)
+        with _STORING:
+            home = ModuleHome(self._module)
+            storer = Storer(graph, native, self._values, home, dialect_of(native))
+            storer.store()
+            module = home.finish(storer.new)
+            return GraphModuleProgram(module, self._examples, storer.writer.fakes.values)
 
     def build(self, *, backend: Any = None, **options: Any) -> Callable[..., Any]:
         """The module as a callable that takes the inputs in order; ``backend`` is one of ``torch.compile``."""
@@ -161,17 +167,18 @@ class ExportProgram:
 
     def store(self, graph: Graph) -> ExportProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
-        home = ExportedHome(self._exported)
-        storer = Storer(graph, self._exported.graph, self._values, home, "aten")
-        storer.store()
-        renamed = storer.renamed()
-        try:
-            exported = home.finish(storer.new, renamed)
-        except FrontEndError:
-            raise
-        except Exception as error:
-            raise FrontEndError(f"torch.export does not accept the rewritten program: {error}") from error
-        return ExportProgram(exported, self._examples)
+        with _STORING:
+            home = ExportedHome(self._exported)
+            storer = Storer(graph, self._exported.graph, self._values, home, "aten")
+            storer.store()
+            renamed = storer.renamed()
+            try:
+                exported = home.finish(storer.new, renamed)
+            except FrontEndError:
+                raise
+            except Exception as error:
+                raise FrontEndError(f"torch.export does not accept the rewritten program: {error}") from error
+            return ExportProgram(exported, self._examples)
 
     def build(self, *, backend: Any = None, **options: Any) -> Callable[..., Any]:
         """The program as a callable that takes the inputs in order; ``backend`` is one of ``torch.compile``."""

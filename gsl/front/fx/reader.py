@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import torch
@@ -103,6 +103,23 @@ class Reader:
         fx.node.map_arg([values[position] for position in positions], collect)
         return tuple(found)
 
+    def mutated_weights(self, node: fx.Node) -> Iterator[torch.Tensor]:
+        """The tensors of a called module that the call may change."""
+        if node.op == "call_module":
+            module = self.module(node)
+            if self.is_unknown(node):
+                yield from module.parameters()
+                yield from module.buffers()
+            yield from spellings.mutated_weights(module)
+
+    def is_unknown(self, node: fx.Node) -> bool:
+        """True for a call of foreign code, which may change whatever it can reach."""
+        if node.op == "call_module":
+            return self.read(node) is None and not all(map(_is_understood, self.module(node).modules()))
+        return node.op == "call_function" and not isinstance(
+            node.target, OpOverload | OpOverloadPacket | HigherOrderOperator
+        ) and not _known_pure(node.target) and node.target not in _SIDE_EFFECTS
+
     def _keeps_values(self, node: fx.Node) -> bool:
         """True for a dropout that is switched off: its in-place form has nothing to do."""
         canon = self.read(node)
@@ -133,15 +150,16 @@ class Reader:
 
     def _module_effect(self, node: fx.Node) -> Effect | None:
         module = self.module(node)
-        if spellings.is_random_module(module):
-            return Effect.RANDOM
+        if self.is_unknown(node):
+            return Effect.OTHER
+        is_random, mutates = spellings.is_random_module(module), spellings.mutates_module(module)
+        if is_random:
+            return Effect.OTHER if mutates else Effect.RANDOM
         if self.read(node) is not None:
             return None
-        if spellings.mutates_module(module):
+        if mutates:
             return Effect.MUTATES
-        # In training mode a module that is not torch's own may keep statistics or draw random numbers.
-        foreign = any(part.training and not _is_torchs(part) for part in module.modules())
-        return Effect.OTHER if foreign or node.is_impure() else None
+        return Effect.OTHER if node.is_impure() else None
 
     def aliases(self, node: fx.Node) -> tuple[fx.Node, ...]:
         """The native operands with which a call's result may share memory."""
@@ -211,8 +229,13 @@ def _is_check(target: Any) -> bool:
     return isinstance(target, OpOverload) and not target._schema.returns
 
 
-def _is_torchs(module: torch.nn.Module) -> bool:
-    return type(module).__module__.startswith("torch.nn.modules.")
+def _is_understood(module: torch.nn.Module) -> bool:
+    """True for a module of torch's own, and for a graph of calls without effects; others may do anything."""
+    if not isinstance(module, fx.GraphModule):
+        return type(module).__module__.startswith("torch.nn.modules.")
+    reader = Reader(module, Values())
+    calls = [node for node in module.graph.nodes if node.op in CALLS]
+    return not any(reader.mutated(node) or reader.effect(node) for node in calls)
 
 
 def _known_pure(target: Any) -> bool:

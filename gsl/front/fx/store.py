@@ -36,7 +36,8 @@ class Storer:
         pending = {node for node in native.nodes if node.op == "placeholder" and node not in kept} | self.plan.hidden
         self.pending = deque(sorted(pending, key=self.order.__getitem__))
         self.placeholders = deque(node for node in native.nodes if node.op == "placeholder")
-        reserved = {node.name for node in (*kept, *pending)}
+        # A name that goes out of use is not given to another value: the module hierarchy speaks of values by name.
+        reserved = {node.name for node in native.nodes}
         self.writer = Writer(self.value, native, values, home, dialect, reserved)
         self.new = self.writer.graph
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from gsl.front.fx.tree import Literal
 from gsl.graph import TensorType, TupleType, Type
+from gsl.spec.meaning import quiet
 from gsl.spec.symbolic import from_torch
 
 META_KEYS = ("val", "example_value")
@@ -105,7 +107,6 @@ class Values:
 def propagate(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.Node, Any]:
     """The fake values of all nodes for these inputs; where a node can't be run on fakes, those before it."""
     from torch._guards import detect_fake_mode
-    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
     mode = detect_fake_mode(list(inputs)) or FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [
@@ -124,11 +125,42 @@ def propagate(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.Node, Any]:
     before = mode.allow_non_fake_inputs
     mode.allow_non_fake_inputs = True
     try:
-        with mode, torch.no_grad():
-            Recorder(gm).run(*fakes, enable_io_processing=False)
+        with mode, torch.no_grad(), quiet():
+            Recorder(faked(gm, mode), graph=gm.graph).run(*fakes, enable_io_processing=False)
     except Exception:
         # Data-dependent control and foreign code can't be run on fakes: types are then unknown from there on.
         return values
     finally:
         mode.allow_non_fake_inputs = before
     return values
+
+
+def faked(root: torch.nn.Module, mode: FakeTensorMode) -> Any:
+    """A copy of a module that holds fakes of its tensors, so that nothing that is run changes the module itself.
+
+    Modules and tensors that occur several times do so in the copy.
+    """
+    modules: dict[int, torch.nn.Module] = {}
+
+    def of(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if isinstance(value, FakeTensor):
+                return value
+            try:
+                return mode.from_tensor(value, static_shapes=True)
+            except Exception:
+                # A kind of tensor that has no fakes.
+                return value.detach().clone()
+        return of_module(value) if isinstance(value, torch.nn.Module) else value
+
+    def of_module(module: torch.nn.Module) -> torch.nn.Module:
+        if isinstance(module, torch.jit.ScriptModule):
+            raise TypeError("a compiled module can't be run on fake tensors")
+        if id(module) not in modules:
+            new = modules[id(module)] = object.__new__(type(module))
+            for name, value in vars(module).items():
+                inner = name in ("_parameters", "_buffers", "_modules")
+                vars(new)[name] = {key: of(item) for key, item in value.items()} if inner else of(value)
+        return modules[id(module)]
+
+    return of_module(root)

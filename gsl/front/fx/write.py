@@ -56,7 +56,7 @@ class Writer:
         self.home = home
         self.dialect = dialect
         self.reserved = reserved
-        """The names of native nodes that are copied, which no new node may take."""
+        """The names of the old native nodes, which only those that have the same values may take."""
         self.graph = fx.Graph(tracer_cls=native._tracer_cls, tracer_extras=native._tracer_extras)
         self.fakes = Fakes(native, values)
         self.sizes = Sizes(self.fakes, self._create, dialect)
@@ -180,7 +180,11 @@ class Writer:
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, node: Node
     ) -> fx.Node:
         """A new native node at the end of the graph; ``node`` is the view node for which it is made."""
-        new = self.graph.create_node(kind, target, args, dict(kwargs), self.name(name, kind, target))
+        handle = handle_of(node)
+        own = handle is not None and handle.is_root and handle.reading.node.name == name and name not in self._used
+        if own:
+            self._used.add(name)
+        new = self.graph.create_node(kind, target, args, dict(kwargs), name if own else self.name(name, kind, target))
         new.meta.update(inherited(node))
         return new
 

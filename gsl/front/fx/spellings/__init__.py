@@ -13,6 +13,7 @@ from gsl.front.fx.spellings.effects import (
     is_view,
     is_view_module,
     mutated,
+    mutated_weights,
     mutates,
     mutates_module,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "is_view",
     "is_view_module",
     "mutated",
+    "mutated_weights",
     "mutates",
     "mutates_module",
     "read",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, Final
 
 import torch
@@ -116,6 +116,20 @@ def mutates_module(module: nn.Module) -> bool:
         if part.training and getattr(part, "running_mean", None) is not None:
             return True
     return False
+
+
+def mutated_weights(module: nn.Module) -> Iterator[torch.Tensor]:
+    """The weights and buffers of a module of torch's own that a call of it changes."""
+    for part in module.modules():
+        names: tuple[str, ...] = ()
+        if part.training:
+            names = ("running_mean", "running_var", "num_batches_tracked")
+        if getattr(part, "max_norm", None) is not None:
+            names += ("weight",)
+        for name in names:
+            value = getattr(part, name, None)
+            if isinstance(value, torch.Tensor):
+                yield value
 
 
 _RANDOM_FUNCTIONS: Final = _words(
