@@ -100,10 +100,6 @@ class Node:
         """The number of dimensions, ``None`` where the type is not known or not a tensor's."""
         return self.type.ndim if isinstance(self.type, TensorType) else None
 
-    def now(self, operand: Node) -> Node:
-        """What an operand that this node had when it was loaded has been replaced by."""
-        return operand if self.redirects is None else self.redirects.get(operand, operand)
-
     def redirect(self, old: Node, new: Node) -> None:
         """Use ``new`` wherever this node used ``old``, and remember it."""
         self.operands = tuple([new if operand is old else operand for operand in self.operands])

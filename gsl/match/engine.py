@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Search:
     """The state of one search: bindings, the nodes that operators have taken, and where to go back to."""
 
-    def __init__(self, plan: Plan, blocked: Collection[Node] = (), outputs: Container[Node] = ()) -> None:
+    def __init__(self, plan: Plan, outputs: Container[Node], blocked: Collection[Node] = ()) -> None:
         self.bindings = Bindings(plan.scopes)
         self.fuzzy = plan.fuzzy
         """The operators that may stand between related nodes."""

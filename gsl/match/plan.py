@@ -15,7 +15,7 @@ rule whose condition refuses each of them pays for all. A ``>>`` chain of *m* pa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gsl.attr.ast import Ast, Literal
 from gsl.errors import PatternError
@@ -251,16 +251,16 @@ class Plan:
         nodes.sort(key=lambda node: node.index, reverse=isinstance(tail(anchor), Repeat))
         return nodes
 
-    def matches(self, graph: Graph, *, blocked: Collection[Node] = (), search: Search | None = None) -> Iterator[Match]:
+    def matches(self, graph: Graph, *, search: Search | None = None) -> Iterator[Match]:
         """All matches, ordered by their anchor's place in the graph. Of the groups of a variadic: those that differ."""
         self.check(graph)
         anchor, nodes = self.anchor(graph.by_op())
         start = self.start(anchor)
-        search = Search(self, blocked, set(graph.outputs)) if search is None else search
+        search = Search(self, set(graph.outputs)) if search is None else search
         grouped: set[Node] = set()
         for node in nodes:
-            if node not in blocked and node not in grouped:
-                for match in start.search(node, blocked, search):
+            if node not in grouped:
+                for match in start.matches(node, search):
                     if self.variadic is not None:
                         grouped.update(match.outputs)
                     yield match

@@ -53,11 +53,23 @@ class Match:
         found = self.bindings.get(pattern, ())
         return default if found is None else found
 
+    def keys(self) -> tuple[Pattern, ...]:
+        """The patterns that are bound to one node each; of templates, see :meth:`instances`."""
+        return tuple(key for key in self.bindings.nodes if isinstance(key, Pattern))
+
+    def values(self) -> tuple[Node, ...]:
+        """Their nodes."""
+        return tuple(self.bindings.nodes[key] for key in self.keys())
+
+    def items(self) -> tuple[tuple[Pattern, Node], ...]:
+        """The patterns with their nodes."""
+        return tuple(zip(self.keys(), self.values()))
+
     def __iter__(self) -> Iterator[Pattern]:
-        return iter([key for key in self.bindings.nodes if isinstance(key, Pattern)])
+        return iter(self.keys())
 
     def __len__(self) -> int:
-        return len(self.bindings.nodes)
+        return len(self.keys())
 
     def instances(self, variadic: Variadic, template: Pattern) -> tuple[Node, ...]:
         """The nodes of all instances of a template, in order."""
@@ -91,7 +103,7 @@ class Match:
         return tuple(nodes)
 
     def __repr__(self) -> str:
-        return f"<match of {len(self)} patterns at {', '.join('%' + node.name for node in self.outputs)}>"
+        return f"<match of {len(self.bindings.nodes)} nodes at {', '.join('%' + node.name for node in self.outputs)}>"
 
     def __str__(self) -> str:
         lines = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gsl.errors import PatternError
@@ -119,20 +119,8 @@ class Start:
             parts = set(walk(negated.pattern))
             negation.inside += [guard for guard in self.final if guard.owner in parts]
 
-    def search(
-        self,
-        node: Node,
-        blocked: Collection[Node] = (),
-        search: Search | None = None,
-        *,
-        outputs: Container[Node] = (),
-    ) -> Iterator[Match]:
-        """The matches whose anchor is the node, and of which no operator is a blocked node.
-
-        ``outputs`` are those of the graph, which count as uses. A search that is given counts on; it must not be left
-        half-way and used again.
-        """
-        search = Search(self.plan, blocked, outputs) if search is None else search
+    def matches(self, node: Node, search: Search) -> Iterator[Match]:
+        """The matches whose anchor is the node. The search must not be left half-way and used again."""
         if self.plan.variadic is not None:
             yield from self._groups(search, self.plan.variadic, node)
             return

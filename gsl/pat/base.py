@@ -82,6 +82,11 @@ class Pattern:
     def __repr__(self) -> str:
         return render(self)
 
+    @property
+    def operator(self) -> Any:
+        """The operator that a node of the pattern has in any case; ``None`` where the pattern does not tell."""
+        return None
+
     def same_node(self) -> Iterator[Pattern]:
         """The patterns that this one is made of and that are the same node as it."""
         return iter(())
@@ -116,6 +121,12 @@ class Pattern:
         from gsl.pat.leaf import Wildcard
 
         return self & Wildcard(dtype=dtype)
+
+    def has_ndim(self, ndim: Any) -> And:
+        """This pattern, for nodes of that number of dimensions."""
+        from gsl.pat.leaf import Wildcard
+
+        return self & Wildcard(ndim=ndim)
 
     def like(self, *operands: Any, **attrs: Any) -> Like:
         """In a target: a new call with the operator and all attributes of the matched one, except those given."""
@@ -196,10 +207,10 @@ class Pattern:
 
     def has_attr(self, attrs: Mapping[str, Any] | None = None, **named: Any) -> And:
         """This pattern, for calls with these attributes."""
-        from gsl.pat.call import Call, operator_of
+        from gsl.pat.call import Call
         from gsl.pat.opclass import AnyOp
 
-        return self & Call._free(operator_of(self) or AnyOp(), {**(attrs or {}), **named})
+        return self & Call._free(self.operator or AnyOp(), {**(attrs or {}), **named})
 
     def optional(self, make: Callable[[Pattern], Pattern]) -> Alt:
         """What ``make`` builds on this pattern, or the pattern alone: ``conv.optional(is_op("nn.relu"))``."""

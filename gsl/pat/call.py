@@ -64,6 +64,10 @@ class Call(Pattern):
         call._fill(op, None, dict(attrs))
         return call
 
+    @property
+    def operator(self) -> Operator:
+        return self.op
+
     def __call__(self, *operands: Any, **attrs: Any) -> Call:
         """A call pattern that left its operands open, with operands."""
         if self.operands is not None:
@@ -118,7 +122,7 @@ class Like(Pattern):
     attrs: Mapping[str, Ast]
 
     def __init__(self, of: Pattern, operands: Sequence[Any], attrs: Mapping[str, Any]) -> None:
-        op = operator_of(of)
+        op = of.operator
         if op is None:
             check_names(f"{of.label}.like: what it matches", attrs, of.readable())
         else:
@@ -183,7 +187,7 @@ class GetItem(Pattern):
                         "write op.StridedSlice or op.Take")
             )  # fmt: skip
         whole = to_pattern(tuple)
-        op = operator_of(whole)
+        op = whole.operator
         if isinstance(op, OpSpec) and not op.fields:
             raise PatternError(
                 located(
@@ -208,18 +212,6 @@ class GetItem(Pattern):
 
     def readable(self) -> frozenset[str]:
         return frozenset((*TENSOR, "index"))
-
-
-def operator_of(pattern: Pattern) -> Operator | None:
-    """The operator that a node of the pattern has in any case; ``None`` where the pattern does not tell."""
-    work = [pattern]
-    while work:
-        part = work.pop()
-        if isinstance(part, Call):
-            return part.op
-        both = getattr(type(part), "both", None) and part.both
-        work.extend(both or ())
-    return None
 
 
 def _label(op: Operator) -> str:

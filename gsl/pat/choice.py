@@ -63,6 +63,10 @@ class And(Pattern):
     def children(self) -> Iterator[Pattern]:
         return iter(self.both)
 
+    @property
+    def operator(self) -> Any:
+        return self.both[0].operator or self.both[1].operator
+
     def same_node(self) -> Iterator[Pattern]:
         return iter(self.both)
 

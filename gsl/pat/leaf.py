@@ -85,8 +85,10 @@ class Const(Leaf):
     literal: Any
     """``None``, an Ast, or an array."""
 
-    def __init__(self, value: Any = None, dtype: Any = None, *, shape: Any = None, distinct: bool = False) -> None:
-        super().__init__(shape=shape, dtype=dtype, distinct=distinct, literal=_literal(value))
+    def __init__(
+        self, value: Any = None, dtype: Any = None, *, shape: Any = None, ndim: Any = None, distinct: bool = False
+    ) -> None:
+        super().__init__(shape=shape, dtype=dtype, ndim=ndim, distinct=distinct, literal=_literal(value))
 
     def arguments(self) -> Iterator[Any]:
         if isinstance(self.literal, Ast):

@@ -156,6 +156,10 @@ class Seq(Pattern):
             elif isinstance(constraint, ExternUse) and constraint.pattern is pattern:
                 yield f".extern_use({constraint.used})"
 
+    @property
+    def operator(self) -> Any:
+        return self.tail.operator
+
     def same_node(self) -> Iterator[Pattern]:
         yield self.tail
 

@@ -8,7 +8,6 @@ from typing import Final
 from gsl.graph import GETITEM, TUPLE, Effect, Graph, Node
 from gsl.spec import TABLE, Trait
 
-
 _SOMETIMES_VIEWS: Final = frozenset(
     (TUPLE, GETITEM, "broadcast_to", "cast", "nn.dropout", "split", "strided_slice", "take")
 )

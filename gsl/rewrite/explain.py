@@ -91,19 +91,17 @@ def _search(rule: Subst, graph: Graph, start: Start, nodes: list[Node]) -> tuple
         if furthest is None or miss.bound > furthest.bound:
             furthest = miss
 
-    search = Search(rule.plan, (), checks.splicer.outputs)
+    search = Search(rule.plan, checks.splicer.outputs)
     search.on_miss = note
     for node in nodes:
         furthest, before = None, matches
-        for match in start.search(node, search=search):
+        for match in start.matches(node, search):
             matches += 1
             try:
-                reason = rule.refused(match)
-                if reason is not None:
-                    raise Refusal(reason)
+                rule.admit(match)
                 checks.prepare(rule, match)
             except Refusal as refusal:
-                refused.append(Refused(rule.name, tuple(output.name for output in match.outputs), str(refusal)))
+                refused.append(Refused.of(rule.name, match, refusal))
             if matches == MAX_MATCHES:
                 return matches, refused, misses
         if furthest is not None and matches == before:

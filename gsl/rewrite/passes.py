@@ -75,11 +75,11 @@ class Pass:
             raise ReplayError(f"there is no node %{firing.at}")
         if node in self.blocked or node in self.splicer.dead:
             raise ReplayError(f"%{firing.at} has gone in the same round")
-        search = Search(rule.plan, self.blocked, self.splicer.outputs)
+        search = Search(rule.plan, self.splicer.outputs, self.blocked)
         misses: list[Miss] = []
         search.on_miss = misses.append
         found = 0
-        for match in self._start(rule)[0].search(node, self.blocked, search):
+        for match in self._start(rule)[0].matches(node, search):
             found += 1
             if identity(match) == firing.match:
                 try:
@@ -104,7 +104,8 @@ class Pass:
         return node not in self.blocked and node not in self.splicer.dead and (rule, node) not in self.grouped
 
     def _matches(self, start: Start, node: Node) -> Iterator[Match]:
-        return islice(start.search(node, self.blocked, outputs=self.splicer.outputs), MAX_REFUSALS)
+        search = Search(start.plan, self.splicer.outputs, self.blocked)
+        return islice(start.matches(node, search), MAX_REFUSALS)
 
     def _first(self, rule: Subst, start: Start, node: Node) -> None:
         """Rewrite the first match from this node that is not refused."""
@@ -153,14 +154,12 @@ class Pass:
     def _try(self, rule: Subst, match: Match, node: Node) -> Refused | None:
         """Rewrite a match, or tell why not."""
         try:
-            reason = rule.refused(match)
-            if reason is not None:
-                raise Refusal(reason)
+            rule.admit(match)
             self._apply(rule, match, node)
         except Refusal as refusal:
             if rule.plan.variadic is not None:
                 self.grouped.update((rule, output) for output in match.outputs)
-            return Refused(rule.name, tuple(output.name for output in match.outputs), str(refusal))
+            return Refused.of(rule.name, match, refusal)
         return None
 
     def _apply(self, rule: Subst, match: Match, node: Node) -> None:

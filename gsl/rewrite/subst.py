@@ -15,7 +15,7 @@ from gsl.pat.opclass import key
 from gsl.rewrite.apply import apply, rewrite
 from gsl.rewrite.explain import Explanation, explain
 from gsl.rewrite.source import Source
-from gsl.rewrite.target import Builder, Target
+from gsl.rewrite.target import Builder, Refusal, Target
 from gsl.rewrite.trace import Trace
 from gsl.spec import TABLE, OpSpec
 
@@ -131,6 +131,12 @@ class Subst:
             if not verdict:
                 return f"{getattr(predicate, '__name__', predicate)} is false"
         return None
+
+    def admit(self, match: Match) -> None:
+        """Raise Refusal where the conditions of the rule refuse a match."""
+        reason = self.refused(match)
+        if reason is not None:
+            raise Refusal(reason)
 
     def builder(self, match: Match, graph: Graph) -> Builder:
         """What builds the target for a match."""

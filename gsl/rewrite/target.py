@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from gsl.attr.ast import Ast, Symbol
@@ -34,7 +35,6 @@ from gsl.pat import Match as MatchClause
 from gsl.spec import REQUIRED, TABLE, OpSpec
 
 Symbols = dict[Symbol, Any]
-Targets = Pattern | Sequence[Any]
 
 
 class Refusal(Exception):
@@ -51,6 +51,7 @@ class Builder:
         """For every operator: the source calls of it, each with an attribute that the source leaves free."""
         self.origin = Origin(rule, match.inner)
         self._built: dict[Any, Node] = {}
+        self._free_values: dict[Call, dict[str, list[Any]]] = {}
 
     def build(self, pattern: Pattern, symbols: Symbols | None = None) -> Node:
         """The node of a target pattern: the matched one, or a new one. Raises Refusal where there can't be one."""
@@ -150,18 +151,17 @@ class Builder:
 
     def _dropped(self, pattern: Call) -> dict[str, list[Any]]:
         """What the matched calls of this operator have for the attributes that source and target leave out."""
-        values: dict[str, list[Any]] = {}
-        op = self._operator(pattern)
-        for source, name in self.free.get(op.name, ()) if isinstance(op, OpSpec) else ():
-            if name not in pattern.attrs:
-                for node in self._nodes_of(source):
-                    if node.op == getattr(op, "name", op) and name in node.attrs:
-                        values.setdefault(name, []).append(node.attrs[name])
-        return values
-
-    def _nodes_of(self, pattern: Pattern) -> list[Node]:
-        nodes = self.match.bindings.nodes
-        return [node for key, node in nodes.items() if key is pattern or (isinstance(key, tuple) and key[0] is pattern)]
+        known = self._free_values.get(pattern)
+        if known is None:
+            known = self._free_values[pattern] = {}
+            op = self._operator(pattern)
+            key = op.name if isinstance(op, OpSpec) else None
+            for source, name in self.free.get(key, ()) if key is not None else ():
+                if name not in pattern.attrs:
+                    nodes = self.match.bindings.all_of(source)
+                    found = [node.attrs[name] for node in nodes if node.op == key and name in node.attrs]
+                    known[name] = [*known.get(name, ()), *(value for value, _ in groupby(found))]
+        return known
 
     def _call(
         self, op: OpSpec | Op, operands: Sequence[Node], attrs: Mapping[str, Any], dropped: Mapping[str, list[Any]]
@@ -178,6 +178,8 @@ class Builder:
                             f"the rule does not mention {attribute!r} of {op_name(name)}, which is {value!r} here and "
                             f"would become {full[attribute]!r}"
                         )
+            if isinstance(op, OpSpec) and op.name != "full" and operands and all(map(_is_number, operands)):
+                raise Refusal(f"the new {op.name} takes a tensor, but got only numbers: write pat.Const(…, dtype=…)")
             for operand in operands:
                 number = next((item for item in operand.operands if _is_number(item)), None)
                 if operand.op == TUPLE and number is not None:

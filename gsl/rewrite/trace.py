@@ -47,6 +47,11 @@ class Refused:
     at: tuple[str, ...]
     reason: str
 
+    @staticmethod
+    def of(rule: str, match: Match, reason: object) -> Refused:
+        """The record that a match of a rule was refused."""
+        return Refused(rule, tuple(output.name for output in match.outputs), str(reason))
+
     def __str__(self) -> str:
         return f"{self.rule} refused at {names(self.at)}: {self.reason}"
 

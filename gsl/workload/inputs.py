@@ -210,7 +210,7 @@ def _draw(shape: Sequence[int], dtype: Any, example: Any, generator: Any) -> Any
             values = example.detach().cpu().unique()
             if values.numel() == 2:
                 return values[torch.randint(values.numel(), tuple(shape), generator=generator)]
-        wide = dtype if dtype.is_complex else torch.float32
+        wide = dtype if dtype.is_complex or dtype == torch.float64 else torch.float32
         return torch.randn(shape, generator=generator, dtype=wide).to(dtype)
     low, high = (int(example.min()), int(example.max())) if usable else (0, 1)
     return torch.randint(low, high + 1, tuple(shape), generator=generator).to(dtype)

@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from gsl.workload.compare import flatten
+from gsl.errors import WorkloadError
+from gsl.workload.compare import Path, afterwards, flatten
 
 
 def isolated(
     call: Callable[..., Any], inputs: Mapping[str, Any], state: Mapping[str, Any], *, seed: int, whole_state: bool
-) -> list[tuple[str, Any]]:
+) -> list[tuple[Path, Any]]:
     """The leaves of the result, and every input and state tensor that the run changed, as new tensors.
 
     ``state`` are the weights by name. Buffers are restored after the run; with ``whole_state``, parameters too.
+    WorkloadError if a run without it changes a parameter.
     """
     import torch
 
@@ -24,15 +26,19 @@ def isolated(
         for name, value in state.items()
         if isinstance(value, torch.Tensor) and (whole_state or not isinstance(value, torch.nn.Parameter))
     }
+    versions = {name: _version(value) for name, value in state.items() if name not in guarded}
     try:
         with torch.no_grad(), _seeded(seed, [*copies.values(), *state.values()]):
             result = call(*copies.values())
+        changed = [name for name, version in versions.items() if version != _version(state[name])]
+        if changed:
+            raise WorkloadError(f"the run changed the parameters {', '.join(changed)}, which nothing in the graph tells")
         leaves = [(path, _copy(leaf)) for path, leaf in flatten(result)]
         leaves += [
-            (f"input {name} afterwards", value) for name, value in copies.items() if _changed(value, inputs[name])
+            (afterwards("input", name), value) for name, value in copies.items() if _changed(value, inputs[name])
         ]
         leaves += [
-            (f"state {name} afterwards", value.detach().clone())
+            (afterwards("state", name), value.detach().clone())
             for name, (value, before) in guarded.items()
             if _changed(value, before)
         ]
@@ -58,6 +64,13 @@ def _copy(value: Any) -> Any:
     import torch
 
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+
+def _version(value: Any) -> int:
+    """How often a tensor was changed in place; 0 where torch does not count."""
+    import torch
+
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else 0
 
 
 def _changed(value: Any, before: Any) -> bool:

@@ -18,7 +18,8 @@ from gsl.graph import GETITEM, LEAVES, TUPLE, Effect, Graph, Node, Type, op_name
 from gsl.graph.text import text
 from gsl.rewrite import Trace
 from gsl.workload import inputs as _inputs
-from gsl.workload.compare import Report, Tolerance, compare_results
+from gsl.workload.compare import Path as LeafPath
+from gsl.workload.compare import Report, Tolerance, compare_results, without_numbers
 from gsl.workload.run import isolated
 
 if TYPE_CHECKING:
@@ -195,10 +196,14 @@ class Workload:
         Without ``inputs``, there are two runs: the example inputs, and random ones (of which integers are those of
         the example, unless there are only integers); without an example, one random run. Random operators draw the
         same numbers in both. Inputs and buffers that a run changes in place are compared too, and restored.
-        Tolerances are those of :data:`TOLERANCES`, unless given. WorkloadError if the inputs do not fit.
+        Outputs are compared with those of the same key, position or field; there must be some, and they must not be
+        NaN alone. Tolerances are those of :data:`TOLERANCES`, unless given. WorkloadError if the inputs do not fit.
         """
         if not isinstance(other, Workload):
-            raise WorkloadError(f"compare needs another Workload, but got {type(other).__name__}; wrap it in Workload")
+            raise WorkloadError(
+                f"compare needs another Workload, but got {type(other).__name__}; make it one with "
+                "Workload.from_torch(model, inputs)"
+            )
         if len(other.inputs) != len(self.inputs):
             raise WorkloadError(
                 f"{self.name} takes {len(self.inputs)} inputs ({', '.join(self.inputs)}), "
@@ -213,10 +218,10 @@ class Workload:
         compared = []
         for number, values in enumerate(runs):
             named = dict(zip(self.inputs, values))
-            same = {n: named[n] for n in other.inputs} if by_name else dict(zip(other.inputs, values))
+            same = {n: named[n] for n in other.inputs} if by_name else named
             expected, found = self._isolated(named, seed), other._isolated(same, seed)
             compared += compare_results(number, expected, found, override)
-        return Report(self.name, other.name, tuple(compared), tuple(tuple(values) for values in runs))
+        return Report(self.name, other.name, without_numbers(compared), tuple(tuple(values) for values in runs))
 
     def op_counts(self) -> Counter[str]:
         """How often each operator is called, the most frequent first."""
@@ -301,9 +306,10 @@ class Workload:
         floats = any(getattr(getattr(value, "dtype", None), "is_floating_point", False) for value in examples)
         return [list(examples), self._random(seed, keep_integers=floats)]
 
-    def _isolated(self, inputs: Mapping[str, Any], seed: int) -> list[tuple[str, Any]]:
+    def _isolated(self, inputs: Mapping[str, Any], seed: int) -> list[tuple[LeafPath, Any]]:
         # Parameters are copied only where a run could change them: they may be most of the memory.
-        impure = any(node.effect in (Effect.MUTATES, Effect.OTHER) for node in self.graph)
+        effects = any(node.effect in (Effect.MUTATES, Effect.OTHER) for node in self.graph)
+        impure = effects or bool(self.graph.written)
         return isolated(self._callable(), inputs, self._program.params, seed=seed, whole_state=impure)
 
 

@@ -53,10 +53,9 @@ def mutations(graph: fx.Graph, reader: Reader, leaves: Leaves) -> Mutations:
             changed.extend(operands)
     if changed or given or result.memory:
         roots = _roots(graph, reader, leaves)
-        touched = _union(roots[node] for node in changed) | result.memory
+        touched = result.memory | _union(roots[node] for node in changed)
         # What an unknown call does to its operands is the business of its effect, but weights are read elsewhere too.
-        weights = {leaves.memory(node) for node in graph.nodes if node.op in ("placeholder", "get_attr")}
-        touched |= _union(roots[node] for node in given) & weights
+        touched |= {root for node in given for root in roots[node] if not isinstance(root, fx.Node)}
         result.exposed = {n for n, own in roots.items() if n.op != "output" and not own.isdisjoint(touched)}
         result.memory = touched
         # Memory that turns out to be shared with something visible is not private any more.

@@ -119,7 +119,7 @@ class ExportedLeaves:
     def _find_written(self) -> Mapping[str, int | None]:
         """See :meth:`written`."""
         (results,) = next(node for node in reversed(self.exported.graph.nodes) if node.op == "output").args
-        outputs = zip(self.exported.graph_signature.output_specs, results)  # type: ignore[arg-type]
+        outputs = zip(self.exported.graph_signature.output_specs, results)
         # The outputs of the view are those that are no constants.
         values = [spec for spec, result in outputs if isinstance(result, fx.Node)]
         own = {(_WRITES[s.kind], s.target): place for place, s in enumerate(values) if s.kind in _WRITES}

@@ -289,7 +289,9 @@ def _opens(node: fx.Node) -> int:
 
     Within one, calls have other types than their operators say, so the view leaves them as they are.
     """
-    return {torch.amp.autocast_mode._enter_autocast: 1, torch.amp.autocast_mode._exit_autocast: -1}.get(node.target, 0)
+    if node.target is torch.amp.autocast_mode._enter_autocast:
+        return 1
+    return -1 if node.target is torch.amp.autocast_mode._exit_autocast else 0
 
 
 def own_name(op: str) -> str:

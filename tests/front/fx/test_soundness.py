@@ -1,0 +1,319 @@
+"""Rewrites that would give wrong graphs are refused, and what is loaded is never changed."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from gsl import Subst, Workload, op, pat
+from rules import BOOK
+
+X = pat.Wildcard()
+COPY = Subst(X + 0, X)
+TRIPLE = Subst(X * 2.0 * 3.0, X * 6.0)
+RELUS = Subst(op.ReLU(op.ReLU(X)), op.ReLU(X))
+
+
+class Tracer(fx.Tracer):
+    proxy_buffer_attributes = True
+
+    def __init__(self, leaf: type[nn.Module] | None = None) -> None:
+        super().__init__()
+        self.leaf = leaf
+
+    def is_leaf_module(self, m: nn.Module, qualname: str) -> bool:
+        return isinstance(m, self.leaf) if self.leaf else super().is_leaf_module(m, qualname)
+
+
+def traced(module: nn.Module, leaf: type[nn.Module] | None = None) -> fx.GraphModule:
+    return fx.GraphModule(module, Tracer(leaf).trace(module))
+
+
+def model(function: Callable[..., Any], **parts: Any) -> nn.Module:
+    """A module with these buffers and submodules."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for name, part in parts.items():
+                if isinstance(part, torch.Tensor):
+                    self.register_buffer(name, part)
+                else:
+                    setattr(self, name, part)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return function(self, x)
+
+    return Model()
+
+
+def functional(module: nn.Module, *inputs: Any) -> Workload:
+    return Workload.from_exported(torch.export.export(module, inputs).run_decompositions())
+
+
+def agree(old: Workload, new: Workload) -> bool:
+    report = old.compare(new)
+    assert report, report
+    return True
+
+
+# ---------------------------------------------------------------- what is written back at the end
+
+
+def test_an_output_does_not_become_a_buffer_that_is_updated() -> None:
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        old = self.n.clone()
+        self.n.add_(1)
+        return old, x * 1.0
+
+    old = functional(model(forward, n=torch.ones(3)), torch.randn(3))
+    assert agree(old, BOOK(old))
+
+
+def test_a_view_of_an_output_does_not_become_one_of_an_updated_buffer() -> None:
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        old = (self.n + 0).reshape(3, 2).transpose(0, 1)
+        self.n.add_(1)
+        return old, x * 1.0
+
+    old = functional(model(forward, n=torch.ones(2, 3)), torch.randn(3))
+    assert agree(old, COPY(old))
+
+
+def test_buffers_that_are_exchanged_are_not_written_to_each_other() -> None:
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        a, b = self.m + 0, self.n + 0
+        self.n.copy_(a)
+        self.m.copy_(b)
+        return x * 1
+
+    old = functional(model(forward, n=torch.ones(3), m=torch.zeros(3)), torch.randn(3))
+    assert agree(old, COPY(old))
+
+
+def test_an_output_does_not_become_an_input_that_is_updated() -> None:
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        old = x + 0
+        x.mul_(2)
+        return old
+
+    old = functional(model(forward), torch.randn(3))
+    assert agree(old, COPY(old))
+
+
+def test_an_updated_buffer_may_be_read_and_keep_its_own_value() -> None:
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        y = (self.n + 0) * x
+        self.n.add_(0)
+        return y
+
+    old = functional(model(forward, n=torch.ones(3)), torch.randn(3))
+    new = COPY(old)
+    assert "add" not in new.op_counts()
+    assert agree(old, new)
+
+
+def test_a_comparison_restores_parameters_that_are_updated() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(torch.ones(3), requires_grad=False)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            self.w.add_(1)
+            return x * self.w
+
+    old = functional(Model(), torch.randn(3))
+    assert agree(old, old)
+    assert old.params["w"].tolist() == [1, 1, 1]
+
+
+# ---------------------------------------------------------------- shared and hidden state
+
+
+def test_loading_changes_no_weights() -> None:
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        self.n.add_(1)
+        return self.bn(x) + self.n
+
+    module = model(forward, n=torch.zeros(3), bn=nn.BatchNorm1d(3)).train()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    workload = Workload.from_fx(traced(module), (torch.randn(4, 3),))
+    assert workload.graph.outputs[0].shape == (4, 3)
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
+def test_tied_weights_stay_tied_while_loading() -> None:
+    module = model(lambda self, x: self.b(self.a(x)), a=nn.Linear(3, 3), b=nn.Linear(3, 3))
+    module.b.weight = module.a.weight
+    workload = Workload.from_fx(traced(module), (torch.randn(2, 3),))
+    assert len({id(node.attrs["value"]) for node in workload.graph if node.op == "param"}) == 3
+
+
+@pytest.mark.parametrize("name", ["running_mean", "num_batches_tracked"])
+def test_the_statistics_of_a_called_module_are_not_constant(name: str) -> None:
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        y = self.bn(x)
+        return y, getattr(self.bn, name) * 2.0 * 3.0
+
+    module = model(forward, bn=nn.BatchNorm1d(3)).train()
+    old = Workload.from_fx(traced(module), (torch.randn(8, 3),))
+    assert agree(old, TRIPLE(old))
+
+
+def test_a_weight_that_a_called_module_scales_is_not_constant_elsewhere() -> None:
+    embedding, dense = nn.Embedding(3, 4, max_norm=0.1), nn.Linear(4, 3, bias=False)
+    dense.weight = embedding.weight
+    module = model(lambda self, x: (self.e(x), self.d.weight * 2.0 * 3.0), e=embedding, d=dense)
+    old = Workload.from_fx(traced(module), (torch.tensor([0, 1]),))
+    assert agree(old, TRIPLE(old))
+
+
+@pytest.mark.parametrize("load", [Workload.from_torch, lambda m, a: Workload.from_fx(traced(m), a)])
+@pytest.mark.parametrize("other", [lambda b: b[:2], lambda b: b.data[1:]])
+def test_a_change_is_seen_through_another_tensor_of_the_same_memory(load: Any, other: Any) -> None:
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        self.a.add_(1)
+        return x + self.b * 2.0 * 3.0
+
+    buffer, x = torch.ones(3), torch.randn(2)
+    module = model(forward, a=buffer, b=other(buffer))
+    old = load(module, (x,))
+    assert agree(old, TRIPLE(old))
+
+
+class Increment(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.add_(1).sum()
+
+
+class Double(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+def test_an_unknown_module_may_change_its_operand() -> None:
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        y = x * 1.0
+        a = y.relu()
+        k = self.inner(y)
+        return a.relu(), k
+
+    old = Workload.from_fx(traced(model(forward, inner=Increment()).eval(), Increment), (torch.randn(3),))
+    assert agree(old, RELUS(old))
+
+
+def test_an_unknown_module_may_change_a_weight() -> None:
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        k = self.inner(self.n)
+        return x + self.n * 2.0 * 3.0, k
+
+    old = Workload.from_fx(traced(model(forward, inner=Increment(), n=torch.ones(3)), Increment), (torch.randn(3),))
+    assert agree(old, TRIPLE(old))
+
+
+def test_a_graph_without_effects_is_looked_into() -> None:
+    inner = fx.symbolic_trace(Double())
+    module = model(lambda self, x: self.inner(x.relu()).relu(), inner=inner).eval()
+    workload = Workload.from_fx(traced(module, fx.GraphModule), (torch.randn(3),))
+    assert all(node.effect is None for node in workload.graph)
+    module = model(lambda self, x: self.inner(x.relu()), inner=fx.symbolic_trace(Increment())).eval()
+    workload = Workload.from_fx(traced(module, fx.GraphModule), (torch.randn(3),))
+    assert any(node.effect is not None for node in workload.graph)
+
+
+# ---------------------------------------------------------------- autocast
+
+
+def test_a_region_of_autocast_is_left_as_it_is() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a = nn.Linear(4, 4, bias=False)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                y = self.a(x).float()
+            return y.relu().relu()
+
+    graphs: list[Any] = []
+
+    def backend(module: fx.GraphModule, inputs: Any) -> Any:
+        graphs.append((module, inputs))
+        return module
+
+    with torch.no_grad():
+        torch.compile(Model(), backend=backend)(torch.randn(2, 4))
+    old = Workload.from_fx(*graphs[0])
+    w = pat.Wildcard()
+    assert agree(old, Subst(op.Cast(op.Dense(X, w), dtype="float32"), op.Dense(X, w))(old))
+    new = RELUS(old)
+    assert agree(old, new)
+    assert len(new.trace.firings) == 1
+
+
+# ---------------------------------------------------------------- storing
+
+
+def test_a_name_that_goes_out_of_use_is_not_given_to_another_value() -> None:
+    inner = model(lambda self, x: torch.relu(torch.relu(self.l(x))), l=nn.Linear(3, 3))
+    other = model(lambda self, x: torch.relu(torch.relu(self.l(x))), l=nn.Linear(3, 3))
+    module, x = model(lambda self, x: self.j(self.i(x)), i=inner, j=other), torch.randn(2, 3)
+    exported = torch.export.export(module, (x,), preserve_module_call_signature=("i", "j"))
+    new = RELUS(Workload.from_exported(exported))
+    assert torch.allclose(torch.export.unflatten(new.exported)(x), module(x))
+
+
+def test_a_weight_that_a_called_module_needs_is_kept() -> None:
+    module = model(lambda self, i: F.linear(self.e(i), self.e.weight * 2.0 * 3.0), e=nn.Embedding(5, 4))
+    old = Workload.from_fx(fx.symbolic_trace(module), (torch.tensor([[1, 2]]),))
+    assert agree(old, TRIPLE(old))
+
+
+@pytest.mark.parametrize("load", [Workload.from_torch, lambda m, a: Workload.from_fx(traced(m), a)])
+@pytest.mark.parametrize(
+    "value", [pat.Const([1.0, 1.0, 1.0]), pat.Const(np.ones(3, "float32")), pat.Const(1.0, dtype="float32")]
+)
+def test_a_numpy_array_is_stored_as_a_tensor(load: Any, value: Any) -> None:
+    old = load(model(lambda self, x: x + 1.0), (torch.randn(2, 3),))
+    new = Subst(X + 1.0, X + value)(old)
+    assert agree(old, new)
+    assert all(isinstance(tensor, torch.Tensor) for tensor in new.params.values())
+
+
+def test_a_half_precision_constant_is_stored() -> None:
+    old = Workload.from_torch(model(lambda self, x: x + 1.0), (torch.randn(3).half(),))
+    assert agree(old, Subst(X + 1.0, X + pat.Const(1.0, dtype="float16"))(old))
+
+
+def test_several_threads_rewrite_the_same_workload() -> None:
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    old = Workload.from_torch(module, (torch.randn(2, 3, 8, 8),))
+    results: list[Any] = []
+
+    def work() -> None:
+        try:
+            results.append(BOOK(old))
+        except Exception as error:
+            results.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert all(isinstance(result, Workload) for result in results), results
+    assert agree(old, results[-1])
