@@ -32,7 +32,8 @@ def isolated(
             result = call(*copies.values())
         changed = [name for name, version in versions.items() if version != _version(state[name])]
         if changed:
-            raise WorkloadError(f"the run changed the parameters {', '.join(changed)}, which nothing in the graph tells")
+            names = ", ".join(changed)
+            raise WorkloadError(f"the run changed the parameters {names}, which nothing in the graph tells")
         leaves = [(path, _copy(leaf)) for path, leaf in flatten(result)]
         leaves += [
             (afterwards("input", name), value) for name, value in copies.items() if _changed(value, inputs[name])

@@ -85,9 +85,23 @@ class Sizes:
             raise _NotComputable(f"no tensor has the size {expr}")
         if any(argument.is_Rational and not argument.is_Integer for argument in arguments):
             raise _NotComputable(f"{expr} is not a sum or a product of integers")
+        if isinstance(expr, sympy.Mul):
+            arguments = self._factors(expr) or arguments
         values = [self._expression(dim(argument), node) for argument in arguments]
         result: fx.Node = functools.reduce(lambda a, b: self._binary(function, a, b, node), values)
         return result
+
+    def _factors(self, expr: Any) -> tuple[Any, Any] | None:
+        """A product as that of a known size and a rest with fewer symbols, if some symbol alone is not known."""
+        import sympy
+
+        if all(symbol in self._computed or symbol in self._axes for symbol in expr.free_symbols):
+            return None
+        for known in (*self._computed, *self._axes):
+            rest = sympy.cancel(expr / known)
+            if known.free_symbols and rest.free_symbols < expr.free_symbols and sympy.denom(rest) == 1:
+                return known, rest
+        return None
 
     def _binary(self, function: Any, left: Any, right: Any, node: Node) -> Any:
         if isinstance(left, int) and isinstance(right, int):

@@ -295,20 +295,24 @@ def test_a_half_precision_constant_is_stored() -> None:
 
 
 def test_several_threads_rewrite_the_same_workload() -> None:
-    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
-    old = Workload.from_torch(module, (torch.randn(2, 3, 8, 8),))
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        for _ in range(30):
+            x = (x * 2.0 * 3.0).sin()
+        return x
+
+    old = Workload.from_torch(model(forward), (torch.randn(3),))
     results: list[Any] = []
 
     def work() -> None:
         try:
-            results.append(BOOK(old))
+            results.append(TRIPLE(old))
         except Exception as error:
             results.append(error)
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        threads = [threading.Thread(target=work) for _ in range(6)]
+        threads = [threading.Thread(target=work) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -317,3 +321,16 @@ def test_several_threads_rewrite_the_same_workload() -> None:
         sys.setswitchinterval(interval)
     assert all(isinstance(result, Workload) for result in results), results
     assert agree(old, results[-1])
+
+
+def test_a_size_is_computed_of_a_multiple_of_it() -> None:
+    module = model(lambda self, x: x.relu())
+    rows, columns = torch.export.Dim("rows", min=2, max=99), torch.export.Dim("columns", min=2, max=99)
+    shapes = {"x": {0: 2 * rows, 1: columns}}
+    old = Workload.from_torch(module, (torch.randn(8, 6),), dynamic_shapes=shapes)
+
+    def flat(match: Any) -> Any:
+        a, b = match.outputs[0].shape
+        return op.Reshape(op.Reshape(op.ReLU(match[X]), newshape=(a * b,)), newshape=(a, b))
+
+    assert agree(old, Subst(op.ReLU(X), flat)(old))
