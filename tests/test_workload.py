@@ -360,7 +360,7 @@ def test_inputs_are_matched_by_name_where_the_names_agree() -> None:
 def test_what_can_not_be_compared() -> None:
     with pytest.raises(WorkloadError, match=r"old takes 1 inputs \(x\), but new takes 2 \(x, y\)"):
         fake(lambda x: x).compare(fake(lambda x, y: x, "new", inputs={"x": F23, "y": F23}))
-    with pytest.raises(WorkloadError, match=r"needs another Workload, but got function; make it one with Workload\.from_to"):
+    with pytest.raises(WorkloadError, match=r"needs another Workload, but got function; make it one with Workload\.f"):
         fake(lambda x: x).compare(lambda x: x)  # type: ignore[arg-type]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import torch
@@ -43,11 +45,29 @@ def _infer_opaque(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) 
     types = [operand.type for operand in operands]
     if any(type is None for type in types) or has_symbols(tuple(types)) or has_symbols(tuple(attrs.values())):
         return None
+    known = tuple([_Operand(operand.type, _number(operand)) for operand in operands])
+    if isinstance(op, torch._ops.OpOverload):
+        try:
+            return _type_of_overload(op, known, tuple([(name, type(value), value) for name, value in attrs.items()]))
+        except TypeError:  # an attribute that can't be a key
+            pass
+    return _run_on_fakes(op, known, attrs)
+
+
+@lru_cache(maxsize=4096)
+def _type_of_overload(
+    op: Op, operands: tuple[_Operand, ...], attrs: tuple[tuple[str, type, Any], ...]
+) -> Type | None:
+    """The type of a call that follows from these arguments alone, as it does for torch's own operators."""
+    return _run_on_fakes(op, operands, {name: value for name, _, value in attrs})
+
+
+def _run_on_fakes(op: Op, operands: Sequence[_Operand], attrs: Mapping[str, Any]) -> Type | None:
     with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad(), meaning.quiet():
         try:
             if "module" in attrs and isinstance(attrs["module"], torch.nn.Module):
                 attrs = {**attrs, "module": faked(attrs["module"], mode)}
-            return type_of_value(_run(op, [_fake(operand) for operand in operands], attrs))
+            return type_of_value(_run(op, [operand.fake() for operand in operands], attrs))
         except _NOT_UNDERSTOOD:
             return None
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
@@ -65,8 +85,21 @@ _NOT_UNDERSTOOD: Final = (
 """What torch raises where a call may be right, but can't be run on tensors without data."""
 
 
-def _fake(operand: Node) -> Any:
-    return operand.attrs["value"] if is_literal(operand) else _fake_of(operand.type)
+def _number(operand: Node) -> tuple[type, Any] | None:
+    """The number that an operand is, with its Python type, because ``True`` is not ``1``."""
+    return (type(operand.attrs["value"]), operand.attrs["value"]) if is_literal(operand) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """What is known of an operand: its type, and its value where it is a number."""
+
+    known: Type | None
+    number: tuple[type, Any] | None
+
+    def fake(self) -> Any:
+        """The operand without data."""
+        return _fake_of(self.known) if self.number is None else self.number[1]
 
 
 def _fake_of(type: Type | None) -> Any:
