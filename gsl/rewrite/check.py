@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from gsl.graph import Effect, Graph, Node
 from gsl.graph.splice import Replacement, closes_cycle, is_new
 from gsl.match import Match
+from gsl.rewrite.build import Refusal
 from gsl.rewrite.effects import changed, may_be_view, seen_through
-from gsl.rewrite.target import Refusal
 
 
 class Checker:

@@ -9,8 +9,8 @@ from gsl.draw import pre
 from gsl.graph import Graph, Node
 from gsl.match import Miss, Search
 from gsl.pat import Call
+from gsl.rewrite.build import Refusal
 from gsl.rewrite.passes import Pass
-from gsl.rewrite.target import Refusal
 from gsl.rewrite.trace import Refused, Trace
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from gsl.errors import ReplayError, RewriteError
 from gsl.graph import Graph, Node, Op
 from gsl.graph.splice import Replacement, Splicer
 from gsl.match import Match, Miss, Search, Start
+from gsl.rewrite.build import Refusal
 from gsl.rewrite.check import Checker
 from gsl.rewrite.loop import no_end
-from gsl.rewrite.target import Refusal
 from gsl.rewrite.trace import Firing, Refused, Trace, identity
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from gsl.match import Match, Plan
 from gsl.pat import Call, Group, OpClass, Pattern, walk
 from gsl.pat.opclass import key
 from gsl.rewrite.apply import apply, rewrite
+from gsl.rewrite.build import Builder, Refusal
 from gsl.rewrite.explain import Explanation, explain
 from gsl.rewrite.source import Source
-from gsl.rewrite.target import Builder, Refusal, Target
+from gsl.rewrite.target import Target
 from gsl.rewrite.trace import Trace
 from gsl.spec import TABLE, OpSpec
 
