@@ -57,22 +57,27 @@ class Value(Guard):
 
 
 class Everywhere(Guard):
-    """A guard of a template that can be checked at the end only, for all instances."""
+    """A guard of a template that can be checked at the end only, for all instances.
 
-    __slots__ = ("guard", "scopes")
+    ``around`` is how many of the scopes stand around what is checked: of these one instance is meant.
+    """
 
-    def __init__(self, guard: Guard, scopes: tuple[Variadic | Repeat, ...]) -> None:
+    __slots__ = ("around", "guard", "scopes")
+
+    def __init__(self, guard: Guard, scopes: tuple[Variadic | Repeat, ...], *, around: int = 0) -> None:
         super().__init__(guard.owner, guard.what, guard.expected, guard.actual)
         self.guard = guard
         self.scopes = scopes
+        self.around = around
 
     def check(self, search: Search, path: Path) -> bool:
-        return all(self.guard.check(search, instance) for instance in _paths(search.bindings, self.scopes))
+        paths = _paths(search.bindings, self.scopes[self.around :], path[: self.around])
+        return all(self.guard.check(search, instance) for instance in paths)
 
 
-def _paths(bindings: Bindings, scopes: tuple[Variadic | Repeat, ...]) -> Iterator[Path]:
+def _paths(bindings: Bindings, scopes: tuple[Variadic | Repeat, ...], around: Path) -> Iterator[Path]:
     """The numbers of all instances, of the inner variadics in all instances of the outer ones."""
-    paths: list[Path] = [()]
+    paths: list[Path] = [around]
     for variadic in scopes:
         paths = [(*path, i) for path in paths for i in range(bindings.counts.get((variadic, path), 0))]
     return iter(paths)

@@ -215,7 +215,7 @@ class Start:
                 for goal in (*direct, *unbound, *again):
                     way = self._way(goal, below - {goal}, always)
                     if way and (not whole or _is_whole(way, below)):
-                        return self._up(goal, way)
+                        return self._up(goal, way, wide=not _is_whole(way, below))
                 for use in plan.ways:
                     if use.user in below and use.operand not in always and use not in self.linked:
                         return self._link(use, use.operand)
@@ -223,7 +223,7 @@ class Start:
                     if use.operand in below and use.user not in always and use not in self.linked:
                         return self._link(use, use.user)
         if again:
-            return self._up(again[0], [(again[0], ())])  # that an alternative binds it is the only way
+            return self._up(again[0], [(again[0], ())], wide=True)  # unless an alternative binds it
         missing = next(pattern for pattern in plan.required if pattern not in self.order)
         raise PatternError(
             f"{missing.location}: the source pattern {missing!r} is not connected with the others: patterns of one "
@@ -236,10 +236,10 @@ class Start:
         self._visit(goal, ())
         return Link(use, self.matchers)
 
-    def _up(self, goal: Pattern, way: Way) -> Up:
+    def _up(self, goal: Pattern, way: Way, *, wide: bool = False) -> Up:
         self.settled.add(goal)
         self._visit(goal, ())
-        return Up([(self.matchers[pattern], below) for pattern, below in way])
+        return Up([(self.matchers[pattern], below) for pattern, below in way], wide=wide)
 
     def _is_always(self, pattern: Pattern) -> bool:
         """Whether a pattern that has its turn is bound then in any case."""
@@ -309,7 +309,9 @@ class Start:
                 self.matchers[last].guards.append(guard)
                 return
         if negation is not None:
-            absent[negation].inside.append(guard)
+            around = len(self.plan.scopes.get(negation, ()))
+            inside = Everywhere(guard, scopes, around=around) if len(scopes) > around else guard
+            absent[negation].inside.append(inside)
         else:
             self.final.append(guard)
 
@@ -346,7 +348,8 @@ def climb(search: Search, ups: tuple[Up | Link, ...], path: Path, rest: Goals) -
     """The goal of doing all steps: each when what it starts from is bound, which may depend on an alternative."""
     if not ups:
         return rest
-    number = next((number for number, up in enumerate(ups) if up.is_ready(search, path)), None)
+    ready = [number for number, up in enumerate(ups) if up.is_ready(search, path)]
+    number = next((number for number in ready if not ups[number].wide), ready[0] if ready else None)
     if number is None:
         return ups[0].lost(search)
     return (ups[number].step, None, path, (climb, ups[:number] + ups[number + 1 :], path, rest))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gsl.graph import Node
@@ -19,17 +19,21 @@ class Up:
     """The step from bound patterns up to a goal that is made of them.
 
     ``parts`` are the patterns on the way, operands first: each with the patterns below it, which are bound or stand
-    earlier in the list. The last one is the goal.
+    earlier in the list. The last one is the goal. ``wide``: a choice of an alternative on the way is not made of them,
+    so that the goal may be any node that is connected with what is bound.
     """
 
-    __slots__ = ("goal", "parts")
+    __slots__ = ("goal", "parts", "wide")
 
-    def __init__(self, parts: Sequence[tuple[Matcher, tuple[Pattern, ...]]]) -> None:
+    def __init__(self, parts: Sequence[tuple[Matcher, tuple[Pattern, ...]]], *, wide: bool) -> None:
         self.parts = tuple(parts)
         self.goal = self.parts[-1][0]
+        self.wide = wide
 
     def candidates(self, search: Search, path: Path) -> list[Node]:
         """The nodes that the goal may be, in graph order."""
+        if self.wide:
+            return sorted(filter(self.goal.plausible, _connected(search.bindings.nodes.values())), key=_index)
         reached: dict[Pattern, list[Node]] = {}
         for matcher, below in self.parts:
             bound = search.bindings.get(matcher.pattern, path)
@@ -58,7 +62,7 @@ class Up:
     def is_ready(self, search: Search, path: Path) -> bool:
         """Whether something is bound from which the step leads up."""
         get = search.bindings.get
-        return any(get(m.pattern, path) or any(get(p, path) for p in below) for m, below in self.parts)
+        return self.wide or any(get(m.pattern, path) or any(get(p, path) for p in below) for m, below in self.parts)
 
     def lost(self, search: Search) -> None:
         """Note that nothing is bound from which the step leads up."""
@@ -73,6 +77,18 @@ class Up:
         if len(nodes) == 1:
             return (match, nodes[0], path, rest)
         return search.choose((match, node, path, rest) for node in nodes)
+
+
+def _connected(nodes: Iterable[Node]) -> Iterable[Node]:
+    """The nodes from which operands and users lead to one of the given ones."""
+    seen = dict.fromkeys(nodes)
+    work = list(seen)
+    while work:
+        node = work.pop()
+        new = [other for other in (*node.operands, *node.users) if other not in seen]
+        seen.update(dict.fromkeys(new))
+        work += new
+    return seen
 
 
 def _index(node: Node) -> int:

@@ -22,6 +22,8 @@ class Link:
     """A use relation: verified where both sides are bound, and otherwise the way from the bound side to the other."""
 
     __slots__ = ("level", "operand", "use", "user")
+    wide = False
+    """Of a step to either side: it starts from the other one, see :class:`gsl.match.up.Up`."""
 
     def __init__(self, use: Use, matchers: Mapping[Pattern, Matcher], level: int = 0) -> None:
         self.use = use
