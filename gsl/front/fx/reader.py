@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import torch
@@ -12,8 +12,8 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 from gsl.front.fx import spellings
 from gsl.front.fx.tree import Canon, Weight
-from gsl.front.fx.values import Values, dim_of, type_of_value
-from gsl.graph import Effect, SymDim, Type
+from gsl.front.fx.values import Values, dim_of
+from gsl.graph import Effect, SymDim
 from gsl.spec import TABLE, Trait
 
 CALLS: Final = ("call_function", "call_method", "call_module")
@@ -48,17 +48,8 @@ class Reader:
     def _read_call(self, node: fx.Node) -> Canon | None:
         args, kwargs = self.arguments(node)
         if node.op == "call_module":
-            module = self.module(node)
-            return spellings.read_module(module, args, kwargs, self._with_weights(module))
+            return spellings.read_module(self.module(node), args, kwargs, self.values.of)
         return spellings.read(node.target, args, kwargs, self.values.of)
-
-    def _with_weights(self, module: torch.nn.Module) -> Callable[[Any], Type | None]:
-        def type_of(argument: Any) -> Type | None:
-            if isinstance(argument, Weight):
-                return type_of_value(weight(module, argument))
-            return self.values.of(argument)
-
-        return type_of
 
     def read_fields(self, node: fx.Node) -> Mapping[int, Canon] | None:
         """The canonical readings of the fields of a call with several results, or ``None``."""

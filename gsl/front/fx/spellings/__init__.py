@@ -11,10 +11,8 @@ from gsl.front.fx.spellings.effects import (
     is_random,
     is_random_module,
     is_view,
-    is_view_module,
     mutated,
     mutated_weights,
-    mutates,
     mutates_module,
 )
 from gsl.front.fx.spellings.reading import read, read_any_module, read_fields, read_module
@@ -25,10 +23,8 @@ __all__ = [
     "is_random",
     "is_random_module",
     "is_view",
-    "is_view_module",
     "mutated",
     "mutated_weights",
-    "mutates",
     "mutates_module",
     "read",
     "read_any_module",

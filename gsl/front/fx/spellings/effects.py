@@ -29,16 +29,8 @@ _FLAGS: Final = ("training", "train", "use_input_stats")
 """What normalisations call the flag with which they update their running statistics."""
 
 
-def mutates(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
-    """The position of the operand that the call changes in place, the first one of several; ``None`` if it does not.
-
-    Positions count ``args``, and then ``kwargs`` in their order.
-    """
-    return next(iter(mutated(target, args, kwargs)), None)
-
-
 def mutated(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
-    """The positions of all operands that the call changes in place."""
+    """The positions of the operands that the call changes in place: of ``args``, then of ``kwargs`` in their order."""
     named = _named(target, args, kwargs)
     if isinstance(target, OpOverload):
         found = [a.name for a in target._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
@@ -201,9 +193,3 @@ def is_view(target: Any) -> bool:
         return target._opname.strip("_") in _VIEWS
     name = target if isinstance(target, str) else str(getattr(target, "__name__", ""))
     return name.rstrip("_") in _VIEWS or name in _VIEWS
-
-
-def is_view_module(module: nn.Module) -> bool:
-    """True if the result of the module may share memory with its operand. Errs on that side."""
-    fresh = (nn.Linear, nn.modules.conv._ConvNd, nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.GroupNorm, nn.ReLU)
-    return not (isinstance(module, fresh) and not getattr(module, "inplace", False))
