@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from gsl.errors import FrontEndError
+from gsl.front.fx import spellings
 from gsl.front.fx.canonical import canonical
 from gsl.front.fx.effects import Mutations, mutations
 from gsl.front.fx.handle import Handle, Leaf, Reading, Source
@@ -251,7 +252,7 @@ class _Tree:
         attrs = self._attributes(canon, operands)
         if type is None:
             type = self._type(canon.op, tuple(operands), attrs)
-        suffix = "nobias" if own_name(canon.op) in ("dense",) or "conv" in canon.op else own_name(canon.op)
+        suffix = "nobias" if canon.op in spellings.BIASED else own_name(canon.op)
         return self._append(Node(canon.op, tuple(operands), attrs, type, name=f"{self.name}_{suffix}"), tuple(sources))
 
     def _append(self, node: Node, sources: tuple[Source, ...]) -> int:
