@@ -8,7 +8,7 @@ from typing import Any, cast
 from gsl.errors import FrontEndError
 from gsl.front.base import Program
 
-FRONT_ENDS = {"torch": "gsl.front.fx"}
+FRONT_ENDS = {"torch": "gsl.front.fx", "tvm": "gsl.front.tvm"}
 """The module of each front end, by the package in which the class of a native graph is defined."""
 
 

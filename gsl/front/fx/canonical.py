@@ -10,7 +10,8 @@ from torch import nn
 
 from gsl.front.fx import spellings
 from gsl.front.fx.opaque import method_name
-from gsl.front.fx.tree import Canon, Weight
+from gsl.front.fx.tree import Weight
+from gsl.front.tree import Canon
 from gsl.graph import Op, TensorType, Type
 from gsl.spec import TABLE
 

@@ -16,8 +16,9 @@ from gsl.front.fx.handle import Handle, Leaf, Reading, Source
 from gsl.front.fx.leaves import Leaves, memory
 from gsl.front.fx.opaque import describe, operator_of, parameters
 from gsl.front.fx.reader import CALLS, Reader, weight
-from gsl.front.fx.tree import Canon, Literal, Weight
+from gsl.front.fx.tree import Weight
 from gsl.front.fx.values import Values, is_scalar, scalar_type, type_of_value
+from gsl.front.tree import Canon, Literal
 from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Effect, Graph, Inference, Node, TupleType
 from gsl.spec import TABLE
 

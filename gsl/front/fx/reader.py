@@ -11,8 +11,9 @@ from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 from gsl.front.fx import spellings
-from gsl.front.fx.tree import Canon, Weight
+from gsl.front.fx.tree import Weight
 from gsl.front.fx.values import Values, dim_of
+from gsl.front.tree import Canon
 from gsl.graph import Effect, SymDim
 from gsl.spec import TABLE, Trait
 

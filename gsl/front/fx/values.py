@@ -9,7 +9,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from gsl.front.fx.tree import Literal
+from gsl.front.tree import Literal
 from gsl.graph import TensorType, TupleType, Type
 from gsl.spec.meaning import quiet
 from gsl.spec.symbolic import from_torch

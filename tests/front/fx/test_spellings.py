@@ -20,7 +20,8 @@ from gsl.front.fx import spellings
 from gsl.front.fx.spellings.bind import ALIASES, Signature
 from gsl.front.fx.spellings.reading import FAMILIES
 from gsl.front.fx.spellings.table import Row, resolve
-from gsl.front.fx.tree import Canon, Literal, Native, Weight
+from gsl.front.fx.tree import Native, Weight
+from gsl.front.tree import Canon, Literal
 from gsl.graph import TensorType, TupleType, Type
 from gsl.spec import TABLE
 from gsl.spec.meaning import evaluate

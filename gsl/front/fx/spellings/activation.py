@@ -9,7 +9,7 @@ import torch
 from gsl.front.fx.spellings.bind import Call, integer, is_number, number, unread_unless
 from gsl.front.fx.spellings.elementwise import dtype_name, is_floating, operand, tensor
 from gsl.front.fx.spellings.table import Reader, Row
-from gsl.front.fx.tree import Canon
+from gsl.front.tree import Canon
 
 CAST_METHODS: Final = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "int": "int32",

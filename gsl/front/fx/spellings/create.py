@@ -9,7 +9,7 @@ import torch
 from gsl.front.fx.spellings.bind import Call, dims, is_dim, is_number, number, unread_unless
 from gsl.front.fx.spellings.elementwise import dtype_name, tensor
 from gsl.front.fx.spellings.table import Reader, Row
-from gsl.front.fx.tree import Canon
+from gsl.front.tree import Canon
 
 
 def _plain(c: Call) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from gsl.front.fx.spellings.bind import Call, is_number, number, unread_unless
 from gsl.front.fx.spellings.table import Reader, Row
-from gsl.front.fx.tree import Canon
+from gsl.front.tree import Canon
 from gsl.graph import SymDim, TupleType
 
 _NOT_OPERANDS: Final = (

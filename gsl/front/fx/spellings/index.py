@@ -8,7 +8,7 @@ from typing import Any, Final
 from gsl.front.fx.spellings.bind import Call, UnreadError, axis, integer, is_dim, is_int, unread_unless
 from gsl.front.fx.spellings.elementwise import tensor
 from gsl.front.fx.spellings.table import Reader, Row
-from gsl.front.fx.tree import Canon
+from gsl.front.tree import Canon
 
 
 def bound(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from gsl.front.fx.spellings.bind import Call, flag, integer, integers, number, per_axis, unread_unless
 from gsl.front.fx.spellings.elementwise import tensor
 from gsl.front.fx.spellings.table import Reader, Row
-from gsl.front.fx.tree import Canon
+from gsl.front.tree import Canon
 
 # ---------------------------------------------------------------- convolutions
 

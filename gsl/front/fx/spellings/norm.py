@@ -10,7 +10,7 @@ import torch
 from gsl.front.fx.spellings.bind import Call, flag, integer, integers, number, unread_unless
 from gsl.front.fx.spellings.elementwise import dtype_of, tensor
 from gsl.front.fx.spellings.table import Row
-from gsl.front.fx.tree import Canon, Literal
+from gsl.front.tree import Canon, Literal
 
 
 def filled(c: Call, value: float, shape: Sequence[Any], like: Any) -> Literal:

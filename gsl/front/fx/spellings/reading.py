@@ -15,7 +15,8 @@ from gsl.front.fx.spellings.bind import Call, Signature, TypeOf, UnreadError
 from gsl.front.fx.spellings.modules import ROWS as MODULES
 from gsl.front.fx.spellings.modules import is_plain
 from gsl.front.fx.spellings.table import Index, Reader, index
-from gsl.front.fx.tree import Canon, Weight
+from gsl.front.fx.tree import Weight
+from gsl.front.tree import Canon
 from gsl.graph import TensorType, Type
 
 FAMILIES: Final = (elementwise, activation, linear, norm, shape, indexing, reduce, create)

@@ -8,7 +8,7 @@ from gsl.front.fx.spellings.activation import cast
 from gsl.front.fx.spellings.bind import Call, flag, integer, integers, unread_unless
 from gsl.front.fx.spellings.elementwise import dtype_name, tensor
 from gsl.front.fx.spellings.table import Reader, Row
-from gsl.front.fx.tree import Canon
+from gsl.front.tree import Canon
 
 
 def axes(dim: Any) -> tuple[int, ...] | None:

@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 
 from gsl.front.fx.spellings.bind import Call, Signature, TypeOf
-from gsl.front.fx.tree import Canon, Native
+from gsl.front.fx.tree import Native
+from gsl.front.tree import Canon
 from gsl.graph import TensorType
 
 Dialect = Literal["aten", "torch"]
