@@ -1,4 +1,4 @@
-"""The small expression trees as which front ends read native calls.
+"""The small expression trees as which front ends read native calls, and what stands in an opaque call for a value.
 
 A reading is a tree of canonical calls. It knows nothing about graphs: whatever stands for a tensor in the native graph
 (an ``fx.Node``, a variable of TVM) is passed through as it is.
@@ -27,3 +27,23 @@ class Literal:
     """A literal operand: a Python scalar, or a torch tensor that the reading itself made."""
 
     value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Stands for an operand within an attribute of an opaque call: ``indices=(None, $1)``."""
+
+    index: int
+
+    def __repr__(self) -> str:
+        return f"${self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """Stands for an argument of an opaque call that another native call computes, and that is no tensor."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name

@@ -28,6 +28,8 @@ class Effect(enum.Enum):
     """Draws from a random generator: may not be duplicated, dropped or reordered."""
     MUTATES = "mutates"
     """Changes a tensor in place: no read of any tensor may be moved across it."""
+    CHECK = "check"
+    """Stops the program if a value is not as expected, and changes nothing: may not be dropped or reordered."""
     OTHER = "impure"
     """Anything else that must stay as it is."""
 
@@ -132,11 +134,19 @@ def op_name(op: Op) -> str:
     """The name of an operator as it is printed: a native target by its qualified name."""
     if isinstance(op, str):
         return op
+    if type(op).__module__.startswith("tvm."):
+        return _tvm_name(op)
     text = str(op)
     if text.startswith("<"):
         name = getattr(op, "__qualname__", None) or repr(op)
         text = f"{getattr(op, '__module__', None) or ''}.{name}".lstrip(".")
     return text
+
+
+def _tvm_name(op: Any) -> str:
+    """The name of an operator or function of TVM, whose text would be a whole description of it."""
+    names = (getattr(op, attribute, None) for attribute in ("name", "name_hint", "global_symbol"))
+    return next((str(name) for name in names if isinstance(name, str)), None) or type(op).__name__
 
 
 class Inference(Protocol):

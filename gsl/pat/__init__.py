@@ -5,6 +5,7 @@ from gsl.pat.call import Call, GetItem, Like, Tuple, to_pattern
 from gsl.pat.chain import Maybe, Repeat
 from gsl.pat.choice import Alt, And, Cond, Match, Not
 from gsl.pat.copying import dup, make
+from gsl.pat.fused import Fused
 from gsl.pat.leaf import Const, Exactly, Input, Leaf, Param, Variable, Wildcard
 from gsl.pat.names import is_const, is_op, is_tuple, is_tuple_get_item, is_var, wildcard
 from gsl.pat.opclass import AnyOp, NoneOf, OneOf, OpClass, OpWithTrait
@@ -25,9 +26,9 @@ from gsl.pat.use import (
 from gsl.pat.variadic import Instance, Variadic
 
 __all__ = [
-    "Alt", "And", "AnyOp", "AttrEqual", "Call", "Cond", "Const", "Constraint", "Exactly", "ExternUse", "GetItem",
-    "Group", "Input", "Instance", "Leaf", "Like", "Match", "Maybe", "NonLeafExternUse", "NoneOf", "Not", "OneOf",
-    "OpClass", "OpWithTrait", "Param", "Pattern", "Repeat", "Seq", "Tuple", "TypeGuard", "Unique", "Use",
+    "Alt", "And", "AnyOp", "AttrEqual", "Call", "Cond", "Const", "Constraint", "Exactly", "ExternUse", "Fused",
+    "GetItem", "Group", "Input", "Instance", "Leaf", "Like", "Match", "Maybe", "NonLeafExternUse", "NoneOf", "Not",
+    "OneOf", "OpClass", "OpWithTrait", "Param", "Pattern", "Repeat", "Seq", "Tuple", "TypeGuard", "Unique", "Use",
     "Variable", "Variadic", "Wildcard", "attr_eq", "dup", "fork_to", "has_head", "is_const", "is_op", "is_tuple",
     "is_tuple_get_item", "is_var", "make", "same_attr", "to_pattern", "walk", "wildcard",
 ]  # fmt: skip

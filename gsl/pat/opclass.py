@@ -32,7 +32,7 @@ def resolve(op: Any) -> OpSpec | Op:
                 located(f"unknown operator {op!r}: {nearest(op, TABLE)}; a native function is given itself")
             )
         return found
-    if callable(op):
+    if callable(op) or type(op).__module__.startswith("tvm."):
         target: Op = op
         return target
     raise PatternError(

@@ -11,6 +11,7 @@ from gsl.attr.evaluate import Evaluator, same
 from gsl.errors import EvaluationError
 from gsl.graph import CONST, GETITEM, TUPLE, Graph, Node, Op, Origin, TensorType, TupleType, Type, op_name
 from gsl.graph.splice import is_new, new_node
+from gsl.graph.subgraph import Subgraph, call_type, outlined
 from gsl.match import Match
 from gsl.match.guard import MatchScope, read
 from gsl.pat import (
@@ -18,6 +19,7 @@ from gsl.pat import (
     Cond,
     Const,
     Exactly,
+    Fused,
     GetItem,
     Instance,
     Like,
@@ -28,6 +30,7 @@ from gsl.pat import (
 )
 from gsl.pat import Match as MatchClause
 from gsl.spec import TABLE, OpSpec
+from gsl.spec.symbolic import has_symbols
 
 Symbols = dict[Symbol, Any]
 
@@ -126,6 +129,23 @@ class Builder:
             self.build(pattern.first_field if number == 0 else pattern.field, {**symbols, symbol: number})
             for number in range(length)
         ]
+
+    def fused(self, pattern: Fused) -> list[Node]:
+        """What stands for the outputs of the match after it was outlined: a call of it, or the fields of one."""
+        match = self.match
+        for node in match.inner:
+            if node.deps or has_symbols(dict(node.attrs)):
+                raise Refusal(f"%{node.name} depends on sizes that are known at run time only, so it can't be outlined")
+        covered = set(match.inner)
+        leaf = next((output for output in match.outputs if output not in covered), None)
+        if leaf is not None:
+            raise Refusal(f"%{leaf.name} is an output of the rule, but nothing that it computes")
+        attrs = {name: self.value(node, {}) for name, node in pattern.attrs.items()}
+        body, operands = outlined(match.inner, match.outputs, self.graph)
+        call = self._new(Subgraph(pattern.name, body), operands, attrs, call_type(body))
+        if len(match.outputs) == 1:
+            return [call]
+        return [self._getitem(call, index) for index in range(len(match.outputs))]
 
     def _instance(self, pattern: Instance, symbols: Symbols) -> Node:
         number = self.value(pattern.number, symbols)

@@ -7,6 +7,7 @@ from typing import Any
 
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, op_name
 from gsl.graph.splice import Replacement, Splicer, new_node
+from gsl.graph.subgraph import Subgraph
 from gsl.rewrite.effects import changed
 from gsl.spec.symbolic import has_symbols
 
@@ -53,7 +54,7 @@ def _known(graph: Graph) -> dict[Node, bool]:
 
 def _foldable(node: Node) -> bool:
     made = node.origin is not None and node.effect is None and not node.deps
-    return made and node.op != INPUT and not has_symbols(dict(node.attrs))
+    return made and node.op != INPUT and not isinstance(node.op, Subgraph) and not has_symbols(dict(node.attrs))
 
 
 def _wanted(graph: Graph, known: dict[Node, bool]) -> list[Node]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from gsl.errors import PatternError, PatternTypeError
 from gsl.graph import Node
@@ -14,6 +14,7 @@ from gsl.pat import (
     And,
     Call,
     Const,
+    Fused,
     GetItem,
     Instance,
     Leaf,
@@ -53,10 +54,10 @@ class Target:
             if not isinstance(item, Pattern):
                 raise PatternError(f"a target is made of patterns, got {item!r} of type {type(item).__name__}")
             outputs.append(item)
-        if isinstance(self.source[0], Variadic):
+        if isinstance(self.source[0], Variadic) and not _is_fused(outputs):
             if len(outputs) != 1 or not isinstance(outputs[0], Variadic):
                 raise PatternError("a variadic source is replaced by a variadic: give one pat.Variadic(…) as target")
-        elif len(outputs) != len(self.source):
+        elif len(outputs) != len(self.source) and not _is_fused(outputs):
             raise PatternError(
                 f"the source has {len(self.source)} outputs, the target {len(outputs)}: each output needs what "
                 "replaces it"
@@ -76,6 +77,10 @@ class Target:
                 raise PatternError(
                     f"{pattern.location}: the target uses {pattern!r}, which is not part of the source, so there is "
                     "no node for it"
+                )
+            if isinstance(pattern, Fused) and not _is_fused(self.outputs):
+                raise PatternError(
+                    f"{pattern.location}: {pattern!r} stands for all outputs of the rule, so it is the whole target"
                 )
             if isinstance(pattern, (Alt, And, Not)):
                 raise PatternError(f"{pattern.location}: {pattern!r} can't be built in a target; use pat.Match or Cond")
@@ -108,6 +113,8 @@ class Target:
         if self.callable is not None:
             made = self.callable(builder.match)
             outputs = tuple(_made(item) for item in (made if isinstance(made, (list, tuple)) else [made]))
+        if _is_fused(outputs):
+            return builder.fused(outputs[0])
         if len(outputs) == 1 and isinstance(outputs[0], Variadic) and isinstance(self.source[0], Variadic):
             return builder.instances(outputs[0], builder.match.length(self.source[0]))
         return [builder.build(pattern) for pattern in outputs]
@@ -118,6 +125,10 @@ def _made(item: Any) -> Pattern:
     if isinstance(item, (Pattern, Node)):
         return to_pattern(item)
     raise PatternTypeError(f"the target returned {item!r} of type {type(item).__name__}, expected patterns or nodes")
+
+
+def _is_fused(outputs: Sequence[Pattern]) -> TypeGuard[tuple[Fused]]:
+    return len(outputs) == 1 and isinstance(outputs[0], Fused)
 
 
 def _unmatched(outputs: Sequence[Pattern], bound: set[Pattern]) -> list[Pattern]:

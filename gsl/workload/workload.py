@@ -6,6 +6,7 @@ import html
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from gsl.draw import hide_defaults, hide_nothing
 from gsl.errors import WorkloadError
 from gsl.front.base import Program
 from gsl.graph import GETITEM, LEAVES, TUPLE, Effect, Graph, Node, Type, op_name
+from gsl.graph.subgraph import Subgraph, inline
 from gsl.graph.text import text
 from gsl.rewrite import Trace
 from gsl.workload import inputs as _inputs
@@ -27,6 +29,20 @@ if TYPE_CHECKING:
 
 DRAWABLE = 150
 """A view with more calls than this is summed up in a notebook, because nobody can read its drawing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A part of a program that a rule outlined with ``pat.Fused``: its name, its attributes, and what it computes."""
+
+    name: str
+    attrs: Mapping[str, Any]
+    body: Graph
+
+    def __str__(self) -> str:
+        given = "".join(f", {name}={value!r}" for name, value in self.attrs.items())
+        lines = text(self.body, hide=hide_defaults).splitlines()
+        return "\n".join([f"group {self.name}{given}", *(f"  {line}" for line in lines)])
 
 
 class Workload:
@@ -222,6 +238,26 @@ class Workload:
             expected, found = self._isolated(named, seed), other._isolated(same, seed)
             compared += compare_results(number, expected, found, override)
         return Report(self.name, other.name, without_numbers(compared), tuple(tuple(values) for values in runs))
+
+    def groups(self) -> Mapping[str, Group]:
+        """The outlined groups in the graph, by the names of their calls, in order; read-only."""
+        found = {}
+        for node in self.graph:
+            if isinstance(node.op, Subgraph):
+                found[node.name] = Group(node.op.name, MappingProxyType(dict(node.attrs)), node.op.body)
+        return MappingProxyType(found)
+
+    def inline(self, name: str | None = None) -> Workload:
+        """This workload without the outlined groups of that name, or the call of that name: they are put back.
+
+        Without a name, all of them. WorkloadError if there is none.
+        """
+        calls = [node for node in self.graph if isinstance(node.op, Subgraph)]
+        wanted = [node for node in calls if name is None or name in (node.name, str(node.op))]
+        if name is not None and not wanted:
+            known = ", ".join(f"{node.name} ({node.op})" for node in calls) or "none"
+            raise WorkloadError(f"{self.name} has no group {name!r}; its groups are: {known}")
+        return self.replace(inline(self.graph, wanted)) if wanted else self
 
     def op_counts(self) -> Counter[str]:
         """How often each operator is called, the most frequent first."""

@@ -33,6 +33,9 @@ class Home(Protocol):
     def add_module(self, module: torch.nn.Module, name: str) -> str:
         """Register a new submodule; its path."""
 
+    def add_graph(self, module: fx.GraphModule, name: str) -> str:
+        """Register the graph of an outlined group; its path."""
+
 
 class ModuleHome:
     """The weights of a ``GraphModule``: attributes of it and of its submodules.
@@ -43,7 +46,7 @@ class ModuleHome:
 
     def __init__(self, old: fx.GraphModule) -> None:
         self.old = old
-        self.new = _clone(old)
+        self.new = clone(old)
         self._own: set[str] = {""}
         """The paths of the modules that belong to the new program alone."""
 
@@ -74,6 +77,9 @@ class ModuleHome:
         name = unique(name, lambda name: hasattr(self.new, name))
         self.new.add_module(name, module)
         return name
+
+    def add_graph(self, module: fx.GraphModule, name: str) -> str:
+        return self.add_module(module, name)
 
     def finish(self, graph: fx.Graph) -> fx.GraphModule:
         """The new module, without what only the replaced part of the old graph used."""
@@ -157,7 +163,7 @@ def _targets(graph: fx.Graph) -> dict[str, str]:
     return {str(node.target): node.op for node in graph.nodes if node.op in ("get_attr", "call_module")}
 
 
-def _clone(old: fx.GraphModule) -> fx.GraphModule:
+def clone(old: fx.GraphModule) -> fx.GraphModule:
     """A module of the same class and with the same attributes, whose containers can be changed independently."""
     new = fx.GraphModule.__new__(type(old))
     vars(new).update(vars(old))
@@ -168,7 +174,7 @@ def _clone(old: fx.GraphModule) -> fx.GraphModule:
 
 def _shallow(module: Any) -> Any:
     if isinstance(module, fx.GraphModule):
-        new = _clone(module)
+        new = clone(module)
         new.graph = module.graph
         return new
     new = copy.copy(module)

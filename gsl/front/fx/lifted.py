@@ -19,7 +19,7 @@ from torch.export.graph_signature import (
 )
 
 from gsl.errors import FrontEndError
-from gsl.front.fx.home import as_parameter, as_tensor, unique
+from gsl.front.fx.home import as_parameter, as_tensor, clone, unique
 from gsl.graph import PARAM, Node
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class ExportedHome:
         self.state: dict[str, Any] = dict(old.state_dict)
         self.constants: dict[str, Any] = dict(old.constants)
         self._added: dict[str, InputSpec] = {}
+        self._root = old.graph_module
 
     def read(self, node: Node, writer: Writer) -> fx.Node:
         tensor = value = as_tensor(node.attrs["value"])
@@ -85,12 +86,19 @@ class ExportedHome:
             f"rewrite the GraphModule of .module() instead, or use functions"
         )
 
+    def add_graph(self, module: fx.GraphModule, name: str) -> str:
+        if self._root is self.old.graph_module:
+            self._root = clone(self._root)
+        name = unique(name, lambda name: hasattr(self._root, name))
+        self._root.add_module(name, module)
+        return name
+
     def finish(self, graph: fx.Graph, renamed: dict[str, str]) -> ExportedProgram:
         """The new program. ``renamed`` tells the new names of values whose native node was replaced."""
         inputs = self._inputs(graph)
         outputs = self._outputs(graph)
         return ExportedProgram(
-            root=self.old.graph_module,
+            root=self._root,
             graph=graph,
             graph_signature=ExportGraphSignature(inputs, outputs),
             state_dict=self.state,

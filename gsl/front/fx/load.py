@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -12,14 +13,16 @@ from gsl.errors import FrontEndError
 from gsl.front.fx import spellings
 from gsl.front.fx.canonical import canonical
 from gsl.front.fx.effects import Mutations, mutations
+from gsl.front.fx.groups import INVOKE, is_group, label_of, module_of, operands_of
 from gsl.front.fx.handle import Handle, Leaf, Reading, Source
-from gsl.front.fx.leaves import Leaves, memory
+from gsl.front.fx.leaves import Leaves, ModuleLeaves, memory
 from gsl.front.fx.opaque import describe, operator_of, parameters
 from gsl.front.fx.reader import CALLS, Reader, weight
 from gsl.front.fx.tree import Weight
 from gsl.front.fx.values import Values, is_scalar, scalar_type, type_of_value
 from gsl.front.tree import Canon, Literal
 from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Effect, Graph, Inference, Node, TupleType
+from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE
 
 
@@ -37,6 +40,8 @@ class Loader:
         """The view node that stands for the value of a native node."""
         self.fields: dict[fx.Node, Canon] = {}
         """The readings of fields of native calls that have no view node of their own."""
+        self.groups: dict[Any, fx.GraphModule] = {}
+        """The calls of outlined groups that return a tuple of one value."""
         self.hidden_calls: set[fx.Node] = set()
         """Those calls, and what else has no view node."""
         self.mutations = Mutations()
@@ -67,6 +72,8 @@ class Loader:
     def _leaf(self, node: fx.Node) -> None:
         kind = self.leaves.kind(node)
         if kind is None:
+            if node.users and all(map(is_group, node.users)):
+                return
             # A submodule that is an argument of a higher-order operator.
             value: Any = self._attribute(node)
             self.values.known[node] = value
@@ -107,6 +114,12 @@ class Loader:
         if node.op not in CALLS:
             raise FrontEndError(f"{node.format_node()}: a node of kind {node.op!r} is not known")
         visible = node in self.mutations.visible
+        if (module := module_of(node, self.reader.root)) is not None:
+            self._group(node, module)
+            return
+        if node.target is operator.getitem and node.args[0] in self.groups:
+            self._group(node, self.groups[node.args[0]])
+            return
         if not visible and node not in self.mutations.exposed:
             if node.target is operator.getitem and self._field(node):
                 return
@@ -207,6 +220,29 @@ class Loader:
         return self._leaf_view(leaf, "param"), leaf
 
     # ------------------------------------------------------------ opaque calls
+
+    def _group(self, node: fx.Node, module: fx.GraphModule) -> None:
+        """Load the call of an outlined group, whose graph is loaded when somebody asks for it.
+
+        A call that returns a tuple of one value has no view node of its own: that of the value stands for it.
+        """
+        call: Any = node
+        if node.target is INVOKE and len(node.meta.get("val", ())) == 1 and _are_fields(node.users):
+            self.groups[node] = module
+            return
+        if node.target is operator.getitem:
+            call = node.args[0]
+        name, attrs = label_of(call)
+        operands = operands_of(call)
+        others = tuple([arg for arg in call.all_input_nodes if arg not in operands and arg.op != "get_attr"])
+        body = Subgraph(name, lambda: Loader(module, module.graph, ModuleLeaves(module), Values(), self.infer).load())
+        view = Node(
+            body, tuple([self.views[arg] for arg in operands]), attrs, self.values.type(node), name=node.name,
+            deps=tuple([self.views[arg] for arg in others]),
+        )  # fmt: skip
+        view.native = Handle(Reading(node, call=None if call is node else call), 0, (*operands, *others))
+        self.nodes.append(view)
+        self.views[node] = view
 
     def _opaque(self, node: fx.Node, effect: Effect | None) -> None:
         target = operator_of(node, self.reader.root)
@@ -318,6 +354,11 @@ def arguments(node: fx.Node) -> list[fx.Node]:
 
     fx.node.map_arg((node.args, node.kwargs), collect)
     return found
+
+
+def _are_fields(users: Iterable[fx.Node]) -> bool:
+    """True if nothing but fields of a tuple is used."""
+    return all(user.target is operator.getitem for user in users)
 
 
 def _constructor_arguments(module: torch.nn.Module) -> dict[str, Any]:

@@ -14,28 +14,9 @@ from torch._ops import OpOverload
 
 from gsl.errors import FrontEndError
 from gsl.front.fx.tree import Native
+from gsl.front.tree import Computed, Slot
 from gsl.graph import op_name
 from gsl.spec import natives
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """Stands for an operand within an attribute of an opaque call: ``indices=(None, $1)``."""
-
-    index: int
-
-    def __repr__(self) -> str:
-        return f"${self.index}"
-
-
-@dataclass(frozen=True, slots=True)
-class Computed:
-    """Stands for an argument of an opaque call that another native call computes, and that is no tensor."""
-
-    name: str
-
-    def __repr__(self) -> str:
-        return self.name
 
 
 @dataclass(frozen=True, slots=True)

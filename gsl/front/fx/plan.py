@@ -106,6 +106,13 @@ def _may_overwrite(node: Node, reading: Reading, mapping: Arguments, outputs: se
     return True
 
 
+def plan_anew(graph: Graph) -> Plan:
+    """The plan of a view of which everything is written anew."""
+    result = Plan()
+    _joins(graph, set(graph.outputs), result)
+    return result
+
+
 def _joins(graph: Graph, outputs: set[Node], result: Plan) -> None:
     """Find the calls that can take a bias, which is added to them and to nothing else."""
     for node in graph.nodes:
@@ -150,6 +157,9 @@ def _hidden_nodes(graph: Graph, native: fx.Graph, result: Plan) -> None:
     needed: set[fx.Node] = set()
     for reading, mapping in result.kept.items():
         needed.update(source for source, view in mapping.items() if _reads(source, view))
+        # What a call refers to that is no value: the graph of an outlined group.
+        referred = (reading.call or reading.node).all_input_nodes
+        needed.update(source for source in referred if source.op == "get_attr" and source not in mapping)
         if reading.call is not None:
             needed.add(reading.call)
             needed.update(user for user in reading.call.users if not user.users)

@@ -24,8 +24,9 @@ class Storer:
     def __init__(self, graph: Graph, native: fx.Graph, values: Values, home: Home, dialect: Dialect) -> None:
         self.graph = graph
         self.native = native
-        self.plan = plan(graph, native)
         self.order = {node: index for index, node in enumerate(native.nodes)}
+        self._check()
+        self.plan = plan(graph, native)
         self.copies: dict[fx.Node, fx.Node] = {}
         """The new native node of each old one that was copied."""
         self.results: dict[Node, Any] = {}
@@ -43,7 +44,6 @@ class Storer:
 
     def store(self) -> None:
         """Fill the new graph."""
-        self._check()
         for node in self.graph.nodes:
             handle = handle_of(node)
             if handle is not None and handle.is_root and handle.reading in self.plan.kept:
@@ -69,9 +69,14 @@ class Storer:
         for node in self.graph.nodes:
             handle = handle_of(node)
             if handle is not None and handle.reading.node not in self.order:
-                raise FrontEndError(f"{node.name}: the view was not loaded from this program")
+                raise FrontEndError(
+                    f"{node.name}: the view was not loaded from this program of torch; store takes a view that load() "
+                    "of the same program made"
+                )
             if node.op == INPUT and node.native is None:
-                raise FrontEndError(f"{node.name}: a rewrite can't add an input to a program")
+                raise FrontEndError(
+                    f"{node.name}: a rewrite can't add an input to a program of torch; add it to the module and load it"
+                )
 
     # ------------------------------------------------------------ what is kept
 
@@ -133,7 +138,10 @@ class Storer:
         if view.op == TUPLE:
             return tuple([self.value(operand) for operand in view.operands])
         if not is_tensor_leaf(view):
-            raise FrontEndError(f"{view.name}: is used before it is computed, or was removed from the graph")
+            raise FrontEndError(
+                f"{view.name}: is used before it is computed, or was removed from the graph, so that what uses it "
+                "can't be written in torch"
+            )
         reads = view.native.reads if isinstance(view.native, Leaf) else ()
         for native in reads:
             if native in self.copies:
@@ -161,7 +169,8 @@ class Storer:
         before = arguments(old)
         if len(before) != len(self.graph.outputs):
             raise FrontEndError(
-                f"the program has {len(before)} outputs, and the rewritten view {len(self.graph.outputs)}"
+                f"the program of torch has {len(before)} outputs, and the rewritten view {len(self.graph.outputs)}; "
+                "a rewrite replaces outputs one by one"
             )
         views = iter(self.graph.outputs)
         self.copies[old] = self.writer.copy(old, lambda argument: self._argument(argument, {argument: next(views)}))

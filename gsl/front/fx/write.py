@@ -10,18 +10,20 @@ from typing import Any, Final
 import torch
 from torch import fx
 
-from gsl.errors import FrontEndError
+from gsl.errors import FrontEndError, nearest
 from gsl.front.fx import spellings
 from gsl.front.fx.fakes import Fakes
 from gsl.front.fx.handle import handle_of, is_literal, native_of
 from gsl.front.fx.home import Home
 from gsl.front.fx.opaque import native_call
+from gsl.front.fx.outline import write_group
 from gsl.front.fx.sizes import Sizes
 from gsl.front.fx.spellings.lower import lowered
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.tree import Native
 from gsl.front.fx.values import Values, is_scalar, type_of_value
 from gsl.graph import GETITEM, TUPLE, Node, SymDim, TupleType, Type, op_name
+from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE
 
 INHERITED: Final = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "seq_nr")
@@ -54,13 +56,18 @@ class Writer:
     ) -> None:
         self.value = value
         self.home = home
+        self._old = native
         self.dialect = dialect
         self.reserved = reserved
         """The names of the old native nodes, which only those that have the same values may take."""
         self.graph = fx.Graph(tracer_cls=native._tracer_cls, tracer_extras=native._tracer_extras)
         self.fakes = Fakes(native, values)
-        self.sizes = Sizes(self.fakes, self._create, dialect)
+        self.sizes = Sizes(self.fakes, self.create, dialect)
         self._used: set[str] = set()
+
+    def inner(self, value: Callable[[Node], Any], home: Home) -> Writer:
+        """A writer of a graph of its own within this one, which knows the same sizes."""
+        return Writer(value, self._old, self.fakes.old, home, self.dialect, set())
 
     # ------------------------------------------------------------ copies
 
@@ -103,9 +110,11 @@ class Writer:
 
     def write(self, node: Node, joined: Node | None) -> Any:
         """The native value of a call of the view; with ``joined``, of that call and the bias that ``node`` adds."""
+        if isinstance(node.op, Subgraph):
+            return write_group(self, node)
         try:
             native = self._module_call(node) if isinstance(node.op, type) else self._native(node, joined)
-            value = self._emit(native, node, outermost=True)
+            value = self._emit(native, node, {}, outermost=True)
         except FrontEndError:
             raise
         except Exception as error:
@@ -126,34 +135,43 @@ class Writer:
             return Native(operator.getitem, (operands[0], node.attrs["index"]))
         if isinstance(node.op, str):
             if node.op not in TABLE:
-                raise FrontEndError(f"{node.name}: {node.op!r} is not an operator of the vocabulary")
+                raise FrontEndError(
+                    f"{node.name}: {node.op!r} is not an operator of the vocabulary, so it can't be written in torch; "
+                    f"{nearest(node.op, TABLE)}"
+                )
             return spellings.write(node.op, node.attrs, operands, type_of, self.dialect)
         call = native_call(node.op, operands, node.attrs)
         return lowered(call) if self.dialect == "aten" else call
 
-    def _emit(self, native: Any, node: Node, *, outermost: bool = False) -> Any:
-        """Create the native nodes of a tree of native calls, and whatever its arguments need."""
+    def _emit(self, native: Any, node: Node, made: dict[Native, fx.Node], *, outermost: bool = False) -> Any:
+        """Create the native nodes of a tree of native calls, and whatever its arguments need.
+
+        ``made`` has what was created for the tree so far: a call that stands in it twice is one node.
+        """
         match native:
+            case Native() if native in made:
+                return made[native]
             case Native():
-                args = tuple([self._emit(arg, node) for arg in native.args])
-                kwargs = {name: self._emit(arg, node) for name, arg in native.kwargs.items()}
+                args = tuple([self._emit(arg, node, made) for arg in native.args])
+                kwargs = {name: self._emit(arg, node, made) for name, arg in native.kwargs.items()}
                 kind = "call_method" if isinstance(native.target, str) else "call_function"
                 name = node.name if outermost else ""
-                new = self._create(kind, native.target, args, kwargs, name, node)
+                new = self.create(kind, native.target, args, kwargs, name, node)
                 self.fakes.record(new, node.type if outermost else None)
+                made[native] = new
                 return new
             case Node():
                 return self.value(native)
             case SymDim():
                 return self.sizes.write(native, node)
             case list():
-                return [self._emit(item, node) for item in native]
+                return [self._emit(item, node, made) for item in native]
             case torch.Size() | tuple():
-                return tuple([self._emit(item, node) for item in native])
+                return tuple([self._emit(item, node, made) for item in native])
             case dict():
-                return {key: self._emit(item, node) for key, item in native.items()}
+                return {key: self._emit(item, node, made) for key, item in native.items()}
             case slice():
-                return slice(*(self._emit(part, node) for part in (native.start, native.stop, native.step)))
+                return slice(*(self._emit(part, node, made) for part in (native.start, native.stop, native.step)))
         return native
 
     def _module_call(self, node: Node) -> Any:
@@ -168,7 +186,7 @@ class Writer:
                 )
         path = self.home.add_module(module, _identifier(node.name or type(module).__name__.lower()))
         args = tuple([self.value(operand) for operand in node.operands])
-        new = self._create("call_module", path, args, {}, node.name, node)
+        new = self.create("call_module", path, args, {}, node.name, node)
         self.fakes.record(new, node.type)
         return new
 
@@ -176,7 +194,7 @@ class Writer:
         """The native node that reads a weight or a literal tensor."""
         return self.home.read(node, self)
 
-    def _create(
+    def create(
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, node: Node
     ) -> fx.Node:
         """A new native node at the end of the graph; ``node`` is the view node for which it is made."""

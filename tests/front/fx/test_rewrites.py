@@ -458,5 +458,5 @@ def test_failures_leave_the_program_alone() -> None:
     assert program.native.graph is before
     assert str(before) == text
     other = programs(ConvNet(), IMAGE)["exported"]
-    with pytest.raises(FrontEndError, match="was not loaded from this program"):
+    with pytest.raises(FrontEndError, match="was not loaded from this program of torch"):
         other.store(program.load())

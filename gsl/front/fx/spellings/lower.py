@@ -19,17 +19,20 @@ from gsl.spec import natives
 aten = torch.ops.aten
 
 
-def lower(tree: Any) -> Any:
-    """The tree with every torch call in it replaced by aten calls."""
+def lower(tree: Any, done: dict[Native, Any] | None = None) -> Any:
+    """The tree with every torch call in it replaced by aten calls. What is shared in it stays shared."""
+    done = {} if done is None else done
     match tree:
         case Native():
-            args = tuple([lower(arg) for arg in tree.args])
-            kwargs = {name: lower(arg) for name, arg in tree.kwargs.items()}
-            return _lowered(tree.target, args, kwargs)
+            if tree not in done:
+                args = tuple([lower(arg, done) for arg in tree.args])
+                kwargs = {name: lower(arg, done) for name, arg in tree.kwargs.items()}
+                done[tree] = _lowered(tree.target, args, kwargs)
+            return done[tree]
         case list():
-            return [lower(item) for item in tree]
+            return [lower(item, done) for item in tree]
         case tuple():
-            return tuple([lower(item) for item in tree])
+            return tuple([lower(item, done) for item in tree])
     return tree
 
 

@@ -1,0 +1,164 @@
+"""Outlined groups in torch: submodules of traced graphs, subgraphs of exported programs."""
+
+from __future__ import annotations
+
+import copy
+import io
+from typing import Any
+
+import pytest
+import torch
+from torch import fx, nn
+
+from gsl import Subst, Workload, op, pat
+from gsl.errors import FrontEndError, WorkloadError
+from tests.front.fx.fx_helpers import differences
+
+X, W, B = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
+DENSE = op.Dense(X, W)
+RELU = op.ReLU(op.BiasAdd(DENSE, B))
+FUSE = Subst(RELU, pat.Fused("lin-relu", units=DENSE.units, heuristic="FAST", sizes=(1, 2)), name="fuse")
+PAIR = Subst([RELU, op.Exp(op.BiasAdd(op.Dense(X, pat.Wildcard()), pat.Wildcard()))], pat.Fused("pair"), name="pair")
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.relu(self.a(x)) + 1, self.b(x).exp()
+
+
+def exported() -> Workload:
+    torch.manual_seed(0)
+    return Workload.from_torch(Net().eval(), (torch.randn(3, 4),))
+
+
+def traced() -> Workload:
+    torch.manual_seed(0)
+    return Workload.from_fx(fx.symbolic_trace(Net().eval()), (torch.randn(3, 4),))
+
+
+def decomposed() -> Workload:
+    return Workload(exported().exported.run_decompositions())
+
+
+def saved(workload: Workload) -> Workload:
+    """The workload after its program went through a file."""
+    file = io.BytesIO()
+    torch.export.save(workload.exported, file)
+    file.seek(0)
+    return Workload(torch.export.load(file))
+
+
+@pytest.mark.parametrize("make", [exported, traced])
+@pytest.mark.parametrize(("rule", "name"), [(FUSE, "lin-relu"), (PAIR, "pair")])
+def test_a_group_runs_and_comes_back(make: Any, rule: Subst, name: str) -> None:
+    before = make()
+    after = rule(before)
+    before.compare(after).check()
+    (group,) = after.groups().values()
+    assert group.name == name
+    assert set(after.op_counts()).isdisjoint({"nn.relu"})
+    assert not before.groups()
+    assert not differences(after.native, after.program.store(after.graph.copy()).native)
+    again = after.inline()
+    before.compare(again).check()
+    assert again.op_counts() == before.op_counts()
+    assert not again.groups()
+
+
+@pytest.mark.parametrize("make", [exported, traced])
+def test_a_group_keeps_its_attributes(make: Any) -> None:
+    after = FUSE(make())
+    (group,) = after.groups().values()
+    assert dict(group.attrs) == {"units": 4, "heuristic": "FAST", "sizes": (1, 2)}
+    assert "lin-relu(%x, %a.weight, %a.bias, units=4, heuristic='FAST', sizes=(1, 2))" in after.text()
+
+
+def test_a_traced_group_is_a_submodule() -> None:
+    after = FUSE(traced())
+    module = after.mod.lin_relu
+    assert [node.op for node in module.graph.nodes] == ["placeholder"] * 3 + ["call_function"] * 2 + ["output"]
+    assert set(dict(after.mod.named_parameters())) == {"a.weight", "a.bias", "b.weight", "b.bias"}
+    twin = Workload.from_fx(copy.deepcopy(after.mod), after.example_inputs)
+    assert str(twin) == str(after)
+
+
+def test_an_exported_group_survives_a_file_and_a_decomposition() -> None:
+    after = FUSE(exported())
+    again = saved(after)
+    assert [(name, dict(group.attrs)) for name, group in again.groups().items()] == [
+        (name, dict(group.attrs)) for name, group in after.groups().items()
+    ]
+    after.compare(again).check()
+    after.compare(Workload(after.exported.run_decompositions())).check()
+
+
+def test_other_rules_go_on_around_a_group() -> None:
+    before = FUSE(exported())
+    x = pat.Wildcard()
+    after = Subst(op.Exp(x), op.Expm1(x) + 1.0, name="exp")(before)
+    before.compare(after).check()
+    assert list(after.groups()) == list(before.groups())
+    twice = Subst(op.Exp(op.BiasAdd(DENSE, B)), pat.Fused("lin-relu"), name="again")(before)
+    assert [group.name for group in twice.groups().values()] == ["lin-relu", "lin-relu"]
+    before.compare(twice).check()
+
+
+def test_one_of_two_groups_is_put_back() -> None:
+    both = Subst(op.Exp(op.BiasAdd(DENSE, B)), pat.Fused("lin-exp"), name="again")(FUSE(exported()))
+    assert [group.name for group in both.inline("lin-exp").groups().values()] == ["lin-relu"]
+    first = next(iter(both.groups()))
+    assert [group.name for group in both.inline(first).groups().values()] == ["lin-exp"]
+    with pytest.raises(WorkloadError, match=r"has no group 'lin-tanh'; its groups are: .*\(lin-relu\), .*\(lin-exp\)"):
+        both.inline("lin-tanh")
+
+
+def test_a_group_prints() -> None:
+    (group,) = FUSE(exported()).groups().values()
+    assert str(group) == """\
+group lin-relu, units=4, heuristic='FAST', sizes=(1, 2)
+  %x: float32[3, 4] = input
+  %a_weight: float32[4, 4] = input
+  %a_bias: float32[4] = input
+  %linear_nobias: float32[3, 4] = nn.dense(%x, %a_weight)
+  %linear: float32[3, 4] = nn.bias_add(%linear_nobias, %a_bias)
+  %relu: float32[3, 4] = nn.relu(%linear)
+  return %relu"""
+
+
+def dynamic() -> Workload:
+    batch = torch.export.Dim("batch", min=2)
+    return Workload.from_torch(Net().eval(), (torch.randn(3, 4),), dynamic_shapes=({0: batch},))
+
+
+def test_dynamic_sizes() -> None:
+    before = dynamic()
+    after = FUSE(before)
+    assert after.groups()
+    before.compare(after, inputs=(torch.randn(7, 4),)).check()
+
+
+def test_an_attribute_that_cannot_be_saved_is_an_error() -> None:
+    rule = Subst(RELU, pat.Fused("f", shape=X.shape), name="shaped")
+    assert [dict(group.attrs) for group in rule(exported()).groups().values()] == [{"shape": (3, 4)}]
+    with pytest.raises(FrontEndError, match=r"the attribute shape=.* of a group must be made of numbers"):
+        rule(dynamic())
+
+
+def test_a_group_is_compiled() -> None:
+    seen: list[Any] = []
+
+    def backend(module: fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        after = FUSE(Workload.from_fx(module, inputs))
+        seen.extend(after.groups())
+        return after.mod
+
+    net, x = Net().eval(), torch.randn(3, 4)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        for expected, found in zip(net(x), torch.compile(net, backend=backend)(x)):
+            torch.testing.assert_close(found, expected)
+    assert seen
