@@ -7,6 +7,7 @@ from gsl.pat.choice import Alt, And, Cond, Match, Not
 from gsl.pat.copying import dup, make
 from gsl.pat.fused import Fused
 from gsl.pat.leaf import Const, Exactly, Input, Leaf, Param, Variable, Wildcard
+from gsl.pat.module import Module
 from gsl.pat.names import is_const, is_op, is_tuple, is_tuple_get_item, is_var, wildcard
 from gsl.pat.opclass import AnyOp, NoneOf, OneOf, OpClass, OpWithTrait
 from gsl.pat.typed import TypeGuard
@@ -27,8 +28,8 @@ from gsl.pat.variadic import Instance, Variadic
 
 __all__ = [
     "Alt", "And", "AnyOp", "AttrEqual", "Call", "Cond", "Const", "Constraint", "Exactly", "ExternUse", "Fused",
-    "GetItem", "Group", "Input", "Instance", "Leaf", "Like", "Match", "Maybe", "NonLeafExternUse", "NoneOf", "Not",
-    "OneOf", "OpClass", "OpWithTrait", "Param", "Pattern", "Repeat", "Seq", "Tuple", "TypeGuard", "Unique", "Use",
-    "Variable", "Variadic", "Wildcard", "attr_eq", "dup", "fork_to", "has_head", "is_const", "is_op", "is_tuple",
+    "GetItem", "Group", "Input", "Instance", "Leaf", "Like", "Match", "Maybe", "Module", "NonLeafExternUse", "NoneOf",
+    "Not", "OneOf", "OpClass", "OpWithTrait", "Param", "Pattern", "Repeat", "Seq", "Tuple", "TypeGuard", "Unique",
+    "Use", "Variable", "Variadic", "Wildcard", "attr_eq", "dup", "fork_to", "has_head", "is_const", "is_op", "is_tuple",
     "is_tuple_get_item", "is_var", "make", "same_attr", "to_pattern", "walk", "wildcard",
 ]  # fmt: skip

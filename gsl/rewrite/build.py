@@ -8,7 +8,7 @@ from typing import Any
 
 from gsl.attr.ast import Ast, Symbol
 from gsl.attr.evaluate import Evaluator, same
-from gsl.errors import EvaluationError
+from gsl.errors import EvaluationError, PatternTypeError
 from gsl.graph import CONST, GETITEM, TUPLE, Graph, Node, Op, Origin, TensorType, TupleType, Type, op_name
 from gsl.graph.splice import is_new, new_node
 from gsl.graph.subgraph import Subgraph, call_type, outlined
@@ -23,6 +23,7 @@ from gsl.pat import (
     GetItem,
     Instance,
     Like,
+    Module,
     OpClass,
     Pattern,
     Tuple,
@@ -96,6 +97,8 @@ class Builder:
                 return self._call(self._operator(pattern), operands, attrs, self._dropped(pattern))
             case Like():
                 return self._like(pattern, symbols)
+            case Module():
+                return self._module(pattern, symbols)
             case Const():
                 return self._const(pattern, symbols)
             case Tuple():
@@ -218,6 +221,19 @@ class Builder:
         operands = [self.build(operand, symbols) for operand in pattern.operands]
         return self._call(spec if spec is not None else model.op, operands, attrs, {})
 
+    def _module(self, pattern: Module, symbols: Symbols) -> Node:
+        module = pattern.factory(self.match)
+        if isinstance(module, str):
+            raise Refusal(module)
+        if not callable(getattr(module, "forward", None)):
+            raise PatternTypeError(
+                f"{pattern.location}: the factory of {pattern!r} returned {module!r} of type {type(module).__name__}, "
+                "expected an nn.Module, or the reason for refusing as a string"
+            )
+        operands = [self.build(operand, symbols) for operand in pattern.operands]
+        kind: Any = type(module)
+        return self._call(kind, operands, {"module": module}, {})
+
     def _const(self, pattern: Const, symbols: Symbols) -> Node:
         value = self.value(pattern.literal, symbols) if isinstance(pattern.literal, Ast) else pattern.literal
         dtype = None if pattern.guard is None or pattern.guard.dtype is None else (
@@ -325,6 +341,8 @@ def _needed(pattern: Pattern) -> Sequence[Pattern]:
     match pattern:
         case Call():
             return pattern.operands or ()
+        case Module():
+            return pattern.operands
         case Like():
             return (pattern.of, *pattern.operands)
         case Tuple():

@@ -10,7 +10,7 @@ from gsl.attr import Expr
 from gsl.attr.ast import Ast
 from gsl.errors import PatternError, PatternTypeError, located
 from gsl.match import Match
-from gsl.pat import Constraint, Fused, Group, Like, NonLeafExternUse, Pattern, Seq
+from gsl.pat import Constraint, Fused, Group, Like, Module, NonLeafExternUse, Pattern, Seq
 from gsl.pat.use import check_unique
 
 Predicate = Callable[[Match], "bool | str"]
@@ -70,7 +70,7 @@ def _check_outputs(outputs: Sequence[Any]) -> None:
             raise PatternTypeError(
                 located(f"a source is made of patterns, got {pattern!r} of type {type(pattern).__name__}")
             )
-        if isinstance(pattern, (Fused, Like)):
+        if isinstance(pattern, (Fused, Like, Module)):
             raise PatternError(located(f"{pattern!r} belongs in a target"))
     if not outputs:
         raise PatternError(located("a source needs at least one pattern"))
