@@ -5,7 +5,11 @@ BIN := $(VENV)/bin
 # Made when the installation is complete, so that an interrupted one is done again.
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test bench lint clean
+# An environment of its own, because Relay needs an older TVM than Relax.
+RELAY_VENV := .venv-relay
+RELAY_STAMP := $(RELAY_VENV)/.installed
+
+.PHONY: setup demo test test-relay bench lint clean
 
 setup: $(STAMP)
 
@@ -20,6 +24,13 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest -n 2
 
+$(RELAY_STAMP): tools/relay_env.py constraints-relay.txt pyproject.toml
+	$(PYTHON) tools/relay_env.py $(RELAY_VENV)
+	touch $@
+
+test-relay: $(RELAY_STAMP)
+	$(RELAY_VENV)/bin/relay-python -m pytest -n 2 --dist worksteal tests/front/relay tests/conformance
+
 bench: setup
 	$(BIN)/python -m benchmarks
 
@@ -28,4 +39,4 @@ lint: setup
 	$(BIN)/python -m mypy
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(RELAY_VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,11 +1,14 @@
-"""Writes docs/operators.md, the table of operators, from their declarations."""
+"""Writes docs/operators.md: the operators from their declarations, and how the frameworks spell them as recorded."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from gsl.op import Trait
 from gsl.spec import REQUIRED, TABLE, OpSpec
+
+HERE = Path(__file__).resolve().parent
 
 
 def row(spec: OpSpec) -> str:
@@ -23,6 +26,35 @@ def row(spec: OpSpec) -> str:
     return f"| `op.{spec.cls}` | `{spec.name}` | {', '.join(operands)} | {', '.join(attrs)} | {traits} |"
 
 
+def spelling(recorded: str | list[str]) -> str:
+    """How one framework spells one operator: the reason why it can't, or its calls."""
+    match recorded:
+        case str():
+            return f"missing: {recorded}"
+        case []:
+            return "the operand itself"
+        case [name]:
+            return f"`{name}`"
+    return f"composed: {', '.join(f'`{name}`' for name in recorded)}"
+
+
+def frameworks() -> str:
+    """The table of operators against front ends."""
+    recorded = json.loads((HERE / "spellings.json").read_text())
+    head = (
+        "\n## In the frameworks\n\n"
+        "What is written for each operator, in its simplest form: a call of the framework, or several of which it is "
+        "composed. Other spellings are read as the operator, too. The table is made of what the front ends do: "
+        "`python -m tests.conformance.record` records it, and the conformance tests check that the record is true.\n\n"
+        "| class | torch | Relax | Relay |\n| --- | --- | --- | --- |\n"
+    )
+    rows = [
+        f"| `op.{spec.cls}` | " + " | ".join(spelling(recorded[name][op]) for name in ("fx", "relax", "relay")) + " |"
+        for op, spec in sorted(TABLE.items())
+    ]
+    return head + "\n".join(rows) + "\n"
+
+
 def page() -> str:
     """The whole page."""
     head = (
@@ -32,8 +64,8 @@ def page() -> str:
         "follow from the operands.\n\n"
         "| class | name | operands | attributes | traits |\n| --- | --- | --- | --- | --- |\n"
     )
-    return head + "\n".join(row(spec) for _, spec in sorted(TABLE.items())) + "\n"
+    return head + "\n".join(row(spec) for _, spec in sorted(TABLE.items())) + "\n" + frameworks()
 
 
 if __name__ == "__main__":
-    (Path(__file__).parent / "operators.md").write_text(page())
+    (HERE / "operators.md").write_text(page())

@@ -9,6 +9,10 @@ A rule is a source pattern, a target pattern and the conditions between them::
     new = twice(Workload.from_torch(model, (example,)))
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from gsl import attr, errors, op, pat
 from gsl.match import Match
 from gsl.op import Trait
@@ -25,10 +29,28 @@ from gsl.pat import (
     make,
     wildcard,
 )
-from gsl.rewrite import RuleSet, Subst, Trace
+from gsl.rewrite import RuleSet, Subst, Trace, Within, alternate, inside
 from gsl.workload import Workload
 
+if TYPE_CHECKING:
+    from gsl.exchange import rules_from_taso, rules_from_tensat
+    from gsl.verify import Refuted, Supported, Unchecked
+
 __all__ = [
-    "Match", "NonLeafExternUse", "RuleSet", "Subst", "Trace", "Trait", "Workload", "attr", "attr_eq", "dup", "errors",
-    "fork_to", "is_const", "is_op", "is_tuple", "is_tuple_get_item", "is_var", "make", "op", "pat", "wildcard",
+    "Match", "NonLeafExternUse", "Refuted", "RuleSet", "Subst", "Supported", "Trace", "Trait", "Unchecked",
+    "Within", "Workload", "alternate", "attr", "attr_eq", "dup", "errors", "fork_to", "inside", "is_const", "is_op",
+    "is_tuple", "is_tuple_get_item", "is_var", "make", "op", "pat", "rules_from_taso", "rules_from_tensat", "wildcard",
 ]  # fmt: skip
+_LATE = {
+    "rules_from_taso": "gsl.exchange", "rules_from_tensat": "gsl.exchange",
+    "Refuted": "gsl.verify", "Supported": "gsl.verify", "Unchecked": "gsl.verify",
+}  # fmt: skip
+"""What is loaded when it is asked for, and from where."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module 'gsl' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_LATE[name]), name)

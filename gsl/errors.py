@@ -92,12 +92,20 @@ class MissingPackageError(FrontEndError, ImportError):
     """A framework whose graphs are to be read is not installed."""
 
 
+class ExchangeError(GSLError, ValueError):
+    """A file of rules of another system can't be read."""
+
+
 class WorkloadError(GSLError, ValueError):
     """A workload is called, compared or built with something that does not fit."""
 
 
 class DroppedAttributeWarning(UserWarning):
     """A rule's target rebuilds an operator without an attribute that its source leaves free."""
+
+
+class RefusedRulesWarning(UserWarning):
+    """Some rules of a file of another system can't be expressed, and are left out."""
 
 
 class UntypedWarning(UserWarning):

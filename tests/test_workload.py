@@ -36,6 +36,7 @@ class Fake:
     effect: Effect | None = None
 
     native = module = None
+    casts_inputs = False
 
     def load(self) -> Graph:
         node = Node("f", name="f", effect=self.effect)

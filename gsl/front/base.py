@@ -31,6 +31,13 @@ class Program(Protocol):
     def example_inputs(self) -> Sequence[Any] | None:
         """The inputs that the program was made with, if it was."""
 
+    @property
+    def casts_inputs(self) -> bool:
+        """Whether an array of numpy, whose floats are float64 unless told otherwise, becomes one of the input's floats.
+
+        TVM converts what it is fed, torch refuses it.
+        """
+
     def load(self) -> Graph:
         """A fresh view of the graph."""
 

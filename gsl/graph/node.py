@@ -28,8 +28,8 @@ class Effect(enum.Enum):
     """Draws from a random generator: may not be duplicated, dropped or reordered."""
     MUTATES = "mutates"
     """Changes a tensor in place: no read of any tensor may be moved across it."""
-    CHECK = "check"
-    """Stops the program if a value is not as expected, and changes nothing: may not be dropped or reordered."""
+    OBSERVES = "observes"
+    """Looks at values and changes none, as an assertion or a print does: may not be dropped or reordered."""
     OTHER = "impure"
     """Anything else that must stay as it is."""
 
@@ -168,6 +168,8 @@ class Graph:
         infer: Inference,
         canonical: Callable[[Op, int | None, Mapping[str, Any]], str | None] | None = None,
         written: Mapping[Node, int | None] | None = None,
+        *,
+        typed: bool = True,
     ) -> None:
         self.nodes = list(nodes)
         self.outputs = list(outputs)
@@ -175,6 +177,8 @@ class Graph:
         self.canonical = canonical
         """How a graph shows the call of a native target with so many operands and these attributes, if it shows it by
         canonical operators: as text, for messages."""
+        self.typed = typed
+        """Whether nodes of this kind of graph have types at all; where they have none, none are missed."""
         self.written: Mapping[Node, int | None] = dict(written or {})
         """The inputs whose memory is overwritten after the last node, each with the number of the output that is
         written to it; ``None`` if that output is written to other memory which the input shares."""
@@ -220,4 +224,5 @@ class Graph:
             node.origin = old.origin
             new[old] = node
         written = {new[node]: output for node, output in self.written.items()}
-        return Graph(new.values(), [new[node] for node in self.outputs], self.infer, self.canonical, written)
+        outputs = [new[node] for node in self.outputs]
+        return Graph(new.values(), outputs, self.infer, self.canonical, written, typed=self.typed)

@@ -90,6 +90,9 @@ def value_text(value: Any) -> str:
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         dtype = str(value.dtype).removeprefix("torch.")
         return f"<{dtype}[{', '.join(map(str, value.shape))}]>"
+    graph = value if isinstance(value, Graph) else getattr(value, "graph", None)
+    if isinstance(graph, Graph):
+        return f"<graph of {len(graph)}: {', '.join(op_name(output.op) for output in graph.outputs)}>"
     shown = op_name(value) if callable(value) else repr(value)
     return f"<{type(value).__qualname__}>" if " at 0x" in shown else shown
 

@@ -9,7 +9,7 @@ from gsl.attr.ast import Literal
 from gsl.graph import Node
 from gsl.match.guard import Guard, Path
 from gsl.match.literal import decidedly_same
-from gsl.pat import AttrEqual, Constraint, ExternUse, Pattern, Unique
+from gsl.pat import AttrEqual, Constraint, ExternUse, IsOutput, Pattern, Unique
 from gsl.spec import TABLE
 
 if TYPE_CHECKING:
@@ -73,6 +73,25 @@ class OneUser(Guard):
         return search.miss(self.pattern, node, "uses", 1, found + ["the graph's output"] * (node in search.outputs))
 
 
+class Output(Guard):
+    """The guard that a node is an output of the graph."""
+
+    __slots__ = ("pattern",)
+
+    def __init__(self, constraint: IsOutput, carrier: Pattern | None) -> None:
+        super().__init__(constraint.pattern if carrier is None else carrier, "place", Literal("output"), None)
+        self.pattern = constraint.pattern
+
+    def references(self) -> Iterator[Pattern]:
+        yield self.pattern
+
+    def check(self, search: Search, path: Path) -> bool:
+        node = search.bindings.get(self.pattern, path)
+        if node is None or not is_bound(self, search, path) or node in search.outputs:
+            return True
+        return search.miss(self.pattern, node, "place", "an output of the graph", "an inner node")
+
+
 class UsedOutside(Guard):
     """The guard that a node is used outside the match, or that it is not; without a pattern, of every inner node."""
 
@@ -118,4 +137,6 @@ def guard_of(constraint: Constraint, carrier: Pattern | None = None) -> Guard | 
             return OneUser(constraint, carrier)
         case ExternUse(pattern, used):
             return UsedOutside(pattern, used, carrier=carrier)
+        case IsOutput():
+            return Output(constraint, carrier)
     return None

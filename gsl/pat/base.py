@@ -205,6 +205,12 @@ class Pattern:
             raise PatternTypeError(located(f"extern_use takes True or False, got {used!r}"))
         return constrained(self, ExternUse, used)
 
+    def is_output(self) -> Seq:
+        """This node is an output of the graph; others may use it too."""
+        from gsl.pat.use import IsOutput, constrained
+
+        return constrained(self, IsOutput)
+
     def has_attr(self, attrs: Mapping[str, Any] | None = None, **named: Any) -> And:
         """This pattern, for calls with these attributes."""
         from gsl.pat.call import Call

@@ -91,6 +91,16 @@ class ExternUse(Constraint):
 
 
 @dataclass(frozen=True, eq=False)
+class IsOutput(Constraint):
+    """The pattern's node is an output of the graph; it may be used by others too."""
+
+    pattern: Pattern
+
+    def __repr__(self) -> str:
+        return repr(Seq((self.pattern,), (), (self,)))
+
+
+@dataclass(frozen=True, eq=False)
 class NonLeafExternUse(Constraint):
     """Every inner node of the rule is used outside the match, or none is."""
 
@@ -155,6 +165,8 @@ class Seq(Pattern):
                 yield ".uniq()"
             elif isinstance(constraint, ExternUse) and constraint.pattern is pattern:
                 yield f".extern_use({constraint.used})"
+            elif isinstance(constraint, IsOutput) and constraint.pattern is pattern:
+                yield ".is_output()"
 
     @property
     def operator(self) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,7 +40,7 @@ def rewrite(
             evaluate=evaluate if fold_params else None,
         )  # fmt: skip
 
-    return _on(subject, work, new_name)
+    return on_subject(subject, work, new_name)
 
 
 def replay(trace: Trace, subject: Subject, steps: int | None = None) -> Subject:
@@ -49,10 +49,12 @@ def replay(trace: Trace, subject: Subject, steps: int | None = None) -> Subject:
     def work(graph: Graph, evaluate: Evaluate | None) -> tuple[Graph, Trace]:
         return repeat(trace, graph, steps, evaluate)
 
-    return _on(subject, work, None)
+    return on_subject(subject, work, None)
 
 
-def _on(subject: Subject, work: Callable[[Graph, Evaluate | None], tuple[Graph, Trace]], name: str | None) -> Subject:
+def on_subject(
+    subject: Subject, work: Callable[[Graph, Evaluate | None], tuple[Graph, Trace]], name: str | None
+) -> Subject:
     """What becomes of a workload or a view when its view is rewritten."""
     if isinstance(subject, Graph):
         return work(subject, None)[0]  # type: ignore[return-value]
@@ -86,7 +88,7 @@ def apply(
     run = Run(source, Trace(rules={rule.name: rule for rule in rules}, iterative=iterative), evaluate)
     limit = None
     if iterative:
-        limit = max_steps if max_steps is not None else 1000 + 20 * len(run.graph)
+        limit = max_steps if max_steps is not None else limit_of(run.graph)
     watch = Watch(run.graph)
     while True:
         before = len(run.trace.firings)
@@ -97,6 +99,11 @@ def apply(
             break
         watch.check(run.graph, run.trace)
     return run.done()
+
+
+def limit_of(graph: Graph) -> int:
+    """After how many rewrites of a graph it is taken for sure that there is no end."""
+    return 1000 + 20 * len(graph)
 
 
 def repeat(trace: Trace, source: Graph, steps: int | None, evaluate: Evaluate | None) -> tuple[Graph, Trace]:
@@ -138,11 +145,11 @@ class Run:
         self._roots: dict[Node, str] = {}
         self._pass: Pass | None = None
 
-    def begin(self, strategy: str, limit: int | None) -> Pass:
-        """The pass of the next round."""
+    def begin(self, strategy: str, limit: int | None, rules: Iterable[Subst] | None = None) -> Pass:
+        """The pass of the next round, of some of the rules or of all."""
         self.rounds += 1
-        rules = list(self.trace.rules.values())
-        self._pass = Pass(self.graph, rules, strategy, self.trace, round=self.rounds, limit=limit)
+        chosen = list(self.trace.rules.values() if rules is None else rules)
+        self._pass = Pass(self.graph, chosen, strategy, self.trace, round=self.rounds, limit=limit)
         return self._pass
 
     def end(self) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 
-from gsl.graph import Effect, Graph, Node
+from gsl.graph import Graph, Node
 from gsl.graph.splice import Replacement, closes_cycle, is_new
 from gsl.match import Match
 from gsl.rewrite.build import Refusal
-from gsl.rewrite.effects import changed, may_be_view, seen_through
+from gsl.rewrite.effects import STEADY, changed, may_be_view, seen_through
 
 
 class Checker:
@@ -18,9 +18,10 @@ class Checker:
     def __init__(self, graph: Graph, outputs: Mapping[Node, Sequence[int]]) -> None:
         self.outputs = outputs
         self.written = graph.written
+        self.typed = graph.typed
         # Rewrites move nothing across these, so they keep their numbers during the pass.
         self.effects = [node for node in graph.nodes if node.effect is not None]
-        self.lasting = [node for node in self.effects if node.effect is not Effect.RANDOM]
+        self.lasting = [node for node in self.effects if node.effect not in STEADY]
         self.changed = changed(graph)
         self.untyped = False
         """Set when equal types could not be checked, because a type is not known."""
@@ -36,7 +37,7 @@ class Checker:
         instead = dict(zip(replacement.old, replacement.new))
         for old, new in instead.items():
             if old.type is None or new.type is None:
-                self.untyped = self.untyped or old is not new
+                self.untyped = self.untyped or (self.typed and old is not new)
             elif old.type != new.type:
                 raise Refusal(f"%{old.name} is {old.type}, but its replacement {new!r} is {new.type}")
             if new is not old and instead.get(new, new) is not new:

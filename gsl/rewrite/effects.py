@@ -14,6 +14,10 @@ _SOMETIMES_VIEWS: Final = frozenset(
 """What may give memory of an operand, besides operators that only move elements."""
 
 
+STEADY: Final = (Effect.RANDOM, Effect.OBSERVES)
+"""The effects that change no tensor."""
+
+
 def may_be_view(node: Node) -> bool:
     """Whether the value may be, or hold, the memory of an operand."""
     spec = TABLE.get(node.op) if isinstance(node.op, str) else None
@@ -37,6 +41,6 @@ def changed(graph: Graph) -> dict[Node, int]:
     """The nodes whose memory may be changed, each with the place of the last call that may do so."""
     last: dict[Node, int] = {}
     for node in graph.nodes:
-        if node.effect not in (None, Effect.RANDOM):
+        if node.effect not in (None, *STEADY):
             last.update(dict.fromkeys(seen_through(node.operands), node.index))
     return last

@@ -149,6 +149,8 @@ class Pass:
 
     def _key(self, rule: Subst, match: Match) -> Key:
         place = min(output.index for output in match.outputs)
+        if self.strategy == "last":
+            return (-place, -len(match.inner), -rule.priority)
         return (place if self.strategy == "first" else -len(match.inner), -rule.priority, place)
 
     def _try(self, rule: Subst, match: Match, node: Node) -> Refused | None:

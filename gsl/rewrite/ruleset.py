@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gsl.errors import PatternError, nearest
 from gsl.graph import Graph
@@ -13,8 +13,11 @@ from gsl.rewrite.explain import Explanation
 from gsl.rewrite.subst import Subst
 from gsl.rewrite.trace import Trace
 
+if TYPE_CHECKING:
+    from gsl.verify import Verdict
+
 Subject = TypeVar("Subject")
-STRATEGIES = ("priority", "largest", "first")
+STRATEGIES = ("priority", "largest", "first", "last")
 
 
 class Explanations(dict[str, Explanation]):
@@ -28,8 +31,9 @@ class RuleSet:
     """Rules that are applied in one go, each with a name of its own.
 
     Where matches overlap, ``strategy`` decides: ``"priority"`` takes rules of higher priority first; ``"largest"``
-    the match that covers most nodes; ``"first"`` the one whose first output comes first in the graph. Among equals,
-    the higher priority counts, then, for ``"priority"``, the order of the rules before the order of the graph, and
+    the match that covers most nodes; ``"first"`` the one whose first output comes first in the graph; ``"last"`` the
+    one whose first output comes last, and of these the largest, as a walk that starts at the outputs of the graph
+    meets them. Among equals, the higher priority counts, then, for ``"priority"``, the order of the rules before the order of the graph, and
     otherwise the order of the graph before that of the rules.
     """
 
@@ -83,6 +87,12 @@ class RuleSet:
     def explain(self, subject: Any, *, nearest: int = 1) -> Explanations:
         """For each rule by name, why it does not match, or is refused where it does; to be printed."""
         return Explanations({rule.name: rule.explain(subject, nearest=nearest) for rule in self.rules})
+
+    def verify(self, *, max_examples: int = 200, seed: int = 0, mutate: bool = False) -> dict[str, Verdict]:
+        """For each rule by name, whether a small graph was found on which its two sides differ, see Subst.verify."""
+        from gsl.verify import verify_all
+
+        return verify_all(self, max_examples=max_examples, seed=seed, mutate=mutate)
 
     def __call__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gsl.attr.ast import Ast
 from gsl.errors import DroppedAttributeWarning, PatternError, RewriteError, caller
@@ -17,8 +17,12 @@ from gsl.rewrite.build import Builder, Refusal
 from gsl.rewrite.explain import Explanation, explain
 from gsl.rewrite.source import Source
 from gsl.rewrite.target import Target
+from gsl.rewrite.text import text
 from gsl.rewrite.trace import Trace
 from gsl.spec import TABLE, OpSpec
+
+if TYPE_CHECKING:
+    from gsl.verify import Verdict
 
 Subject = TypeVar("Subject")
 
@@ -74,6 +78,11 @@ class Subst:
     def __repr__(self) -> str:
         return f"<Subst {self.name}>"
 
+    def __str__(self) -> str:
+        """The rule in full: name, algebra, source, conditions, target."""
+        where = (*self.source.constraints, *self.source.guards, *self.source.predicates)
+        return text(self.name, self.doc, self.source.outputs, self.target.outputs, where)
+
     @property
     def title(self) -> str:
         """The rule's name, and where it was written."""
@@ -112,6 +121,17 @@ class Subst:
         for match in self.plan.matches(graph):
             if self.refused(match) is None:
                 yield match
+
+    def verify(self, *, max_examples: int = 200, seed: int = 0, mutate: bool = False) -> Verdict:
+        """Look for a small graph on which the two sides differ: Refuted, Supported or Unchecked, with the reason.
+
+        ``max_examples`` graphs are made from the source, rewritten, and compared. ``mutate`` also breaks the rule in
+        small ways, and tells how many of these mistakes are found. Equal seeds give equal verdicts. Needs torch and
+        hypothesis.
+        """
+        from gsl.verify import verify
+
+        return verify(self, max_examples=max_examples, seed=seed, mutate=mutate)
 
     def refused(self, match: Match) -> str | None:
         """Why the conditions of the rule refuse a match, ``None`` if they don't."""

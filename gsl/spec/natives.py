@@ -1,7 +1,7 @@
-"""One torch function under its several names: ``torch.erfinv``, ``Tensor.erfinv``, ``aten.erfinv.default``.
+"""One function under its several names: ``torch.erfinv``, ``Tensor.erfinv``, ``aten.erfinv.default``.
 
 This is about functions without a canonical operator, which a graph calls under one of these names and a pattern may
-know under another.
+know under another. Functions of TVM are known by their names alone: each mention of one may be another object.
 """
 
 from __future__ import annotations
@@ -9,11 +9,26 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Any
 
 
+@dataclass(frozen=True, slots=True)
+class TVMFunction:
+    """The operator of a call of a function of TVM: one of the module, or a packed function."""
+
+    name: str
+    packed: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
 def same_function(target: Any) -> frozenset[Any]:
-    """The targets that call the same function as one of torch's, itself included; of any other target only itself."""
+    """The targets that call the same function as one of torch's or TVM's, itself included; of any other only itself."""
+    if type(target).__module__.startswith("tvm."):
+        own = tvm_function(target)
+        return frozenset((target,)) if own is None else frozenset((target, own))
     if "torch" not in sys.modules or not isinstance(target, Hashable):
         return frozenset((target,))
     return _same_function(target)
@@ -23,6 +38,16 @@ def same_function(target: Any) -> frozenset[Any]:
 def _same_function(target: Any) -> frozenset[Any]:
     name = _aten_name(target)
     return frozenset((target,)) if name is None else frozenset((target, *_names_of(name)))
+
+
+def tvm_function(target: Any) -> TVMFunction | None:
+    """The function of TVM that a ``GlobalVar`` or an ``ExternFunc`` names; ``None`` for anything else."""
+    match type(target).__name__:
+        case "GlobalVar":
+            return TVMFunction(str(target.name_hint))
+        case "ExternFunc":
+            return TVMFunction(str(target.global_symbol), packed=True)
+    return None
 
 
 def overloads(target: Any) -> tuple[Any, ...]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gsl.errors import WorkloadError
+from gsl.workload.bisect import Culprit
+from gsl.workload.tensors import as_tensor as _as_tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,10 @@ class Report:
     outputs: tuple[Compared, ...]
     inputs: tuple[tuple[Any, ...], ...]
     """The inputs of each run."""
+    labels: tuple[str, ...] = ()
+    """How the inputs of each run were made."""
+    culprit: Culprit | None = None
+    """The step of a trace that introduced the first difference, where a trace was given."""
 
     @property
     def passed(self) -> bool:
@@ -112,7 +118,8 @@ class Report:
         rows = [_HEADER, *map(_row, self.outputs)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
         table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-        return "\n".join([self._headline(), *table])
+        made = [f"run {number}: {label}" for number, label in enumerate(self.labels)] if len(self.labels) > 2 else []
+        return "\n".join([self._headline(), *table, *made])
 
     def __repr__(self) -> str:
         return f"<Report: {self._headline()}>"
@@ -131,9 +138,9 @@ class Report:
             return f"{self.first} and {self.second} agree on {len(self.outputs)} outputs of {runs}"
         if not self.outputs:
             return f"{self.first} and {self.second} were not compared: they have no outputs"
-        return (
-            f"{self.first} and {self.second} differ in {len(self.failures)} of {len(self.outputs)} outputs of {runs}"
-        )
+        failed = f"{len(self.failures)} of {len(self.outputs)} outputs of {runs}"
+        cause = "" if self.culprit is None else f"; {self.culprit}"
+        return f"{self.first} and {self.second} differ in {failed}{cause}"
 
 
 _HEADER = ("run", "output", "type", "max abs", "max rel", "at", "result")
@@ -222,6 +229,16 @@ def compare_results(
     return rows
 
 
+def by_position(expected: Sequence[tuple[Path, Any]], found: Sequence[tuple[Path, Any]]) -> list[tuple[Path, Any]]:
+    """The leaves that were found under the paths of the expected ones, if there are as many.
+
+    Frameworks differ in whether the only output is one of a tuple, and not all have names for outputs.
+    """
+    if len(expected) != len(found) or any(path[:1] == (_AFTERWARDS,) for path, _ in (*expected, *found)):
+        return list(found)
+    return [(path, leaf) for (path, _), (_, leaf) in zip(expected, found)]
+
+
 def without_numbers(rows: Sequence[Compared]) -> tuple[Compared, ...]:
     """The rows, of which those fail that are about an output which was nothing but NaN in every run."""
     seen = {row.name for row in rows if row.note != _ALL_NAN}
@@ -241,14 +258,8 @@ def describe(value: Any) -> str:
 
 def as_tensor(value: Any) -> Any:
     """A torch, numpy or other tensor as a torch tensor on the CPU; None for anything else."""
-    import numpy as np
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return value.detach().cpu()
-    if not isinstance(value, (np.ndarray, np.generic)) and hasattr(value, "numpy"):
-        value = value.numpy()
-    return torch.from_numpy(np.array(value)) if isinstance(value, (np.ndarray, np.generic)) else None
+    tensor = _as_tensor(value)
+    return None if tensor is None else tensor.detach().cpu()
 
 
 def compare_leaf(run: int, name: str, expected: Any, found: Any, override: Override) -> Compared:

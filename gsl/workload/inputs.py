@@ -7,18 +7,26 @@ from typing import Any
 
 from gsl.errors import WorkloadError, nearest
 from gsl.graph import Dim, SymDim, TensorType, Type
+from gsl.workload.strategies import STRATEGIES, Strategy
+from gsl.workload.tensors import as_tensor
 
 Types = Mapping[str, Type | None]
 """The inputs by name, in order."""
 
 
 def bind(
-    who: str, types: Types, defaults: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    who: str,
+    types: Types,
+    defaults: Mapping[str, Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    casts: bool = False,
 ) -> list[Any]:
-    """The inputs in order, from values by position and by name; numpy arrays become torch tensors.
+    """The inputs in order, from values by position and by name; arrays of numpy and TVM become torch tensors.
 
-    ``who`` names the workload in messages. Raises WorkloadError for a wrong number, an unknown, doubled or missing
-    name, or a value that does not have the type.
+    ``who`` names the workload in messages. ``casts`` makes floats of numpy those of the input. Raises WorkloadError for
+    a wrong number, an unknown, doubled or missing name, or a value that does not have the type.
     """
     names = list(types)
     if any(isinstance(value, (tuple, list, dict)) for value in args):
@@ -40,6 +48,8 @@ def bind(
             f"{who}: no value for the input {', '.join(map(repr, missing))}; it takes ({_signature(types)})"
         )
     bound = [as_native(values[name]) if name in values else defaults[name] for name in names]
+    if casts:
+        bound = [_cast(value, values.get(name), types[name]) for name, value in zip(names, bound)]
     sizes: dict[Any, int] = {}
     for (name, type), value in zip(types.items(), bound):
         if name in values:
@@ -56,10 +66,12 @@ def random(
     sizes: Mapping[str, int] | None = None,
     device: Any = None,
     keep_integers: bool = False,
+    strategy: Strategy = STRATEGIES["normal"],
 ) -> list[Any]:
-    """Inputs that have the types: floats normal, integers within the range of the example (0 and 1 without one).
+    """Inputs that have the types: floats by a strategy, integers within the range of the example (0 and 1 without one).
 
-    A float example with two distinct values is taken for a mask, and its values are drawn again. A symbolic size is
+    A float example with two distinct values is taken for a mask, and its values are drawn again, if the strategy says
+    so. A symbolic size is
     the example's, or that of ``sizes``. ``keep_integers`` leaves examples that are not floats as they are.
     """
     import torch
@@ -90,20 +102,25 @@ def random(
             result.append(example)
             continue
         shape = [_size(who, name, expected, known) for expected in type.shape]
-        value = _draw(shape, getattr(torch, type.dtype), example, generator)
+        value = _draw(shape, getattr(torch, type.dtype), example, generator, strategy)
         result.append(value.to(device if example is None else example.device))
     return result
 
 
 def as_native(value: Any) -> Any:
-    """A numpy array as a torch tensor; anything else as it is."""
+    """A tensor of numpy or TVM as a torch tensor; anything else as it is."""
+    return as_tensor(value) if hasattr(value, "shape") and hasattr(value, "dtype") else value
+
+
+def _cast(value: Any, given: Any, type: Type | None) -> Any:
+    """An input that was given as floats of numpy, as floats of the type."""
     import numpy as np
+    import torch
 
-    if isinstance(value, (np.ndarray, np.generic)):
-        import torch
-
-        return torch.from_numpy(np.ascontiguousarray(value).reshape(value.shape))
-    return value
+    if not isinstance(type, TensorType) or not isinstance(given, (np.ndarray, np.generic)):
+        return value
+    dtype = getattr(torch, type.dtype)
+    return value.to(dtype) if value.dtype.is_floating_point and dtype.is_floating_point else value
 
 
 def _leaves(who: str, names: Sequence[str], args: Sequence[Any]) -> list[Any]:
@@ -199,18 +216,21 @@ def _size(who: str, name: str, expected: Dim, known: Mapping[Any, int]) -> int:
     return int(expr)
 
 
-def _draw(shape: Sequence[int], dtype: Any, example: Any, generator: Any) -> Any:
+def _draw(shape: Sequence[int], dtype: Any, example: Any, generator: Any, strategy: Strategy) -> Any:
     import torch
 
     usable = example is not None and example.numel() > 0
     if dtype == torch.bool:
         return torch.rand(shape, generator=generator) < 0.5
     if dtype.is_floating_point or dtype.is_complex:
-        if usable and example.numel() > 2 and dtype.is_floating_point:
+        if strategy.masks and usable and example.numel() > 2 and dtype.is_floating_point:
             values = example.detach().cpu().unique()
             if values.numel() == 2:
                 return values[torch.randint(values.numel(), tuple(shape), generator=generator)]
-        wide = dtype if dtype.is_complex or dtype == torch.float64 else torch.float32
-        return torch.randn(shape, generator=generator, dtype=wide).to(dtype)
+        if dtype.is_complex:
+            parts = [strategy.draw(shape, torch.float64, generator) for _ in range(2)]
+            return torch.complex(*parts).to(dtype)
+        wide = torch.float64 if dtype == torch.float64 else torch.float32
+        return strategy.draw(shape, wide, generator).to(dtype)
     low, high = (int(example.min()), int(example.max())) if usable else (0, 1)
     return torch.randint(low, high + 1, tuple(shape), generator=generator).to(dtype)

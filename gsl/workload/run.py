@@ -8,6 +8,7 @@ from typing import Any
 
 from gsl.errors import WorkloadError
 from gsl.workload.compare import Path, afterwards, flatten
+from gsl.workload.tensors import as_tensor
 
 
 def isolated(
@@ -21,10 +22,11 @@ def isolated(
     import torch
 
     copies = {name: _copy(value) for name, value in inputs.items()}
+    buffers = {name for name, value in state.items()
+               if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)}  # fmt: skip
+    state = {name: as_tensor(value) for name, value in state.items() if hasattr(value, "shape")}
     guarded = {
-        name: (value, value.detach().clone())
-        for name, value in state.items()
-        if isinstance(value, torch.Tensor) and (whole_state or not isinstance(value, torch.nn.Parameter))
+        name: (value, value.detach().clone()) for name, value in state.items() if whole_state or name in buffers
     }
     versions = {name: _version(value) for name, value in state.items() if name not in guarded}
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -20,9 +20,13 @@ from gsl.graph.subgraph import Subgraph, inline
 from gsl.graph.text import text
 from gsl.rewrite import Trace
 from gsl.workload import inputs as _inputs
+from gsl.workload.bisect import culprit
+from gsl.workload.compare import Compared, Report, Tolerance, by_position, compare_results, without_numbers
 from gsl.workload.compare import Path as LeafPath
-from gsl.workload.compare import Report, Tolerance, compare_results, without_numbers
 from gsl.workload.run import isolated
+from gsl.workload.runs import Run, Wanted, runs
+from gsl.workload.strategies import Strategy
+from gsl.workload.strategies import strategy as strategy_of
 
 if TYPE_CHECKING:
     import torch
@@ -48,18 +52,21 @@ class Group:
 class Workload:
     """A program: a graph with its weights, which can be run, compared, drawn and rewritten. Never changed.
 
-    ``source`` is a ``torch.fx.GraphModule``, a ``torch.export.ExportedProgram``, or whatever else a front end knows.
+    ``source`` is a ``torch.fx.GraphModule``, a ``torch.export.ExportedProgram``, or an ``IRModule`` of TVM, with the
+    values of some of its parameters in ``params``.
     """
 
     __slots__ = ("_call", "_graph", "_name", "_program", "_trace")
 
-    def __init__(self, source: Any, *, name: str | None = None) -> None:
+    def __init__(self, source: Any, params: Mapping[str, Any] | None = None, *, name: str | None = None) -> None:
         from gsl import front
 
         if isinstance(source, Workload):
             source, name = source.program, name or source.name
         is_program = all(hasattr(source, part) for part in ("load", "store", "evaluate"))
-        self._program: Program = source if is_program else front.program(source)
+        if is_program and params is not None:
+            raise WorkloadError("a workload has its weights already, so it takes no params")
+        self._program: Program = source if is_program else front.program(source, params)
         self._name = name or _own_name(self._program.native)
         self._graph: Graph | None = None
         self._call: Callable[..., Any] | None = None
@@ -104,6 +111,71 @@ class Workload:
         from gsl.front import fx
 
         return cls(fx.from_exported(exported, example_inputs), name=name)
+
+    @classmethod
+    def from_relax(
+        cls,
+        mod: Any,
+        params: Mapping[str, Any] | None = None,
+        *,
+        function: str | None = None,
+        name: str | None = None,
+    ) -> Workload:
+        """The workload of one Relax function of an ``IRModule``: ``main``, the only one, or the one of that name.
+
+        ``params`` are values of its parameters by name, or what ``relax.frontend.detach_params`` gives; all other
+        parameters are inputs.
+        """
+        from gsl.front import relax
+
+        return cls(relax.from_module(mod, params, function=function), name=name)
+
+    @classmethod
+    def from_relay(cls, mod: Any, params: Mapping[str, Any] | None = None, *, name: str | None = None) -> Workload:
+        """The workload of the function ``main`` of a Relay ``IRModule``, with values of its parameters by name."""
+        from gsl.front import relay
+
+        return cls(relay.from_module(mod, params), name=name)
+
+    @classmethod
+    def from_expr(
+        cls, expr: Any, inputs: Iterable[str] | None = None, *, seed: int = 0, name: str | None = None
+    ) -> Workload:
+        """The workload of a function or expression of Relax or Relay.
+
+        ``inputs`` names the variables that are fed, which are all of them if it is left out. The others are weights,
+        and get random values of this seed.
+        """
+        from gsl.front import tvm
+
+        return cls(tvm.from_expr(expr, inputs, seed=seed), name=name)
+
+    @classmethod
+    def from_nodes(
+        cls,
+        outputs: Sequence[Any],
+        *,
+        operands: Callable[[Any], Iterable[Any]],
+        attrs: Callable[[Any], Mapping[str, Any]] | None = None,
+        op: Callable[[Any], Any] = type,
+        rebuild: Callable[[Any, Sequence[Any], Mapping[str, Any], Any], Any] | None = None,
+        run: Callable[..., Any] | None = None,
+        name: str | None = None,
+    ) -> Workload:
+        """The workload of a graph of any objects, given by its outputs.
+
+        ``operands(obj)`` are the objects that one takes its inputs from, ``attrs(obj)`` its configuration by name, and
+        ``op(obj)`` its operator, which is its class unless told otherwise. ``rebuild(op, operands, attrs, old)`` makes
+        an object of what a rule made, where ``old`` is ``None``, and of an ``old`` object whose operands have changed;
+        what no change reaches stays the same objects. ``run(outputs, …)`` runs the graph, on inputs that are named as
+        its parameters. ``native`` is the list of the outputs.
+
+        Raises FrontEndError for a cycle, and for what these functions can't give.
+        """
+        from gsl.front.nodes import Access, NodesProgram
+
+        given = {} if attrs is None else {"attrs": attrs}
+        return cls(NodesProgram(outputs, Access(operands, op=op, rebuild=rebuild, run=run, **given)), name=name)
 
     @property
     def name(self) -> str:
@@ -181,7 +253,8 @@ class Workload:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the module returns for these inputs, by position or by name, without gradients.
 
-        numpy arrays are converted. WorkloadError for inputs that do not fit.
+        A program of torch returns tensors, one of TVM numpy arrays; numpy arrays and tensors of both are taken.
+        WorkloadError for inputs that do not fit.
         """
         import torch
 
@@ -190,13 +263,34 @@ class Workload:
         with torch.no_grad():
             return call(*bound)
 
-    def random_inputs(self, *, seed: int = 0, sizes: Mapping[str, int] | None = None) -> tuple[Any, ...]:
+    def random_inputs(
+        self,
+        *,
+        seed: int = 0,
+        sizes: Mapping[str, int] | None = None,
+        strategy: str | tuple[float, float] | Strategy = "normal",
+        keep_integers: bool = False,
+    ) -> tuple[Any, ...]:
         """Inputs that fit the types, always the same for a seed.
 
-        Floats are normal; integers lie in the range of the example (0 and 1 without one). ``sizes`` gives symbolic
-        sizes by name; the others are those of the example. WorkloadError where a type or size is not known.
+        Floats are drawn by the strategy; integers lie in the range of the example (0 and 1 without one), or are
+        those of the example with ``keep_integers``. ``sizes`` gives symbolic sizes by name; the others are those of
+        the example. WorkloadError where a type or size is not known.
         """
-        return tuple(self._random(seed, sizes=sizes))
+        devices = [param.device for param in self._program.params.values() if hasattr(param, "is_cuda")]
+        return tuple(
+            _inputs.random(
+                self.name, self._program.inputs, self.example_inputs, seed=seed, sizes=sizes,
+                device=devices[0] if devices else None, keep_integers=keep_integers,
+                strategy=strategy if isinstance(strategy, Strategy) else strategy_of(strategy),
+            )
+        )  # fmt: skip
+
+    def bind(self, inputs: Sequence[Any] | Mapping[str, Any]) -> tuple[Any, ...]:
+        """The inputs in order, from values in order or by name, checked as a call checks them."""
+        if isinstance(inputs, Mapping):
+            return tuple(self._bind((), inputs))
+        return tuple(self._bind(inputs if isinstance(inputs, (tuple, list)) else (inputs,), {}))
 
     def compare(
         self,
@@ -205,15 +299,24 @@ class Workload:
         *,
         rtol: float | None = None,
         atol: float | None = None,
-        seed: int = 0,
+        seed: int | Sequence[int] = 0,
+        strategies: str | tuple[float, float] | Sequence[str | tuple[float, float]] | None = None,
+        sizes: Mapping[str, int] | Sequence[Mapping[str, int]] | None = None,
+        trace: Trace | None = None,
     ) -> Report:
         """Run both workloads on the same inputs, and report where the other one differs from this one.
 
         Without ``inputs``, there are two runs: the example inputs, and random ones (of which integers are those of
         the example, unless there are only integers); without an example, one random run. Random operators draw the
         same numbers in both. Inputs and buffers that a run changes in place are compared too, and restored.
-        Outputs are compared with those of the same key, position or field; there must be some, and they must not be
-        NaN alone. Tolerances are those of :data:`TOLERANCES`, unless given. WorkloadError if the inputs do not fit.
+        Outputs are compared with those of the same key, position or field (of the same number, with a workload of
+        another front end); there must be some, and they must not be NaN alone. Tolerances are those of
+        :data:`TOLERANCES`, unless given. WorkloadError if the inputs do not fit.
+
+        ``strategies`` are names of :data:`STRATEGIES` or ranges ``(low, high)`` by which the floats of random inputs
+        are drawn, ``sizes`` values of symbolic sizes by name, and ``seed`` may be several: there is a run for each
+        combination. With the ``trace`` of the rules that made the other workload of this one, the report tells which
+        step introduced a difference.
         """
         if not isinstance(other, Workload):
             raise WorkloadError(
@@ -229,15 +332,21 @@ class Workload:
         def override(standard: Tolerance) -> Tolerance:
             return Tolerance(standard.rtol if rtol is None else rtol, standard.atol if atol is None else atol)
 
-        runs = self._comparison_inputs(inputs, seed)
-        by_name = set(self.inputs) == set(other.inputs)
-        compared = []
-        for number, values in enumerate(runs):
-            named = dict(zip(self.inputs, values))
-            same = {n: named[n] for n in other.inputs} if by_name else named
-            expected, found = self._isolated(named, seed), other._isolated(same, seed)
-            compared += compare_results(number, expected, found, override)
-        return Report(self.name, other.name, without_numbers(compared), tuple(tuple(values) for values in runs))
+        wanted = runs(self, inputs, Wanted.of(strategies, seed, sizes))
+
+        def against(second: Workload, numbers: Iterable[int]) -> tuple[Compared, ...]:
+            rows: list[Compared] = []
+            for number in numbers:
+                rows += compare_results(number, *self._both(second, wanted[number]), override)
+            return without_numbers(rows)
+
+        rows = against(other, range(len(wanted)))
+        failed = next((row.run for row in rows if not row.passed), None)
+        found = None
+        if trace is not None and failed is not None:
+            found = culprit(self, trace, lambda part: not all(row.passed for row in against(part, [failed])))
+        labels = tuple(run.label for run in wanted)
+        return Report(self.name, other.name, rows, tuple(run.values for run in wanted), labels, found)
 
     def groups(self) -> Mapping[str, Group]:
         """The outlined groups in the graph, by the names of their calls, in order; read-only."""
@@ -308,7 +417,9 @@ class Workload:
         return self._call
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        return _inputs.bind(self.name, self._program.inputs, self._defaults(), args, kwargs)
+        return _inputs.bind(
+            self.name, self._program.inputs, self._defaults(), args, kwargs, casts=self._program.casts_inputs
+        )
 
     def _defaults(self) -> Mapping[str, Any]:
         """The values of the inputs that may be left out, as the module's signature gives them."""
@@ -322,31 +433,23 @@ class Workload:
             if name in self._program.inputs and parameter.default is not inspect.Parameter.empty
         }
 
-    def _random(
-        self, seed: int, *, sizes: Mapping[str, int] | None = None, keep_integers: bool = False
-    ) -> list[Any]:
-        devices = [param.device for param in self._program.params.values() if hasattr(param, "device")]
-        return _inputs.random(
-            self.name, self._program.inputs, self.example_inputs, seed=seed, sizes=sizes,
-            device=devices[0] if devices else None, keep_integers=keep_integers,
-        )
-
-    def _comparison_inputs(self, inputs: Sequence[Any] | Mapping[str, Any] | None, seed: int) -> list[list[Any]]:
-        if isinstance(inputs, Mapping):
-            return [self._bind((), inputs)]
-        if inputs is not None:
-            return [self._bind(inputs if isinstance(inputs, (tuple, list)) else (inputs,), {})]
-        examples = self.example_inputs
-        if examples is None:
-            return [self._random(seed)]
-        floats = any(getattr(getattr(value, "dtype", None), "is_floating_point", False) for value in examples)
-        return [list(examples), self._random(seed, keep_integers=floats)]
+    def _both(self, other: Workload, run: Run) -> tuple[list[tuple[LeafPath, Any]], list[tuple[LeafPath, Any]]]:
+        """The leaves of the results of this workload and another one in a run."""
+        named = dict(zip(self.inputs, run.values))
+        same = {n: named[n] for n in other.inputs} if set(self.inputs) == set(other.inputs) else named
+        expected, found = self._isolated(named, run.seed), other._isolated(same, run.seed)
+        return expected, found if _front_end(self) == _front_end(other) else by_position(expected, found)
 
     def _isolated(self, inputs: Mapping[str, Any], seed: int) -> list[tuple[LeafPath, Any]]:
         # Parameters are copied only where a run could change them: they may be most of the memory.
         effects = any(node.effect in (Effect.MUTATES, Effect.OTHER) for node in self.graph)
         impure = effects or bool(self.graph.written)
         return isolated(self._callable(), inputs, self._program.params, seed=seed, whole_state=impure)
+
+
+def _front_end(workload: Workload) -> str:
+    """The package of the front end of a workload."""
+    return type(workload.program).__module__.rpartition(".")[0]
 
 
 def _is_call(node: Node) -> bool:

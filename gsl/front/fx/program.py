@@ -33,6 +33,8 @@ several threads."""
 class GraphModuleProgram:
     """A ``torch.fx.GraphModule``: traced, or handed to a back end by ``torch.compile``, or of ``make_fx``."""
 
+    casts_inputs = False
+
     def __init__(
         self, module: fx.GraphModule, example_inputs: Sequence[Any] | None = None, values: Values | None = None
     ) -> None:
@@ -115,6 +117,8 @@ class GraphModuleProgram:
 
 class ExportProgram:
     """A ``torch.export.ExportedProgram``, as exported or decomposed."""
+
+    casts_inputs = False
 
     def __init__(self, exported: ExportedProgram, example_inputs: Sequence[Any] | None = None) -> None:
         self._exported = exported

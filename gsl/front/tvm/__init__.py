@@ -3,26 +3,50 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from typing import Any, Final, cast
 
 from gsl.errors import FrontEndError
 from gsl.front.base import Program
 
-DIALECTS: Final = {"tvm.relax": "gsl.front.relax", "tvm.relay": "gsl.front.relay"}
-"""The front end of each dialect of TVM, by the package in which the classes of its expressions are defined."""
+DIALECTS: Final = {"tvm.relax": "gsl.front.relax", "tvm.relay": "gsl.front.relay", "tvm.ir": "gsl.front.relax"}
+"""The front end of each dialect of TVM, by the package in which the classes of its expressions are defined.
+
+Relax shares calls and variables with the other languages of TVM.
+"""
 
 
-def program(source: Any) -> Program:
-    """The program of an ``IRModule`` or of a function of Relax or Relay. FrontEndError for anything else."""
+def program(source: Any, params: Any = None) -> Program:
+    """The program of an ``IRModule`` or of a function of Relax or Relay, with the values of some of its parameters.
+
+    FrontEndError for anything else.
+    """
     functions = source.functions.values() if hasattr(source, "functions") else (source,)
     for function in functions:
-        name = DIALECTS.get(".".join(type(function).__module__.split(".")[:2]))
-        if name is not None:
-            return cast(Program, importlib.import_module(name).program(source))
+        dialect = _dialect(function)
+        if dialect is not None:
+            return cast(Program, dialect.from_module(source, params))
     raise FrontEndError(
         f"expected an IRModule with a function of Relax or Relay, but got a {type(source).__name__} with none; "
         "the functions of TIR alone are not rewritten"
     )
 
 
-__all__ = ["program"]
+def from_expr(expr: Any, inputs: Iterable[str] | None = None, *, seed: int = 0) -> Program:
+    """The program of a function, or of an expression over variables of which ``inputs`` are fed.
+
+    The other variables are weights with random values of this seed. FrontEndError for anything else.
+    """
+    dialect = _dialect(expr)
+    if dialect is None:
+        raise FrontEndError(f"expected an expression of Relax or Relay, but got a {type(expr).__name__}")
+    return cast(Program, dialect.from_expr(expr, inputs, seed=seed))
+
+
+def _dialect(expr: Any) -> Any:
+    """The front end of an expression; ``None`` if it is none."""
+    name = DIALECTS.get(".".join(type(expr).__module__.split(".")[:2]))
+    return None if name is None else importlib.import_module(name)
+
+
+__all__ = ["from_expr", "program"]

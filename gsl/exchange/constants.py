@@ -1,0 +1,138 @@
+"""Identity and averaging kernels: recognised by their values in a source, made in a target.
+
+Their shape comes from the context: a convolution's data, the other operand of a product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gsl import attr, op, pat
+from gsl.exchange.patterns import Inexpressible, Side
+from gsl.exchange.terms import Term
+from gsl.match import Match
+from gsl.match.literal import equal_literal
+from gsl.pat import Pattern
+
+
+def ones(side: Side, term: Term) -> Pattern:
+    """``Iewmul``: a tensor of ones, of the shape of the other factor."""
+    other = _other(side, term, "ewmul")
+    if not side.is_source:
+        return op.OnesLike(other)
+    return _known(side, "ones", lambda value: equal_literal(1.0, value) or equal_literal(1, value))
+
+
+def identity(side: Side, term: Term) -> Pattern:
+    """``Imatmul``: the identity matrix that a product with the other factor takes."""
+    other = _other(side, term, "matmul")
+    if not side.is_source:
+        _, position = side.context(term)
+        return identity_matrix(other.shape[-1 if position == 1 else -2], other.dtype)
+    return _known(side, "the identity matrix", _is_identity)
+
+
+def identity_matrix(size: Any, dtype: Any) -> pat.Call:
+    """In a target: the identity matrix of that size."""
+    return op.MatrixSetDiag(op.Zeros(shape=(size, size), dtype=dtype), op.Ones(shape=(size,), dtype=dtype))
+
+
+def identity_kernel(side: Side, term: Term) -> Pattern:
+    """``Iconv``: the kernel of a convolution with *same* padding that leaves its data as they are."""
+    size = _size(side, term)
+    low = side.semantics.odd_padding == "low"
+    if side.is_source:
+        return _known(side, "an identity kernel", lambda value: _is_identity_kernel(value, size, low))
+    data = _data(side, term)
+    eye = op.Reshape(
+        identity_matrix(data.shape[1], data.dtype), newshape=attr.Tuple(data.shape[1], data.shape[1], 1, 1)
+    )
+    widths = [(k // 2, (k - 1) // 2) if low else ((k - 1) // 2, k // 2) for k in size]
+    return op.Pad(eye, pad_width=((0, 0), (0, 0), *widths))
+
+
+def average_kernel(side: Side, term: Term) -> Pattern:
+    """``Cpool``: the kernel of a convolution that averages over windows of each channel."""
+    size = _size(side, term)
+    share = 1.0 / (size[0] * size[1])
+    if side.is_source:
+        return _known(side, "an averaging kernel", lambda value: _is_average_kernel(value, size, share))
+    data = _data(side, term)
+    channels = data.shape[1]
+    single = op.Full(share, shape=attr.Tuple(channels, 1, *size), dtype=data.dtype)
+    if side.semantics.average_kernel == "depthwise":
+        return single
+    eye = op.Reshape(identity_matrix(channels, data.dtype), newshape=attr.Tuple(channels, channels, 1, 1))
+    return single * eye
+
+
+def _size(side: Side, term: Term) -> tuple[int, int]:
+    size = term.params["kernel_h"], term.params["kernel_w"]
+    if not all(isinstance(k, int) for k in size):
+        raise Inexpressible(f"{term.place}: the size of {term.op} must be a number")
+    return size
+
+
+def _data(side: Side, term: Term) -> Pattern:
+    """The data of the convolution whose kernel the constant is."""
+    user, position = side.context(term)
+    if user.op != "conv2d" or position != 1:
+        raise Inexpressible(f"{term.place}: {term.op} takes its shape from a convolution, and stands in {user.op}")
+    return side.patterns[user.operands[0]]
+
+
+def _other(side: Side, term: Term, op_name: str) -> Pattern:
+    """The other factor of the product in which the constant stands."""
+    user, position = side.context(term)
+    if user.op != op_name:
+        raise Inexpressible(f"{term.place}: {term.op} takes its shape from a {op_name}, and stands in {user.op}")
+    other = user.operands[1 - position]
+    if other not in side.patterns:
+        raise Inexpressible(f"{term.place}: {term.op} takes its shape from another constant")
+    return side.patterns[other]
+
+
+def _known(side: Side, what: str, test: Callable[[Any], bool]) -> Pattern:
+    """A parameter or literal whose value passes a test."""
+    leaf = pat.Alt(pat.Param(), pat.Const())
+
+    def holds(match: Match) -> bool | str:
+        value = match[leaf].attrs["value"]
+        return test(value) or f"%{match[leaf].name} is not {what}"
+
+    holds.__name__ = f"is {what}"  # what a rule's text says
+    side.demand(holds)
+    return leaf
+
+
+def _is_identity(value: Any) -> bool:
+    shape = tuple(getattr(value, "shape", ()))
+    if len(shape) != 2 or shape[0] != shape[1]:
+        return False
+    places = range(shape[0])
+    return bool((value[list(places), list(places)] == 1).all()) and int((value != 0).sum()) == shape[0]
+
+
+def _is_identity_kernel(value: Any, size: Sequence[int], low: bool) -> bool:
+    """Whether each channel is taken to itself, by the element of the kernel that *same* padding puts on its place."""
+    shape = tuple(getattr(value, "shape", ()))
+    if len(shape) != 4 or shape[2:] != tuple(size) or not shape[1] or shape[0] % shape[1]:
+        return False
+    centre = [k // 2 if low else (k - 1) // 2 for k in size]
+    filters = list(range(shape[0]))
+    inside = value[filters, [f % shape[1] for f in filters], centre[0], centre[1]]
+    return bool((inside == 1).all()) and int((value != 0).sum()) == shape[0]
+
+
+def _is_average_kernel(value: Any, size: Sequence[int], share: float) -> bool:
+    """Whether each channel is averaged: a filter of one channel each, or all channels with zeros for the others."""
+    shape = tuple(getattr(value, "shape", ()))
+    if len(shape) != 4 or shape[2:] != tuple(size):
+        return False
+    if shape[1] == 1:
+        return equal_literal(share, value)
+    filters = list(range(shape[0]))
+    if shape[0] != shape[1] or int((value != 0).sum()) != shape[0] * size[0] * size[1]:
+        return False
+    return equal_literal(share, value[filters, filters])

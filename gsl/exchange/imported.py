@@ -1,0 +1,91 @@
+"""The rules that were read, and those that could not be expressed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from gsl.errors import ExchangeError, PatternError, RefusedRulesWarning, nearest
+from gsl.exchange.operators import OPERATORS
+from gsl.exchange.patterns import Inexpressible, Side, Sides
+from gsl.exchange.semantics import Semantics
+from gsl.exchange.terms import Rule, Term, is_trivial, walk
+from gsl.pat import Pattern
+from gsl.rewrite import RuleSet, Subst
+
+Condition = Callable[[Mapping[str, Pattern]], Any]
+"""Makes a further condition of a rule from the patterns of its variables by their names (``input_7``)."""
+Conditions = Mapping[str, Condition]
+SHOWN = 5
+"""How many refused rules a warning names."""
+
+
+class ImportedRules(RuleSet):
+    """The rules of a file as a rule set. ``refused`` tells of each rule that is not among them why, by name."""
+
+    def __init__(self, rules: Iterable[Subst], refused: Mapping[str, str]) -> None:
+        super().__init__(rules)
+        self.refused: Mapping[str, str] = MappingProxyType(dict(refused))
+
+    def __repr__(self) -> str:
+        return f"<ImportedRules: {len(self)} rules, {len(self.refused)} refused>"
+
+
+def rule_set(read: Sequence[Rule], semantics: Semantics, file: str, where: Conditions, strict: bool) -> ImportedRules:
+    """The rules as substitutions. Warns of what is refused, or raises ExchangeError if ``strict``.
+
+    PatternError if ``where`` has a condition for a rule that does not exist.
+    """
+    names = [rule.name for rule in read]
+    unknown = next((name for name in where if name not in names), None)
+    if unknown is not None:
+        raise PatternError(f"where: no rule of {file} is named {unknown!r}: {nearest(unknown, names)}")
+    made: list[Subst] = []
+    refused: dict[str, str] = {}
+    for rule in read:
+        try:
+            made.append(subst(rule, semantics, where.get(rule.name)))
+        except Inexpressible as error:
+            refused[rule.name] = str(error)
+    if refused and strict:
+        raise ExchangeError("\n".join(f"{name} can't be imported: {reason}" for name, reason in refused.items()))
+    if refused:
+        names = [*list(refused)[:SHOWN], *["…"] * (len(refused) > SHOWN)]
+        warnings.warn(
+            f"{len(refused)} of the {len(read)} rules of {file} are not imported ({', '.join(names)}): `refused` tells "
+            "why",
+            RefusedRulesWarning,
+            stacklevel=3,
+        )
+    return ImportedRules(made, refused)
+
+
+def subst(rule: Rule, semantics: Semantics, condition: Condition | None = None) -> Subst:
+    """The rule as a substitution. Raises Inexpressible with the reason why there is none."""
+    if is_trivial(rule):
+        raise Inexpressible(f"{rule.place}: both sides are the same graph, as an activation is an operator of its own")
+    if not _is_connected(rule.source):
+        raise Inexpressible(f"{rule.place}: what it replaces shares no tensor, and a source must be connected")
+    sides = Sides(rule, semantics)
+    try:
+        source = Side(sides, is_source=True).outputs(rule.source, OPERATORS)
+        target = Side(sides, is_source=False).outputs(rule.target, OPERATORS)
+        if condition is not None:
+            sides.where.append(condition({term.params["name"]: leaf for term, leaf in sides.leaves.items()}))
+        return Subst(source, target, where=sides.where, name=rule.name, doc=str(rule))
+    except PatternError as error:
+        raise Inexpressible(f"{rule.place}: {error}") from error
+
+
+def _is_connected(outputs: tuple[Term, ...]) -> bool:
+    """Whether the outputs of a source hang together by the terms that they are made of."""
+    reached, *rest = (set(walk(output)) for output in outputs)
+    while rest:
+        joined = [other for other in rest if other & reached]
+        if not joined:
+            return False
+        reached = reached.union(*joined)
+        rest = [other for other in rest if not other & reached]
+    return True

@@ -1,0 +1,248 @@
+"""TASO's rules: a protocol-buffers file of pairs of operator graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from gsl.errors import ExchangeError
+from gsl.exchange.imported import Conditions, ImportedRules, rule_set
+from gsl.exchange.semantics import Semantics
+from gsl.exchange.terms import FIELD, OPEN, SIGNATURES, VARIABLE, Rule, Term, problem, walk
+from gsl.exchange.wire import LENGTH, VARINT, Layout, Reader, Span
+
+COLLECTION = Layout("RuleCollection", {1: ("rule", LENGTH)})
+RULE = Layout("Rule", {1: ("source", LENGTH), 2: ("target", LENGTH), 3: ("output", LENGTH)})
+OPERATOR = Layout("Operator", {1: ("type", VARINT), 2: ("operand", LENGTH), 3: ("parameter", LENGTH)})
+TENSOR = Layout("Tensor", {1: ("operator", VARINT), 2: ("result", VARINT)})
+PARAMETER = Layout("Parameter", {1: ("key", VARINT), 2: ("value", VARINT)})
+OUTPUT = Layout("MapOutput", {n: (name, VARINT) for n, name in enumerate(
+    ("source operator", "target operator", "source result", "target result"), 1)})  # fmt: skip
+
+TYPES = (
+    "INPUT", "WEIGHT", "ANY", "CONV2D", "DROPOUT", "LINEAR", "POOL2D_MAX", "POOL2D_AVG", "RELU", "SIGMOID", "TANH",
+    "BATCHNORM", "CONCAT", "SPLIT", "RESHAPE", "TRANSPOSE", "EW_ADD", "EW_MUL", "MATMUL", "MUL", "ENLARGE",
+    "MERGE_GCONV", "CONSTANT_IMM", "CONSTANT_ICONV", "CONSTANT_ONE", "CONSTANT_POOL",
+)  # fmt: skip
+"""The operators by their number."""
+KEYS = (
+    "OP_TYPE", "NUM_INPUTS", "NUM_OUTPUTS", "GROUP", "KERNEL_H", "KERNEL_W", "STRIDE_H", "STRIDE_W", "PAD", "ACTI",
+    "NUMDIM", "AXIS", "PERM", "OUTSHUFFLE", "MERGE_GCONV_COUNT", "AXES", "KEEP_DIMS", "EPSILON",
+)  # fmt: skip
+"""The keys of parameters by their number."""
+MOST_DIMENSIONS = 16
+"""More than that is no tensor, but a damaged file."""
+COUNTS = ("OP_TYPE", "NUM_INPUTS", "NUM_OUTPUTS")
+"""Parameters that repeat what the message says anyway; of these only the number of results of a split is needed."""
+NAMES = {
+    "CONV2D": "conv2d", "MATMUL": "matmul", "EW_ADD": "ewadd", "EW_MUL": "ewmul", "MUL": "smul", "RELU": "relu",
+    "SIGMOID": "sigmoid", "TANH": "tanh", "TRANSPOSE": "transpose", "CONCAT": "concat", "SPLIT": "split",
+    "ENLARGE": "enlarge_like", "POOL2D_AVG": "poolavg", "POOL2D_MAX": "poolmax", "MERGE_GCONV": "merge_gconv",
+    "CONSTANT_ICONV": "Iconv", "CONSTANT_IMM": "Imatmul", "CONSTANT_ONE": "Iewmul", "CONSTANT_POOL": "Cpool",
+}  # fmt: skip
+"""The operators that have a meaning here, by TENSAT's names."""
+KEY_OF = {
+    "act": "ACTI", "stride_h": "STRIDE_H", "stride_w": "STRIDE_W", "pad": "PAD", "axis": "AXIS", "ndim": "NUMDIM",
+    "kernel_h": "KERNEL_H", "kernel_w": "KERNEL_W", "count": "MERGE_GCONV_COUNT",
+}  # fmt: skip
+FURTHER: Mapping[str, tuple[str, ...]] = {
+    "conv2d": ("KERNEL_H", "KERNEL_W"),
+    "enlarge_like": ("KERNEL_H", "KERNEL_W"),
+    "transpose": ("NUMDIM", "PERM", "OUTSHUFFLE"),
+}
+"""Parameters beyond those of TENSAT's operators."""
+
+
+def rules_from_taso(
+    path: str | PathLike[str], *, where: Conditions | None = None, strict: bool = False, **choices: Any
+) -> ImportedRules:
+    """The rules of a ``graph_subst.pb`` of TASO as a rule set; ``rules["taso-17"]`` is number 17, counted from 0.
+
+    What the file leaves open is decided by ``choices``, the fields of :class:`gsl.exchange.Semantics`. ``where`` adds
+    conditions: for the name of a rule, a function of the patterns of its variables by their names. Rules that can't
+    be expressed are left out, with a warning, and listed with the reason in ``refused``; ``strict`` makes it an error.
+
+    Raises ExchangeError, with the byte, the rule and the field, for a file that is malformed.
+    """
+    file = Path(fspath(path))
+    semantics = Semantics.of(choices)
+    return rule_set(read_taso(file, semantics.operators), semantics, file.name, where or {}, strict)
+
+
+def read_taso(file: Path, operators: Collection[str] = ()) -> list[Rule]:
+    """The rules of a file as terms. Raises ExchangeError."""
+    return list(_File(Reader(file.read_bytes(), file.name), operators).rules())
+
+
+class _File:
+    """The terms of a file."""
+
+    def __init__(self, reader: Reader, operators: Collection[str]) -> None:
+        self.reader = reader
+        self.operators = operators
+        """The operators whose meaning the caller tells."""
+        self.fields: dict[tuple[Term, int], Term] = {}
+        """The results of splits."""
+
+    def rules(self) -> Iterator[Rule]:
+        whole = Span(0, len(self.reader.data), "the file")
+        spans = self.reader.read(COLLECTION, whole)["rule"]
+        if not spans:
+            raise self.reader.error(0, "the file", "it has no rules")
+        for number, (start, end, _) in enumerate(spans):
+            yield self._rule(number, Span(start, end, f"rule {number}"))
+
+    def _rule(self, number: int, span: Span) -> Rule:
+        found = self.reader.read(RULE, span)
+        variables: dict[int, Term] = {}
+        sides = [self._side(side, found[side], variables, span) for side in ("source", "target")]
+        sources: list[Term] = []
+        targets: list[Term] = []
+        for place, (start, end, offset) in enumerate(found["output"]):
+            what = f"{span.what}, output {place}"
+            values = self._numbers(OUTPUT, Span(start, end, what))
+            for side, terms, outputs in (("source", sides[0], sources), ("target", sides[1], targets)):
+                operator, result = values[f"{side} operator"], values[f"{side} result"]
+                if not 0 <= operator < len(terms):
+                    raise self.reader.error(
+                        offset, what, f"the {side} has {len(terms)} operators, but no operator {operator}"
+                    )
+                outputs.append(self._result(terms[operator], result, offset, what))
+            if sources[-1] in sources[:-1]:
+                raise self.reader.error(offset, what, "the same result of the source is mapped twice")
+        if not sources:
+            raise self.reader.error(span.start, span.what, "it has no mapped output")
+        for side, terms, outputs in (("source", sides[0], sources), ("target", sides[1], targets)):
+            used = set(walk(*outputs))
+            dead = next((term for term in terms if term not in used), None)
+            if dead is not None:
+                raise ExchangeError(f"{dead.place}: no mapped output of the {side} depends on it")
+        return Rule(f"taso-{number}", f"{self.reader.file}: {span.what}", tuple(sources), tuple(targets))
+
+    def _side(
+        self, side: str, spans: list[tuple[int, int, int]], variables: dict[int, Term], rule: Span
+    ) -> list[Term]:
+        terms: list[Term] = []
+        for number, (start, end, offset) in enumerate(spans):
+            what = f"{rule.what}, {side} operator {number}"
+            terms.append(self._operator(Span(start, end, what), offset, terms, side, variables))
+        return terms
+
+    def _operator(
+        self, span: Span, offset: int, before: list[Term], side: str, variables: dict[int, Term]
+    ) -> Term:
+        found = self.reader.read(OPERATOR, span)
+        if not found["type"]:
+            raise self.reader.error(offset, span.what, "it has no field 'type'")
+        number, _, place = found["type"][-1]
+        if not 0 <= number < len(TYPES):
+            known = f"known are 0 to {len(TYPES) - 1}"
+            raise self.reader.error(place, span.what, f"unknown operator type {number}: {known}")
+        operands = []
+        for index, (start, end, at) in enumerate(found["operand"]):
+            what = f"{span.what}, operand {index}"
+            tensor = self._numbers(TENSOR, Span(start, end, what))
+            operands.append(self._operand(tensor, before, side, variables, at, what))
+        params: dict[str, int] = {}
+        for index, (start, end, at) in enumerate(found["parameter"]):
+            what = f"{span.what}, parameter {index}"
+            parameter = self._numbers(PARAMETER, Span(start, end, what))
+            key = parameter["key"]
+            if not 0 <= key < len(KEYS):
+                raise self.reader.error(at, what, f"unknown key {key}: known are 0 to {len(KEYS) - 1}")
+            if KEYS[key] in params:
+                raise self.reader.error(at, what, f"{KEYS[key]} is given twice")
+            params[KEYS[key]] = parameter["value"]
+        return self._term(TYPES[number], operands, params, span, offset)
+
+    def _numbers(self, layout: Layout, span: Span) -> dict[str, int]:
+        """The fields of a message that is made of numbers, each of which must be there."""
+        found = self.reader.read(layout, span)
+        for name, values in found.items():
+            if not values:
+                raise self.reader.error(span.start, span.what, f"it has no field {name!r}")
+        return {name: values[-1][0] for name, values in found.items()}
+
+    def _operand(
+        self, tensor: dict[str, int], before: list[Term], side: str, variables: dict[int, Term], at: int, what: str
+    ) -> Term:
+        number = tensor["operator"]
+        if number < 0:
+            if number not in variables:
+                if side == "target":
+                    raise self.reader.error(at, what, f"it is the input {number}, which the source does not use")
+                place = f"{self.reader.file}: byte {at}: {what}"
+                variables[number] = Term(VARIABLE, (), {"name": f"input_{-number}"}, place)
+            if tensor["result"] != 0:
+                raise self.reader.error(at, what, f"an input is one tensor, so it has no result {tensor['result']}")
+            return variables[number]
+        if number >= len(before):
+            raise self.reader.error(
+                at, what,
+                f"it is a result of operator {number}, but only operators before this one can be used ({len(before)}): "
+                "it is missing, or depends on this one",
+            )  # fmt: skip
+        return self._result(before[number], tensor["result"], at, what)
+
+    def _result(self, term: Term, result: int, at: int, what: str) -> Term:
+        """One of the results of an operator."""
+        count = term.params["parts"] if term.op == "split" else 1
+        if not 0 <= result < count:
+            raise self.reader.error(at, what, f"the operator has {count} results, so there is no result {result}")
+        if term.op != "split":
+            return term
+        field = Term(FIELD, (term,), {"index": result}, term.place)
+        return self.fields.setdefault((term, result), field)
+
+    def _term(self, type: str, operands: list[Term], params: dict[str, int], span: Span, offset: int) -> Term:
+        place = f"{self.reader.file}: byte {offset}: {span.what}"
+        outputs = params.get("NUM_OUTPUTS")
+        if params.get("NUM_INPUTS", len(operands)) != len(operands):
+            raise self.reader.error(
+                offset, span.what, f"NUM_INPUTS is {params['NUM_INPUTS']}, but it has {len(operands)} operands"
+            )
+        params = {key: value for key, value in params.items() if key not in COUNTS}
+        name = NAMES.get(type)
+        if name is None or type in self.operators:
+            return Term(OPEN, operands, {"name": type, "arguments": params}, place)
+        signature = SIGNATURES[name]
+        if len(operands) != signature.operands and not (signature.at_least and len(operands) > signature.operands):
+            raise self.reader.error(
+                offset, span.what, f"{type} takes {signature.operands} operands, found {len(operands)}"
+            )
+        values: dict[str, Any] = {}
+        for param in signature.params:
+            if KEY_OF[param] not in params:
+                raise self.reader.error(offset, span.what, f"{type} lacks the parameter {KEY_OF[param]}")
+            values[param] = params.pop(KEY_OF[param])
+        values |= {key: params.pop(key) for key in FURTHER.get(name, ()) if key in params}
+        if name in ("poolavg", "poolmax") and params.get("ACTI") == 0:
+            del params["ACTI"]
+        if params:
+            raise self.reader.error(offset, span.what, f"{type} has no parameter {', '.join(params)}")
+        wrong = problem(values)
+        if wrong is not None:
+            raise self.reader.error(offset, span.what, f"{type}: {wrong}")
+        if name == "split":
+            if outputs is None or outputs < 2:
+                raise self.reader.error(offset, span.what, "SPLIT needs NUM_OUTPUTS of at least 2")
+            values["parts"] = outputs
+        if name == "transpose":
+            values = {"axes": self._permutation(values, offset, span.what)}
+        return Term(name, operands, values, place)
+
+    def _permutation(self, values: dict[str, int], offset: int, what: str) -> tuple[int, ...]:
+        """The axes of a transposition, whose places are the digits of PERM to the base NUMDIM."""
+        if "NUMDIM" not in values or "PERM" not in values:
+            raise self.reader.error(offset, what, "TRANSPOSE needs the parameters NUMDIM and PERM")
+        ndim, rest = values["NUMDIM"], values["PERM"]
+        if not 1 <= ndim <= MOST_DIMENSIONS:
+            raise self.reader.error(offset, what, f"NUMDIM is 1 to {MOST_DIMENSIONS}, found {ndim}")
+        axes = [0] * ndim
+        for place in reversed(range(len(axes))):
+            rest, axes[place] = divmod(rest, ndim)
+        if rest or sorted(axes) != list(range(len(axes))):
+            raise self.reader.error(offset, what, f"PERM {values['PERM']} is no permutation of {ndim} axes")
+        return tuple(axes)

@@ -1,0 +1,239 @@
+"""TENSAT's rules: pairs of s-expressions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from gsl.errors import ExchangeError, PatternError, nearest
+from gsl.exchange.imported import Conditions, ImportedRules, rule_set
+from gsl.exchange.semantics import Semantics
+from gsl.exchange.terms import CONSTANTS, FIELD, OPEN, SIGNATURES, VARIABLE, Rule, Term, problem, walk
+
+ARROW = "=>"
+_TOKEN = re.compile(r"[()]|[^\s()]+")
+_NUMBER = re.compile(r"-?\d+")
+_PERMUTATION = re.compile(r"\d+(_\d+)+")
+FIELDS = ("split_0", "split_1")
+KNOWN = (*(name for name in SIGNATURES if name != "enlarge_like"), *FIELDS)
+
+
+def rules_from_tensat(
+    path: str | PathLike[str], *, outputs: int | None = None, where: Conditions | None = None, strict: bool = False,
+    **choices: Any,
+) -> ImportedRules:  # fmt: skip
+    """The rules of a file of TENSAT as a rule set; ``rules["tensat-17"]`` is that of line 17.
+
+    ``outputs=2`` joins every two lines into one rule with two outputs, named by both (``tensat-3-4``). ``None`` finds
+    out: the lines of a file are joined if some target has a variable that the source of its own line lacks.
+
+    What the file leaves open is decided by ``choices``, the fields of :class:`gsl.exchange.Semantics`. ``where`` adds
+    conditions: for the name of a rule, a function of the patterns of its variables by their names. Rules that can't
+    be expressed are left out, with a warning, and listed with the reason in ``refused``; ``strict`` makes it an error.
+
+    Raises ExchangeError, with line and column, for a file that is malformed.
+    """
+    if outputs not in (None, 1, 2):
+        raise PatternError(f"outputs: expected 1, 2 or None, found {outputs!r}")
+    file = Path(fspath(path))
+    semantics = Semantics.of(choices)
+    return rule_set(read_tensat(file, outputs, semantics.operators), semantics, file.name, where or {}, strict)
+
+
+def read_tensat(file: Path, outputs: int | None = None, operators: Collection[str] = ()) -> list[Rule]:
+    """The rules of a file as terms. Raises ExchangeError."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ExchangeError(f"{file.name}: byte {error.start}: this is no text in UTF-8") from None
+    return list(_rules(lines, file.name, outputs, operators))
+
+
+def _rules(lines: Sequence[str], file: str, outputs: int | None, operators: Collection[str]) -> Iterator[Rule]:
+    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if not numbered:
+        raise ExchangeError(f"{file}: it has no rules")
+    if outputs is None:
+        alone = [_Parser(file, operators).line(*row) for row in numbered]
+        closed = all(_unbound([old], [new]) is None for old, new in alone)
+        outputs = 1 if closed or len(numbered) % 2 else 2
+    if len(numbered) % outputs:
+        raise ExchangeError(
+            f"{file}: line {numbered[-1][0]}: a rule with two outputs has two lines, so their number must be even; "
+            f"found {len(numbered)}"
+        )
+    for start in range(0, len(numbered), outputs):
+        rows = numbered[start : start + outputs]
+        parser = _Parser(file, operators)
+        sides = [parser.line(*row) for row in rows]
+        source, target = [old for old, _ in sides], [new for _, new in sides]
+        unbound = _unbound(source, target)
+        if unbound is not None:
+            raise ExchangeError(f"{unbound.place}: the source has no variable ?{unbound.params['name']}")
+        if len(set(source)) < len(source):
+            raise ExchangeError(f"{source[-1].place}: both lines replace the same expression")
+        name = "-".join(["tensat", *(str(number) for number, _ in rows)])
+        yield Rule(name, f"{file}: line {rows[0][0]}", tuple(source), tuple(target))
+
+
+def _unbound(source: Sequence[Term], target: Sequence[Term]) -> Term | None:
+    """A variable of the target that the source lacks."""
+    bound = set(walk(*source))
+    return next((term for term in walk(*target) if term.op == VARIABLE and term not in bound), None)
+
+
+@dataclass(slots=True)
+class _Open:
+    """An expression whose closing parenthesis is yet to come."""
+
+    column: int
+    items: list[tuple[int, Any]]
+    """What stands in it, with the columns."""
+
+
+class _Parser:
+    """Reads the lines of one rule. Equal expressions are one term, as they are one class of an e-graph."""
+
+    def __init__(self, file: str, operators: Collection[str]) -> None:
+        self.file = file
+        self.operators = operators
+        self.number = 0
+        self.known: dict[Any, Term] = {}
+
+    def error(self, column: int, problem: str) -> ExchangeError:
+        """The error of a problem at a column of the present line."""
+        return ExchangeError(f"{self._place(column)}: {problem}")
+
+    def _place(self, column: int) -> str:
+        return f"{self.file}: line {self.number}, column {column}"
+
+    def line(self, number: int, text: str) -> tuple[Term, Term]:
+        """The two sides of a rule."""
+        self.number = number
+        sides = text.split(ARROW)
+        if len(sides) != 2:
+            column = len(text) + 1 if len(sides) == 1 else len(ARROW.join(sides[:2])) + 1
+            raise self.error(column, f"expected source{ARROW}target, found {len(sides) - 1} times {ARROW!r}")
+        target = len(sides[0]) + len(ARROW)
+        return self._side(sides[0], 1), self._side(sides[1], target + 1)
+
+    def _side(self, text: str, column: int) -> Term:
+        """The term of one side, which begins at a column of the line."""
+        stack: list[_Open] = [_Open(column, [])]
+        end = column + len(text.rstrip())
+        for match in _TOKEN.finditer(text):
+            place, token = column + match.start(), match.group()
+            if token == "(":
+                stack.append(_Open(place, []))
+            elif token != ")":
+                stack[-1].items.append((place, token))
+            elif len(stack) == 1:
+                raise self.error(place, "there is no expression that this parenthesis closes")
+            else:
+                done = stack.pop()
+                stack[-1].items.append((done.column, self._call(done)))
+        if len(stack) > 1:
+            raise self.error(end, f"the expression of column {stack[-1].column} is not closed")
+        if len(stack[0].items) != 1:
+            raise self.error(
+                stack[0].items[1][0] if stack[0].items else end, f"expected one expression, found {len(stack[0].items)}"
+            )
+        return self._operand(*stack[0].items[0])
+
+    def _operand(self, column: int, item: Any) -> Term:
+        """The term of what stands where an operand does."""
+        if isinstance(item, Term):
+            return item
+        if item.startswith("?") and len(item) > 1:
+            return self._variable(item[1:], "tensor", column)
+        if item in CONSTANTS or item in self.operators:
+            return self._call(_Open(column, [(column, item)]))
+        raise self.error(column, f"expected an expression or a variable ?name, found {item!r}")
+
+    def _variable(self, name: str, kind: str, column: int) -> Term:
+        term = self.known.setdefault((VARIABLE, name), Term(VARIABLE, (), {"name": name}, self._place(column)))
+        before = self.known.setdefault(("kind", name, kind), term)
+        if ("kind", name, "tensor") in self.known and ("kind", name, "parameter") in self.known:
+            raise self.error(column, f"?{name} is a tensor in one place and a parameter in another")
+        return before
+
+    def _call(self, done: _Open) -> Term:
+        if not done.items or not isinstance(done.items[0][1], str):
+            raise self.error(done.column, "expected the name of an operator after the parenthesis")
+        (column, name), items = done.items[0], done.items[1:]
+        if name in self.operators:
+            return self._further(name, items, done.column)
+        if name not in KNOWN:
+            raise self.error(
+                column, f"unknown operator {name!r} (operators= gives the meaning of others): {nearest(name, KNOWN)}"
+            )
+        if name in FIELDS:
+            return self._field(name, items, done.column)
+        if name == "transpose":
+            return self._transpose(items, done.column)
+        if name == "Iconv" and len(items) == 1:
+            items = items * 2
+        signature = SIGNATURES[name]
+        count = len(signature.params) + signature.operands
+        if len(items) != count and not (signature.at_least and len(items) > count):
+            wanted = [*signature.params, *["operand"] * signature.operands]
+            raise self.error(
+                done.column, f"{name} takes {count} items ({', '.join(wanted) or 'none'}), found {len(items)}"
+            )
+        first = len(signature.params)
+        params: dict[str, Any] = {
+            param: self._param(param, *item) for param, item in zip(signature.params, items[:first])
+        }
+        wrong = problem(params)
+        if wrong is not None:
+            raise self.error(done.column, f"{name}: {wrong}")
+        if name == "split":
+            params["parts"] = len(FIELDS)
+        return self._term(name, [self._operand(*item) for item in items[first:]], params, done.column)
+
+    def _param(self, param: str, column: int, item: Any) -> int | str:
+        if isinstance(item, str) and _NUMBER.fullmatch(item):
+            return int(item)
+        if isinstance(item, str) and item.startswith("?") and len(item) > 1:
+            self._variable(item[1:], "parameter", column)
+            return item[1:]
+        raise self.error(column, f"{param} is a number or a variable ?name, found {item!r}")
+
+    def _field(self, name: str, items: list[tuple[int, Any]], column: int) -> Term:
+        if len(items) != 1 or not isinstance(items[0][1], Term) or items[0][1].op != "split":
+            raise self.error(column, f"{name} takes one operand, an expression (split axis x)")
+        return self._term(FIELD, [items[0][1]], {"index": FIELDS.index(name)}, column)
+
+    def _transpose(self, items: list[tuple[int, Any]], column: int) -> Term:
+        """``(transpose x)`` of a matrix, or with the axes as ``(transpose x 0_2_1)``."""
+        axes: tuple[int, ...] = (1, 0)
+        if len(items) == 2:
+            place, text = items.pop()
+            if not isinstance(text, str) or not _PERMUTATION.fullmatch(text):
+                raise self.error(place, f"expected the axes of the result as in 0_2_1, found {text!r}")
+            axes = tuple(map(int, text.split("_")))
+            if sorted(axes) != list(range(len(axes))):
+                raise self.error(place, f"{text} is no permutation of {len(axes)} axes")
+        if len(items) != 1:
+            raise self.error(column, "transpose takes one operand, and after it the axes where it is no matrix")
+        return self._term("transpose", [self._operand(*items[0])], {"axes": axes}, column)
+
+    def _further(self, name: str, items: list[tuple[int, Any]], column: int) -> Term:
+        """An operator whose meaning the caller tells: its numbers are parameters by their position."""
+        operands, arguments = [], {}
+        for position, (place, item) in enumerate(items):
+            if isinstance(item, str) and _NUMBER.fullmatch(item):
+                arguments[position] = int(item)
+            else:
+                operands.append(self._operand(place, item))
+        return self._term(OPEN, operands, {"name": name, "arguments": arguments}, column)
+
+    def _term(self, op: str, operands: list[Term], params: dict[str, Any], column: int) -> Term:
+        term = Term(op, operands, params, self._place(column))
+        if op in CONSTANTS:
+            return term  # what shape it has depends on where it stands
+        return self.known.setdefault((op, *operands, repr(sorted(params.items()))), term)

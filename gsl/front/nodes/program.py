@@ -1,0 +1,143 @@
+"""Graphs of objects as programs: reading them from their outputs, and writing rewritten views back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from gsl.errors import FrontEndError, WorkloadError
+from gsl.front.nodes.access import Access, shown
+from gsl.graph import Graph, Node, Op, Type, op_name
+from gsl.graph.subgraph import Subgraph
+from gsl.graph.text import node_names
+
+
+class NodesProgram:
+    """A graph of objects: its outputs, and how the others are found and made.
+
+    The handle of a view node is the object itself. Raises FrontEndError where the objects form no graph.
+    """
+
+    casts_inputs = False
+    example_inputs = None
+
+    def __init__(self, outputs: Sequence[Any], access: Access) -> None:
+        if not isinstance(outputs, (list, tuple)) or not outputs:
+            raise FrontEndError(
+                f"a graph of objects is given by the list of its outputs, got {shown(outputs)} of type "
+                f"{type(outputs).__name__}"
+            )
+        self._outputs = tuple(outputs)
+        self._access = access
+        self._inputs = access.inputs()
+        self._graph = _read(self._outputs, access)
+
+    @property
+    def native(self) -> list[Any]:
+        """The outputs."""
+        return list(self._outputs)
+
+    @property
+    def module(self) -> list[Any]:
+        """The outputs."""
+        return list(self._outputs)
+
+    @property
+    def inputs(self) -> Mapping[str, Type | None]:
+        return dict.fromkeys(self._inputs)
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        return {}
+
+    def load(self) -> Graph:
+        return self._graph.copy()
+
+    def store(self, graph: Graph) -> NodesProgram:
+        """The graph of a rewritten view. An object is made anew where it or something below it has changed."""
+        objects: dict[Node, Any] = {}
+        kept: set[Node] = set()
+        for node in graph.nodes:
+            if node.native is not None and node.redirects is None and kept.issuperset(node.operands):
+                objects[node] = node.native
+                kept.add(node)
+            else:
+                operands = [objects[operand] for operand in node.operands]
+                objects[node] = self._access.make(_native_op(node), operands, node.attrs, node.native)
+        return NodesProgram([objects[node] for node in graph.outputs], self._access)
+
+    def build(self, **options: Any) -> Callable[..., Any]:
+        run = self._access.run
+        if run is None:
+            raise WorkloadError("a graph of objects runs by a function of its own: give run= to Workload.from_nodes")
+        if options:
+            raise WorkloadError(f"building a graph of objects has no options, got {', '.join(options)}")
+        return lambda *inputs: run(self.native, *inputs)
+
+    def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
+        raise FrontEndError(f"%{node.name} is an object of the user's graph, which can't be computed ahead")
+
+
+def _read(outputs: Sequence[Any], access: Access) -> Graph:
+    """The view of the graph that ends in these objects, operands first. Each object is asked once."""
+    nodes: dict[int, Node] = {}
+    below: dict[int, tuple[Any, ...]] = {}
+    for output in outputs:
+        if output is None:
+            raise FrontEndError("None is among the outputs of a graph of objects")
+        path: list[tuple[Any, Iterator[Any]]] = []
+        _enter(output, nodes, below, path, access)
+        while path:
+            item, rest = path[-1]
+            for operand in rest:
+                if id(operand) not in nodes:
+                    _enter(operand, nodes, below, path, access)
+                    break
+            else:
+                path.pop()
+                operands = tuple(nodes[id(operand)] for operand in below[id(item)])
+                op = access.op_of(item)
+                nodes[id(item)] = Node(op, operands, access.attrs_of(item), name=_name(op), native=item)
+    graph = Graph(nodes.values(), [nodes[id(output)] for output in outputs], _untyped, typed=False)
+    for node, name in node_names(graph).items():
+        node.name = name
+    return graph
+
+
+def _enter(
+    item: Any,
+    nodes: Mapping[int, Node],
+    below: dict[int, tuple[Any, ...]],
+    path: list[tuple[Any, Iterator[Any]]],
+    access: Access,
+) -> None:
+    """Go down to an object that has no node yet. FrontEndError if the path came through it before."""
+    if id(item) in nodes:
+        return
+    if id(item) in below:
+        items = [each for each, _ in path]
+        start = next(number for number, each in enumerate(items) if each is item)
+        cycle = " <- ".join(map(shown, [*items[start:], item]))
+        raise FrontEndError(f"the objects form a cycle, so they are no graph that rules can rewrite: {cycle}")
+    below[id(item)] = access.operands_of(item)
+    path.append((item, iter(below[id(item)])))
+
+
+def _native_op(node: Node) -> Op:
+    """The operator of a node that is to be an object. FrontEndError if only graphs of tensors have such nodes."""
+    if isinstance(node.op, Subgraph):
+        raise FrontEndError(f"%{node.name} is an outlined group, which a graph of objects has no form for")
+    if not node.opaque:
+        raise FrontEndError(
+            f"%{node.name} is a {op_name(node.op)}, which a graph of objects has no form for: targets are calls of "
+            "classes or functions of the graph itself"
+        )
+    return node.op
+
+
+def _untyped(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None:
+    """The type of a call, which these graphs do not have."""
+
+
+def _name(op: Op) -> str:
+    return op_name(op).rpartition(".")[2]

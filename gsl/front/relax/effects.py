@@ -1,0 +1,28 @@
+"""What bindings do besides computing their value."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tvm import ir, relax
+
+from gsl.graph import Effect
+
+_IN_PLACE: Final = frozenset(("relax.call_tir_inplace", "relax.call_inplace_packed"))
+"""Relax counts them as pure, because whoever writes them vouches for it that nobody reads what they overwrite."""
+_OBSERVERS: Final = frozenset(("relax.assert_op", "relax.print"))
+
+
+def effect_of(binding: Any) -> Effect | None:
+    """The effect of a binding, ``None`` for a pure one."""
+    if isinstance(binding, relax.MatchCast):
+        return Effect.OBSERVES
+    value = binding.value
+    name = value.op.name if isinstance(value, relax.Call) and isinstance(value.op, ir.Op) else None
+    if name in _IN_PLACE:
+        return Effect.MUTATES
+    if name in _OBSERVERS:
+        return Effect.OBSERVES
+    if isinstance(value, relax.Function):
+        return None
+    return Effect.OTHER if relax.analysis.contains_impure_call(value) else None

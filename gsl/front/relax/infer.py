@@ -1,0 +1,63 @@
+"""Types of single calls of a view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tvm import relax
+
+from gsl.errors import FrontEndError
+from gsl.front.relax.dims import Dims
+from gsl.front.relax.handle import is_literal
+from gsl.front.relax.opaque import Caller
+from gsl.front.relax.types import to_relax, type_of
+from gsl.graph import GETITEM, TUPLE, Node, Op, TupleType, Type, op_name
+from gsl.spec import TABLE, meaning
+
+
+class Infer:
+    """Computes the type of a new call; ValueError if it is ill-typed."""
+
+    def __init__(self, caller: Caller, dims: Dims) -> None:
+        self.caller = caller
+        self.dims = dims
+
+    def __call__(self, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+        if op == TUPLE:
+            return TupleType(tuple([operand.type for operand in operands]))
+        if op == GETITEM:
+            fields, index = operands[0].type, int(attrs["index"])
+            if fields is None:
+                return None
+            if not isinstance(fields, TupleType) or not -len(fields.fields) <= index < len(fields.fields):
+                raise ValueError(f"{fields} has no field {index}")
+            return fields.fields[index]
+        if isinstance(op, str):
+            known = [operand.attrs["value"] if is_literal(operand) else operand.type for operand in operands]
+            return meaning.infer(TABLE[op], known, attrs)
+        return self._opaque(op, operands, attrs)
+
+    def _opaque(self, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+        """The type that Relax gives to an opaque call; ``None`` where it can't tell."""
+        if any(operand.type is None for operand in operands):
+            return None
+        try:
+            stand_ins = [_stand_in(operand, self.dims) for operand in operands]
+            call = self.caller.call(op, stand_ins, attrs)
+        except FrontEndError:
+            return None
+        try:
+            call = relax.BlockBuilder().normalize(call)
+        except Exception as error:
+            # Whatever Relax raises, the call is ill-typed.
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ValueError(f"{op_name(op)}: {reason}") from None
+        return type_of(call, self.dims, lambda var: None)
+
+
+def _stand_in(operand: Node, dims: Dims) -> Any:
+    """A variable of the type of an operand, or the constant that a number is."""
+    if is_literal(operand):
+        return relax.const(operand.attrs["value"], operand.dtype)
+    return relax.Var("x", to_relax(operand.type, dims))

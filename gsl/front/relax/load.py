@@ -1,0 +1,346 @@
+"""Relax function to view: every binding becomes the tree of its canonical reading, or one opaque node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from tvm import relax
+
+from gsl.front.relax import spellings
+from gsl.front.relax.effects import effect_of
+from gsl.front.relax.function import Function
+from gsl.front.relax.handle import Handle, Leaf, Reading, Source, handle_of
+from gsl.front.relax.loaded import Field, Fields, Fixed, Loaded, Result
+from gsl.front.relax.opaque import describe, is_tensor_expr
+from gsl.front.relax.scope import FunctionScope
+from gsl.front.relax.tree import Reshaped
+from gsl.front.relax.trees import Tree, tuple_of
+from gsl.front.relax.types import from_relax, is_constant, is_tensors
+from gsl.front.tree import Canon, Literal
+from gsl.front.tvm.tensors import to_torch
+from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Inference, Node, TensorType, Type
+from gsl.spec import TABLE
+
+_NEAR: Final = 8
+"""A reading sees through so many bindings at most."""
+
+
+class Loader:
+    """Builds the view of one function; ``values`` are the known values of some of its parameters, by name."""
+
+    def __init__(
+        self,
+        function: Function,
+        scope: FunctionScope,
+        values: Mapping[str, Any],
+        infer: Inference,
+        canonical: Callable[..., str | None] | None = None,
+    ) -> None:
+        self.loaded = Loaded(function, scope)
+        self.function = function
+        self.scope = scope
+        self.values = values
+        self.infer = infer
+        self.canonical = canonical
+        self.nodes: list[Node] = []
+        self.views: dict[Any, Node] = {}
+        """The view node of each variable."""
+        self.fields: dict[Any, Canon] = {}
+        """The readings of fields of calls that have no view node of their own, by the variables of the fields."""
+        self.tensors: dict[Node, Any] = {}
+        """The native tensors of the weights."""
+        self._constants: dict[Any, Node] = {}
+        self._names: Counter[str] = Counter()
+        self._wanted = _result_tuples(function)
+
+    def load(self) -> Loaded:
+        """The view."""
+        for var in self.function.params:
+            self._parameter(var)
+        for number, binding in enumerate(self.function.bindings):
+            self._binding(number, binding)
+        outputs: list[Node] = []
+        self.loaded.result = self._result(self.function.result, outputs)
+        named = {view for var, view in self.views.items() if not _is_own(view, var)}
+        nodes = _seen(self.nodes, outputs, named, self.function)
+        self._name_constants(nodes)
+        self.loaded.leaves = {node.name: self.tensors[node] for node in nodes if node in self.tensors}
+        kept = {node.native for node in nodes}
+        self.loaded.shown = {var: view.native for var, view in self.views.items() if view.native in kept}
+        self.loaded.graph = Graph(nodes, outputs, self.infer, self.canonical)
+        return self.loaded
+
+    # ------------------------------------------------------------ leaves
+
+    def _parameter(self, var: Any) -> None:
+        name = self.name(var.name)
+        value = self.values.get(var.name)
+        if value is None:
+            self._add(var, Node(INPUT, type=self.scope.type_of(var), name=name), ())
+        else:
+            self.views[var] = self._leaf(Leaf(var), value, PARAM, self.scope.type_of(var))
+            self.views[var].name = name
+
+    def _leaf(self, leaf: Leaf, native: Any, kind: str, type: Type | None = None) -> Node:
+        value = to_torch(native)
+        if leaf.shape is not None:
+            value = value.reshape(leaf.shape)
+        own = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
+        node = Node(kind, attrs={"value": value}, type=type or own, native=leaf)
+        self.tensors[node] = native
+        self.nodes.append(node)
+        return node
+
+    def constant(self, expr: Any, shape: tuple[int, ...] | None = None) -> Node:
+        """The one view node of a constant, seen with this shape."""
+        key = (expr, shape)
+        if key not in self._constants:
+            kind = PARAM if expr.value.shape else CONST
+            self._constants[key] = self._leaf(Leaf(expr, shape), expr.value, kind)
+        return self._constants[key]
+
+    def _name_constants(self, nodes: list[Node]) -> None:
+        """Name the constants by what they are to the first call that uses them."""
+        for node in nodes:
+            names = TABLE[node.op].operands if isinstance(node.op, str) and node.op in TABLE else ()
+            for place, operand in enumerate(node.operands):
+                if operand in self.tensors and not operand.name:
+                    role = names[place] if place < len(names) else "constant"
+                    operand.name = self.name(f"{node.name}_{role}")
+        for node in nodes:
+            if not node.name:
+                node.name = self.name("constant")
+
+    def name(self, wanted: str) -> str:
+        """The name, with a number behind it if another node has it."""
+        self._names[wanted] += 1
+        name, number = wanted, self._names[wanted] - 1
+        while number and self._names[name]:
+            name = f"{wanted}_{number}"
+            number += 1
+        if name != wanted:
+            self._names[name] += 1
+        return name
+
+    def _add(self, var: Any, view: Node, sources: tuple[Source, ...]) -> None:
+        """Add a view node that alone makes up the reading of a binding or an input."""
+        view.native = Handle(Reading(var), 0, sources)
+        self.nodes.append(view)
+        self.views[var] = view
+
+    # ------------------------------------------------------------ bindings
+
+    def _binding(self, number: int, binding: Any) -> None:
+        var, value = binding.var, binding.value
+        effect = effect_of(binding)
+        if isinstance(binding, relax.MatchCast):
+            self._opaque(number, binding, effect)
+            return
+        if effect is not None or var in self._wanted:
+            if var not in self._wanted:
+                self._opaque(number, binding, effect)
+            return
+        match value:
+            case relax.Var() if value in self.views:
+                self.views[var] = self.views[value]
+            case _ if is_constant(value):
+                self.views[var] = self.constant(value)
+            case relax.Tuple() if is_tensor_expr(value) and self._tree(number, binding, tuple_of(value)):
+                pass
+            case relax.TupleGetItem() if self._field(number, binding):
+                pass
+            case relax.Call() if self._call(number, binding):
+                pass
+            case _:
+                self._opaque(number, binding, None)
+
+    def _call(self, number: int, binding: Any) -> bool:
+        canon = spellings.read(binding.value, self.scope)
+        return (canon is not None and self._tree(number, binding, canon)) or self._has_fields(binding)
+
+    def _has_fields(self, binding: Any) -> bool:
+        """True if all the used fields of a call with several results have canonical readings, which are then noted."""
+        var, value = binding.var, binding.value
+        users = self.function.users.get(var, [])
+        if not users or var in self.function.used_by_result:
+            return False
+        noted: dict[Any, Canon] = {}
+        for number in users:
+            user = self.function.bindings[number]
+            if not isinstance(user.value, relax.TupleGetItem):
+                return False
+            canon = spellings.read_field(value, int(user.value.index), self.scope)
+            if canon is None or not self._acceptable(canon):
+                return False
+            noted[user.var] = canon
+        self.fields.update(noted)
+        return True
+
+    def _field(self, number: int, binding: Any) -> bool:
+        """Load the field of a tuple; False if it is something else."""
+        if binding.var in self.fields:
+            return self._tree(number, binding, self.fields[binding.var])
+        whole, index = binding.value.tuple_value, int(binding.value.index)
+        if whole not in self.views or not is_tensors(whole.ty):
+            return False
+        view = Node(GETITEM, (self.views[whole],), {"index": index}, self._type(binding), name=self._own(binding))
+        self._add(binding.var, view, (whole,))
+        return True
+
+    def _type(self, binding: Any) -> Type | None:
+        return from_relax(binding.var.ty, self.scope.dims, self.scope.lookup)
+
+    def _own(self, binding: Any) -> str:
+        return self.name(binding.var.name)
+
+    # ------------------------------------------------------------ canonical readings
+
+    def _tree(self, number: int, binding: Any, canon: Canon) -> bool:
+        """Load the tree of a canonical reading; False if the view can't hold it."""
+        if not self._acceptable(canon):
+            return False
+        tree = Tree(self.views, self.constant, self.infer, binding.var.name)
+        try:
+            tree.add(canon, self._type(binding))
+        except ValueError:
+            # The attributes have no canonical form: the operator does not cover this call.
+            return False
+        used = {source for sources in tree.sources for source in sources if isinstance(source, relax.Var)}
+        through: dict[int, None] = {}
+        deps: list[Any] = []
+        for var in self.function.uses[number]:
+            if var not in used:
+                between = self._between(var, used)
+                if between is None:
+                    deps.append(var)
+                else:
+                    through.update(dict.fromkeys(between))
+        if any(var not in self.views for var in deps):
+            return False
+        self._finish(number, tree, tuple(deps), through=tuple(through))
+        return True
+
+    def _between(self, var: Any, operands: set[Any]) -> list[int] | None:
+        """The bindings by which a variable is computed from the operands alone; ``None`` if it is not."""
+        found: list[int] = []
+        work = [var]
+        while work:
+            place = self.function.place.get(work.pop())
+            if place is None or len(found) > _NEAR or effect_of(self.function.bindings[place]) is not None:
+                return None
+            if place not in found:
+                found.append(place)
+                work.extend(var for var in self.function.uses[place] if var not in operands)
+        return found
+
+    def _acceptable(self, canon: Canon) -> bool:
+        """True if every operand of the tree is a value of the view."""
+        for operand in canon.operands:
+            match operand:
+                case Canon():
+                    if not self._acceptable(operand):
+                        return False
+                case relax.Tuple():
+                    if not self._acceptable(tuple_of(operand)):
+                        return False
+                case relax.Var():
+                    if operand not in self.views or not is_tensors(operand.ty):
+                        return False
+                case Reshaped() | Literal() | bool() | int() | float():
+                    pass
+                case _ if not is_constant(operand):
+                    return False
+        return canon.op in TABLE or canon.op in (TUPLE, GETITEM) or not isinstance(canon.op, str)
+
+    def _opaque(self, number: int, binding: Any, effect: Effect | None) -> None:
+        shown = describe(binding.value, self.function.uses[number], self.scope.dims)
+        op, attrs = shown.op, shown.attrs
+        if isinstance(binding, relax.MatchCast):
+            op, attrs = relax.MatchCast, {"ty": self._type(binding) or binding.ty}
+        tree = Tree(self.views, self.constant, self.infer, binding.var.name)
+        tree.add(Canon(op, shown.operands, attrs), self._type(binding))
+        self._finish(number, tree, tuple([var for var in shown.deps if var in self.views]), effect)
+
+    def _finish(
+        self, number: int, tree: Tree, deps: tuple[Any, ...], effect: Effect | None = None,
+        through: tuple[int, ...] = (),
+    ) -> None:  # fmt: skip
+        binding = self.function.bindings[number]
+        *_, root = tree.nodes
+        root.name = self._own(binding)
+        root.effect = effect
+        root.deps = tuple([self.views[var] for var in deps])
+        tree.sources[-1] += deps
+        reading = Reading(binding.var, len(tree.nodes), through)
+        for slot, (view, sources) in enumerate(zip(tree.nodes, tree.sources)):
+            view.native = Handle(reading, slot, sources)
+        self.nodes.extend(tree.nodes)
+        self.views[binding.var] = root
+
+    # ------------------------------------------------------------ the result
+
+    def _result(self, expr: Any, outputs: list[Node]) -> Result:
+        if isinstance(expr, relax.Tuple):
+            return Fields(None, tuple([self._result(item, outputs) for item in expr.fields]))
+        if expr in self._wanted:
+            items = self.function.lookup(expr).fields
+            return Fields(expr, tuple([self._result(item, outputs) for item in items]))
+        if is_constant(expr):
+            outputs.append(self.constant(expr))
+        elif isinstance(expr, relax.Var) and expr in self.views:
+            outputs.append(self.views[expr])
+        else:
+            return Fixed(expr)
+        return Field(len(outputs) - 1)
+
+
+def _result_tuples(function: Function) -> set[Any]:
+    """The variables that are bound to tuples for the function's result alone: the view shows their fields instead."""
+    found: set[Any] = set()
+    work = [function.result]
+    while work:
+        expr = work.pop()
+        if isinstance(expr, relax.Tuple):
+            work.extend(expr.fields)
+        elif isinstance(expr, relax.Var):
+            value = function.lookup(expr)
+            users = [n for n in function.users.get(expr, []) if function.bindings[n].var not in found]
+            if isinstance(value, relax.Tuple) and not users:
+                found.add(expr)
+                work.extend(value.fields)
+    return found
+
+
+def _is_own(view: Node, var: Any) -> bool:
+    """True unless the variable is bound to another one, or to a constant."""
+    handle = handle_of(view)
+    return bool((view.native.expr if handle is None else handle.reading.var).same_as(var))
+
+
+def _seen(nodes: list[Node], outputs: list[Node], named: set[Node], function: Function) -> list[Node]:
+    """The nodes without those that are only there for readings which see through them.
+
+    ``named`` are those that have other variables than their own: those may be used by nothing but a name.
+    """
+    users: Counter[Node] = Counter(outputs)
+    for node in nodes:
+        users.update((*node.operands, *node.deps))
+    gone: set[Node] = set()
+    through: set[int] = set()
+    for node in reversed(nodes):
+        handle = handle_of(node)
+        if users[node] or node in named or node.effect is not None or node.op == INPUT:
+            unused = False
+        elif handle is None:
+            # A constant; a variable of the function stays.
+            unused = isinstance(node.native, Leaf) and node.native.expr not in function.known
+        else:
+            unused = not handle.is_root or function.place[handle.reading.var] in through
+        if unused:
+            gone.add(node)
+            users.subtract((*node.operands, *node.deps))
+        elif handle is not None:
+            through.update(handle.reading.through)
+    return [node for node in nodes if node not in gone]

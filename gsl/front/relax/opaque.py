@@ -1,0 +1,252 @@
+"""Calls without a canonical operator: their operands and attributes, and the native call made of them again.
+
+A call is shown under the function that it computes: ``call_tir(f, (x, y))`` has the operator ``f`` and the attribute
+``call="call_tir"``. Tensors are operands; other arguments are attributes under the names that the operator declares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import tvm
+from tvm import ir, relax
+from tvm.relax.expr import _update_type
+
+from gsl.errors import FrontEndError, nearest
+from gsl.front.relax.dims import Dims
+from gsl.front.relax.types import from_relax, is_tensors, to_relax
+from gsl.front.tree import Canon, Computed, Slot
+from gsl.graph import SymDim, op_name
+from gsl.spec.natives import TVMFunction, tvm_function
+
+_INDIRECT: Final = frozenset((
+    "relax.call_tir", "relax.call_dps_packed", "relax.call_pure_packed", "relax.call_inplace_packed",
+    "relax.call_tir_inplace", "relax.invoke_pure_closure",
+))  # fmt: skip
+"""Operators whose first argument is the function that is called."""
+_LISTS: Final = frozenset(("relax.call_tir", "relax.call_dps_packed", "relax.call_tir_inplace"))
+"""Those of them that take the operands as one tuple."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """An opaque call as the view shows it. Operands are native, or ``Canon("tuple", …)`` of such."""
+
+    op: Any
+    operands: tuple[Any, ...]
+    deps: tuple[Any, ...]
+    attrs: Mapping[str, Any]
+
+
+def describe(value: Any, used: Sequence[Any], dims: Dims) -> Description:
+    """How a bound expression is shown that has no canonical reading; ``used`` are all variables that it refers to."""
+    described = _Described(dims)
+    if not isinstance(value, relax.Call):
+        # A branch, a closure, a shape: whatever it refers to matters to it.
+        tensors = tuple([var for var in used if is_tensors(var.ty)])
+        return Description(type(value), tensors, tuple([var for var in used if not is_tensors(var.ty)]), {})
+    op = described.call(value)
+    mentioned = set(described.variables)
+    deps = tuple([var for var in used if var not in mentioned])
+    return Description(op, tuple(described.operands), deps, described.attrs)
+
+
+class _Described:
+    """The parts of a call, as they are found."""
+
+    def __init__(self, dims: Dims) -> None:
+        self.dims = dims
+        self.operands: list[Any] = []
+        self.variables: list[Any] = []
+        self.attrs: dict[str, Any] = {}
+
+    def call(self, call: Any) -> Any:
+        op, args = call.op, list(call.args)
+        names = [argument.name for argument in op.arguments] if isinstance(op, ir.Op) else []
+        if isinstance(op, ir.Op) and op.name in _INDIRECT and tvm_function(args[0]) is not None:
+            self.attrs["call"] = op.name.removeprefix("relax.")
+            lists, op, names = op.name in _LISTS, args.pop(0), names[1:]
+            if lists and args and isinstance(args[0], relax.Tuple):
+                args[:1], names = args[0].fields, []
+        for position, argument in enumerate(args):
+            self._argument(names[position] if position < len(names) else f"arg{position}", argument)
+        self._attributes(call)
+        return tvm_function(op) or op
+
+    def _argument(self, name: str, argument: Any) -> None:
+        if is_tensor_expr(argument):
+            self.operands.append(self._operand(argument))
+        else:
+            self.attrs[name] = self._encode(argument)
+
+    def _operand(self, expr: Any) -> Any:
+        if isinstance(expr, relax.Tuple):
+            return Canon("tuple", tuple([self._operand(field) for field in expr.fields]))
+        self.variables.append(expr)
+        return expr
+
+    def _attributes(self, call: Any) -> None:
+        for name in attribute_names(call.attrs):
+            self.attrs[name] = python_value(getattr(call.attrs, name))
+        if call.ty_args:
+            types = [from_relax(type, self.dims, lambda var: None) or type for type in call.ty_args]
+            self.attrs["out_ty"] = types[0] if len(types) == 1 else tuple(types)
+
+    def _encode(self, value: Any) -> Any:
+        """An argument that is no tensor, as a Python value where it is one."""
+        if is_tensor_expr(value):
+            self.operands.append(self._operand(value))
+            return Slot(len(self.operands) - 1)
+        match value:
+            case relax.ShapeExpr():
+                return tuple([self.dims.dim(size) for size in value.values])
+            case relax.Tuple():
+                return tuple([self._encode(field) for field in value.fields])
+            case ir.StringImm():
+                return str(value.value)
+            case tvm.tirx.IntImm():
+                return bool(value.value) if str(value.ty.dtype) == "bool" else int(value.value)
+            case tvm.tirx.FloatImm():
+                return float(value.value)
+            case relax.Var():
+                return Computed(value.name)
+        if ir.is_prim_expr(value):
+            return self.dims.dim(value)
+        return tvm_function(value) or value
+
+
+def is_tensor_expr(expr: Any) -> bool:
+    """True for a variable, constant or tuple that is a tensor or consists of tensors."""
+    if isinstance(expr, relax.Tuple):
+        return len(expr.fields) > 0 and all(map(is_tensor_expr, expr.fields))
+    return isinstance(expr, (relax.Var, ir.GenericConst)) and is_tensors(expr.ty)
+
+
+def attribute_names(attrs: Any) -> tuple[str, ...]:
+    """The names of the attributes of a call."""
+    if attrs is None:
+        return ()
+    if isinstance(attrs, ir.DictAttrs):
+        return tuple(attrs.keys())
+    info = getattr(type(attrs), "__tvm_ffi_type_info__", None)
+    return () if info is None else tuple([field.name for field in info.fields])
+
+
+def python_value(value: Any) -> Any:
+    """An attribute as a Python value, as far as it is one."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, tvm.tirx.IntImm):
+        return int(value.value)
+    if isinstance(value, tvm.tirx.FloatImm):
+        return float(value.value)
+    if isinstance(value, (ir.PrimType, tvm.DataType)):
+        return str(getattr(value, "dtype", value))
+    if type(value).__name__ in ("Array", "List"):
+        return tuple([python_value(item) for item in value])
+    return value
+
+
+class Caller:
+    """Makes native calls of opaque operators in a module."""
+
+    def __init__(self, module: Any, dims: Dims) -> None:
+        self.module = module
+        self.dims = dims
+
+    def function(self, name: str) -> Any:
+        """The variable of a function of the module, with its type. FrontEndError if there is none."""
+        known = [var.name_hint for var in self.module.functions]
+        if name not in known:
+            raise FrontEndError(f"the module has no function {name!r}: {nearest(name, known)}")
+        found = self.module.get_global_var(name)
+        if found.ty.is_missing():
+            # Whoever normalises a call of it fills the type in too.
+            _update_type(found, self.module[found].ty)
+        return found
+
+    def call(self, op: Any, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+        """The call with these operands and attributes, without a type. FrontEndError if it can't be made."""
+        given = dict(attrs)
+        taken: set[int] = set()
+        decoded = {name: self._decode(op, value, operands, taken) for name, value in given.items()}
+        rest = [operand for position, operand in enumerate(operands) if position not in taken]
+        if isinstance(op, ir.Op):
+            return self._of_operator(op, rest, decoded)
+        return self._of_function(op, rest, decoded)
+
+    def _of_operator(self, op: Any, rest: list[Any], given: dict[str, Any]) -> Any:
+        out = given.pop("out_ty", None)
+        args = self._positional([argument.name for argument in op.arguments], rest, given)
+        key = op.attrs_type_key
+        attrs = ir.make_node(key, **given) if key and not key.startswith("DictAttrs") else None
+        return ir.Call(op, [self._expr(arg) for arg in args], attrs, self._types(out))
+
+    def _of_function(self, op: Any, rest: list[Any], given: dict[str, Any]) -> Any:
+        own = tvm_function(op) or op
+        if not isinstance(own, TVMFunction):
+            return ir.Call(op, [self._expr(arg) for arg in self._positional([], rest, given)])
+        callee = relax.ExternFunc(own.name) if own.packed else self.function(own.name)
+        kind, out = given.pop("call", None), given.pop("out_ty", None)
+        if kind is None and not own.packed and not isinstance(self.module[own.name], relax.Function):
+            kind = "call_tir"
+        if kind in ("call_tir", "call_dps_packed") and out is None:
+            raise FrontEndError(f"a {kind} of {own.name} needs the type of its result, as the attribute out_ty=")
+        args = [self._expr(arg) for arg in self._positional([], rest, given)]
+        if kind is None:
+            return ir.Call(callee, args, None, self._types(out))
+        name = f"relax.{kind}"
+        if given:
+            raise FrontEndError(f"a new {kind} of {own.name} can't have {', '.join(given)}")
+        if name in _LISTS:
+            args = [relax.Tuple(args)]
+        return ir.Call(ir.Op.get(name), [callee, *args], None, self._types(out))
+
+    def _types(self, out: Any) -> list[Any]:
+        if out is None:
+            return []
+        return [to_relax(type, self.dims) for type in (out if isinstance(out, (list, tuple)) else (out,))]
+
+    @staticmethod
+    def _positional(names: list[str], rest: list[Any], given: dict[str, Any]) -> list[Any]:
+        """The arguments in order: those given by name stand in their places, the operands in the others."""
+        args: list[Any] = []
+        left = list(rest)
+        position = 0
+        while left or f"arg{position}" in given or (position < len(names) and names[position] in given):
+            name = names[position] if position < len(names) else f"arg{position}"
+            name = name if name in given else f"arg{position}"
+            if name in given:
+                args.append(given.pop(name))
+            elif left:
+                args.append(left.pop(0))
+            position += 1
+        return args
+
+    def _decode(self, op: Any, value: Any, operands: Sequence[Any], taken: set[int]) -> Any:
+        match value:
+            case Slot():
+                taken.add(value.index)
+                return operands[value.index]
+            case Computed():
+                raise FrontEndError(f"{op_name(op)} can't be built anew: {value.name} is computed at run time")
+            case tuple() if any(isinstance(item, (Slot, Computed, SymDim)) for item in value):
+                return tuple([self._decode(op, item, operands, taken) for item in value])
+            case SymDim():
+                return self.dims.prim(value)
+        return value
+
+    @staticmethod
+    def _expr(value: Any) -> Any:
+        """An argument as an expression."""
+        if isinstance(value, tuple) and all(isinstance(v, int) or ir.is_prim_expr(v) for v in value):
+            return relax.ShapeExpr(list(value))
+        if isinstance(value, (tuple, list)):
+            return relax.Tuple([Caller._expr(item) for item in value])
+        if isinstance(value, TVMFunction):
+            raise FrontEndError(f"the function {value.name} can't be an argument of a new call")
+        return relax.utils.convert_to_expr(value)

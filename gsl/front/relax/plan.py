@@ -1,0 +1,150 @@
+"""What of a rewritten view is still as it was in the function, and what has to be written anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gsl.front.relax.function import Function
+from gsl.front.relax.handle import Handle, Leaf, Reading, handle_of, is_literal
+from gsl.front.relax.loaded import Loaded
+from gsl.graph import INPUT, Graph, Node
+
+Arguments = dict[Any, Node]
+"""For each variable to which a binding refers: the view node that now takes its place."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """How each node of a rewritten view gets into the new function."""
+
+    kept: dict[Reading, Arguments] = field(default_factory=dict)
+    """The readings whose bindings stay, with what their variables have become."""
+    hidden: dict[int, Arguments] = field(default_factory=dict)
+    """The numbers of the bindings without a view node that stay too, with the same."""
+    inner: set[Node] = field(default_factory=set)
+    """View nodes that are part of a binding that stays."""
+
+
+def plan(graph: Graph, loaded: Loaded) -> Plan:
+    """Decide for each node of the view whether its binding stays or is written anew."""
+    planner = _Planner(graph, loaded)
+    for node in graph.nodes:
+        planner.decide(node)
+    planner.names()
+    return planner.plan
+
+
+class _Planner:
+    def __init__(self, graph: Graph, loaded: Loaded) -> None:
+        self.graph = graph
+        self.loaded = loaded
+        self.function: Function = loaded.function
+        self.outputs = set(graph.outputs)
+        self.alive = {id(node.native): node for node in graph.nodes if isinstance(node.native, (Handle, Leaf))}
+        self.plan = Plan()
+        self.shared: dict[int, Arguments] = {}
+        """The visible bindings that stay, by their numbers, with what their variables have become."""
+
+    def decide(self, node: Node) -> None:
+        """Keep the binding of a node if it is as it was loaded, but for other operands."""
+        handle = handle_of(node)
+        if handle is None or not handle.is_root or node.op == INPUT:
+            return
+        tree = _whole(node, handle)
+        if tree is None or any(self._used_outside(inner, tree) for inner in tree):
+            return
+        arguments = _arguments(tree)
+        reading = handle.reading
+        if arguments is None or not self._sees_through(reading, arguments):
+            return
+        self.plan.kept[reading] = arguments
+        self.plan.inner.update(inner for inner in tree if inner is not node)
+        place = self.function.place[reading.var]
+        self.shared[place] = self._own(place, arguments)
+
+    def _used_outside(self, node: Node, tree: list[Node]) -> bool:
+        if node is tree[0] or is_literal(node):
+            return False
+        return node in self.outputs or any(user not in tree for user in node.users)
+
+    def _own(self, place: int, arguments: Arguments) -> Arguments:
+        """What the variables of one binding have become."""
+        return {var: arguments[var] for var in self.function.uses[place] if var in arguments}
+
+    def _sees_through(self, reading: Reading, arguments: Arguments) -> bool:
+        """Keep the bindings that a reading sees through; False if others need them with other operands."""
+        needed = {place: self._own(place, arguments) for place in reading.through}
+        for place, own in needed.items():
+            if place in self.shared:
+                if self.shared[place] != own:
+                    return False
+            elif self.plan.hidden.get(place, own) != own or self._is_visible(place):
+                return False
+        self.plan.hidden.update({place: own for place, own in needed.items() if place not in self.shared})
+        return True
+
+    def _is_visible(self, place: int) -> bool:
+        handle = self.loaded.shown.get(self.function.bindings[place].var)
+        return handle is not None and id(handle) in self.alive
+
+    def names(self) -> None:
+        """Keep the bindings that only give a value another name, where what is kept uses that name or nothing does."""
+        work = [var for arguments in (*self.plan.kept.values(), *self.plan.hidden.values())
+                for var, node in arguments.items() if stands_for(node, var, self.loaded)]  # fmt: skip
+        work += self.function.used_by_result
+        work += [binding.var for binding in self.function.bindings if binding.var not in self.function.users]
+        while work:
+            var = work.pop()
+            place = self.function.place.get(var)
+            if place is None or place in self.plan.hidden or not is_alias(var, self.loaded):
+                continue
+            node = self.alive.get(id(self.loaded.shown.get(var)))
+            if node is not None:
+                self.plan.hidden[place] = dict.fromkeys(self.function.uses[place], node)
+                work.extend(self.function.uses[place])
+
+
+def is_alias(var: Any, loaded: Loaded) -> bool:
+    """True for a variable that is bound to another variable or a constant, and has the view node of that."""
+    shown = loaded.shown.get(var)
+    if isinstance(shown, Leaf):
+        return not shown.expr.same_as(var) and var in loaded.function.place
+    return shown is not None and not shown.reading.var.same_as(var)
+
+
+def stands_for(node: Node, var: Any, loaded: Loaded) -> bool:
+    """True if the view node is (still) the value of that variable."""
+    return node.native is not None and node.native is loaded.shown.get(var)
+
+
+def _whole(root: Node, handle: Handle) -> list[Node] | None:
+    """All view nodes of a reading, if the tree is as it was loaded."""
+    tree = [root]
+    # The list grows while it is read: it ends up with all nodes of the reading.
+    for node in tree:
+        own = handle_of(node)
+        operands = (*node.operands, *node.deps)
+        if own is None or len(own.sources) != len(operands):
+            return None
+        for source, operand in zip(own.sources, operands):
+            if isinstance(source, int):
+                inner = handle_of(operand)
+                if inner is None or inner.reading is not handle.reading or inner.slot != source:
+                    return None
+                tree.append(operand)
+            elif isinstance(source, Leaf) and operand.native is not source:
+                return None
+    return tree
+
+
+def _arguments(tree: list[Node]) -> Arguments | None:
+    """What the variables have become; ``None`` if one of them has become two different things."""
+    arguments: Arguments = {}
+    for node in tree:
+        own = handle_of(node)
+        assert own is not None
+        for source, operand in zip(own.sources, (*node.operands, *node.deps)):
+            if not isinstance(source, (int, Leaf)) and arguments.setdefault(source, operand) is not operand:
+                return None
+    return arguments

@@ -1,0 +1,244 @@
+"""Functions of Relax modules as programs of GSL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax.expr import _update_type
+
+from gsl.errors import FrontEndError, nearest
+from gsl.front.relax.canonical import canonical
+from gsl.front.relax.dims import Dims
+from gsl.front.relax.function import Function
+from gsl.front.relax.home import Home
+from gsl.front.relax.infer import Infer
+from gsl.front.relax.load import Loader
+from gsl.front.relax.loaded import Loaded
+from gsl.front.relax.opaque import Caller
+from gsl.front.relax.run import compiled, evaluate
+from gsl.front.relax.scope import FunctionScope
+from gsl.front.relax.store import Storer
+from gsl.front.tvm.tensors import to_tvm
+from gsl.graph import Graph, Node, Type
+
+
+class RelaxProgram:
+    """One Relax function of an ``IRModule``; whatever else the module has stays as it is."""
+
+    casts_inputs = True
+
+    def __init__(
+        self, module: Any, function: str, values: Mapping[str, Any] | None = None, dims: Dims | None = None
+    ) -> None:
+        self._module = module
+        self._name = function
+        self._values = None if values is None else dict(values)
+        self._function = Function(module[function])
+        self._dims = dims or Dims()
+        self._scope = FunctionScope(self._function, self._dims)
+        self._caller = Caller(module, self._dims)
+        self._loaded: Loaded | None = None
+
+    @property
+    def native(self) -> Any:
+        return self._module
+
+    @property
+    def module(self) -> Any:
+        return self._module
+
+    @property
+    def function(self) -> str:
+        """The name of the function in the module."""
+        return self._name
+
+    @property
+    def inputs(self) -> Mapping[str, Type | None]:
+        """The names of the inputs in order, with their types where known."""
+        known = self._values or {}
+        return {var.name: self._scope.type_of(var) for var in self._function.params if var.name not in known}
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The weights by name, as tensors of TVM: known values of parameters, and constants."""
+        return dict(self._load().leaves)
+
+    @property
+    def example_inputs(self) -> Sequence[Any] | None:
+        return None
+
+    def load(self) -> Graph:
+        """A fresh view of the function."""
+        return self._load().graph.copy()
+
+    def _load(self) -> Loaded:
+        if self._loaded is None:
+            infer = Infer(self._caller, self._dims)
+            shown = partial(canonical, scope=self._scope)
+            self._loaded = Loader(self._function, self._scope, self._values or {}, infer, shown).load()
+        return self._loaded
+
+    def store(self, graph: Graph) -> RelaxProgram:
+        """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
+        home = Home(self._load(), self._values or {}, self._values is not None and not self._is_called())
+        try:
+            function = Storer(graph, self._load(), home, self._caller).store()
+        except Exception as error:
+            # Relax may raise anything for a call that it does not take.
+            raise FrontEndError(f"the Relax function {self._name!r} can't be written: {error}") from error
+        values = None if self._values is None else home.values
+        if function.same_as(self._function.native):
+            return RelaxProgram(self._module, self._name, values, self._dims)
+        module = with_function(self._module, self._name, function)
+        try:
+            relax.analysis.well_formed(module)
+        except Exception as error:
+            raise FrontEndError(f"the rewritten Relax function {self._name!r} is not well-formed: {error}") from error
+        return RelaxProgram(module, self._name, values, self._dims)
+
+    def _is_called(self) -> bool:
+        """Whether a function of the module calls this one, so that its parameters have to stay."""
+        own = self._module.get_global_var(self._name)
+        return any(
+            own in relax.analysis.all_global_vars(function)
+            for function in self._module.functions.values() if isinstance(function, relax.Function)
+        )  # fmt: skip
+
+    def build(self, *, target: Any = "llvm", **options: Any) -> Callable[..., Any]:
+        """A callable that takes the inputs in order and returns numpy arrays; options are those of ``tvm.compile``."""
+        return compiled(self._module, self._name, self._function.params, self._values or {}, target, options)
+
+    def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
+        """The value of a call node on torch tensors."""
+        return evaluate(node, operands, self._caller)
+
+
+def with_function(module: Any, name: str, function: Any) -> Any:
+    """A module with another function of that name, which shares all others with the old one."""
+    old = module.get_global_var(name)
+    new = old
+    if not old.ty.is_missing() and old.ty != function.ty:
+        # Other parameters: nobody calls the function, so that nobody refers to the old variable.
+        new = tvm.ir.GlobalVar(name)
+        _update_type(new, function.ty)
+    functions = {new if var.same_as(old) else var: value for var, value in module.functions.items()}
+    functions[new] = function
+    return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+
+
+def from_module(
+    module: Any, params: Any = None, *, function: str | None = None
+) -> RelaxProgram:
+    """The program of a function of a module: ``main``, the only Relax function, or the named one.
+
+    ``params`` are values of its parameters: by name, or as ``relax.frontend.detach_params`` gives them, the lists of
+    the last ones by function. FrontEndError where a function or parameter is not known or a value does not fit.
+    """
+    if isinstance(module, relax.Function):
+        module, function = _module_of(module)
+    if not isinstance(module, tvm.IRModule):
+        raise FrontEndError(f"expected an IRModule or a function of Relax, but got a {type(module).__name__}")
+    names = [var.name_hint for var, f in module.functions.items() if isinstance(f, relax.Function)]
+    if not names:
+        raise FrontEndError("the module has no Relax function; the functions of TIR alone are not rewritten")
+    if function is None:
+        function = "main" if "main" in names else names[0] if len(names) == 1 else None
+        if function is None:
+            raise FrontEndError(
+                f"the module has several Relax functions, and none is called main: {', '.join(sorted(names))}; "
+                "name one with function="
+            )
+    if function not in names:
+        raise FrontEndError(f"the module has no Relax function {function!r}: {nearest(function, names)}")
+    values = None if params is None else _values(module[function], params, function)
+    return RelaxProgram(module, function, values)
+
+
+def _module_of(function: Any) -> tuple[Any, str]:
+    attrs = function.attrs
+    name = str(attrs["global_symbol"]) if attrs is not None and "global_symbol" in attrs else "main"
+    if attrs is None or "global_symbol" not in attrs:
+        function = function.with_attr("global_symbol", name)
+    return tvm.IRModule({name: function}), name
+
+
+def _values(function: Any, params: Any, name: str) -> dict[str, Any]:
+    """The values by the names of the parameters."""
+    own = {var.name: var for var in function.params}
+    if not isinstance(params, Mapping):
+        raise FrontEndError(f"expected params as a mapping of names to tensors, but got a {type(params).__name__}")
+    found: dict[str, Any] = {}
+    for key, value in params.items():
+        if isinstance(value, (list, tuple)) or type(value).__name__ == "Array":
+            if key == name:
+                found.update(zip([var.name for var in function.params][len(own) - len(value):], value))
+        elif key in own:
+            found[str(key)] = value
+        else:
+            raise FrontEndError(f"{name}: there is no parameter {key!r} for the value in params; {nearest(key, own)}")
+    return {key: _checked(own[key], to_tvm(value), name) for key, value in found.items()}
+
+
+def _checked(var: Any, value: Any, function: str) -> Any:
+    """The value of a parameter, if it has its type."""
+    type = var.ty
+    sizes = getattr(type, "shape", None)
+    expected = [int(s) if isinstance(s, tvm.tirx.IntImm) else None for s in getattr(sizes, "values", None) or ()]
+    fits = len(expected) == len(value.shape) and all(e is None or e == int(s) for e, s in zip(expected, value.shape))
+    if not fits or str(type.dtype.dtype) != str(value.dtype):
+        raise FrontEndError(
+            f"{function}: the parameter {var.name!r} should be {type}, but its value is "
+            f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+        )
+    return value
+
+
+def from_expr(expr: Any, inputs: Iterable[str] | None = None, *, seed: int = 0) -> RelaxProgram:
+    """The program of a function, or of an expression over variables.
+
+    ``inputs`` names the variables that are fed. The others are weights, which get random values of this seed. Without
+    ``inputs``, all variables are fed.
+    """
+    function = expr if isinstance(expr, relax.Function) else _function_of(expr)
+    names = [var.name for var in function.params]
+    wanted = set(names if inputs is None else [inputs] if isinstance(inputs, str) else inputs)
+    unknown = sorted(wanted - set(names))
+    if unknown:
+        raise FrontEndError(f"the expression has no variable {unknown[0]!r}; {nearest(unknown[0], names)}")
+    values = {var.name: _random(var, seed + n) for n, var in enumerate(function.params) if var.name not in wanted}
+    module, name = _module_of(function)
+    return RelaxProgram(module, name, values)
+
+
+def _function_of(expr: Any) -> Any:
+    """A function of one dataflow block that computes an expression from its free variables."""
+    variables = [var for var in relax.analysis.free_vars(expr) if not tvm.ir.is_prim_expr(var)]
+    builder = relax.BlockBuilder()
+    with builder.function("main", variables):
+        with builder.dataflow():
+            output = builder.emit_output(builder.normalize(expr))
+        builder.emit_func_output(output)
+    return builder.get()["main"]
+
+
+def _random(var: Any, seed: int) -> Any:
+    """A random value of a weight, small enough for deep networks."""
+    type = var.ty
+    if not isinstance(type, relax.TensorType) or type.shape is None:
+        raise FrontEndError(f"the variable {var.name!r} is no tensor of a known shape; name it among the inputs")
+    try:
+        shape = [int(size) for size in type.shape.values]
+    except TypeError:
+        raise FrontEndError(f"the variable {var.name!r} has symbolic sizes; name it among the inputs") from None
+    values = np.random.default_rng(seed).uniform(-1, 1, shape)
+    return tvm.runtime.tensor(values.astype(str(type.dtype.dtype)))
+
+
+def program(source: Any, params: Any = None) -> RelaxProgram:
+    """The program of an ``IRModule`` or of a Relax function."""
+    return from_module(source, params)

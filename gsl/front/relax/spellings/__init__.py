@@ -1,0 +1,86 @@
+"""The table by which Relax spells the canonical operators, read in both directions.
+
+Each family has a ``READ`` (by the name of Relax's operator) and a ``WRITE`` (by the canonical name). What Relax has no
+operator for is composed of several.
+
+Both sides compute the same up to rounding, and but for what neither promises: a NaN in a maximum, an index out of
+range, a float that an integer can't hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tvm import ir
+
+from gsl.front.relax.spellings import (
+    activation,
+    conv,
+    create,
+    elementwise,
+    index,
+    linear,
+    norm,
+    pool,
+    reduce,
+    shape,
+)
+from gsl.front.relax.spellings import writing as _writing
+from gsl.front.relax.spellings.reading import FieldReader, Reader, Unread, checked
+from gsl.front.relax.spellings.scope import Scope
+from gsl.front.relax.spellings.writing import Writer
+from gsl.front.tree import Canon
+from gsl.graph import TupleType
+
+_FAMILIES: Final[tuple[Any, ...]] = (
+    elementwise, create, shape, index, reduce, linear, conv, pool, norm, activation,
+)  # fmt: skip
+
+READERS: Final[Mapping[str, Reader]] = {name: read for family in _FAMILIES for name, read in family.READ.items()}
+WRITERS: Final[Mapping[str, Writer]] = {name: write for family in _FAMILIES for name, write in family.WRITE.items()}
+FIELD_READERS: Final[Mapping[str, FieldReader]] = {**activation.FIELDS, **norm.FIELDS}
+
+MISSING: Final[Mapping[str, str]] = {}
+"""The canonical operators that can't be written in Relax, each with the reason."""
+
+
+def read(call: Any, scope: Scope) -> Canon | None:
+    """The canonical reading of a call, ``None`` where there is none.
+
+    A reading computes just what the call does, and has its type. Its leaves are expressions of Relax and ``Reshaped``
+    constants.
+    """
+    reader = READERS.get(call.op.name) if isinstance(call.op, ir.Op) else None
+    if reader is None:
+        return None
+    try:
+        tree = reader(call, scope)
+    except Unread:
+        return None
+    return checked(tree, scope.type_of(call), scope)
+
+
+def read_field(call: Any, index: int, scope: Scope) -> Canon | None:
+    """The canonical reading of one field of a call with several results, ``None`` where there is none."""
+    reader = FIELD_READERS.get(call.op.name) if isinstance(call.op, ir.Op) else None
+    found = scope.type_of(call)
+    if reader is None or not isinstance(found, TupleType):
+        return None
+    try:
+        tree = reader(call, index, scope)
+    except Unread:
+        return None
+    return checked(tree, found.fields[index], scope)
+
+
+def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: Scope) -> Any:
+    """The expression of Relax for a canonical call: calls of ``relax.op`` whose parts all have types.
+
+    Operands are expressions with types, numbers, and tuples of tensors. ValueError with the reason where Relax can't
+    say it.
+    """
+    return _writing.write(WRITERS, op, attrs, operands, scope)
+
+
+__all__ = ["MISSING", "Scope", "read", "read_field", "write"]

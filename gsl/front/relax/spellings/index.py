@@ -1,0 +1,124 @@
+"""Spellings of the operators that select elements of a tensor by place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from tvm import ir, relax
+
+from gsl.front.relax.spellings.reading import Reader, dims, number, plain, produced, tensor_type, unread_unless
+from gsl.front.relax.spellings.scope import Scope
+from gsl.front.relax.spellings.writing import Writer, Writing, is_number
+from gsl.front.tree import Canon, Literal
+
+R = relax.op
+
+# ---------------------------------------------------------------- slices
+
+
+def _strided_slice(w: Writing, data: Any, begin: Any, end: Any, strides: Any, axes: Any) -> Any:
+    if not axes:
+        return data
+    places = [relax.Tuple([_prim(w, item) for item in items]) for items in (axes, begin, end, strides)]
+    return w.call(R.strided_slice, data, *places)
+
+
+def _prim(w: Writing, value: Any) -> Any:
+    return relax.prim_value(w.scope.prim(value))
+
+
+def _read_strided_slice(call: Any, scope: Scope) -> Canon:
+    unread_unless(not call.attrs.assume_inbound)
+    data, axes, begin, end, *rest = call.args
+    attrs = {"axes": dims(axes, scope), "begin": dims(begin, scope), "end": dims(end, scope)}
+    if rest:
+        attrs["strides"] = dims(rest[0], scope)
+    return Canon("strided_slice", (data,), attrs)
+
+
+# ---------------------------------------------------------------- lookups
+
+
+def _take(w: Writing, data: Any, indices: Any, axis: int | None) -> Any:
+    if axis is None:
+        data, axis = w.reshape(data, (int(np.prod(w.sizes_of(data))),)), 0
+    if is_number(indices):
+        indices = relax.const(indices + w.sizes_of(data)[axis] if indices < 0 else indices, "int64")
+    return w.call(R.take, data, indices, axis)
+
+
+def _read_take(call: Any, scope: Scope) -> Canon:
+    data, indices = call.args
+    # The other modes say what places outside of the axis stand for.
+    unread_unless(str(call.attrs.mode) == "fast")
+    unread_unless("int" in tensor_type(indices, scope).dtype)
+    axis = None if call.attrs.axis is None else int(call.attrs.axis)
+    place = produced(indices, scope)
+    if isinstance(place, ir.GenericConst) and not place.value.shape:
+        indices = Literal(int(place.value.numpy()))
+    return Canon("take", (data, indices), {"axis": axis})
+
+
+def _scatter(w: Writing, data: Any, indices: Any, updates: Any, axis: int) -> Any:
+    own = w.shape_of(indices)
+    if w.shape_of(updates) != own:
+        updates = w.write("strided_slice", updates, begin=(0,) * len(own), end=own)
+    return w.call(R.scatter_elements, data, indices, updates, axis)
+
+
+def _read_scatter(call: Any, scope: Scope) -> Canon:
+    unread_unless(str(call.attrs.reduction) == "update")
+    return Canon("scatter", tuple(call.args), {"axis": int(call.attrs.axis)})
+
+
+# ---------------------------------------------------------------- diagonals
+
+
+def _matrix_set_diag(w: Writing, data: Any, diagonal: Any, k: tuple[int, int], align: str) -> Any:
+    """The element for every place of the matrix, looked up in the diagonals, where it is on one of them."""
+    rows, columns = w.sizes_of(data)[-2:]
+    width = w.sizes_of(diagonal)[-1]
+    upper, lower = align.split("_")
+    row, column = np.indices((rows, columns))
+    on_diagonal = np.zeros((rows, columns), dtype=bool)
+    places = np.zeros((rows, columns), dtype=np.int64)
+    for nth, offset in enumerate(range(k[1], k[0] - 1, -1)):
+        here = column - row == offset
+        side = upper if offset >= 0 else lower
+        start = width - int(here.sum()) if side == "RIGHT" and k[0] != k[1] else 0
+        on_diagonal |= here
+        places[here] = (nth * width + start + np.minimum(row, column))[here]
+    if k[0] != k[1]:
+        shape = w.shape_of(diagonal)
+        diagonal = w.reshape(diagonal, (*shape[:-2], (k[1] - k[0] + 1) * width))
+    taken = w.call(R.take, diagonal, relax.const(places, "int64"), w.rank_of(diagonal) - 1)
+    return w.write("where", relax.const(on_diagonal, "bool"), w.cast(taken, w.dtype), data)
+
+
+def _trilu(w: Writing, data: Any, k: int, upper: bool) -> Any:
+    return w.call(R.triu if upper else R.tril, data, k)
+
+
+def _read_trilu(upper: bool) -> Reader:
+    return lambda call, scope: Canon("trilu", (call.args[0],), {"k": number(call.args[1]), "upper": upper})
+
+
+WRITE: Final[Mapping[str, Writer]] = {
+    "strided_slice": _strided_slice,
+    "take": _take,
+    "gather": lambda w, data, indices, axis: w.call(R.gather_elements, data, indices, axis),
+    "scatter": _scatter,
+    "matrix_set_diag": _matrix_set_diag,
+    "trilu": _trilu,
+}
+
+READ: Final[Mapping[str, Reader]] = {
+    "relax.strided_slice": _read_strided_slice,
+    "relax.take": _read_take,
+    "relax.gather_elements": plain("gather", 2, axis="axis"),
+    "relax.scatter_elements": _read_scatter,
+    "relax.tril": _read_trilu(upper=False),
+    "relax.triu": _read_trilu(upper=True),
+}

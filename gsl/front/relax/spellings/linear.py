@@ -1,0 +1,228 @@
+"""Spellings of products of matrices, bias, and attention.
+
+Relax has no linear layer and no bias: the first is a product with a transposed weight, the second a sum with a tensor
+of one axis that is broadcast.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tvm import ir, relax, tirx
+
+from gsl.front.relax.spellings.conv import OPS as CONVOLUTIONS
+from gsl.front.relax.spellings.elementwise import truth
+from gsl.front.relax.spellings.reading import (
+    Reader,
+    Unread,
+    dtype_name,
+    is_call,
+    number,
+    optional_ints,
+    produced,
+    tensor_type,
+    tensors,
+    unread_unless,
+)
+from gsl.front.relax.spellings.scope import Scope
+from gsl.front.relax.spellings.writing import Writer, Writing, spread
+from gsl.front.relax.tree import Reshaped
+from gsl.front.tree import Canon
+from gsl.graph import Dim
+
+R = relax.op
+
+# ---------------------------------------------------------------- products
+
+
+def _matmul(w: Writing, a: Any, b: Any, out_dtype: str) -> Any:
+    if not out_dtype:
+        a, b = w.cast(a, w.dtype), w.cast(b, w.dtype)
+    return w.call(R.matmul, a, b, out_dtype or None)
+
+
+def _transposed(w: Writing, x: Any) -> Any:
+    """The last two axes exchanged."""
+    rank = w.rank_of(x)
+    return w.permute(x, [*range(rank - 2), rank - 1, rank - 2])
+
+
+def _dense(w: Writing, data: Any, weight: Any, out_dtype: str) -> Any:
+    return _matmul(w, data, _transposed(w, weight), out_dtype)
+
+
+def _batch_matmul(w: Writing, a: Any, b: Any, out_dtype: str, transpose_a: bool, transpose_b: bool) -> Any:
+    a, b = _transposed(w, a) if transpose_a else a, _transposed(w, b) if transpose_b else b
+    return _matmul(w, a, b, out_dtype)
+
+
+def _read_matmul(call: Any, scope: Scope) -> Canon:
+    a, b = call.args
+    attrs = {"out_dtype": dtype_name(call.attrs.out_dtype)}
+    weight = produced(b, scope)
+    if is_call(weight, "relax.permute_dims") and tensor_type(weight, scope).ndim == 2:
+        axes = optional_ints(weight.attrs.axes)
+        if axes is None or [axis % 2 for axis in axes] == [1, 0]:
+            return Canon("nn.dense", (a, weight.args[0]), attrs)
+    return Canon("matmul", (a, b), attrs)
+
+
+def _einsum(w: Writing, data: Any, equation: str) -> Any:
+    return w.call(R.einsum, spread(data), equation)
+
+
+def _read_einsum(call: Any, scope: Scope) -> Canon:
+    equation = str(call.attrs.subscripts)
+    # Diagonals and dots are told otherwise.
+    unread_unless("." not in equation and all(len(set(term)) == len(term) for term in re.split(r",|->", equation)))
+    return Canon("einsum", (tensors(call.args[0]),), {"equation": equation})
+
+
+# ---------------------------------------------------------------- bias
+
+
+def _bias_add(w: Writing, data: Any, bias: Any, axis: int) -> Any:
+    return w.write("add", data, w.along(bias, w.rank_of(data), axis))
+
+
+def _channel_axis(expr: Any, scope: Scope) -> int | None:
+    """The axis of the channels in the result of a convolution or linear layer; ``None`` of anything else."""
+    source = produced(expr, scope)
+    if is_call(source, "relax.matmul"):
+        try:
+            is_layer = _read_matmul(source, scope).op == "nn.dense"
+        except Unread:
+            return None
+        return tensor_type(expr, scope).ndim - 1 if is_layer else None
+    if is_call(source, *(f"relax.{name}" for name in CONVOLUTIONS)):
+        layout = str(source.attrs.out_layout)
+        return layout.index("C") if len(layout) == tensor_type(expr, scope).ndim else None
+    return None
+
+
+def _as_vector(expr: Any, size: Dim, scope: Scope) -> Any:
+    """A tensor of one axis with just the elements of an expression. Unread where there is none in sight."""
+    while tensor_type(expr, scope).shape != (size,):
+        source = produced(expr, scope)
+        if isinstance(source, ir.GenericConst) and isinstance(size, int):
+            return Reshaped(source, (size,))
+        unread_unless(is_call(source, "relax.reshape", "relax.expand_dims", "relax.squeeze"))
+        expr = source.args[0]
+    return expr
+
+
+def _bias(data: Any, other: Any, scope: Scope) -> Canon:
+    """``data + other`` as a bias; Unread if it is none."""
+    axis = _channel_axis(data, scope)
+    if axis is None:
+        raise Unread
+    shape, own = tensor_type(data, scope).shape, tensor_type(other, scope).shape
+    size = shape[axis]
+    # The sum broadcasts the other operand along all axes but that of the channels.
+    padded = (1,) * (len(shape) - len(own)) + own
+    unread_unless(0 < len(own) <= len(shape))
+    unread_unless(padded == tuple([size if place == axis else 1 for place in range(len(shape))]))
+    return Canon("nn.bias_add", (data, _as_vector(other, size, scope)), {"axis": axis})
+
+
+def _read_add(call: Any, scope: Scope) -> Canon:
+    left, right = call.args
+    for data, other in ((left, right), (right, left)):
+        try:
+            return _bias(data, other, scope)
+        except Unread:
+            pass
+    unread_unless(tensor_type(call, scope).dtype != "bool")
+    return Canon("add", (left, right))
+
+
+# ---------------------------------------------------------------- attention
+
+_SWAP: Final = (0, 2, 1, 3)
+"""Relax wants the heads after the places of the sequence, GSL before them."""
+
+
+def _attention(
+    w: Writing,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    *,
+    scale: float | None,
+    is_causal: bool,
+    enable_gqa: bool,
+) -> Any:
+    if is_causal and mask is not None:
+        raise ValueError("a mask and is_causal exclude each other")
+    if enable_gqa:
+        heads = w.sizes_of(query)[-3]
+        key, value = (
+            w.write("repeat", x, repeats=heads // w.sizes_of(x)[-3], axis=w.rank_of(x) - 3) for x in (key, value)
+        )
+    if mask is not None and w.dtype_of(mask) == "bool":
+        mask = w.write("where", mask, 0.0, float("-inf"))
+        mask = w.cast(mask, w.dtype)
+    leading = {w.shape_of(x)[:-2] for x in (query, key, value)}
+    if w.rank_of(query) != 4 or len(leading) != 1:
+        return _spelt_out(w, query, key, value, mask, scale, is_causal)
+    swapped = [w.permute(x, _SWAP) for x in (query, key, value)]
+    if mask is not None:
+        mask = w.write("broadcast_to", mask, shape=(*w.shape_of(query)[:-1], w.shape_of(key)[-2]))
+    factor = None if scale is None else tirx.FloatImm("float32", scale)
+    causal = "TopLeft" if is_causal else None
+    return w.permute(w.call(R.nn.attention, *swapped, mask, factor, causal), _SWAP)
+
+
+def _spelt_out(
+    w: Writing, query: Any, key: Any, value: Any, mask: Any, scale: float | None, is_causal: bool
+) -> Any:
+    """Attention as products and a softmax."""
+    if scale is None:
+        scale = w.sizes_of(query)[-1] ** -0.5
+    scores = w.write("multiply", w.write("matmul", query, _transposed(w, key)), scale)
+    if is_causal:
+        own = w.write("trilu", w.full(True, w.shape_of(scores)[-2:], "int32"), upper=False)
+        mask = w.cast(w.write("where", truth(w, own), 0.0, float("-inf")), w.dtype)
+    if mask is not None:
+        scores = w.write("add", scores, mask)
+    return w.write("matmul", w.write("nn.softmax", scores, axis=-1), value)
+
+
+def _read_attention(call: Any, scope: Scope) -> Canon:
+    attrs = call.attrs
+    unread_unless(attrs.window_size is None)
+    # Torch has either.
+    unread_unless(attrs.causal_mask is None or len(call.args) == 3)
+    causal = None if attrs.causal_mask is None else str(attrs.causal_mask)
+    if causal == "BottomRight":
+        # The same if there is as much to attend to as there is that attends.
+        unread_unless(tensor_type(call.args[0], scope).shape[1] == tensor_type(call.args[1], scope).shape[1])
+    else:
+        unread_unless(causal in (None, "TopLeft"))
+    swapped = [Canon("transpose", (x,), {"axes": _SWAP}) for x in call.args[:3]]
+    scale = None if attrs.scale is None else number(attrs.scale)
+    inner = Canon(
+        "nn.attention", (*swapped, *call.args[3:]), {"scale": scale, "is_causal": causal is not None}
+    )
+    return Canon("transpose", (inner,), {"axes": _SWAP})
+
+
+WRITE: Final[Mapping[str, Writer]] = {
+    "matmul": _matmul,
+    "nn.dense": _dense,
+    "nn.batch_matmul": _batch_matmul,
+    "nn.bias_add": _bias_add,
+    "einsum": _einsum,
+    "nn.attention": _attention,
+}
+
+READ: Final[Mapping[str, Reader]] = {
+    "relax.matmul": _read_matmul,
+    "relax.einsum": _read_einsum,
+    "relax.add": _read_add,
+    "relax.nn.attention": _read_attention,
+    "relax.nn.attention_bias": _read_attention,
+}

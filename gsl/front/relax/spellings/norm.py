@@ -1,0 +1,169 @@
+"""Spellings of normalisations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tvm import relax
+
+from gsl.front.relax.spellings.reading import FieldReader, Reader, ints, tensor_type, unread_unless
+from gsl.front.relax.spellings.scope import Scope
+from gsl.front.relax.spellings.writing import Writer, Writing
+from gsl.front.tree import Canon
+from gsl.graph import Dim
+
+N = relax.op.nn
+
+# ---------------------------------------------------------------- batch normalisation
+
+
+def _batch_norm(
+    w: Writing, *operands: Any, axis: int, epsilon: float, center: bool, scale: bool
+) -> Any:
+    result = w.call(N.batch_norm, *operands, axis, epsilon, center, scale, training=False)
+    return w.field(result, 0)
+
+
+def _read_batch_norm(call: Any, index: int, scope: Scope) -> Canon:
+    """The normalised data, or an average, which inference leaves as it is."""
+    attrs = call.attrs
+    unread_unless(not attrs.training)
+    if index > 0:
+        return Canon("copy", (call.args[2 + index],))
+    given = {"axis": int(attrs.axis), "epsilon": float(attrs.epsilon)}
+    flags = {"center": bool(attrs.center), "scale": bool(attrs.scale)}
+    return Canon("nn.batch_norm", tuple(call.args), {**given, **flags})
+
+
+# ---------------------------------------------------------------- gamma and beta
+
+
+def _affine(
+    w: Writing, shape: tuple[Dim, ...], gamma: Any, beta: Any, center: bool, scale: bool
+) -> tuple[Any, Any]:
+    """Gamma and beta of that shape, also where there is none. (Relax's flags don't take them away.)"""
+    if gamma is None or not scale:
+        gamma = w.full(1, shape, w.dtype)
+    if beta is None or not center:
+        beta = w.full(0, shape, w.dtype)
+    return gamma, beta
+
+
+def _layer_norm(
+    w: Writing,
+    data: Any,
+    gamma: Any = None,
+    beta: Any = None,
+    *,
+    axis: tuple[int, ...],
+    epsilon: float,
+    center: bool,
+    scale: bool,
+) -> Any:
+    shape = tuple([w.shape_of(data)[place] for place in axis])
+    return w.call(N.layer_norm, data, *_affine(w, shape, gamma, beta, center, scale), list(axis), epsilon)
+
+
+def _rms_norm(w: Writing, data: Any, weight: Any = None, *, axis: tuple[int, ...], epsilon: float) -> Any:
+    shape, rank = w.shape_of(data), w.rank_of(data)
+    if axis[0] > 0 and axis == tuple(range(axis[0], rank)):
+        if weight is None:
+            weight = w.full(1, shape[axis[0] :], w.dtype)
+        return w.call(N.rms_norm, data, weight, list(axis), epsilon)
+    # Relax can't lower its own operator for other axes, nor for all of them.
+    squares = w.write("mean", w.write("square", data), axis=axis, keepdims=True)
+    result = w.write("multiply", data, w.write("rsqrt", w.write("add", squares, epsilon)))
+    if weight is None:
+        return result
+    return w.write("multiply", result, w.reshape(weight, [shape[a] if a in axis else 1 for a in range(rank)]))
+
+
+def _by_channel(name: str) -> Writer:
+    """Group and instance normalisation, over all axes but those of the batch and the channels."""
+
+    def write(
+        w: Writing,
+        data: Any,
+        gamma: Any = None,
+        beta: Any = None,
+        *,
+        axis: int,
+        epsilon: float,
+        center: bool,
+        scale: bool,
+        **groups: int,
+    ) -> Any:
+        affine = _affine(w, (w.shape_of(data)[axis],), gamma, beta, center, scale)
+        axes = _spatial(w.rank_of(data), axis)
+        return w.call(getattr(N, name), data, *affine, *groups.values(), axis, axes, epsilon)
+
+    return write
+
+
+def _spatial(rank: int, channel: int) -> list[int]:
+    """All axes but that of the channels, and the first one of the others, which is that of the batch."""
+    return [place for place in range(rank) if place != channel][1:]
+
+
+def _l2_normalize(w: Writing, data: Any, eps: float, axis: tuple[int, ...]) -> Any:
+    squares = w.write("square", data)
+    norm = w.write("sum", squares, axis=axis, keepdims=True) if axis else squares
+    return w.write("divide", data, w.write("sqrt", w.write("maximum", norm, eps)))
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _axes(call: Any, scope: Scope) -> tuple[int, ...]:
+    """The normalised axes. Unread if they are not in the order of those of the data."""
+    rank = tensor_type(call.args[0], scope).ndim
+    axes = tuple([axis % rank for axis in ints(call.attrs.axes)])
+    unread_unless(list(axes) == sorted(set(axes)))
+    return axes
+
+
+def _read_affine(op: str, **others: str) -> Reader:
+    def read(call: Any, scope: Scope) -> Canon:
+        attrs = call.attrs
+        # Relax declares these flags, and its lowering does not heed them.
+        unread_unless(bool(attrs.center) and bool(attrs.scale))
+        axes = _axes(call, scope)
+        given: dict[str, Any] = {"epsilon": float(attrs.epsilon)}
+        if op == "nn.layer_norm":
+            given["axis"] = axes
+        else:
+            shape = tensor_type(call.args[0], scope).shape
+            channel = int(attrs.channel_axis) % len(shape)
+            batch = 0 if channel else 1
+            # A batch of one may be normalised over as well.
+            kept = [axis for axis in axes if axis != batch or shape[batch] != 1]
+            unread_unless(kept == _spatial(len(shape), channel))
+            given["axis"] = channel
+        return Canon(op, tuple(call.args), {**given, **{own: int(getattr(attrs, own)) for own in others}})
+
+    return read
+
+
+def _read_rms_norm(call: Any, scope: Scope) -> Canon:
+    attrs = {"axis": _axes(call, scope), "epsilon": float(call.attrs.epsilon)}
+    return Canon("nn.rms_norm", tuple(call.args), attrs)
+
+
+WRITE: Final[Mapping[str, Writer]] = {
+    "nn.batch_norm": _batch_norm,
+    "nn.layer_norm": _layer_norm,
+    "nn.rms_norm": _rms_norm,
+    "nn.group_norm": _by_channel("group_norm"),
+    "nn.instance_norm": _by_channel("instance_norm"),
+    "nn.l2_normalize": _l2_normalize,
+}
+
+READ: Final[Mapping[str, Reader]] = {
+    "relax.nn.layer_norm": _read_affine("nn.layer_norm"),
+    "relax.nn.group_norm": _read_affine("nn.group_norm", num_groups="num_groups"),
+    "relax.nn.instance_norm": _read_affine("nn.instance_norm"),
+    "relax.nn.rms_norm": _read_rms_norm,
+}
+
+FIELDS: Final[Mapping[str, FieldReader]] = {"relax.nn.batch_norm": _read_batch_norm}

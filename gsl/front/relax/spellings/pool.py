@@ -1,0 +1,188 @@
+"""Spellings of pooling: windows, adaptive, global."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from tvm import relax
+
+from gsl.front.relax.spellings.reading import Reader, ints, tensor_type, unread_unless
+from gsl.front.relax.spellings.scope import Scope
+from gsl.front.relax.spellings.writing import Writer, Writing, known
+from gsl.front.tree import Canon
+from gsl.spec import TABLE
+from gsl.spec.layout import spatial
+from gsl.spec.meaning import infer
+
+N = relax.op.nn
+_COUNTS: Final = (1, 2, 3)
+
+
+def _plain(count: int) -> str:
+    return "NC" + spatial(count)
+
+
+def _in_layout(count: int, pool: Writer) -> Writer:
+    """A writer ``pool(w, data, layout=…, **attrs)`` of data whose channels come second or last, for any layouts."""
+
+    def write(w: Writing, data: Any, layout: str, out_layout: str, **attrs: Any) -> Any:
+        own = layout if layout == "N" + spatial(count) + "C" else _plain(count)
+        result = pool(w, w.layout(data, layout, own), layout=own, out=out_layout or layout, **attrs)
+        return w.layout(result, own, out_layout or layout)
+
+    return write
+
+
+# ---------------------------------------------------------------- windows
+
+
+def _window(kind: str, count: int) -> Writer:
+    function = getattr(N, f"{kind}_pool{count}d")
+
+    def pool(
+        w: Writing,
+        data: Any,
+        layout: str,
+        out: str,
+        pool_size: tuple[int, ...],
+        strides: tuple[int, ...],
+        dilation: tuple[int, ...],
+        padding: tuple[int, ...],
+        ceil_mode: bool,
+        count_include_pad: bool = False,
+    ) -> Any:
+        call = partial(w.call, function, data, pool_size, strides)
+        if not ceil_mode:
+            return call(padding, dilation, False, count_include_pad, layout)
+        sizes = known([w.shape_of(data)[layout.index(letter)] for letter in spatial(count)])
+        wanted = known([w.shape[out.index(letter)] for letter in spatial(count)])
+        before, after = padding[:count], padding[count:]
+        reach = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(wanted, strides, dilation, pool_size, strict=True)]
+        extra = [max(r - x - a - b, 0) for r, x, a, b in zip(reach, sizes, before, after, strict=True)]
+        if not (count_include_pad and any(extra)):
+            result = call(padding, dilation, True, count_include_pad, layout)
+            if w.shape_of(result) == tuple([w.shape[out.index(letter)] for letter in layout]):
+                return result
+        # Relax takes the mean over whole windows, and counts them otherwise where the padding is not the same on both
+        # sides. So those that count are asked for.
+        result = call([*before, *map(sum, zip(after, extra, strict=True))], dilation, False, count_include_pad, layout)
+        if not (count_include_pad and any(extra)):
+            return result
+        ends = [size + width for size, width in zip(sizes, after, strict=True)]
+        shares = _shares(wanted, ends, pool_size, strides, before)
+        place = [wanted[spatial(count).index(letter)] if letter not in "NC" else 1 for letter in layout]
+        return w.write("multiply", result, relax.const(shares.reshape(place), w.dtype))
+
+    return _in_layout(count, pool)
+
+
+def _shares(
+    wanted: Sequence[int], ends: Sequence[int], size: Sequence[int], strides: Sequence[int], before: Sequence[int]
+) -> Any:
+    """By what the mean over a whole window is multiplied to be that of the elements up to ``ends``, for each window."""
+    shares = np.ones(())
+    for i, count in enumerate(wanted):
+        starts = np.arange(count) * strides[i] - before[i]
+        shares = np.multiply.outer(shares, size[i] / (np.minimum(starts + size[i], ends[i]) - starts))
+    return shares
+
+
+def _read_window(kind: str, count: int) -> Reader:
+    op = f"nn.{kind}_pool{count}d"
+
+    def read(call: Any, scope: Scope) -> Canon:
+        attrs = call.attrs
+        given: dict[str, Any] = {
+            name: ints(getattr(attrs, name)) for name in ("pool_size", "strides", "dilation", "padding")
+        }
+        given |= {"layout": str(attrs.layout), "out_layout": str(attrs.out_layout), "ceil_mode": bool(attrs.ceil_mode)}
+        if kind == "avg":
+            given["count_include_pad"] = bool(attrs.count_include_pad)
+            if given["count_include_pad"] and given["ceil_mode"]:
+                # Torch doesn't count what is beyond the padding. Where there is none, both agree.
+                down = infer(TABLE[op], [tensor_type(call.args[0], scope)], {**given, "ceil_mode": False})
+                unread_unless(down == tensor_type(call, scope))
+        return Canon(op, tuple(call.args), given)
+
+    return read
+
+
+# ---------------------------------------------------------------- adaptive
+
+
+def _output_size(w: Writing, data: Any, layout: str, wanted: Sequence[int | None]) -> list[int]:
+    """The sizes of the spatial axes of the result: ``None`` keeps that of the data."""
+    own = [w.shape_of(data)[layout.index(letter)] for letter in layout if letter not in "NC"]
+    return list(known([size if given is None else given for size, given in zip(own, wanted, strict=True)]))
+
+
+def _adaptive_avg(count: int) -> Writer:
+    function = getattr(N, f"adaptive_avg_pool{count}d")
+
+    def pool(w: Writing, data: Any, layout: str, out: str, output_size: tuple[int | None, ...]) -> Any:
+        return w.call(function, data, _output_size(w, data, layout, output_size), layout)
+
+    return _in_layout(count, pool)
+
+
+def _adaptive_max(count: int) -> Writer:
+    """The maximum of each window of an axis, one axis after the other."""
+
+    def pool(w: Writing, data: Any, layout: str, out: str, output_size: tuple[int | None, ...]) -> Any:
+        sizes = _output_size(w, data, layout, output_size)
+        for letter, wanted in zip(spatial(count), sizes, strict=True):
+            axis = layout.index(letter)
+            size = w.sizes_of(data)[axis]
+            if size == wanted:
+                continue
+            windows = [(size * i // wanted, -(-size * (i + 1) // wanted)) for i in range(wanted)]
+            parts = [
+                w.write("max", _piece(w, data, axis, begin, end), axis=(axis,), keepdims=True) for begin, end in windows
+            ]
+            data = w.write("concatenate", tuple(parts), axis=axis)
+        return data
+
+    return _in_layout(count, pool)
+
+
+def _piece(w: Writing, data: Any, axis: int, begin: int, end: int) -> Any:
+    return w.write("strided_slice", data, begin=(begin,), end=(end,), axes=(axis,))
+
+
+def _read_adaptive(count: int) -> Reader:
+    def read(call: Any, scope: Scope) -> Canon:
+        attrs = call.attrs
+        size = (None,) * count if attrs.output_size is None else ints(attrs.output_size)
+        layouts = {"layout": str(attrs.layout), "out_layout": str(attrs.out_layout)}
+        return Canon(f"nn.adaptive_avg_pool{count}d", tuple(call.args), {"output_size": size, **layouts})
+
+    return read
+
+
+# ---------------------------------------------------------------- global
+
+
+def _global(kind: str, count: int) -> Writer:
+    reduce = {"avg": "mean", "max": "max"}[kind]
+
+    def pool(w: Writing, data: Any, layout: str, out: str) -> Any:
+        axes = tuple([place for place, letter in enumerate(layout) if letter not in "NC"])
+        return w.write(reduce, data, axis=axes, keepdims=True)
+
+    return _in_layout(count, pool)
+
+
+WRITE: Final[Mapping[str, Writer]] = {
+    **{f"nn.{kind}_pool{n}d": _window(kind, n) for kind in ("max", "avg") for n in _COUNTS},
+    **{f"nn.adaptive_avg_pool{n}d": _adaptive_avg(n) for n in _COUNTS},
+    **{f"nn.adaptive_max_pool{n}d": _adaptive_max(n) for n in _COUNTS},
+    **{f"nn.global_{kind}_pool{n}d": _global(kind, n) for kind in ("max", "avg") for n in _COUNTS},
+}
+
+READ: Final[Mapping[str, Reader]] = {
+    **{f"relax.nn.{kind}_pool{n}d": _read_window(kind, n) for kind in ("max", "avg") for n in _COUNTS},
+    **{f"relax.nn.adaptive_avg_pool{n}d": _read_adaptive(n) for n in _COUNTS},
+}

@@ -1,0 +1,130 @@
+"""Spellings of reductions and cumulative sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tvm import relax
+
+from gsl.front.relax.spellings.reading import Reader, dtype_name, optional_ints, plain, tensor_type, unread_unless
+from gsl.front.relax.spellings.scope import Scope
+from gsl.front.relax.spellings.writing import Writer, Writing, is_float
+from gsl.front.tree import Canon
+
+R = relax.op
+
+_NATIVE: Final = ("sum", "mean", "max", "min", "prod", "variance", "std")
+
+
+def _reduction(reduce: Writer) -> Writer:
+    """A writer ``reduce(w, data, axis, keepdims, **attrs)`` for any axes, none of them included."""
+
+    def write(w: Writing, data: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool, **rest: Any) -> Any:
+        if not axis:
+            # Relax takes no axes for all of them.
+            rank = w.rank_of(data)
+            return reduce(w, w.call(R.expand_dims, data, rank), (rank,), False, **rest)
+        return reduce(w, data, axis, keepdims, **rest)
+
+    return write
+
+
+def _native(name: str) -> Writer:
+    def reduce(w: Writing, data: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+        # Bools are reduced as numbers.
+        inner = "int8" if w.dtype == "bool" else w.dtype
+        result = w.call(getattr(R, name), w.cast(data, inner), list(axis), keepdims)
+        return w.write("cast", result, dtype=w.dtype)
+
+    return _reduction(reduce)
+
+
+def _all_any(name: str) -> Writer:
+    def reduce(w: Writing, data: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+        data = w.cast(w.write("cast", data, dtype="bool"), "int8")
+        return w.write("cast", w.call(getattr(R, name), data, list(axis), keepdims), dtype="bool")
+
+    return _reduction(reduce)
+
+
+def _variance(w: Writing, data: Any, axis: tuple[int, ...], keepdims: bool, unbiased: bool) -> Any:
+    result = w.call(R.variance, data, list(axis), keepdims)
+    if not unbiased:
+        return result
+    count = math.prod(w.sizes_of(data)[place] for place in axis)
+    return w.write("multiply", result, count / (count - 1) if count > 1 else math.nan)
+
+
+def _std(w: Writing, data: Any, axis: tuple[int, ...], keepdims: bool, unbiased: bool) -> Any:
+    if not unbiased:
+        return w.call(R.std, data, list(axis), keepdims)
+    return w.write("sqrt", _variance(w, data, axis, keepdims, unbiased))
+
+
+def _logsumexp(w: Writing, data: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+    data = w.cast(data, w.dtype)
+    most = w.call(R.max, data, list(axis), True)
+    most = w.write("where", w.call(R.isinf, most), 0.0, most)
+    sums = w.call(R.sum, w.write("exp", w.write("subtract", data, most)), list(axis), True)
+    result = w.write("add", w.write("log", sums), most)
+    return result if keepdims else w.call(R.squeeze, result, list(axis))
+
+
+def _index(name: str) -> Writer:
+    """The index among the elements of all reduced axes, in row-major order."""
+
+    def reduce(w: Writing, data: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+        function, rank = getattr(R, name), w.rank_of(data)
+        if len(axis) in (1, rank):
+            return w.call(function, data, axis[0] if len(axis) == 1 else None, keepdims)
+        kept = [place for place in range(rank) if place not in axis]
+        size = math.prod(w.sizes_of(data)[place] for place in axis)
+        moved = w.permute(data, [*kept, *axis])
+        flat = w.reshape(moved, (*w.shape_of(moved)[: len(kept)], size))
+        return w.reshape(w.call(function, flat, len(kept)), w.shape)
+
+    return _reduction(reduce)
+
+
+def _cumsum(w: Writing, data: Any, axis: int | None, dtype: str, exclusive: bool) -> Any:
+    own = dtype or (None if w.dtype == w.dtype_of(data) else w.dtype)
+    return w.call(R.cumsum, data, axis, own, exclusive)
+
+
+def _read_reduction(op: str) -> Reader:
+    def read(call: Any, scope: Scope) -> Canon:
+        axis = optional_ints(call.attrs.axis)
+        unread_unless(axis != ())
+        # Torch has these of floats only.
+        unread_unless(op not in ("variance", "std") or is_float(tensor_type(call, scope).dtype))
+        return Canon(op, (call.args[0],), {"axis": axis, "keepdims": bool(call.attrs.keepdims)})
+
+    return read
+
+
+def _read_cumsum(call: Any, scope: Scope) -> Canon:
+    axis = None if call.attrs.axis is None else int(call.attrs.axis)
+    attrs = {"axis": axis, "dtype": dtype_name(call.attrs.dtype), "exclusive": bool(call.attrs.exclusive)}
+    return Canon("cumsum", (call.args[0],), attrs)
+
+
+WRITE: Final[Mapping[str, Writer]] = {
+    **{name: _native(name) for name in ("sum", "mean", "max", "min", "prod")},
+    "all": _all_any("min"),
+    "any": _all_any("max"),
+    "variance": _reduction(_variance),
+    "std": _reduction(_std),
+    "logsumexp": _reduction(_logsumexp),
+    "argmax": _index("argmax"),
+    "argmin": _index("argmin"),
+    "cumsum": _cumsum,
+}
+
+READ: Final[Mapping[str, Reader]] = {
+    **{f"relax.{name}": _read_reduction(name) for name in _NATIVE},
+    "relax.argmax": plain("argmax", 1, axis="axis", keepdims="keepdims"),
+    "relax.argmin": plain("argmin", 1, axis="axis", keepdims="keepdims"),
+    "relax.cumsum": _read_cumsum,
+}

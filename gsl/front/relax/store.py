@@ -1,0 +1,254 @@
+"""Rewritten view to Relax function: what is untouched stays, the rest is written with the table of spellings."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from tvm import relax
+
+from gsl.errors import FrontEndError
+from gsl.front.relax.blocks import Blocks
+from gsl.front.relax.function import replaced, with_value
+from gsl.front.relax.handle import Handle, Leaf, Reading, handle_of, is_literal, is_tensor_leaf
+from gsl.front.relax.home import Home
+from gsl.front.relax.loaded import Field, Fields, Loaded, Result
+from gsl.front.relax.opaque import Caller
+from gsl.front.relax.plan import Arguments, is_alias, plan, stands_for
+from gsl.front.relax.write import Writer, places_of
+from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node
+
+
+class Storer:
+    """Builds the function of one rewritten view."""
+
+    def __init__(self, graph: Graph, loaded: Loaded, home: Home, caller: Caller) -> None:
+        self.graph = graph
+        self.loaded = loaded
+        self.function = loaded.function
+        self.home = home
+        self._check()
+        self.plan = plan(graph, loaded)
+        self.values: dict[Node, Any] = {}
+        """The expression of each view node that has one: a variable, a constant, or a tuple of those."""
+        self.done: set[int] = set()
+        """The numbers of the bindings that have been stored."""
+        self.tuples = self._result_tuples()
+        self.pending = deque(sorted((*self.plan.hidden, *self.tuples)))
+        self.writer = Writer(loaded, caller, self.value)
+        self.blocks = Blocks(self.function)
+        self.places = self._places()
+
+    def store(self) -> Any:
+        """The new function; the old one if nothing has changed."""
+        for node in self.graph.nodes:
+            if node.op in LEAVES or node in self.plan.inner:
+                continue
+            handle = handle_of(node)
+            if handle is not None and handle.reading in self.plan.kept:
+                self._flush(self.function.place[handle.reading.var])
+                self._keep(node, handle.reading)
+            elif node.op != TUPLE:
+                self.blocks.move(self.places[node])
+                self._write(node)
+        self._flush(len(self.function.bindings))
+        result = self._result(self.loaded.result, self.function.result)
+        return self.home.function(*self.blocks.finish(result))
+
+    def _check(self) -> None:
+        known = {node.native for node in self.loaded.graph.nodes}
+        for node in self.graph.nodes:
+            if node.native is not None and node.native not in known:
+                raise FrontEndError(f"{node.name}: the view was not loaded from this program")
+            if node.op == INPUT and node.native is None:
+                raise FrontEndError(f"{node.name}: a rewrite can't add an input to a program")
+        if len(self.graph.outputs) != len(self.loaded.graph.outputs):
+            raise FrontEndError(
+                f"the program has {len(self.loaded.graph.outputs)} outputs, and the rewritten view "
+                f"{len(self.graph.outputs)}"
+            )
+
+    def _places(self) -> dict[Node, int]:
+        """The block in which each node should stand: its own, or that of what it replaces."""
+        places: dict[Node, int] = {}
+        limit = max(0, len(self.function.blocks) - 1)
+        for node in reversed(self.graph.nodes):
+            handle = handle_of(node)
+            own = [self.function.block_of[place] for place in places_of(node, self.loaded)]
+            if handle is not None and handle.reading in self.plan.kept:
+                limit = min(limit, max(own, default=0))
+                places[node] = max(own, default=0)
+            else:
+                places[node] = min(max(own, default=0), limit)
+        return places
+
+    def _result_tuples(self) -> dict[int, Fields]:
+        """The tuples of the result that are bound to variables, by the numbers of their bindings."""
+        found: dict[int, Fields] = {}
+        work = [self.loaded.result]
+        while work:
+            part = work.pop()
+            if isinstance(part, Fields):
+                work.extend(part.items)
+                if part.var is not None:
+                    found[self.function.place[part.var]] = part
+        return found
+
+    # ------------------------------------------------------------ what is kept
+
+    def _flush(self, before: int) -> None:
+        """Store the waiting bindings that stood before that place, as far as their operands exist."""
+        late: list[int] = []
+        while self.pending and self.pending[0] < before:
+            place = self.pending.popleft()
+            if place in self.done:
+                continue
+            if place in self.tuples and self._is_known(self.tuples[place]):
+                self._result(self.tuples[place], self.tuples[place].var)
+            elif place in self.plan.hidden and self._is_ready(place):
+                self._hidden(place)
+            else:
+                late.append(place)
+        self.pending.extendleft(reversed(late))
+
+    def _is_ready(self, place: int) -> bool:
+        arguments = self.plan.hidden[place]
+        for var in self.function.uses[place]:
+            if var in arguments:
+                if not self._has_value(arguments[var]):
+                    return False
+            elif self.function.place.get(var, -1) not in (-1, *self.done):
+                return False
+        return True
+
+    def _is_known(self, result: Result) -> bool:
+        """Whether all the values of a part of the result exist."""
+        if isinstance(result, Fields):
+            return all(map(self._is_known, result.items))
+        return not isinstance(result, Field) or self._has_value(self.graph.outputs[result.position])
+
+    def _has_value(self, node: Node) -> bool:
+        if node in self.values or node.op in LEAVES:
+            return True
+        return node.op == TUPLE and all(map(self._has_value, node.operands))
+
+    def _hidden(self, place: int) -> None:
+        """Store a binding without a view node, after those that it refers to."""
+        work = [place]
+        while work:
+            top = work[-1]
+            below = [self.function.place[var] for var in self.function.uses[top]
+                     if var in self.function.place and self.function.place[var] in self.plan.hidden]  # fmt: skip
+            below = [number for number in below if number not in self.done]
+            if below and top not in self.done:
+                work.extend(below)
+                continue
+            work.pop()
+            if top not in self.done:
+                self.done.add(top)
+                self._copy(top, self.plan.hidden[top])
+
+    def _keep(self, node: Node, reading: Reading) -> None:
+        arguments = self.plan.kept[reading]
+        place = self.function.place[reading.var]
+        for through in reading.through:
+            if through in self.plan.hidden:
+                self._hidden(through)
+        binding = self.function.bindings[place]
+        if node.op == GETITEM and isinstance(binding.value, relax.TupleGetItem):
+            whole = self._argument(binding.value.tuple_value, arguments)
+            if isinstance(whole, relax.Tuple):
+                self.values[node] = whole.fields[node.attrs["index"]]
+                return
+        self.done.add(place)
+        self.values[node] = self._copy(place, arguments)
+
+    def _copy(self, place: int, arguments: Arguments) -> Any:
+        """Store an old binding with what its variables have become; the variable that has its value."""
+        binding = self.function.bindings[place]
+        instead: dict[Any, Any] = {}
+        for var in self.function.uses[place]:
+            new = self._argument(var, arguments)
+            if new is not var and not new.same_as(var):
+                instead[var] = new
+        if instead:
+            binding = with_value(binding, replaced(binding.value, instead))
+        return self.blocks.keep(binding, place)
+
+    def _argument(self, var: Any, arguments: Arguments) -> Any:
+        """What a variable of an old binding is in the new function."""
+        node = arguments.get(var)
+        if node is None or (stands_for(node, var, self.loaded) and is_alias(var, self.loaded)):
+            place = self.function.place.get(var)
+            if place is not None and place in self.plan.hidden:
+                self._hidden(place)
+            return self.blocks.renamed(var)
+        return self.value(node)
+
+    # ------------------------------------------------------------ what is new
+
+    def value(self, node: Node) -> Any:
+        """The expression of a view node: a variable, a constant, or a tuple of those."""
+        if node in self.values:
+            return self.values[node]
+        if node.op == TUPLE:
+            return relax.Tuple([self.value(operand) for operand in node.operands])
+        if node.op == INPUT:
+            return node.native.reading.var
+        if is_literal(node):
+            return relax.const(node.attrs["value"], node.dtype)
+        if not is_tensor_leaf(node):
+            raise FrontEndError(f"{node.name}: is used before it is computed, or was removed from the graph")
+        self.values[node] = self.home.weight(node)
+        return self.values[node]
+
+    def _write(self, node: Node) -> None:
+        if isinstance(node.native, Handle) and not (node.users or node.effect or node in self.graph.outputs):
+            # Part of a reading that fell apart, which nobody needs.
+            return
+        if node.op == GETITEM:
+            whole = self.value(node.operands[0])
+            if isinstance(whole, relax.Tuple):
+                self.values[node] = whole.fields[node.attrs["index"]]
+                return
+        emit = self.blocks.add
+        expr = self.writer.write(node, lambda name, type: self.blocks.variable(self.writer.name(name), type), emit)
+        if isinstance(expr, (relax.Var, relax.Tuple)) or not isinstance(expr, (relax.Call, relax.TupleGetItem)):
+            self.values[node] = expr
+            return
+        found = self.loaded.scope.type_of(expr)
+        if node.type is not None and found != node.type:
+            raise FrontEndError(f"{node.name}: Relax gives it the type {found}, not {node.type}")
+        handle = handle_of(node)
+        var = None
+        if handle is not None and handle.is_root:
+            var = self.blocks.again(handle.reading.var)
+        if var is None:
+            var = self.blocks.variable(self.writer.name(node.name), expr.ty)
+        emit(var, expr)
+        self.values[node] = var
+
+    # ------------------------------------------------------------ the result
+
+    def _result(self, result: Result, old: Any) -> Any:
+        """A part of the function's result, for the expression that it was."""
+        if isinstance(result, Field):
+            node = self.graph.outputs[result.position]
+            if isinstance(old, relax.Var):
+                return self._argument(old, {old: node})
+            leaf = node.native
+            return leaf.expr if isinstance(leaf, Leaf) and leaf.expr.same_as(old) else self.value(node)
+        if not isinstance(result, Fields):
+            return old
+        if result.var is not None and self.function.place[result.var] in self.done:
+            return self.blocks.renamed(result.var)
+        whole = old if result.var is None else self.function.lookup(result.var)
+        items = [self._result(item, field) for item, field in zip(result.items, whole.fields)]
+        same = all(new.same_as(field) for new, field in zip(items, whole.fields))
+        new = whole if same else relax.Tuple(items, whole.span)
+        if result.var is None:
+            return new
+        place = self.function.place[result.var]
+        self.done.add(place)
+        binding = self.function.bindings[place]
+        return self.blocks.keep(binding if same else with_value(binding, new), place)

@@ -1,0 +1,114 @@
+"""The view nodes of one reading."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tvm import relax
+
+from gsl.front.relax.handle import Source
+from gsl.front.relax.numbers import number_of, reads_as_number
+from gsl.front.relax.tree import Reshaped
+from gsl.front.tree import Canon, Literal
+from gsl.graph import CONST, TUPLE, Inference, Node, TensorType, TupleType, Type
+from gsl.spec import TABLE
+
+
+class Constants(Protocol):
+    """Gives the one view node of a constant, seen with this shape."""
+
+    def __call__(self, expr: Any, shape: tuple[int, ...] | None = None) -> Node: ...
+
+
+class Tree:
+    """The view nodes of one reading, operands first."""
+
+    def __init__(self, views: Mapping[Any, Node], constant: Constants, infer: Inference, name: str) -> None:
+        self.views = views
+        self.constant = constant
+        self.infer = infer
+        self.name = name
+        self.nodes: list[Node] = []
+        self.sources: list[tuple[Source, ...]] = []
+
+    def add(self, canon: Canon, type: Type | None = None) -> int:
+        """Add a call with all its operands; its number. ValueError if its attributes are ill-formed."""
+        found = [self._operand(operand, canon.op, place) for place, operand in enumerate(canon.operands)]
+        loaded = [self._number(canon, item, place, found) if isinstance(item, _Number) else item
+                  for place, item in enumerate(found)]  # fmt: skip
+        operands = tuple([view for view, _ in loaded])
+        sources = tuple([source for _, source in loaded])
+        attrs = dict(canon.attrs)
+        if isinstance(canon.op, str) and canon.op in TABLE:
+            attrs = TABLE[canon.op].complete(canon.attrs, tuple([operand.type for operand in operands]))
+        if type is None:
+            type = self._type(canon.op, operands, attrs)
+        own = str(canon.op).rpartition(".")[2] if isinstance(canon.op, str) else "call"
+        return self._append(Node(canon.op, operands, attrs, type, name=f"{self.name}_{own}"), sources)
+
+    def _append(self, node: Node, sources: tuple[Source, ...]) -> int:
+        self.nodes.append(node)
+        self.sources.append(sources)
+        return len(self.nodes) - 1
+
+    def _operand(self, operand: Any, op: Any, place: int) -> Any:
+        match operand:
+            case Canon():
+                slot = self.add(operand)
+                return self.nodes[slot], slot
+            case relax.Tuple():
+                slot = self.add(tuple_of(operand))
+                return self.nodes[slot], slot
+            case relax.Var():
+                return self.views[operand], operand
+            case Reshaped():
+                view = self.constant(operand.constant, tuple(operand.shape))
+                return view, view.native
+            case Literal():
+                return self._literal(operand.value)
+            case bool() | int() | float():
+                return self._literal(operand)
+        if reads_as_number(op, operand):
+            return _Number(operand)
+        view = self.constant(operand)
+        return view, view.native
+
+    def _number(self, canon: Canon, number: _Number, place: int, found: list[Any]) -> tuple[Node, Source]:
+        """A constant without axes: a number, if that makes no difference to the type of the call."""
+        types = [None if isinstance(item, _Number) else item[0].type for item in found]
+        types[place] = TensorType((), str(number.constant.value.dtype))
+        value = number_of(str(canon.op), canon.attrs, types, place, number.constant)
+        if value is not None:
+            return self._literal(value)
+        view = self.constant(number.constant)
+        return view, view.native
+
+    def _literal(self, value: Any) -> tuple[Node, Source]:
+        if hasattr(value, "shape"):
+            type = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
+        else:
+            kind = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
+            type = TensorType((), kind)
+        slot = self._append(Node(CONST, attrs={"value": value}, type=type, name=f"{self.name}_const"), ())
+        return self.nodes[slot], slot
+
+    def _type(self, op: Any, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+        if op == TUPLE:
+            return TupleType(tuple([operand.type for operand in operands]))
+        if not isinstance(op, str) or any(operand.type is None for operand in operands):
+            return None
+        return self.infer(op, operands, attrs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A constant without axes, of which it is not known yet whether it is shown as a number."""
+
+    constant: Any
+
+
+def tuple_of(expr: Any) -> Canon:
+    """The reading of a tuple expression."""
+    return Canon(TUPLE, tuple([tuple_of(item) if isinstance(item, relax.Tuple) else item for item in expr.fields]))

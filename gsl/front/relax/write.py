@@ -1,0 +1,163 @@
+"""Writes new expressions of Relax: calls one by one, with types, names and source locations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tvm import ir, relax
+from tvm.relax.expr import _update_type
+
+from gsl.errors import FrontEndError
+from gsl.front.relax import spellings
+from gsl.front.relax.handle import is_literal
+from gsl.front.relax.loaded import Loaded
+from gsl.front.relax.opaque import Caller
+from gsl.graph import GETITEM, Node, op_name
+from gsl.spec import TABLE
+
+Emit = Callable[[Any, Any], None]
+"""Takes a variable and the expression that is to be bound to it."""
+
+
+class Writer:
+    """Writes the calls of a view; ``value`` gives the expression of a view node."""
+
+    def __init__(self, loaded: Loaded, caller: Caller, value: Callable[[Node], Any]) -> None:
+        self.loaded = loaded
+        self.scope = loaded.scope
+        self.caller = caller
+        self.value = value
+        self.builder = relax.BlockBuilder()
+        self._names = Counter([var.name for var in loaded.function.known])
+
+    def write(self, node: Node, make: Callable[[str, Any], Any], emit: Emit) -> Any:
+        """The expression of a call of the view, in pieces: ``make`` makes a variable of a name and a type.
+
+        What is left is a call without calls among its arguments, or a variable.
+        """
+        try:
+            return self._flat(self._native(node), node, make, emit)
+        except FrontEndError:
+            raise
+        except Exception as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise FrontEndError(f"{node.name or op_name(node.op)}: can't be written in Relax: {reason}") from error
+
+    def _native(self, node: Node) -> Any:
+        if node.op == GETITEM:
+            return relax.TupleGetItem(self.value(node.operands[0]), int(node.attrs["index"]))
+        operands = tuple(map(self.stand_in, node.operands))
+        if isinstance(node.op, str):
+            if node.op not in TABLE:
+                raise FrontEndError(f"{node.name}: {node.op!r} is not an operator of the vocabulary")
+            return spellings.write(node.op, node.attrs, operands, self.scope)
+        tensors = [relax.Tuple(list(item)) if isinstance(item, tuple) else item for item in operands]
+        return self.caller.call(node.op, tensors, node.attrs)
+
+    def stand_in(self, node: Node) -> Any:
+        """What stands for an operand when a call is spelled: an expression, a number, or a tuple of expressions."""
+        if is_literal(node):
+            return node.attrs["value"]
+        value = self.value(node)
+        return tuple(value.fields) if isinstance(value, relax.Tuple) else value
+
+    def _flat(self, expr: Any, node: Node, make: Callable[[str, Any], Any], emit: Emit) -> Any:
+        """Bind every call within an expression to a variable, operands first; the outermost is left."""
+        done: dict[Any, Any] = {}
+        stack = [(expr, _parts(expr))]
+        while stack:
+            top, parts = stack[-1]
+            below = next((part for part in parts if part not in done), None)
+            if below is not None:
+                stack.append((below, _parts(below)))
+                continue
+            stack.pop()
+            if top in done:
+                continue
+            flat = self._typed(_rebuilt(top, done, span_of(node, self.loaded)))
+            if stack and isinstance(flat, (relax.Call, relax.TupleGetItem)):
+                var = make(f"{node.name}_{_own_name(flat)}", flat.ty)
+                emit(var, flat)
+                flat = var
+            done[top] = flat
+        return done[expr]
+
+    def _typed(self, expr: Any) -> Any:
+        if isinstance(expr, (relax.Call, relax.TupleGetItem)) and expr.ty.is_missing():
+            return self.builder.normalize(expr)
+        return expr
+
+    def name(self, wanted: str) -> str:
+        """A name that no other variable has."""
+        name, number = wanted, 0
+        while self._names[name]:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._names[name] = 1
+        return name
+
+
+def _parts(expr: Any) -> Iterator[Any]:
+    match expr:
+        case relax.Call():
+            return iter(expr.args)
+        case relax.Tuple():
+            return iter(expr.fields)
+        case relax.TupleGetItem():
+            return iter((expr.tuple_value,))
+    return iter(())
+
+
+def _rebuilt(expr: Any, done: dict[Any, Any], span: Any) -> Any:
+    """An expression with variables for the calls among its parts."""
+    match expr:
+        case relax.Call():
+            new = ir.Call(expr.op, [done[arg] for arg in expr.args], expr.attrs, expr.ty_args, span)
+        case relax.TupleGetItem():
+            new = relax.TupleGetItem(done[expr.tuple_value], expr.index, span)
+        case relax.Tuple():
+            return relax.Tuple([done[field] for field in expr.fields], span)
+        case _:
+            return expr
+    if new.ty.is_missing() and not expr.ty.is_missing():
+        _update_type(new, expr.ty)
+    return new
+
+
+def _own_name(expr: Any) -> str:
+    if isinstance(expr, relax.TupleGetItem):
+        return f"field{expr.index}"
+    return op_name(expr.op).rpartition(".")[2]
+
+
+def span_of(node: Node, loaded: Loaded) -> Any:
+    """The source location that a new binding inherits: that of the last one that it replaces."""
+    return next((span for span in _spans(node, loaded) if span is not None), None)
+
+
+def _spans(node: Node, loaded: Loaded) -> Iterator[Any]:
+    for place in sorted(places_of(node, loaded), reverse=True):
+        binding = loaded.function.bindings[place]
+        yield binding.span
+        yield binding.value.span
+
+
+def places_of(node: Node, loaded: Loaded) -> list[int]:
+    """The numbers of the bindings that a view node stands for or, if it is new, that it replaces."""
+    found: dict[int, None] = {}
+    done = {node}
+    work = [node]
+    while work:
+        part = work.pop()
+        reading = getattr(part.native, "reading", None)
+        if reading is not None and reading.var in loaded.function.place:
+            found[loaded.function.place[reading.var]] = None
+        elif part.origin is not None:
+            work.extend(replaced for replaced in part.origin.replaced if replaced not in done)
+            done.update(part.origin.replaced)
+    return list(found)
+
+
+__all__ = ["Writer", "places_of", "span_of"]

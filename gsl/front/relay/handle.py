@@ -1,0 +1,189 @@
+"""What a view node remembers of the native program: its expression, and where its operands came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import relay
+from tvm.ir import Op
+
+from gsl.graph import CONST, Node
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaf:
+    """A variable of the function, or a constant."""
+
+    expr: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """How one expression was read: as a small tree of view nodes, numbered with operands before their users."""
+
+    expr: Any
+    inside: tuple[Any, ...]
+    """The expressions that the reading covers, operands first: the last one is ``expr`` itself."""
+    size: int = 1
+    """The number of view nodes; the root has the last number."""
+
+
+Source = Any
+"""Where an operand came from: an expression, or the number of a node of the same tree."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Handle:
+    """The native handle of a view node: its place in a reading, and the sources of its operands and then its deps."""
+
+    reading: Reading
+    slot: int = 0
+    sources: tuple[Source, ...] = ()
+
+    @property
+    def is_root(self) -> bool:
+        return self.slot == self.reading.size - 1
+
+
+def handle_of(node: Node) -> Handle | None:
+    """The handle of a node that came from a call, a tuple or another expression; ``None`` for leaves and new nodes."""
+    return node.native if isinstance(node.native, Handle) else None
+
+
+def native_of(node: Node) -> Any:
+    """The expression whose value the view node is, or belongs to; ``None`` for a new node."""
+    match node.native:
+        case Handle():
+            return node.native.reading.expr
+        case Leaf():
+            return node.native.expr
+    return None
+
+
+def is_literal(node: Node) -> bool:
+    """True for a const that is a Python number, which only a rewrite makes."""
+    return node.op == CONST and isinstance(node.attrs["value"], (bool, int, float))
+
+
+def parts(expr: Any) -> tuple[Any, ...]:
+    """The expressions that are certain to be computed where this one is, in order; none for a leaf.
+
+    Relay shares what occurs several times, so these make a DAG. What a branch, a ``let`` or a function holds is not
+    part of it.
+    """
+    match expr:
+        case relay.Call():
+            return tuple(expr.args) if _is_target(expr.op) else (expr.op, *expr.args)
+        case relay.Tuple():
+            return tuple(expr.fields)
+        case relay.TupleGetItem():
+            return (expr.tuple_value,)
+        case relay.If():
+            return (expr.cond,)
+    return ()
+
+
+def _is_target(callee: Any) -> bool:
+    """True for what a call names without computing it: an operator, a function, a constructor."""
+    return isinstance(callee, (Op, relay.GlobalVar, relay.Function)) or not isinstance(callee, relay.Expr)
+
+
+def rebuilt(expr: Any, instead: Mapping[Any, Any], span: Any = None) -> Any:
+    """The expression with other parts, and all else as it was; the very same one if there is nothing to change.
+
+    ``span`` is the place in the source for an expression that has none.
+    """
+    old = parts(expr)
+    new = [instead.get(part, part) for part in old]
+    if all(a.same_as(b) for a, b in zip(old, new)) and (span is None or expr.span is not None):
+        return expr
+    span = expr.span if expr.span is not None else span
+    match expr:
+        case relay.Call():
+            callee, args = (expr.op, new) if len(old) == len(expr.args) else (new[0], new[1:])
+            # What an operator's types are follows from its operands; a function may be given its own.
+            types = None if isinstance(callee, Op) else expr.type_args
+            return relay.Call(callee, args, expr.attrs, types, span)
+        case relay.Tuple():
+            return relay.Tuple(new, span)
+        case relay.TupleGetItem():
+            return relay.TupleGetItem(new[0], expr.index, span)
+        case relay.If():
+            return relay.If(new[0], expr.true_branch, expr.false_branch, span)
+    return expr
+
+
+def bound(expr: Any, values: Mapping[Any, Any]) -> Any:
+    """The expression with these values for variables that it uses where :func:`parts` does not look."""
+    variables = {var: values[var] for var in hidden_variables(expr) if var in values}
+    if not variables:
+        return expr
+    match expr:
+        case relay.Call():
+            return relay.Call(relay.bind(expr.op, variables), expr.args, expr.attrs, expr.type_args, expr.span)
+        case relay.If():
+            branches = [relay.bind(branch, variables) for branch in (expr.true_branch, expr.false_branch)]
+            return relay.If(expr.cond, *branches, expr.span)
+    return relay.bind(expr, variables)
+
+
+def hidden_variables(expr: Any) -> tuple[Any, ...]:
+    """The variables that an expression uses where :func:`parts` does not look: in a branch, a function, a ``let``."""
+    match expr:
+        case relay.Call():
+            hidden: tuple[Any, ...] = (expr.op,) if isinstance(expr.op, relay.Function) else ()
+        case relay.If():
+            hidden = (expr.true_branch, expr.false_branch)
+        case relay.Var() | relay.Constant() | relay.Tuple() | relay.TupleGetItem():
+            hidden = ()
+        case _:
+            hidden = (expr,)
+    return tuple(dict.fromkeys([var for part in hidden for var in relay.analysis.free_vars(part)]))
+
+
+def in_order(roots: Iterable[Any], below: Callable[[Any], Sequence[Any]] = parts) -> Iterator[Any]:
+    """The expressions of which some are made, each once, after those that it is made of."""
+    done: set[Any] = set()
+    for root in roots:
+        stack = [(root, iter(below(root)))]
+        while stack:
+            expr, rest = stack[-1]
+            if expr in done:
+                stack.pop()
+                continue
+            for part in rest:
+                if part not in done:
+                    stack.append((part, iter(below(part))))
+                    break
+            else:
+                stack.pop()
+                done.add(expr)
+                yield expr
+
+
+def output_exprs(body: Any) -> list[Any]:
+    """The outputs of a function: the fields of a tuple that it returns, at any depth, or what it returns."""
+    outputs: list[Any] = []
+    stack = [body]
+    while stack:
+        expr = stack.pop()
+        if isinstance(expr, relay.Tuple):
+            stack.extend(reversed(expr.fields))
+        else:
+            outputs.append(expr)
+    return outputs
+
+
+def unique_names(function: Any) -> list[str]:
+    """The names of a function's variables, in which those that share one are numbered."""
+    names: list[str] = []
+    own = {str(var.name_hint) for var in function.params}
+    for var in function.params:
+        name, number = str(var.name_hint), 0
+        while name in names or (number and name in own):
+            number += 1
+            name = f"{var.name_hint}_{number}"
+        names.append(name)
+    return names

@@ -1,0 +1,115 @@
+"""Types and values of single calls of a view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tvm
+from tvm import relay
+
+from gsl.errors import FrontEndError
+from gsl.front.relay import opaque
+from gsl.front.relay.handle import is_literal
+from gsl.front.relay.run import compiled
+from gsl.front.relay.types import Types, infer_local, native_type
+from gsl.front.tvm.tensors import to_torch
+from gsl.graph import GETITEM, LEAVES, TUPLE, Node, Op, TensorType, TupleType, Type, op_name
+from gsl.graph.subgraph import Subgraph
+from gsl.spec import TABLE, meaning
+from gsl.spec.symbolic import has_symbols
+
+
+def infer(module: Any, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+    """The type of a call, or ``None`` if it does not follow. ValueError if the call is ill-typed.
+
+    ``module`` has the functions that are called by name.
+    """
+    if op == TUPLE:
+        return TupleType(tuple([operand.type for operand in operands]))
+    if op == GETITEM:
+        fields, index = operands[0].type, int(attrs["index"])
+        if fields is None:
+            return None
+        if not isinstance(fields, TupleType) or not -len(fields.fields) <= index < len(fields.fields):
+            raise ValueError(f"{fields} has no field {index}")
+        return fields.fields[index]
+    if isinstance(op, str):
+        known = [operand.attrs["value"] if is_literal(operand) else operand.type for operand in operands]
+        return meaning.infer(TABLE[op], known, attrs)
+    return None if isinstance(op, Subgraph) else _infer_opaque(module, op, operands, attrs)
+
+
+def inferred(op: str, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+    """As :func:`infer`, but ``None`` also for a call whose type depends on sizes that are not known."""
+    try:
+        return infer(None, op, operands, attrs)
+    except ValueError:
+        if has_symbols(tuple([operand.type for operand in operands])):
+            return None
+        raise
+
+
+def _infer_opaque(module: Any, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+    """The type that Relay finds for an opaque call; ``None`` where it has no type for an operand."""
+    types = [native_type(operand.type) for operand in operands]
+    if any(type is None for type in types):
+        return None
+    stand_ins = [relay.Var(f"x{number}", type) for number, type in enumerate(types)]
+    try:
+        call = opaque.call(module, op, stand_ins, attrs)
+    except FrontEndError as error:
+        raise ValueError(str(error)) from None
+    for part in stand_ins:
+        infer_local(part)
+    return Types().of(infer_local(call))
+
+
+def type_of_literal(value: Any) -> Type:
+    """The type of a Python number (as torch has it), or of a tensor."""
+    if hasattr(value, "shape"):
+        return TensorType(tuple(map(int, value.shape)), str(value.dtype).removeprefix("torch."))
+    return TensorType((), dtype_of_number(value))
+
+
+def dtype_of_number(value: Any) -> str:
+    """The dtype that torch gives a Python number."""
+    return "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
+
+
+def evaluate(module: Any, node: Node, operands: Sequence[Any]) -> Any:
+    """The value of a call on torch tensors and Python numbers."""
+    import torch
+
+    with torch.no_grad():
+        if node.op == TUPLE:
+            return tuple(operands)
+        if node.op == GETITEM:
+            return operands[0][node.attrs["index"]]
+        if node.op in LEAVES:
+            return node.attrs["value"]
+        values = [_tensors(operand) for operand in operands]
+        if isinstance(node.op, str):
+            return meaning.evaluate(TABLE[node.op], values, node.attrs)
+        return _run(module, node, values)
+
+
+def _tensors(value: Any) -> Any:
+    """numpy arrays as torch tensors; numbers as they are."""
+    if isinstance(value, tuple):
+        return tuple(map(_tensors, value))
+    return value if isinstance(value, (bool, int, float)) else to_torch(value)
+
+
+def _run(module: Any, node: Node, values: Sequence[Any]) -> Any:
+    """The value of an opaque call, by TVM."""
+    if node.effect is not None:
+        raise FrontEndError(f"{node.name}: {op_name(node.op)} of Relay has effects, and is not computed ahead of time")
+    types = [native_type(operand.type) for operand in node.operands]
+    if any(not isinstance(type, relay.TensorType) for type in types):
+        raise FrontEndError(f"{node.name}: Relay computes {op_name(node.op)} for operands of known types only")
+    variables = [relay.Var(f"x{number}", type) for number, type in enumerate(types)]
+    function = relay.Function(variables, opaque.call(module, node.op, variables, node.attrs))
+    functions = {var: body for var, body in module.functions.items() if var.name_hint != "main"}
+    whole = relay.transform.InferType()(tvm.IRModule({**functions, relay.GlobalVar("main"): function}))
+    return _tensors(compiled(whole, {}, [str(var.name_hint) for var in variables])(*values))

@@ -1,0 +1,292 @@
+"""A function of Relay to a view: every expression becomes the tree of its canonical reading, or one opaque node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from tvm import relay
+
+from gsl.errors import FrontEndError
+from gsl.front.relay import opaque, spellings
+from gsl.front.relay.canonical import canonical
+from gsl.front.relay.handle import (
+    Handle,
+    Leaf,
+    Reading,
+    Source,
+    hidden_variables,
+    in_order,
+    output_exprs,
+    parts,
+    unique_names,
+)  # fmt: skip
+from gsl.front.relay.infer import infer, inferred, type_of_literal
+from gsl.front.relay.types import Types, checked_type, refined
+from gsl.front.tree import Canon, Literal
+from gsl.front.tvm.tensors import known_dtype, to_torch
+from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Node, TensorType, Type
+from gsl.graph.subgraph import Subgraph
+from gsl.spec import TABLE
+from gsl.spec.symbolic import has_symbols
+
+
+class Loader:
+    """Builds the view of one function, whose expressions have types. It is the scope of readings, too."""
+
+    def __init__(
+        self, module: Any, function: relay.Function, names: Sequence[str], params: Mapping[str, Any]
+    ) -> None:
+        self.module = module
+        self.function = function
+        self.names = names
+        """The names of the function's variables in the view."""
+        self.params = params
+        self.types = Types()
+        self.nodes: list[Node] = []
+        self.views: dict[Any, Node] = {}
+        """The view node that stands for the value of an expression."""
+        self._types: dict[Any, Type | None] = {}
+        self.order: dict[Any, int] = {}
+        """The places of the expressions in the order in which they are computed."""
+
+    def load(self) -> Graph:
+        """The view."""
+        for name, var in zip(self.names, self.function.params):
+            self._variable(name, var)
+        body = self.function.body
+        outputs = output_exprs(body)
+        if opaque.is_impure(self.module, body):
+            # Nothing tells the order in which references are read and written, except that of the expressions as a
+            # whole: they stay as they are.
+            self._frozen(body)
+            outputs = [body]
+        else:
+            for number, expr in enumerate(in_order(outputs)):
+                self.order[expr] = number
+                self._expression(expr)
+        results = [self.views[expr] for expr in outputs]
+        return Graph(self._alive(results), results, partial(infer, self.module), canonical)
+
+    # ------------------------------------------------------------ leaves
+
+    def _variable(self, name: str, var: relay.Var) -> None:
+        type = self.types.of(checked_type(var) or var.type_annotation)
+        kind, attrs = (PARAM, {"value": self.params[name]}) if name in self.params else (INPUT, {})
+        self._add(var, Node(kind, attrs=attrs, type=type, name=name, native=Leaf(var)))
+
+    def _constant(self, expr: relay.Constant) -> None:
+        shape, dtype = tuple(map(int, expr.data.shape)), str(expr.data.dtype)
+        if not known_dtype(dtype):
+            self._opaque(expr)
+            return
+        value = to_torch(expr.data)
+        view = Node(CONST, attrs={"value": value}, type=TensorType(shape, dtype), name="const", native=Leaf(expr))
+        self._add(expr, view)
+
+    def _add(self, expr: Any, view: Node) -> None:
+        self.nodes.append(view)
+        self.views[expr] = view
+
+    # ------------------------------------------------------------ expressions
+
+    def _expression(self, expr: Any) -> None:
+        match expr:
+            case relay.Var():
+                if expr not in self.views:
+                    raise FrontEndError(f"%{expr.name_hint} is not a variable of Relay's function @main")
+            case relay.Constant():
+                self._constant(expr)
+            case relay.Tuple():
+                self._own(expr, TUPLE, {}, "tuple")
+            case relay.TupleGetItem():
+                if not self._field(expr):
+                    self._own(expr, GETITEM, {"index": int(expr.index)}, "getitem")
+            case relay.Call() if opaque.is_group(expr.op):
+                self._group(expr)
+            case relay.Call():
+                canon = spellings.read(expr, self)
+                if canon is None or not self._tree(expr, canon):
+                    self._opaque(expr)
+            case _:
+                self._opaque(expr)
+
+    def _own(self, expr: Any, op: Any, attrs: Mapping[str, Any], name: str, effect: Effect | None = None) -> None:
+        """Add a node that alone makes up the reading of an expression, with the expression's parts as operands."""
+        sources = parts(expr)
+        extra = hidden_variables(expr)
+        view = Node(
+            op,
+            tuple([self.views[part] for part in sources]),
+            attrs,
+            self._type(expr, op, tuple([self.views[part] for part in sources]), attrs),
+            name=name,
+            native=Handle(Reading(expr, (expr,)), 0, (*sources, *extra)),
+            effect=effect,
+            deps=tuple([self.views[var] for var in extra]),
+        )
+        self._add(expr, view)
+
+    def _field(self, expr: relay.TupleGetItem) -> bool:
+        """Load a field of a call by its own reading, or of a tuple that is in sight; False if there is neither."""
+        whole = expr.tuple_value
+        if isinstance(whole, relay.Call):
+            canon = spellings.read_field(whole, int(expr.index), self)
+            return canon is not None and self._tree(expr, canon)
+        return False
+
+    def _group(self, expr: relay.Call) -> None:
+        """Load the call of an outlined group, whose function is loaded when somebody asks for it."""
+        function, module = expr.op, self.module
+        attrs = opaque.attributes(function.attrs)
+        name = attrs.pop(opaque.COMPOSITE)
+        group = Subgraph(name, lambda: Loader(module, function, unique_names(function), {}).load())
+        self._own(expr, group, attrs, name.rpartition(".")[2])
+
+    def _opaque(self, expr: Any) -> None:
+        call = opaque.describe(expr)
+        self._own(expr, call.op, call.attrs, opaque.name_of(call.op), call.effect)
+
+    def _frozen(self, expr: Any) -> None:
+        """Load an expression with all that is in it as one node that must stay as it is."""
+        variables = tuple(relay.analysis.free_vars(expr))
+        deps = tuple([self.views[var] for var in variables])
+        handle = Handle(Reading(expr, ()), 0, variables)
+        op = opaque.describe(expr).op
+        view = Node(
+            op, (), {}, self._native_type(expr), name=opaque.name_of(op), native=handle, effect=Effect.OTHER, deps=deps
+        )
+        self._add(expr, view)
+
+    # ------------------------------------------------------------ canonical readings
+
+    def _tree(self, expr: Any, canon: Canon) -> bool:
+        """Load the tree of a canonical reading; False if the view can't hold it."""
+        if not self._acceptable(canon):
+            return False
+        tree = _Tree(self)
+        try:
+            tree.add(canon)
+        except ValueError:
+            # The attributes have no canonical form: the operator does not cover this call.
+            return False
+        *_, root = tree.nodes
+        native = self._native_type(expr)
+        root.type = native if root.type is None else refined(native, root.type)
+        if root.type is None and native is not None:
+            # Relay says something else than the meaning of the operator.
+            return False
+        leaves = {source for sources in tree.sources for source in sources if not isinstance(source, int)}
+        inside, extra = self._between(expr, leaves)
+        root.deps = tuple([self.views[part] for part in extra])
+        tree.sources[-1] += extra
+        reading = Reading(expr, inside, len(tree.nodes))
+        for slot, (view, sources) in enumerate(zip(tree.nodes, tree.sources)):
+            view.native = Handle(reading, slot, sources)
+        self.nodes.extend(tree.nodes)
+        self.views[expr] = root
+        return True
+
+    def _acceptable(self, canon: Canon) -> bool:
+        """True if every operand of the tree is a value of the view."""
+        for operand in canon.operands:
+            match operand:
+                case Canon():
+                    if not self._acceptable(operand):
+                        return False
+                case Literal() | bool() | int() | float():
+                    pass
+                case _:
+                    if operand not in self.views:
+                        return False
+        return canon.op in TABLE or canon.op in (TUPLE, GETITEM)
+
+    def _between(self, root: Any, leaves: set[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The expressions from the leaves of a reading up to its root, and what else those are computed from."""
+        lowest = min([self.order.get(leaf, -1) for leaf in leaves], default=len(self.order))
+        extra: dict[Any, None] = {}
+
+        def below(expr: Any) -> Sequence[Any]:
+            if expr in leaves or isinstance(expr, relay.Constant):
+                return ()
+            if expr in extra or (expr is not root and self.order[expr] < lowest):
+                extra[expr] = None
+                return ()
+            return parts(expr)
+
+        inside = [expr for expr in in_order([root], below) if expr not in leaves and expr not in extra]
+        return tuple(inside), tuple([expr for expr in extra if not isinstance(expr, relay.Constant)])
+
+    # ------------------------------------------------------------ types
+
+    def type_of(self, expr: Any) -> Type | None:
+        """The type of an expression: that of its node in the view if there is one."""
+        view = self.views.get(expr)
+        return view.type if view is not None else self._native_type(expr)
+
+    def _native_type(self, expr: Any) -> Type | None:
+        """The type that Relay knows, in which every unknown size is a symbol of its own."""
+        if expr not in self._types:
+            self._types[expr] = self.types.of(checked_type(expr))
+        return self._types[expr]
+
+    def _type(self, expr: Any, op: Any, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+        native = self._native_type(expr)
+        if has_symbols(native) and op in (TUPLE, GETITEM):
+            return refined(native, inferred(op, operands, attrs)) or native
+        return native
+
+    # ------------------------------------------------------------ the whole
+
+    def _alive(self, outputs: Sequence[Node]) -> list[Node]:
+        """The nodes that count: what readings have seen through, and weights that nothing uses, are left out."""
+        alive = set(outputs)
+        work = list(alive)
+        while work:
+            node = work.pop()
+            for operand in (*node.operands, *node.deps):
+                if operand not in alive:
+                    alive.add(operand)
+                    work.append(operand)
+        return [node for node in self.nodes if node in alive or node.op == INPUT]
+
+
+class _Tree:
+    """The view nodes of one canonical reading, operands first."""
+
+    def __init__(self, loader: Loader) -> None:
+        self.loader = loader
+        self.nodes: list[Node] = []
+        self.sources: list[tuple[Source, ...]] = []
+
+    def add(self, canon: Canon) -> int:
+        """Add a canonical call with all its operands; its number. ValueError if it is ill-formed."""
+        operands: list[Node] = []
+        sources: list[Source] = []
+        for operand in canon.operands:
+            view, source = self._operand(operand)
+            operands.append(view)
+            sources.append(source)
+        attrs = dict(canon.attrs)
+        if canon.op in TABLE:
+            attrs = TABLE[canon.op].complete(attrs, tuple([operand.type for operand in operands]))
+        type = inferred(canon.op, tuple(operands), attrs)
+        node = Node(canon.op, tuple(operands), attrs, type, name=canon.op.rpartition(".")[2])
+        return self._append(node, tuple(sources))
+
+    def _append(self, node: Node, sources: tuple[Source, ...]) -> int:
+        self.nodes.append(node)
+        self.sources.append(sources)
+        return len(self.nodes) - 1
+
+    def _operand(self, operand: Any) -> tuple[Node, Source]:
+        if isinstance(operand, Canon):
+            slot = self.add(operand)
+            return self.nodes[slot], slot
+        if operand in self.loader.views:
+            return self.loader.views[operand], operand
+        value = operand.value if isinstance(operand, Literal) else operand
+        node = Node(CONST, attrs={"value": value}, type=type_of_literal(value), name="const")
+        slot = self._append(node, ())
+        return node, slot

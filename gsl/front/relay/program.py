@@ -1,0 +1,220 @@
+"""Modules of Relay as programs of GSL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relay
+
+from gsl.errors import FrontEndError, nearest
+from gsl.front.relay.handle import in_order, unique_names
+from gsl.front.relay.infer import evaluate
+from gsl.front.relay.load import Loader
+from gsl.front.relay.run import compiled, with_room
+from gsl.front.relay.store import Storer
+from gsl.front.relay.types import Types, checked_type, diagnosed, is_static
+from gsl.front.tvm.tensors import TENSOR, to_torch, to_tvm
+from gsl.graph import Graph, Node, Type
+
+
+class RelayProgram:
+    """The function ``@main`` of an ``IRModule``, with its weights; the other functions of the module stay as they are.
+
+    ``params`` are weights by the names of variables of ``@main``, as ``relay.build`` takes them. All other variables
+    are inputs.
+    """
+
+    def __init__(self, module: Any, params: Mapping[str, Any] | None = None) -> None:
+        self._native = module
+        self._names = unique_names(main_of(module))
+        given = {str(name): value for name, value in (params or {}).items()}
+        self._params = {name: _weight(name, given[name]) for name in self._names if name in given}
+
+    @cached_property
+    def _typed(self) -> Any:
+        """The module, of which every expression has a type."""
+        typed = typed_module(self._native)
+        for name, var in zip(self._names, main_of(typed).params):
+            if name in self._params:
+                _check_weight(name, self._params[name], checked_type(var))
+        return typed
+
+    @property
+    def native(self) -> Any:
+        return self._native
+
+    @property
+    def module(self) -> Any:
+        """The ``IRModule``."""
+        return self._native
+
+    @cached_property
+    def inputs(self) -> Mapping[str, Type | None]:
+        """The names of the inputs in order, with their types."""
+        types = Types()
+        # The weights are gone through too, so that sizes that are not known have the names that they have in the view.
+        known = {name: types.of(checked_type(var)) for name, var in zip(self._names, main_of(self._typed).params)}
+        return {name: type for name, type in known.items() if name not in self._params}
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The weights by name, as tensors of TVM."""
+        return self._params
+
+    @property
+    def example_inputs(self) -> Sequence[Any] | None:
+        return None
+
+    @property
+    def casts_inputs(self) -> bool:
+        return True
+
+    def load(self) -> Graph:
+        """A fresh view of the function ``@main``."""
+        weights = {name: to_torch(value) for name, value in self._params.items()}
+        return Loader(self._typed, main_of(self._typed), self._names, weights).load()
+
+    def store(self, graph: Graph) -> RelayProgram:
+        """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
+        old = main_of(self._typed)
+        storer = Storer(graph, self._typed)
+        new = with_room(storer.store)
+        if new.same_as(old):
+            return self
+        functions = dict(self._typed.functions.items())
+        functions[self._typed.get_global_var("main")] = new
+        module = tvm.IRModule(functions, self._typed.type_definitions, attrs=self._typed.attrs)
+        return RelayProgram(module, {**self._params, **storer.weights})
+
+    def build(self, **options: Any) -> Callable[..., Any]:
+        """A callable that takes the inputs in order and returns numpy arrays.
+
+        The options are ``target`` (``"llvm"``), ``opt_level``, ``executor`` (``"graph"`` or ``"vm"``), ``device``, and
+        settings of a ``PassContext``.
+        """
+        return compiled(renamed(self._typed, self._names), self._params, list(self.inputs), **options)
+
+    def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
+        """The value of a call node on torch tensors."""
+        return evaluate(self._typed, node, operands)
+
+
+def from_module(module: Any, params: Mapping[str, Any] | None = None) -> RelayProgram:
+    """The program of an ``IRModule`` (or of a function or expression of Relay), with weights by name."""
+    if isinstance(module, RelayProgram):
+        return module
+    if isinstance(module, relay.Expr):
+        module = _module_of(module)
+    if not isinstance(module, tvm.IRModule):
+        raise FrontEndError(f"expected an IRModule of Relay, but got a {type(module).__name__}")
+    return RelayProgram(module, params)
+
+
+def from_expr(expr: Any, inputs: Iterable[str] | None = None, *, seed: int = 0) -> RelayProgram:
+    """The program of an expression or function of Relay: its variables are inputs, or weights with random values.
+
+    ``inputs`` are the names of those that are inputs; without it, all are. The values are always the same for a seed:
+    floats between 0 and 1, integers 0 or 1.
+    """
+    if not isinstance(expr, relay.Expr):
+        raise FrontEndError(f"expected an expression or a function of Relay, but got a {type(expr).__name__}")
+    if not isinstance(expr, relay.Function):
+        expr = relay.Function(relay.analysis.free_vars(expr), expr)
+    names = unique_names(expr)
+    wanted = names if inputs is None else [inputs] if isinstance(inputs, str) else sorted(inputs)
+    for name in wanted:
+        if name not in names:
+            raise FrontEndError(f"the expression has no variable {name!r}; {nearest(name, names)}")
+    module = typed_module(_module_of(expr))
+    random = np.random.default_rng(seed)
+    params = {
+        name: _random(name, checked_type(var), random)
+        for name, var in zip(names, main_of(module).params)
+        if name not in wanted
+    }
+    return RelayProgram(module, params)
+
+
+def program(source: Any) -> RelayProgram:
+    """The program of an ``IRModule`` or of a function of Relay. FrontEndError for anything else."""
+    return from_module(source)
+
+
+def _module_of(expr: Any) -> Any:
+    """The module of a function, or of an expression."""
+    free = relay.analysis.free_vars(expr) if isinstance(expr, relay.Function) else ()
+    if free:
+        names = ", ".join(f"%{var.name_hint}" for var in free)
+        raise FrontEndError(f"the function of Relay uses {names}, which is not among its variables")
+    return tvm.IRModule.from_expr(expr)
+
+
+def main_of(module: Any) -> Any:
+    """The function ``@main`` of a module. FrontEndError if it is none of Relay."""
+    names = [str(var.name_hint) for var in module.get_global_vars()]
+    if "main" not in names:
+        raise FrontEndError(f"the module has no function @main of Relay; {nearest('main', names)}")
+    function = module["main"]
+    if not isinstance(function, relay.Function):
+        raise FrontEndError(f"@main is no function of Relay, but a {type(function).__name__}")
+    return function
+
+
+def typed_module(module: Any) -> Any:
+    """The module with a type for every expression of ``@main``; itself if it has them already.
+
+    Raises FrontEndError with Relay's reason if it is ill-typed.
+    """
+    main = module["main"]
+    if checked_type(main) is not None and all(checked_type(expr) is not None for expr in in_order([main.body])):
+        return module
+    try:
+        with diagnosed():
+            return with_room(lambda: relay.transform.InferType()(module))
+    except ValueError as error:
+        raise FrontEndError(f"Relay finds no types for the module: {error}") from None
+
+
+def renamed(module: Any, names: Sequence[str]) -> Any:
+    """The module with these names for the variables of ``@main``; itself if they have them."""
+    main = main_of(module)
+    if names == [str(var.name_hint) for var in main.params]:
+        return module
+    variables = [relay.Var(name, checked_type(var)) for name, var in zip(names, main.params)]
+    body = relay.bind(main.body, dict(zip(main.params, variables)))
+    functions = dict(module.functions.items())
+    new = relay.Function(variables, body, main.ret_type, main.type_params, main.attrs)
+    functions[module.get_global_var("main")] = new
+    return typed_module(tvm.IRModule(functions, module.type_definitions, attrs=module.attrs))
+
+
+def _weight(name: str, value: Any) -> Any:
+    """A weight as a tensor of TVM."""
+    if isinstance(value, TENSOR):
+        return value
+    try:
+        return to_tvm(value)
+    except (TypeError, AttributeError) as error:
+        found = type(value).__name__
+        raise FrontEndError(f"the weight {name!r} is a {found}, expected a tensor or an array") from error
+
+
+def _check_weight(name: str, value: Any, declared: Any) -> None:
+    found = relay.TensorType(tuple(map(int, value.shape)), str(value.dtype))
+    if isinstance(declared, relay.TensorType) and is_static(declared) and not tvm.ir.structural_equal(declared, found):
+        raise FrontEndError(f"the weight {name!r} should be {declared}, but is {found}")
+
+
+def _random(name: str, type: Any, random: np.random.Generator) -> Any:
+    if not isinstance(type, relay.TensorType) or not is_static(type):
+        raise FrontEndError(f"the variable {name!r} is {type}, of which there is no random value: make it an input")
+    shape, dtype = tuple(map(int, type.shape)), str(type.dtype)
+    if dtype == "bool" or dtype.startswith(("int", "uint")):
+        return tvm.nd.array(random.integers(0, 2, shape).astype(dtype))
+    import torch
+
+    return to_tvm(torch.from_numpy(np.asarray(random.random(shape))).to(getattr(torch, dtype)))

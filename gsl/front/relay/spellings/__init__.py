@@ -1,0 +1,15 @@
+"""How Relay spells the canonical operators: one table that is read in both directions.
+
+``read`` turns a call of Relay's into a tree of canonical ones, ``write`` a canonical call into a nested expression.
+What stands for a tensor passes through both untouched. A reading is exactly the same function as the call, result
+dtype and shape included; where that is not certain, there is none. Relay does not say what its maxima and comparisons
+make of NaN, so a reading does not either.
+"""
+
+from __future__ import annotations
+
+from gsl.front.relay.spellings.reading import read, read_field
+from gsl.front.relay.spellings.scope import Scope
+from gsl.front.relay.spellings.writing import MISSING, write
+
+__all__ = ["MISSING", "Scope", "read", "read_field", "write"]

@@ -1,0 +1,328 @@
+"""The form of the table: rows, and what their readers and writers work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import torch
+import tvm
+from tvm import relay
+
+from gsl.front.relay.spellings.scope import Scope
+from gsl.front.tree import Canon, Literal
+from gsl.graph import SymDim, TensorType, TupleType, Type
+from gsl.spec import TABLE
+from gsl.spec.meaning import Operand, infer
+
+FLOATS: Final = frozenset(("float16", "bfloat16", "float32", "float64"))
+
+
+class UnreadError(Exception):
+    """A call has no exact canonical reading."""
+
+
+def check(condition: bool) -> None:
+    """End the reading of a call unless it is certain to be exact."""
+    if not condition:
+        raise UnreadError
+
+
+# ---------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A call of Relay's that is to be read: ``r["axis"]`` is an attribute as a Python value, ``r.x`` the first
+    operand."""
+
+    call: Any
+    scope: Scope
+
+    @cached_property
+    def attrs(self) -> Mapping[str, Any]:
+        attrs = self.call.attrs
+        if attrs is None:
+            return {}
+        # Some classes of attributes are not known in Python; of those, only the names can be listed.
+        names = attrs.keys() if hasattr(attrs, "keys") else set(dir(attrs)) - set(dir(type(attrs)))
+        return {str(name): plain(getattr(attrs, name)) for name in names}
+
+    def __getitem__(self, name: str) -> Any:
+        return self.attrs[name]
+
+    @property
+    def x(self) -> Any:
+        return self.call.args[0]
+
+    @property
+    def operands(self) -> tuple[Any, ...]:
+        return tuple(self.call.args)
+
+    def type(self, position: int = 0) -> TensorType:
+        """The type of an operand that the reading depends on."""
+        return tensor_type(self.scope.type_of(self.call.args[position]))
+
+    @property
+    def result(self) -> TensorType:
+        return tensor_type(self.scope.type_of(self.call))
+
+    def size(self, axis: int, position: int = 0) -> int:
+        """A size of an operand, which has to be known."""
+        found = self.type(position).shape[axis]
+        check(isinstance(found, int))
+        assert isinstance(found, int)
+        return found
+
+
+def tensor_type(found: Type | None) -> TensorType:
+    if not isinstance(found, TensorType):
+        raise UnreadError
+    return found
+
+
+def plain(value: Any) -> Any:
+    """The value of an attribute in Python: numbers, strings, tuples, ``None``. UnreadError for a size not known."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, (str, tvm.runtime.String)):
+        return str(value)
+    if isinstance(value, (tvm.tir.IntImm, tvm.tir.FloatImm)):
+        return value.value
+    if isinstance(value, (tvm.ir.Array, list, tuple)):
+        return tuple(map(plain, value))
+    if isinstance(value, relay.Expr):
+        return value
+    raise UnreadError
+
+
+def scalar(expr: Any) -> bool | int | float | None:
+    """The number that a constant without axes is; ``None`` for any other expression."""
+    if not isinstance(expr, relay.Constant) or tuple(expr.data.shape) != () or str(expr.data.dtype) == "bfloat16":
+        return None
+    found = expr.data.numpy()[()]
+    if found.dtype == np.float32:
+        return shortest(found)
+    value: bool | int | float = found.item()
+    return value
+
+
+def shortest(value: Any) -> float:
+    """Of the numbers that are the same in float32 the shortest: 0.1, not 0.10000000149011612."""
+    exact = np.float32(value)
+    found = float(str(exact))
+    # The shortest name of the largest number is a larger one.
+    return float(exact) if abs(found) > np.finfo(np.float32).max else found
+
+
+def literals(operands: Sequence[Any]) -> tuple[Any, ...]:
+    """The operands with a Literal for each constant number beside a tensor."""
+    found = [scalar(operand) for operand in operands]
+    if None not in found:
+        return tuple(operands)
+    return tuple([operand if value is None else Literal(value) for operand, value in zip(operands, found)])
+
+
+def number(expr: Any) -> bool | int | float:
+    """The number that an operand is, which the canonical operator has for an attribute."""
+    found = scalar(expr)
+    if found is None:
+        raise UnreadError
+    return found
+
+
+Reader = Callable[[Reading], Canon]
+"""Reads a call, or raises UnreadError. That the types are those of the call is looked at afterwards."""
+
+
+def same(op: str, **given: Any) -> Reader:
+    """The reader of a call whose operands and attributes are the canonical ones."""
+    own = {name: spec for name, spec in TABLE[op].attrs.items() if spec.derive is None and name not in given}
+
+    def read(r: Reading) -> Canon:
+        attrs = {name: r[name] for name in own if name in r.attrs}
+        flags = {name: bool(value) for name, value in attrs.items() if isinstance(own[name].default, bool)}
+        return Canon(op, r.operands, {**attrs, **flags, **given})
+
+    return read
+
+
+def type_of_tree(tree: Any, scope: Scope) -> Operand:
+    """The type of a reading, from those of its leaves. ValueError if it has none."""
+    match tree:
+        case Literal():
+            return tree.value  # type: ignore[no-any-return]
+        case Canon(op="tuple"):
+            return TupleType(tuple([_as_type(type_of_tree(part, scope)) for part in tree.operands]))
+        case Canon(op="getitem"):
+            whole = type_of_tree(tree.operands[0], scope)
+            return whole.fields[tree.attrs["index"]] if isinstance(whole, TupleType) else None
+        case Canon():
+            return infer(TABLE[tree.op], [type_of_tree(part, scope) for part in tree.operands], tree.attrs)
+        case bool() | int() | float():
+            return tree
+    return scope.type_of(tree)
+
+
+def _as_type(found: Operand) -> Type | None:
+    return found if isinstance(found, (TensorType, TupleType)) else None
+
+
+# ---------------------------------------------------------------- writing
+
+
+class Writing:
+    """A canonical call that is to be written: ``w["axis"]``, its operands, and their types.
+
+    The attributes are in canonical form, without those that follow from the operands.
+    """
+
+    def __init__(self, op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: Scope) -> None:
+        self.op = op
+        self.operands = tuple(operands)
+        self.types = tuple([_operand_type(operand, scope) for operand in self.operands])
+        spec = TABLE[op]
+        own = {name: value for name, value in attrs.items() if name not in spec.attrs or not spec.attrs[name].derive}
+        types = tuple([None if isinstance(found, (bool, int, float)) else found for found in self.types])
+        try:
+            full = spec.complete(own, types)
+        except KeyError as error:
+            raise ValueError(f"{op} has no attribute {error.args[0]!r}") from None
+        self.attrs = {name: value for name, value in full.items() if not spec.attrs[name].derive}
+
+    def __getitem__(self, name: str) -> Any:
+        value = self.attrs[name]
+        if isinstance(value, SymDim) or (isinstance(value, tuple) and any(isinstance(item, SymDim) for item in value)):
+            raise ValueError(f"{self.op}: {name}: Relay needs sizes that are known, found {value}")
+        return value
+
+    def type(self, position: int = 0) -> TensorType:
+        """The type of an operand on which the writing depends."""
+        found = self.types[position]
+        if not isinstance(found, TensorType):
+            raise ValueError(f"{self.op}: the type of operand {position} must be known to write it in Relay")
+        return found
+
+    def shape(self, position: int = 0) -> tuple[int, ...]:
+        """The shape of an operand, all of whose sizes have to be known."""
+        return self.known(self.type(position).shape)
+
+    def known(self, shape: Sequence[Any]) -> tuple[int, ...]:
+        if not all(isinstance(size, int) for size in shape):
+            raise ValueError(f"{self.op}: Relay needs sizes that are known, found {tuple(shape)}")
+        return tuple(shape)
+
+    @cached_property
+    def result(self) -> TensorType:
+        """The type of the call."""
+        found = infer(TABLE[self.op], self.types, self.attrs)
+        if not isinstance(found, TensorType):
+            raise ValueError(f"{self.op}: the types of the operands must be known to write it in Relay")
+        return found
+
+    def expr(self, position: int = 0, dtype: str = "") -> Any:
+        """An operand as an expression, in a dtype if one is given."""
+        operand, found = self.operands[position], self.types[position]
+        if isinstance(found, (bool, int, float)):
+            return const(found, dtype or self.result.dtype)
+        if dtype and self.type(position).dtype != dtype:
+            return relay.cast(operand, dtype)
+        return operand
+
+    @property
+    def x(self) -> Any:
+        return self.expr(0)
+
+    def common(self, first: int = 0, second: int = 1) -> str:
+        """The dtype that torch gives two operands when they meet."""
+        return promoted(self.types[first], self.types[second], self.op)
+
+    def promoted(self, first: int = 0, second: int = 1) -> tuple[Any, Any]:
+        """Two operands in their common dtype."""
+        dtype = self.common(first, second)
+        return self.expr(first, dtype), self.expr(second, dtype)
+
+
+Writer = Callable[[Writing], Any]
+"""Writes a call as a nested expression, or raises ValueError."""
+
+
+def _operand_type(operand: Any, scope: Scope) -> Operand:
+    if isinstance(operand, (bool, int, float)):
+        return operand
+    if isinstance(operand, (tuple, list)):
+        return TupleType(tuple([_as_type(_operand_type(part, scope)) for part in operand]))
+    return scope.type_of(operand)
+
+
+def promoted(first: Operand, second: Operand, op: str) -> str:
+    """The dtype that torch gives two operands of these types, or numbers, when they meet."""
+    tensors: list[Any] = []
+    for found in (first, second):
+        if isinstance(found, TensorType):
+            tensors.append(torch.empty((1,) * found.ndim, dtype=getattr(torch, found.dtype), device="meta"))
+        elif isinstance(found, (bool, int, float)):
+            tensors.append(found)
+        else:
+            raise ValueError(f"{op}: the types of the operands must be known to write it in Relay")
+    if not isinstance(first, TensorType) and not isinstance(second, TensorType):
+        tensors = list(map(torch.tensor, tensors))
+    return str(torch.result_type(*tensors)).removeprefix("torch.")
+
+
+def const(value: Any, dtype: str) -> Any:
+    """A constant: a number or an array in a dtype. ValueError if it does not fit."""
+    if dtype == "bfloat16":
+        return relay.cast(const(value, "float32"), dtype)
+    if "int" in dtype and isinstance(value, (int, float)):
+        limits = np.iinfo(dtype)
+        if value != value // 1 or not limits.min <= value <= limits.max:
+            raise ValueError(f"{value!r} is no constant of {dtype}")
+    return relay.const(np.array(value, dtype=dtype), dtype)
+
+
+def reshaped(w: Writing, x: Any, shape: Sequence[Any]) -> Any:
+    """A tensor of another shape, of which Relay can infer one size that is not known."""
+    sizes = [-1 if isinstance(size, SymDim) else size for size in shape]
+    if sizes.count(-1) > 1 or (-1 in sizes and 0 in sizes) or any(size < -1 for size in sizes):
+        raise ValueError(f"{w.op}: Relay needs sizes that are known, but for one, found {tuple(shape)}")
+    return relay.reshape(x, sizes, **({"allowzero": True} if 0 in sizes else {}))
+
+
+def is_default(op: str, name: str, value: Any) -> bool:
+    default = TABLE[op].attrs[name].default
+    return type(default) is type(value) and bool(default == value)
+
+
+def plainly(op: str, function: Callable[..., Any]) -> Writer:
+    """The writer of a call with the canonical operands and attributes."""
+
+    def write(w: Writing) -> Any:
+        attrs = {name: w[name] for name in w.attrs if not is_default(op, name, w[name])}
+        return function(*[w.expr(place) for place in range(len(w.operands))], **attrs)
+
+    return write
+
+
+# ---------------------------------------------------------------- rows
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operator in both directions: how it is written, and what is read as it.
+
+    ``read`` is by the name of Relay's operator; ``fields`` by that and the place of one of several results.
+    """
+
+    op: str
+    write: Writer
+    read: Mapping[str, Reader] = field(default_factory=dict)
+    fields: Mapping[tuple[str, int], Reader] = field(default_factory=dict)
+
+
+def row(op: str, function: Callable[..., Any]) -> Row:
+    """The row of an operator that Relay has just as it is."""
+    return Row(op, plainly(op, function), {op: same(op)})

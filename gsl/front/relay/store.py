@@ -1,0 +1,299 @@
+"""A rewritten view to a function of Relay: what is untouched stays the same expression, the rest is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tvm import relay
+
+from gsl.errors import FrontEndError
+from gsl.front.relay import opaque, spellings
+from gsl.front.relay.handle import (
+    Handle,
+    Leaf,
+    Reading,
+    bound,
+    handle_of,
+    in_order,
+    is_literal,
+    native_of,
+    output_exprs,
+    parts,
+    rebuilt,
+)  # fmt: skip
+from gsl.front.relay.infer import dtype_of_number, type_of_literal
+from gsl.front.relay.types import Types, checked_type, infer_local, native_type
+from gsl.front.tvm.tensors import dtype_name, to_torch, to_tvm
+from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, Type, op_name
+from gsl.graph.subgraph import Subgraph
+
+PREFIX = "_param_"
+"""The names of new weights begin so; a number follows. Relay prints a ``v`` before the underscore."""
+
+Kept = Mapping[Any, Node]
+"""For each expression that a reading refers to: the view node that now takes its place."""
+
+
+class Storer:
+    """Builds the function of one rewritten view."""
+
+    def __init__(self, graph: Graph, module: Any) -> None:
+        self.graph = graph
+        self.module = module
+        self.function: relay.Function = module["main"]
+        self.outputs = set(graph.outputs)
+        self.kept: dict[Reading, Kept] = {}
+        """The readings whose expressions are kept, with what their parts have become."""
+        self.inner: set[Node] = set()
+        """The nodes that are part of an expression that is kept."""
+        self.results: dict[Node, Any] = {}
+        """The expression of each node that has one."""
+        self.weights: dict[str, Any] = {}
+        """The new weights by name, as tensors of TVM."""
+        self._types: dict[Any, Type | None] = {}
+        """The types of the expressions so far, as the view knows them."""
+        self._sizes = Types()
+        self._variables = {var: str(var.name_hint) for var in self.function.params}
+        self._names = set(self._variables.values())
+        self._new_variables: list[relay.Var] = []
+
+    def store(self) -> relay.Function:
+        """The function; the very same one if nothing has changed. FrontEndError if it can't be made."""
+        self._write_all()
+        return self._finish(self._body())
+
+    def _write_all(self) -> None:
+        """Find the expression of every node."""
+        self._plan()
+        for node in self.graph.nodes:
+            handle = handle_of(node)
+            if handle is not None and handle.is_root and handle.reading in self.kept:
+                self._note(node, self._keep(node, handle.reading))
+            elif node not in self.inner and node not in self.results and not self._is_left_over(node):
+                self._note(node, self._written(node))
+
+    def type_of(self, operand: Any) -> Type | None:
+        """The type of an expression, as the view knows it, or of a number. What is written asks for it."""
+        if isinstance(operand, (bool, int, float)):
+            return type_of_literal(operand)
+        if isinstance(operand, (tuple, list)):
+            return TupleType(tuple(map(self.type_of, operand)))
+        if operand not in self._types:
+            self._types[operand] = self._sizes.of(checked_type(self._typed(operand)))
+        return self._types[operand]
+
+    # ------------------------------------------------------------ what is kept
+
+    def _plan(self) -> None:
+        """Decide which expressions are kept: those whose tree of nodes is as it was loaded."""
+        for node in self.graph.nodes:
+            handle = handle_of(node)
+            if handle is None or not handle.is_root:
+                continue
+            tree = _whole(node, handle)
+            if tree is None or any(self._used_outside(inner, tree) for inner in tree[1:]):
+                continue
+            mapping = _mapping(tree)
+            if mapping is not None:
+                self.kept[handle.reading] = mapping
+                self.inner.update(tree[1:])
+
+    def _used_outside(self, node: Node, tree: Sequence[Node]) -> bool:
+        return not is_literal(node) and (node in self.outputs or any(user not in tree for user in node.users))
+
+    def _keep(self, node: Node, reading: Reading) -> Any:
+        """The expression of a reading, with what its parts have become."""
+        instead = {source: self._result(view) for source, view in self.kept[reading].items()}
+        moved = {source: new for source, new in instead.items() if not new.same_as(source)}
+        if not moved:
+            return reading.expr
+        if not reading.inside:
+            return self._typed(relay.bind(reading.expr, moved))
+        for expr in reading.inside:
+            instead[expr] = self._typed(rebuilt(bound(expr, moved), instead))
+        return instead[reading.expr]
+
+    # ------------------------------------------------------------ what is new
+
+    def _is_left_over(self, node: Node) -> bool:
+        """True for a part of a reading that fell apart, which nobody needs, and for a number, which has no type yet."""
+        unused = not (node.users or node.effect or node in self.outputs or node.op == INPUT)
+        return is_literal(node) or (unused and node.native is not None)
+
+    def _written(self, node: Node) -> Any:
+        if isinstance(node.native, Leaf):
+            if isinstance(node.native.expr, relay.Var) and node.native.expr not in self._variables:
+                raise FrontEndError(f"{node.name}: the view was not loaded from this program of Relay")
+            return node.native.expr
+        if node.op == INPUT:
+            raise FrontEndError(f"{node.name}: a rewrite can't add an input to a function of Relay")
+        if node.op == PARAM:
+            return self._weight(node)
+        if node.op == CONST:
+            return relay.Constant(to_tvm(node.attrs["value"]))
+        operands = [self._operand(operand) for operand in node.operands]
+        if node.op == TUPLE:
+            return relay.Tuple([self._number(operand) for operand in operands], self._span(node))
+        if node.op == GETITEM:
+            return relay.TupleGetItem(operands[0], int(node.attrs["index"]), self._span(node))
+        try:
+            if isinstance(node.op, Subgraph):
+                expr = relay.Call(self._outlined(node.op, node.attrs), [self._number(operand) for operand in operands])
+            elif isinstance(node.op, str):
+                expr = spellings.write(node.op, node.attrs, tuple(operands), self)
+            else:
+                expr = opaque.call(self.module, node.op, [self._number(operand) for operand in operands], node.attrs)
+        except FrontEndError:
+            raise
+        except Exception as error:
+            raise FrontEndError(f"{node.name or op_name(node.op)}: can't be written in Relay: {error}") from error
+        if isinstance(expr, relay.expr.TupleWrapper):
+            expr = expr.astuple()
+        return self._spanned(expr, self._span(node))
+
+    def _outlined(self, group: Subgraph, attrs: Mapping[str, Any]) -> relay.Function:
+        """An outlined group as a function that carries its name and attributes."""
+        inner = Storer(group.body, self.module)
+        variables = []
+        for node in group.body:
+            if node.op == INPUT:
+                type = native_type(node.type, unknown=True)
+                if type is None:
+                    raise FrontEndError(f"{group.name}: a function of Relay needs the type of its operand {node.name}")
+                variables.append(relay.Var(node.name, type))
+                inner._note(node, variables[-1])
+        inner._write_all()
+        results = [inner._result(node) for node in group.body.outputs]
+        body = inner._typed(results[0] if len(results) == 1 else relay.Tuple(results))
+        function = relay.Function(variables, body, checked_type(body)).with_attr(opaque.COMPOSITE, group.name)
+        for name, value in attrs.items():
+            function = function.with_attr(name, value)
+        return function
+
+    def _operand(self, view: Node) -> Any:
+        """What stands for an operand when a call is spelled: an expression, or a Python number."""
+        return view.attrs["value"] if is_literal(view) else self._result(view)
+
+    def _result(self, view: Node) -> Any:
+        if view not in self.results:
+            if is_literal(view):
+                return self._number(view.attrs["value"])
+            raise FrontEndError(f"{view.name}: is used in the view, but no part of it, so Relay can't compute it")
+        return self.results[view]
+
+    def _number(self, operand: Any) -> Any:
+        """A Python number as a constant, where an expression is needed."""
+        if not isinstance(operand, (bool, int, float)):
+            return operand
+        return self._typed(relay.const(operand, dtype_of_number(operand)))
+
+    def _weight(self, node: Node) -> relay.Var:
+        number = 1
+        while f"{PREFIX}{number}" in self._names:
+            number += 1
+        name = f"{PREFIX}{number}"
+        self._names.add(name)
+        value = to_torch(node.attrs["value"])
+        self.weights[name] = to_tvm(value)
+        var = relay.var(name, shape=tuple(value.shape), dtype=dtype_name(value.dtype))
+        self._new_variables.append(var)
+        return var
+
+    # ------------------------------------------------------------ types and places in the source
+
+    def _note(self, node: Node, expr: Any) -> None:
+        self.results[node] = self._typed(expr)
+        self._types.setdefault(expr, node.type)
+
+    def _typed(self, expr: Any) -> Any:
+        """The expression, of which Relay has found the type of every part. FrontEndError if it is ill-typed."""
+        for part in in_order([expr], _new_parts):
+            if checked_type(part) is None:
+                try:
+                    infer_local(part)
+                except ValueError as error:
+                    raise FrontEndError(f"Relay finds no type for a new expression: {error}") from None
+        return expr
+
+    def _span(self, node: Node) -> Any:
+        """The place in the source from which a node came: its own, or that of what it replaces."""
+        nodes = [node] if node.origin is None else sorted(node.origin.replaced, key=lambda old: -old.index)
+        spans = [native_of(old).span for old in nodes if native_of(old) is not None]
+        return next((span for span in spans if span is not None), None)
+
+    def _spanned(self, expr: Any, span: Any) -> Any:
+        """A new expression with this place in the source for all its new parts."""
+        if span is None:
+            return expr
+        instead: dict[Any, Any] = {}
+        for part in in_order([expr], _new_parts):
+            if checked_type(part) is None:
+                instead[part] = rebuilt(part, instead, span)
+        return instead.get(expr, expr)
+
+    # ------------------------------------------------------------ the function
+
+    def _body(self) -> Any:
+        results = [self._result(node) for node in self.graph.outputs]
+        old = self.function.body
+        if len(self.graph.outputs) == 1 and (handle := handle_of(self.graph.outputs[0])) and not handle.reading.inside:
+            return results[0]
+        if len(output_exprs(old)) != len(results):
+            wanted = len(output_exprs(old))
+            raise FrontEndError(f"the function of Relay has {wanted} outputs, and the rewritten view {len(results)}")
+        values = iter(results)
+
+        def structured(expr: Any) -> Any:
+            if not isinstance(expr, relay.Tuple):
+                return next(values)
+            fields = [structured(field) for field in expr.fields]
+            same = all(a.same_as(b) for a, b in zip(expr.fields, fields))
+            return expr if same else relay.Tuple(fields, expr.span)
+
+        return self._typed(structured(old))
+
+    def _finish(self, body: Any) -> relay.Function:
+        old = self.function
+        if body.same_as(old.body):
+            return old
+        used = set(relay.analysis.free_vars(body))
+        inputs = {node.native.expr for node in self.graph if node.op == INPUT}
+        kept = [var for var in old.params if var in used or var in inputs]
+        params = kept + [var for var in self._new_variables if var in used]
+        new = relay.Function(params, body, checked_type(body), old.type_params, old.attrs, old.span)
+        return self._typed(new)
+
+
+def _new_parts(expr: Any) -> Sequence[Any]:
+    return () if checked_type(expr) is not None else parts(expr)
+
+
+def _whole(root: Node, handle: Handle) -> list[Node] | None:
+    """All view nodes of a reading, if the tree is as it was loaded."""
+    tree = [root]
+    # The list grows while it is read: it ends up with all nodes of the reading.
+    for node in tree:
+        own = handle_of(node)
+        operands = (*node.operands, *node.deps)
+        if own is None or len(own.sources) != len(operands):
+            return None
+        for source, operand in zip(own.sources, operands):
+            if isinstance(source, int):
+                inner = handle_of(operand)
+                if inner is None or inner.reading is not handle.reading or inner.slot != source:
+                    return None
+                tree.append(operand)
+    return tree
+
+
+def _mapping(tree: Sequence[Node]) -> Kept | None:
+    """What the expressions have become; ``None`` if one of them has become two different things."""
+    mapping: dict[Any, Node] = {}
+    for node in tree:
+        own = handle_of(node)
+        assert own is not None
+        for source, operand in zip(own.sources, (*node.operands, *node.deps)):
+            if not isinstance(source, int) and mapping.setdefault(source, operand) is not operand:
+                return None
+    return mapping

@@ -1,0 +1,146 @@
+"""The types of Relay's expressions as types of the view."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tvm
+from tvm import relay, tir
+from tvm.ir import diagnostics
+
+from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
+from gsl.spec.symbolic import has_symbols
+
+
+class Types:
+    """Types of the view from those of Relay.
+
+    A size that Relay does not know (``relay.Any``) becomes a symbol of its own wherever it occurs: that two unknown
+    sizes are equal is never assumed. A variable in a shape is one symbol. Symbols are numbered as they are met.
+    """
+
+    def __init__(self) -> None:
+        self._variables: dict[tir.Var, SymDim] = {}
+        self._names: set[str] = set()
+
+    def of(self, type: Any) -> Type | None:
+        """The type; ``None`` for what has no like in the view: functions, references, data types."""
+        match type:
+            case relay.TensorType():
+                return TensorType(tuple([self.dim(size) for size in type.shape]), str(type.dtype))
+            case relay.TupleType():
+                return TupleType(tuple([self.of(field) for field in type.fields]))
+        return None
+
+    def dim(self, size: Any) -> Dim:
+        """A size of a shape."""
+        match size:
+            case tir.IntImm():
+                return int(size.value)
+            case tir.Var():
+                if size not in self._variables:
+                    self._variables[size] = self._symbol(str(size.name))
+                return self._variables[size]
+        # An unknown size, or arithmetic with some, of which nothing is concluded either.
+        return self._symbol("any")
+
+    def _symbol(self, name: str) -> SymDim:
+        import sympy
+
+        unique, number = name, 0
+        while unique in self._names or (number == 0 and name == "any"):
+            unique, number = f"{name}{number}", number + 1
+        self._names.add(unique)
+        # A size may be zero.
+        return SymDim(sympy.Symbol(unique, integer=True, nonnegative=True))
+
+
+def checked_type(expr: relay.Expr) -> Any:
+    """What Relay's type inference found for an expression; ``None`` if it has not run."""
+    try:
+        return expr.checked_type
+    except ValueError:
+        return None
+
+
+def refined(known: Type | None, meant: Type | None) -> Type | None:
+    """What Relay knows of a type, with the sizes that the meaning of the call tells for those that Relay does not know.
+
+    ``None`` if the two contradict each other.
+    """
+    match known, meant:
+        case TensorType(), TensorType():
+            if known.dtype != meant.dtype or known.ndim != meant.ndim:
+                return None
+            pairs = list(zip(known.shape, meant.shape))
+            if any(a != b for a, b in pairs if isinstance(a, int) and isinstance(b, int)):
+                return None
+            return TensorType(tuple([a if isinstance(a, int) else b for a, b in pairs]), known.dtype)
+        case TupleType(), TupleType():
+            if len(known.fields) != len(meant.fields):
+                return None
+            fields = tuple([refined(a, b) for a, b in zip(known.fields, meant.fields)])
+            return None if None in fields else TupleType(fields)
+    return None
+
+
+def is_static(type: Any) -> bool:
+    """Whether all the sizes of a type of Relay are numbers."""
+    match type:
+        case relay.TensorType():
+            return all(isinstance(size, tir.IntImm) for size in type.shape)
+        case relay.TupleType():
+            return all(map(is_static, type.fields))
+    return False
+
+
+def native_type(type: Type | None, unknown: bool = False) -> Any:
+    """The type of Relay for one of the view; ``None`` if there is none.
+
+    There is none for one with symbols, unless sizes may be ``unknown``.
+    """
+    match type:
+        case TensorType():
+            if not unknown and has_symbols(type):
+                return None
+            sizes = [size if isinstance(size, int) else relay.Any() for size in type.shape]
+            return relay.TensorType(sizes, type.dtype)
+        case TupleType():
+            fields = [native_type(field, unknown) for field in type.fields]
+            return None if any(field is None for field in fields) else relay.TupleType(fields)
+    return None
+
+
+def infer_local(expr: relay.Expr) -> Any:
+    """Relay's type of an expression whose parts have types; it is noted in the expression.
+
+    Raises ValueError with Relay's reason if it is ill-typed.
+    """
+    with diagnosed():
+        return relay.transform.InferTypeLocal(expr)
+
+
+@contextmanager
+def diagnosed() -> Iterator[None]:
+    """Errors of TVM become ValueErrors with the reason, which Relay would print on the error stream instead."""
+    messages: list[str] = []
+
+    def render(context: Any) -> None:
+        messages.extend(str(diagnostic.message) for diagnostic in context.diagnostics)
+
+    with _RENDERING:
+        diagnostics.override_renderer(render)
+        try:
+            yield
+        except tvm.TVMError as error:
+            lines = messages[:1] or [line.strip() for line in str(error).splitlines() if line.strip()][-1:]
+            raise ValueError(lines[0] if lines else type(error).__name__) from None
+        finally:
+            diagnostics.override_renderer(None)
+
+
+_RENDERING = threading.RLock()
+"""Held while errors are collected, because TVM has one renderer for all threads."""

@@ -1,0 +1,103 @@
+"""A rule as text: its source and target line by line, with a name for every pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from gsl.attr import ast
+from gsl.attr.text import Shown
+from gsl.pat import Call, Leaf, Like, Match, Pattern, Tuple, walk
+
+
+def text(title: str, doc: str, source: Sequence[Pattern], target: Sequence[Pattern], where: Sequence[Any]) -> str:
+    """The text of a rule; without a target pattern, a function makes the target."""
+    names = _names(source, target)
+    lines = [title, *(f"  {line}" for line in doc.splitlines() if line)]
+    known = _lines(lines, "source", source, names, set())
+    for condition in where:
+        lines.append(f"  where {_condition(condition, names)}")
+    if target:
+        _lines(lines, "target", target, names, known)
+    else:
+        lines.append("  target made by a function")
+    return "\n".join(lines)
+
+
+def _condition(condition: Any, names: Mapping[Pattern, str]) -> str:
+    if not hasattr(condition, "parts"):
+        return getattr(condition, "__name__", repr(condition))
+    written = _written(condition, names)
+    return written[1:-1] if isinstance(condition, ast.Binary) and written.startswith("(") else written
+
+
+def _names(source: Sequence[Pattern], target: Sequence[Pattern]) -> dict[Pattern, str]:
+    """A name for every pattern but tuples, which are written out: ``x0`` for leaves, ``%0`` for others."""
+    names: dict[Pattern, str] = {}
+    counts = {"x": 0, "%": 0}
+    for pattern in walk(*source, *target):
+        if not isinstance(pattern, Tuple) or pattern in (*source, *target):
+            letter = "x" if isinstance(pattern, Leaf) else "%"
+            names[pattern] = f"{letter}{counts[letter]}"
+            counts[letter] += 1
+    return names
+
+
+def _lines(
+    lines: list[str], side: str, outputs: Sequence[Pattern], names: Mapping[Pattern, str], known: set[Pattern]
+) -> set[Pattern]:
+    """Write one side; patterns that are known from the other are not written again. Gives all that are known then."""
+    lines.append(f"  {side} {', '.join(names[output] for output in outputs)}")
+    patterns = [pattern for pattern in walk(*outputs) if pattern not in known]
+    lines += [f"    {names[pattern]} = {_written(pattern, names)}" for pattern in patterns if pattern in names]
+    return {*known, *patterns}
+
+
+def _written(root: Shown, names: Mapping[Pattern, str]) -> str:
+    """The text of a pattern or an expression, whole, in which other patterns stand by their names."""
+    written: list[str] = []
+    stack: list[Any] = [root]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            written.append(item)
+        elif item is not root and isinstance(item, Pattern) and item in names:
+            written.append(names[item])
+        else:
+            stack.extend(reversed([*_parts(item, names)]))
+    return "".join(written)
+
+
+def _parts(item: Shown, names: Mapping[Pattern, str]) -> Iterator[Any]:
+    """The parts of an item; what refers to a pattern names it, and no argument is left out."""
+    match item:
+        case ast.Attribute():
+            yield f"{_name(item.pattern, names)}.{item.name}"
+        case ast.Chosen():
+            yield from (f"Match({_name(item.alternative, names)}, (", *_listed(item.clauses), "))")
+        case ast.Reduce("max" | "min" as function, ast.TupleOf(items), None):
+            yield from (f"{function}(", *_listed(items), ")")
+        case ast.Function():
+            yield from (f"{item.name}(", *_listed(item.operands), ")")
+        case ast.Literal(tuple() as value):
+            yield repr(value)
+        case ast.TupleOf():
+            yield from ("(", *_listed(item.items), ",)" if len(item.items) == 1 else ")")
+        case Match():
+            yield from (f"Match({_name(item.alternative, names)}, (", *_listed(item.clauses), "))")
+        case Call() | Like() | Tuple():
+            label = f"{_name(item.of, names)}.like" if isinstance(item, Like) else item.label
+            yield from (label, "(", *_listed(item.arguments()), ")")
+        case _:
+            yield from item.parts()
+
+
+def _listed(items: Iterable[Any]) -> Iterator[Any]:
+    for number, item in enumerate(items):
+        if number:
+            yield ", "
+        yield item
+
+
+def _name(pattern: Any, names: Mapping[Pattern, str]) -> str:
+    return names.get(pattern, repr(pattern))

@@ -1,0 +1,138 @@
+"""The decisions of which an instance is made: drawn at random, or one by one by hypothesis when it shrinks."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+SIZES = 6
+"""Dimensions that are free are at most this."""
+
+
+class Dead(Exception):
+    """The decisions so far lead to no instance; the message says which constraint is in the way."""
+
+
+class Choices(Protocol):
+    """Makes decisions. Of the options of each, the first is the simplest."""
+
+    def index(self, count: int, label: Hashable = None) -> int:
+        """The number of one of ``count`` options."""
+
+    def size(self) -> int:
+        """A dimension that is free, from 1 to :data:`SIZES`."""
+
+    def rare(self) -> bool:
+        """Whether to do something out of the ordinary."""
+
+    def again(self) -> bool:
+        """Whether to decide as for another node of the same operator."""
+
+
+def pick(choices: Choices, options: Sequence[T], label: Hashable = None) -> T:
+    """One of the options."""
+    if not options:
+        raise Dead("no option is left")
+    return options[choices.index(len(options), label) if len(options) > 1 else 0]
+
+
+_POOLS: Sequence[tuple[int, ...]] = (
+    (2,), (3,), (1, 2), (2, 3), (1, 2, 3), (2, 4), (3, 5), (2, 3, 4, 5), (1,), (4, 6), (1, 2, 3, 4, 5, 6),
+)  # fmt: skip
+"""The sizes of an instance come from a few numbers, so that some of them are equal and some are not."""
+_SIMPLE: Sequence[float] = (0.8, 0.5, 0.25, 0.0)
+"""How often the simplest option is taken, by instance."""
+_ALIKE: Sequence[float] = (0.5, 0.9, 1.0, 0.2, 0.0)
+"""How often an attribute is that of another node of the same operator, by instance."""
+_RARE = 0.08
+
+
+class Coverage:
+    """How often each option of the labelled decisions was part of an instance that was evaluated, or was tried."""
+
+    def __init__(self) -> None:
+        self.counts: dict[Hashable, int] = {}
+        """The number of options of each labelled decision."""
+        self.used: Counter[tuple[Hashable, int]] = Counter()
+        self.tried: Counter[tuple[Hashable, int]] = Counter()
+
+    def weight(self, label: Hashable, option: int) -> float:
+        """How worth while it is to try an option: less the more it was used, and if trying it leads nowhere."""
+        used, tried = self.used[label, option], self.tried[label, option]
+        return (used + 1) / (tried + 2) / math.sqrt(used + 1)
+
+
+class Random:
+    """Decisions by a random generator, which prefers what an earlier instance has not had."""
+
+    def __init__(self, seed: Any, coverage: Coverage) -> None:
+        self.random = random.Random(seed)
+        self.coverage = coverage
+        self.tape: list[int] = []
+        """The decisions that were made."""
+        self.labelled: list[tuple[Hashable, int]] = []
+        self.pool = self.random.choice(_POOLS)
+        self.simple = self.random.choice(_SIMPLE)
+        self.alike = self.random.choice(_ALIKE)
+
+    def index(self, count: int, label: Hashable = None) -> int:
+        if count == 1:
+            return 0
+        if label is not None:
+            self.coverage.counts[label] = count
+            weights = [self.coverage.weight(label, option) for option in range(count)]
+            found = self.random.choices(range(count), weights)[0]
+            self.labelled.append((label, found))
+        elif self.random.random() < self.simple:
+            found = 0
+        else:
+            found = self.random.randrange(count)
+        self.tape.append(found)
+        return found
+
+    def size(self) -> int:
+        found = self.random.choice(self.pool)
+        self.tape.append(found - 1)
+        return found
+
+    def rare(self) -> bool:
+        return self._flip(_RARE)
+
+    def again(self) -> bool:
+        return self._flip(self.alike)
+
+    def _flip(self, probability: float) -> bool:
+        found = self.random.random() < probability
+        self.tape.append(int(found))
+        return found
+
+    def tried(self) -> None:
+        """Take note that the decisions were made."""
+        self.coverage.tried.update(dict.fromkeys(self.labelled, 1))
+
+    def used(self) -> None:
+        """Take note that an instance of these decisions was evaluated."""
+        self.coverage.used.update(dict.fromkeys(self.labelled, 1))
+
+
+class Drawn:
+    """Decisions by a function that draws a number up to a bound, which is how hypothesis makes them."""
+
+    def __init__(self, draw: Callable[[int], int]) -> None:
+        self.draw = draw
+
+    def index(self, count: int, label: Hashable = None) -> int:
+        return 0 if count == 1 else self.draw(count - 1)
+
+    def size(self) -> int:
+        return 1 + self.draw(SIZES - 1)
+
+    def rare(self) -> bool:
+        return bool(self.draw(1))
+
+    def again(self) -> bool:
+        return bool(self.draw(1))

@@ -1,0 +1,162 @@
+"""A node in the making: what is decided of an instance's node, and what is not yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from gsl.errors import EvaluationError
+from gsl.graph import Op, TensorType, TupleType, Type
+from gsl.graph.node import CONST, INPUT, PARAM
+from gsl.verify.choices import Dead
+
+
+class _Unknown:
+    """A size that is not decided yet. Whatever depends on it has no value."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise EvaluationError("a size is not decided yet")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = _refuse
+    __mod__ = __rmod__ = __truediv__ = __rtruediv__ = __pow__ = __neg__ = __abs__ = __index__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __bool__ = _refuse
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        self._refuse()
+
+    def __ne__(self, other: object) -> bool:
+        self._refuse()
+
+    def __repr__(self) -> str:
+        return "?"
+
+
+UNKNOWN = _Unknown()
+
+Sizes = tuple["int | None", ...]
+"""The sizes of a shape, ``None`` where any will do."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is wanted of a node's type; ``None`` where anything will do."""
+
+    shape: Sizes | None = None
+    dtype: str | None = None
+    ndim: int | None = None
+
+    @property
+    def rank(self) -> int | None:
+        return self.ndim if self.shape is None else len(self.shape)
+
+    def sizes(self, rank: int) -> list[int | None]:
+        """The sizes for a rank. Dead where another rank is wanted."""
+        if self.rank is not None and self.rank != rank:
+            raise Dead(f"rank {rank} where {self.rank} is wanted")
+        return [None] * rank if self.shape is None else list(self.shape)
+
+    def with_dtype(self, dtype: str | None) -> Goal:
+        return Goal(self.shape, dtype, self.ndim)
+
+    def and_shape(self, shape: Sequence[int | None]) -> Goal:
+        """With sizes that are wanted, too. Dead where they contradict."""
+        if self.rank is not None and self.rank != len(shape):
+            raise Dead(f"rank {len(shape)} where {self.rank} is wanted")
+        merged = tuple([meet(a, b) for a, b in zip(self.sizes(len(shape)), shape)])
+        return Goal(merged, self.dtype, None)
+
+
+ANY = Goal()
+
+
+def meet(first: Any, second: Any) -> Any:
+    """What is wanted twice, where ``None`` is anything. Dead where the two differ."""
+    if first is None or second is None or first == second:
+        return second if first is None else first
+    raise Dead(f"{second} where {first} is wanted")
+
+
+class Draft:
+    """A node of an instance in the making. Reads like a node: what is not decided yet has no value."""
+
+    __slots__ = (
+        "attrs", "extern", "field_goals", "kinds", "name", "number", "op", "operands", "patterns", "positive",
+        "same_as", "sizes", "solved", "solving", "type", "wants_dtype", "wants_ndim",
+    )  # fmt: skip
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.name = f"#{number}"
+        self.op: Op | None = None
+        """The operator or kind; ``None`` of a leaf whose kind is open."""
+        self.operands: list[Draft | None] = []
+        self.attrs: dict[str, Any] = {}
+        self.kinds = frozenset((INPUT, PARAM, CONST))
+        """What a leaf may be."""
+        self.patterns: list[Any] = []
+        self.type: Type | None = None
+        self.sizes: list[int | None] | None = None
+        """The sizes that are decided before the type is."""
+        self.wants_dtype: str | None = None
+        self.wants_ndim: int | None = None
+        self.solved = False
+        self.solving = False
+        self.field_goals: dict[int, Goal] = {}
+        self.extern = False
+        """Whether the node is to be used outside of the match."""
+        self.positive = False
+        """Whether the value is to be positive, if it is a literal."""
+        self.same_as: Draft | None = None
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.op is None or self.op in (INPUT, PARAM, CONST)
+
+    @property
+    def shape(self) -> tuple[Any, ...] | None:
+        if isinstance(self.type, TensorType):
+            return self.type.shape
+        if self.sizes is None:
+            return None
+        return tuple([UNKNOWN if size is None else size for size in self.sizes])
+
+    @property
+    def dtype(self) -> str | None:
+        return self.type.dtype if isinstance(self.type, TensorType) else self.wants_dtype
+
+    @property
+    def ndim(self) -> int | None:
+        if isinstance(self.type, TensorType):
+            return self.type.ndim
+        return self.wants_ndim if self.sizes is None else len(self.sizes)
+
+    @property
+    def tensor(self) -> TensorType:
+        """The type of a solved tensor."""
+        if not isinstance(self.type, TensorType):
+            raise Dead(f"{self!r} is no tensor")
+        return self.type
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The shape of a solved tensor."""
+        return self.tensor.shape  # type: ignore[return-value]
+
+    @property
+    def fields(self) -> tuple[Type | None, ...]:
+        """The types of the fields of a solved tuple."""
+        if not isinstance(self.type, TupleType):
+            raise Dead(f"{self!r} is no tuple")
+        return self.type.fields
+
+    def operand(self, index: int) -> Draft:
+        found = self.operands[index]
+        assert found is not None
+        return found
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.op or 'leaf'}>"

@@ -1,0 +1,248 @@
+"""What a rule demands of attributes and types, taken apart: equations, memberships, and other conditions.
+
+A guard ``strides=conv.strides`` is an equation between two terms, of which either side may be decided first and gives
+the value of the other. What can't be solved so is a test that is asked as soon as all that it reads is decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gsl.attr.ast import Ast, Attribute, Binary, Each, Function, Item, Literal, Slice, Symbol, TupleOf
+from gsl.attr.evaluate import Evaluator, same
+from gsl.errors import EvaluationError
+from gsl.match.guard import MatchScope, Path, references
+from gsl.pat import AttrEqual, Call, Const, GetItem, Instance, Pattern, Variadic
+from gsl.spec import TABLE
+from gsl.verify.choices import Choices
+from gsl.verify.draft import Draft
+from gsl.verify.sketch import Sketch
+
+Term = tuple[Draft, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Fact:
+    """A condition, seen from an instance of the variadics around it."""
+
+    test: Ast
+    path: Path
+    symbols: Mapping[Symbol, Any]
+    exact: bool = True
+    """False for the value of an attribute as the user wrote it, which need not be in canonical form."""
+
+
+class Facts:
+    """The conditions of a rule for one sketch."""
+
+    def __init__(self, sketch: Sketch, where: tuple[Ast, ...], choices: Choices) -> None:
+        self.bindings = sketch.bindings
+        self.choices = choices
+        self.sources: dict[Term, list[tuple[Fact, Any, Ast, Any]]] = {}
+        """For each attribute of a draft: what equals it (or a part of it), or has it as an item."""
+        self.about: dict[Draft, list[Fact]] = {}
+        """The conditions in which a draft occurs."""
+        for draft in sketch.drafts:
+            for pattern, path in draft.patterns:
+                self._pattern(pattern, path)
+        for key in list(sketch.bindings.counts):
+            if isinstance(key[0], Variadic) and key[0].count is not None:
+                self._add(Binary("==", Attribute(key[0], "length"), key[0].count), key[1], {})
+        for node in where:
+            self._add(node, (), {})
+        for constraint, path in sketch.constraints:
+            if isinstance(constraint, AttrEqual):
+                self._equal(constraint, path)
+
+    def _pattern(self, pattern: Pattern, path: Path) -> None:
+        symbols = self.bindings.symbols(pattern, path)
+        guard = pattern.guard
+        if guard is not None:
+            if isinstance(guard.shape, tuple):
+                for axis, size in enumerate(guard.shape):
+                    if size is not None:
+                        self._equation(Item(Attribute(pattern, "shape"), Literal(axis)), size, path, symbols)
+                self._equation(Attribute(pattern, "ndim"), Literal(len(guard.shape)), path, symbols)
+            for name, node in (("shape", guard.shape), ("dtype", guard.dtype), ("ndim", guard.ndim)):
+                if isinstance(node, Ast):
+                    self._equation(Attribute(pattern, name), node, path, symbols)
+        if isinstance(pattern, Call):
+            for name, node in pattern.attrs.items():
+                self._equation(Attribute(pattern, name), node, path, symbols, exact=False)
+        elif isinstance(pattern, GetItem) and pattern.number is not None:
+            self._equation(Attribute(pattern, "index"), pattern.number, path, symbols, exact=False)
+        elif isinstance(pattern, Const) and isinstance(pattern.literal, Ast):
+            self._equation(Attribute(pattern, "value"), pattern.literal, path, symbols, exact=False)
+
+    def _equal(self, constraint: AttrEqual, path: Path) -> None:
+        node: Any = self.bindings.get(constraint.left, path)
+        spec = TABLE.get(node.op) if node is not None else None
+        names = constraint.names
+        if names is None:
+            names = () if spec is None else tuple(name for name, a in spec.attrs.items() if a.derive is None)
+        for name in names:
+            self._equation(Attribute(constraint.left, name), Attribute(constraint.right, name), path, {})
+
+    def _equation(
+        self, left: Ast, right: Ast, path: Path, symbols: Mapping[Symbol, Any], *, exact: bool = True
+    ) -> None:
+        self._note(Fact(Binary("==", left, right), path, symbols, exact))
+
+    def _add(self, node: Ast, path: Path, symbols: Mapping[Symbol, Any]) -> None:
+        """A condition, by what it is a conjunction of; of a disjunction one side is chosen."""
+        match node:
+            case Binary("&", left, right):
+                self._add(left, path, symbols)
+                self._add(right, path, symbols)
+            case Binary("|", left, right):
+                side = self.choices.index(2, ("side", node))
+                self._add((left, right)[side], path, symbols)
+            case Function("all", (TupleOf(items),)):
+                for item in items:
+                    self._add(item, path, symbols)
+            case Function("all", (Each(symbol, body, length, None),)) if length is not None:
+                count = self.value(length, path, symbols)
+                for number in range(count if isinstance(count, int) else 0):
+                    self._add(body, path, {**symbols, symbol: number})
+            case _:
+                self._note(Fact(node, path, symbols))
+
+    def _note(self, fact: Fact) -> None:
+        test = fact.test
+        if isinstance(test, Binary) and test.operator == "==":
+            for side, other in ((test.left, test.right), (test.right, test.left)):
+                self._source(side, other, fact, False)
+            if isinstance(test.left, TupleOf) and isinstance(test.right, TupleOf):
+                for a, b in zip(test.left.items, test.right.items):
+                    self._source(a, b, fact, False)
+                    self._source(b, a, fact, False)
+        elif isinstance(test, Function) and test.name == "In":
+            value, sequence = test.operands
+            self._source(value, sequence, fact, True)
+            if isinstance(value, TupleOf):
+                for place, item in enumerate(value.items):
+                    self._source(item, sequence, fact, (value, place))
+        for draft in dict.fromkeys(self._drafts(test, fact)):
+            self.about.setdefault(draft, []).append(fact)
+
+    def _source(self, side: Ast, other: Ast, fact: Fact, member: Any) -> None:
+        part: Any = None
+        if isinstance(side, Binary) and side.operator in "+-" and not member:
+            back = "-" if side.operator == "+" else "+"
+            self._source(side.left, Binary(back, other, side.right), fact, False)
+            if side.operator == "+":
+                self._source(side.right, Binary("-", other, side.left), fact, False)
+            return
+        if isinstance(side, (Item, Slice)) and isinstance(side.sequence, Attribute):
+            if isinstance(side, Item):
+                part = self.value(side.index, fact.path, fact.symbols)
+            else:
+                part = slice(*(self.value(n, fact.path, fact.symbols) for n in (side.start, side.stop, side.step)))
+            if part is None:
+                return
+            side = side.sequence
+        elif isinstance(side, Function) and side.name == "Len" and isinstance(side.operands[0], Attribute):
+            part, side = len, side.operands[0]
+        if isinstance(side, Attribute):
+            draft = self._draft(side.pattern, fact)
+            if draft is not None:
+                self.sources.setdefault((draft, side.name), []).append((fact, part, other, member))
+
+    def _draft(self, pattern: Any, fact: Fact) -> Draft | None:
+        try:
+            found: Any = self.bindings.get(pattern, fact.path, dict(fact.symbols))
+        except EvaluationError:
+            return None
+        return found if isinstance(found, Draft) else None
+
+    def _drafts(self, test: Ast, fact: Fact) -> Iterator[Draft]:
+        for pattern in references(test):
+            if isinstance(pattern, Instance) and pattern.number.symbols - set(fact.symbols):
+                continue
+            draft = self._draft(pattern, fact)
+            if draft is not None:
+                yield draft
+
+    # What follows from what is decided
+
+    def value(self, node: Ast, path: Path, symbols: Mapping[Symbol, Any]) -> Any:
+        """The value of an expression; ``None`` where it depends on what is not decided."""
+        try:
+            return Evaluator(MatchScope(self.bindings, path), dict(symbols)).value(node)
+        except (EvaluationError, ValueError):
+            return None
+
+    def given(self, draft: Draft, name: str) -> Iterator[tuple[Any, Any]]:
+        """What an attribute must be, as pairs of a part of it (``None``: all of it) and a value."""
+        for fact, part, other, member in self.sources.get((draft, name), ()):
+            if not member:
+                value = self._found(other, fact)
+                if value is not None or (isinstance(other, Literal) and other.value is None):
+                    yield part, value
+
+    def _found(self, other: Ast, fact: Fact) -> Any:
+        return self.value(other, fact.path, fact.symbols)
+
+    def options(self, draft: Draft, name: str) -> list[Any] | None:
+        """The values of which an attribute must be one, ``None`` if nothing is known."""
+        for fact, part, other, member in self.sources.get((draft, name), ()):
+            if member and part is None:
+                found = self._found(other, fact)
+                if isinstance(found, tuple):
+                    return list(found) if member is True else self._items(found, fact, *member)
+        return None
+
+    def _items(self, found: tuple[Any, ...], fact: Fact, value: TupleOf, place: int) -> list[Any]:
+        """Of the tuples of which one must be the value, the items at a place, as far as the others are not decided."""
+        known = [None if i == place else self._found(item, fact) for i, item in enumerate(value.items)]
+        fit = [row for row in found if len(row) == len(known)]
+        fit = [row for row in fit if all(k is None or same(k, item) for k, item in zip(known, row))]
+        return list(dict.fromkeys([row[place] for row in fit]))
+
+    def members(self, name: str) -> list[Any] | None:
+        """The values that all of the memberships of an attribute allow, whatever the draft."""
+        allowed: list[Any] | None = None
+        for (draft, found), _ in self.sources.items():
+            options = self.options(draft, name) if found == name else None
+            if options is not None:
+                allowed = options if allowed is None else [value for value in allowed if value in options]
+        return allowed or None
+
+    def holds(self, draft: Draft) -> bool:
+        """Whether the conditions in which a draft occurs hold, as far as they are decided."""
+        return all(self.holds_fact(fact) for fact in self.about.get(draft, ()))
+
+    def holds_fact(self, fact: Fact) -> bool:
+        """Whether a condition holds, or is not decided."""
+        evaluator = Evaluator(MatchScope(self.bindings, fact.path), dict(fact.symbols))
+        test = fact.test
+        try:
+            if isinstance(test, Binary) and test.operator == "==":
+                left, right = evaluator.value(test.left), evaluator.value(test.right)
+                return same(left, right) or (not fact.exact and not self._differ(left, right, test.left, fact))
+            return evaluator.value(test) is True
+        except (EvaluationError, ValueError):
+            return True
+
+    def _differ(self, found: Any, wanted: Any, side: Ast, fact: Fact) -> bool:
+        """Whether an attribute differs from what the user wrote, in canonical form, too; false if that is not known."""
+        assert isinstance(side, Attribute)
+        draft = self._draft(side.pattern, fact)
+        spec = None if draft is None else TABLE.get(str(draft.op))
+        if draft is None or spec is None or not draft.solved or side.name not in spec.attrs:
+            return False
+        types = tuple([operand.type for operand in draft.operands if operand is not None])
+        return not same(found, spec.normalise(side.name, wanted, types))
+
+
+def conjuncts(node: Ast) -> Iterator[Ast]:
+    """What a condition is a conjunction of."""
+    match node:
+        case Binary("&", left, right):
+            yield from conjuncts(left)
+            yield from conjuncts(right)
+        case _:
+            yield node
+

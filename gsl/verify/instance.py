@@ -1,0 +1,145 @@
+"""An instance of a rule's source: a small graph with all that the source demands."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType, op_name
+from gsl.rewrite import Subst
+from gsl.spec import TABLE
+from gsl.verify.choices import Choices, Dead
+from gsl.verify.draft import Draft
+from gsl.verify.facts import Facts
+from gsl.verify.shapes import RULES, dtypes_of
+from gsl.verify.sketch import Sketch
+from gsl.verify.solve import Solver
+from gsl.verify.types import infer
+
+_LIMIT = 4096
+"""No tensor of an instance has more elements."""
+
+
+def generate(rule: Subst, choices: Choices) -> Graph:
+    """A graph that the source of the rule matches, as far as its constraints could be solved. Dead if there is none."""
+    try:
+        sketch = Sketch(rule.plan, choices)
+        facts = Facts(sketch, rule.plan.where, choices)
+        dtypes = dtypes_of({draft.op for draft in sketch.drafts})
+        Solver(sketch, facts, choices, RULES, dtypes).run()
+        return _graph(sketch, choices)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # An attribute that a shape rule can't work with: an axis that is a tuple.
+        raise Dead(f"{type(error).__name__}: {error}") from error
+
+
+def _graph(sketch: Sketch, choices: Choices) -> Graph:
+    nodes: dict[Draft, Node] = {}
+    names: dict[str, int] = {}
+    roots = sketch.outputs + [draft for draft in sketch.drafts if not draft.is_leaf]
+    for draft in _ordered(roots):
+        own = draft.same_as or draft
+        if own not in nodes:
+            nodes[own] = _node(own, tuple([nodes[o.same_as or o] for o in own.operands if o is not None]), names)
+        nodes[draft] = nodes[own]
+    fuzzy = sorted(sketch.plan.fuzzy, key=str)
+    outputs = [nodes[draft] for draft in dict.fromkeys(sketch.outputs)]
+    extra = [nodes[draft] for draft in nodes if draft.extern and isinstance(draft.type, TensorType)]
+    order = list(dict.fromkeys(nodes.values()))
+    if fuzzy:
+        order = _interleave(order, fuzzy, choices)
+    return Graph(order, list(dict.fromkeys([*outputs, *extra])), infer)
+
+
+def _ordered(roots: list[Draft]) -> Iterator[Draft]:
+    """The drafts, operands first."""
+    done: set[Draft] = set()
+    work = [(root, False) for root in reversed(roots)]
+    while work:
+        draft, is_open = work.pop()
+        if is_open:
+            yield draft
+        elif draft not in done:
+            done.add(draft)
+            work.append((draft, True))
+            below = [draft.same_as] if draft.same_as is not None else draft.operands
+            work += [(operand, False) for operand in reversed(below) if operand is not None]
+
+
+def _node(draft: Draft, operands: tuple[Node, ...], names: dict[str, int]) -> Node:
+    op: Any = draft.op
+    kind = draft.type
+    if isinstance(kind, TensorType):
+        elements = 1
+        for size in kind.shape:
+            elements *= size  # type: ignore[assignment]
+        if elements > _LIMIT:
+            raise Dead(f"{kind} is too large")
+    attrs: dict[str, Any] = {}
+    base = {INPUT: "x", PARAM: "w", CONST: "c"}.get(op) or op_name(op).rpartition(".")[2]
+    number = names[base] = names.get(base, -1) + 1
+    name = base if number == 0 else f"{base}_{number}"
+    if op in (PARAM, CONST):
+        value = draft.attrs.get("value")
+        attrs = {"value": value if value is not None else _tensor(kind, name, draft.positive)}
+    elif op == GETITEM:
+        attrs = {"index": draft.attrs["index"]}
+    elif op not in (INPUT, TUPLE):
+        attrs = {key: draft.attrs[key] for key in TABLE[op].attrs}
+    return Node(op, operands, attrs, kind, name=name)
+
+
+def _tensor(kind: Any, name: str, positive: bool) -> Any:
+    """The value of a weight or a literal tensor: small numbers that depend on its name and type only."""
+    import torch
+
+    generator = torch.Generator().manual_seed(zlib.crc32(f"{name} {kind}".encode()))
+    drawn = torch.randint(-4, 5, kind.shape, generator=generator)
+    if kind.dtype == "bool":
+        return drawn > 0
+    if positive:
+        drawn = drawn.abs() + 1
+    if "int" in kind.dtype:
+        return (drawn.abs() if kind.dtype.startswith("u") else drawn).to(getattr(torch, kind.dtype))
+    return (drawn / 4 + 0.125).to(getattr(torch, kind.dtype))
+
+
+def _interleave(order: list[Node], fuzzy: list[Any], choices: Choices) -> list[Node]:
+    """Put calls that may be skipped between computed nodes, now and then."""
+    found: list[Node] = []
+    for node in order:
+        if node.op in TABLE:
+            operands = []
+            for operand in node.operands:
+                if operand.op in TABLE and choices.index(2):
+                    operand = _skipped(operand, fuzzy[choices.index(len(fuzzy))], len(found))
+                    if operand not in found:
+                        found.append(operand)
+                operands.append(operand)
+            node.operands = tuple(operands)
+        found.append(node)
+    return found
+
+
+def _skipped(operand: Node, op: str, number: int) -> Node:
+    """A call that leaves its operand as it is, apart from what the operator is for."""
+    kind = operand.type
+    spec = TABLE[op]
+    given: dict[str, Any] = {}
+    if not isinstance(kind, TensorType) or len(spec.operands) != 1:
+        return operand
+    if "dtype" in spec.attrs:
+        given["dtype"] = kind.dtype
+    if "shape" in spec.attrs:
+        given["shape"] = kind.shape
+    if "newshape" in spec.attrs:
+        given["newshape"] = kind.shape
+    if "axes" in spec.attrs:
+        given["axes"] = tuple(range(kind.ndim))
+    try:
+        attrs = spec.complete(given, (kind,))
+        result = infer(op, (operand,), attrs)
+    except (ValueError, KeyError):
+        return operand
+    return Node(op, (operand,), attrs, result, name=f"skipped_{number}") if result == kind else operand

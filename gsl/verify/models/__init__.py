@@ -1,0 +1,20 @@
+"""The values of two graphs compared: exactly where a model of them allows it, and on real tensors always."""
+
+from __future__ import annotations
+
+from gsl.graph import Graph
+from gsl.verify.models.result import Comparison, Kind, Method, OutputComparison
+
+__all__ = ["Comparison", "Kind", "Method", "OutputComparison", "compare"]
+
+
+def compare(before: Graph, after: Graph, *, seed: int) -> Comparison:
+    """Whether two graphs have the same outputs on values that are drawn for their leaves.
+
+    Leaves are matched by name, and their values come from the seed; those of CONST leaves are what they are. All types
+    have to be known, with sizes that are numbers. ValueError for a graph with opaque calls or unknown types.
+    """
+    # Torch is loaded only when something is compared.
+    from gsl.verify.models.methods import compare_graphs
+
+    return compare_graphs(before, after, seed)

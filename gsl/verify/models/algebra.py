@@ -1,0 +1,173 @@
+"""What the models have in common: programs on values of a model beside values that are what they are.
+
+Integers and booleans are *native*: torch tensors and Python numbers, computed by the operators' own meaning. Floats are
+values of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import torch
+
+from gsl.graph import TUPLE, TensorType
+from gsl.spec import TABLE
+from gsl.verify.models import real
+from gsl.verify.models.definitions import DEFINITIONS, Uncovered
+from gsl.verify.models.program import Program, Step, is_floating, literal_tensor, rational
+
+Rule = Callable[..., Any]
+"""``rule(model, op, *operands, **attrs)``: the value of a call."""
+
+
+class Algebra:
+    """A model: how it computes each operator that it covers."""
+
+    rules: ClassVar[Mapping[str, Rule]]
+    value: ClassVar[type]
+    """The class of the values that stand for tensors of floats."""
+
+    def __call__(self, op: str, *operands: Any, **attrs: Any) -> Any:
+        """The value of a call; Uncovered if the model has none."""
+        rule = self.rules.get(op)
+        if rule is not None:
+            return rule(self, op, *operands, **attrs)
+        definition = DEFINITIONS.get(op)
+        if definition is None:
+            raise Uncovered(op)
+        return definition(self, *operands, **attrs)
+
+    def shape(self, value: Any) -> tuple[int, ...]:
+        """The shape of a value; that of a number is ()."""
+        if isinstance(value, (bool, int, float)):
+            return ()
+        return tuple(value.shape)
+
+    def constant(self, numbers: Sequence[Fraction], shape: tuple[int, ...]) -> Any:
+        """A tensor of rational numbers."""
+        raise NotImplementedError
+
+    def lift(self, value: Any) -> Any:
+        """A native value or a number as a value of the model."""
+        raise NotImplementedError
+
+    def outputs(self, program: Program, leaves: Mapping[str, Any]) -> list[Any]:
+        """The value of each output, or an Uncovered that says why it has none."""
+        slots: list[Any] = [None] * program.slots
+        for name, (slot, _) in program.leaves.items():
+            slots[slot] = leaves[name]
+        for slot, value in program.literals.items():
+            slots[slot] = self._literal(value)
+        for step in program.steps:
+            operands = [slots[slot] for slot in step.operands]
+            try:
+                slots[step.result] = self._step(step, operands)
+            except Uncovered as reason:
+                slots[step.result] = reason
+        return [self._output(slots[slot]) for _, slot, _ in program.outputs]
+
+    def _output(self, value: Any) -> Any:
+        """An output, as a tensor also where it is a literal."""
+        if isinstance(value, float):
+            try:
+                return self.lift(value)
+            except (ValueError, Uncovered):
+                return Uncovered("a literal that is not a rational number")
+        return torch.tensor(value) if isinstance(value, (bool, int)) else value
+
+    def _literal(self, value: Any) -> Any:
+        if isinstance(value, (bool, int, float)):
+            return value
+        tensor = literal_tensor(value)
+        if not tensor.is_floating_point():
+            return tensor
+        try:
+            return self.constant([rational(item) for item in tensor.reshape(-1).tolist()], tuple(tensor.shape))
+        except (ValueError, Uncovered):
+            return Uncovered("a literal that is not a rational number")
+
+    def _step(self, step: Step, operands: list[Any]) -> Any:
+        for operand in operands:
+            if isinstance(operand, Uncovered):
+                raise operand
+        if step.spec is None:
+            if step.op != TUPLE:
+                return operands[0][step.attrs["index"]]
+            reason = next((field for field in operands if isinstance(field, Uncovered)), None)
+            return tuple(operands) if reason is None else reason
+        if step.rounding:
+            return self.rounded(step, operands[0])
+        if self.is_native(step, operands):
+            return self.native(step, operands)
+        try:
+            return self(step.op, *operands, **step.attrs)
+        except (ValueError, RuntimeError, ArithmeticError, IndexError) as error:
+            # What a kernel does not take, or a number that no residue stands for.
+            raise Uncovered(f"{step.op}: {error}") from None
+
+    def rounded(self, step: Step, x: Any) -> Any:
+        """The value of a cast that rounds."""
+        raise Uncovered(f"a cast to {step.rounding} rounds")
+
+    def is_native(self, step: Step, operands: Sequence[Any]) -> bool:
+        """Whether a call has neither operands nor a result of floats."""
+        fields = [field for operand in operands for field in (operand if isinstance(operand, tuple) else (operand,))]
+        if any(isinstance(field, self.value) for field in fields):
+            return False
+        return not (isinstance(step.kind, TensorType) and is_floating(step.kind.dtype))
+
+    def native(self, step: Step, operands: Sequence[Any]) -> Any:
+        """The value of a call of integers and booleans by its own meaning."""
+        try:
+            return real.call(step, [real.literal(x) if isinstance(x, float) else x for x in operands])
+        except Exception as error:
+            raise Uncovered(f"{step.op}: {error}") from None
+
+
+def meaning(op: str) -> Callable[..., Any]:
+    """What an operator computes from torch tensors."""
+    return TABLE[op].meaning
+
+
+# Rules for what models make without a table of their own.
+
+
+def fill(o: Algebra, value: Any, shape: tuple[int, ...]) -> Any:
+    """A tensor filled with a number or a value of one element."""
+    scalar = o("reshape", o.lift(value), newshape=())
+    return o("broadcast_to", scalar, shape=shape)
+
+
+def arange(o: Algebra, op: str, *, start: Any, stop: Any, step: Any, dtype: str) -> Any:
+    """The numbers as rationals, as many as torch makes."""
+    count = len(meaning(op)(torch, start=start, stop=stop, step=step, dtype=dtype))
+    return o.constant([rational(start) + i * rational(step) for i in range(count)], (count,))
+
+
+def pad(o: Algebra, op: str, x: Any, *, pad_width: Any, pad_value: Any, pad_mode: str) -> Any:
+    """Padding by a number other than 0 chooses between a padding by 0 and the number."""
+    if pad_mode != "constant" or pad_value == 0:
+        return moves(o, op, x, pad_width=pad_width, pad_value=0.0, pad_mode=pad_mode)
+    inside = meaning(op)(torch, torch.ones(o.shape(x)), pad_width, 0.0, "constant").bool()
+    zeros = moves(o, op, x, pad_width=pad_width, pad_value=0.0, pad_mode=pad_mode)
+    return o("where", inside, zeros, pad_value)
+
+
+def moves(o: Algebra, op: str, x: Any, *others: Any, **attrs: Any) -> Any:
+    """An operator that moves elements: the same moves for all that stands for them."""
+    rest = [getattr(other, "any_part", other) for other in others]
+    return o.lift(x).mapped(lambda part: meaning(op)(torch, part, *rest, **attrs))
+
+
+COMMON: Mapping[str, Rule] = {
+    "zeros": lambda o, op, *, shape, dtype: fill(o, 0, shape),
+    "ones": lambda o, op, *, shape, dtype: fill(o, 1, shape),
+    "full": lambda o, op, x, *, shape, dtype: fill(o, x, shape),
+    "zeros_like": lambda o, op, x: fill(o, 0, o.shape(x)),
+    "ones_like": lambda o, op, x: fill(o, 1, o.shape(x)),
+    "full_like": lambda o, op, x, value: fill(o, value, o.shape(x)),
+    "arange": arange,
+    "nn.pad": pad,
+}

@@ -1,0 +1,171 @@
+"""The real values that are drawn for the leaves of graphs, so that their operators are defined on most of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from gsl.graph import GETITEM, TUPLE, TensorType
+from gsl.verify.models.kinds import MOVES
+from gsl.verify.models.program import Program, Step, is_floating
+
+Rng = np.random.Generator
+Shape = Any
+"""A tuple of sizes."""
+Kind = Callable[[Rng, Shape], Any]
+"""Makes float64 numbers of a shape."""
+
+
+def _small(rng: Rng, shape: Shape) -> Any:
+    """Small whole numbers: ties, zeros, both signs."""
+    return rng.integers(-3, 4, shape).astype(np.float64)
+
+
+def _ordinary(rng: Rng, shape: Shape) -> Any:
+    """Numbers of both signs, with few enough digits to be read and to be exact in float32."""
+    return np.round(rng.normal(0.0, 1.5, shape) * 64) / 64
+
+
+def _positive(rng: Rng, shape: Shape) -> Any:
+    """Numbers in (0, 4]."""
+    return rng.integers(1, 257, shape) / 64
+
+
+def _negative(rng: Rng, shape: Shape) -> Any:
+    """Numbers in [-4, 0)."""
+    return -_positive(rng, shape)
+
+
+_SPECIAL: Final = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, 3.0, -3.0, 6.0, 7.0, -20.0, 25.0, 1e-3, -1e-6])
+
+
+def _special(rng: Rng, shape: Shape) -> Any:
+    """Zeros, ones, halves, and numbers beyond the thresholds of operators."""
+    return _SPECIAL[rng.integers(0, len(_SPECIAL), shape)]
+
+
+def _wide(rng: Rng, shape: Shape) -> Any:
+    """Numbers of many magnitudes with all their digits, up to 30, so that no exponential of a few overflows."""
+    return rng.choice((-1.0, 1.0), shape) * np.exp(rng.uniform(-9.0, 3.4, shape))
+
+
+KINDS: Final[tuple[Kind, ...]] = (_small, _ordinary, _positive, _negative, _wide, _special)
+"""The kinds of draws for floats, in the order in which they are made; a difference is shown on the first."""
+
+_DOMAINS: Final[Mapping[str, tuple[int, Callable[[Any], Any]]]] = {
+    **dict.fromkeys(("sqrt", "rsqrt", "log", "log2", "log10"), (0, np.abs)),
+    **dict.fromkeys(("asin", "acos", "atanh"), (0, lambda x: np.clip(x, -1, 1))),
+    "acosh": (0, lambda x: 1 + np.abs(x)),
+    "nn.batch_norm": (4, np.abs),
+}
+"""The operand of an operator that has no values elsewhere, and how a number becomes one of those it has values for."""
+
+_INDICES: Final = ("take", "gather", "scatter")
+_SHIFTS: Final = ("left_shift", "right_shift")
+_DIVISIONS: Final = ("floor_divide", "floor_mod", "mod", "divide")
+
+
+def _origins(slot: int, names: Mapping[int, str], makers: Mapping[int, Step]) -> list[str]:
+    """The leaves of which the elements of a slot are copies."""
+    found, stack = [], [slot]
+    while stack:
+        slot = stack.pop()
+        if slot in names:
+            found.append(names[slot])
+        elif slot in makers:
+            step = makers[slot]
+            if step.op in MOVES or step.op in ("cast", GETITEM):
+                stack.append(step.operands[0])
+            elif step.op in (TUPLE, "concatenate", "stack"):
+                stack += step.operands
+    return found
+
+
+class Leaves:
+    """The leaves of two programs, and how to draw them: so that the first is defined, whatever the second takes."""
+
+    def __init__(self, before: Program, after: Program) -> None:
+        self.types: dict[str, TensorType] = {}
+        self._domain: dict[str, Callable[[Any], Any]] = {}
+        self._below: dict[str, int] = {}
+        """For a leaf of indices, how many places the axis has that it selects from."""
+        self._divisors: set[str] = set()
+        for program in (before, after):
+            self.types.update({name: type for name, (_, type) in program.leaves.items() if name not in self.types})
+        names = {slot: name for name, (slot, _) in before.leaves.items()}
+        types: dict[int, Any] = dict(before.leaves.values())
+        makers: dict[int, Step] = {}
+        for step in before.steps:
+            types[step.result], makers[step.result] = step.kind, step
+            self._restrict(step, types, partial(_origins, names=names, makers=makers))
+
+    def _restrict(self, step: Step, types: Mapping[int, Any], origins: Callable[[int], list[str]]) -> None:
+        """Takes note of what the leaves have to be for an operator to be defined."""
+        place, domain = _DOMAINS.get(step.op, (0, None))
+        if domain is not None:
+            for name in origins(step.operands[place]):
+                self._domain.setdefault(name, domain)
+        if step.op in _INDICES and step.operands[0] in types:
+            shape, axis = types[step.operands[0]].shape, step.attrs["axis"]
+            size = math.prod(shape) if axis is None else shape[axis] if shape else 1
+            for name in origins(step.operands[1]):
+                self._below[name] = min(max(size, 1), self._below.get(name, size))
+        elif step.op in _SHIFTS:
+            self._below.update(dict.fromkeys(origins(step.operands[1]), 4))
+        elif step.op in _DIVISIONS:
+            self._divisors.update(origins(step.operands[1]))
+
+    def draw(self, rng: Rng, kind: Kind) -> dict[str, Any]:
+        """Values for all leaves by name: float64 for floats, and the leaf's own dtype for all others."""
+        return {
+            name: self._real(rng, name, type, kind) if is_floating(type.dtype) else self.whole(rng, name, type)
+            for name, type in self.types.items()
+        }
+
+    def _real(self, rng: Rng, name: str, type: TensorType, kind: Kind) -> Any:
+        values = kind(rng, type.shape)
+        # A leaf may have other uses, so that now and then its domain is left.
+        if name in self._domain and rng.integers(4):
+            values = self._domain[name](values)
+        return torch.from_numpy(np.asarray(values))
+
+    def draw_rationals(self, rng: Rng, range: int, sides: bool) -> dict[str, tuple[Any, int]]:
+        """Values for all leaves by name, with denominators: whole numbers of at most a range.
+
+        With ``sides``, each leaf is of both signs or of one, and over 1, 2 or 4.
+        """
+        return {
+            name: self._rational(rng, type.shape, range, sides)
+            if is_floating(type.dtype)
+            else (self.whole(rng, name, type), 1)
+            for name, type in self.types.items()
+        }
+
+    def _rational(self, rng: Rng, shape: Shape, range: int, sides: bool) -> tuple[Any, int]:
+        low, high, denominator = -range, range + 1, 1
+        if sides:
+            low, high = ((-range, range + 1), (-range, range + 1), (0, range + 1), (-range, 1))[rng.integers(4)]
+            denominator = int(rng.choice((1, 2, 4)))
+        return torch.from_numpy(np.asarray(rng.integers(low, high, shape), dtype=np.float64)), denominator
+
+    def whole(self, rng: Rng, name: str, type: TensorType) -> Any:
+        """A value for a leaf of integers or booleans."""
+        shape: Any = type.shape
+        if type.dtype == "bool":
+            return torch.from_numpy(np.asarray(rng.integers(0, 2, shape).astype(bool)))
+        if "complex" in type.dtype:
+            raise ValueError(f"complex numbers are not compared, found {name} of type {type}")
+        low = 0 if name in self._below or type.dtype.startswith("uint") else -5
+        high = self._below.get(name, 6)
+        if rng.integers(3) == 0:
+            # Numbers that are indices of almost anything, should they be computed with before they are used.
+            low, high = 0, min(high, 2)
+        values = np.asarray(rng.integers(low, high, shape))
+        if name in self._divisors:
+            values = np.where(values == 0, 1, values)
+        return torch.from_numpy(values).to(getattr(torch, type.dtype))

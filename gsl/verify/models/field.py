@@ -1,0 +1,356 @@
+"""The model of a prime field: sums, products and quotients are those modulo p, and functions keep their laws.
+
+p = 2 q + 1 with q prime too. A value is a residue modulo p and, as long as it may still be an exponent, one modulo q:
+by the Chinese remainder theorem, both are parts of one number modulo p q. The exponential takes the residue modulo q to
+a power of an element of order q, so that exp(a + b) = exp(a) exp(b) (as in Mirage); the logarithm goes the other way.
+
+A residue modulo p counts as positive if it is a square. Since -1 is none (p = 3 modulo 4), just one of x and -x is
+positive, products have the sign that they have among the numbers, and so do all literals whose factors are small
+primes: p was chosen so that the primes up to 37 are squares. Powers of the element of order q are positive, too.
+Sums need not keep signs, so an order decision is not the one among the numbers, but one that keeps these laws.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar, Final
+
+import torch
+
+from gsl.verify.models import kinds
+from gsl.verify.models.algebra import COMMON, Algebra, Rule, meaning, moves
+from gsl.verify.models.definitions import DEFINITIONS, Uncovered
+from gsl.verify.models.program import rational
+from gsl.verify.models.residues import MOST_TERMS, P, Q, Residues, power_of_generator, tables
+
+
+class Field(Algebra):
+    """The model on leaves of random residues."""
+
+    value: ClassVar[type] = Residues
+
+    def __init__(self, key: int) -> None:
+        self.key = key
+        """Chooses the uninterpreted functions."""
+        self.bounded = True
+        """Whether the probability of chance agreement has a bound: no order, no logarithm, no other exponent than a
+        linear form of small whole coefficients."""
+        self.calls = 0
+        """How many numbers uninterpreted functions were applied to."""
+        self.degree = 1
+        """The largest degree of an operand of an uninterpreted function."""
+
+    def constant(self, numbers: Sequence[Fraction], shape: tuple[int, ...]) -> Residues:
+        try:
+            p, q = (
+                torch.tensor(
+                    [n.numerator * pow(n.denominator, -1, modulus) % modulus for n in numbers], dtype=torch.float64
+                ).reshape(shape)
+                for modulus in (P, Q)
+            )
+        except ValueError:
+            raise Uncovered("a literal whose denominator is divided by the prime") from None
+        return Residues(p, q, 0, 0, 0)
+
+    def lift(self, value: Any) -> Residues:
+        if isinstance(value, Residues):
+            return value
+        if isinstance(value, torch.Tensor):
+            whole = value.double()
+            return Residues(whole % P, whole % Q, 0, 0, 0)
+        return self.constant([rational(value)], ())
+
+    def differing(self, expected: Any, found: Any) -> Any:
+        """Where two values differ; Uncovered if they have no modulus in common."""
+        if not isinstance(expected, Residues) and not isinstance(found, Residues):
+            return expected != found
+        expected, found = self.lift(expected), self.lift(found)
+        if expected.p is not None and found.p is not None:
+            return expected.p != found.p
+        if expected.q is not None and found.q is not None:
+            return expected.q != found.q
+        raise Uncovered("an exponential against a logarithm")
+
+    def chance(self, expected: Any, found: Any) -> float:
+        """A bound on the probability that two values that are different functions agree on one draw."""
+        if not self.bounded or not isinstance(expected, Residues) or not isinstance(found, Residues):
+            return 1.0
+        degree = max(expected.up + found.down, found.up + expected.down) + expected.down + found.down
+        return min(1.0, (degree + self.calls**2 * self.degree) / Q)
+
+    def sign(self, value: Any) -> Any:
+        """1 where a value is positive, -1 where it is negative, 0 where it is 0."""
+        self.bounded = False
+        residues = self.residues(value, "an order decision about a logarithm")
+        squares = 1 - 2 * (tables()[1][residues.long()] & 1).double()
+        return torch.where(residues == 0, 0.0, squares)
+
+    def residues(self, value: Any, what: str) -> Any:
+        """The residues modulo p; Uncovered if there are none."""
+        lifted = self.lift(value)
+        if lifted.p is None:
+            raise Uncovered(what)
+        return lifted.p
+
+    def nonzero(self, value: Any, what: str) -> Any:
+        """The exponents of the residues modulo p; Uncovered if any is 0."""
+        residues = self.residues(value, what)
+        if bool((residues == 0).any()):
+            raise Uncovered(f"{what} 0")
+        return tables()[1][residues.long()].double()
+
+
+def _combined(
+    o: Field, operands: Sequence[Any], compute: Callable[..., Any], up: int, down: int, weight: int | None
+) -> Residues:
+    """The value that is computed modulo p from the residues modulo p, and likewise modulo q."""
+    lifted = [o.lift(x) for x in operands]
+    p = None if any(x.p is None for x in lifted) else compute(*[x.p for x in lifted]) % P
+    q = None if any(x.q is None for x in lifted) else compute(*[x.q for x in lifted]) % Q
+    if p is None and q is None:
+        raise Uncovered("an exponential and a logarithm in one sum or product")
+    return Residues(p, q, up, down, weight)
+
+
+def _sum_degrees(values: Sequence[Residues]) -> tuple[int, int]:
+    """The degrees of a sum of rational functions."""
+    down = sum([x.down for x in values])
+    return max([x.up + down - x.down for x in values], default=0), down
+
+
+def _common(values: Sequence[Residues]) -> tuple[int, int, int | None]:
+    """The degrees and the weight of a value whose elements are those of several."""
+    weights = [x.weight for x in values]
+    weight = None if None in weights else max([w for w in weights if w is not None], default=0)
+    return max([x.up for x in values], default=0), max([x.down for x in values], default=0), weight
+
+
+def _joins(o: Field, op: str, *operands: Any, **attrs: Any) -> Residues:
+    if isinstance(operands[0], tuple):
+        fields = [o.lift(x) for x in operands[0]]
+        return _combined(o, fields, lambda *parts: meaning(op)(torch, parts, **attrs), *_common(fields))
+    if op in ("where", "scatter"):
+        fixed = 0 if op == "where" else 1
+        kept = operands[fixed]
+        if isinstance(kept, Residues):
+            raise Uncovered(f"{op} by a float")
+        chosen = [o.lift(x) for i, x in enumerate(operands) if i != fixed]
+
+        def choose(one: Any, other: Any) -> Any:
+            parts = (kept, one, other) if op == "where" else (one, kept, other)
+            return meaning(op)(torch, *parts, **attrs)
+
+        return _combined(o, chosen, choose, *_common(chosen))
+    lifted = [o.lift(x) for x in operands]
+    return _combined(o, lifted, lambda *parts: meaning(op)(torch, *parts, **attrs), *_common(lifted))
+
+
+def _adds(o: Field, op: str, x: Any, y: Any, **attrs: Any) -> Residues:
+    x, y = o.lift(x), o.lift(y)
+    weight = None if x.weight is None or y.weight is None else x.weight + y.weight
+    return _combined(o, (x, y), lambda a, b: meaning(op)(torch, a, b, **attrs), *_sum_degrees((x, y)), weight)
+
+
+def _sums(o: Field, op: str, x: Any, **attrs: Any) -> Residues:
+    x = o.lift(x)
+    count = max(kinds.terms(op, (x.any_part,), attrs), 1) + 1
+    up, down = x.up + (count - 1) * x.down, count * x.down
+    weight = None if x.weight is None else count * x.weight
+    return _combined(o, (x,), lambda a: meaning(op)(torch, a, **attrs), up, down, weight)
+
+
+def _products(o: Field, op: str, *operands: Any, **attrs: Any) -> Residues:
+    is_tuple = isinstance(operands[0], tuple)
+    factors = [o.lift(x) for x in (operands[0] if is_tuple else operands)]
+    if len(factors) > 2:
+        raise Uncovered(f"{op} of more than two tensors")
+    parts = [x.any_part for x in factors]
+    count = max(kinds.terms(op, (parts,) if is_tuple else parts, attrs), 1)
+    if count > MOST_TERMS:
+        raise Uncovered(f"a sum of more than {MOST_TERMS} products")
+    up = sum([x.up for x in factors]) + (count - 1) * sum([x.down for x in factors])
+    down = count * sum([x.down for x in factors])
+    return _combined(
+        o, factors, lambda *a: meaning(op)(torch, *((a,) if is_tuple else a), **attrs), up, down,
+        _scaled(factors, operands),
+    )  # fmt: skip
+
+
+def _scaled(factors: Sequence[Residues], operands: Sequence[Any]) -> int | None:
+    """The weight of a product: that of a linear form times a whole literal."""
+    for factor, other in zip(factors, reversed(operands)):
+        if isinstance(other, (bool, int, float)) and float(other).is_integer() and factor.weight is not None:
+            return int(abs(other)) * factor.weight
+    return None
+
+
+def _divide(o: Field, op: str, x: Any, y: Any) -> Residues:
+    if isinstance(y, (bool, int, float)):
+        if y == 0:
+            raise Uncovered("a division by 0")
+        inverse = o.constant([1 / rational(y)], ())
+        return _products(o, "multiply", x, inverse)
+    x, y = o.lift(x), o.lift(y)
+    p = q = None
+    if x.p is not None and y.p is not None:
+        p = x.p * power_of_generator((P - 1 - o.nonzero(y, "a division by")) % (P - 1)) % P
+    if x.q is not None and y.q is not None and not bool((y.q == 0).any()):
+        inverses = [pow(int(item), -1, Q) for item in y.q.reshape(-1).tolist()]
+        q = x.q * torch.tensor(inverses, dtype=torch.float64).reshape(y.q.shape) % Q
+    if p is None and q is None:
+        raise Uncovered("a quotient of an exponential and a logarithm")
+    return Residues(p, q, x.up + y.down, x.down + y.up, None)
+
+
+def _power(o: Field, op: str, x: Any, y: Any) -> Residues:
+    exponent = rational(y) if isinstance(y, (bool, int, float)) else None
+    if exponent is None or exponent.denominator > 2 or not 0 < abs(exponent) <= 8:
+        return _uninterpreted(o, op, x, y)
+    base = o.lift(x) if exponent.denominator == 1 else _sqrt(o, "sqrt", x)
+    result = base
+    for _ in range(abs(exponent.numerator) - 1):
+        result = _products(o, "multiply", result, base)
+    return result if exponent > 0 else _divide(o, "divide", 1, result)
+
+
+def _averages(o: Field, op: str, x: Any, **attrs: Any) -> Residues:
+    """As among the integers: the average of residues as whole numbers, times a multiple of the counts."""
+    x = o.lift(x)
+    multiple = kinds.window_multiple(op, x.shape, attrs)
+    if multiple * P > 2**49:
+        raise Uncovered("an average over windows too large")
+
+    def average(modulus: int) -> Callable[[Any], Any]:
+        inverse = pow(multiple, -1, modulus)
+        return lambda a: torch.round(meaning(op)(torch, a, **attrs) * multiple) % modulus * inverse % modulus
+
+    p = None if x.p is None else average(P)(x.p)
+    q = None if x.q is None else average(Q)(x.q)
+    count = max(multiple, 1)
+    return Residues(p, q, x.up + (count - 1) * x.down, count * x.down, None)
+
+
+# Functions that keep some of their laws
+
+
+def _sqrt(o: Field, op: str, x: Any) -> Residues:
+    """The power (p + 1) / 4: multiplicative, the positive root of a positive residue, and sqrt(x * x) = abs(x)."""
+    o.bounded = False
+    x = o.lift(x)
+    residues = o.residues(x, "a root of a logarithm")
+    exponents = tables()[1][residues.long()].long() * ((P + 1) // 4) % (P - 1)
+    return Residues(torch.where(residues == 0, 0.0, power_of_generator(exponents)), None, x.up, x.down, None)
+
+
+def _exp(o: Field, op: str, x: Any) -> Residues:
+    x = o.lift(x)
+    if x.q is None:
+        # A positive function of the value, of which no law is kept.
+        value = _uninterpreted(o, op, x)
+        return Residues(value.p * value.p % P, None, 2, 0, None)
+    if x.weight is None:
+        o.bounded = False
+    return Residues(power_of_generator(2 * x.q), None, x.weight or 0, x.weight or 0, None)
+
+
+def _log(o: Field, op: str, x: Any) -> Residues:
+    """The inverse of the exponential for positive residues, and log(-x) = log(x)."""
+    o.bounded = False
+    exponents = o.nonzero(x, "a logarithm of")
+    return Residues(None, exponents * pow(2, -1, Q) % Q, 1, 0, None)
+
+
+def _uninterpreted(o: Field, op: str, *operands: Any, **attrs: Any) -> Residues:
+    """A pseudo-random function of the residues modulo p, another one for each operator and its attributes."""
+    lifted = [o.lift(x) for x in operands]
+    code = zlib.crc32(repr((o.key, op, sorted(attrs.items()))).encode())
+    noise = tables()[2]
+    place = torch.full((), float(code % P), dtype=torch.float64)
+    for x in lifted:
+        place = noise[((o.residues(x, f"{op} of a logarithm") + place) % P).long()].double()
+    o.calls += len(lifted) * place.numel()
+    o.degree = max(o.degree, *[x.up + x.down for x in lifted])
+    other = noise[((place * 3 + code % 1009) % P).long()].double() % Q
+    return Residues(place, other, 1, 0, 1)
+
+
+def _odd(o: Field, op: str, x: Any) -> Residues:
+    """An uninterpreted function of the absolute value, with the sign of the operand."""
+    sign = o.sign(x)
+    value = _uninterpreted(o, op, _abs(o, "abs", x))
+    return Residues(value.p * sign % P, value.q * sign % Q, 1, 0, None)
+
+
+def _even(o: Field, op: str, x: Any) -> Residues:
+    return _uninterpreted(o, op, _abs(o, "abs", x))
+
+
+# Order
+
+
+def _abs(o: Field, op: str, x: Any) -> Residues:
+    sign = o.sign(x)
+    x = o.lift(x)
+    return _combined(o, (x,), lambda a: a * sign, x.up, x.down, None)
+
+
+def _sign(o: Field, op: str, x: Any) -> Residues:
+    return o.lift(o.sign(x))
+
+
+def _relu(o: Field, op: str, x: Any) -> Residues:
+    x, sign = o.lift(x), o.sign(x)
+    return _combined(o, (x,), lambda a: torch.where(sign > 0, a, 0.0), x.up, x.down, None)
+
+
+def _larger(o: Field, op: str, x: Any, y: Any) -> Residues:
+    sign = o.sign(_adds(o, "subtract", x, y))
+    return _joins(o, "where", sign > 0 if op == "maximum" else sign < 0, x, y)
+
+
+def _clip(o: Field, op: str, x: Any, *, a_min: Any, a_max: Any) -> Residues:
+    if a_min is not None:
+        x = _larger(o, "maximum", x, a_min)
+    return o.lift(x) if a_max is None else _larger(o, "minimum", x, a_max)
+
+
+def _compare(o: Field, op: str, x: Any, y: Any) -> Any:
+    return meaning(op)(torch, o.sign(_adds(o, "subtract", x, y)), 0)
+
+
+def _cast(o: Field, op: str, x: Any, *, dtype: str) -> Any:
+    if dtype == "float64":
+        return o.lift(x)
+    if dtype == "bool":
+        return o.sign(x) != 0
+    raise Uncovered("a cast of floats to integers")
+
+
+UNINTERPRETED: Final = frozenset(
+    ("floor_divide", "floor_mod", "mod", "atan2", "acos", "acosh", "floor", "ceil", "round", "trunc")
+)
+"""Functions of which no law is kept but that equal operands have equal values."""
+ODD: Final = frozenset(("erf", "sin", "asin", "atan", "asinh", "atanh"))
+EVEN: Final = frozenset(("cos",))
+
+_RULES: dict[str, Rule] = dict(COMMON)
+_RULES.update(dict.fromkeys(kinds.MOVES, moves))
+_RULES.update(dict.fromkeys(kinds.JOINS, _joins))
+_RULES.update(dict.fromkeys(kinds.ADDS, _adds))
+_RULES.update(dict.fromkeys(kinds.SUMS, _sums))
+_RULES.update(dict.fromkeys(kinds.PRODUCTS, _products))
+_RULES.update(dict.fromkeys(kinds.AVG_POOLS, _averages))
+_RULES.update(dict.fromkeys(kinds.COMPARISONS, _compare))
+_RULES.update(dict.fromkeys(UNINTERPRETED, _uninterpreted))
+_RULES.update(dict.fromkeys(ODD, _odd))
+_RULES.update(dict.fromkeys(EVEN, _even))
+_RULES.update({
+    "divide": _divide, "power": _power, "sqrt": _sqrt, "exp": _exp, "log": _log, "abs": _abs, "sign": _sign,
+    "nn.relu": _relu, "maximum": _larger, "minimum": _larger, "clip": _clip, "cast": _cast,
+})  # fmt: skip
+Field.rules = _RULES
+
+COVERED: Final = frozenset(_RULES) | frozenset(DEFINITIONS)
+"""The operators that the field has values for."""

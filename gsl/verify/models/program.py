@@ -1,0 +1,157 @@
+"""Graphs as straight-line programs: what the models evaluate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type
+from gsl.spec import TABLE, OpSpec
+
+# The digits of the significand, and the largest exponent, of the floating-point dtypes.
+_PRECISION: Mapping[str, tuple[int, int]] = {
+    "float64": (53, 1023), "float32": (24, 127), "bfloat16": (8, 127), "float16": (11, 15), "float8_e4m3fn": (4, 8),
+    "float8_e4m3fnuz": (4, 7), "float8_e5m2": (3, 15), "float8_e5m2fnuz": (3, 15),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call. ``operands`` and ``result`` are slots; an operand that is a tuple has a slot like any other."""
+
+    op: str
+    spec: OpSpec | None
+    """None for a tuple and for the field of one."""
+    operands: tuple[int, ...]
+    result: int
+    attrs: Mapping[str, Any]
+    """Without those that follow from the operands; dtypes of floats are float64, for all models compute in it."""
+    kind: Type
+    """The declared type of the result."""
+    rounding: str = ""
+    """For a cast that loses digits: the dtype to which it rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The calls that the outputs of a graph need, in order."""
+
+    leaves: Mapping[str, tuple[int, TensorType]]
+    """The slot and the type of each leaf whose value is drawn, by name, whether or not an output needs it."""
+    literals: Mapping[int, Any]
+    """The literals by slot: Python numbers and tensors."""
+    steps: tuple[Step, ...]
+    slots: int
+    outputs: tuple[tuple[tuple[int, ...], int, TensorType], ...]
+    """Path, slot and declared type of each output; the fields of a tuple are outputs of their own."""
+
+
+def is_floating(dtype: str) -> bool:
+    """Whether a dtype is one of real floating-point numbers."""
+    return "float" in dtype
+
+
+def program_of(graph: Graph) -> Program:
+    """The program of a graph. ValueError for opaque calls and unknown types."""
+    slots: dict[Node, int] = {}
+    leaves: dict[str, tuple[int, TensorType]] = {}
+    literals: dict[int, Any] = {}
+    steps: list[Step] = []
+    for node in _needed(graph):
+        slot = slots[node] = len(slots)
+        if node.op == CONST:
+            literals[slot] = node.attrs["value"]
+        elif node.op in (INPUT, PARAM):
+            leaves[node.name] = (slot, _concrete(node))
+        else:
+            steps.append(_step(node, tuple([slots[operand] for operand in node.operands]), slot))
+    extra: list[Step] = []
+    outputs = _outputs(graph, slots, extra)
+    return Program(leaves, literals, (*steps, *extra), len(slots) + len(extra), outputs)
+
+
+def _needed(graph: Graph) -> list[Node]:
+    """The nodes that the outputs need, and all leaves, in the order of the graph."""
+    needed = {node for node in graph.nodes if node.op in (INPUT, PARAM)}
+    stack = list(graph.outputs)
+    while stack:
+        node = stack.pop()
+        if node not in needed:
+            needed.add(node)
+            stack += node.operands
+    return [node for node in graph.nodes if node in needed]
+
+
+def _concrete(node: Node) -> TensorType:
+    kind = node.type
+    if not isinstance(kind, TensorType) or not all(isinstance(size, int) for size in kind.shape):
+        raise ValueError(f"values need tensors of known sizes, found {node!r} of type {kind}")
+    return kind
+
+
+def _step(node: Node, operands: tuple[int, ...], slot: int) -> Step:
+    if node.type is None:
+        raise ValueError(f"values need known types, found {node!r} without one")
+    if node.op in (TUPLE, GETITEM):
+        return Step(str(node.op), None, operands, slot, node.attrs, node.type)
+    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    if spec is None:
+        raise ValueError(f"values need canonical operators, found {node!r}")
+    attrs = {name: _wide(value) for name, value in node.attrs.items() if spec.attrs[name].derive is None}
+    return Step(spec.name, spec, operands, slot, attrs, node.type, _rounding(node))
+
+
+def _wide(value: Any) -> Any:
+    """The value of an attribute, float64 for any other dtype of floats."""
+    return "float64" if isinstance(value, str) and value in _PRECISION else value
+
+
+def _rounding(node: Node) -> str:
+    """The dtype to which a cast rounds floats; empty if it keeps all their digits."""
+    if node.op != "cast":
+        return ""
+    target, source = node.attrs["dtype"], node.operands[0].dtype or ""
+    if target not in _PRECISION or source not in _PRECISION:
+        return ""
+    loses = any(after < before for before, after in zip(_PRECISION[source], _PRECISION[target], strict=True))
+    return str(target) if loses else ""
+
+
+def _outputs(
+    graph: Graph, slots: Mapping[Node, int], extra: list[Step]
+) -> tuple[tuple[tuple[int, ...], int, TensorType], ...]:
+    """The outputs, with the steps that take tuples among them apart."""
+    found: list[tuple[tuple[int, ...], int, TensorType]] = []
+    for number, node in enumerate(graph.outputs):
+        if isinstance(node.type, TupleType):
+            for index, kind in enumerate(node.type.fields):
+                if not isinstance(kind, TensorType):
+                    raise ValueError(f"values need known types, found {node!r} of type {node.type}")
+                slot = len(slots) + len(extra)
+                extra.append(Step(GETITEM, None, (slots[node],), slot, {"index": index}, kind))
+                found.append(((number, index), slot, kind))
+        else:
+            found.append(((number,), slots[node], _concrete(node)))
+    return tuple(found)
+
+
+def rational(value: bool | int | float) -> Fraction:
+    """A literal as the rational number of its shortest decimal. ValueError for NaN and the infinities."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is not a rational number")
+    return Fraction(repr(value)) if isinstance(value, float) else Fraction(int(value))
+
+
+def literal_tensor(value: Any) -> Any:
+    """A literal tensor in float64 if it is of floats, each the shortest decimal that its dtype tells from others."""
+    import torch
+
+    if not value.dtype.is_floating_point or value.dtype == torch.float64:
+        return value.detach().cpu()
+    if value.dtype == torch.float32:
+        flat = [float(str(item)) for item in value.detach().cpu().reshape(-1).numpy()]
+        return torch.tensor(flat, dtype=torch.float64).reshape(value.shape)
+    return value.detach().cpu().double()

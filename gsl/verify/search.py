@@ -1,0 +1,155 @@
+"""The search for an instance on which the two sides of a rule differ."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gsl.graph import LEAVES, Graph, TensorType
+from gsl.rewrite import Subst
+from gsl.spec import TABLE
+from gsl.verify.choices import Coverage, Dead, Random
+from gsl.verify.instance import generate
+from gsl.verify.models import Comparison
+from gsl.verify.outcome import Outcome, outcome
+from gsl.verify.sketch import describe
+from gsl.verify.verdict import Evidence
+
+Compare = Callable[..., Comparison]
+ATTEMPTS = 12
+"""For each wanted example, so many attempts are made to generate one."""
+_NUMBERS = re.compile(r"\d+|[\[(][\d, ]*[\])]")
+VALUES = 40
+"""So many different values of an attribute are told."""
+
+
+class Search:
+    """The instances of one rule: how they are made, and what became of them."""
+
+    def __init__(self, rule: Subst, compare: Compare, seed: int) -> None:
+        self.rule = rule
+        self.compare = compare
+        self.seed = seed
+        self.coverage = Coverage()
+        self.attempts = 0
+        self.counts: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self.equal: list[Graph] = []
+        self.different: list[tuple[Outcome, list[int]]] = []
+        """The instances on which the sides differ, with the decisions that led to them."""
+        self._kinds: dict[str, str] = {}
+        """Of the reasons that differ in numbers only, the first."""
+        self._texts: set[str] = set()
+        self._methods: dict[str, Counter[str]] = {}
+        self._attributes: dict[str, dict[Any, None]] = {}
+        self._ranks: set[int] = set()
+        self._dtypes: set[str] = set()
+        self._chance: float | None = None
+
+    @property
+    def evaluated(self) -> int:
+        return self.counts["equal"] + self.counts["different"]
+
+    def run(self, examples: int, *, until_different: bool, attempts: int = ATTEMPTS) -> None:
+        """Evaluate so many more instances, or until one is found on which the sides differ.
+
+        For each of them so many attempts are made at most.
+        """
+        wanted = self.evaluated + examples
+        last = self.attempts + attempts * examples
+        while self.attempts < last and self.evaluated < wanted and not (until_different and self.different):
+            self.step()
+
+    def step(self) -> None:
+        """Make one instance, and look what becomes of it."""
+        choices = Random(f"{self.seed} {self.attempts}", self.coverage)
+        self.attempts += 1
+        try:
+            before = generate(self.rule, choices)
+        except Dead as dead:
+            self.failed[str(dead)] += 1
+            choices.tried()
+            return
+        found = self.attempt(before)
+        self.counts[found.status] += 1
+        choices.tried()
+        if found.status == "refused":
+            self.refused[self._kinds.setdefault(_NUMBERS.sub("", found.reason), found.reason)] += 1
+        if found.is_evaluated:
+            choices.used()
+            self._note(found)
+            if found.status == "equal":
+                self.equal.append(before)
+            else:
+                self.different.append((found, choices.tape))
+
+    def attempt(self, before: Graph) -> Outcome:
+        """What becomes of an instance."""
+        return outcome(self.rule, before, self.compare, self.seed + self.attempts)
+
+    def _note(self, found: Outcome) -> None:
+        """Take note of what an evaluated instance covers."""
+        self._texts.add(str(found.before))
+        for output in found.comparison.outputs:
+            name = f"output {'.'.join(map(str, output.path))}"
+            self._methods.setdefault(name, Counter())[output.method] += 1
+            if output.chance < 1.0:
+                self._chance = max(self._chance or 0.0, output.chance)
+        for node in found.before.nodes:
+            if node.op in LEAVES and isinstance(node.type, TensorType):
+                self._ranks.add(node.type.ndim)
+                self._dtypes.add(node.type.dtype)
+            spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+            for name in () if spec is None else spec.attrs:
+                values = self._attributes.setdefault(f"{node.op}.{name}", {})
+                if len(values) < VALUES:
+                    values[node.attrs[name]] = None
+
+    def evidence(self) -> Evidence:
+        """What was covered so far."""
+        covered, missing = self._covered()
+        fired = self.evaluated + self.counts["fired"]
+        return Evidence(
+            seed=self.seed,
+            generated=fired + self.counts["refused"],
+            fired=fired,
+            evaluated=self.evaluated,
+            distinct=len(self._texts),
+            methods={name: dict(counts.most_common()) for name, counts in sorted(self._methods.items())},
+            ranks=tuple(sorted(self._ranks)),
+            dtypes=tuple(sorted(self._dtypes)),
+            attributes={name: tuple(values) for name, values in self._attributes.items()},
+            covered=tuple(covered),
+            missing=tuple(missing),
+            refused=dict(self.refused.most_common()),
+            unmatched=self.counts["unmatched"],
+            failed=dict(self.failed.most_common()),
+            chance=self._chance,
+        )
+
+    def _covered(self) -> tuple[list[str], list[str]]:
+        covered: list[str] = []
+        missing: list[str] = []
+        for label, count in self.coverage.counts.items():
+            for option in range(count):
+                text = describe(label, option)
+                if text is not None:
+                    (covered if self.coverage.used[label, option] else missing).append(text)
+        return list(dict.fromkeys(covered)), [text for text in dict.fromkeys(missing) if text not in covered]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread: for tensors of a few elements, handing them out costs far more than it gains."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

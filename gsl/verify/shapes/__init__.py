@@ -1,0 +1,26 @@
+"""The shape rules of the operators: from the wanted result to operands and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from gsl.verify.shapes import conv, elementwise, index, layout, linear, norm, pool, reduce
+from gsl.verify.solve import DTYPES, FLOATS, INTEGERS, ShapeRule
+
+_FAMILIES: Final = (elementwise, conv, pool, linear, layout, reduce, norm, index)
+
+RULES: Final[Mapping[str, ShapeRule]] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}
+"""The shape rule of each operator."""
+
+_FLOAT_ONLY: Final = frozenset(name for family in _FAMILIES for name in family.FLOAT_ONLY)
+
+
+def dtypes_of(ops: Collection[Any]) -> Sequence[str]:
+    """The dtypes of which leaves of calls of these operators may be, the simplest first."""
+    if not _FLOAT_ONLY.isdisjoint(ops):
+        return FLOATS
+    return DTYPES if elementwise.WHOLE_ONLY.isdisjoint(ops) else INTEGERS
+
+
+__all__ = ["RULES", "dtypes_of"]

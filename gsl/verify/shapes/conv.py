@@ -1,0 +1,261 @@
+"""Shape rules of convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import product
+from typing import Any
+
+from gsl.spec.layout import spatial
+from gsl.verify.choices import Dead
+from gsl.verify.draft import Draft, Goal, meet
+from gsl.verify.solve import ShapeRule, Solver
+
+KERNELS = (1, 3, 2, 4)
+SLACK = (0, 1, 2, 3)
+"""By how much an input is larger than the smallest that gives the result."""
+
+
+@cache
+def per_axis(values: tuple[int, ...], count: int) -> list[tuple[int, ...]]:
+    """Tuples of values, those with equal ones first."""
+    same = [(value,) * count for value in values]
+    mixed = [found for found in product(values, repeat=count) if len(set(found)) > 1]
+    return same + mixed
+
+
+@cache
+def paddings(count: int, most: int = 2) -> list[tuple[int, ...]]:
+    """Padding before each axis and then after each: none, equal, and then asymmetric ones."""
+    same = [(width,) * (2 * count) for width in range(most + 1)]
+    sides = [(*before, *before) for before in per_axis(tuple(range(most + 1)), count) if len(set(before)) > 1]
+    mixed: list[tuple[int, ...]]
+    if count == 3:  # all of them would be too many
+        mixed = [(0, 0, 0, 1, 1, 1), (1, 1, 1, 0, 0, 0), (0, 1, 2, 2, 1, 0), (1, 0, 0, 0, 0, 2), (0, 0, 1, 2, 2, 1)]
+        mixed += [(0, 0, 0, 2, 2, 2), (2, 2, 2, 0, 0, 0), (0, 0, 0, 1, 0, 0), (0, 0, 0, 0, 2, 0), (0, 0, 0, 1, 2, 1)]
+    else:
+        mixed = [p for p in product(range(most + 1), repeat=2 * count) if p[:count] != p[count:]]
+    return same + sides + mixed
+
+
+def _given_sizes(s: Solver, draft: Draft, name: str, count: int) -> list[int | None]:
+    is_given, value = s.given_attr(draft, name)
+    return list(value) if is_given and isinstance(value, tuple) and len(value) == count else [None] * count
+
+
+def _layout(s: Solver, draft: Draft, name: str, plain: str, more: Sequence[str]) -> str:
+    """A layout: mostly the plain one."""
+    return str(s.attr(draft, name, (plain, *more) if s.choices.rare() else (plain,)))
+
+
+def _orders(count: int) -> tuple[str, Sequence[str], str, Sequence[str], str, Sequence[str]]:
+    letters = spatial(count)
+    data, kernel, transposed = "NC" + letters, "OI" + letters, "IO" + letters
+    return data, ("N" + letters + "C",), kernel, ("O" + letters + "I", letters + "IO"), transposed, ("OI" + letters,)
+
+
+def convolution(count: int, transposed: bool) -> ShapeRule:
+    """The rule of a convolution with so many spatial axes."""
+    plain, others, kernel_plain, kernel_others, transposed_plain, transposed_others = _orders(count)
+    if transposed:
+        kernel_plain, kernel_others = transposed_plain, transposed_others
+
+    def rule(s: Solver, draft: Draft, goal: Goal) -> None:
+        x, w = draft.operand(0), draft.operand(1)
+        layout = _layout(s, draft, "data_layout", plain, others)
+        order = _layout(s, draft, "kernel_layout", kernel_plain, kernel_others)
+        _layout(s, draft, "out_layout", "", (plain, *others))
+        s.attr(draft, "out_dtype", ("",))
+        if draft.attrs["out_layout"] == layout:
+            draft.attrs["out_layout"] = ""
+        result = by_letter(goal.sizes(count + 2), draft.attrs["out_layout"] or layout)
+        _shared(s, draft, x, w)
+        data = known(s, x, layout)
+        weight = known(s, w, order)
+        dtype = x.dtype if x.solved else w.dtype if w.solved else goal.dtype
+        _channels(s, draft, data, weight, result, transposed)
+        letters = spatial(count)
+        kernel = [meet(weight.get(c), k) for c, k in zip(letters, _given_sizes(s, draft, "kernel_size", count))]
+        draft.attrs["kernel_size"] = _kernel(s, draft, kernel, data, result, letters)
+        for letter, size in zip(letters, draft.attrs["kernel_size"]):
+            weight[letter] = size
+        _window(s, draft, data, result, letters, transposed)
+        data = {letter: s.size(data.get(letter)) for letter in layout}
+        s.solve(x, Goal(tuple([data[letter] for letter in layout]), dtype))
+        s.solve(w, Goal(tuple([weight[letter] for letter in order]), x.dtype))
+
+    return rule
+
+
+def by_letter(shape: Sequence[int | None], layout: str) -> dict[str, int | None]:
+    """The sizes of a shape by the letters of a layout."""
+    return dict(zip(layout, shape))
+
+
+def known(s: Solver, draft: Draft, layout: str) -> dict[str, int | None]:
+    """What is known of the sizes of an operand, by letter. Dead where it has another rank."""
+    if draft.solved:
+        return by_letter(Goal(draft.dims).sizes(len(layout)), layout)
+    wanted = s.wanted(draft, Goal(None, None, len(layout)))
+    return by_letter(wanted.sizes(len(layout)), layout)
+
+
+def _shared(s: Solver, draft: Draft, x: Draft, w: Draft) -> None:
+    """Decide an operand first that is computed."""
+    for operand in (x, w):
+        if not operand.is_leaf and not operand.solved:
+            s.solve(operand, Goal(None, None, len(draft.attrs["data_layout"])))
+
+
+def _kernel(
+    s: Solver, draft: Draft, kernel: Sequence[int | None], data: dict[str, Any], result: dict[str, Any], letters: str
+) -> tuple[int, ...]:
+    """The sizes of the kernel: those that are known, and others that give the result, as far as that can be told."""
+    count = len(letters)
+    free = per_axis(KERNELS, count)
+    options = [tuple(k if k is not None else v for k, v in zip(kernel, sizes)) for sizes in free]
+    window = [s.given_attr(draft, name)[1] for name in ("strides", "dilation", "padding")]
+
+    def fits(sizes: tuple[int, ...]) -> bool:
+        if any(not isinstance(given, tuple) for given in window):
+            return all((data.get(c) or 9) + 4 >= k for c, k in zip(letters, sizes))
+        strides, dilation, padding = window
+        return all(
+            _size_fits(data.get(c), result.get(c), k, dilation[i], strides[i], padding[i] + padding[count + i], 0, False)
+            for i, (c, k) in enumerate(zip(letters, sizes))
+        )
+
+    simple = [sizes for sizes in options if draft.op in _TRANSPOSED or fits(sizes)]
+    found: tuple[int, ...] = s.attr(draft, "kernel_size", dict.fromkeys(simple))
+    return found
+
+
+def _channels(
+    s: Solver, draft: Draft, data: dict[str, Any], weight: dict[str, Any], result: dict[str, Any], transposed: bool
+) -> None:
+    """Groups and channels. The kernel is (O, I / groups, …), of a transposed convolution (I, O / groups, …)."""
+    inner, outer = ("O", "I") if transposed else ("I", "O")  # of a group, and of all
+    of_inner, of_outer = (result, data) if transposed else (data, result)
+    is_given, channels = s.given_attr(draft, "channels")
+    if is_given:
+        result["C"] = meet(result.get("C"), channels)
+
+    def fits(groups: int) -> bool:
+        total, whole = of_inner.get("C"), meet(of_outer.get("C"), weight.get(outer))
+        each = weight.get(inner)
+        if total is not None and (total % groups or (each is not None and each * groups != total)):
+            return False
+        return whole is None or whole % groups == 0
+
+    groups = s.attr(draft, "groups", (1, 2, 3), fits)
+    whole = meet(of_outer.get("C"), weight.get(outer))
+    if whole is None:
+        whole = groups * s.choices.size()
+    total = of_inner.get("C")
+    each = weight.get(inner) if total is None else total // groups
+    each = s.choices.size() if each is None else each
+    if (total is not None and total != each * groups) or whole % groups:
+        raise Dead("the channels do not fit the groups")
+    weight[inner], weight[outer] = meet(weight.get(inner), each), whole
+    of_inner["C"], of_outer["C"] = each * groups, whole
+    draft.attrs["channels"] = result["C"]
+
+
+def _window(
+    s: Solver, draft: Draft, data: dict[str, Any], result: dict[str, Any], letters: str, transposed: bool
+) -> None:
+    """Dilation, strides and padding, and the sizes of the operand that give the result that is wanted."""
+    count = len(letters)
+    kernel = draft.attrs["kernel_size"]
+    dilation = s.attr(draft, "dilation", per_axis((1, 2), count))
+    strides = s.attr(draft, "strides", _strides(s, draft, data, dilation, letters))
+    extra = s.attr(draft, "output_padding", per_axis((0, 1), count), _below(strides, dilation)) if transposed else None
+
+    def fits(padding: tuple[int, ...]) -> bool:
+        return all(
+            _size_fits(data.get(c), result.get(c), k, d, st, padding[i] + padding[count + i], e, transposed)
+            for i, (c, k, d, st, e) in enumerate(zip(letters, kernel, dilation, strides, extra or (0,) * count))
+        )
+
+    padding = s.attr(draft, "padding", paddings(count), fits)
+    for i, letter in enumerate(letters):
+        if data.get(letter) is None:
+            pads = padding[i] + padding[count + i]
+            e = 0 if extra is None else extra[i]
+            data[letter] = _input(s, result.get(letter), kernel[i], dilation[i], strides[i], pads, e, transposed)
+
+
+def _strides(
+    s: Solver, draft: Draft, data: dict[str, Any], dilation: tuple[int, ...], letters: str
+) -> list[tuple[int, ...]]:
+    """Strides; now and then only those that give results of the size of an earlier convolution of the same operand."""
+    options = per_axis((1, 2, 3), len(letters))
+    same = (d for d in s.sketch.drafts if d.solved and d.op == draft.op and d.operands[0] is draft.operands[0])
+    other = next(same, None)
+    is_given, padding = s.given_attr(draft, "padding")
+    if other is None or not is_given or draft.attrs["data_layout"] != other.attrs["data_layout"] or s.choices.again():
+        return options
+    count = len(letters)
+    result = by_letter(other.dims, other.attrs["out_layout"] or other.attrs["data_layout"])
+    rows = list(zip(letters, draft.attrs["kernel_size"], dilation, range(count)))
+
+    def alike(strides: tuple[int, ...]) -> bool:
+        return all(
+            output_size(data[c] or 1, k, d, strides[i], padding[i] + padding[count + i], 0, False) == result[c]
+            for c, k, d, i in rows
+        )
+
+    return [strides for strides in options if strides != other.attrs["strides"] and alike(strides)] or options
+
+
+def _below(strides: tuple[int, ...], dilation: tuple[int, ...]) -> Any:
+    return lambda extra: all(e < max(s, d) for e, s, d in zip(extra, strides, dilation))
+
+
+def output_size(size: int, kernel: int, dilation: int, stride: int, pads: int, extra: int, transposed: bool) -> int:
+    """The size of a spatial axis of the result; not positive where there is none."""
+    reach = dilation * (kernel - 1) + 1
+    if transposed:
+        return (size - 1) * stride - pads + reach + extra
+    return (size + pads - reach) // stride + 1 if size + pads >= reach else 0
+
+
+def _size_fits(
+    size: int | None, wanted: int | None, kernel: int, dilation: int, stride: int, pads: int, extra: int,
+    transposed: bool,
+) -> bool:  # fmt: skip
+    if size is not None:
+        found = output_size(size, kernel, dilation, stride, pads, extra, transposed)
+        return found > 0 and (wanted is None or found == wanted)
+    return wanted is None or any(True for _ in _inputs(wanted, kernel, dilation, stride, pads, extra, transposed))
+
+
+def _inputs(
+    wanted: int, kernel: int, dilation: int, stride: int, pads: int, extra: int, transposed: bool
+) -> Iterator[int]:
+    for size in range(1, 40):
+        if output_size(size, kernel, dilation, stride, pads, extra, transposed) == wanted:
+            yield size
+
+
+def _input(
+    s: Solver, wanted: int | None, kernel: int, dilation: int, stride: int, pads: int, extra: int, transposed: bool
+) -> int:
+    """A size of the operand that gives a result, the one that is wanted if there is one."""
+    if wanted is not None:
+        sizes = list(_inputs(wanted, kernel, dilation, stride, pads, extra, transposed))
+        if not sizes:
+            raise Dead("no size of the operand gives the result")
+        return sizes[s.choices.index(len(sizes))]
+    least = next(n for n in range(1, 99) if output_size(n, kernel, dilation, stride, pads, extra, transposed) > 0)
+    return least + SLACK[s.choices.index(len(SLACK))] + stride * (s.choices.size() // 3)
+
+
+RULES: dict[str, ShapeRule] = {
+    f"nn.conv{count}d" + "_transpose" * transposed: convolution(count, transposed)
+    for count in (1, 2, 3)
+    for transposed in (False, True)
+}
+_TRANSPOSED = frozenset(name for name in RULES if name.endswith("_transpose"))
+FLOAT_ONLY = frozenset(RULES)

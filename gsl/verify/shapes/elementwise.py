@@ -1,0 +1,134 @@
+"""Shape rules of element-wise operators."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import Any
+
+from gsl.graph import CONST
+from gsl.spec import TABLE, Trait
+from gsl.verify.choices import Dead
+from gsl.verify.draft import Draft, Goal
+from gsl.verify.solve import DTYPES, ShapeRule, Solver
+
+_VALUES: dict[str, tuple[Any, ...]] = {
+    "alpha": (0.01, 0.5, 1.0), "beta": (1.0, 0.5, 2.0), "threshold": (20.0, 1.0), "rate": (0.5, 0.1),
+    "approximate": ("none", "tanh"),
+}  # fmt: skip
+_COMPARISONS = frozenset(
+    ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
+     "logical_not", "isnan", "isinf", "isfinite")
+)  # fmt: skip
+"""The operators whose result is a bool whatever the operands are."""
+WHOLE_ONLY = frozenset(("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift"))
+"""The operators of integers."""
+_ANY_NUMBER = frozenset(
+    ("add", "subtract", "multiply", "maximum", "minimum", "negative", "abs", "sign", "copy", "square", "floor", "ceil",
+     "round", "trunc", "where", "clip", "cast", "floor_divide", "floor_mod", "mod", "nn.relu", "nn.relu6", "nn.dropout")
+)  # fmt: skip
+"""The operators that take integers as well as floats."""
+
+
+def _operand_goal(draft: Draft, goal: Goal) -> Goal:
+    """What is wanted of an operand: the shape, and the dtype where the operator keeps it."""
+    return goal.with_dtype(None) if draft.op in _COMPARISONS else goal
+
+
+def unary(s: Solver, draft: Draft, goal: Goal) -> None:
+    for name in TABLE[str(draft.op)].attrs:
+        if name in _VALUES:
+            s.attr(draft, name, _VALUES[name])
+    s.solve(draft.operands[0], _operand_goal(draft, goal))
+
+
+def cast(s: Solver, draft: Draft, goal: Goal) -> None:
+    s.attr(draft, "dtype", DTYPES if goal.dtype is None else (goal.dtype,))
+    s.solve(draft.operands[0], goal.with_dtype(None))
+
+
+def clip(s: Solver, draft: Draft, goal: Goal) -> None:
+    low = s.attr(draft, "a_min", (0.0, None, -0.5))
+    s.attr(draft, "a_max", (1.0, None, 2.5), lambda high: low is not None or high is not None)
+    s.solve(draft.operands[0], goal)
+
+
+def broadcast(s: Solver, draft: Draft, goal: Goal) -> None:
+    """Operands that are decided come first; each of the others may be smaller than the result in a few ways."""
+    waiting = [operand for operand in draft.operands if operand is not None and not operand.solved]
+    order = sorted(dict.fromkeys(waiting), key=lambda operand: operand.is_leaf and not s.is_bound(operand))
+    dtype = None if draft.op in _COMPARISONS else goal.dtype
+    condition = draft.operands[0] if draft.op == "where" else None
+    for number, operand in enumerate(order):
+        known = [other for other in draft.operands if other is not None and other.solved and not _is_number(other)]
+        common = goal.shape
+        if common is None and known:
+            common = broadcast_shape([other.dims for other in known])
+        if operand is condition:
+            wanted: str | None = "bool"
+        else:
+            wanted = dtype or next((o.dtype for o in known if o is not condition), None)
+            wanted = None if s.choices.rare() else wanted
+        last = number == len(order) - 1
+        covered = goal.shape is None or not last or any(other.dims == goal.shape for other in known)
+        if common is None or s.is_bound(operand):
+            s.solve(operand, Goal(None, wanted))
+        elif goal.shape is not None and not covered:
+            s.solve(operand, Goal(common, wanted))
+        else:
+            s.solve(operand, Goal(_variant(s, common, goal.shape is None and bool(known)), wanted))
+
+
+def _is_number(draft: Draft) -> bool:
+    return draft.op == CONST and isinstance(draft.attrs.get("value"), (bool, int, float))
+
+
+def _variant(s: Solver, common: tuple[int | None, ...], may_grow: bool) -> tuple[int | None, ...]:
+    """A shape that broadcasts against another one: mostly the same."""
+    kind = s.choices.index(6)
+    if kind == 0 or not common:
+        return (s.choices.size(), *common) if may_grow and not common and kind == 5 else common
+    axis = s.choices.index(len(common))
+    match kind:
+        case 1:
+            return tuple([1 if i == axis else size for i, size in enumerate(common)])
+        case 2:
+            return common[axis + 1 :]
+        case 3:
+            return tuple([size if i == axis else 1 for i, size in enumerate(common)])
+        case 4 if may_grow:
+            return tuple([s.choices.size() if size == 1 else size for size in common])
+        case 5 if may_grow and len(common) < 5:
+            return (s.choices.size(), *common)
+    return common
+
+
+def broadcast_shape(shapes: Any) -> tuple[int, ...]:
+    """The common shape. Dead where there is none."""
+    found: list[int] = []
+    for sizes in zip_longest(*[reversed(shape) for shape in shapes], fillvalue=1):
+        large = {size for size in sizes if size != 1}
+        if len(large) > 1:
+            raise Dead(f"{sizes} do not broadcast")
+        found.append(large.pop() if large else 1)
+    return tuple(reversed(found))
+
+
+def prelu(s: Solver, draft: Draft, goal: Goal) -> None:
+    data = s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, s.least_rank(draft))))
+    axis = s.axis(draft, data.ndim, preferred=1)
+    s.solve(draft.operands[1], Goal((data.shape[axis] if s.choices.index(2) == 0 else 1,), data.dtype))
+
+
+def _rules() -> dict[str, ShapeRule]:
+    special: dict[str, ShapeRule] = {"cast": cast, "clip": clip, "nn.prelu": prelu}
+    found: dict[str, ShapeRule] = {}
+    for name, spec in TABLE.items():
+        if name in special:
+            found[name] = special[name]
+        elif Trait.ELEMENT_WISE in spec.traits:
+            found[name] = broadcast if len(spec.operands) > 1 else unary
+    return found
+
+
+RULES = _rules()
+FLOAT_ONLY = frozenset(RULES) - _COMPARISONS - WHOLE_ONLY - _ANY_NUMBER | {"nn.prelu"}

@@ -1,0 +1,415 @@
+"""Shape rules of operators that rearrange, join and split tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, permutations
+from math import prod
+from typing import Any
+
+from gsl.graph.node import GETITEM, TUPLE
+from gsl.verify.choices import Dead, pick
+from gsl.verify.draft import ANY, Draft, Goal, meet
+from gsl.verify.solve import ShapeRule, Solver
+
+
+def parts_of(s: Solver, total: int, count: int) -> list[int]:
+    """Positive numbers with that sum."""
+    if total < count:
+        raise Dead(f"{total} has no {count} parts")
+    found = []
+    for left in range(count - 1, 0, -1):
+        most = total - left
+        size = min(s.choices.size(), most)
+        found.append(size)
+        total -= size
+    return [*found, total]
+
+
+def concatenate(s: Solver, draft: Draft, goal: Goal) -> None:
+    whole = draft.operand(0)
+    if whole.solved or whole.op != TUPLE:
+        if not whole.solved:
+            _open_tuple(s, whole)
+        elif whole.fields:
+            s.axis(draft, whole.fields[0].ndim)  # type: ignore[union-attr]
+            return
+    fields = [field for field in whole.operands if field is not None]
+    if not fields:
+        raise Dead("there is nothing to concatenate")
+    solved = [field for field in fields if field.solved]
+    if not solved and goal.rank is None:
+        computed = next((field for field in fields if not field.is_leaf), None)
+        if computed is not None:
+            s.solve(computed, ANY)
+            solved = [field for field in fields if field.solved]
+    rank = solved[0].tensor.ndim if solved else s.rank(goal, s.least_rank(draft))
+    draft.wants_ndim = rank
+    axis = s.axis(draft, rank)
+    _fields(s, fields, goal, axis, rank)
+
+
+def _open_tuple(s: Solver, whole: Draft) -> None:
+    """A wildcard that is the tuple of some tensors."""
+    if not whole.is_leaf:
+        raise Dead("the fields of a tuple that is computed")
+    whole.op = TUPLE
+    new = [Draft(100 + 10 * whole.number + i) for i in range(pick(s.choices, (2, 3, 1)))]
+    whole.operands = [*new]
+    s.sketch.drafts += new
+
+
+def _fields(s: Solver, fields: list[Draft], goal: Goal, axis: int, rank: int) -> None:
+    """Decide the fields of a concatenation along an axis."""
+    wanted = goal.sizes(rank)
+    total = wanted[axis]
+    dtype = goal.dtype
+    waiting = list(dict.fromkeys(field for field in fields if not field.solved))
+    waiting.sort(key=lambda field: field.is_leaf)
+    for number, field in enumerate(waiting):
+        shape = list(wanted)
+        for other in fields:
+            if other.solved:
+                shape = list(other.dims)
+                dtype = other.dtype
+        shape[axis] = None
+        if total is not None and fields.count(field) == 1:
+            left = total - sum(f.dims[axis] for f in fields if f.solved)
+            shape[axis] = parts_of(s, left, len(waiting) - number)[0]
+        s.solve(field, Goal(tuple(shape), dtype))
+
+
+def stack(s: Solver, draft: Draft, goal: Goal) -> None:
+    whole = draft.operand(0)
+    if not whole.solved and whole.op != TUPLE:
+        _open_tuple(s, whole)
+    fields = [field for field in whole.operands if field is not None]
+    if not fields:
+        raise Dead("there is nothing to stack")
+    first: Goal = ANY
+    if goal.rank is not None:
+        draft.wants_ndim = goal.rank
+        axis = s.axis(draft, goal.rank)
+        sizes = goal.sizes(goal.rank)
+        first = Goal((*sizes[:axis], *sizes[axis + 1 :]), goal.dtype)
+    for field in fields:
+        known = next((field for field in fields if field.solved), None)
+        s.solve(field, first if known is None else Goal(known.dims, known.dtype))
+    if "axis" not in draft.attrs:
+        s.axis(draft, fields[0].tensor.ndim + 1)
+
+
+def split(s: Solver, draft: Draft, goal: Goal) -> None:
+    """As many fields as are used, or more; their sizes as they are wanted."""
+    x = draft.operand(0)
+    wanted = next(iter(draft.field_goals.values()), ANY)
+    least = _fields_used(s, draft)
+    rank = x.tensor.ndim if x.solved else s.rank(s.wanted(x, Goal(ndim=wanted.rank)), s.least_rank(draft))
+    draft.wants_ndim = rank
+    axis = s.axis(draft, rank)
+    is_given, sections = s.given_attr(draft, "indices_or_sections")
+    if not x.solved:
+        shape = s.wanted(x, Goal(ndim=rank)).sizes(rank)
+        for found in draft.field_goals.values():
+            if found.rank == rank:
+                shape = [meet(a, b) if i != axis else a for i, (a, b) in enumerate(zip(shape, found.sizes(rank)))]
+        shape[axis] = None
+        if is_given and isinstance(sections, int):
+            shape[axis] = sections * s.choices.size()
+        elif is_given:
+            shape[axis] = (sections[-1] if sections else 0) + s.choices.size()
+        else:
+            shape[axis] = sum(_sizes(s, draft, axis, rank, least))
+        s.solve(x, Goal(tuple(shape), wanted.dtype))
+    size = x.dims[axis]
+    assert isinstance(size, int)
+    if not is_given:
+        options: list[Any] = []
+        for more in range(4):
+            if size >= least + more:
+                options.append(_cuts(parts_of(s, size, least + more)))
+                if size % (least + more) == 0:
+                    options.append(_cuts([size // (least + more)] * (least + more)))
+        s.attr(draft, "indices_or_sections", dict.fromkeys(options))
+
+
+def _fields_used(s: Solver, draft: Draft) -> int:
+    least = 1
+    for user in s.sketch.drafts:
+        if user.op == GETITEM and user.operands[0] is draft:
+            for _, index in s.facts.given(user, "index"):
+                if isinstance(index, int):
+                    least = max(least, index + 1 if index >= 0 else -index)
+    return least
+
+
+def _sizes(s: Solver, draft: Draft, axis: int, rank: int, least: int) -> list[int]:
+    sizes = []
+    for number in range(least + s.choices.index(2)):
+        goal = draft.field_goals.get(number, ANY)
+        sizes.append(s.size(goal.sizes(rank)[axis] if goal.rank == rank else None))
+    return sizes
+
+
+def _cuts(sizes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(accumulate(sizes))[:-1]
+
+
+def reshape(s: Solver, draft: Draft, goal: Goal) -> None:
+    """To the shape that is wanted, or to some shape with as many elements."""
+    x = draft.operand(0)
+    is_given, given = s.given_attr(draft, "newshape")
+    plain = is_given and isinstance(given, tuple) and all(isinstance(d, int) and d > 0 for d in given)
+    target = tuple(given) if plain else goal.shape
+    if not x.solved:
+        if target is not None and (not is_given or plain):
+            filled = tuple([s.size(size) for size in target])
+            goal = Goal(filled, goal.dtype)
+            s.solve(x, Goal(_refactored(s, filled, s.wanted(x, ANY).rank), goal.dtype))
+        else:
+            s.solve(x, Goal(None, goal.dtype))
+            goal = s.wanted(draft, goal)
+    if is_given:
+        draft.attrs["newshape"] = s._normal(draft, "newshape", given)
+        return
+    if goal.shape is not None:
+        options = [_completed(goal.shape, prod(x.dims))]
+    else:
+        options = [_refactored(s, x.dims, goal.ndim) for _ in range(3)]
+        options.append(x.dims)
+    s.attr(draft, "newshape", dict.fromkeys(options))
+
+
+def _completed(shape: Sequence[int | None], elements: int) -> tuple[int, ...]:
+    known = prod([size for size in shape if size is not None])
+    open_ = [i for i, size in enumerate(shape) if size is None]
+    if known == 0 or elements % known or (not open_ and known != elements):
+        raise Dead("the numbers of elements differ")
+    rest = elements // known
+    return tuple([size if size is not None else rest if i == open_[0] else 1 for i, size in enumerate(shape)])
+
+
+def _refactored(s: Solver, shape: Sequence[int], rank: int | None) -> tuple[int, ...]:
+    """A shape with as many elements, from the prime factors of the given one."""
+    count = prod(shape)
+    factors = []
+    for prime in (2, 3, 5, 7, 11, 13):
+        while count % prime == 0 and count > 1:
+            factors.append(prime)
+            count //= prime
+    if count > 1:
+        factors.append(count)
+    rank = pick(s.choices, (1, 2, 3, 4)) if rank is None else rank
+    if rank == 0:
+        if factors:
+            raise Dead("more than one element")
+        return ()
+    sizes = [1] * rank
+    for factor in factors:
+        sizes[s.choices.index(rank)] *= factor
+    return tuple(sizes)
+
+
+def transpose(s: Solver, draft: Draft, goal: Goal) -> None:
+    x = draft.operand(0)
+    is_given, axes = s.given_attr(draft, "axes")
+    rank = x.tensor.ndim if x.solved else None
+    if is_given and axes is not None:
+        rank = meet(rank, len(axes))
+    rank = s.rank(goal) if rank is None else rank
+    draft.wants_ndim = rank
+    x.wants_ndim = rank if not x.solved else x.wants_ndim
+    options = list(permutations(range(rank)))
+    shape = s.shape(x)
+    sizes = goal.sizes(rank)
+
+    def fits(found: tuple[int, ...]) -> bool:
+        return shape is None or all(n is None or n == shape[a] for n, a in zip(sizes, found))
+
+    def normal(value: Any) -> Any:
+        return tuple(reversed(range(rank))) if value is None else tuple([a % rank for a in value])
+
+    order = s.attr(draft, "axes", options[1:][-1:] + options, fits, normal)
+    wanted: list[int | None] = [None] * rank
+    for place, axis in enumerate(order):
+        wanted[axis] = sizes[place]
+    s.solve(x, Goal(tuple(wanted), goal.dtype))
+
+
+def expand_dims(s: Solver, draft: Draft, goal: Goal) -> None:
+    x = draft.operand(0)
+    count = s.attr(draft, "num_newaxis", (1, 2) if s.choices.rare() else (1,))
+    if x.solved:
+        rank = x.tensor.ndim
+    elif goal.rank is not None:
+        rank = goal.rank - count
+    else:
+        rank = s.rank(s.wanted(x, ANY), max(0, s.least_rank(draft) - 1), 4)
+    if rank < 0:
+        raise Dead("no axis is new")
+    sizes = goal.sizes(rank + count)
+    draft.wants_ndim = rank + count
+    axis = s.attr(
+        draft, "axis", range(rank + 1), lambda a: all(n in (1, None) for n in sizes[a : a + count]),
+        lambda a: a % (rank + 1),
+    )  # fmt: skip
+    s.solve(x, Goal((*sizes[:axis], *sizes[axis + count :]), goal.dtype))
+
+
+def squeeze(s: Solver, draft: Draft, goal: Goal) -> None:
+    x = draft.operand(0)
+    is_given, axes = s.given_attr(draft, "axis")
+    if not x.solved:
+        rank = s.rank(s.wanted(x, ANY), 0 if goal.rank is None else goal.rank, options=(3, 2, 4, 1, 5))
+        places: list[int] | None = None
+        if is_given and axes is not None:
+            places = [axis % rank for axis in (axes if isinstance(axes, tuple) else (axes,))]
+        count = rank - goal.rank if goal.rank is not None else 1
+        if places is None:
+            order = pick(s.choices, list(permutations(range(rank), min(count, rank))))
+            places = sorted(order)
+        rest = iter(goal.sizes(rank - len(places))) if goal.rank is not None else iter([None] * rank)
+        s.solve(x, Goal(tuple([1 if i in places else next(rest) for i in range(rank)]), goal.dtype))
+    unit = tuple([i for i, size in enumerate(x.dims) if size == 1])
+    s.attr(draft, "axis", dict.fromkeys([unit, unit[:1], unit[-1:], ()]))
+
+
+def reverse(s: Solver, draft: Draft, goal: Goal) -> None:
+    data = s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, 1)))
+    s.attr(draft, "axis", some_axes(data.ndim), lambda axes: are_axes(axes, data.ndim))
+
+
+def are_axes(axes: Sequence[int], rank: int) -> bool:
+    """Whether a tensor of that rank has these axes."""
+    return all(axis < max(rank, 1) for axis in axes)
+
+
+def some_axes(rank: int, none: bool = False) -> list[tuple[int, ...]]:
+    """Sets of axes: single ones first, then all, then pairs."""
+    single = [(axis,) for axis in range(rank)]
+    pairs = [(a, b) for a in range(rank) for b in range(a + 1, rank)]
+    return list(dict.fromkeys([*single, tuple(range(rank)), *pairs, *([()] if none else [])]))
+
+
+def broadcast_to(s: Solver, draft: Draft, goal: Goal) -> None:
+    x = draft.operand(0)
+    is_given, shape = s.given_attr(draft, "shape")
+    wanted = tuple(shape) if is_given and isinstance(shape, tuple) and -1 not in shape else goal.shape
+    if x.solved:
+        own = x.dims
+        grown = tuple([s.choices.size() if size == 1 and wanted is None else size for size in own])
+        more = (s.choices.size(),) if wanted is None and s.choices.index(2) else ()
+        options = [(*more, *grown)] if wanted is None else [_filled(wanted, own)]
+        s.attr(draft, "shape", options)
+        return
+    rank = s.rank(goal) if wanted is None else len(wanted)
+    full = tuple([s.size(size) for size in (wanted or [None] * rank)])
+    cut = s.choices.index(rank + 1)
+    s.solve(x, Goal(tuple([1 if s.choices.index(2) else size for size in full[cut:]]), goal.dtype))
+    s.attr(draft, "shape", [full])
+
+
+def _filled(wanted: Sequence[int | None], own: Sequence[int]) -> tuple[int, ...]:
+    new = len(wanted) - len(own)
+    return tuple([size if size is not None else (own[i - new] if i >= new else 1) for i, size in enumerate(wanted)])
+
+
+def repeat(s: Solver, draft: Draft, goal: Goal) -> None:
+    x = draft.operand(0)
+    times = s.attr(draft, "repeats", (2, 1, 3))
+    rank = x.tensor.ndim if x.solved else s.rank(goal, s.least_rank(draft))
+    axis = s.attr(draft, "axis", [*range(rank)])
+    sizes = goal.sizes(rank) if axis is not None else [None] * rank
+    if axis is not None and sizes[axis] is not None:
+        if sizes[axis] % times:
+            raise Dead("no multiple")
+        sizes[axis] = sizes[axis] // times
+    s.solve(x, Goal(tuple(sizes), goal.dtype))
+
+
+def tile(s: Solver, draft: Draft, goal: Goal) -> None:
+    x = draft.operand(0)
+    rank = x.tensor.ndim if x.solved else s.rank(s.wanted(x, goal), 1)
+    if goal.shape is not None and not x.solved:
+        s.attr(draft, "reps", [(1,) * rank])
+        s.solve(x, goal)
+        return
+    s.attr(draft, "reps", [(1,) * rank, (2,) * rank, (1,) * (rank - 1) + (2,), (2, *(1,) * (rank - 1))])
+    s.solve(x, Goal(None, goal.dtype, rank))
+
+
+def pad(s: Solver, draft: Draft, goal: Goal) -> None:
+    x = draft.operand(0)
+    is_given, widths = s.given_attr(draft, "pad_width")
+    rank = x.tensor.ndim if x.solved else len(widths) if is_given and isinstance(widths, tuple) else s.rank(goal, 1)
+    mode = s.attr(draft, "pad_mode", ("constant", "edge", "reflect"))
+    s.attr(draft, "pad_value", (0.0, 1.5) if mode == "constant" else (0.0,))
+    sizes = goal.sizes(rank)
+    pairs = ((0, 1), (1, 0), (1, 1), (0, 2))
+    options = [tuple([pair if i == axis else (0, 0) for i in range(rank)]) for axis in range(rank) for pair in pairs]
+    options += [((1, 1),) * rank, ((0, 0),) * rank]
+
+    def fits(found: Any) -> bool:
+        return all(n is None or n - a - b >= 1 for n, (a, b) in zip(sizes, found))
+
+    found = s.attr(draft, "pad_width", options, fits, lambda v: v if isinstance(v, tuple) else ((v, v),) * rank)
+    shape = [None if n is None else n - a - b for n, (a, b) in zip(sizes, found)]
+    if mode == "reflect":
+        shape = [max(a, b) + s.choices.size() if n is None else n for n, (a, b) in zip(shape, found)]
+    s.solve(x, Goal(tuple(shape), goal.dtype))
+
+
+_LAYOUTS = (("NCHW", "NHWC"), ("NHWC", "NCHW"), ("NCHW", "NCHW2c"), ("NCHW2c", "NCHW"), ("NCW", "NWC"))
+
+
+def layout_transform(s: Solver, draft: Draft, goal: Goal) -> None:
+    x = draft.operand(0)
+    source = s.attr(draft, "src_layout", dict.fromkeys(a for a, _ in _LAYOUTS))
+    s.attr(draft, "dst_layout", [b for a, b in _LAYOUTS if a == source] or [source])
+    letters = [c for c in source if c.isalpha()]
+    shape = [int(source[source.index(c) - 1]) if c.islower() else s.choices.size() for c in letters]
+    if "2c" in draft.attrs["dst_layout"]:
+        shape[letters.index("C")] *= 2
+    s.solve(x, Goal(tuple(shape), goal.dtype))
+
+
+def reshape_like(s: Solver, draft: Draft, goal: Goal) -> None:
+    for name, value in (("lhs_begin", 0), ("lhs_end", None), ("rhs_begin", 0), ("rhs_end", None)):
+        s.attr(draft, name, (value,))
+    like = s.solve(draft.operands[1], goal.with_dtype(None))
+    s.solve(draft.operands[0], Goal(_refactored(s, like.shape, None), goal.dtype))
+
+
+def made(s: Solver, draft: Draft, goal: Goal) -> None:
+    """A tensor of nothing but attributes, or filled with a number."""
+    rank = s.rank(goal)
+    shape = [s.size(size) for size in goal.sizes(rank)]
+    s.attr(draft, "shape", [tuple(shape)])
+    default = goal.dtype or s.dtype
+    s.attr(draft, "dtype", [default])
+    for operand in draft.operands:
+        s.solve(operand, Goal(()))
+
+
+def arange(s: Solver, draft: Draft, goal: Goal) -> None:
+    (size,) = goal.sizes(1)
+    s.attr(draft, "start", (0,))
+    s.attr(draft, "step", (1,))
+    s.attr(draft, "stop", [s.size(size)])
+    s.attr(draft, "dtype", (goal.dtype or "", "float32", "int64"))
+
+
+def alike(s: Solver, draft: Draft, goal: Goal) -> None:
+    s.solve(draft.operands[0], goal)
+    for operand in draft.operands[1:]:
+        s.solve(operand, Goal((), draft.operand(0).dtype))
+
+
+RULES: dict[str, ShapeRule] = {
+    "concatenate": concatenate, "stack": stack, "split": split, "reshape": reshape, "transpose": transpose,
+    "expand_dims": expand_dims, "squeeze": squeeze, "reverse": reverse, "broadcast_to": broadcast_to,
+    "repeat": repeat, "tile": tile, "nn.pad": pad, "layout_transform": layout_transform,
+    "reshape_like": reshape_like, "zeros": made, "ones": made, "full": made, "arange": arange,
+    "zeros_like": alike, "ones_like": alike, "full_like": alike,
+}  # fmt: skip
+FLOAT_ONLY: frozenset[str] = frozenset()

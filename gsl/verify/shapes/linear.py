@@ -1,0 +1,172 @@
+"""Shape rules of products of matrices, bias and attention."""
+
+from __future__ import annotations
+
+from gsl.graph.node import TUPLE
+from gsl.verify.choices import Dead
+from gsl.verify.draft import Draft, Goal, meet
+from gsl.verify.shapes.elementwise import broadcast_shape
+from gsl.verify.solve import ShapeRule, Solver
+
+
+def first_computed(s: Solver, *drafts: Draft | None) -> list[Draft]:
+    """Operands in the order in which to decide them: what is computed before leaves."""
+    return sorted([d for d in drafts if d is not None and not d.solved], key=lambda draft: draft.is_leaf)
+
+
+def dense(s: Solver, draft: Draft, goal: Goal) -> None:
+    x, w = draft.operand(0), draft.operand(1)
+    s.attr(draft, "out_dtype", ("",))
+    rank = s.rank(goal, 1, options=(2, 3, 1, 4)) if not x.solved else x.tensor.ndim
+    out = goal.sizes(rank)
+    is_given, units = s.given_attr(draft, "units")
+    if is_given:
+        out[-1] = meet(out[-1], units)
+    for operand in first_computed(s, x, w):
+        inner = w.dims[1] if w.solved and w.tensor.ndim == 2 else None
+        if operand is x:
+            s.solve(x, Goal((*out[:-1], inner), w.dtype if w.solved else goal.dtype))
+        else:
+            inner = x.dims[-1] if x.solved and x.dims else None
+            s.solve(w, Goal((out[-1], inner), x.dtype if x.solved else goal.dtype))
+
+
+def matmul(s: Solver, draft: Draft, goal: Goal) -> None:
+    """Matrices with or without axes of a batch; a vector now and then."""
+    a, b = draft.operand(0), draft.operand(1)
+    s.attr(draft, "out_dtype", ("",))
+    rank = s.rank(goal, 0, options=(2, 3, 4))
+    wanted = goal.sizes(rank)
+    if rank < 2 or (goal.rank is None and s.choices.rare()):
+        _vector(s, draft, goal)
+        return
+    rows, columns = wanted[-2:]
+    for operand in first_computed(s, a, b):
+        other = b if operand is a else a
+        batch: tuple[int | None, ...] = tuple(wanted[:-2])
+        inner = None
+        dtype = other.dtype if other.solved else goal.dtype
+        if other.solved:
+            shape = other.dims
+            if len(shape) < 2:
+                raise Dead("a vector")
+            inner = shape[-2] if operand is a else shape[-1]
+            if goal.shape is None:
+                batch = tuple(shape[:-2])
+            kind = s.choices.index(3) if goal.shape is None or shape[:-2] == tuple(wanted[:-2]) else 0
+            batch = batch if kind == 0 else () if kind == 1 else tuple([1] * len(batch))
+        ends = (rows, inner) if operand is a else (inner, columns)
+        shaped = Goal(None, dtype) if s.is_bound(operand) else Goal((*batch, *ends), dtype)
+        s.solve(operand, shaped)
+
+
+def _vector(s: Solver, draft: Draft, goal: Goal) -> None:
+    """A product in which one side, or both, are vectors."""
+    a, b = draft.operand(0), draft.operand(1)
+    wanted = goal.sizes(goal.rank) if goal.rank is not None else [None] * s.choices.index(2)
+    on_left = s.choices.index(2) == 0
+    if len(wanted) == 0:
+        on_left = True
+    first = s.solve(a, Goal((None,) if on_left else (*wanted, None), goal.dtype))
+    inner = first.shape[-1] if first.shape else None
+    s.solve(b, Goal((inner, *wanted) if on_left else (inner,), first.dtype))
+
+
+def batch_matmul(s: Solver, draft: Draft, goal: Goal) -> None:
+    a, b = draft.operand(0), draft.operand(1)
+    s.attr(draft, "out_dtype", ("",))
+    turned_a = s.attr(draft, "transpose_a", (False, True))
+    turned_b = s.attr(draft, "transpose_b", (True, False))
+    batch, rows, columns = goal.sizes(3)
+    for operand in first_computed(s, a, b):
+        inner = None
+        dtype = goal.dtype
+        if operand is b and a.solved:
+            inner, dtype = a.dims[1 if turned_a else 2], a.dtype
+            batch = meet(batch, a.dims[0])
+        elif operand is a and b.solved:
+            inner, dtype = b.dims[2 if turned_b else 1], b.dtype
+            batch = meet(batch, b.dims[0])
+        size = s.size(inner)
+        ends = ((size, rows) if turned_a else (rows, size)) if operand is a else (
+            (columns, size) if turned_b else (size, columns))  # fmt: skip
+        s.solve(operand, Goal((batch, *ends), dtype))
+
+
+def bias_add(s: Solver, draft: Draft, goal: Goal) -> None:
+    x, b = draft.operand(0), draft.operand(1)
+    size: int | None = None
+    if b.solved:
+        size = b.dims[0] if b.tensor.ndim == 1 else None
+    if not x.solved:
+        wanted = Goal(goal.shape, goal.dtype, goal.ndim)
+        if not x.is_leaf and goal.rank is None:
+            s.solve(x, wanted)
+        else:
+            rank = s.rank(goal, s.least_rank(draft))
+            draft.wants_ndim = rank
+            if size is not None:
+                axis = s.axis(draft, rank, preferred=1)
+                shape = goal.sizes(rank)
+                shape[axis] = meet(shape[axis], size)
+                wanted = Goal(tuple(shape), goal.dtype)
+            s.solve(x, Goal(wanted.shape, wanted.dtype, rank))
+    data = x.tensor
+    draft.wants_ndim = data.ndim
+    axis = draft.attrs["axis"] if "axis" in draft.attrs else s.axis(draft, data.ndim, preferred=1)
+    s.solve(b, Goal((x.dims[axis],), data.dtype))
+
+
+def attention(s: Solver, draft: Draft, goal: Goal) -> None:
+    query, key, value, *mask = draft.operands
+    s.attr(draft, "scale", (None, 0.5))
+    causal = s.attr(draft, "is_causal", (False, True) if not mask else (False,))
+    s.attr(draft, "enable_gqa", (False,))
+    rank = s.rank(goal, 3, 5, options=(4, 3))
+    wanted = goal.sizes(rank)
+    q = s.solve(query, Goal((*wanted[:-1], None), goal.dtype))
+    length = q.shape[-2] if causal else s.choices.size()
+    k = s.solve(key, Goal((*q.shape[:-2], length, q.shape[-1]), q.dtype))
+    s.solve(value, Goal((*k.shape[:-1], wanted[-1]), q.dtype))
+    for operand in mask:
+        s.solve(operand, Goal((q.shape[-2], k.shape[-2]), q.dtype))
+
+
+_EQUATIONS = {
+    1: ("ij->ji", "ij->i", "ii->i"),
+    2: ("ij,jk->ik", "bij,bjk->bik", "ij,ij->ij", "i,j->ij", "bij,jk->bik"),
+    3: ("ij,jk,kl->il",),
+}
+
+
+def einsum(s: Solver, draft: Draft, goal: Goal) -> None:
+    fields = draft.operand(0)
+    if fields.op != TUPLE:
+        raise Dead("einsum takes a tuple")
+    equation = s.attr(draft, "equation", _EQUATIONS.get(len(fields.operands), ()))
+    left, _, right = equation.partition("->")
+    sizes: dict[str, int | None] = {}
+    if right and goal.rank == len(right):
+        sizes.update(zip(right, goal.sizes(len(right))))
+    terms = left.split(",")
+    if len(terms) != len(fields.operands) or "." in left:
+        raise Dead("the equation has another number of terms")
+    for term, field in zip(terms, fields.operands):
+        known = s.shape(field)
+        if known is not None:
+            sizes.update(zip(term, known))
+        for letter in term:
+            sizes[letter] = s.size(sizes.get(letter))
+        s.solve(field, Goal(tuple([sizes[letter] for letter in term]), goal.dtype))
+
+
+RULES: dict[str, ShapeRule] = {
+    "nn.dense": dense,
+    "matmul": matmul,
+    "nn.batch_matmul": batch_matmul,
+    "nn.bias_add": bias_add,
+    "nn.attention": attention,
+    "einsum": einsum,
+}
+FLOAT_ONLY = frozenset(RULES) - {"nn.bias_add"}
+__all__ = ["FLOAT_ONLY", "RULES", "broadcast_shape", "first_computed"]

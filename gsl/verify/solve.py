@@ -1,0 +1,334 @@
+"""Types and attributes for a sketch: from the outputs down, by the shape rules of the operators.
+
+Each operator has a rule (:mod:`gsl.verify.shapes`) that is the inverse of its type: from what is wanted of the result
+and what is known of some operands, it says what is wanted of the others, and decides the attributes. What the rule of
+the user demands goes before what is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from gsl.graph import CONST, INPUT, PARAM, TensorType, TupleType
+from gsl.graph.node import GETITEM, TUPLE
+from gsl.pat import Leaf
+from gsl.spec import TABLE
+from gsl.verify.choices import Choices, Dead, pick
+from gsl.verify.draft import ANY, Draft, Goal, meet
+from gsl.verify.facts import Facts
+from gsl.verify.sketch import FIELDS, Sketch
+from gsl.verify.types import known_of, type_of_call
+
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+DTYPES = ("float32", "int64", "float64", "bool", "int32", "float16", "uint8", "int8", "int16", "bfloat16")
+INTEGERS = ("int64", "int32", "uint8", "int8", "int16")
+NUMBERS = (0.5, 1, 2, -1.5, 0, 3.0, -2)
+WHOLE_NUMBERS = (2, 1, 0, 3)
+ShapeRule = Callable[["Solver", Draft, Goal], None]
+
+
+class Solver:
+    """Decides what a sketch leaves open."""
+
+    def __init__(self, sketch: Sketch, facts: Facts, choices: Choices, rules: Any, dtypes: Sequence[str]) -> None:
+        self.sketch = sketch
+        self.facts = facts
+        self.choices = choices
+        self.rules = rules
+        allowed = facts.members("dtype")
+        self.dtypes = [dtype for dtype in dtypes if allowed is None or dtype in allowed]
+        self.dtype = pick(choices, self.dtypes)
+        """What leaves are made of, if nothing else is wanted."""
+        self.decided: dict[tuple[Any, str], list[Any]] = {}
+        """The values that attributes of an operator have had in this instance."""
+
+    def run(self) -> None:
+        """Decide everything. Dead where the decisions contradict."""
+        for output in self.sketch.outputs:
+            self.solve(output, ANY)
+        for draft in self.sketch.drafts:
+            self.solve(draft, ANY)
+
+    # Nodes
+
+    def solve(self, draft: Draft | None, goal: Goal = ANY) -> Any:
+        """Decide a draft, with a type as it is wanted if that can be; its type."""
+        assert draft is not None
+        if draft.solved:
+            return draft.type
+        if draft.solving:
+            raise Dead(f"{draft!r} depends on itself")
+        draft.solving = True
+        goal = self.wanted(draft, goal)
+        if draft.op == TUPLE:
+            draft.type = TupleType(tuple([self.solve(operand) for operand in draft.operands]))
+        elif draft.op == GETITEM:
+            self._getitem(draft, goal)
+        elif draft.is_leaf:
+            self._leaf(draft, goal)
+        else:
+            self._call(draft, goal)
+        draft.solved, draft.solving = True, False
+        if not self.facts.holds(draft):
+            raise Dead(f"a condition on {draft!r} does not hold")
+        return draft.type
+
+    def wanted(self, draft: Draft, goal: Goal) -> Goal:
+        """What is wanted of a draft together with what the conditions of the rule say of its type."""
+        dtype: Any = None
+        for _, value in self.facts.given(draft, "dtype"):
+            dtype = meet(dtype, value)
+        if dtype is None:
+            options = self.facts.options(draft, "dtype")
+            if options and goal.dtype not in options:
+                dtype = self.dtype if self.dtype in options else pick(self.choices, options)
+        goal = goal.with_dtype(dtype if dtype is not None else goal.dtype)
+        ndim: Any = goal.rank
+        parts: list[tuple[Any, Any]] = []
+        for part, value in self.facts.given(draft, "shape"):
+            if part is None:
+                goal = goal.and_shape(value)
+                ndim = len(value)
+            else:
+                parts.append((part, value))
+        for _, value in self.facts.given(draft, "ndim"):
+            ndim = meet(ndim, value)
+        if goal.shape is None and ndim is None:
+            shapes = self.facts.options(draft, "shape")
+            if shapes:
+                return goal.and_shape(pick(self.choices, shapes))
+        if ndim is not None and goal.rank is None:
+            goal = Goal(None, goal.dtype, ndim)
+        return self._parts(goal, parts)
+
+    def _parts(self, goal: Goal, parts: Sequence[tuple[Any, Any]]) -> Goal:
+        """A goal with what is known of single sizes and of slices of the shape."""
+        if not parts:
+            return goal
+        rank = goal.rank
+        if rank is None:
+            for part, value in parts:
+                if part is len:
+                    rank = value
+                elif isinstance(part, slice) and part.stop is None and isinstance(part.start, int) and part.start >= 0:
+                    rank = part.start + len(value)
+        if rank is None:
+            least = max([p + 1 if p >= 0 else -p for p, _ in parts if isinstance(p, int)], default=1)
+            rank = least + self.choices.index(3)
+        shape = goal.sizes(rank)
+        for part, value in parts:
+            if part is len:
+                continue
+            try:
+                places = range(rank)[part]
+            except IndexError:
+                raise Dead(f"there is no axis {part} of {rank}") from None
+            if isinstance(places, int):
+                shape[places] = meet(shape[places], value)
+            elif len(places) != len(value):
+                raise Dead("a part of the shape has another rank")
+            else:
+                for place, size in zip(places, value):
+                    shape[place] = meet(shape[place], size)
+        return Goal(tuple(shape), goal.dtype)
+
+    def is_bound(self, draft: Draft | None) -> bool:
+        """Whether the shape of a draft is decided, or will follow from a condition of the rule."""
+        assert draft is not None
+        return draft.solved or any((draft, name) in self.facts.sources for name in ("shape", "ndim"))
+
+    def _leaf(self, draft: Draft, goal: Goal) -> None:
+        literal = self.sketch.leaf_pattern(draft)
+        if draft.kinds == {CONST} and (literal is not None or self._may_be_number(draft, goal)):
+            self._number(draft, literal, goal)
+            return
+        dtype = goal.dtype or (pick(self.choices, self.dtypes) if self.choices.rare() else self.dtype)
+        rank = goal.rank if goal.rank is not None else self.rank()
+        draft.wants_dtype = dtype
+        draft.sizes = goal.sizes(rank)
+        draft.type = TensorType(tuple([self.size(size) for size in draft.sizes]), dtype)
+        options = [kind for kind in (INPUT, PARAM, CONST) if kind in draft.kinds]
+        draft.op = pick(self.choices, options[:2] if len(options) == 3 else options)
+        if not draft.solved and self._may_coincide(draft) and self.choices.rare():
+            self._coincide(draft)
+
+    def _may_be_number(self, draft: Draft, goal: Goal) -> bool:
+        """Whether a literal may be a Python number: one of no dtype that is demanded of a tensor."""
+        if goal.rank not in (None, 0) or any(True for _ in self.facts.given(draft, "dtype")):
+            return False
+        return (draft, "shape") not in self.facts.sources and not self.choices.rare()
+
+    def _number(self, draft: Draft, literal: Any, goal: Goal) -> None:
+        """A literal: the given one, or some number."""
+        draft.op = CONST
+        value: Any = None
+        for _, found in self.facts.given(draft, "value"):
+            value = found
+        if value is None and literal is not None and hasattr(literal.literal, "__array__"):
+            value = literal.literal
+        if value is None:
+            whole = goal.dtype is not None and "float" not in goal.dtype
+            value = goal.dtype != "bool" and pick(self.choices, WHOLE_NUMBERS if whole else NUMBERS)
+        draft.attrs["value"] = value
+        if hasattr(value, "shape"):
+            draft.type = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
+        else:
+            kind = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
+            draft.type = TensorType((), kind)
+
+    def _may_coincide(self, draft: Draft) -> bool:
+        return all(isinstance(p, Leaf) and not p.distinct for p, _ in draft.patterns) and not self.sketch.plan.distinct
+
+    def _coincide(self, draft: Draft) -> None:
+        """Let a leaf be the same node as an earlier one of its type."""
+        for other in self.sketch.drafts:
+            alike = other.solved and other.op == draft.op and other.type == draft.type and other.op != CONST
+            if alike and other.same_as is None and self._may_coincide(other):
+                draft.same_as = other
+                return
+
+    def _getitem(self, draft: Draft, goal: Goal) -> None:
+        whole = draft.operand(0)
+        if whole.is_leaf and not whole.solved:
+            whole.op = TUPLE
+            whole.operands = [Draft(-1 - i) for i in range(pick(self.choices, FIELDS))]
+            self.sketch.drafts += [operand for operand in whole.operands if operand is not None]
+        index = next((value for _, value in self.facts.given(draft, "index")), None)
+        if index is not None and goal != ANY and not whole.solved:
+            whole.field_goals[index] = goal
+        if whole.op == TUPLE and index is not None and -len(whole.operands) <= index < len(whole.operands):
+            self.solve(whole.operand(index), goal)
+        fields = self.solve(whole).fields if whole.op != TUPLE or self.solve(whole) else ()
+        if index is None:
+            index = self.choices.index(len(fields)) if fields else None
+        if index is None or not -len(fields) <= index < len(fields):
+            raise Dead(f"there is no field {index} of {len(fields)}")
+        draft.attrs["index"] = index % len(fields)
+        draft.type = fields[index]
+
+    def _call(self, draft: Draft, goal: Goal) -> None:
+        spec = TABLE[str(draft.op)]
+        rule = self.rules.get(draft.op)
+        if rule is None:
+            raise Dead(f"there is no shape rule of {draft.op}")
+        rule(self, draft, goal)
+        for operand in draft.operands:
+            self.solve(operand)
+        types = tuple([operand.type for operand in draft.operands if operand is not None])
+        own = {name: value for name, value in draft.attrs.items() if spec.attrs[name].derive is None}
+        try:
+            full = spec.complete({**self.given_attrs(draft), **own}, types)
+            draft.attrs.update(full)
+            draft.type = type_of_call(spec.name, tuple([known_of(operand) for operand in draft.operands]), full)
+        except (ValueError, KeyError) as error:
+            raise Dead(f"{draft.op}: {error}") from None
+        for name, value in full.items():
+            self.decided.setdefault((draft.op, name), []).append(value)
+
+    # Attributes
+
+    def given_attr(self, draft: Draft, name: str) -> tuple[bool, Any]:
+        """Whether an attribute follows from the conditions of the rule, and its value."""
+        for part, value in self.facts.given(draft, name):
+            if part is None:
+                return True, value
+        return False, None
+
+    def given_attrs(self, draft: Draft) -> dict[str, Any]:
+        """The attributes of a call that follow from the conditions of the rule and are not decided yet."""
+        spec = TABLE[str(draft.op)]
+        found = {}
+        for name, attribute in spec.attrs.items():
+            if name not in draft.attrs and attribute.derive is None:
+                is_given, value = self.given_attr(draft, name)
+                if is_given:
+                    found[name] = value
+        return found
+
+    def attr(
+        self,
+        draft: Draft,
+        name: str,
+        options: Iterable[Any],
+        fits: Callable[[Any], bool] = lambda value: True,
+        normal: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """Decide an attribute: what follows, else one of the options (the simplest first) that fits and is allowed."""
+        is_given, value = self.given_attr(draft, name)
+        if is_given:
+            value = self._normal(draft, name, value) if normal is None else normal(value)
+            if not fits(value):
+                raise Dead(f"{name}={value!r} of {draft!r} does not fit")
+            draft.attrs[name] = value
+            return value
+        found = self.facts.options(draft, name)
+        candidates = list(options) if found is None else self._valid(draft, name, found)
+        before = [value for value in self.decided.get((draft.op, name), ()) if value in candidates or found is None]
+        if before and self.choices.again():
+            candidates = [before[-1], *candidates]
+            start = 0
+        else:
+            start = self.choices.index(len(candidates)) if candidates else 0
+        for value in candidates[start:] + candidates[:start]:
+            draft.attrs[name] = value
+            if fits(value) and self.facts.holds(draft):
+                return value
+        draft.attrs.pop(name, None)
+        raise Dead(f"no value of {name} of {draft!r} fits")
+
+    def _normal(self, draft: Draft, name: str, value: Any) -> Any:
+        types = tuple([operand.type if operand is not None else None for operand in draft.operands])
+        try:
+            return TABLE[str(draft.op)].normalise(name, value, types)
+        except ValueError as error:
+            raise Dead(str(error)) from None
+
+    def _valid(self, draft: Draft, name: str, values: Iterable[Any]) -> list[Any]:
+        """Those of the values that an attribute can have."""
+        valid = []
+        for value in values:
+            try:
+                valid.append(TABLE[str(draft.op)].normalise(name, value, ()))
+            except ValueError:
+                continue
+        return valid
+
+    def axis(self, draft: Draft, rank: int, name: str = "axis", preferred: int | None = None) -> int:
+        """Decide an axis of a tensor of that rank."""
+        def normal(value: Any) -> Any:
+            if not isinstance(value, int) or not -rank <= value < rank:
+                raise Dead(f"{name}={value!r} of a tensor of rank {rank}")
+            return value % rank
+
+        options = list(range(rank))
+        if preferred is not None and preferred < rank:
+            options.insert(0, options.pop(preferred))
+        return int(self.attr(draft, name, options, lambda value: 0 <= value < rank, normal))
+
+    def least_rank(self, draft: Draft, name: str = "axis") -> int:
+        """The least rank of which an axis that is given is one."""
+        is_given, value = self.given_attr(draft, name)
+        if not is_given or not isinstance(value, int):
+            return 1
+        return value + 1 if value >= 0 else -value
+
+    def rank(self, goal: Goal = ANY, low: int = 0, high: int = 5, options: Sequence[int] = (2, 1, 3, 4, 5, 0)) -> int:
+        """A rank, as it is wanted or free."""
+        if goal.rank is not None:
+            if not low <= goal.rank <= high:
+                raise Dead(f"rank {goal.rank} is not from {low} to {high}")
+            return goal.rank
+        return pick(self.choices, [rank for rank in options if low <= rank <= high], ("rank", low, high))
+
+    def size(self, *wanted: int | None) -> int:
+        """A dimension, as it is wanted or free."""
+        found: int | None = None
+        for size in wanted:
+            found = meet(found, size)
+        return self.choices.size() if found is None else found
+
+    def shape(self, draft: Draft | None) -> tuple[int, ...] | None:
+        """The shape of an operand, if that is decided."""
+        assert draft is not None
+        return draft.dims if draft.solved else None

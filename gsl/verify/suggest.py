@@ -1,0 +1,235 @@
+"""Missing side conditions: simple predicates that tell the failing instances of a rule from the passing ones."""
+
+from __future__ import annotations
+
+import ast as python
+import linecache
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from gsl import attr
+from gsl.attr import Expr
+from gsl.attr.evaluate import Evaluator
+from gsl.errors import EvaluationError, GSLError, PatternError
+from gsl.graph import Graph, TensorType
+from gsl.match import Match
+from gsl.match.guard import MatchScope
+from gsl.pat import Alt, And, Call, Const, GetItem, Not, Pattern, Seq, Tuple, Variadic
+from gsl.rewrite import Subst
+from gsl.spec import TABLE
+from gsl.verify.rebuild import rebuilt
+
+MOST_COMPARED = 80
+"""So many instances of either kind are looked at."""
+_LEAST_PASSING = 3
+"""A condition that hardly an instance satisfies is none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Condition:
+    """A predicate on a match, as an expression and as it would be written."""
+
+    expr: Expr
+    text: str
+    cost: int
+    """How much there is to it; of two conditions that tell the same, the simpler one is taken."""
+
+    def holds(self, match: Match) -> bool:
+        try:
+            return Evaluator(MatchScope(match.bindings, ())).value(self.expr.ast) is True
+        except (EvaluationError, ValueError):
+            return False
+
+
+def suggestions(
+    rule: Subst, failing: Sequence[Graph], passing: Sequence[Graph]
+) -> Iterator[tuple[Subst, Expr, str, Mapping[str, str]]]:
+    """Rules with a further condition under which none of the failing instances match, the weakest condition first."""
+    bad, good = list(_matches(rule, failing[-MOST_COMPARED:])), list(_matches(rule, passing[-MOST_COMPARED:]))
+    if not bad or len(good) < _LEAST_PASSING:
+        return
+    names = _names(rule, bad[0])
+    conditions = list(_conditions(bad[0], good, names))
+    rows = [(c, [c.holds(m) for m in bad], [c.holds(m) for m in good]) for c in conditions]
+    found = [(sum(g), c) for c, b, g in rows if not any(b) and sum(g) >= _LEAST_PASSING]
+    if not found:
+        found = list(_pairs(rows))
+    found.sort(key=lambda item: (-item[0], item[1].cost))
+    legend = {name: f"{pattern!r} ({pattern.location})" for pattern, name in names.items()}
+    for _, condition in found:
+        try:
+            yield rebuilt(rule, more=[condition.expr]), condition.expr, condition.text, legend
+        except PatternError:
+            continue
+
+
+def _pairs(rows: Sequence[Any]) -> Iterator[tuple[int, Condition]]:
+    """Two conditions that only together exclude all that fails."""
+    useful = [row for row in rows if not all(row[1]) and sum(row[2]) >= _LEAST_PASSING]
+    useful.sort(key=lambda row: (sum(row[1]), -sum(row[2]), row[0].cost))
+    for (a, bad_a, good_a), (b, bad_b, good_b) in combinations(useful[:40], 2):
+        count = sum(x and y for x, y in zip(good_a, good_b))
+        if count >= _LEAST_PASSING and not any(x and y for x, y in zip(bad_a, bad_b)):
+            yield count, Condition(a.expr & b.expr, f"({a.text}) & ({b.text})", a.cost + b.cost + 10)
+
+
+def _matches(rule: Subst, graphs: Sequence[Graph]) -> Iterator[Match]:
+    for graph in graphs:
+        try:
+            match = next(rule.match(graph), None)
+        except GSLError:
+            continue
+        if match is not None:
+            yield match
+
+
+# Candidates
+
+
+def _conditions(failing: Match, passing: Sequence[Match], names: Mapping[Pattern, str]) -> Iterator[Condition]:
+    bound = [(pattern, name) for pattern, name in names.items() if failing.get(pattern) is not None]
+    tensors = [(p, n) for p, n in bound if isinstance(failing[p].type, TensorType)]
+    for (p, a), (q, b) in combinations(bound, 2):
+        yield from _alike(failing, p, a, q, b)
+    for (p, a), (q, b) in combinations(tensors, 2):
+        yield from _same_types(p, a, q, b)
+    for pattern, name in bound:
+        yield from _values(failing, passing, pattern, name)
+    for pattern, name in tensors:
+        yield from _types(failing, pattern, name)
+    for variadic in failing.plan.patterns:
+        if isinstance(variadic, Variadic) and variadic in failing.plan.known:
+            yield from _instances(variadic, names.get(variadic, "variadic"))
+
+
+def _alike(match: Match, p: Pattern, a: str, q: Pattern, b: str) -> Iterator[Condition]:
+    """Equal attributes of two calls."""
+    left, right = match[p], match[q]
+    if left.op not in TABLE or right.op not in TABLE:
+        return
+    own = [name for name, spec in TABLE[str(left.op)].attrs.items() if spec.derive is None]
+    if left.op == right.op and len(own) > 1:
+        every = attr.all([getattr(p, name) == getattr(q, name) for name in own])
+        yield Condition(every, f"attr.all([{', '.join(f'{a}.{name} == {b}.{name}' for name in own)}])", 8)
+    for name in TABLE[str(left.op)].attrs:
+        if name in right.attrs:
+            cost = 1 if left.op == right.op else 3
+            yield Condition(getattr(p, name) == getattr(q, name), f"{a}.{name} == {b}.{name}", cost)
+
+
+def _same_types(p: Pattern, a: str, q: Pattern, b: str) -> Iterator[Condition]:
+    for name, cost in (("shape", 2), ("dtype", 3), ("ndim", 2)):
+        yield Condition(getattr(p, name) == getattr(q, name), f"{a}.{name} == {b}.{name}", cost)
+    for part, text in ((0, "0"), (1, "1"), (-1, "-1"), (slice(2, None), "2:"), (slice(1, None), "1:"),
+                       (slice(None, -1), ":-1"), (slice(None, 1), ":1")):  # fmt: skip
+        yield Condition(p.shape[part] == q.shape[part], f"{a}.shape[{text}] == {b}.shape[{text}]", 5)
+
+
+def _values(match: Match, passing: Sequence[Match], pattern: Pattern, name: str) -> Iterator[Condition]:
+    """Values of single attributes."""
+    node = match[pattern]
+    if isinstance(pattern, Const):
+        yield Condition(pattern.value > 0, f"{name}.value > 0", 3)
+        yield Condition(pattern.value != 0, f"{name}.value != 0", 3)
+        yield Condition(pattern.value == 1, f"{name}.value == 1", 5)
+    if node.op not in TABLE:
+        return
+    for key, spec in TABLE[str(node.op)].attrs.items():
+        own = getattr(pattern, key)
+        values = [other[pattern].attrs.get(key) for other in passing if other.get(pattern) is not None]
+        value = node.attrs[key]
+        if isinstance(value, tuple):
+            yield from _tuples(own, f"{name}.{key}", spec.derive is not None)
+        else:
+            for item in list(dict.fromkeys(values))[:8]:
+                if item is not None:
+                    is_default = spec.derive is None and item == spec.default
+                    yield Condition(own == item, f"{name}.{key} == {item!r}", 3 if is_default else 4)
+    if "axis" in node.attrs and isinstance(node.attrs["axis"], int) and node.ndim is not None:
+        yield Condition(pattern.axis == pattern.ndim - 1, f"{name}.axis == {name}.ndim - 1", 4)
+    if "padding" in node.attrs and "kernel_size" in node.attrs:
+        n = attr.Len(pattern.kernel_size)
+        text = f"{name}.padding[:attr.Len({name}.kernel_size)] == {name}.padding[attr.Len({name}.kernel_size):]"
+        yield Condition(pattern.padding[:n] == pattern.padding[n:], text, 6)
+
+
+def _tuples(own: Expr, text: str, derived: bool) -> Iterator[Condition]:
+    yield Condition(attr.max(own) == 1, f"attr.max({text}) == 1", 4)
+    if not derived:
+        yield Condition(attr.max(own) == 0, f"attr.max({text}) == 0", 4)
+        yield Condition(own == attr.Range(attr.Len(own)), f"{text} == attr.Range(attr.Len({text}))", 5)
+        yield Condition(attr.Len(own) == 1, f"attr.Len({text}) == 1", 5)
+
+
+def _types(match: Match, pattern: Pattern, name: str) -> Iterator[Condition]:
+    for rank in range(6):
+        yield Condition(pattern.ndim == rank, f"{name}.ndim == {rank}", 6)
+    for rank in (1, 2):
+        yield Condition(pattern.ndim >= rank, f"{name}.ndim >= {rank}", 6)
+    for axis in (0, 1, -1):
+        yield Condition(pattern.shape[axis] == 1, f"{name}.shape[{axis}] == 1", 7)
+    floats = ("float32", "float64", "float16", "bfloat16")
+    yield Condition(attr.In(pattern.dtype, floats), f"attr.In({name}.dtype, {floats!r})", 5)
+    yield Condition(pattern.dtype != "bool", f'{name}.dtype != "bool"', 5)
+
+
+def _instances(variadic: Variadic, name: str) -> Iterator[Condition]:
+    """Conditions on all instances of a variadic."""
+    yield Condition(variadic.length == 2, f"{name}.length == 2", 6)
+    yield Condition(variadic.length == 1, f"{name}.length == 1", 6)
+    for template in variadic.templates:
+        names = ["shape", "dtype", "ndim"]
+        if isinstance(template, Call):
+            names += sorted(template.readable() or ())
+        for key in dict.fromkeys(names):
+            i = attr.Symbol()
+            alike = getattr(variadic(template, i), key) == getattr(variadic(template, 0), key)
+            each = attr.Variadic(alike, variadic.length, index=i)
+            text = f"attr.all(attr.Variadic(lambda i: {name}(t, i).{key} == {name}(t, 0).{key}, {name}.length))"
+            yield Condition(attr.all(each), text, 5)
+
+
+# Names
+
+
+def _names(rule: Subst, match: Match) -> dict[Pattern, str]:
+    """A name for each pattern that is bound to one node: as it is called in the user's code, if that can be seen."""
+    found: dict[Pattern, str] = {}
+    taken: set[str] = set()
+    for pattern in rule.plan.patterns:
+        if isinstance(pattern, (Alt, And, Not, Seq)) or pattern in rule.plan.scopes:
+            continue
+        base = _assigned(pattern, rule.plan.patterns) or _base(pattern, match)
+        name, number = base, 0
+        while name in taken:
+            number += 1
+            name = f"{base}{number}"
+        taken.add(name)
+        found[pattern] = name
+    return found
+
+
+def _base(pattern: Pattern, match: Match) -> str:
+    if isinstance(pattern, (Tuple, GetItem, Variadic)):
+        return type(pattern).__name__.lower()
+    node = match.get(pattern)
+    if isinstance(pattern, Call) and node is not None:
+        return str(node.op).rpartition(".")[2]
+    return {"Param": "w", "Const": "c"}.get(type(pattern).__name__, "x")
+
+
+def _assigned(pattern: Pattern, patterns: Sequence[Pattern]) -> str | None:
+    """The variable to which the line that made the pattern assigns it, if it makes no other or makes it last."""
+    place: Any = pattern.location
+    line = linecache.getline(place.file, place.line).strip()
+    try:
+        statement = python.parse(line).body[0]
+    except (SyntaxError, IndexError):
+        return None
+    there = [other for other in patterns if other.location == place]
+    if not isinstance(statement, python.Assign) or there[-1] is not pattern:
+        return None
+    target = statement.targets[0]
+    return target.id if isinstance(target, python.Name) else None

@@ -1,0 +1,93 @@
+"""Types of the calls of small instances: those of :mod:`gsl.spec.meaning`, found by a run on real tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from gsl.graph import CONST, Node, Op, TensorType, TupleType, Type
+from gsl.graph.node import GETITEM, TUPLE
+from gsl.spec import TABLE, meaning
+
+Known = TensorType | TupleType | bool | int | float | None
+
+
+def known_of(node: Any) -> Known:
+    """What is known of an operand: its type, or the number that it is."""
+    value: Any = node.attrs.get("value") if node.op == CONST else None
+    known: Known = value if isinstance(value, (bool, int, float)) else node.type
+    return known
+
+
+def infer(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+    """The type of a call of an instance; ValueError if it is ill-typed. What a graph of instances is made with."""
+    if op == TUPLE:
+        return TupleType(tuple([operand.type for operand in operands]))
+    if op == GETITEM:
+        whole, index = operands[0].type, attrs["index"]
+        if not isinstance(whole, TupleType) or not -len(whole.fields) <= index < len(whole.fields):
+            raise ValueError(f"{whole} has no field {index}")
+        return whole.fields[index]
+    return type_of_call(str(op), tuple(map(known_of, operands)), attrs)
+
+
+def type_of_call(op: str, operands: tuple[Known, ...], attrs: Mapping[str, Any]) -> Type | None:
+    """The type of a canonical call. ValueError if it is ill-typed."""
+    key = (op, _typed(operands), tuple([(name, _typed(value)) for name, value in attrs.items()]))
+    try:
+        found = _cached(_Key(key, operands, attrs))
+    except TypeError:  # an attribute that can't be a key
+        return meaning.infer(TABLE[op], operands, attrs)
+    if isinstance(found, ValueError):
+        raise ValueError(*found.args)
+    return found
+
+
+class _Key:
+    __slots__ = ("attrs", "key", "operands")
+
+    def __init__(self, key: Any, operands: tuple[Known, ...], attrs: Mapping[str, Any]) -> None:
+        self.key = key
+        self.operands = operands
+        self.attrs = attrs
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self.key == other.key
+
+
+def _typed(value: Any) -> Any:
+    return tuple(map(_typed, value)) if type(value) is tuple else (type(value), value)
+
+
+@lru_cache(maxsize=16384)
+def _cached(call: _Key) -> Type | ValueError | None:
+    import torch
+
+    op = call.key[0]
+    spec = TABLE[op]
+    try:
+        with torch.no_grad():
+            return _type(meaning.evaluate(spec, [_tensor(torch, known) for known in call.operands], call.attrs))
+    except Exception:  # what a kernel refuses may still be well-typed, and the message is that of the type
+        try:
+            return meaning.infer(spec, call.operands, call.attrs)
+        except ValueError as error:
+            return error
+
+
+def _tensor(torch: Any, known: Known) -> Any:
+    if isinstance(known, TupleType):
+        return tuple([_tensor(torch, field) for field in known.fields])
+    if isinstance(known, TensorType):
+        return torch.zeros(known.shape, dtype=getattr(torch, known.dtype))
+    return known
+
+
+def _type(value: Any) -> Type:
+    if isinstance(value, tuple):
+        return TupleType(tuple(map(_type, value)))
+    return TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))

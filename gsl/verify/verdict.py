@@ -1,0 +1,248 @@
+"""What a verification found: a counterexample, evidence, or why it can't tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gsl import draw
+from gsl.graph import Graph
+from gsl.graph.text import text
+from gsl.verify.models import Comparison, Kind
+
+if TYPE_CHECKING:
+    import graphviz
+
+MINIMUM = 20
+"""No rule is supported by fewer evaluated instances."""
+_KINDS: Mapping[str, str] = {
+    "value": "another value", "type": "another shape or dtype",
+    "undefined": "the target is undefined where the source is defined",
+    "not finite": "the target is not finite where the source is",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was tried, and what was not."""
+
+    seed: int
+    generated: int
+    """How many instances of the source were made."""
+    fired: int
+    """On how many of them the rule fired."""
+    evaluated: int
+    """On how many of those the two sides were compared."""
+    distinct: int
+    """How many of the evaluated instances differ in more than the values of their leaves."""
+    methods: Mapping[str, Mapping[str, int]]
+    """For each output, how often it was compared by which method."""
+    ranks: tuple[int, ...]
+    """The ranks of the leaves."""
+    dtypes: tuple[str, ...]
+    attributes: Mapping[str, tuple[Any, ...]]
+    """The values of each attribute of an operator of the source."""
+    covered: tuple[str, ...]
+    """The alternatives, lengths and operators that were part of evaluated instances."""
+    missing: tuple[str, ...]
+    """Those that were not."""
+    refused: Mapping[str, int]
+    """Why the rule did not fire on an instance that it matches, and how often."""
+    unmatched: int
+    """How many instances the rule did not match: those are not counted as instances of the source."""
+    failed: Mapping[str, int]
+    """The constraints that could not be satisfied when an instance was made, and how often."""
+    chance: float | None
+    """A bound on the probability that an output is equal by chance, where there is one; ``None`` if there is none."""
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.evaluated} instances evaluated ({self.distinct} distinct), {self.fired} rewritten, "
+            f"{self.generated} made; seed {self.seed}"
+        ]
+        for output, methods in self.methods.items():
+            lines.append(f"{output}: " + ", ".join(f"{count} by {name}" for name, count in methods.items()))
+        if self.ranks:
+            lines.append(f"ranks {', '.join(map(str, self.ranks))}; {', '.join(self.dtypes)}")
+        lines += [f"{name}: {_some(values)}" for name, values in self.attributes.items()]
+        lines += [f"covered: {what}" for what in self.covered[:40]]
+        if len(self.covered) > 40:
+            lines.append(f"covered: and {len(self.covered) - 40} more")
+        lines += [f"not generated: {what}" for what in self.missing]
+        lines += [f"refused {count} times: {reason}" for reason, count in list(self.refused.items())[:3]]
+        if self.chance is not None:
+            lines.append(f"chance agreement of an output compared in a prime field: at most {self.chance:.2g}")
+        return "\n".join(lines)
+
+
+def _some(values: tuple[Any, ...]) -> str:
+    shown = ", ".join(repr(value) for value in values[:6])
+    return shown if len(values) <= 6 else f"{shown} and {len(values) - 6} more"
+
+
+@dataclass(frozen=True, eq=False)
+class Counterexample:
+    """An instance on which the two sides differ, as small as one was found."""
+
+    before: Graph
+    after: Graph
+    comparison: Comparison
+    code: str
+    """A program in torch alone that runs both sides, prints them, and raises where they differ."""
+    seed: int
+
+    @property
+    def difference(self) -> Any:
+        """The first output that differs: its kind, and its first differing element with both values."""
+        return next(output for output in self.comparison.outputs if not output.equal)
+
+    @property
+    def kind(self) -> Kind:
+        """``"value"``, ``"type"``, ``"undefined"`` or ``"not finite"``."""
+        return self.difference.kind  # type: ignore[no-any-return]
+
+    def __str__(self) -> str:
+        found = self.difference
+        place = "" if found.index is None else f" at {found.index}"
+        output = ".".join(map(str, found.path))
+        lines = [
+            f"{_KINDS.get(found.kind, found.kind)}: output {output}{place} is {found.expected} before and "
+            f"{found.found} after",
+            "before:", *_indented(self.before), "after:", *_indented(self.after),
+        ]  # fmt: skip
+        for name, value in (self.comparison.inputs or {}).items():
+            lines.append(f"  {name} = {value.tolist() if hasattr(value, 'tolist') else value}")
+        return "\n".join(lines)
+
+    def draw(self) -> graphviz.Digraph:
+        """A drawing of the source's side. WorkloadError without the Python package graphviz."""
+        return draw.digraph(self.before, name="counterexample", hide=draw.hide_defaults)
+
+
+def _indented(graph: Graph) -> list[str]:
+    return [f"  {line}" for line in text(graph, hide=draw.hide_defaults).splitlines()]
+
+
+@dataclass(frozen=True, eq=False)
+class Suggestion:
+    """A missing side condition: the rule with it, and what became of verifying that."""
+
+    condition: Any
+    """The condition as an attribute expression, to be given in ``where=``."""
+    text: str
+    """The condition as it would be written, with names for patterns."""
+    names: Mapping[str, str]
+    """What the names in the text stand for."""
+    verdict: Verdict
+
+    def __str__(self) -> str:
+        lines = [f"where={self.text}"]
+        lines += [f"  {name} is {what}" for name, what in self.names.items() if name in self.text]
+        lines.append(f"  with it: {self.verdict.title}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class Mutants:
+    """How many small mistakes in a rule are found: how good the evidence is."""
+
+    refuted: tuple[str, ...]
+    survived: tuple[str, ...]
+    """The mistakes that were not found. Some of them may be none."""
+    unbuildable: tuple[str, ...]
+    """The mistakes that give no rule, or one that never fires: the checks of the engine find those."""
+
+    @property
+    def share(self) -> float | None:
+        """The share of the mutants that were refuted, among those that were compared; ``None`` if there were none."""
+        total = len(self.refuted) + len(self.survived)
+        return len(self.refuted) / total if total else None
+
+    def __str__(self) -> str:
+        share = "no mutant could be compared" if self.share is None else f"{self.share:.0%} of the mutants refuted"
+        lines = [f"{share} ({len(self.refuted)} of {len(self.refuted) + len(self.survived)}; {len(self.unbuildable)} "
+                 "can't be built or never fire)"]  # fmt: skip
+        lines += [f"  survived: {name}" for name in self.survived]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """The result of verifying a rule; true only if the rule is supported."""
+
+    rule: str
+    evidence: Evidence
+    mutants: Mutants | None = field(default=None, kw_only=True)
+
+    def __bool__(self) -> bool:
+        return False
+
+    @property
+    def title(self) -> str:
+        """The verdict in one line."""
+        raise NotImplementedError
+
+    def details(self) -> list[str]:
+        """The lines below the title."""
+        return str(self.evidence).splitlines()
+
+    def __str__(self) -> str:
+        lines = [f"{self.rule}: {self.title}", *(f"  {line}" for line in self.details())]
+        if self.mutants is not None:
+            lines += [f"  {line}" for line in str(self.mutants).splitlines()]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<{self.rule}: {self.title}>"
+
+    def _repr_html_(self) -> str:
+        return draw.pre(str(self))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Supported(Verdict):
+    """No instance was found on which the two sides differ."""
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def title(self) -> str:
+        return f"supported by {self.evidence.evaluated} instances"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Refuted(Verdict):
+    """There is an instance on which the two sides differ."""
+
+    counterexample: Counterexample = field(kw_only=True)
+    suggestion: Suggestion | None = field(default=None, kw_only=True)
+
+    @property
+    def title(self) -> str:
+        return f"refuted ({_KINDS.get(self.counterexample.kind, self.counterexample.kind)})"
+
+    def details(self) -> list[str]:
+        lines = str(self.counterexample).splitlines()
+        if self.suggestion is not None:
+            lines += ["missing condition:", *(f"  {line}" for line in str(self.suggestion).splitlines())]
+        return lines
+
+    def draw(self) -> graphviz.Digraph:
+        """A drawing of the counterexample's source. WorkloadError without the Python package graphviz."""
+        return self.counterexample.draw()
+
+    def _repr_html_(self) -> str:
+        return draw.pre(str(self)) + draw.page(self.draw, "")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Unchecked(Verdict):
+    """Too little could be evaluated to tell."""
+
+    reason: str = field(kw_only=True)
+
+    @property
+    def title(self) -> str:
+        return f"unchecked: {self.reason}"

@@ -1,0 +1,75 @@
+"""The inputs on which two workloads are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gsl.errors import WorkloadError
+from gsl.workload.strategies import STRATEGIES, Strategy, strategy
+
+if TYPE_CHECKING:
+    from gsl.workload.workload import Workload
+
+Inputs = Sequence[Any] | Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One set of inputs, in order; the seed of what the program draws itself; and how the inputs were made."""
+
+    values: tuple[Any, ...]
+    seed: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How inputs are to be made: every strategy with every seed and all sizes."""
+
+    strategies: tuple[Strategy, ...]
+    seeds: tuple[int, ...]
+    sizes: tuple[Mapping[str, int] | None, ...]
+    explicit: bool
+    """Whether a strategy, several seeds or sizes were asked for."""
+
+    @staticmethod
+    def of(strategies: Any, seed: Any, sizes: Any) -> Wanted:
+        """Sorted out from the arguments of ``compare``. WorkloadError for what they can't be."""
+        named = isinstance(strategies, str) or (isinstance(strategies, tuple) and _is_range(strategies))
+        chosen = (STRATEGIES["normal"],) if strategies is None else tuple(
+            strategy(item) for item in ([strategies] if named else strategies)
+        )  # fmt: skip
+        seeds = (seed,) if isinstance(seed, int) else tuple(seed)
+        each = (None,) if sizes is None else (sizes,) if isinstance(sizes, Mapping) else tuple(sizes)
+        if not (chosen and seeds and each):
+            raise WorkloadError("compare needs at least one strategy, one seed and one choice of sizes")
+        explicit = strategies is not None or sizes is not None or len(seeds) > 1
+        return Wanted(chosen, seeds, each, explicit)
+
+
+def runs(workload: Workload, inputs: Inputs | None, wanted: Wanted) -> list[Run]:
+    """The runs for a comparison with a workload: on the inputs, or on the example and random ones."""
+    seed = wanted.seeds[0]
+    if inputs is not None:
+        if wanted.explicit:
+            raise WorkloadError("compare takes either inputs= or how to make them (strategies=, sizes=, several seeds)")
+        return [Run(tuple(workload.bind(inputs)), seed, "given")]
+    examples = workload.example_inputs
+    floats = any(getattr(getattr(value, "dtype", None), "is_floating_point", False) for value in examples or ())
+    found = [] if examples is None else [Run(examples, seed, "example")]
+    for sizes in wanted.sizes:
+        for chosen in wanted.strategies:
+            for number in wanted.seeds:
+                keep = floats and sizes is None
+                values = workload.random_inputs(seed=number, sizes=sizes, strategy=chosen, keep_integers=keep)
+                label = f"{chosen.name}, seed {number}"
+                if sizes:
+                    label += "".join(f", {name}={size}" for name, size in sizes.items())
+                found.append(Run(tuple(values), number, label))
+    return found
+
+
+def _is_range(value: tuple[Any, ...]) -> bool:
+    return len(value) == 2 and all(isinstance(item, (int, float)) for item in value)

@@ -1,0 +1,189 @@
+"""Rules that make one module of a convolution or dense layer and what follows it, in traced graphs.
+
+One table: the kinds of layers, and what may follow them. A batch norm is absorbed into the weights; an addition and an
+activation become part of the module, which is one of ``gsl.modules``, or torch's plain one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gsl import Match, RuleSet, Subst, op, pat
+from rules.common import channels_first, weight
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A kind of layer: its module in torch, its operator, and the layouts that a kernel may have."""
+
+    module: str
+    operator: str
+    kernel: tuple[str, ...] = ()
+
+    @property
+    def transposed(self) -> bool:
+        """Whether the input channels are the first axis of the weight."""
+        return self.operator.endswith("_transpose")
+
+
+LAYERS: dict[str, Layer] = {
+    "conv2d": Layer("Conv2d", "nn.conv2d", ("OIHW",)),
+    "conv-transpose2d": Layer("ConvTranspose2d", "nn.conv2d_transpose", ("IOHW",)),
+    "conv3d": Layer("Conv3d", "nn.conv3d", ("OIDHW",)),
+    "linear": Layer("Linear", "nn.dense"),
+}
+"""The layers, by what they are called in the names of the rules."""
+
+FOLLOWERS: tuple[str, ...] = ("bn", "relu", "add", "bn-relu", "bn-add", "add-relu", "bn-add-relu")
+"""What may follow a layer; ``relu`` stands for the activations."""
+
+ACTIVATIONS: dict[str, str] = {"nn.relu": "relu", "nn.relu6": "relu6"}
+"""The activations, with their names in ``gsl.modules``."""
+
+NORMS = frozenset(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"))
+
+
+class UnreadNorm(pat.OpClass):
+    """The batch norms that are loaded as modules, because they use the statistics of the batch."""
+
+    def __init__(self) -> None:
+        super().__init__("a batch norm in training", None)
+
+    def accepts(self, op: Any) -> bool:
+        return isinstance(op, type) and op.__name__ in NORMS and op.__module__.startswith("torch.nn.")
+
+
+class ModuleFusion:
+    """One entry of the table: the patterns of its rule, the conditions, and the module that is made of a match."""
+
+    def __init__(self, layer: Layer, followers: Sequence[str]) -> None:
+        self.layer = layer
+        self.x, self.w, self.b, self.other = pat.Wildcard(), pat.Param(), weight(), pat.Wildcard()
+        self.statistics = tuple(weight() for _ in range(4))
+        self.product = pat.Call(layer.operator, self.x, self.w, out_dtype="")
+        self.biased = op.BiasAdd(self.product, self.b)
+        self.norm: pat.Pattern | None = None
+        self.unread: pat.Pattern | None = None
+        self.sum: pat.Pattern | None = None
+        self.activation: pat.Pattern | None = None
+        result = _passed_on(self.biased | self.product)
+        if "bn" in followers:
+            self.norm = op.BatchNorm(result, *self.statistics)
+            self.unread = pat.Call(UnreadNorm(), result)
+            result = _passed_on(self.norm | self.unread)
+        if "add" in followers:
+            self.sum = op.Add(result, self.other)
+            result = _passed_on(self.sum)
+        if "relu" in followers:
+            self.activation = pat.Call(pat.OneOf(*ACTIVATIONS), result)
+            result = _passed_on(self.activation)
+        self.source = result
+
+    def rule(self, name: str, doc: str) -> Subst:
+        """The rule, with that name and text."""
+        conditions: list[Any] = [self.in_inference, self.is_apart, self.has_module, self.is_absorbed, self.is_equal]
+        if self.layer.kernel:
+            conditions.append(channels_first(self.product, self.layer.kernel))
+        operands = (self.x,) if self.sum is None else (self.x, self.other)
+        target = pat.Module(self.module, *operands)
+        return Subst(self.source, target, where=conditions, name=name, doc=doc, extern_use=False)
+
+    # ------------------------------------------------------------ conditions
+
+    def in_inference(self, match: Match) -> bool | str:
+        """Whether nothing that was matched belongs to a module in training mode."""
+        from gsl.front.fx.handle import in_training, native_of
+
+        for node in match.inner:
+            native = native_of(node)
+            if native is not None and in_training(native):
+                return f"%{node.name} is in training mode: call eval() on the module first"
+        if self.unread is not None and self.unread in match:
+            return f"%{match[self.unread].name} has no running statistics"
+        return True
+
+    def is_apart(self, match: Match) -> bool | str:
+        """Whether it is not one module already."""
+        from gsl.front.fx.handle import native_of
+
+        natives = {native_of(node) for node in match.inner}
+        return None in natives or len(natives) > 1 or f"%{match.outputs[0].name} is one module already"
+
+    def has_module(self, match: Match) -> bool | str:
+        """Whether the layer is one that a module of torch can be."""
+        product = match[self.product]
+        if self.layer.kernel and self._padding(match) is None:
+            return f"%{product.name} pads with {product.attrs['padding']}, which no {self.layer.module} does"
+        if not match[self.w].attrs["value"].is_floating_point():
+            return f"%{match[self.w].name} has no floating-point dtype"
+        if self.biased in match and not self._is_channel(match, match[self.biased].attrs["axis"]):
+            return f"%{match[self.biased].name} adds its bias to another axis than that of the channels"
+        return True
+
+    def is_absorbed(self, match: Match) -> bool | str:
+        """Whether the batch norm is one of the channels, and computed in the dtype of the weights."""
+        if self.norm is None:
+            return True
+        norm, tensors = match[self.norm], self._tensors(match)
+        dtypes = {str(tensor.dtype).removeprefix("torch.") for tensor in tensors}
+        if not self._is_channel(match, norm.attrs["axis"]):
+            return f"%{norm.name} normalises another axis than that of the channels, or one of unknown number"
+        if len(dtypes) > 1 or not dtypes < {"float32", "float64"}:
+            return f"the weights are {' and '.join(sorted(dtypes))}, expected all float32 or all float64"
+        return True
+
+    def is_equal(self, match: Match) -> bool | str:
+        """Whether the addition is one of two tensors of equal type."""
+        if self.sum is None:
+            return True
+        other, whole = match[self.other], match[self.sum]
+        if other in match.inner:
+            return f"%{whole.name} adds the result of the layer to itself"
+        if other.type is None or whole.type is None:
+            return "the types of what is added are not known: give example inputs when loading"
+        own = next(operand for operand in whole.operands if operand is not other)
+        if not own.type == other.type == whole.type:
+            return f"%{whole.name} adds {own.type} and {other.type}, expected equal types"
+        return True
+
+    def _is_channel(self, match: Match, axis: Any) -> bool:
+        """Whether an axis of the layer's result is that of the channels."""
+        if self.layer.kernel:
+            return bool(axis == 1)
+        ndim = match[self.product].ndim
+        return axis == -1 or (ndim is not None and axis == ndim - 1)
+
+    def _padding(self, match: Match) -> Any:
+        """The padding as a module takes it, ``None`` if it takes no such padding."""
+        attrs = match[self.product].attrs
+        given = attrs["padding"]
+        before, after = given[: len(given) // 2], given[len(given) // 2 :]
+        if before == after:
+            return before
+        sizes = [d * (k - 1) for d, k in zip(attrs["dilation"], match[self.w].attrs["value"].shape[2:])]
+        same = (tuple([size // 2 for size in sizes]), tuple([size - size // 2 for size in sizes]))
+        strides = all(stride == 1 for stride in attrs["strides"])
+        return "same" if (before, after) == same and strides and not self.layer.transposed else None
+
+    # ------------------------------------------------------------ the module
+
+    def module(self, match: Match) -> Any:
+        """The module of a match, in inference, with the weights of the layer or with what the batch norm made of them."""
+        import torch
+        from torch import nn
+
+        from gsl.front.fx.home import as_parameter
+        from gsl.modules import FUSIONS, Fusion
+
+        activation = None if self.activation is None else ACTIVATIONS[str(match[self.activation].op)]
+        kind: Any = FUSIONS[Fusion(getattr(nn, self.layer.module), self.sum is not None, activation)]
+        with torch.no_grad():
+            weight, bias = self._weights(match) if self.norm is None else self._folded(match)
+        # Without memory, nothing is drawn for weights that are replaced.
+        module = kind(**self._arguments(match), bias=bias is not None, device="meta")
+        module.weight = as_parameter(weight)
+        if bias is not None:
+            module.bias = as_parameter(bias)
+        return module.eval()

@@ -1,0 +1,101 @@
+"""Every operator is written by every front end and read again, with its attributes, its type and its values."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gsl import Workload
+from gsl.errors import FrontEndError
+from gsl.front.base import Program
+from gsl.graph import LEAVES, TUPLE, Graph, op_name
+from gsl.spec import TABLE
+from gsl.workload.compare import as_tensor, flatten
+from tests.conformance.front_ends import AVAILABLE, FrontEnd
+from tests.conformance.operators import FAMILIES, ROWS, Row, view
+from tests.conformance.programs import plain, program_of, results
+
+EACH = pytest.mark.parametrize("front_end", AVAILABLE, ids=lambda front_end: front_end.name)
+
+
+def calls(graph: Graph) -> str:
+    """The operators of a view in a word each, in alphabetical order."""
+    return " ".join(sorted({op_name(node.op) for node in graph.nodes if node.op not in LEAVES | {TUPLE, "getitem"}}))
+
+
+def check_types(graph: Graph) -> None:
+    """The native type of every canonical call is the one that is inferred for it."""
+    for node in graph.nodes:
+        if node.op in TABLE:
+            assert graph.infer(node.op, node.operands, node.attrs) == node.type, node
+
+
+def check_sharing(graph: Graph) -> None:
+    """Nothing is computed twice."""
+    calls = [(node.op, node.operands, str(node.attrs)) for node in graph.nodes if node.op not in LEAVES]
+    assert len(set(calls)) == len(calls)
+
+
+@EACH
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.label)
+def test_comes_back_as_it_was(row: Row, front_end: FrontEnd) -> None:
+    written, _ = view([row])
+    if reason := front_end.missing.get(row.op) or front_end.refused.get(row.label):
+        with pytest.raises(FrontEndError) as caught:
+            program_of(written, front_end)
+        assert reason in str(caught.value)
+        return
+    loaded = program_of(written, front_end).load()
+    assert [node.type for node in results(loaded)] == [node.type for node in written.outputs]
+    check_types(loaded)
+    check_sharing(loaded)
+    if row.label in front_end.composed:
+        assert calls(loaded) == front_end.composed[row.label]
+        assert plain(loaded, full=True) != plain(written, full=True)
+    else:
+        assert plain(loaded, full=True) == plain(written, full=True)
+
+
+def run(program: Program, fed: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The outputs of a program in order."""
+    return [as_tensor(value) for _, value in flatten(Workload(program)(*fed))]
+
+
+@EACH
+@pytest.mark.parametrize("family", FAMILIES)
+def test_computes_what_it_means(family: str, front_end: FrontEnd) -> None:
+    rows = [row for row in FAMILIES[family] if not front_end.refuses(row.op, row.label)]
+    written, fed = view(rows)
+    found = iter(run(program_of(written, front_end), fed))
+    wrong = []
+    for row in rows:
+        for expected in row.expected():
+            try:
+                torch.testing.assert_close(next(found), expected, rtol=1e-4, atol=1e-5, equal_nan=True)
+            except AssertionError as error:
+                wrong.append(f"{row.label}: {error}")
+    assert not wrong, "\n".join(wrong)
+    assert next(found, None) is None
+
+
+@EACH
+def test_the_lists_name_what_there_is(front_end: FrontEnd) -> None:
+    labels = {row.label for row in ROWS}
+    assert set(front_end.missing) <= set(TABLE)
+    assert set(front_end.composed) <= labels
+    assert set(front_end.refused) <= labels
+    for label in front_end.refused:
+        assert label.split("(")[0].split(" #")[0] not in front_end.missing
+
+
+def test_labels_are_unique() -> None:
+    assert len({row.label for row in ROWS}) == len(ROWS)
+    assert {row.op for row in ROWS} == set(TABLE)
+
+
+def test_the_values_can_tell_a_wrong_operator() -> None:
+    front_end, (row, *_) = AVAILABLE[0], FAMILIES["unary"]
+    written, fed = view([row])
+    (found,) = run(program_of(written, front_end), fed)
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(found + 1e-3, row.expected()[0], rtol=1e-4, atol=1e-5)

@@ -1,0 +1,36 @@
+"""A view that nothing was done to is stored as the program that it was loaded from, node by node."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.front_ends import AVAILABLE, FrontEnd
+from tests.conformance.operators import FAMILIES, view
+from tests.conformance.programs import program_of
+from tests.conformance.test_rule_book import each
+from tests.rules.harness import Fires, build
+from tests.rules.test_rules import FIRES
+
+EACH = pytest.mark.parametrize("front_end", AVAILABLE, ids=lambda front_end: front_end.name)
+
+
+@EACH
+@pytest.mark.parametrize("family", FAMILIES)
+def test_operators(family: str, front_end: FrontEnd) -> None:
+    rows = [row for row in FAMILIES[family] if not front_end.refuses(row.op, row.label)]
+    program = program_of(view(rows)[0], front_end)
+    again = program.store(program.load())
+    assert not front_end.differences(program.native, again.native)
+
+
+@pytest.mark.parametrize(("case", "front_end"), each(FIRES))
+def test_cases_of_the_rule_book(case: Fires, front_end: FrontEnd) -> None:
+    program = program_of(build(case.view), front_end)
+    assert not front_end.differences(program.native, program.store(program.load()).native)
+
+
+@EACH
+def test_the_comparison_can_fail(front_end: FrontEnd) -> None:
+    rows = FAMILIES["unary"]
+    one, other = (program_of(view([row])[0], front_end) for row in rows[:2])
+    assert front_end.differences(one.native, other.native)

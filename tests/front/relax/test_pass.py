@@ -1,0 +1,84 @@
+"""Rules as passes of TVM."""
+
+from __future__ import annotations
+
+import pytest
+import tvm
+from tvm import relax
+
+import gsl.relax
+from gsl import RuleSet, Subst, op, pat
+from gsl.errors import FixpointError, FrontEndError, RewriteError
+from tests.front.relax.relax_helpers import Mixed, lines, tensor
+
+X, Y = pat.Wildcard(), pat.Wildcard()
+RELU_TWICE = Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name="relu twice")
+
+
+def module(**attrs: str) -> tvm.IRModule:
+    """Two functions that compute a relu twice; the second has the attributes."""
+    builder = relax.BlockBuilder()
+    for name, given in (("main", {}), ("other", attrs)):
+        x = tensor("x", 2)
+        with builder.function(name, [x], attrs=given):
+            with builder.dataflow():
+                y = builder.emit_output(relax.op.nn.relu(builder.emit(relax.op.nn.relu(x))))
+            builder.emit_func_output(y)
+    return builder.get()
+
+
+def counts(mod: tvm.IRModule) -> dict[str, int]:
+    return {name: len(lines(mod, name)) for name in ("main", "other")}
+
+
+def test_a_pass_rewrites_all_functions() -> None:
+    own = gsl.relax.Pass([RELU_TWICE], name="relus")
+    assert isinstance(own, tvm.transform.Pass)
+    assert own.info.name == "relus"
+    assert counts(own(module())) == {"main": 1, "other": 1}
+
+
+def test_a_pass_stands_in_a_pipeline() -> None:
+    pipeline = tvm.transform.Sequential([
+        relax.transform.Normalize(), gsl.relax.Pass(RuleSet([RELU_TWICE])), relax.transform.LegalizeOps(),
+    ])  # fmt: skip
+    with tvm.transform.PassContext(opt_level=3):
+        new = pipeline(module())
+    assert counts(new) == {"main": 1, "other": 1}
+    relax.analysis.well_formed(new)
+    assert tvm.compile(new, target="llvm")
+
+
+@pytest.mark.parametrize("mark", ["Composite", "Codegen", "Primitive"])
+def test_functions_of_back_ends_are_left_alone(mark: str) -> None:
+    before = module(**{mark: "dnnl"})
+    after = gsl.relax.Pass(RELU_TWICE)(before)
+    assert counts(after) == {"main": 1, "other": 2}
+    assert after["other"].same_as(before["other"])
+
+
+def test_functions_are_chosen_by_name() -> None:
+    assert counts(gsl.relax.Pass(RELU_TWICE, functions="other")(module(Composite="mine"))) == {"main": 2, "other": 1}
+    with pytest.raises(FrontEndError, match="no Relax function 'mian': did you mean 'main'"):
+        gsl.relax.Pass(RELU_TWICE, functions=["mian"])(module())
+
+
+def test_a_module_in_which_nothing_fires_is_returned() -> None:
+    assert gsl.relax.Pass(RELU_TWICE)(Mixed).same_as(Mixed)
+    assert gsl.relax.Pass([])(Mixed).same_as(Mixed)
+
+
+def test_errors_name_the_pass_the_function_and_the_rule() -> None:
+    broken = Subst(op.ReLU(X), lambda match: 1 / 0, name="broken")
+    with pytest.raises(RewriteError, match=r"relus: in the function 'main': broken .*ZeroDivisionError"):
+        gsl.relax.Pass(broken, name="relus")(module())
+    swap = RuleSet([
+        Subst(op.ReLU(X), op.Sigmoid(X), name="there"), Subst(op.Sigmoid(X), op.ReLU(X), name="back")
+    ])  # fmt: skip
+    with pytest.raises(FixpointError, match="in the function 'main'"):
+        gsl.relax.Pass(swap, iterative=True)(module())
+
+
+def test_a_pass_takes_modules_without_relax_functions() -> None:
+    empty = tvm.IRModule({})
+    assert gsl.relax.Pass(RELU_TWICE)(empty).same_as(empty)

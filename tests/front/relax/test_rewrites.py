@@ -1,0 +1,377 @@
+"""Rewritten functions: what is new stands where the old was, and everything else stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import tvm
+from tvm import relax
+
+import rules
+from gsl import Subst, Workload, op, pat
+from gsl.errors import FrontEndError
+from gsl.front.relax import from_module
+from gsl.graph import CONST, PARAM, Graph, Node, TensorType
+from tests.front.relax.relax_helpers import Mixed, Net, bindings, exported, function, lines, tensor
+
+X, Y, W = pat.Wildcard(), pat.Wildcard(), pat.Param()
+DOUBLE = Subst(op.Add(X, X), op.Multiply(X, 2.0), name="double")
+RELU_TWICE = Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name="relu twice")
+
+
+def rewritten(rule: Any, module: Any, **options: Any) -> Any:
+    """The module after a rule that has to fire."""
+    new = rule(Workload.from_relax(module), **options)
+    assert new.trace.firings, new.trace
+    relax.analysis.well_formed(new.mod)
+    return new.mod
+
+
+def chain(*names: str) -> Any:
+    """``relu``, ``exp``, … of an input, one after the other in one block."""
+
+    def body(builder: Any, x: Any) -> Any:
+        for name in names:
+            x = builder.emit(getattr(relax.op.nn if name == "relu" else relax.op, name)(x))
+        return x
+
+    return function([tensor("x", 2)], body)
+
+
+def test_what_is_new_stands_where_the_old_was() -> None:
+    module = chain("exp", "relu", "relu", "sin")
+    new = rewritten(RELU_TWICE, module)
+    assert lines(new) == ["lv = exp(x)", "relu = nn.relu(lv)", "lv3 = sin(relu)", "gv = lv3"]
+    assert bindings(new)[0].same_as(bindings(module)[0])
+    assert bindings(new)[-1].same_as(bindings(module)[-1])
+    assert isinstance(bindings(new)[1].var, relax.DataflowVar)
+    assert len(new["main"].body.blocks) == 1
+
+
+def test_the_original_is_as_it_was() -> None:
+    module = chain("relu", "relu")
+    text = module.script()
+    rewritten(RELU_TWICE, module)
+    assert module.script() == text
+
+
+def test_a_new_output_is_visible() -> None:
+    new = rewritten(RELU_TWICE, chain("relu", "relu"))
+    assert lines(new) == ["relu = nn.relu(x)"]
+    assert not isinstance(new["main"].body.body, relax.DataflowVar)
+
+
+def test_other_functions_blocks_branches_and_effects_stay() -> None:
+    new = rewritten(DOUBLE, Mixed)
+    assert lines(new)[0] == "multiply = multiply(x, 2.0)"
+    for before, after in list(zip(bindings(Mixed), bindings(new)))[2:]:
+        assert before.same_as(after)
+    assert new["helper"].same_as(Mixed["helper"])
+    assert {var.name_hint for var in new.functions} == {"main", "helper"}
+    kinds = [type(block) for block in new["main"].body.blocks]
+    assert kinds == [relax.DataflowBlock, relax.BindingBlock]
+
+
+def test_a_variable_that_a_branch_uses_is_replaced_within() -> None:
+    rule = Subst(op.Multiply(X, pat.Const(2.0)), op.Add(X, X), name="sum")
+    new = rewritten(rule, Mixed)
+    condition = next(binding.value for binding in bindings(new) if isinstance(binding.value, relax.If))
+    names = {var.name for var in relax.analysis.free_vars(condition)}
+    assert "b" not in {binding.var.name for binding in bindings(new)}
+    assert names == {"c", "x", "add"}
+
+
+def test_a_second_block_sees_what_the_first_computes_anew() -> None:
+    """The replaced variable was visible, so that which replaces it is too."""
+    builder = relax.BlockBuilder()
+    x = tensor("x", 2)
+    with builder.function("main", [x], pure=False):
+        with builder.dataflow():
+            a = builder.emit_output(builder.emit(relax.op.nn.relu(builder.emit(relax.op.nn.relu(x)))))
+        builder.emit(relax.op.print(a, format="{}"))
+        with builder.dataflow():
+            b = builder.emit_output(relax.op.exp(a))
+        builder.emit_func_output(b)
+    new = rewritten(RELU_TWICE, builder.get())
+    assert lines(new) == ["relu = nn.relu(x)", "gv1 = print(StringImm, relu)", "gv2 = exp(relu)"]
+    assert [len(block.bindings) for block in new["main"].body.blocks] == [1, 1, 1]
+
+
+def test_an_inner_variable_that_becomes_the_output_gets_a_visible_name() -> None:
+    rule = Subst(op.Negative(op.Negative(X)), X, name="negative twice")
+    new = rewritten(rule, chain("exp", "negative", "negative"))
+    assert lines(new)[0] == "lv = exp(x)"
+    assert not isinstance(new["main"].body.body, relax.DataflowVar)
+
+
+def test_an_input_that_becomes_the_output() -> None:
+    rule = Subst(op.Negative(op.Negative(X)), X, name="negative twice")
+    new = rewritten(rule, chain("negative", "negative"))
+    assert new["main"].body.body.same_as(new["main"].params[0])
+    assert lines(new) == []
+
+
+def test_a_function_without_a_block_gets_one() -> None:
+    module = function([tensor("x", 2)], lambda b, x: x, dataflow=False)
+    program = from_module(module)
+    view = program.load()
+    exp = Node("exp", (view.outputs[0],), {}, view.outputs[0].type, name="made")
+    new = program.store(Graph([*view.nodes, exp], [exp], view.infer)).module
+    assert lines(new) == ["made = exp(x)"]
+    assert isinstance(new["main"].body.blocks[0], relax.DataflowBlock)
+
+
+def test_source_locations_are_inherited() -> None:
+    new = rewritten(DOUBLE, Mixed)
+    assert bindings(Mixed)[0].value.span is not None
+    assert bindings(new)[0].value.span.same_as(bindings(Mixed)[0].value.span)
+    assert bindings(new)[0].span.same_as(bindings(Mixed)[0].value.span)
+
+
+def test_fields_of_the_result_are_replaced_in_its_tuple() -> None:
+    def body(b: Any, x: Any) -> Any:
+        y = b.emit(relax.op.nn.relu(b.emit(relax.op.nn.relu(x))))
+        return relax.Tuple([y, relax.Tuple([x, y])])
+
+    new = rewritten(RELU_TWICE, function([tensor("x", 2)], body))
+    assert lines(new) == ["relu = nn.relu(x)", "gv = (relu, (x, relu))"]
+
+
+# What readings see through
+
+
+def linear(b: Any, x: Any, w: Any) -> Any:
+    return b.emit(relax.op.matmul(x, b.emit(relax.op.permute_dims(w))))
+
+
+def test_a_linear_layer_keeps_its_transposed_weight() -> None:
+    module = function([tensor("x", 2, 3), tensor("w", 4, 3)], lambda b, x, w: linear(
+        b, b.emit(relax.op.nn.relu(b.emit(relax.op.nn.relu(x)))), w
+    ))  # fmt: skip
+    assert "nn.dense(%lv1, %w)" in Workload.from_relax(module).text()
+    new = rewritten(RELU_TWICE, module)
+    assert lines(new) == ["relu = nn.relu(x)", "lv2 = permute_dims(w)", "lv3 = matmul(relu, lv2)", "gv = lv3"]
+    assert bindings(new)[1].same_as(bindings(module)[2])
+
+
+def test_a_new_weight_of_a_linear_layer_goes_through_the_transposition() -> None:
+    rule = Subst(op.Dense(X, op.Negative(W)), op.Dense(X, op.Multiply(W, -1.0)), name="minus")
+    module = function(
+        [tensor("x", 2, 3)],
+        lambda b, x: linear(b, x, b.emit(relax.op.negative(relax.const(np.ones((4, 3), "float32"))))),
+    )
+    new = rewritten(rule, module)
+    assert [line.partition(" = ")[2] for line in lines(new)][:2] in (
+        ["permute_dims(const)", "matmul(x, dense_permute_dims)"], ["permute_dims(const)", "matmul(x, lv1)"]
+    )  # fmt: skip
+
+
+def test_a_transposition_that_others_use_stays_for_them() -> None:
+    def body(b: Any, x: Any, w: Any) -> Any:
+        turned = b.emit(relax.op.permute_dims(w))
+        return b.emit(relax.op.add(b.emit(relax.op.matmul(x, turned)), b.emit(relax.op.nn.relu(turned))))
+
+    module = function([tensor("x", 3, 3), tensor("w", 3, 3)], body)
+    text = Workload.from_relax(module).text()
+    assert "transpose(%w" in text
+    assert "nn.dense(%x, %w)" in text
+    rule = Subst(op.Dense(X, Y), op.Dense(Y, X), name="turned around")
+    assert [line.partition(" = ")[2] for line in lines(rewritten(rule, module))][:1] == ["permute_dims(w)"]
+
+
+def test_batch_norm_keeps_its_call_and_its_field() -> None:
+    _, module = exported(Net(), torch.randn(1, 3, 4, 4))
+    rule = Subst(op.BiasAdd(X, W), op.Add(X, op.ExpandDims(W, axis=1, num_newaxis=2)), name="bias as a sum")
+    new = rewritten(rule, module, fold_params=False)
+    norm = [line for line in lines(new) if "batch_norm" in line]
+    assert norm == ["lv3 = nn.batch_norm(add, const, const, const, const)"]
+    assert "lv4 = lv3[0]" in lines(new)
+
+
+# Weights
+
+
+def test_folded_weights_become_constants() -> None:
+    _, module = exported(Net(), torch.randn(1, 3, 4, 4))
+    wl = Workload.from_relax(module)
+    new = rules.BOOK(wl, iterative=True)
+    assert "nn.batch_norm" not in new.op_counts()
+    assert wl.compare(new).check()
+    assert len(new.mod["main"].params) == 1
+
+
+def test_folded_weights_become_parameters_where_weights_are_parameters() -> None:
+    _, module = exported(Net(), torch.randn(1, 3, 4, 4), keep_params_as_input=True)
+    module, params = relax.frontend.detach_params(module)
+    wl = Workload.from_relax(module, params)
+    assert list(wl.inputs) == ["x"]
+    new = rules.BOOK(wl, iterative=True)
+    names = [var.name for var in new.mod["main"].params]
+    assert names[0] == "x"
+    assert "p_conv_weight" not in names  # it went into the folded one, which is named after it
+    assert any(name.startswith("p_conv_weight_") for name in names)
+    assert set(names[1:]) <= set(new.params)
+    assert int(new.mod["main"].attrs["num_input"]) == 1
+    assert wl.compare(new).check()
+
+
+def test_a_function_that_another_one_calls_keeps_its_parameters() -> None:
+    builder = relax.BlockBuilder()
+    x, w = tensor("x", 2), tensor("w", 2)
+    with builder.function("main", [x, w]):
+        builder.emit_func_output(builder.emit(relax.op.add(x, builder.emit(relax.op.negative(w)))))
+    callee = builder.get().get_global_var("main")
+    y = tensor("y", 2)
+    with builder.function("outer", [y]):
+        builder.emit_func_output(builder.emit(relax.Call(callee, [y, y])))
+    wl = Workload.from_relax(builder.get(), {"w": np.ones(2, "float32")})
+    rule = Subst(op.Add(X, op.Negative(W)), op.Subtract(X, op.Multiply(W, 1.0)), name="difference")
+    new = rule(wl)
+    assert new.trace.firings
+    assert [var.name for var in new.mod["main"].params] == ["x", "w"]
+    relax.analysis.well_formed(new.mod)
+
+
+def test_tied_weights_stay_tied() -> None:
+    weight = relax.const(np.ones((3, 3), "float32"))
+    module = function([tensor("x", 3, 3)], lambda b, x: b.emit(
+        relax.op.matmul(b.emit(relax.op.matmul(x, weight)), weight)
+    ))  # fmt: skip
+    assert [node.op for node in Workload.from_relax(module).graph].count("param") == 1
+
+
+# Numbers
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool", "bfloat16"])
+def test_a_constant_without_axes_is_a_number(dtype: str) -> None:
+    combine = relax.op.logical_and if dtype == "bool" else relax.op.multiply
+    module = function([tensor("x", 2, dtype=dtype)], lambda b, x: b.emit(combine(x, relax.const(1, dtype))))
+    (number,) = [node for node in Workload.from_relax(module).graph if node.op == CONST]
+    assert number.attrs["value"] == 1
+    assert isinstance(number.attrs["value"], (bool, int, float))
+    assert from_module(module).load().outputs[0].dtype == dtype
+
+
+def test_a_float_is_the_shortest_that_is_rounded_to_it() -> None:
+    module = function([tensor("x", 2)], lambda b, x: b.emit(relax.op.multiply(x, relax.const(0.1, "float32"))))
+    rule = Subst(op.Multiply(X, pat.Const(0.1)), op.Divide(X, 10.0), name="tenth")
+    assert lines(rewritten(rule, module))[0] == "divide = divide(x, 10.0)"
+
+
+def test_a_constant_without_axes_that_would_change_the_type_is_a_tensor() -> None:
+    value = relax.const(2.0, "float32")
+    module = function([tensor("x", dtype="float32")], lambda b, x: b.emit(relax.op.add(value, value)))
+    (literal,) = [node for node in Workload.from_relax(module).graph if node.op == CONST]
+    assert hasattr(literal.attrs["value"], "shape")
+
+
+# Hand-made views
+
+
+def test_a_view_with_new_nodes_weights_and_outputs() -> None:
+    module = function([tensor("x", 2, 3)], lambda b, x: b.emit(relax.op.zeros((2, 3), "float32")))
+    program = from_module(module)
+    view = program.load()
+    x = view.nodes[0]
+    f23 = TensorType((2, 3), "float32")
+    weight = Node(PARAM, (), {"value": torch.full((2, 3), 3.0)}, f23, name="weight")
+    literal = Node(CONST, (), {"value": np.float32([1, 2, 3])}, TensorType((3,), "float32"), name="literal")
+    number = Node(CONST, (), {"value": 2.0}, TensorType((), "float32"), name="number")
+    add = Node("add", (x, weight), {}, f23, name="add")
+    scaled = Node("multiply", (add, number), {}, f23, name="scaled")
+    result = Node("subtract", (scaled, literal), {}, f23, name="result")
+    new = program.store(Graph([x, weight, literal, number, add, scaled, result], [result], view.infer))
+    first, *others = lines(new.module)
+    assert first == "add = add(x, const)"
+    assert others == ["scaled = multiply(add, 2.0)", "result = subtract(scaled, const)"]
+    found = new.build()(np.ones((2, 3), "float32"))
+    np.testing.assert_allclose(found, np.full((2, 3), 8.0) - [1, 2, 3])
+
+
+@pytest.mark.parametrize("what", ["another program", "an input", "an operator"])
+def test_what_cannot_be_stored_leaves_the_program_as_it_was(what: str) -> None:
+    program = from_module(chain("exp"))
+    view = program.load()
+    y = view.outputs[0]
+    made = {
+        "another program": lambda: from_module(chain("exp")).load(),
+        "an input": lambda: Graph([*view.nodes, Node("input", name="more")], view.outputs, view.infer),
+        "an operator": lambda: Graph(
+            [*view.nodes, n := Node("nn.nothing", (y,), {}, y.type, name="n")], [n], view.infer
+        ),
+    }[what]()
+    with pytest.raises(FrontEndError, match="Relax function 'main'"):
+        program.store(made)
+    assert program.store(program.load()).module.same_as(program.module)
+
+
+# Opaque calls
+
+
+def test_a_native_operator_is_matched_and_made() -> None:
+    sort = tvm.ir.Op.get("relax.sort")
+    module = chain("exp")
+    made = rewritten(Subst(op.Exp(X), pat.Call(sort, X, axis=-1, descending=True), name="sorted"), module)
+    assert lines(made) == ["sort = sort(x)"]
+    assert bool(bindings(made)[0].value.attrs.descending)
+    back = Subst(pat.Call(sort, X, descending=True), op.Exp(X), name="unsorted")
+    assert "exp(x)" in lines(rewritten(back, made))[0]
+
+
+def test_functions_are_matched_by_their_names() -> None:
+    rule = Subst(pat.Call(relax.ExternFunc("test.dps"), X, Y), op.Add(X, Y), name="dps")
+    assert "add = add(h, k)" in lines(rewritten(rule, Mixed))
+    rule = Subst(pat.Call(tvm.ir.GlobalVar("helper"), X), op.ReLU(X), name="helper")
+    assert list(rule.match(Workload.from_relax(Mixed)))
+
+
+def test_a_function_of_the_module_is_called() -> None:
+    builder = relax.BlockBuilder(tvm.IRModule({"helper": Mixed["helper"]}))
+    x = tensor("x", 4, 4)
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(relax.op.add(x, x)))
+    rule = Subst(op.Add(X, X), pat.Call(Mixed.get_global_var("helper"), X), name="call")
+    assert lines(rewritten(rule, builder.get())) == ["helper = helper(x)"]
+
+
+def test_operators_that_the_view_shows_otherwise_are_told() -> None:
+    rule = Subst(pat.Call(tvm.ir.Op.get("relax.nn.relu"), X), X)
+    with pytest.raises(ValueError, match=r"op\.ReLU\(x\)"):
+        rule(Workload.from_relax(chain("relu")))
+
+
+# Sizes and depth
+
+
+def test_a_symbolic_module_is_rewritten_with_its_sizes() -> None:
+    n = tvm.tirx.Var("n", "int64")
+
+    def body(b: Any, x: Any) -> Any:
+        flat = b.emit(relax.op.reshape(x, (n * 4,)))
+        return b.emit(relax.op.reshape(flat, (2, n * 2)))
+
+    module = function([tensor("x", n, 4)], body)
+    inner = op.Reshape(X)
+    outer = op.Reshape(inner)
+    new = rewritten(Subst(outer, op.Reshape(X, newshape=outer.newshape), name="reshape twice"), module)
+    assert lines(new)[0] == "reshape = reshape(x, [T.int64(2), n * T.int64(2)])"
+
+
+def test_deep_functions() -> None:
+    def body(b: Any, x: Any) -> Any:
+        y = x
+        for _ in range(2000):
+            y = b.emit(relax.op.nn.relu(b.emit(relax.op.add(y, x))))
+        return y
+
+    module = function([tensor("x", 2)], body)
+    wl = Workload.from_relax(module)
+    assert wl.program.store(wl.program.load()).module.same_as(module)
+    rule = Subst(op.ReLU(op.Add(X, Y)), op.Maximum(op.Add(X, Y), 0.0), name="maximum")
+    new = rule(wl)
+    assert len(new.trace.firings) == 2000
+    assert len(bindings(new.mod)) == 4000

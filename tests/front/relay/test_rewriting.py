@@ -1,0 +1,308 @@
+"""Rewritten programs of Relay: they are well-typed, they compute the same, and what must not change does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+
+from gsl import RuleSet, Subst, Workload, op, pat
+from gsl.errors import FrontEndError
+from gsl.graph import Node
+from tests.front.relay.helpers import FAST, body, exprs, loaded, module_of, ops, random, var, workload
+
+X = var("x", 2, 3)
+A, B = pat.Wildcard(), pat.Wildcard()
+ONCE = Subst(op.ReLU(op.ReLU(A)), op.ReLU(A), name="once")
+
+
+def twice(expr: Any) -> Any:
+    return relay.nn.relu(relay.nn.relu(expr))
+
+
+def typed(module: Any) -> Any:
+    """The module, inferred anew: ill-typed ones are refused."""
+    return relay.transform.InferType()(module)
+
+
+# ---------------------------------------------------------------- control flow, functions, references
+
+
+def test_what_decides_a_branch_is_rewritten_and_the_branches_are_not():
+    condition = relay.less(relay.sum(twice(X)), relay.const(1.0))
+    wl = loaded(module_of(relay.If(condition, twice(X), relay.tanh(X))))
+    new = ONCE(wl)
+    assert ops(new).count("nn.relu") == 3
+    for x in (random(2, 3), -abs(random(2, 3))):
+        assert np.array_equal(wl(x=x), new(x=x))
+
+
+def test_a_branch_may_share_what_is_rewritten_outside():
+    shared = twice(X)
+    wl = workload(relay.If(var("c", dtype="bool"), relay.exp(shared), X) + shared, "x", "c")
+    new = ONCE(wl)
+    assert len(new.trace.firings) == 1
+    for c in (True, False):
+        values = {"x": random(2, 3), "c": np.array(c)}
+        assert np.array_equal(wl(**values), new(**values))
+
+
+def test_a_replaced_variable_is_replaced_in_branches_functions_and_lets():
+    """The rule puts something else in the place of every use of x but its own."""
+    inner = var("inner", 2, 3)
+    name = var("name", 2, 3)
+    parts = [
+        relay.If(var("c", dtype="bool"), relay.exp(X), relay.tanh(X)),
+        relay.Call(relay.Function([inner], inner + X), [relay.exp(X)]),
+        relay.Let(name, relay.exp(X), name + X),
+    ]
+    wl = workload(parts[0] + parts[1] + parts[2], "x", "c")
+    x = pat.Input(ndim=2)
+    new = Subst(x, x * pat.Const(2.0), name="double")(wl)
+    values = random(2, 3)
+    for c in (True, False):
+        assert np.allclose(new(x=values, c=np.array(c)), wl(x=2 * values, c=np.array(c)))
+
+
+def test_arguments_of_functions_are_rewritten():
+    inner = var("inner", 2, 3)
+    function = relay.Function([inner], twice(inner), relay.TensorType((2, 3)))
+    f = relay.GlobalVar("f")
+    module = tvm.IRModule({f: function, relay.GlobalVar("main"): relay.Function([X], f(twice(X)))})
+    new = ONCE(loaded(module))
+    assert body(new) == "%0 = nn.relu(%x);\n@f(%0)"
+    tvm.ir.assert_structural_equal(new.mod["f"], typed(module)["f"])
+    assert np.array_equal(new(random(2, 3)), np.maximum(random(2, 3), 0))
+    unnamed = ONCE(loaded(module_of(relay.Call(function, [twice(X)]))))
+    assert ops(unnamed) == ["nn.relu", "nn.relu", "nn.relu"]
+
+
+def test_a_rule_can_call_a_function_of_the_module():
+    inner = var("inner", 2, 3)
+    f = relay.GlobalVar("f")
+    function = relay.Function([inner], relay.exp(inner), relay.TensorType((2, 3)))
+    module = tvm.IRModule({f: function, relay.GlobalVar("main"): relay.Function([X], relay.tanh(relay.exp(f(X))))})
+    wl = loaded(module)
+    new = Subst(op.Tanh(op.Exp(A)), pat.Call(f, op.Tanh(A)))(wl)
+    assert body(new) == "%0 = @f(%x);\n%1 = tanh(%0);\n@f(%1)"
+    assert np.allclose(new(random(2, 3)), np.exp(np.tanh(np.exp(random(2, 3)))))
+
+
+@pytest.mark.parametrize("where", ["before", "after", "in a function"])
+def test_a_program_with_references_stays_as_it_is(where: str):
+    expr = relay.RefRead(relay.RefCreate(twice(X) if where == "before" else X))
+    if where == "in a function":
+        expr = relay.Call(relay.Function([], expr), [])
+    wl = loaded(module_of(expr if where == "before" else twice(expr)))
+    new = ONCE(wl)
+    assert new.mod.same_as(wl.mod)
+    assert not new.trace.firings
+    assert np.array_equal(wl(random(2, 3)), np.maximum(random(2, 3), 0) if where == "before" else wl(random(2, 3)))
+
+
+def test_random_operators_are_neither_matched_nor_moved():
+    key = relay.random.threefry_key(0)
+    drawn = relay.TupleGetItem(relay.random.uniform(key, (2, 3)), 1)
+    wl = loaded(module_of(twice(drawn) * twice(X)))
+    anything = pat.Call(tvm.ir.Op.get("random.uniform"), A, B, pat.Wildcard())
+    assert not Subst(op.ReLU(op.ReLU(anything[1])), op.ReLU(anything[1]))(wl).trace.firings
+    new = ONCE(wl)
+    assert len(new.trace.firings) == 2
+    assert wl.compare(new)
+
+
+# ---------------------------------------------------------------- sizes that are not known
+
+
+def test_two_unknown_sizes_are_not_equal():
+    """x + y has the size of the larger one; which that is depends on the run."""
+    x, y = var("x", relay.Any(), 3), var("y", relay.Any(), 3)
+    wl = workload(relay.nn.relu(x + y), "x", "y")
+    wrong = Subst(op.ReLU(A + B), op.ReLU(A) + op.ReLU(B), where=A.shape == B.shape)
+    assert not wrong(wl).trace.firings
+    assert wrong(workload(relay.nn.relu(x + x))).trace.firings
+    assert wl(x=random(1, 3), y=random(4, 3)).shape == (4, 3)
+
+
+def test_what_keeps_an_unknown_size_is_rewritten():
+    wl = workload(twice(var("x", relay.Any(), 3)))
+    new = ONCE(wl)
+    assert str(new.mod["main"].body.checked_type) == str(wl.mod["main"].body.checked_type)
+    for rows in (0, 1, 5):
+        assert np.array_equal(new(random(rows, 3)), wl(random(rows, 3)))
+    assert wl.compare(new, [random(4, 3)])
+
+
+def test_a_reshape_to_an_unknown_size_tells_nothing_wrong():
+    x = var("x", relay.Any(), 4)
+    wl = workload(relay.nn.relu(relay.reshape(x, (-1, 2))))
+    assert wl.graph.outputs[0].shape[1] == 2
+    assert wl.graph.outputs[0].shape[0] != wl.graph.nodes[0].shape[0]
+    assert wl(random(3, 4)).shape == (6, 2)
+
+
+# ---------------------------------------------------------------- what is kept
+
+
+def test_inputs_stay_and_weights_that_nothing_uses_go():
+    wl = workload(relay.nn.relu(X * var("w", 2, 3)) - var("z", 2, 3) * var("v", 2, 3), "x", "z")
+    zero = Subst(op.ReLU(A * pat.Param()), A)
+    new = zero(wl)
+    assert list(new.params) == ["v"]
+    none = Subst(A - B * pat.Param(), A)(new)
+    assert list(none.params) == []
+    assert list(none.inputs) == ["x", "z"]
+    assert np.array_equal(none(x=random(2, 3), z=random(2, 3)), random(2, 3))
+
+
+def test_new_weights_come_last_and_have_new_names():
+    names = ("_param_1", "x", "a", "b", "c")
+    _p, x, a, b, c = [var(name, 2, 3) for name in names]
+    module = module_of((x + a + b) * (x - _p - c), _p, x, a, b, c)
+    wl = loaded(module, {name: random(2, 3, seed=n) for n, name in enumerate(names) if name != "x"})
+    w, v = pat.Param(), pat.Param()
+    rules = RuleSet([Subst(A + w + v, A + (w + v), name="sum"), Subst(A - w - v, A - (w + v), name="difference")])
+    new = rules(wl)
+    assert [str(v.name_hint) for v in new.mod["main"].params] == ["x", "_param_2", "_param_3"]
+    assert list(new.params) == ["_param_2", "_param_3"]
+    assert wl.compare(new)
+
+
+def test_places_in_the_source_are_kept_and_inherited():
+    def span(line: int) -> Any:
+        return relay.Span(relay.SourceName("model.py"), line, line, 0, 0)
+
+    def call(name: str, *args: Any, line: int) -> Any:
+        return relay.Call(tvm.ir.Op.get(name), list(args), None, None, span(line))
+
+    inner = call("nn.relu", call("nn.relu", call("exp", X, line=1), line=2), line=3)
+    new = ONCE(loaded(module_of(call("tanh", inner, line=4))))
+    assert [expr.span.line for expr in exprs(new.mod["main"].body) if isinstance(expr, relay.Call)] == [1, 3, 4]
+
+
+def test_attributes_of_the_function_and_other_functions_are_kept():
+    helper = relay.GlobalVar("helper")
+    module = module_of(twice(X)).clone()
+    module["main"] = module["main"].with_attr("mine", 3)
+    module[helper] = relay.Function([X], twice(X))
+    module = module.with_attr("whole", tvm.runtime.String("four"))
+    module = typed(module)
+    new = ONCE(loaded(module))
+    assert int(new.mod["main"].attrs["mine"]) == 3
+    assert new.mod.attrs["whole"] == "four"
+    assert new.mod["helper"].same_as(module["helper"])
+
+
+def test_attributes_of_calls_are_kept_when_operands_change():
+    wl = loaded(module_of(relay.sort(relay.nn.max_pool2d(twice(var("x", 1, 2, 8, 8)), (3, 3), ceil_mode=True), axis=2)))
+    new = ONCE(wl)
+    before, after = ([expr for expr in exprs(w.mod["main"].body) if isinstance(expr, relay.Call)] for w in (wl, new))
+    for old, call in zip(before[2:], after[1:]):
+        assert tvm.ir.structural_equal(old.attrs, call.attrs)
+
+
+def test_a_native_operator_is_matched_and_built():
+    sort = tvm.ir.Op.get("sort")
+    wl = workload(relay.nn.relu(relay.sort(X, axis=0)))
+    found = pat.Call(sort, A)
+    new = Subst(op.ReLU(found), found.like(op.ReLU(A)))(wl)
+    assert body(new) == "%0 = nn.relu(%x);\nsort(%0, axis=0)"
+    built = Subst(op.ReLU(found), pat.Call(sort, op.ReLU(A), axis=0, is_ascend=True))(wl)
+    assert tvm.ir.structural_equal(built.mod, new.mod)
+    assert wl.compare(new)
+
+
+def test_an_operator_that_is_opaque_is_folded():
+    wl = workload(relay.nn.relu(X + relay.sort(var("w", 2, 3), axis=0)))
+    w = pat.Call(tvm.ir.Op.get("sort"), pat.Param())
+    new = Subst(op.ReLU(A + w), A + w.like(w.operands[0], axis=1))(wl)
+    assert ops(new) == ["add"]
+    assert np.allclose(new.params["_param_1"].numpy(), np.sort(wl.params["w"].numpy(), axis=1))
+
+
+def test_an_ill_typed_native_call_is_refused():
+    wl = workload(relay.nn.relu(X))
+    new = Subst(op.ReLU(A), pat.Call(tvm.ir.Op.get("reshape"), A, newshape=(7,)))(wl)
+    assert not new.trace.firings
+    assert "not compatible" in str(new.trace)
+
+
+def test_what_relay_can_not_express_leaves_the_workload_as_it_was():
+    wl = workload(twice(X))
+    before = str(wl.mod)
+    graph = wl.graph.copy()
+    graph.outputs[0] = Node("input", type=graph.outputs[0].type, name="new")
+    with pytest.raises(FrontEndError):
+        wl.replace(graph)
+    assert str(wl.mod) == before
+    assert wl.replace(wl.graph.copy()).mod.same_as(wl.mod)
+
+
+def test_a_group_is_outlined_as_a_composite_function():
+    wl = workload(relay.exp(relay.nn.relu(X + var("w", 2, 3))))
+    new = Subst(op.ReLU(A + B), pat.Fused("mine.add_relu", level=2))(wl)
+    assert body(new) == """\
+%1 = fn (%x1: Tensor[(2, 3), float32], %w1: Tensor[(2, 3), float32], Composite="mine.add_relu", level=2) \
+-> Tensor[(2, 3), float32] {
+%0 = add(%x1, %w1);
+nn.relu(%0)
+};
+%2 = %1(%x, %w);
+exp(%2)"""
+    assert wl.compare(new)
+    again = loaded(new.mod, new.params)
+    assert [str(node.op) for node in again.graph if node.op not in ("input", "param")] == ["mine.add_relu", "exp"]
+    assert wl.compare(again.inline())
+
+
+def test_groups_that_relay_itself_has_merged_are_seen():
+    from tvm.relay.dataflow_pattern import is_op, wildcard
+
+    module = module_of(relay.exp(relay.nn.relu(X + X)))
+    table = [("its.group", is_op("nn.relu")(is_op("add")(wildcard(), wildcard())))]
+    merged = relay.transform.MergeComposite(table)(module)
+    wl = loaded(merged)
+    assert [group.name for group in wl.groups().values()] == ["its.group"]
+    assert wl.inline().compare(loaded(module))
+
+
+# ---------------------------------------------------------------- large programs
+
+
+def test_a_deep_program():
+    expr = X
+    for number in range(3000):
+        expr = relay.exp(expr) if number == 1000 else relay.nn.relu(expr) if number % 2 else relay.tanh(expr)
+    wl = workload(expr)
+    new = Subst(op.Exp(A), op.ReLU(op.Exp(A)))(wl)
+    assert len(exprs(new.mod["main"].body)) == len(exprs(wl.mod["main"].body)) + 1
+    assert wl.replace(wl.graph.copy()).mod.same_as(wl.mod)
+
+
+def test_a_wide_program_that_is_shared_throughout():
+    """Every sum has the one before twice: there are 2⁴⁰ paths through it."""
+    expr = twice(X)
+    for _ in range(40):
+        expr = expr * relay.const(0.5) + expr * relay.const(0.5)
+    wl = workload(expr)
+    new = ONCE(wl)
+    assert len(exprs(new.mod["main"].body)) == len(exprs(wl.mod["main"].body)) - 1
+    new.build(**FAST)
+    assert np.allclose(new(random(2, 3)), np.maximum(random(2, 3), 0))
+
+
+def test_rules_made_for_one_front_end_hold_for_the_other():
+    import torch
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(torch.relu(torch.exp(x)))
+
+    on_torch = Workload.from_torch(Model(), (torch.randn(2, 3),))
+    on_relay = workload(twice(relay.exp(X)))
+    assert ONCE(on_relay).op_counts() == ONCE(on_torch).op_counts() == {"exp": 1, "nn.relu": 1}
+    assert on_relay.compare(on_torch)
+    assert ONCE(on_torch).compare(ONCE(on_relay))

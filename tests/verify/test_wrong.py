@@ -1,0 +1,83 @@
+"""Wrong rules are refuted, each with the smallest counterexample, a program that shows it, and what the rule lacks."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import subprocess
+import sys
+
+import pytest
+
+from gsl import Refuted, Supported
+from gsl.verify import Verdict, verify
+from gsl.verify.models import Comparison, OutputComparison
+from tests.verify.wrong import WRONG
+
+EXAMPLES = 100
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> dict[str, Verdict]:
+    return {}
+
+
+def verdict(name: str, verdicts: dict[str, Verdict]) -> Refuted:
+    """The verdict on a wrong rule, which is computed once."""
+    if name not in verdicts:
+        verdicts[name] = WRONG[name].make().verify(max_examples=EXAMPLES)
+    found = verdicts[name]
+    assert isinstance(found, Refuted), str(found)
+    return found
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_it_is_refuted(name: str, verdicts: dict[str, Verdict]) -> None:
+    found = verdict(name, verdicts)
+    example = found.counterexample
+    assert example.kind == WRONG[name].kind, str(found)
+    assert not found
+    # Smaller than what the first failing instance tends to be: dimensions of 1 and 2, hardly a node too many.
+    assert len(example.before.nodes) <= 6
+    assert all(size <= 4 for node in example.before.nodes for size in node.shape or ())
+    for text in (str(found), found._repr_html_()):
+        assert "before" in text and "after" in text
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_program_shows_the_difference(name: str, verdicts: dict[str, Verdict]) -> None:
+    program = verdict(name, verdicts).counterexample.code
+    assert "gsl" not in program
+    with pytest.raises(AssertionError), contextlib.redirect_stdout(io.StringIO()) as shown:
+        exec(program, {})
+    assert "output 0 of the source" in shown.getvalue()
+
+
+def test_the_program_runs_alone(verdicts: dict[str, Verdict]) -> None:
+    program = verdict("exchanged operands", verdicts).counterexample.code
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "AssertionError" in done.stderr
+    assert "of the source" in done.stdout
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_missing_condition_is_suggested(name: str, verdicts: dict[str, Verdict]) -> None:
+    found = verdict(name, verdicts)
+    wanted = WRONG[name].condition
+    if wanted is None:
+        assert found.suggestion is None, str(found.suggestion)
+        return
+    assert found.suggestion is not None
+    assert wanted in found.suggestion.text
+    assert isinstance(found.suggestion.verdict, Supported)
+    assert f"where={found.suggestion.text}" in str(found)
+
+
+def always_equal(before: object, after: object, *, seed: int) -> Comparison:
+    return Comparison((OutputComparison((0,), "float64", True, 1),), None)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_it_is_the_comparison_that_refutes(name: str) -> None:
+    assert isinstance(verify(WRONG[name].make(), max_examples=20, compare=always_equal), Supported)
