@@ -96,6 +96,10 @@ class ExchangeError(GSLError, ValueError):
     """A file of rules of another system can't be read."""
 
 
+class RuleFileError(GSLError, ValueError):
+    """A file of fusion rules is ill-formed, or a rule can't be written to one."""
+
+
 class WorkloadError(GSLError, ValueError):
     """A workload is called, compared or built with something that does not fit."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gsl import RuleSet, Subst
 from rules import fold, layout, lower, merge, parallel, sums
+from rules.modules import MODULE_FUSION as MODULE_FUSION
 
 FAMILIES: dict[str, tuple[Subst, ...]] = {
     "layout": (

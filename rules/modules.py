@@ -105,11 +105,19 @@ class ModuleFusion:
         return True
 
     def is_apart(self, match: Match) -> bool | str:
-        """Whether it is not one module already."""
-        from gsl.front.fx.handle import native_of
+        """Whether it is not one module already, and no part of one that was fused with another layer."""
+        from gsl.front.fx.handle import called, native_of
+        from gsl.modules import Fused
 
+        own = native_of(match[self.product])
         natives = {native_of(node) for node in match.inner}
-        return None in natives or len(natives) > 1 or f"%{match.outputs[0].name} is one module already"
+        if natives == {own} and own is not None:
+            return f"%{match.outputs[0].name} is one module already"
+        for native in natives - {own, None}:
+            assert native is not None
+            if isinstance(called(native), Fused):
+                return f"%{native.name} is one module with another layer already"
+        return True
 
     def has_module(self, match: Match) -> bool | str:
         """Whether the layer is one that a module of torch can be."""
@@ -126,8 +134,8 @@ class ModuleFusion:
         """Whether the batch norm is one of the channels, and computed in the dtype of the weights."""
         if self.norm is None:
             return True
-        norm, tensors = match[self.norm], self._tensors(match)
-        dtypes = {str(tensor.dtype).removeprefix("torch.") for tensor in tensors}
+        norm, weights = match[self.norm], [self.w, *self.statistics, *([self.b] if self.biased in match else [])]
+        dtypes = {str(match[each].attrs["value"].dtype).removeprefix("torch.") for each in weights}
         if not self._is_channel(match, norm.attrs["axis"]):
             return f"%{norm.name} normalises another axis than that of the channels, or one of unknown number"
         if len(dtypes) > 1 or not dtypes < {"float32", "float64"}:
@@ -170,20 +178,87 @@ class ModuleFusion:
     # ------------------------------------------------------------ the module
 
     def module(self, match: Match) -> Any:
-        """The module of a match, in inference, with the weights of the layer or with what the batch norm made of them."""
+        """The module of a match, in inference, with the weights of the layer or what the batch norm makes of them."""
         import torch
         from torch import nn
 
-        from gsl.front.fx.home import as_parameter
         from gsl.modules import FUSIONS, Fusion
 
         activation = None if self.activation is None else ACTIVATIONS[str(match[self.activation].op)]
         kind: Any = FUSIONS[Fusion(getattr(nn, self.layer.module), self.sum is not None, activation)]
-        with torch.no_grad():
-            weight, bias = self._weights(match) if self.norm is None else self._folded(match)
+        weight = match[self.w].attrs["value"]
+        bias = match[self.b].attrs["value"] if self.biased in match else None
+        grad = isinstance(weight, nn.Parameter) and weight.requires_grad
+        if self.norm is not None:
+            with torch.no_grad():
+                weight, bias = self._absorbed(match, weight, bias)
         # Without memory, nothing is drawn for weights that are replaced.
         module = kind(**self._arguments(match), bias=bias is not None, device="meta")
-        module.weight = as_parameter(weight)
-        if bias is not None:
-            module.bias = as_parameter(bias)
+        for name, value in (("weight", weight), ("bias", bias)):
+            if value is not None:
+                setattr(module, name, value if isinstance(value, nn.Parameter) else nn.Parameter(value, grad))
         return module.eval()
+
+    def _absorbed(self, match: Match, weight: Any, bias: Any) -> tuple[Any, Any]:
+        """The weight and bias with which the layer computes what the batch norm made of its result."""
+        import torch
+
+        assert self.norm is not None
+        attrs = match[self.norm].attrs
+        gamma, beta, mean, var = (match[each].attrs["value"].double() for each in self.statistics)
+        factor = torch.rsqrt(var + attrs["epsilon"])
+        if attrs["scale"]:
+            factor = factor * gamma
+        shift = -mean if bias is None else bias.double() - mean
+        offset = shift * factor + beta if attrs["center"] else shift * factor
+        if self.layer.transposed:
+            # The kernel is (in, out / groups, …): its output channels lie group by group.
+            groups = match[self.product].attrs["groups"]
+            shape = (groups, weight.shape[0] // groups, *weight.shape[1:])
+            scaled = weight.double().reshape(shape) * factor.reshape(groups, 1, -1, *(1,) * (weight.ndim - 2))
+        else:
+            scaled = weight.double() * factor.reshape(-1, *(1,) * (weight.ndim - 1))
+        return scaled.reshape(weight.shape).to(weight.dtype), offset.to(weight.dtype)
+
+    def _arguments(self, match: Match) -> dict[str, Any]:
+        """The arguments of the layer's constructor."""
+        attrs, shape = match[self.product].attrs, match[self.w].attrs["value"].shape
+        if not self.layer.kernel:
+            return {"in_features": shape[1], "out_features": shape[0]}
+        groups, transposed = attrs["groups"], self.layer.transposed
+        own, per_group = shape[0], shape[1] * groups
+        more = {"output_padding": attrs["output_padding"]} if transposed else {}
+        return {
+            "in_channels": own if transposed else per_group, "out_channels": per_group if transposed else own,
+            "kernel_size": tuple(shape[2:]), "stride": attrs["strides"], "padding": self._padding(match),
+            "dilation": attrs["dilation"], "groups": groups, **more,
+        }  # fmt: skip
+
+
+def _passed_on(result: pat.Pattern) -> pat.Pattern:
+    """A result, or a copy of it: what is left of modules that do nothing in a program without observers."""
+    return pat.Maybe(op.Copy(result), on=result)
+
+
+def _algebra(layer: str, followers: Sequence[str]) -> str:
+    """What a rule fuses."""
+    text = f"{layer}(x, w)"
+    for follower in followers:
+        text = f"{text} + y" if follower == "add" else f"{follower}({text})"
+    return text
+
+
+def _rule(layer: str, followers: str) -> Subst:
+    parts = followers.split("-")
+    doc = (
+        f"{_algebra(layer, parts)} = one module\n\n"
+        "In a traced module in eval mode, where nothing else uses what lies between; what is added has the result's "
+        "type. With relu6, too."
+    )
+    return ModuleFusion(LAYERS[layer], parts).rule(f"{layer}-{followers}", doc)
+
+
+MODULE_FUSION = RuleSet(
+    [_rule(layer, followers) for layer in LAYERS for followers in FOLLOWERS], strategy="largest"
+)
+"""Every layer with everything that may follow it; what covers most is fused first."""

@@ -15,15 +15,15 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "gsl"
 LAYERS = [
-    "errors", "graph", "attr", "spec", "draw", "pat", "op", "match", "rewrite", "exchange", "front", "workload",
-    "verify", "relax",
+    "errors", "graph", "attr", "spec", "draw", "pat", "op", "match", "rewrite", "exchange", "rulefile", "modules", "front",
+    "workload", "verify", "relax",
 ]  # fmt: skip
 """From the lowest; each may import those before it. As in the table of docs/architecture.md."""
 LATE = {"gsl.pat.base", "gsl.rewrite.trace"}
 """Modules whose functions import from their own package what needs them: patterns' operators build patterns, and
 traces are replayed by what makes them."""
-UPWARD = {"gsl.rewrite.subst": "verify", "gsl.rewrite.ruleset": "verify"}
-"""Modules with a method that imports from a higher layer what it is short for: ``rule.verify()``."""
+UPWARD = {"gsl.rewrite.subst": ("verify",), "gsl.rewrite.ruleset": ("rulefile", "verify")}
+"""Modules with methods that import from higher layers what they are short for: ``rule.verify()``."""
 
 
 def modules() -> dict[str, Path]:
@@ -91,7 +91,7 @@ def test_every_module_is_in_a_layer() -> None:
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_a_module_imports_only_from_lower_layers(name: str) -> None:
-    late_wrong = [other for other in imports(name, late=True) if layer(other) != UPWARD.get(name)]
+    late_wrong = [other for other in imports(name, late=True) if layer(other) not in UPWARD.get(name, ())]
     wrong = [other for other in (*imports(name), *late_wrong) if not allowed(name, other)]
     assert not wrong, f"{name} imports {', '.join(wrong)}"
 

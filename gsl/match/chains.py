@@ -55,7 +55,7 @@ class RepeatMatcher(Matcher):
         assert first is not None
 
         def more() -> Iterator[Goals]:
-            for node, skipped in producers(search, first):
+            for node, skipped in producers(search, first, sole=self.pattern.sole):
                 if self.inner.plausible(node) and skip_all(search, skipped):
                     yield self._instance(length, node, outer, (self._down, length + 1, outer, rest))
 
@@ -100,7 +100,7 @@ class RepeatMatcher(Matcher):
         number, below = state
         first = search.bindings.head(self.pattern.pattern, (*outer, number))
         assert first is not None
-        ways = [skipped for node, skipped in producers(search, first) if node is below]
+        ways = [skipped for node, skipped in producers(search, first, sole=self.pattern.sole) if node is below]
         if ways == [()]:
             return rest
         return search.choose(rest for skipped in ways if skip_all(search, skipped))
@@ -115,10 +115,18 @@ class RepeatMatcher(Matcher):
         return check_all(search, self.guards, outer, rest)
 
 
-def producers(search: Search, node: Node) -> Iterator[tuple[Node, Skipped]]:
-    """The only computed operand of a node, if there is exactly one, and what it becomes when nodes are skipped."""
+def producers(search: Search, node: Node, *, sole: bool) -> Iterator[tuple[Node, Skipped]]:
+    """The only computed operand of a node, if there is exactly one, and what it becomes when nodes are skipped.
+
+    Unless it is to be the sole one: each computed operand that nothing else uses. So a node has one way up, and all
+    chains that end at a node are as many as the nodes below.
+    """
     computed = dict.fromkeys(operand for operand in node.operands if operand.op not in LEAVES)
-    if len(computed) == 1:
-        for below, skipped in beyond(search, next(iter(computed))):
+    if not sole:
+        computed = {operand: None for operand in computed if len(operand.users) == 1 and operand not in search.outputs}
+    elif len(computed) > 1:
+        return
+    for operand in computed:
+        for below, skipped in beyond(search, operand):
             if below.op not in LEAVES:
                 yield below, skipped

@@ -170,7 +170,7 @@ class CallMatcher(Matcher):
         if not self._literals_hold(search, node):
             return False
         op = self.pattern.op
-        return not isinstance(op, OpClass) or search.same_operator(op, node)
+        return not isinstance(op, OpClass) or not op.joint or search.same_operator(op, node)
 
     def _literals_hold(self, search: Search, node: Node) -> bool:
         attrs = node.attrs

@@ -161,7 +161,16 @@ class Plan:
             )
 
     def check(self, graph: Graph) -> None:
-        """PatternError for a call of a native target that graphs of this kind show by a canonical operator."""
+        """PatternError for what no node of a graph of this kind can be.
+
+        That is a call of a native target which the graph shows by a canonical operator, and a type where there are none.
+        """
+        typed = None if graph.typed else next((p for p in self.patterns if p.guard is not None), None)
+        if typed is not None:
+            raise PatternError(
+                f"{typed.location}: {typed!r} demands a type, but the nodes of this graph have none; an attribute of "
+                "that name is compared in where=, as p.shape == …"
+            )
         if graph.canonical is None or not self.natives:
             return
         present = {node.op for node in graph.nodes if node.opaque}

@@ -29,8 +29,9 @@ from gsl.pat.variadic import Instance, Variadic
 
 __all__ = [
     "Alt", "And", "AnyOp", "AttrEqual", "Call", "Cond", "Const", "Constraint", "Exactly", "ExternUse", "Fused",
-    "GetItem", "Group", "Input", "Instance", "IsOutput", "Leaf", "Like", "Match", "Maybe", "Module", "NonLeafExternUse", "NoneOf",
-    "Not", "OneOf", "OpClass", "OpWithTrait", "Param", "Pattern", "Repeat", "Seq", "Tuple", "TypeGuard", "Unique",
-    "Use", "Variable", "Variadic", "Wildcard", "attr_eq", "dup", "fork_to", "has_head", "is_const", "is_op", "is_tuple",
-    "is_tuple_get_item", "is_var", "make", "same_attr", "to_pattern", "walk", "wildcard",
+    "GetItem", "Group", "Input", "Instance", "IsOutput", "Leaf", "Like", "Match", "Maybe", "Module",
+    "NonLeafExternUse", "NoneOf", "Not", "OneOf", "OpClass", "OpWithTrait", "Param", "Pattern", "Repeat", "Seq",
+    "Tuple", "TypeGuard", "Unique", "Use", "Variable", "Variadic", "Wildcard", "attr_eq", "dup", "fork_to", "has_head",
+    "is_const", "is_op", "is_tuple", "is_tuple_get_item", "is_var", "make", "same_attr", "to_pattern", "walk",
+    "wildcard",
 ]  # fmt: skip

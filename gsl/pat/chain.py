@@ -28,7 +28,8 @@ class Repeat(Pattern):
     """A chain of nodes that each match a pattern, each the only computed operand of the next.
 
     Other operands of the nodes must be inputs, parameters or literals; that nothing else uses a node is not demanded
-    (that is ``Repeat(p.uniq())``). Stands for its last node; where it uses something, for its first. ``greedy`` prefers
+    (that is ``Repeat(p.uniq())``). With ``sole=False`` the nodes may have other computed operands, and each but the
+    last is used by the next one only. Stands for its last node; where it uses something, for its first. ``greedy`` prefers
     long chains: a rule that is applied in one pass takes the longest that there is, but every part of it is a match
     too. The pattern is a template of which every node has its own instance, leaves included. A sequence is
     repeated as a whole: its tail is the operand of the next one's head.
@@ -37,21 +38,24 @@ class Repeat(Pattern):
     their number, and other attributes are the last node's.
     """
 
-    __slots__ = ("greedy", "max", "min", "pattern")
+    __slots__ = ("greedy", "max", "min", "pattern", "sole")
     symbol = None
     first = ()
     pattern: Pattern
     min: int
     max: int | None
     greedy: bool
+    sole: bool
 
-    def __init__(self, pattern: Any, min: int = 1, max: int | None = None, *, greedy: bool = True) -> None:
+    def __init__(
+        self, pattern: Any, min: int = 1, max: int | None = None, *, greedy: bool = True, sole: bool = True
+    ) -> None:
         for name, value in (("min", min), ("max", 1 if max is None else max)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise PatternError(located(f"pat.Repeat: {name}= takes a number of nodes, 1 or more, got {value!r}"))
         if max is not None and max < min:
             raise PatternError(located(f"pat.Repeat: max={max} is less than min={min}"))
-        super().__init__(pattern=to_pattern(pattern), min=min, max=max, greedy=greedy)
+        super().__init__(pattern=to_pattern(pattern), min=min, max=max, greedy=greedy, sole=sole)
 
     @property
     def templates(self) -> tuple[Pattern, ...]:

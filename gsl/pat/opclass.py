@@ -12,7 +12,7 @@ from gsl.errors import PatternError, located, nearest
 from gsl.graph import Op, op_name
 from gsl.graph.node import CONST, GETITEM, INPUT, PARAM, TUPLE
 from gsl.spec import TABLE, OpSpec, Trait, find
-from gsl.spec.natives import same_function
+from gsl.spec.natives import TVMFunction, same_function
 
 _KINDS = frozenset((CONST, GETITEM, INPUT, PARAM, TUPLE))
 
@@ -32,7 +32,7 @@ def resolve(op: Any) -> OpSpec | Op:
                 located(f"unknown operator {op!r}: {nearest(op, TABLE)}; a native function is given itself")
             )
         return found
-    if callable(op) or type(op).__module__.startswith("tvm."):
+    if callable(op) or isinstance(op, TVMFunction) or type(op).__module__.startswith("tvm."):
         target: Op = op
         return target
     raise PatternError(
@@ -53,6 +53,8 @@ class OpClass:
     """A set of operators."""
 
     __slots__ = ("label", "members")
+    joint = True
+    """Whether a match has one operator for the class, wherever it is used."""
 
     def __init__(self, label: str, members: frozenset[Op] | None) -> None:
         self.label = label

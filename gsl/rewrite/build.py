@@ -8,7 +8,7 @@ from typing import Any
 
 from gsl.attr.ast import Ast, Symbol
 from gsl.attr.evaluate import Evaluator, same
-from gsl.errors import EvaluationError, PatternTypeError
+from gsl.errors import EvaluationError, PatternError, PatternTypeError
 from gsl.graph import CONST, GETITEM, TUPLE, Graph, Node, Op, Origin, TensorType, TupleType, Type, op_name
 from gsl.graph.splice import is_new, new_node
 from gsl.graph.subgraph import Subgraph, call_type, outlined
@@ -92,6 +92,11 @@ class Builder:
             case Instance():
                 return self._instance(pattern, symbols)
             case Call():
+                if pattern.guard is not None and not self.graph.typed:
+                    raise PatternError(
+                        f"{pattern.location}: {pattern.guard!r} of a new {pattern.label} is taken for its type, and the "
+                        "nodes of this graph have none; give the attribute another name"
+                    )
                 operands = [self.build(operand, symbols) for operand in pattern.operands or ()]
                 attrs = {name: self.value(node, symbols) for name, node in pattern.attrs.items()}
                 return self._call(self._operator(pattern), operands, attrs, self._dropped(pattern))

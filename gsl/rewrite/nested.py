@@ -70,7 +70,9 @@ class Within:
         value = Evaluator(MatchScope(match.bindings, ())).value(self.attribute)
         graph = _graph_of(value)
         if graph is None:
-            raise EvaluationError(f"{self.attribute!r} is a {type(value).__name__}, expected a workload or a graph view")
+            raise EvaluationError(
+                f"{self.attribute!r} is {value!r} of type {type(value).__name__}, expected a workload or a graph view"
+            )
         return graph
 
     def _first(self, graph: Graph) -> Match | None:
@@ -84,7 +86,9 @@ def inside(rules: Subst | RuleSet, *attributes: str, name: str | None = None) ->
     view. A node in which something fired is replaced by one that has the rewritten graphs.
     """
     if not isinstance(rules, (Subst, RuleSet)):
-        raise PatternTypeError(located(f"inside takes a rule or a RuleSet, got {rules!r} of type {type(rules).__name__}"))
+        raise PatternTypeError(
+            located(f"inside takes a rule or a RuleSet, got {rules!r} of type {type(rules).__name__}")
+        )
     node = is_op(AnyOp())
 
     def has_work(match: Match) -> bool | str:

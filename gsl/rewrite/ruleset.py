@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gsl.errors import PatternError, nearest
@@ -14,6 +15,7 @@ from gsl.rewrite.subst import Subst
 from gsl.rewrite.trace import Trace
 
 if TYPE_CHECKING:
+    from gsl.rulefile import Heuristic
     from gsl.verify import Verdict
 
 Subject = TypeVar("Subject")
@@ -33,8 +35,8 @@ class RuleSet:
     Where matches overlap, ``strategy`` decides: ``"priority"`` takes rules of higher priority first; ``"largest"``
     the match that covers most nodes; ``"first"`` the one whose first output comes first in the graph; ``"last"`` the
     one whose first output comes last, and of these the largest, as a walk that starts at the outputs of the graph
-    meets them. Among equals, the higher priority counts, then, for ``"priority"``, the order of the rules before the order of the graph, and
-    otherwise the order of the graph before that of the rules.
+    meets them. Among equals, the higher priority counts, then, for ``"priority"``, the order of the rules before the
+    order of the graph, and otherwise the order of the graph before that of the rules.
     """
 
     def __init__(self, rules: Iterable[Subst], *, strategy: str = "priority", max_steps: int | None = None) -> None:
@@ -53,6 +55,24 @@ class RuleSet:
             raise PatternError(f"unknown strategy {strategy!r}: {nearest(strategy, STRATEGIES)}")
         self.strategy = strategy
         self.max_steps = max_steps
+
+    @classmethod
+    def from_yaml(cls, path: str | Path, *, heuristics: Mapping[str, Heuristic] | None = None) -> RuleSet:
+        """The operator fusion rules of a YAML file, see docs/fusion.md: matches become groups of the rule's name.
+
+        A function in ``heuristics`` decides for the rules that name it what a match becomes: it gets the match, by the
+        names of the file, and returns patterns or nodes as of a target, ``None`` for the group, or as a string why the
+        match is refused. Raises RuleFileError, with line and column, for a file that is ill-formed. Needs PyYAML.
+        """
+        from gsl.rulefile import read_file, rules_of
+
+        return cls(rules_of(read_file(path), heuristics))
+
+    def to_yaml(self) -> str:
+        """The text of a file with these rules. RuleFileError for rules that were not read from one."""
+        from gsl.rulefile import to_yaml
+
+        return to_yaml(self)
 
     def __repr__(self) -> str:
         return f"<RuleSet of {len(self.rules)} rules, {self.strategy}>"

@@ -70,7 +70,9 @@ def _by_name(sets: Iterable[RuleSet]) -> dict[str, Subst]:
     for rule in (rule for rules_of in sets for rule in rules_of):
         other = rules.setdefault(rule.name, rule)
         if other is not rule:
-            raise PatternError(located(f"two rules are named {rule.name!r}: {other.title} and {rule.title}; rename one"))
+            raise PatternError(
+                located(f"two rules are named {rule.name!r}: {other.title} and {rule.title}; rename one")
+            )
     if not rules:
         raise PatternError(located("alternate: expected rules that take turns, got none"))
     return rules

@@ -107,7 +107,7 @@ def _attrs(count: int, transposed: bool) -> dict[str, AttrSpec]:
         "data_layout": AttrSpec("NC" + letters, n.layout("NC" + letters)),
         "kernel_layout": AttrSpec(kernel, n.layout(kernel)),
         "out_layout": AttrSpec("", n.layout_or_same("NC" + letters)),
-        "out_dtype": AttrSpec("", n.dtype_or_same),
+        "out_dtype": AttrSpec("", n.product_dtype),
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from gsl.spec import normalise as n
 from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Types
 
-_OUT_DTYPE = AttrSpec("", n.dtype_or_same)
+_OUT_DTYPE = AttrSpec("", n.product_dtype)
 
 
 def _units(attrs: Mapping[str, Any], types: Types) -> Any:

@@ -142,6 +142,12 @@ def dtype_or_same(value: Any, types: Types = ()) -> str:
     return "" if value is None or value == "" else dtype(value)
 
 
+def product_dtype(value: Any, types: Types = ()) -> str:
+    """The dtype of a product: the name of one, or "" for that of the operands, as far as that is known."""
+    name = dtype_or_same(value)
+    return "" if types and all(isinstance(t, TensorType) and t.dtype == name for t in types) else name
+
+
 def optional(convert: Normaliser) -> Normaliser:
     """The same normaliser, with ``None`` allowed."""
     return lambda value, types: None if value is None else convert(value, types)

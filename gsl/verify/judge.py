@@ -84,7 +84,8 @@ def _reason(search: Search) -> str:
         why, times = search.refused.most_common(1)[0]
         return f"{few}; {counts['refused']} were refused, most often ({times}) because {why}"
     if counts["fired"]:
-        return f"{few}; on {counts['fired']} the source itself has no finite values"
+        why, times = search.without.most_common(1)[0]
+        return f"{few}; {counts['fired']} could not be compared, most often ({times}) because {why}"
     if counts["unmatched"]:
         return f"{few}; {counts['unmatched']} graphs were made that the rule does not match"
     why, times = search.failed.most_common(1)[0] if search.failed else ("nothing was tried", 0)

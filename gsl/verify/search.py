@@ -38,6 +38,8 @@ class Search:
         self.counts: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
+        self.without: Counter[str] = Counter()
+        """Why nothing could be compared on an instance on which the rule fired."""
         self.equal: list[Graph] = []
         self.different: list[tuple[Outcome, list[int]]] = []
         """The instances on which the sides differ, with the decisions that led to them."""
@@ -77,6 +79,8 @@ class Search:
         found = self.attempt(before)
         self.counts[found.status] += 1
         choices.tried()
+        if found.status == "fired":
+            self.without[found.reason or "the source has no finite values on what was tried"] += 1
         if found.status == "refused":
             self.refused[self._kinds.setdefault(_NUMBERS.sub("", found.reason), found.reason)] += 1
         if found.is_evaluated:

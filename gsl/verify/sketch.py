@@ -32,7 +32,7 @@ from gsl.pat import (
     Use,
     Variadic,
 )
-from gsl.pat.use import tail
+from gsl.pat.use import IsOutput, tail
 from gsl.spec import TABLE, OpSpec, Trait
 from gsl.verify.choices import Choices, Dead, pick
 from gsl.verify.draft import Draft
@@ -283,6 +283,8 @@ class Sketch:
         for constraint, path in self.constraints:
             if isinstance(constraint, ExternUse):
                 wanted[self.draft(tail(constraint.pattern), path)] = constraint.used
+            elif isinstance(constraint, IsOutput):
+                wanted[self.draft(tail(constraint.pattern), path)] = True
         restricted = set(wanted)
         for constraint, path in self.constraints:
             for pattern in constraint.patterns():

@@ -14,7 +14,7 @@ from gsl.graph import CONST, INPUT, PARAM, TensorType, TupleType
 from gsl.graph.node import GETITEM, TUPLE
 from gsl.pat import Leaf
 from gsl.spec import TABLE
-from gsl.verify.choices import Choices, Dead, pick
+from gsl.verify.choices import SIZES, Choices, Dead, pick
 from gsl.verify.draft import ANY, Draft, Goal, meet
 from gsl.verify.facts import Facts
 from gsl.verify.sketch import FIELDS, Sketch
@@ -147,11 +147,32 @@ class Solver:
         rank = goal.rank if goal.rank is not None else self.rank()
         draft.wants_dtype = dtype
         draft.sizes = goal.sizes(rank)
-        draft.type = TensorType(tuple([self.size(size) for size in draft.sizes]), dtype)
+        draft.type = TensorType(self._sizes(draft, draft.sizes), dtype)
         options = [kind for kind in (INPUT, PARAM, CONST) if kind in draft.kinds]
         draft.op = pick(self.choices, options[:2] if len(options) == 3 else options)
         if not draft.solved and self._may_coincide(draft) and self.choices.rare():
             self._coincide(draft)
+
+    def _sizes(self, draft: Draft, sizes: list[int | None]) -> tuple[int, ...]:
+        """Decide the sizes of a leaf, one after the other, so that one may follow from another."""
+        sources = self.facts.sources.get((draft, "shape"), ())
+        bound = {part % len(sizes) for _, part, _, _ in sources if isinstance(part, int) and sizes}
+        for axis in sorted(range(len(sizes)), key=lambda axis: axis in bound):
+            for part, value in self.facts.given(draft, "shape") if bound else ():
+                if isinstance(part, int) and -len(sizes) <= part < len(sizes):
+                    sizes[part] = meet(sizes[part], value)
+            if sizes[axis] is None:
+                self._free_size(draft, sizes, axis)
+        return tuple([self.size(size) for size in sizes])
+
+    def _free_size(self, draft: Draft, sizes: list[int | None], axis: int) -> None:
+        """A size that the conditions allow, if there is one."""
+        first = self.choices.size()
+        for more in range(SIZES):
+            sizes[axis] = (first - 1 + more) % SIZES + 1
+            if self.facts.holds(draft):
+                return
+        sizes[axis] = first
 
     def _may_be_number(self, draft: Draft, goal: Goal) -> bool:
         """Whether a literal may be a Python number: one of no dtype that is demanded of a tensor."""

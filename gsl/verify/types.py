@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from gsl.graph import CONST, Node, Op, TensorType, TupleType, Type
 from gsl.graph.node import GETITEM, TUPLE
@@ -16,8 +16,7 @@ Known = TensorType | TupleType | bool | int | float | None
 def known_of(node: Any) -> Known:
     """What is known of an operand: its type, or the number that it is."""
     value: Any = node.attrs.get("value") if node.op == CONST else None
-    known: Known = value if isinstance(value, (bool, int, float)) else node.type
-    return known
+    return cast(Known, value if isinstance(value, (bool, int, float)) else node.type)
 
 
 def infer(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
@@ -28,7 +27,8 @@ def infer(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type 
         whole, index = operands[0].type, attrs["index"]
         if not isinstance(whole, TupleType) or not -len(whole.fields) <= index < len(whole.fields):
             raise ValueError(f"{whole} has no field {index}")
-        return whole.fields[index]
+        field: Type | None = whole.fields[index]
+        return field
     return type_of_call(str(op), tuple(map(known_of, operands)), attrs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import operator
@@ -34,8 +35,9 @@ class FrontEnd:
     """One front end, as the suite uses it."""
 
     name: str
-    skeleton: Callable[[Mapping[str, Type | None], Sequence[Type | None]], Program]
-    """The smallest native program with these inputs, whose outputs stand for those of these types."""
+    skeleton: Callable[[Mapping[str, Type | None], Sequence[Type | None], bool], Program]
+    """The smallest native program with these inputs, whose outputs stand for those of these types. Told whether calls
+    without effects are all that will be written into it."""
     differences: Callable[[Any, Any], list[str]]
     """In what two native programs differ."""
     calls: Callable[[Any], list[str]]
@@ -46,8 +48,8 @@ class FrontEnd:
     """The name of the framework in messages."""
     opaque: Native
     """A native call of one tensor, without a canonical form and without effects, whose result has the same type."""
-    random: Native | None = None
-    """The same with an effect, if there is such a thing."""
+    impure: Native | None = None
+    """The same with an effect, if there is such a thing: random, or a function of which nothing is known."""
     unavailable: str = ""
     """Why the front end can't be used here, if it can't."""
     symbolic: bool = True
@@ -114,7 +116,7 @@ class Empty(nn.Module):
         return made[0] if self.outputs == 1 else made
 
 
-def traced(inputs: Mapping[str, Type | None], outputs: Sequence[Type | None]) -> Program:
+def traced(inputs: Mapping[str, Type | None], outputs: Sequence[Type | None], pure: bool) -> Program:
     from gsl.front.fx import from_graph_module
 
     graph = fx.Graph()
@@ -126,7 +128,7 @@ def traced(inputs: Mapping[str, Type | None], outputs: Sequence[Type | None]) ->
     return from_graph_module(fx.GraphModule(nn.Module(), graph), examples(inputs) if typed else None)
 
 
-def exported(inputs: Mapping[str, Type | None], outputs: Sequence[Type | None]) -> Program:
+def exported(inputs: Mapping[str, Type | None], outputs: Sequence[Type | None], pure: bool) -> Program:
     from gsl.front.fx import from_model
 
     class Named(Empty):
@@ -177,19 +179,19 @@ def torch_program(native: Any) -> Program:
 
 FX = FrontEnd(
     "fx", traced, torch_differences, torch_calls, torch_program, "torch",
-    opaque=Native(torch.special.i0e, {}), random=Native(torch.rand_like, {}), symbolic=False, untyped=True,
+    opaque=Native(torch.special.i0e, {}), impure=Native(torch.rand_like, {}), symbolic=False, untyped=True,
     **known_torch.FX,
 )  # fmt: skip
 EXPORTED = FrontEnd(
     "exported", exported, torch_differences, torch_calls, torch_program, "torch",
-    opaque=Native(torch.special.i0e, {}), random=Native(torch.rand_like, {}), **known_torch.EXPORTED,
+    opaque=Native(torch.special.i0e, {}), impure=Native(torch.rand_like, {}), **known_torch.EXPORTED,
 )  # fmt: skip
 
 
 # ---------------------------------------------------------------- TVM
 
 
-def relay_module(inputs: Mapping[str, Type | None], outputs: Sequence[Type | None]) -> Program:
+def relay_module(inputs: Mapping[str, Type | None], outputs: Sequence[Type | None], pure: bool) -> Program:
     from tvm import IRModule, relay, tir
 
     from gsl.front.relay import from_module
@@ -232,7 +234,7 @@ def relay_program(native: Any) -> Program:
     return program(native)
 
 
-def relax_module(inputs: Mapping[str, Type | None], outputs: Sequence[Type | None]) -> Program:
+def relax_module(inputs: Mapping[str, Type | None], outputs: Sequence[Type | None], pure: bool) -> Program:
     from tvm import relax, tirx
 
     from gsl.front.relax import from_module
@@ -253,10 +255,12 @@ def relax_module(inputs: Mapping[str, Type | None], outputs: Sequence[Type | Non
 
     params = [relax.Var(name, relax.TensorType(shape(type), type.dtype)) for name, type in inputs.items()]
     builder = relax.BlockBuilder()
-    with builder.function("main", params):
-        with builder.dataflow():
+    # Calls with effects stand outside of dataflow blocks.
+    with builder.function("main", params, pure=pure):
+        with builder.dataflow() if pure else contextlib.nullcontext():
             made = [builder.emit(relax.op.zeros(shape(type), type.dtype)) for type in outputs]
-            result = builder.emit_output(made[0] if len(made) == 1 else relax.Tuple(made))
+            result = made[0] if len(made) == 1 else relax.Tuple(made)
+            result = builder.emit_output(result) if pure else builder.emit(result)
         builder.emit_func_output(result)
     return from_module(builder.get())
 
@@ -324,13 +328,17 @@ def relax_front_end() -> FrontEnd:
     )  # fmt: skip
     if front_end.unavailable:
         return front_end
+    import tvm_ffi
     from tvm.ir import Op
 
     from gsl.front.relax import spellings
+    from gsl.spec.natives import TVMFunction
 
+    tvm_ffi.register_global_func("gsl.conformance.impure", lambda tensor: tensor, override=True)
+    impure = Native(TVMFunction("gsl.conformance.impure", packed=True), {"out_ty": TensorType((2, 3), "float64")})
     return dataclasses.replace(
-        front_end, opaque=Native(Op.get("relax.sort"), {"axis": -1, "descending": False}), missing=spellings.MISSING,
-        **known_relax.LISTS,
+        front_end, impure=impure, opaque=Native(Op.get("relax.sort"), {"axis": -1, "descending": False}),
+        missing=spellings.MISSING, **known_relax.LISTS,
     )  # fmt: skip
 
 

@@ -91,7 +91,6 @@ LISTS: Final[dict[str, Any]] = {
         ),
         "a dense layer is one of a matrix": (
             "parallel-dense-variadic: grouped-query attention without bias",
-            "parallel-dense-variadic: symbolic batch",
             "parallel-dense-bias-variadic: attention",
             "parallel-dense-bias-variadic: grouped-query attention",
             "parallel-dense-bias-variadic: two of three have a bias",
@@ -102,7 +101,6 @@ LISTS: Final[dict[str, Any]] = {
     "silent": frozenset((
         "diamond-conv-add: result in another layout",
         "lower-layer-norm: two axes, no offset",
-        "parallel-dense-variadic: symbolic batch",
     )),
     "never": {},
     "single": {},

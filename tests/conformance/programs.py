@@ -24,7 +24,12 @@ def program_of(view: Graph, front_end: FrontEnd) -> Program:
 def write(view: Graph, front_end: FrontEnd) -> tuple[Program, Graph]:
     """The native program of a view, and the view in the symbols that its inputs have there."""
     fed = [node for node in view.nodes if node.op == INPUT]
-    skeleton = front_end.skeleton({node.name: node.type for node in fed}, [node.type for node in view.outputs])
+    impure = front_end.impure and front_end.impure.target
+    skeleton = front_end.skeleton(
+        {node.name: node.type for node in fed},
+        [node.type for node in view.outputs],
+        not any(node.opaque and node.op == impure for node in view.nodes),
+    )
     empty = skeleton.load()
     inputs = [node for node in empty.nodes if node.op == INPUT]
     symbols = _symbols(fed, inputs)

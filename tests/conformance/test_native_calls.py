@@ -15,7 +15,7 @@ from tests.conformance.programs import program_of
 from tests.rules.harness import Build, build
 
 EACH = pytest.mark.parametrize("front_end", AVAILABLE, ids=lambda front_end: front_end.name)
-IMPURE = pytest.mark.parametrize("front_end", [f for f in AVAILABLE if f.random], ids=lambda front_end: front_end.name)
+IMPURE = pytest.mark.parametrize("front_end", [f for f in AVAILABLE if f.impure], ids=lambda front_end: front_end.name)
 
 X = pat.Wildcard()
 TURNED = Subst(op.Sin(op.Negative(X)), op.Negative(op.Sin(X)), name="sin-of-negative")
@@ -69,13 +69,13 @@ def test_an_unknown_call_is_matched_by_its_target(front_end: FrontEnd) -> None:
 
 @IMPURE
 def test_a_call_with_an_effect_is_neither_dropped_nor_doubled(front_end: FrontEnd) -> None:
-    assert front_end.random is not None
+    assert front_end.impure is not None
 
     def view(b: Build) -> Node:
-        assert front_end.random is not None
+        assert front_end.impure is not None
         x = b.input("x", 2, 3)
-        used = call(b, front_end.random, b.call("abs", x))
-        call(b, front_end.random, b.call("cos", x))
+        used = call(b, front_end.impure, b.call("abs", x))
+        call(b, front_end.impure, b.call("cos", x))
         return b.call("sin", b.call("negative", used))
 
     before = Workload(program_of(build(view), front_end))
@@ -90,8 +90,8 @@ def test_a_call_with_an_effect_is_neither_dropped_nor_doubled(front_end: FrontEn
 
 @IMPURE
 def test_a_rule_that_would_drop_an_effect_is_refused(front_end: FrontEnd) -> None:
-    assert front_end.random is not None
-    before = Workload(program_of(between(front_end.random), front_end))
+    assert front_end.impure is not None
+    before = Workload(program_of(between(front_end.impure), front_end))
     (target,) = {node.op for node in before.graph.nodes if node.effect}
     after = Subst(pat.Call(target, X), X, name="dropped")(before)
     assert not after.trace.firings

@@ -41,7 +41,8 @@ def test_it_is_refuted(name: str, verdicts: dict[str, Verdict]) -> None:
     assert len(example.before.nodes) <= 6
     assert all(size <= 4 for node in example.before.nodes for size in node.shape or ())
     for text in (str(found), found._repr_html_()):
-        assert "before" in text and "after" in text
+        assert "before" in text
+        assert "after" in text
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gsl import attr, op, pat
 from gsl.rewrite import Subst
@@ -122,6 +122,12 @@ def sums_beside_each_other() -> Subst:
     return Subst(a + b, a.like(x + y), where=[x.shape == y.shape, same_dtype(x, y), precise(x)])
 
 
+def relu_through_a_pooling() -> Subst:
+    x = pat.Wildcard()
+    pool = op.MaxPool2D(x)
+    return Subst(op.ReLU(pool), pool.like(op.ReLU(x)))
+
+
 WRONG: dict[str, Wrong] = {
     "composed in the wrong order": Wrong(composed_in_the_wrong_order, "value", "axes"),
     "without equal strides": Wrong(without_equal_strides, "value", ".strides == "),
@@ -139,5 +145,6 @@ WRONG: dict[str, Wrong] = {
     "average without padding": Wrong(average_without_padding, "value", "padding"),
     "logarithm of a product": Wrong(logarithm_of_a_product, "undefined"),
     "wrong alternative": Wrong(wrong_alternative, "value"),
+    "relu through a pooling": Wrong(relu_through_a_pooling, "not finite", "padding"),
     "sums of unequal reductions": Wrong(sums_beside_each_other, "value", ".axis"),
 }

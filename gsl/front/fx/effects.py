@@ -69,10 +69,22 @@ def _is_hidden(
     node: fx.Node, operand: fx.Node, order: dict[fx.Node, int], reader: Reader, known: Mutations
 ) -> bool:
     """True if an in-place call overwrites memory that nobody reads afterwards, and is understood otherwise."""
-    if reader.read(node) is None or operand not in order:
+    if reader.read(node) is None:
         return False
-    if operand in known.visible or not (operand in known.hidden or reader.is_fresh(operand)):
+    # What only hands its operand on has no memory of its own: nobody else may use that operand.
+    while reader.hands_on(operand) and list(operand.args[0].users) == [operand]:  # type: ignore[union-attr]
+        if not _is_read_before(operand, node, order, reader, known):
+            return False
+        node, operand = operand, operand.args[0]  # type: ignore[assignment]
+    if operand not in order or operand in known.visible or not (operand in known.hidden or reader.is_fresh(operand)):
         return False
+    return _is_read_before(operand, node, order, reader, known)
+
+
+def _is_read_before(
+    operand: fx.Node, node: fx.Node, order: dict[fx.Node, int], reader: Reader, known: Mutations
+) -> bool:
+    """True if all other users of an operand come before the call, and none keeps its memory alive."""
     # A user that is not yet in the order comes later; one that returns a view keeps the memory alive.
     return all(
         user is node

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import fx
+from torch._ops import OpOverload
+from torch.nn import Module
 
 from gsl.graph import CONST, PARAM, Node
 
@@ -74,3 +76,18 @@ def is_literal(node: Node) -> bool:
 def is_tensor_leaf(node: Node) -> bool:
     """True for a weight or a literal tensor."""
     return node.op == PARAM or (node.op == CONST and not is_literal(node))
+
+
+def called(native: fx.Node) -> Module | None:
+    """The module that a native node calls; ``None`` for a node that calls none."""
+    root = native.graph.owning_module
+    return None if root is None or native.op != "call_module" else root.get_submodule(str(native.target))
+
+
+def in_training(native: fx.Node) -> bool:
+    """True for the call of a module in training mode, and for any other call by one."""
+    if isinstance(native.target, OpOverload):
+        # Operators are told by their arguments how to work.
+        return False
+    module = called(native) or native.graph.owning_module
+    return module is not None and module.training

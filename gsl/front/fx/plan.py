@@ -93,15 +93,30 @@ def _may_overwrite(node: Node, reading: Reading, mapping: Arguments, outputs: se
     """True unless the call works in place on what it did not overwrite before, or on what is read after it now."""
     if reading.overwrites is None:
         return True
-    operand = mapping[reading.overwrites]
-    if operand in outputs or not stands_for(operand, reading.overwrites):
+    native, operand = reading.overwrites, mapping[reading.overwrites]
+    if not _is_overwritten(native, operand, node, reading, outputs, known):
+        return False
+    while operand.op == "copy" and native.op == "call_module":
+        # It hands on the memory of its own operand.
+        own, user = handle_of(operand), operand
+        (native,), (operand,) = native.all_input_nodes, operand.operands
+        if own is None or not _is_overwritten(native, operand, user, own.reading, outputs, known):
+            return False
+    return True
+
+
+def _is_overwritten(
+    native: fx.Node, operand: Node, node: Node, reading: Reading, outputs: set[Node], known: Plan
+) -> bool:
+    """True if an operand is what it was, and everybody else who reads it did so before."""
+    if operand in outputs or not stands_for(operand, native):
         return False
     # The readings that come first in the view have been decided already.
     for user in operand.users:
         own = handle_of(user)
         if user is node or (own is not None and own.reading is reading):
             continue
-        if own is None or own.reading not in known.kept or reading.overwrites not in own.sources:
+        if own is None or own.reading not in known.kept or native not in own.sources:
             return False
     return True
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+from torch.ao.quantization.stubs import DeQuantStub, QuantStub
 
 from gsl.front.fx import spellings
 from gsl.front.fx.tree import Weight
@@ -163,6 +164,11 @@ class Reader:
             return ()
         return tuple(node.all_input_nodes)
 
+    def hands_on(self, node: fx.Node) -> bool:
+        """True for a call of a module that returns its operand itself, as ``nn.Identity`` does."""
+        canon = self.read(node) if node.op == "call_module" else None
+        return canon is not None and canon.op == "copy" and isinstance(node.args[0] if node.args else None, fx.Node)
+
     def is_fresh(self, node: fx.Node) -> bool:
         """True if a call is certain to return new memory."""
         if node.op not in CALLS or self.mutated(node):
@@ -223,6 +229,9 @@ def _is_check(target: Any) -> bool:
 
 def _is_understood(module: torch.nn.Module) -> bool:
     """True for a module of torch's own, and for a graph of calls without effects; others may do anything."""
+    if type(module) in (QuantStub, DeQuantStub):
+        # They mark places; what observers do there is done by hooks.
+        return spellings.is_plain(module)
     if not isinstance(module, fx.GraphModule):
         return type(module).__module__.startswith("torch.nn.modules.")
     reader = Reader(module, Values())

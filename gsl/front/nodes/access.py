@@ -47,7 +47,8 @@ class Access:
         found = self._ask("operands", self.operands, item)
         if isinstance(found, (str, Mapping)) or not isinstance(found, Iterable):
             raise FrontEndError(
-                f"operands({shown(item)}) gives {found!r} of type {type(found).__name__}, expected a sequence of objects"
+                f"operands({shown(item)}) gives {found!r} of type {type(found).__name__}, expected a sequence of "
+                "objects"
             )
         operands = tuple(found)
         if any(operand is None for operand in operands):
@@ -91,12 +92,12 @@ class Access:
             )
         kind = self.op_of(made)
         if kind != op:
-            raise FrontEndError(f"{what} gives {shown(made)}, which is a {op_name(kind)}")
+            raise FrontEndError(f"{what} gives {shown(made)}, whose operator is {op_name(kind)}")
         found = self.operands_of(made)
         if len(found) != len(operands) or any(a is not b for a, b in zip(found, operands)):
             raise FrontEndError(
-                f"{what} gives {shown(made)}, whose operands are {_list(found)}; expected {_list(operands)}, the objects "
-                "that it was given"
+                f"{what} gives {shown(made)}, whose operands are {_list(found)}; expected {_list(operands)}, the "
+                "objects that it was given"
             )
         return made
 
@@ -122,7 +123,7 @@ class Access:
 def shown(item: Any) -> str:
     """An object in a message: by its class if its text is long."""
     text = repr(item)
-    return text if len(text) <= 60 and "\n" not in text else f"a {type(item).__qualname__}"
+    return text if len(text) <= 60 and "\n" not in text else f"<{type(item).__qualname__}>"
 
 
 def _list(items: Sequence[Any]) -> str:

@@ -320,7 +320,8 @@ def _extremes(o: Bounds, op: str, x: Any, **attrs: Any) -> Rounded:
     """Maxima and minima: no further off than the worst of their elements."""
     x = o.lift(x)
     worst = "max" if op in ("max", "min") else op
-    return _known(meaning(op)(torch, x.value, **attrs), meaning(worst)(torch, x.error, **attrs))
+    error = meaning(worst)(torch, x.error, **attrs).clamp(min=0.0)  # a window of nothing but padding has none
+    return _known(meaning(op)(torch, x.value, **attrs), error)
 
 
 def _places(o: Bounds, op: str, x: Any, *, axis: Any, keepdims: bool, exclude: bool) -> Any:

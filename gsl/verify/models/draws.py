@@ -95,6 +95,8 @@ class Leaves:
         self._below: dict[str, int] = {}
         """For a leaf of indices, how many places the axis has that it selects from."""
         self._divisors: set[str] = set()
+        self._rounds = any(step.rounding for program in (before, after) for step in program.steps)
+        """Whether a cast rounds: then it matters which numbers the dtype of a leaf has."""
         for program in (before, after):
             self.types.update({name: type for name, (_, type) in program.leaves.items() if name not in self.types})
         names = {slot: name for name, (slot, _) in before.leaves.items()}
@@ -132,7 +134,8 @@ class Leaves:
         # A leaf may have other uses, so that now and then its domain is left.
         if name in self._domain and rng.integers(4):
             values = self._domain[name](values)
-        return torch.from_numpy(np.asarray(values))
+        found = torch.from_numpy(np.asarray(values))
+        return found.to(getattr(torch, type.dtype)).double() if self._rounds else found
 
     def draw_rationals(self, rng: Rng, range: int, sides: bool) -> dict[str, tuple[Any, int]]:
         """Values for all leaves by name, with denominators: whole numbers of at most a range.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from gsl.verify.shapes import conv, elementwise, index, layout, linear, norm, pool, reduce
+from gsl.verify.shapes import conv, create, elementwise, index, layout, linear, norm, pool, reduce
 from gsl.verify.solve import DTYPES, FLOATS, INTEGERS, ShapeRule
 
-_FAMILIES: Final = (elementwise, conv, pool, linear, layout, reduce, norm, index)
+_FAMILIES: Final = (elementwise, create, conv, pool, linear, layout, reduce, norm, index)
 
 RULES: Final[Mapping[str, ShapeRule]] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}
 """The shape rule of each operator."""

@@ -121,13 +121,14 @@ def _kernel(
         if any(not isinstance(given, tuple) for given in window):
             return all((data.get(c) or 9) + 4 >= k for c, k in zip(letters, sizes))
         strides, dilation, padding = window
+        pads = [padding[i] + padding[count + i] for i in range(count)]
         return all(
-            _size_fits(data.get(c), result.get(c), k, dilation[i], strides[i], padding[i] + padding[count + i], 0, False)
+            _size_fits(data.get(c), result.get(c), k, dilation[i], strides[i], pads[i], 0, False)
             for i, (c, k) in enumerate(zip(letters, sizes))
         )
 
-    simple = [sizes for sizes in options if draft.op in _TRANSPOSED or fits(sizes)]
-    found: tuple[int, ...] = s.attr(draft, "kernel_size", dict.fromkeys(simple))
+    fit = [sizes for sizes in options if draft.op in _TRANSPOSED or fits(sizes)]
+    found: tuple[int, ...] = s.attr(draft, "kernel_size", dict.fromkeys(fit))
     return found
 
 

@@ -154,7 +154,7 @@ READ: list[tuple[Any, str]] = [
     (lambda s: R.matmul(X, s.bind("t", R.permute_dims(W))), "nn.dense(x, w)"),
     (lambda s: R.matmul(V, s.bind("t", R.permute_dims(W, [-1, 0]))), "nn.dense(v, w)"),
     (lambda s: R.matmul(X, s.bind("u", s.bind("t", R.permute_dims(W, [1, 0])))), "nn.dense(x, w)"),
-    (lambda s: R.matmul(X, s.bind("t", R.permute_dims(W)), "float32"), "nn.dense(x, w, out_dtype='float32')"),
+    (lambda s: R.matmul(X, s.bind("t", R.permute_dims(W)), "float32"), "nn.dense(x, w)"),
     (lambda s: R.matmul(X, s.bind("t", R.permute_dims(zeros(5, 4)))), "nn.dense(x, const(5, 4))"),
     (lambda s: R.matmul(X, s.bind("t", R.permute_dims(Y, [0, 2, 1]))), "matmul(x, t)"),
     (lambda s: R.matmul(X, s.bind("t", R.permute_dims(var("sq", 4, 4), [0, 1]))), "matmul(x, t)"),
@@ -176,7 +176,7 @@ READ: list[tuple[Any, str]] = [
     # convolutions and pooling
     (conv(padding=1, strides=2), "nn.conv2d(im, k, strides=(2, 2), padding=(1, 1, 1, 1))"),
     (conv(padding=(1, 2, 3, 4)), "nn.conv2d(im, k, padding=(1, 2, 3, 4))"),
-    (conv(out_layout="NHWC", out_dtype="float32"), "nn.conv2d(im, k, out_layout='NHWC', out_dtype='float32')"),
+    (conv(out_layout="NHWC", out_dtype="float32"), "nn.conv2d(im, k, out_layout='NHWC')"),
     (
         N.conv2d(NHWC, var("hwio", 3, 3, 2, 6), groups=2, data_layout="NHWC", kernel_layout="HWIO"),
         "nn.conv2d(nhwc, hwio, groups=2, data_layout='NHWC', kernel_layout='HWIO')",
@@ -371,7 +371,7 @@ def edge_cases() -> list[tuple[str, Any, list[torch.Tensor]]]:
 
 
 EDGE_CASES = edge_cases()
-NOT_LOWERED = frozenset(("nn.conv2d(im, k, out_layout='NHWC', out_dtype='float32')", "nn.bias_add(y, v6, axis=3)"))
+NOT_LOWERED = frozenset(("nn.conv2d(im, k, out_layout='NHWC')", "nn.bias_add(y, v6, axis=3)"))
 """Relax can't run convolutions that change the layout."""
 RUN = [(text, call) for call, text in READ if text not in NOT_LOWERED]
 

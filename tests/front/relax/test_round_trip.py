@@ -132,7 +132,7 @@ def test_the_view_of_a_network() -> None:
     assert Workload.from_relax(module).text() == """\
 %x: float32[2, 3, 5, 5] = input
 %lv_weight: float32[4, 3, 3, 3] = param
-%lv: float32[2, 4, 5, 5] = nn.conv2d(%x, %lv_weight, padding=(1, 1, 1, 1), out_dtype='float32')
+%lv: float32[2, 4, 5, 5] = nn.conv2d(%x, %lv_weight, padding=(1, 1, 1, 1))
 %lv2_bias: float32[4] = param
 %lv2: float32[2, 4, 5, 5] = nn.bias_add(%lv, %lv2_bias)
 %lv4_gamma: float32[4] = param
@@ -144,7 +144,7 @@ def test_the_view_of_a_network() -> None:
 %lv6: float32[2, 4] = mean(%lv5, axis=(2, 3))
 %lv7: float32[2, 4] = multiply(%lv6, 2.0)
 %lv9_weight: float32[2, 4] = param
-%lv9: float32[2, 2] = nn.dense(%lv7, %lv9_weight, out_dtype='float32')
+%lv9: float32[2, 2] = nn.dense(%lv7, %lv9_weight)
 %lv10_bias: float32[2] = param
 %lv10: float32[2, 2] = nn.bias_add(%lv9, %lv10_bias)
 return %lv10, %lv7"""

@@ -60,9 +60,11 @@ def test_inputs_that_do_not_fit(args: Any, message: str):
         workload(relay.exp(X))(*args)
 
 
-def test_results_are_arrays_in_the_tuples_of_the_program():
+@pytest.mark.parametrize("executor", ["graph", "vm", "debug"])
+def test_results_are_arrays_in_the_tuples_of_the_program(executor: str):
     parts = relay.split(X, 3, 1)
     wl = workload(relay.Tuple([relay.exp(X), relay.Tuple([parts[0], relay.Tuple([parts[2]])]), X]))
+    wl.build(executor=executor)
     first, (second, (third,)), last = wl(random(2, 3))
     assert all(isinstance(part, np.ndarray) for part in (first, second, third, last))
     assert [part.shape for part in (first, second, third, last)] == [(2, 3), (2, 1), (2, 1), (2, 3)]

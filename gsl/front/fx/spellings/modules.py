@@ -63,6 +63,7 @@ ROWS: Final[Mapping[type[nn.Module], ModuleRow]] = {
     nn.BatchNorm1d: ModuleRow("F.batch_norm", _STATISTICS, "eps training"),
     nn.BatchNorm2d: ModuleRow("F.batch_norm", _STATISTICS, "eps training"),
     nn.BatchNorm3d: ModuleRow("F.batch_norm", _STATISTICS, "eps training"),
+    nn.SyncBatchNorm: ModuleRow("F.batch_norm", _STATISTICS, "eps training"),
     nn.LayerNorm: ModuleRow("F.layer_norm", "weight bias", "normalized_shape eps"),
     nn.RMSNorm: ModuleRow("F.rms_norm", "weight", "normalized_shape eps"),
     nn.GroupNorm: ModuleRow("F.group_norm", "weight bias", "num_groups eps"),

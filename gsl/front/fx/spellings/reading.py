@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from torch import nn
@@ -18,6 +18,7 @@ from gsl.front.fx.spellings.table import Index, Reader, index
 from gsl.front.fx.tree import Weight
 from gsl.front.tree import Canon
 from gsl.graph import TensorType, Type
+from gsl.modules import FUSION_OF, Fusion
 
 FAMILIES: Final = (elementwise, activation, linear, norm, shape, indexing, reduce, create)
 
@@ -43,10 +44,11 @@ def read_fields(
 
 def read_module(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of: TypeOf) -> Canon | None:
     """The canonical reading of a module's call. ``Weight("weight")`` in it stands for ``module.weight``."""
-    row = MODULES.get(type(module))
-    if row is None or len(args) + len(kwargs) != 1 or not is_plain(module):
+    fusion = FUSION_OF.get(type(module), Fusion(type(module)))
+    row = MODULES.get(fusion.base)
+    if row is None or len(args) + len(kwargs) != 1 + fusion.adds or (fusion.adds and kwargs) or not is_plain(module):
         return None
-    (operand,) = (*args, *kwargs.values())
+    operand, *others = (*args, *kwargs.values())
     function, parameters = row.call(module)
 
     def typed(value: Any) -> Type | None:
@@ -55,18 +57,29 @@ def read_module(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, A
             return TensorType(tuple(weight.shape), str(weight.dtype).removeprefix("torch."))
         return type_of(value)
 
-    return read(function, (operand,), parameters, typed)
+    return _followed(fusion, read(function, (operand,), parameters, typed), others)
+
+
+def _followed(fusion: Fusion, canon: Canon | None, others: Sequence[Any]) -> Canon | None:
+    """The reading of a fused module, of which the plain one reads as ``canon``."""
+    if canon is None:
+        return None
+    if fusion.adds:
+        canon = Canon("add", (canon, *others))
+    return canon if fusion.activation is None else Canon(f"nn.{fusion.activation}", (canon,))
 
 
 def read_any_module(
     kind: type[nn.Module], operands: tuple[Any, ...], attributes: Mapping[str, Any], type_of: TypeOf
 ) -> Canon | None:
     """The canonical reading of a call of a module of a class in inference, as far as it is the same for all of them."""
-    row = MODULES.get(kind)
-    if row is None:
+    fusion = FUSION_OF.get(kind, Fusion(kind))
+    row = MODULES.get(fusion.base)
+    if row is None or (fusion.adds and len(operands) != 2):
         return None
     function, parameters = row.any_call(attributes)
-    return read(function, operands, parameters, type_of)
+    own = operands[:1] if fusion.adds else operands
+    return _followed(fusion, read(function, own, parameters, type_of), operands[1:])
 
 
 def _first(

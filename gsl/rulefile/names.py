@@ -1,0 +1,203 @@
+"""The names of operators in rule files: what they stand for in a graph.
+
+A name is that of a function of torch, or the canonical one. What torch does in one call may be two nodes in a graph: a
+layer with a bias is a product and the addition of the bias, and is one operator of a rule file.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from gsl.graph import Op
+from gsl.graph.node import CONST, GETITEM, INPUT, PARAM, TUPLE
+from gsl.graph.subgraph import Subgraph
+from gsl.pat import OpClass
+from gsl.spec import TABLE, find
+from gsl.spec.natives import overloads, same_function
+
+BIAS: Final = "nn.bias_add"
+LISTS: Final[frozenset[Op]] = frozenset(("concatenate", "stack", "einsum"))
+"""The operators that take a list of tensors, which is a node of its own in a graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What one name stands for."""
+
+    heads: frozenset[Op]
+    """The operators of its first node, of which there is only one where nothing is joined."""
+    joined: tuple[str, ...] = ()
+    """The operators of the node that may follow."""
+    alone: bool = True
+    """Whether the first node alone is one too."""
+    whole: bool = True
+    """Whether the bias of a layer belongs to it; canonical names mean one node."""
+
+    @property
+    def has_fields(self) -> bool:
+        """Whether its result may be a tuple. Of functions without a canonical form, this is not known."""
+        specs = [TABLE[head] for head in self.heads if isinstance(head, str) and head in TABLE]
+        return any(spec.fields for spec in specs) or (not specs and GETITEM not in self.heads)
+
+
+_LAYERS: Final = ("nn.dense", *(f"nn.conv{n}d{end}" for n in (1, 2, 3) for end in ("", "_transpose")))
+
+_JOINED: Final[dict[str, Kind]] = {
+    **{name.removeprefix("nn."): Kind(frozenset((name,)), (BIAS,)) for name in _LAYERS},
+    **{f"conv_transpose{n}d": Kind(frozenset((f"nn.conv{n}d_transpose",)), (BIAS,)) for n in (1, 2, 3)},
+    "linear": Kind(frozenset(("nn.dense",)), (BIAS,)),
+    "convolution": Kind(frozenset(_LAYERS[1:]), (BIAS,)),
+    "addmm": Kind(frozenset(("matmul",)), (BIAS, "add"), alone=False),
+    "baddbmm": Kind(frozenset(("matmul",)), (BIAS, "add"), alone=False),
+}
+
+_TORCH: Final[dict[str, str]] = {
+    "bitwise_and": "and_ __and__", "bitwise_or": "or_ __or__", "bitwise_xor": "xor __xor__",
+    "bitwise_not": "invert", "left_shift": "bitwise_left_shift lshift __lshift__",
+    "right_shift": "bitwise_right_shift rshift __rshift__", "negative": "neg", "sigmoid": "expit", "trunc": "fix",
+    "floor_divide": "floordiv div", "floor_mod": "remainder mod", "mod": "fmod", "divide": "div truediv true_divide",
+    "subtract": "sub rsub", "multiply": "mul", "power": "pow", "maximum": "max clamp_min", "minimum": "min clamp_max",
+    "copy": "clone contiguous alias lift_fresh_copy",
+    "clip": "clamp clamp_min clamp_max hardtanh", "nn.relu6": "hardtanh",
+    "cast": "to type type_as _to_copy float double half bfloat16 int long short char byte bool",
+    "where": "masked_fill", "matmul": "mm bmm mv dot",
+    "nn.softmax": "_softmax", "nn.log_softmax": "_log_softmax",
+    "nn.batch_norm": "native_batch_norm _native_batch_norm_legit_no_training", "nn.layer_norm": "native_layer_norm",
+    "nn.group_norm": "native_group_norm", "nn.l2_normalize": "normalize",
+    "nn.dropout": "native_dropout dropout1d dropout2d dropout3d alpha_dropout feature_dropout feature_alpha_dropout",
+    "nn.attention": "scaled_dot_product_attention _scaled_dot_product_flash_attention "
+    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention "
+    "_scaled_dot_product_fused_attention_overrideable",
+    **{f"nn.max_pool{n}d": f"max_pool{n}d_with_indices" for n in (1, 2, 3)},
+    **{f"nn.adaptive_avg_pool{n}d": f"_adaptive_avg_pool{n}d" for n in (1, 2, 3)},
+    **{f"nn.adaptive_max_pool{n}d": f"adaptive_max_pool{n}d_with_indices" for n in (1, 2, 3)},
+    "nn.pad": "constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
+    "replication_pad3d",
+    "reshape": "view _unsafe_view view_as reshape_as flatten ravel unflatten",
+    "transpose": "permute t swapaxes swapdims movedim moveaxis", "reverse": "flip", "expand_dims": "unsqueeze",
+    "broadcast_to": "expand expand_as", "concatenate": "cat concat", "split": "split_with_sizes chunk tensor_split",
+    "tile": "repeat", "repeat": "repeat_interleave", "take": "embedding index index_select select",
+    "strided_slice": "slice narrow", "trilu": "triu tril", "matrix_set_diag": "diagonal_scatter",
+    "max": "amax", "min": "amin", "variance": "var", "full": "scalar_tensor",
+}  # fmt: skip
+"""The names of torch's functions beside those by which an operator is known in any case."""
+
+
+def _by_name() -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for canonical, words in _TORCH.items():
+        for word in words.split():
+            found.setdefault(word, set()).add(canonical)
+    return {word: frozenset(names) for word, names in found.items()}
+
+
+_BY_NAME: Final = MappingProxyType(_by_name())
+
+
+def known_names() -> Collection[str]:
+    """The names to which a mistyped one may be near."""
+    return {*_JOINED, *_BY_NAME, *TABLE, *(name.removeprefix("nn.") for name in TABLE), "getitem"}
+
+
+@functools.cache
+def lookup(name: str) -> Kind | None:
+    """What a name stands for; ``None`` if it is not known.
+
+    A name with ``nn.`` is the canonical operator alone. In-place functions are known by their names with and without
+    the underscore.
+    """
+    if name in TABLE and name.startswith("nn."):
+        return Kind(frozenset((name,)), whole=False)
+    if name == "getitem":
+        return Kind(frozenset((GETITEM,)), whole=False)
+    plain = name if name in _BY_NAME or not name.endswith("_") else name.removesuffix("_")
+    native = _natives(name)
+    joined = _JOINED.get(plain)
+    if joined is not None:
+        return replace(joined, heads=joined.heads | native) if joined.alone else joined
+    spec = find(plain)
+    heads = frozenset((*_BY_NAME.get(plain, ()), *native, *(() if spec is None else (spec.name,))))
+    return Kind(heads) if heads else None
+
+
+def _natives(name: str) -> frozenset[Op]:
+    """Torch's functions of that name, for calls that have no canonical form; none without torch."""
+    try:
+        import torch
+    except ImportError:
+        return frozenset()
+    functional: Any = torch.nn.functional
+    packet = getattr(torch.ops.aten, name, None) if name.isidentifier() else None
+    if isinstance(packet, torch._ops.OpOverloadPacket):
+        spaces: tuple[Any, ...] = (torch, functional, torch.special, torch.linalg, torch.fft)
+        found = [function for space in spaces if callable(function := getattr(space, name, None))]
+        found += [getattr(packet, packet.overloads()[0])]
+    else:
+        function = getattr(functional, name, None)
+        found = [function] if inspect.isfunction(function) and function.__module__ == functional.__name__ else []
+    targets: set[Op] = {target for function in found for target in same_function(function)}
+    return frozenset(targets.union(*(overloads(function) for function in found)))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The operators that a node of a rule file may have: those of some kinds, or, ``inverted``, all others."""
+
+    label: str
+    """As the file calls them."""
+    kinds: tuple[Kind, ...]
+    inverted: bool = False
+
+    @property
+    def heads(self) -> frozenset[Op]:
+        """The operators of the first nodes of the kinds."""
+        return frozenset(head for kind in self.kinds for head in kind.heads)
+
+    @property
+    def has_fields(self) -> bool:
+        """Whether a result may be a tuple, of which users take a field."""
+        return self.inverted or any(kind.has_fields for kind in self.kinds)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the bias of a layer belongs to it."""
+        return self.inverted or any(kind.whole for kind in self.kinds)
+
+    def without(self, other: Selection) -> Selection:
+        """The operators that belong to this selection and not to the other one."""
+        if self.inverted and not other.inverted:
+            return Selection(f"{self.label} but {other.label}", (*self.kinds, *other.kinds), inverted=True)
+        if self.inverted:  # what the other one leaves out, and this one does not
+            kept = [(kind, frozenset(filter(self.accepts, kind.heads))) for kind in other.kinds]
+        else:
+            kept = [(kind, frozenset(head for head in kind.heads if not other.accepts(head))) for kind in self.kinds]
+        return Selection(self.label, tuple(replace(kind, heads=heads) for kind, heads in kept if heads))
+
+    def accepts(self, head: Op) -> bool:
+        """Whether an operator that starts with this node belongs to it."""
+        return (head in self.heads) is not self.inverted
+
+
+_NOT_CALLS: Final = frozenset((CONST, GETITEM, INPUT, PARAM, TUPLE))
+
+
+class OneNode(OpClass):
+    """Some operators, or all but some, of which each node has its own; groups that were fused are none of them."""
+
+    __slots__ = ("inverted", "ops")
+    joint = False
+
+    def __init__(self, label: str, ops: Iterable[Op], *, inverted: bool = False) -> None:
+        self.ops = frozenset(ops)
+        self.inverted = inverted
+        super().__init__(label, None if inverted else self.ops)
+
+    def accepts(self, op: Op) -> bool:
+        if not self.inverted:
+            return op in self.ops
+        return op not in self.ops and op not in _NOT_CALLS and not isinstance(op, Subgraph)

@@ -1,0 +1,85 @@
+"""What a file of fusion rules says: rules, patterns, operators, each with its place in the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from gsl.errors import RuleFileError
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a file; lines and columns are counted from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+    def error(self, problem: str) -> RuleFileError:
+        """The error of a problem at this place."""
+        return RuleFileError(f"{self}: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A name in the file; words are equal if they read the same."""
+
+    text: str
+    place: Place = field(compare=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class OpType:
+    """The operators that a node may have: those of the names, or, ``inverted``, all others."""
+
+    names: tuple[Word, ...]
+    inverted: bool = False
+
+    @property
+    def is_any(self) -> bool:
+        """Whether every operator will do, which is written as a dot."""
+        return self.inverted and not self.names
+
+
+ANY: Final = OpType((), inverted=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator of a pattern, and what uses it."""
+
+    name: str
+    op_type: OpType
+    children: tuple[tuple[Word, ...], ...] = ()
+    """The users. Of each the names of its options, of which there is one where the file gives no choice."""
+    required: bool = True
+    multiple: bool = False
+    place: Place = field(compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One pattern of a rule: its operators, in the order of the file. The first one need not be the root."""
+
+    key: str
+    """Under which key it stands: ``pattern``, ``pattern1``, …"""
+    operators: tuple[Operator, ...]
+    place: Place = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One rule of a file."""
+
+    name: str
+    patterns: tuple[Alternative, ...]
+    priority: int = 0
+    heuristic: str | None = None
+    place: Place = field(compare=False, kw_only=True)

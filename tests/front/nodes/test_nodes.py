@@ -1,0 +1,231 @@
+"""Graphs of any objects: what the view shows, what rules make of it, and which objects come back."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gsl import Match, RuleSet, Subst, Workload, dup, is_op, pat
+from tests.front.nodes.node_terms import (
+    Add,
+    Fma,
+    Leaf,
+    Maker,
+    Mul,
+    Shift,
+    Term,
+    chain,
+    join,
+    values,
+    workload,
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_warnings() -> Iterator[None]:
+    """Graphs without types have none that could be missed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def text(workload: Workload) -> str:
+    return str(workload).replace(f"{Term.__module__}.", "")
+
+
+def fma() -> Subst:
+    """a * b + c as one term."""
+    a, b, c = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
+    product = pat.Call(Mul, a, b, n=0)
+    total = pat.Call(Add, product, c)
+    return Subst(total, pat.Call(Fma, a, b, c, n=total.n), extern_use=False, name="fma")
+
+
+def split() -> Subst:
+    """A shift by an even number as two."""
+    x = pat.Wildcard()
+    shift = pat.Call(Shift, x)
+    half = pat.Call(Shift, x, n=shift.n // 2)
+    return Subst(shift, pat.Call(Shift, half, n=shift.n // 2), where=shift.n % 2 == 0, name="split")
+
+
+def test_the_view_shows_classes_attributes_and_sharing() -> None:
+    a, b = Leaf(n=1), Leaf(n=2)
+    product = Mul((a, b))
+    assert text(workload(Add((product, product), 3), b)) == (
+        "%Leaf = Leaf(n=1)\n%Leaf_1 = Leaf(n=2)\n%Mul = Mul(%Leaf, %Leaf_1, n=0)\n"
+        "%Add = Add(%Mul, %Mul, n=3)\nreturn %Add, %Leaf_1"
+    )
+
+
+def test_fusing_keeps_what_it_does_not_touch() -> None:
+    a, b, c = Leaf(n=2), Leaf(n=3), Leaf(n=4)
+    product = Mul((a, b))
+    beside, total = Shift((c,), 7), Add((product, c), 1)
+    top = Add((total, beside))
+    maker = Maker()
+    new = fma()(workload(top, beside, rebuild=maker))
+    assert text(new) == (
+        "%Leaf = Leaf(n=2)\n%Leaf_1 = Leaf(n=3)\n%Leaf_2 = Leaf(n=4)\n%Fma = Fma(%Leaf, %Leaf_1, %Leaf_2, n=1)\n"
+        "%Shift = Shift(%Leaf_2, n=7)\n%Add = Add(%Fma, %Shift, n=0)\nreturn %Add, %Shift"
+    )
+    root, kept = new.native
+    assert kept is beside
+    assert new.mod[1] is beside
+    assert root.inputs[1] is beside
+    assert root.inputs[0].inputs == (a, b, c)
+    assert maker.calls == [(Fma, None), (Add, top)]  # nothing else was made
+    assert (total.inputs, top.inputs) == ((product, c), (total, beside))
+
+
+def test_shattering() -> None:
+    new = split()(workload(*chain(2)[-1:]))
+    assert text(new) == (
+        "%Leaf = Leaf(n=5)\n%Shift = Shift(%Leaf, n=1)\n%Shift_1 = Shift(%Shift, n=1)\n"
+        "%Shift_2 = Shift(%Shift_1, n=1)\nreturn %Shift_2"
+    )
+
+
+def test_a_target_may_be_made_from_the_match() -> None:
+    shift = is_op(Shift)
+    top = pat.Call(Add, shift, shift)
+    rule = Subst(top, lambda match: pat.Call(Mul, *match[shift].args, match[top].args[0], n=match[shift].native.n))
+    last = chain(2)[-1]
+    assert values(rule(workload(Add((last, last)))).native) == [values([last])[0] * values(last.inputs)[0] + 2]
+
+
+def test_nothing_fires_and_the_objects_are_the_same() -> None:
+    *_, last = chain(1)
+    maker = Maker()
+    old = workload(last, rebuild=maker)
+    new = fma()(old)
+    assert new.native == [last]
+    assert not maker.calls
+
+
+@pytest.mark.parametrize(
+    ("outputs", "fires"),
+    [((2,), 1), ((2, 1), 0), ((2, 0), 1)],
+    ids=["inner node used once", "inner node is an output", "leaf is an output"],
+)
+def test_inner_nodes_have_one_user(outputs: tuple[int, ...], fires: int) -> None:
+    terms = chain(2)
+    assert join()(workload(*(terms[place] for place in outputs))).trace.count() == fires
+
+
+def test_outputs_only() -> None:
+    leaf, _, high = chain(2)
+    wl = workload(high, leaf)
+    shift = is_op(Shift)
+    assert [match[shift].native for match in Subst(shift.is_output(), shift).match(wl)] == [high]
+    either = (shift & pat.Wildcard()).is_output()
+    assert [match[shift].native for match in Subst(either, shift).match(wl)] == [high]
+    assert repr(shift.is_output()) == f"{Term.__module__}.Shift.is_output()"
+    copied = dup(shift.is_output())
+    assert [match[copied].native for match in Subst(copied, copied).match(wl)] == [high]
+
+
+def test_an_inner_node_that_is_no_output_is_explained() -> None:
+    shift = is_op(Shift)
+    last = chain(1)[-1]
+    why = str(Subst(shift.is_output(), shift).explain(workload(Add((last, last)))))
+    assert "place: expected an output of the graph, found an inner node" in why
+
+
+def test_last_starts_at_the_outputs() -> None:
+    """Pairs overlap: from the inputs, 1 and 2 are joined, from the outputs, 2 and 3."""
+    found = {s: RuleSet([join()], strategy=s)(workload(chain(3)[-1])) for s in ("first", "last")}
+    assert {s: [n.attrs["n"] for n in new.graph if n.op is Shift] for s, new in found.items()} == {
+        "first": [3, 3],
+        "last": [1, 5],
+    }
+
+
+def test_of_matches_at_one_place_the_last_strategy_takes_the_largest() -> None:
+    x = pat.Wildcard()
+    one = pat.Call(Shift, x)
+    single = Subst(one, pat.Call(Add, x, n=one.n), name="single")
+    assert RuleSet([single, join()], strategy="last")(workload(chain(2)[-1])).trace.summary() == {"join": 1}
+
+
+def test_deep_graphs() -> None:
+    new = join()(workload(chain(10_000)[-1]))
+    assert new.trace.count() == 5_000
+    assert values(new.native) == [5 + 10_000 * 10_001 // 2]
+
+
+def test_a_graph_runs_by_the_function_of_its_user() -> None:
+    wl = workload(chain(2)[-1])
+    assert list(wl.inputs) == ["scale"]
+    assert wl(3) == [18]
+    assert wl.compare(join()(wl), [3]).passed
+    assert not wl.compare(workload(chain(3)[-1]), [3]).passed
+
+
+def test_names_and_texts() -> None:
+    wl = workload(Shift((Leaf(inner=workload(chain(1)[-1])),)), name="terms")
+    assert repr(wl) == "<Workload terms: 1 input, 0 params>"
+    assert f"inner=<graph of 2: {Term.__module__}.Shift>" in str(wl)
+    assert wl.op_counts() == {f"{Term.__module__}.Leaf": 1, f"{Term.__module__}.Shift": 1}
+    assert "Shift" in wl.visualize().source
+
+
+def test_only_matching_needs_no_rebuild() -> None:
+    wl = Workload.from_nodes([chain(2)[-1]], operands=lambda term: term.inputs, attrs=lambda term: {"n": term.n})
+    assert len(list(join().match(wl))) == 1
+
+
+def test_operators_may_be_functions() -> None:
+    def double(x: int) -> int:
+        return 2 * x
+
+    calls = {"leaf": (abs, ()), "mid": (double, ("leaf",)), "top": (double, ("mid",))}
+    wl = Workload.from_nodes(["top"], operands=lambda key: calls[key][1], op=lambda key: calls[key][0])
+    x = pat.Wildcard()
+    assert [m[x].native for m in Subst(pat.Call(double, pat.Call(double, x)), x).match(wl)] == ["leaf"]
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> list[Term]:
+    """Outputs of a random graph of terms."""
+    terms: list[Term] = [Leaf(n=draw(st.integers(-3, 3))) for _ in range(draw(st.integers(1, 3)))]
+    for _ in range(draw(st.integers(0, 12))):
+        kind = draw(st.sampled_from([Add, Mul, Shift]))
+        below = tuple(draw(st.sampled_from(terms)) for _ in range(1 if kind is Shift else 2))
+        terms.append(kind(below, draw(st.integers(-2, 2))))
+    return draw(st.lists(st.sampled_from(terms), min_size=1, max_size=3))
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(graphs(), st.sampled_from(["first", "last", "largest", "priority"]))
+def test_rules_keep_what_a_graph_computes(outputs: list[Term], strategy: str) -> None:
+    before = values(outputs)
+    wl = workload(*outputs)
+    shown = str(wl)
+    same = wl.replace(wl.graph.copy())
+    assert all(a is b for a, b in zip(same.native, outputs))
+    new = RuleSet([fma(), join(), split()], strategy=strategy)(wl)
+    assert values(new.native) == before == values(outputs)
+    assert str(wl) == shown
+    old = {id(node.native) for node in wl.graph}
+    fresh = {id(node.native) for node in new.graph if id(node.native) not in old}
+    assert bool(fresh) == bool(new.trace.firings)
+
+
+def test_the_property_can_fail() -> None:
+    x = pat.Wildcard()
+    shift = pat.Call(Shift, x)
+    wrong = Subst(shift, pat.Call(Shift, x, n=shift.n + 1), name="wrong")
+    terms = chain(1)
+    assert values(wrong(workload(terms[-1])).native) != values(terms[-1:])
+
+
+def test_matches_are_objects_of_the_user() -> None:
+    _, low, high = chain(2)
+    (match,) = join().match(workload(high))
+    assert isinstance(match, Match)
+    assert {node.native for node in match.inner} == {low, high}

@@ -1,0 +1,135 @@
+"""What the user's functions may get wrong: each error says which object it was, and leaves the graph as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gsl import Subst, Workload, inside, op, pat
+from gsl.errors import FrontEndError, PatternError, RewriteError, WorkloadError
+from tests.front.nodes.node_terms import Add, Leaf, Maker, Shift, Term, chain, join, values, workload
+
+
+def given(**changes: Any) -> Callable[[], Workload]:
+    """The making of a workload with functions of which some are replaced."""
+    functions = {"operands": lambda term: term.inputs, "rebuild": Maker(), **changes}
+    outputs = functions.pop("outputs", [chain(2)[-1]])
+    return lambda: Workload.from_nodes(outputs, **functions)
+
+
+def fails(_: Any) -> Any:
+    raise KeyError("lost")
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (given(operands=lambda term: 3), "gives 3 of type int, expected a sequence of objects"),
+        (given(operands=lambda term: None), "gives None of type NoneType, expected a sequence"),
+        (given(operands=lambda term: "ab"), "gives 'ab' of type str"),
+        (given(operands=lambda term: [None]), "gives None as operand 0: leave it out"),
+        (given(operands=fails), "failed: KeyError: 'lost'"),
+        (given(operands=[]), "operands= takes a function, got [] of type list"),
+        (given(attrs=lambda term: [1]), "gives [1] of type list, expected a mapping from names to values"),
+        (given(attrs=lambda term: {1: 2}), "expected a mapping from names to values"),
+        (given(attrs=fails), "attrs("),
+        (given(op=lambda term: "add"), "gives 'add' of type str, expected a class or a function"),
+        (given(op=lambda term: 7), "gives 7 of type int"),
+        (given(op=fails), "op("),
+        (given(rebuild=3), "rebuild= takes a function, got 3"),
+        (given(outputs=[]), "given by the list of its outputs, got [] of type list"),
+        (given(outputs=Leaf()), "given by the list of its outputs, got Leaf("),
+        (given(outputs=[None]), "None is among the outputs"),
+        (given(run=lambda outputs, *inputs: 0), "each by a name: *inputs is none"),
+    ],
+)
+def test_what_can_not_be_read(make: Callable[[], Workload], error: str) -> None:
+    with pytest.raises(FrontEndError) as caught:
+        make()
+    assert error in str(caught.value)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_cycles(length: int) -> None:
+    below = {number: [(number + 1) % length] for number in range(length)} | {"top": [0]}
+    with pytest.raises(FrontEndError) as caught:
+        Workload.from_nodes(["top"], operands=lambda item: below[item])
+    path = " <- ".join(map(str, [*range(length), 0]))
+    assert str(caught.value).endswith(f"they are no graph that rules can rewrite: {path}")
+
+
+def mutates(op_: Any, operands: Any, attrs: Any, old: Term | None) -> Any:
+    return old if old is not None else op_(tuple(operands), **attrs)
+
+
+@pytest.mark.parametrize(
+    ("rebuild", "error"),
+    [
+        (lambda op_, operands, attrs, old: None, "gives None, expected the new object"),
+        (lambda op_, operands, attrs, old: 3, "gives 3, whose operator is builtins.int"),
+        (lambda op_, operands, attrs, old: Add(tuple(operands)), "gives <Add>, whose operator is"),
+        (lambda op_, operands, attrs, old: op_((), **attrs), "whose operands are []; expected ["),
+        (lambda op_, operands, attrs, old: op_(tuple(operands), size=1), "failed: TypeError"),
+        (mutates, "gives the old object"),
+    ],
+)
+def test_what_can_not_be_written(rebuild: Any, error: str) -> None:
+    terms = chain(3)
+    wl = workload(terms[-1], rebuild=rebuild)
+    before = str(wl)
+    with pytest.raises(FrontEndError) as caught:
+        join()(wl)
+    assert error in str(caught.value)
+    assert str(wl) == before
+    assert wl.native == [terms[-1]]
+    assert values(wl.native) == [11]
+
+
+def test_a_graph_that_can_only_be_matched() -> None:
+    wl = Workload.from_nodes([chain(2)[-1]], operands=lambda term: term.inputs, attrs=lambda term: {"n": term.n})
+    with pytest.raises(FrontEndError, match=r"can only be matched; give rebuild= to Workload.from_nodes"):
+        join()(wl)
+
+
+@pytest.mark.parametrize(
+    ("target", "error"),
+    [
+        (lambda x: op.ReLU(x), "a nn.relu, which a graph of objects has no form for"),
+        (lambda x: pat.Tuple(x), "tuple"),
+        (lambda x: pat.Fused("group"), "is an outlined group"),
+    ],
+)
+def test_targets_are_calls_of_the_graph_itself(target: Any, error: str) -> None:
+    x = pat.Wildcard()
+    with pytest.raises(FrontEndError, match=error):
+        Subst(pat.Call(Shift, x), target(x))(workload(chain(1)[-1]))
+
+
+def test_a_new_object_that_is_wrong_inside_of_another_one() -> None:
+    inner = workload(chain(2)[-1], rebuild=lambda op_, operands, attrs, old: None)
+    wl = workload(Shift((Leaf(),), inner=inner))
+    before = str(wl)
+    with pytest.raises(RewriteError, match=r"FrontEndError: rebuild of a .*Shift gives None"):
+        inside(join())(wl)
+    assert str(wl) == before
+
+
+def test_names_that_are_those_of_types() -> None:
+    x = pat.Wildcard()
+    sized = Workload.from_nodes([Shift((Leaf(),))], operands=lambda t: t.inputs, attrs=lambda t: {"shape": (2, 3)})
+    shift = pat.Call(Shift, x)
+    assert len(list(Subst(shift, x, where=shift.shape == (2, 3)).match(sized))) == 1
+    assert not list(Subst(shift, x, where=shift.shape == (2, 4)).match(sized))
+    with pytest.raises(PatternError, match=r"demands a type, but the nodes of this graph have none"):
+        Subst(pat.Call(Shift, x, shape=(2, 3)), x)(sized)
+    with pytest.raises(RewriteError, match=r"PatternError: .*shape=\(2, 3\) of a new .*Shift is taken for its type"):
+        Subst(shift, pat.Call(Shift, x, shape=(2, 3)))(sized)
+
+
+def test_running_needs_a_function() -> None:
+    with pytest.raises(WorkloadError, match="runs by a function of its own: give run="):
+        given()()()
+    with pytest.raises(WorkloadError, match="has no options, got fast"):
+        workload(*chain(1)[-1:]).build(fast=True)

@@ -1,0 +1,134 @@
+"""The names of operators: what torch calls so is what they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from gsl import Workload
+from gsl.front.fx import spellings
+from gsl.front.fx.spellings.reading import FAMILIES
+from gsl.front.tree import Canon
+from gsl.rulefile.names import Selection, known_names, lookup
+from gsl.spec import TABLE
+from tests.front.fx import test_spellings as examples
+from tests.rulefile.views import rules
+
+
+def name_of(target: Any) -> str:
+    if isinstance(target, str):
+        return target
+    return str(getattr(target, "_opname", None) or target.__name__)
+
+
+def calls(tree: Any) -> Iterator[str]:
+    """The canonical operators of a reading, operands first."""
+    if isinstance(tree, Canon):
+        for operand in tree.operands:
+            yield from calls(operand)
+        yield from () if tree.op == "tuple" else (tree.op,)
+    elif isinstance(tree, (tuple, list)):
+        for item in tree:
+            yield from calls(item)
+
+
+def readings() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Names of torch's functions, each with the canonical operators as which some call of it is read."""
+    for call in [call for each in examples.SAME.values() for call in each]:
+        canon = examples.read(call, examples.Once())
+        if canon is not None:
+            yield name_of(call.target), tuple(calls(canon))
+    for call in examples.FIELDS:
+        once = examples.Once()
+        fields = spellings.read_fields(call.target, once.of(call.args), once.of(call.kwargs), examples.type_of)
+        yield from ((name_of(call.target), tuple(calls(canon))) for canon in (fields or {}).values())
+
+
+PYTHON = {"iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor", "ilshift", "irshift",
+          "getattr", "getitem"}  # fmt: skip
+"""Python's operators, which are no functions of torch."""
+
+
+def accepts(name: str, operators: tuple[str, ...]) -> bool:
+    kind = lookup(name)
+    if kind is None:
+        return False
+    if len(operators) == 1:
+        return kind.alone and operators[0] in kind.heads
+    return operators[0] in kind.heads and operators[1] in kind.joined
+
+
+def test_a_name_stands_for_what_torch_does() -> None:
+    several = {"multiply", "cast", "trunc", "strided_slice"}  # scaled sums, computing in another dtype: not one operator
+    wrong = {
+        (name, found)
+        for name, found in readings()
+        if name not in PYTHON and not accepts(name, found) and (len(found) == 1 or several.isdisjoint(found))
+    }
+    assert not wrong
+
+
+def test_the_comparison_can_fail() -> None:
+    assert accepts("linear", ("nn.dense", "nn.bias_add"))
+    assert not accepts("linear", ("matmul", "nn.bias_add"))
+    assert not accepts("addmm", ("matmul",))
+    assert not accepts("relu", ("nn.gelu",))
+
+
+def test_every_function_that_is_read_has_a_name() -> None:
+    rows = [row for family in FAMILIES for kind in ("ROWS", "FIELDS") for row in getattr(family, kind, ())]
+    names = {word.split(".")[1] for row in rows for word in row.spellings.split()}
+    assert {name for name in names - PYTHON if lookup(name) is None} == set()
+
+
+def test_the_names_that_are_known_without_torch() -> None:
+    assert all(lookup(name) is not None for name in known_names())
+    assert all(lookup(name) is not None for name in TABLE)
+
+
+@pytest.mark.parametrize("name", ["", ".", "no such", "__name__", "Tensor", "nn.no", "aten", "compile", "handle_torch_function"])
+def test_what_is_no_operator(name: str) -> None:
+    assert lookup(name) is None
+
+
+def test_a_function_without_a_canonical_form() -> None:
+    class Net(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            found = torch.topk(torch.erfinv(x).tanh(), 2)
+            return found[0].relu(), -found[1]
+
+    text = """\
+    r:
+      pattern:
+        a: {op_type: erfinv, child: b}
+        b: {op_type: tanh, child: c}
+        c: {op_type: topk, children: [d, e]}
+        d: {op_type: relu}
+        e: {op_type: neg}
+    """
+    for workload in (
+        Workload.from_torch(Net(), (torch.rand(3, 4),)),
+        Workload.from_fx(torch.fx.symbolic_trace(Net()), (torch.rand(3, 4),)),
+    ):
+        (match,) = rules(text).rules[0].match(workload)
+        assert [node.op for node in match.outputs] == ["nn.relu", "negative"]
+        assert len(match.inner) == 7
+        after = rules(text)(workload)
+        workload.compare(after).check()
+        assert [group.name for group in after.groups().values()] == ["r"]
+
+
+def test_what_a_sequence_does_not_contain() -> None:
+    def selection(*names: str, inverted: bool = False) -> Selection:
+        kinds = tuple(kind for name in names if (kind := lookup(name)) is not None)
+        return Selection(" ".join(names), kinds, inverted)
+
+    both, relu, rest, most = selection("relu", "tanh"), selection("relu"), selection("relu", inverted=True), selection(
+        "relu", "exp", inverted=True
+    )  # fmt: skip
+    for left, right in [(a, b) for a in (both, relu, rest, most) for b in (both, relu, rest, most)]:
+        for op in ("nn.relu", "tanh", "exp", "sin"):
+            assert left.without(right).accepts(op) == (left.accepts(op) and not right.accepts(op))

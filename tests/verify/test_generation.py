@@ -1,0 +1,149 @@
+"""Generation: for every operator and every construct of the language, graphs are made that the rule really matches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gsl import Subst, attr, attr_eq, fork_to, is_op, op, pat
+from gsl.graph import Graph, Node
+from gsl.spec import TABLE
+from gsl.verify.choices import Coverage, Dead, Drawn, Random
+from gsl.verify.instance import generate
+from rules import RULES
+
+TRIED = 40
+LISTS = ("concatenate", "stack", "einsum")
+
+
+def same(match: Any) -> list[Node]:
+    return list(match.outputs)
+
+
+def instances(rule: Subst, tried: int = TRIED) -> list[Graph]:
+    """The graphs that come of so many attempts, each of which the rule matches."""
+    coverage, found = Coverage(), []
+    for number in range(tried):
+        choices = Random(f"0 {number}", coverage)
+        try:
+            graph = generate(rule, choices)
+        except Dead:
+            choices.tried()
+            continue
+        choices.tried()
+        if next(rule.match(graph), None) is not None:
+            choices.used()
+            found.append(graph)
+    return found
+
+
+def call(name: str) -> pat.Pattern:
+    spec = TABLE[name]
+    field = pat.Wildcard()
+    operands: list[Any] = [pat.Wildcard() for _ in spec.operands]
+    if name in LISTS:
+        operands = [pat.Variadic(field, templates=[field], min_len=1)]
+    return pat.Call(name, *operands)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_every_operator_has_instances(name: str) -> None:
+    whole = call(name)
+    rule = Subst(whole[0] if TABLE[name].fields else whole, same)
+    assert len(instances(rule)) >= TRIED // 2
+
+
+@pytest.mark.parametrize("name", [name for name, spec in TABLE.items() if not spec.fields])
+def test_every_operator_has_instances_of_a_wanted_type(name: str) -> None:
+    v = pat.Param()
+    rule = Subst(op.Maximum(v, call(name)), same)
+    assert len(instances(rule)) >= TRIED // 4
+
+
+x, y, w, v = pat.Wildcard(), pat.Wildcard(), pat.Param(), pat.Param()
+conv, relu, add, sigmoid = is_op("nn.conv2d"), is_op("nn.relu"), is_op("add"), is_op("sigmoid")
+i = attr.Symbol()
+
+
+def sources() -> dict[str, Callable[[], Subst]]:
+    def variadic(least: int = 0) -> pat.Variadic:
+        return pat.Variadic(x, templates=[x], min_len=least)
+
+    split, f, inner = op.Split(x), pat.OneOf("exp", "tanh"), op.Exp(x)
+    three = [is_op("nn.dense") >> is_op("nn.bias_add") for _ in range(3)]
+    field = pat.GetItem(split, i)
+    whole = pat.Variadic(field, templates=[field], index=i, min_len=1)
+    products = [op.Dense(x, w), op.Dense(x, v)]
+    return {
+        "a diamond": lambda: Subst(inner + inner, same),
+        "an alternative": lambda: Subst(op.ReLU(op.Exp(x) | op.Tanh(y)), same),
+        "a choice of leaves": lambda: Subst(op.ReLU(pat.Param() | pat.Const()), same),
+        "what may be absent": lambda: Subst(op.ReLU(pat.Maybe(inner * 2.0, on=inner)), same),
+        "a chain": lambda: Subst(op.ReLU(pat.Repeat(is_op("exp"), min=2)), same),
+        "a chain of sums": lambda: Subst(pat.Repeat(add, min=2, max=3) > sigmoid, same),
+        "a tuple of any length": lambda: Subst(op.Concatenate(variadic(1), axis=-1), same),
+        "one field": lambda: Subst(op.Concatenate([x]), same),
+        "a field of a tuple": lambda: Subst(pat.Tuple(x, y, w)[1], same),
+        "fields of a split": lambda: Subst(op.Concatenate([split[0], split[2]], axis=split.axis), same),
+        "all fields of a split": lambda: Subst(op.Concatenate(whole, axis=split.axis), same),
+        "a class of operators": lambda: Subst(pat.Call(f, x) + pat.Call(f, y), same),
+        "any operator": lambda: Subst(op.ReLU(pat.Call(pat.AnyOp(), x)), same),
+        "both": lambda: Subst(op.Exp(x).has_shape((None, 3)) & pat.Wildcard(dtype="float64"), same),
+        "not": lambda: Subst(op.ReLU(~op.Exp(x)), same),
+        "a literal": lambda: Subst(x * 0.5 + 1.0, same),
+        "a literal of any value": lambda: Subst(op.Maximum(x, pat.Const()), same),
+        "a sequence": lambda: Subst(conv >> relu >> add, same),
+        "a sequence of which a part is used elsewhere": lambda: Subst(conv.extern_use(True) > relu, same),
+        "a fork": lambda: Subst(fork_to(attr_eq(*three)), same),
+        "a fork of a known node": lambda: Subst(add, same, where=[x.fork_to(sigmoid, add), sigmoid >> add]),
+        "a node with one user": lambda: Subst(conv.uniq() > relu, same),
+        "nodes that may be skipped": lambda: Subst(op.ReLU(op.Exp(x)), same, fuzzy=("cast", "transpose")),
+        "several outputs": lambda: Subst(products, same),
+        "distinct leaves": lambda: Subst(x + y, same, distinct=True),
+        "equal shapes": lambda: Subst(op.Exp(x) + y, same, where=x.shape == y.shape),
+        "a shape in terms of another": lambda: Subst(x + pat.Wildcard(shape=(x.shape[0], 1)), same, where=x.ndim == 2),
+        "one of some dtypes": lambda: Subst(op.Exp(x), same, where=attr.In(x.dtype, ("float16", "float64"))),
+        "one or the other": lambda: Subst(op.ReLU(x), same, where=(x.ndim == 4) | (x.dtype == "int8")),
+        "a sum of sizes": lambda: Subst(op.Dense(x, w), same, where=w.shape[0] == w.shape[1] + 2),
+        "attributes of another": lambda: Subst(
+            [a := op.Conv2D(x, w), op.Conv2D(x, v, **pat.same_attr(a, ["strides", "padding", "groups"]))], same
+        ),
+        "an axis counted from the end": lambda: Subst(op.Softmax(x, axis=-2), same),
+        "a matrix product of a concatenation": lambda: Subst(op.Matmul(op.Concatenate([x, y], axis=1), w), same),
+        "a sum of convolutions": lambda: Subst(op.Conv2D(x, w) + op.Conv2D(y, v), same),
+        "a normalised sum": lambda: Subst(op.LayerNorm(x + y, w, v), same),
+        "attention": lambda: Subst(op.Matmul(op.Softmax(op.Matmul(x, y)), w), same),
+    }  # fmt: skip
+
+
+SOURCES = sources()
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_construct_has_instances(name: str) -> None:
+    assert len(instances(SOURCES[name]())) >= TRIED // 3
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_simplest_decisions_give_the_smallest_graph(name: str) -> None:
+    """What shrinking ends in: where no decision is made, there is a graph, or a reason why there is none."""
+    try:
+        graph = generate(RULES[name], Drawn(lambda most: 0))
+    except Dead:
+        return
+    assert all(size <= 3 for node in graph.nodes for size in node.shape or ())
+
+
+def test_decisions_can_be_repeated() -> None:
+    rule = RULES["parallel-conv-variadic"]
+    for number in range(10):
+        choices = Random(number, Coverage())
+        try:
+            graph = generate(rule, choices)
+        except Dead:
+            continue
+        tape = list(reversed(choices.tape))
+        assert str(generate(rule, Drawn(lambda most, tape=tape: tape.pop()))) == str(graph)  # type: ignore[misc]
+        assert not tape
