@@ -3,6 +3,8 @@
 ``RULES["conv-batch-norm"]`` is one rule, ``FAMILIES["fold"]`` a group of them, and ``BOOK`` all in one rule set. The
 first line of a rule's ``doc`` is its algebra; the rest says where it applies, and which guard is there for what.
 Sizes that are not known at rewrite time satisfy a guard only if they are the same expression.
+
+``MODULE_FUSION`` is a rule set of its own: it makes modules, which only traced graphs have.
 """
 
 from __future__ import annotations

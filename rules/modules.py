@@ -87,7 +87,7 @@ class ModuleFusion:
         if self.layer.kernel:
             conditions.append(channels_first(self.product, self.layer.kernel))
         operands = (self.x,) if self.sum is None else (self.x, self.other)
-        target = pat.Module(self.module, *operands)
+        target = pat.Module(self.fused, *operands)
         return Subst(self.source, target, where=conditions, name=name, doc=doc, extern_use=False)
 
     # ------------------------------------------------------------ conditions
@@ -177,7 +177,7 @@ class ModuleFusion:
 
     # ------------------------------------------------------------ the module
 
-    def module(self, match: Match) -> Any:
+    def fused(self, match: Match) -> Any:
         """The module of a match, in inference, with the weights of the layer or what the batch norm makes of them."""
         import torch
         from torch import nn

@@ -163,7 +163,8 @@ class Plan:
     def check(self, graph: Graph) -> None:
         """PatternError for what no node of a graph of this kind can be.
 
-        That is a call of a native target which the graph shows by a canonical operator, and a type where there are none.
+        That is a call of a native target which the graph shows by a canonical operator, and what demands a type where
+        there are none.
         """
         typed = None if graph.typed else next((p for p in self.patterns if p.guard is not None), None)
         if typed is not None:

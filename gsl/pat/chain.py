@@ -29,9 +29,9 @@ class Repeat(Pattern):
 
     Other operands of the nodes must be inputs, parameters or literals; that nothing else uses a node is not demanded
     (that is ``Repeat(p.uniq())``). With ``sole=False`` the nodes may have other computed operands, and each but the
-    last is used by the next one only. Stands for its last node; where it uses something, for its first. ``greedy`` prefers
-    long chains: a rule that is applied in one pass takes the longest that there is, but every part of it is a match
-    too. The pattern is a template of which every node has its own instance, leaves included. A sequence is
+    last is used by the next one only. Stands for its last node; where it uses something, for its first. ``greedy``
+    prefers long chains: a rule that is applied in one pass takes the longest that there is, but every part of it is a
+    match too. The pattern is a template of which every node has its own instance, leaves included. A sequence is
     repeated as a whole: its tail is the operand of the next one's head.
 
     ``match[repeat]`` is the last node, ``match.chain(repeat)`` are all of them, first to last, ``repeat.length`` is

@@ -94,8 +94,8 @@ class Builder:
             case Call():
                 if pattern.guard is not None and not self.graph.typed:
                     raise PatternError(
-                        f"{pattern.location}: {pattern.guard!r} of a new {pattern.label} is taken for its type, and the "
-                        "nodes of this graph have none; give the attribute another name"
+                        f"{pattern.location}: {pattern.guard!r} of a new {pattern.label} is taken for its type, and "
+                        "the nodes of this graph have none; give the attribute another name"
                     )
                 operands = [self.build(operand, symbols) for operand in pattern.operands or ()]
                 attrs = {name: self.value(node, symbols) for name, node in pattern.attrs.items()}

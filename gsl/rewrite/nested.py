@@ -7,6 +7,7 @@ from typing import Any
 from gsl.attr import Expr
 from gsl.attr.ast import Literal
 from gsl.attr.evaluate import Evaluator
+from gsl.attr.text import short
 from gsl.errors import EvaluationError, PatternError, PatternTypeError, RewriteError, located
 from gsl.graph import Graph, Node
 from gsl.match import Match
@@ -71,7 +72,8 @@ class Within:
         graph = _graph_of(value)
         if graph is None:
             raise EvaluationError(
-                f"{self.attribute!r} is {value!r} of type {type(value).__name__}, expected a workload or a graph view"
+                f"{self.attribute!r} is {short(value)} of type {type(value).__name__}, expected a workload or a graph "
+                "view"
             )
         return graph
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import TypeVar
 
 from gsl.errors import PatternError, located
@@ -28,8 +29,8 @@ def alternate(
     """A new workload (or graph view) in which rules took turns; the given one is unchanged.
 
     In every step each of the ``turns``, a rule or a set of rules, makes one pass, in order and with its own strategy.
-    There are ``max_steps`` steps, or as many as it takes until nothing fires in a whole step; FixpointError where that
-    does not come to an end. All that happened is one trace, with a round for each pass.
+    It ends when nothing fires in a whole step, or after ``max_steps`` steps; without that number, FixpointError where
+    there is no end. All that happened is one trace, with a round for each pass.
     """
     sets = [turn if isinstance(turn, RuleSet) else RuleSet([turn]) for turn in turns]
     rules = _by_name(sets)
@@ -67,7 +68,7 @@ def _step(run: Run, sets: Iterable[RuleSet], limit: int | None) -> bool:
 def _by_name(sets: Iterable[RuleSet]) -> dict[str, Subst]:
     """The rules of all sets; PatternError where two have one name, or there is none."""
     rules: dict[str, Subst] = {}
-    for rule in (rule for rules_of in sets for rule in rules_of):
+    for rule in chain.from_iterable(sets):
         other = rules.setdefault(rule.name, rule)
         if other is not rule:
             raise PatternError(

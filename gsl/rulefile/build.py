@@ -10,7 +10,7 @@ from typing import Any
 from gsl.errors import Location, PatternError, nearest
 from gsl.graph import GETITEM, Node, Op
 from gsl.match import Match
-from gsl.pat import Alt, Call, Fused, GetItem, Pattern, Repeat, Use, Variadic, Wildcard, walk
+from gsl.pat import Alt, Call, Fused, GetItem, Leaf, Pattern, Repeat, Use, Variadic, Wildcard, walk
 from gsl.rewrite.build import Refusal
 from gsl.rewrite.subst import Subst
 from gsl.rulefile.forms import Form, forms
@@ -57,7 +57,7 @@ class FusionMatch:
 
     def covered(self, name: str) -> tuple[Node, ...]:
         """All nodes of an operator: a product and the addition of its bias, the nodes of a sequence."""
-        keys = set(walk(self._part(name).pattern))
+        keys = {pattern for pattern in walk(self._part(name).pattern) if not isinstance(pattern, Leaf)}
         nodes = self.match.bindings.nodes.items()
         found = {node for key, node in nodes if (key[0] if isinstance(key, tuple) else key) in keys}
         return tuple(sorted(found.intersection(self.match.inner), key=lambda node: node.index))
@@ -187,7 +187,7 @@ def _alternatives(wanted: Selection) -> Pattern:
     else:
         for kind in wanted.kinds:
             canonical = frozenset(head for head in kind.heads if isinstance(head, str))
-            found += [_joined(call(canonical), op) for op in kind.joined]
+            found += [_joined(call(canonical), op) for op in kind.joined if canonical]
         heads = frozenset(head for kind in wanted.kinds if kind.alone for head in kind.heads)
         lists, single = heads & LISTS, heads - LISTS - {GETITEM}
         found += [call(single)] if single else []

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from gsl.graph import Op
 from gsl.graph.node import CONST, GETITEM, INPUT, PARAM, TUPLE
@@ -42,7 +42,12 @@ class Kind:
     def has_fields(self) -> bool:
         """Whether its result may be a tuple. Of functions without a canonical form, this is not known."""
         specs = [TABLE[head] for head in self.heads if isinstance(head, str) and head in TABLE]
-        return any(spec.fields for spec in specs) or (not specs and GETITEM not in self.heads)
+        schemas = [head._schema for head in self.heads if hasattr(head, "_schema")]
+        return (
+            any(spec.fields for spec in specs)
+            or any(len(schema.returns) > 1 for schema in schemas)
+            or (not specs and GETITEM not in self.heads)
+        )
 
 
 _LAYERS: Final = ("nn.dense", *(f"nn.conv{n}d{end}" for n in (1, 2, 3) for end in ("", "_transpose")))
@@ -136,7 +141,7 @@ def _natives(name: str) -> frozenset[Op]:
     if isinstance(packet, torch._ops.OpOverloadPacket):
         spaces: tuple[Any, ...] = (torch, functional, torch.special, torch.linalg, torch.fft)
         found = [function for space in spaces if callable(function := getattr(space, name, None))]
-        found += [getattr(packet, packet.overloads()[0])]
+        found += [getattr(packet, cast("Any", packet).overloads()[0])]
     else:
         function = getattr(functional, name, None)
         found = [function] if inspect.isfunction(function) and function.__module__ == functional.__name__ else []

@@ -91,6 +91,13 @@ def shared_product() -> Circuit:
     return Circuit([*leaves, product, *sums, top], below, [top])
 
 
+def output_within() -> Circuit:
+    """A sum over a product that is an output itself."""
+    leaves = _leaves()
+    product, total = HadamardLayer(2, arity=2), SumLayer(2, 2, arity=1, weight=_weight(2, 2))
+    return Circuit([*leaves, product, total], {product: leaves, total: [product]}, [total, product])
+
+
 def weighted(weight: Parameter) -> Circuit:
     """An input and a sum with the given weight, a matrix."""
     height, width = weight.shape
@@ -148,7 +155,7 @@ CASES: dict[str, tuple[str, Callable[[], Circuit]]] = {
     "two outputs": (LOG, two_outputs),
     "shared product": (LOG, shared_product),
     "exp of log of softmax": (LOG, lambda: weighted(exp_log_softmax())),
-    **{f"{sums} sums": (LOG, partial(chain, sums)) for sums in range(1, 8)},
+    **{f"{sums} sums": (LOG, partial(chain, sums)) for sums in (*range(1, 8), 70)},
     **{
         f"outer product along {axis}, sum over {reduced}": (PLAIN, partial(outer_sum, axis, reduced))
         for axis in range(3)

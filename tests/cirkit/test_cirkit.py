@@ -14,7 +14,7 @@ from cirkit.backend.torch.layers.optimized import TorchCPTLayer
 
 from gsl import RuleSet, Workload, alternate
 from tests.cirkit import rules
-from tests.cirkit.cases import CASES, STATES, chain, image, modulus, power
+from tests.cirkit.cases import CASES, STATES, chain, image, modulus, output_within, power
 from tests.cirkit.circuits import Item, circuit, torch_circuit
 from tests.cirkit.same import rows
 
@@ -71,6 +71,16 @@ def close(found: torch.Tensor, expected: torch.Tensor) -> None:
     """Fail unless numbers are equal up to rounding. They may be tiny, so their difference says nothing by itself."""
     assert bool(expected.abs().min() > 0)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=0.0)
+
+
+def test_a_layer_that_is_an_output_stays() -> None:
+    """Cirkit's own optimiser looks at the users of a layer only, and loses this one."""
+    compiler, source, x = compiled(output_within())
+    expected = source(x)
+    _, ours = optimised(compiler, source)
+    assert rows(ours) == rows(source)
+    assert rows(_optimize_circuit(compiler, source)) != rows(ours)
+    close(ours(x), expected)
 
 
 def test_complex_weights() -> None:

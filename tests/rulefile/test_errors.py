@@ -39,10 +39,17 @@ ILL_FORMED = {
     ),
     "pattern0": ("r: {pattern0: {a: {op_type: relu}}}", "1:5: rule 'r': unknown key 'pattern0': did you mean 'pattern"),
     "priority is a string": (
-        "r: {priority: high, pattern: {}}", "1:15: rule 'r': priority: expected a whole number in decimal digits, found a string"
+        "r: {priority: high, pattern: {}}",
+        "1:15: rule 'r': priority: expected a whole number in decimal digits, found a string"
     ),
-    "priority is a fraction": ("r: {priority: 1.5}", "1:15: rule 'r': priority: expected a whole number in decimal digits, found a number"),
-    "priority is true": ("r: {priority: yes}", "1:15: rule 'r': priority: expected a whole number in decimal digits, found true or false, yes"),
+    "priority is a fraction": (
+        "r: {priority: 1.5}",
+        "1:15: rule 'r': priority: expected a whole number in decimal digits, found a number",
+    ),
+    "priority is true": (
+        "r: {priority: yes}",
+        "1:15: rule 'r': priority: expected a whole number in decimal digits, found true or false, yes",
+    ),
     "priority is octal": ("r: {priority: 010}", "1:15: rule 'r': priority: expected a whole number"),
     "heuristic is empty": ("r: {heuristic: }", "1:15: rule 'r': heuristic: expected a name, found nothing"),
     "both pattern and pattern1": (
@@ -57,7 +64,10 @@ ILL_FORMED = {
     "an unknown key of an operator": (
         pattern("a: {op_type: relu, optional: true}"), "3:24: rule 'r', pattern, operator 'a': unknown key 'optional'"
     ),
-    "a key twice": (pattern("a: {op_type: relu, op_type: add}"), "3:24: rule 'r', pattern, operator 'a': 'op_type' stands"),
+    "a key twice": (
+        pattern("a: {op_type: relu, op_type: add}"),
+        "3:24: rule 'r', pattern, operator 'a': 'op_type' stands",
+    ),
     "an unknown operator": (
         pattern("a: {op_type: layernorm}"), "3:18: rule 'r', pattern, operator 'a': op_type: unknown operator "
         "'layernorm': did you mean 'layer_norm'"
@@ -65,13 +75,30 @@ ILL_FORMED = {
     "an unknown operator in a list": (pattern("a: {op_type: [relu, rleu]}"), "3:25: rule 'r', pattern, operator 'a'"),
     "an operator twice in a list": (pattern("a: {op_type: [relu, relu]}"), "3:25: rule 'r', pattern, operator 'a'"),
     "a dot in a list": (pattern("a: {op_type: [relu, .]}"), "'.' is every operator, so it stands alone"),
-    "no op_type in a list": (pattern("a: {op_type: []}"), "3:18: rule 'r', pattern, operator 'a': op_type: expected a list"),
-    "op_type is a number": (pattern("a: {op_type: 3}"), "op_type: expected a name of an operator, found a whole number, 3"),
-    "inverted without options": (pattern("a: {op_type: {inverted: true}}"), "3:18: rule 'r', pattern, operator 'a': op_type has no"),
-    "inverted is a number": (pattern("a: {op_type: {inverted: 1, options: [relu]}}"), "3:29: rule 'r', pattern, operator 'a'"),
-    "an unknown key of inverted": (pattern("a: {op_type: {invert: true, options: [relu]}}"), "unknown key 'invert': did you"),
-    "required is a word": (pattern(A, "b: {op_type: relu, required: maybe}"), "4:34: rule 'r', pattern, operator 'b': required: "
-                           "expected true or false, found a string"),
+    "no op_type in a list": (
+        pattern("a: {op_type: []}"),
+        "3:18: rule 'r', pattern, operator 'a': op_type: expected a list",
+    ),
+    "op_type is a number": (
+        pattern("a: {op_type: 3}"),
+        "op_type: expected a name of an operator, found a whole number, 3",
+    ),
+    "inverted without options": (
+        pattern("a: {op_type: {inverted: true}}"),
+        "3:18: rule 'r', pattern, operator 'a': op_type has no",
+    ),
+    "inverted is a number": (
+        pattern("a: {op_type: {inverted: 1, options: [relu]}}"),
+        "3:29: rule 'r', pattern, operator 'a'",
+    ),
+    "an unknown key of inverted": (
+        pattern("a: {op_type: {invert: true, options: [relu]}}"),
+        "unknown key 'invert': did you",
+    ),
+    "required is a word": (
+        pattern(A, "b: {op_type: relu, required: maybe}"),
+        "4:34: rule 'r', pattern, operator 'b': required: expected true or false, found a string",
+    ),
     "a dangling child": (
         pattern("a: {op_type: exp, child: bb}", B),
         "3:30: 'a' has a child 'bb', which is no operator of the pattern: did you mean 'b'?",
@@ -82,27 +109,43 @@ ILL_FORMED = {
         "2:39: 'a' has a child 'b', which is no operator of the pattern",
     ),
     "its own child": (pattern("a: {op_type: exp, child: a}"), "3:30: 'a' is its own child"),
-    "a cycle": (pattern(A, "b: {op_type: exp, child: c}", "c: {op_type: relu, child: b}"), "5:31: a cycle: b -> c -> b"),
+    "a cycle": (
+        pattern(A, "b: {op_type: exp, child: c}", "c: {op_type: relu, child: b}"),
+        "5:31: a cycle: b -> c -> b",
+    ),
     "nothing but a cycle": (pattern(A, "b: {op_type: relu, child: a}"), "4:31: a cycle: a -> b -> a"),
     "two roots": (pattern(A, B, "c: {op_type: tanh, child: b}"), "5:5: two roots: neither 'a' nor 'c' is the child of"),
     "two parts": (pattern(A, B, "c: {op_type: tanh}"), "5:5: two roots: neither 'a' nor 'c' is the child of"),
-    "a child twice": (pattern("a: {op_type: exp, children: [b, b]}", B), "3:37: 'b' stands twice among the children of 'a'"),
-    "child and children": (
-        pattern("a: {op_type: exp, child: b, children: [b]}", B), "3:33: rule 'r', pattern, operator 'a' has both child and"
+    "a child twice": (
+        pattern("a: {op_type: exp, children: [b, b]}", B),
+        "3:37: 'b' stands twice among the children of 'a'",
     ),
-    "child is a list": (pattern("a: {op_type: exp, child: [b]}", B), "3:30: rule 'r', pattern, operator 'a': child is one name"),
+    "child and children": (
+        pattern("a: {op_type: exp, child: b, children: [b]}", B),
+        "3:33: rule 'r', pattern, operator 'a' has both child and"
+    ),
+    "child is a list": (
+        pattern("a: {op_type: exp, child: [b]}", B),
+        "3:30: rule 'r', pattern, operator 'a': child is one name",
+    ),
     "children is a name": (pattern("a: {op_type: exp, children: b}", B), "children: expected a list, found a string"),
     "no children": (pattern("a: {op_type: exp, children: []}", B), "children: expected a list, found an empty one"),
-    "a child that is a mapping": (pattern("a: {op_type: exp, child: {first: b}}", B), "3:31: rule 'r', pattern, operator 'a'"),
+    "a child that is a mapping": (
+        pattern("a: {op_type: exp, child: {first: b}}", B),
+        "3:31: rule 'r', pattern, operator 'a'",
+    ),
     "the root is optional": (
-        pattern("a: {op_type: exp, required: false, child: b}", B), "3:5: 'a' is the root of the pattern, so it can't be absent"
+        pattern("a: {op_type: exp, required: false, child: b}", B),
+        "3:5: 'a' is the root of the pattern, so it can't be absent"
     ),
     "an option is optional": (
-        pattern("a: {op_type: exp, match_first_option: [b, c]}", "b: {op_type: relu, required: false}", "c: {op_type: tanh}"),
+        pattern("a: {op_type: exp, match_first_option: [b, c]}", "b: {op_type: relu, required: false}",
+        "c: {op_type: tanh}"),
         "3:44: 'b' is an option of match_first_option, of which one must match, and has required: false",
     ),
     "ends in any number of any": (
-        pattern(A, "b: {op_type: ., match_multiple: true}"), "4:5: r: the pattern ends in 'b', which is any number of any"
+        pattern(A, "b: {op_type: ., match_multiple: true}"),
+        "4:5: r: the pattern ends in 'b', which is any number of any"
     ),
     "may end in any number of any": (
         pattern(A, "b: {op_type: ., match_multiple: true, child: c}", "c: {op_type: relu, required: false}"),
@@ -209,7 +252,10 @@ X = pat.Wildcard()
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: RuleSet([Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name="twice")]), r"twice \(.*\) can't be written as YAML"),
+        (
+            lambda: RuleSet([Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name="twice")]),
+            r"twice \(.*\) can't be written as YAML",
+        ),
         (
             lambda: RuleSet(rules(pattern(A, "b: {op_type: relu, required: false}")).rules[:1]),
             "of its forms, r without b is not in the set",

@@ -51,7 +51,8 @@ class Model(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         config = hf.GPT2Config(
-            n_embd=16, n_layer=2, n_head=2, vocab_size=40, n_positions=16, bos_token_id=0, eos_token_id=0, use_cache=False
+            n_embd=16, n_layer=2, n_head=2, vocab_size=40, n_positions=16, bos_token_id=0, eos_token_id=0,
+            use_cache=False,
         )
         self.model = hf.GPT2Model(config).eval()
 

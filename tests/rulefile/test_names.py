@@ -62,7 +62,7 @@ def accepts(name: str, operators: tuple[str, ...]) -> bool:
 
 
 def test_a_name_stands_for_what_torch_does() -> None:
-    several = {"multiply", "cast", "trunc", "strided_slice"}  # scaled sums, computing in another dtype: not one operator
+    several = {"multiply", "cast", "trunc", "strided_slice"}  # scaled sums, another dtype: not one operator
     wrong = {
         (name, found)
         for name, found in readings()
@@ -89,7 +89,9 @@ def test_the_names_that_are_known_without_torch() -> None:
     assert all(lookup(name) is not None for name in TABLE)
 
 
-@pytest.mark.parametrize("name", ["", ".", "no such", "__name__", "Tensor", "nn.no", "aten", "compile", "handle_torch_function"])
+@pytest.mark.parametrize(
+    "name", ["", ".", "no such", "__name__", "Tensor", "nn.no", "aten", "compile", "handle_torch_function"]
+)
 def test_what_is_no_operator(name: str) -> None:
     assert lookup(name) is None
 
@@ -119,6 +121,27 @@ def test_a_function_without_a_canonical_form() -> None:
         after = rules(text)(workload)
         workload.compare(after).check()
         assert [group.name for group in after.groups().values()] == ["r"]
+
+
+def test_a_function_with_one_result_or_two() -> None:
+    def function(x: torch.Tensor) -> Any:
+        found = torch.max(x.exp(), 1)
+        return found[0].relu(), found[1].neg()
+
+    text = """\
+    r:
+      pattern:
+        a: {op_type: exp, child: b}
+        b: {op_type: max, children: [c, d]}
+        c: {op_type: relu}
+        d: {op_type: neg, required: false}
+    """
+    both = Workload.from_fx(torch.fx.symbolic_trace(function), (torch.rand(3, 4),))
+    first = Workload.from_fx(torch.fx.symbolic_trace(lambda x: function(x)[0]), (torch.rand(3, 4),))
+    for workload, expected in ((both, 1), (first, 1)):
+        after = rules(text)(workload)
+        workload.compare(after).check()
+        assert len(after.groups()) == expected
 
 
 def test_what_a_sequence_does_not_contain() -> None:

@@ -60,7 +60,8 @@ def made(b: Builder, op: str, operands: list[Any]) -> Node:
         case "layer_norm":
             return b.call("nn.layer_norm", *operands, b.param("scale", 4), b.param("bias", 4), axis=(-1,))
         case "addmm":
-            return b.call("nn.bias_add", b.call("matmul", *operands, b.param("weight", 4, 4)), b.param("bias", 4), axis=-1)
+            product = b.call("matmul", *operands, b.param("weight", 4, 4))
+            return b.call("nn.bias_add", product, b.param("bias", 4), axis=-1)
         case "cat":
             return b.call("concatenate", b.tuple(*operands), axis=0)
         case "split":

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
-import io
-import itertools
-import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
-import torch.ao.quantization.quantize_fx
 import torch.nn.functional as F
 from torch import fx, nn
 from torch.ao.nn.quantized import FloatFunctional
 from torch.ao.quantization import DeQuantStub, QuantStub
 
-from gsl import Workload, modules, op, pat
-from gsl.errors import FrontEndError
+from gsl import Workload, modules
 from rules import MODULE_FUSION
 from tests.rules.test_rules_fx import settled
 
@@ -106,12 +99,15 @@ def traced(module: nn.Module, *inputs: torch.Tensor) -> Workload:
 
 def fused(module: nn.Module, *inputs: torch.Tensor) -> fx.GraphModule:
     """The module after fusion, which computes the same."""
-    before = traced(module, *inputs)
-    after = MODULE_FUSION(before)
-    before.compare(after).check()
-    result = after.mod
+    result = MODULE_FUSION(traced(module, *inputs)).mod
     assert isinstance(result, fx.GraphModule)
+    equal(result(*inputs), module(*inputs))
     return result
+
+
+def equal(found: Any, expected: Any) -> None:
+    """Check that two results are the same numbers, but for what folding rounds off."""
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
 def calls(module: fx.GraphModule) -> list[str]:

@@ -2,14 +2,50 @@
 
 from __future__ import annotations
 
-IMPORTS
+import copy
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.ao.quantization.quantize_fx
+import torch.nn.functional as F
+from torch import nn
+from torch.ao.nn.quantized import FloatFunctional
+from torch.ao.quantization import DeQuantStub, QuantStub
+
+from gsl import Workload, modules
+from rules import MODULE_FUSION
+from tests.rules.cases_modules import (
+    IMAGE,
+    LAYERS,
+    RESULT,
+    Inverted,
+    Residual,
+    calls,
+    equal,
+    fused,
+    layer,
+    net,
+    norm,
+    random,
+    traced,
+    two,
+)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
 
 # ---------------------------------------------------------------- whole blocks
 
 
 @pytest.mark.parametrize("plus", [None, FloatFunctional()], ids=["+=", "functional"])
 def test_residual_blocks(plus: nn.Module | None) -> None:
-    torch.manual_seed(0)
     blocks = nn.Sequential(Residual(4, 4, 1, plus), Residual(4, 6, 2, plus), Residual(6, 6, 1, plus)).eval()
     result = fused(blocks, random(1, 4, 8, 8))
     first, changed = ["ConvReLU2d", "ConvAddReLU2d"], ["Conv2d", "ConvReLU2d", "ConvAddReLU2d"]
@@ -18,9 +54,13 @@ def test_residual_blocks(plus: nn.Module | None) -> None:
 
 
 def test_inverted_residual_blocks() -> None:
-    torch.manual_seed(0)
-    blocks = nn.Sequential(Inverted(4, 2), Inverted(4, 3)).eval()
-    assert calls(fused(blocks, random(1, 4, 6, 6))) == 2 * ["ConvReLU62d", "ConvReLU62d", "ConvAdd2d"]
+    before = traced(nn.Sequential(Inverted(4, 2), Inverted(4, 3)).eval(), random(1, 4, 6, 6))
+    after = MODULE_FUSION(before)
+    assert calls(after.mod) == 2 * ["ConvReLU62d", "ConvReLU62d", "ConvAdd2d"]
+    before.compare(after).check()
+    # It is the weights that make them equal.
+    nn.init.ones_(after.mod.get_submodule("ConvAdd2d").bias)
+    assert not before.compare(after).passed
 
 
 def test_an_addition_of_two_convolutions_takes_one_of_them() -> None:
@@ -53,7 +93,6 @@ def test_one_layer_that_is_called_twice_is_fused_twice() -> None:
 
 
 def block() -> tuple[nn.Module, torch.Tensor]:
-    torch.manual_seed(0)
     return nn.Sequential(Residual(4, 6, 2), Inverted(6, 2)).eval(), random(1, 4, 8, 8)
 
 
@@ -168,11 +207,10 @@ def test_what_an_observer_sees_stays_in_order() -> None:
     module.other.register_forward_hook(lambda module, operands, result: seen.append(result))
     before = traced(module, *(inputs := (random(*IMAGE), random(*RESULT))))
     after = MODULE_FUSION(before)
-    before.compare(after).check()
-    assert seen
     assert calls(after.mod) == ["QuantStub", "Conv2d", "QuantStub", "add", "Identity", "ReLU", "DeQuantStub"]
     assert any("stands between the matched nodes" in str(refused) for refused in after.trace.refused)
-    torch.testing.assert_close(after.mod(*inputs), module(*inputs))
+    equal(after.mod(*inputs), module(*inputs))
+    assert len(seen) >= 2
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -181,7 +219,6 @@ def test_a_plain_convolution_is_quantised_module_by_module() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.dequant(self.norm(self.conv(self.quant(x))))
 
-    torch.manual_seed(0)
     x = random(*IMAGE)
     result = fused(Plain().eval(), x)
     expected = result(x)
@@ -211,7 +248,6 @@ QUANTISED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], list[str]]]
 @pytest.mark.parametrize("label", QUANTISED)
 def test_fused_modules_are_quantised_as_graphs(label: str) -> None:
     make, shape, expected = QUANTISED[label]
-    torch.manual_seed(0)
     x = random(*shape)
     result = fused(make(), x)
     mapping = torch.ao.quantization.get_default_qconfig_mapping("fbgemm")

@@ -105,13 +105,15 @@ class Access:
         """The names of what the graph is run on: the parameters of ``run`` after the first, which is the outputs."""
         if self.run is None:
             return ()
-        _, *parameters = inspect.signature(self.run).parameters.values() or (None,)
+        parameters = list(inspect.signature(self.run).parameters.values())
+        if not parameters:
+            raise FrontEndError("run= is a function of the outputs, and then of the inputs, but it takes nothing")
         for parameter in parameters:
             if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
                 raise FrontEndError(
-                    f"run= is a function of the outputs and then of the inputs, each by a name: {parameter} is none"
+                    f"run= is a function of the outputs, and then of the inputs, each by a name: {parameter} is none"
                 )
-        return tuple(parameter.name for parameter in parameters if parameter is not None)
+        return tuple(parameter.name for parameter in parameters[1:])
 
     def _ask(self, name: str, function: Callable[[Any], Any], item: Any) -> Any:
         try:

@@ -12,7 +12,8 @@ from gsl.front.relax.dims import Dims
 from gsl.front.relax.handle import is_literal
 from gsl.front.relax.opaque import Caller
 from gsl.front.relax.types import to_relax, type_of
-from gsl.graph import GETITEM, TUPLE, Node, Op, TupleType, Type, op_name
+from gsl.graph import GETITEM, INPUT, TUPLE, Node, Op, TupleType, Type, op_name
+from gsl.graph.subgraph import Subgraph, call_type
 from gsl.spec import TABLE, meaning
 
 
@@ -36,7 +37,7 @@ class Infer:
         if isinstance(op, str):
             known = [operand.attrs["value"] if is_literal(operand) else operand.type for operand in operands]
             return meaning.infer(TABLE[op], known, attrs)
-        return self._opaque(op, operands, attrs)
+        return _of_group(op, operands) if isinstance(op, Subgraph) else self._opaque(op, operands, attrs)
 
     def _opaque(self, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
         """The type that Relax gives to an opaque call; ``None`` where it can't tell."""
@@ -54,6 +55,16 @@ class Infer:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ValueError(f"{op_name(op)}: {reason}") from None
         return type_of(call, self.dims, lambda var: None)
+
+
+def _of_group(group: Subgraph, operands: tuple[Node, ...]) -> Type | None:
+    """The type of a call of an outlined group, which takes operands of one type only."""
+    if any(operand.type is None for operand in operands):
+        return None
+    wanted = [node.type for node in group.body.nodes if node.op == INPUT]
+    if wanted != [operand.type for operand in operands]:
+        raise ValueError(f"{group.name}: takes {', '.join(map(str, wanted))}")
+    return call_type(group.body)
 
 
 def _stand_in(operand: Node, dims: Dims) -> Any:

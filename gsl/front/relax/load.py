@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from tvm import relax
 
 from gsl.front.relax import spellings
+from gsl.front.relax.canonical import canonical
 from gsl.front.relax.effects import effect_of
 from gsl.front.relax.function import Function
+from gsl.front.relax.groups import body_of, called_group, label_of
 from gsl.front.relax.handle import Handle, Leaf, Reading, Source, handle_of
 from gsl.front.relax.loaded import Field, Fields, Fixed, Loaded, Result
 from gsl.front.relax.opaque import describe, is_tensor_expr
@@ -21,6 +24,7 @@ from gsl.front.relax.types import from_relax, is_constant, is_tensors
 from gsl.front.tree import Canon, Literal
 from gsl.front.tvm.tensors import to_torch
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Inference, Node, TensorType, Type
+from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE
 
 _NEAR: Final = 8
@@ -37,6 +41,7 @@ class Loader:
         values: Mapping[str, Any],
         infer: Inference,
         canonical: Callable[..., str | None] | None = None,
+        module: Any = None,
     ) -> None:
         self.loaded = Loaded(function, scope)
         self.function = function
@@ -44,6 +49,8 @@ class Loader:
         self.values = values
         self.infer = infer
         self.canonical = canonical
+        self.module = module
+        """The module in which the function calls others; without it, no call is taken for that of a group."""
         self.nodes: list[Node] = []
         self.views: dict[Any, Node] = {}
         """The view node of each variable."""
@@ -151,7 +158,7 @@ class Loader:
                 pass
             case relax.TupleGetItem() if self._field(number, binding):
                 pass
-            case relax.Call() if self._call(number, binding):
+            case relax.Call() if self._group(number, binding) or self._call(number, binding):
                 pass
             case _:
                 self._opaque(number, binding, None)
@@ -159,6 +166,23 @@ class Loader:
     def _call(self, number: int, binding: Any) -> bool:
         canon = spellings.read(binding.value, self.scope)
         return (canon is not None and self._tree(number, binding, canon)) or self._has_fields(binding)
+
+    def _group(self, number: int, binding: Any) -> bool:
+        """Load the call of an outlined group, whose body is loaded when somebody asks for it; False if it is none."""
+        call = binding.value
+        function = None if self.module is None else called_group(self.module, call)
+        label = None if function is None else label_of(function)
+        if label is None:
+            return False
+        name, attrs = label
+        group = Subgraph(name, lambda: self._body(body_of(function, call.args)))
+        return self._tree(number, binding, Canon(group, tuple(call.args), attrs))
+
+    def _body(self, native: Any) -> Graph:
+        function = Function(native)
+        scope = FunctionScope(function, self.scope.dims)
+        shown = partial(canonical, scope=scope)
+        return Loader(function, scope, {}, self.infer, shown, self.module).load().graph
 
     def _has_fields(self, binding: Any) -> bool:
         """True if all the used fields of a call with several results have canonical readings, which are then noted."""

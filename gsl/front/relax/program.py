@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from gsl.errors import FrontEndError, nearest
 from gsl.front.relax.canonical import canonical
 from gsl.front.relax.dims import Dims
 from gsl.front.relax.function import Function
+from gsl.front.relax.groups import plain, without_unused
 from gsl.front.relax.home import Home
 from gsl.front.relax.infer import Infer
 from gsl.front.relax.load import Loader
@@ -80,21 +82,23 @@ class RelaxProgram:
         if self._loaded is None:
             infer = Infer(self._caller, self._dims)
             shown = partial(canonical, scope=self._scope)
-            self._loaded = Loader(self._function, self._scope, self._values or {}, infer, shown).load()
+            loader = Loader(self._function, self._scope, self._values or {}, infer, shown, self._module)
+            self._loaded = loader.load()
         return self._loaded
 
     def store(self, graph: Graph) -> RelaxProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
         home = Home(self._load(), self._values or {}, self._values is not None and not self._is_called())
         try:
-            function = Storer(graph, self._load(), home, self._caller).store()
+            storer = Storer(graph, self._load(), home, self._caller)
+            function = storer.store()
         except Exception as error:
             # Relax may raise anything for a call that it does not take.
             raise FrontEndError(f"the Relax function {self._name!r} can't be written: {error}") from error
         values = None if self._values is None else home.values
         if function.same_as(self._function.native):
             return RelaxProgram(self._module, self._name, values, self._dims)
-        module = with_function(self._module, self._name, function)
+        module = with_function(self._module, self._name, function, storer.outliner.functions)
         try:
             relax.analysis.well_formed(module)
         except Exception as error:
@@ -111,15 +115,18 @@ class RelaxProgram:
 
     def build(self, *, target: Any = "llvm", **options: Any) -> Callable[..., Any]:
         """A callable that takes the inputs in order and returns numpy arrays; options are those of ``tvm.compile``."""
-        return compiled(self._module, self._name, self._function.params, self._values or {}, target, options)
+        return compiled(plain(self._module), self._name, self._function.params, self._values or {}, target, options)
 
     def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
         """The value of a call node on torch tensors."""
         return evaluate(node, operands, self._caller)
 
 
-def with_function(module: Any, name: str, function: Any) -> Any:
-    """A module with another function of that name, which shares all others with the old one."""
+def with_function(module: Any, name: str, function: Any, groups: Mapping[Any, Any] = MappingProxyType({})) -> Any:
+    """A module with another function of that name and those of new groups, which shares all others with the old one.
+
+    The functions of groups that the old function called go, where nobody calls them any more.
+    """
     old = module.get_global_var(name)
     new = old
     if not old.ty.is_missing() and old.ty != function.ty:
@@ -128,6 +135,8 @@ def with_function(module: Any, name: str, function: Any) -> Any:
         _update_type(new, function.ty)
     functions = {new if var.same_as(old) else var: value for var, value in module.functions.items()}
     functions[new] = function
+    functions.update(groups)
+    functions = without_unused(functions, relax.analysis.all_global_vars(module[name]))
     return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 

@@ -11,7 +11,8 @@ from tvm import relax
 from gsl.errors import FrontEndError
 from gsl.front.relax.opaque import Caller
 from gsl.front.tvm.tensors import to_numpy, to_torch, to_tvm
-from gsl.graph import GETITEM, LEAVES, TUPLE, Node, op_name
+from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Node, op_name
+from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE, meaning
 
 Parameters = Sequence[Any]
@@ -59,6 +60,8 @@ def evaluate(node: Node, operands: Sequence[Any], caller: Caller) -> Any:
         return operands[0][node.attrs["index"]]
     if node.op in LEAVES:
         return node.attrs["value"]
+    if isinstance(node.op, Subgraph):
+        return _run_group(node.op, operands, caller)
     operands = [to_torch(operand) if hasattr(operand, "shape") else operand for operand in operands]
     if isinstance(node.op, str):
         with torch.no_grad():
@@ -66,6 +69,17 @@ def evaluate(node: Node, operands: Sequence[Any], caller: Caller) -> Any:
     if node.effect is not None:
         raise FrontEndError(f"{node.name}: {op_name(node.op)} has effects, and is not computed ahead of time")
     return _run_opaque(node, operands, caller)
+
+
+def _run_group(group: Subgraph, operands: Sequence[Any], caller: Caller) -> Any:
+    """The value of a call of an outlined group, node by node."""
+    body = group.body
+    values = dict(zip([node for node in body.nodes if node.op == INPUT], operands))
+    for node in body.nodes:
+        if node not in values:
+            values[node] = evaluate(node, [values[operand] for operand in node.operands], caller)
+    outputs = tuple([values[output] for output in body.outputs])
+    return outputs[0] if len(outputs) == 1 else outputs
 
 
 def _run_opaque(node: Node, operands: Sequence[Any], caller: Caller) -> Any:

@@ -14,6 +14,7 @@ from gsl.front.relax.handle import Handle, Leaf, Reading, handle_of, is_literal,
 from gsl.front.relax.home import Home
 from gsl.front.relax.loaded import Field, Fields, Loaded, Result
 from gsl.front.relax.opaque import Caller
+from gsl.front.relax.outline import Outliner
 from gsl.front.relax.plan import Arguments, is_alias, plan, stands_for
 from gsl.front.relax.write import Writer, places_of
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node
@@ -35,7 +36,8 @@ class Storer:
         """The numbers of the bindings that have been stored."""
         self.tuples = self._result_tuples()
         self.pending = deque(sorted((*self.plan.hidden, *self.tuples)))
-        self.writer = Writer(loaded, caller, self.value)
+        self.outliner = Outliner(caller.module, home.weight)
+        self.writer = Writer(loaded, caller, self.value, self.outliner)
         self.blocks = Blocks(self.function)
         self.places = self._places()
 

@@ -14,7 +14,9 @@ from gsl.front.relax import spellings
 from gsl.front.relax.handle import is_literal
 from gsl.front.relax.loaded import Loaded
 from gsl.front.relax.opaque import Caller
+from gsl.front.relax.outline import Outliner, Write
 from gsl.graph import GETITEM, Node, op_name
+from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE
 
 Emit = Callable[[Any, Any], None]
@@ -24,11 +26,12 @@ Emit = Callable[[Any, Any], None]
 class Writer:
     """Writes the calls of a view; ``value`` gives the expression of a view node."""
 
-    def __init__(self, loaded: Loaded, caller: Caller, value: Callable[[Node], Any]) -> None:
+    def __init__(self, loaded: Loaded, caller: Caller, value: Callable[[Node], Any], outliner: Outliner) -> None:
         self.loaded = loaded
         self.scope = loaded.scope
         self.caller = caller
         self.value = value
+        self.outliner = outliner
         self.builder = relax.BlockBuilder()
         self._names = Counter([var.name for var in loaded.function.known])
 
@@ -48,6 +51,8 @@ class Writer:
     def _native(self, node: Node) -> Any:
         if node.op == GETITEM:
             return relax.TupleGetItem(self.value(node.operands[0]), int(node.attrs["index"]))
+        if isinstance(node.op, Subgraph):
+            return self.outliner.call(node, [self.value(operand) for operand in node.operands], self._inside)
         operands = tuple(map(self.stand_in, node.operands))
         if isinstance(node.op, str):
             if node.op not in TABLE:
@@ -55,6 +60,10 @@ class Writer:
             return spellings.write(node.op, node.attrs, operands, self.scope)
         tensors = [relax.Tuple(list(item)) if isinstance(item, tuple) else item for item in operands]
         return self.caller.call(node.op, tensors, node.attrs)
+
+    def _inside(self, value: Callable[[Node], Any]) -> Write:
+        """What writes the calls of a group, where ``value`` gives the expression of a node of it."""
+        return Writer(self.loaded, self.caller, value, self.outliner).write
 
     def stand_in(self, node: Node) -> Any:
         """What stands for an operand when a call is spelled: an expression, a number, or a tuple of expressions."""

@@ -21,7 +21,7 @@ MOST_TERMS: Final = 2**53 // (P * P)
 def tables() -> tuple[Any, Any, Any]:
     """The powers of a generator modulo p, the exponent of each residue (0 for 0), and a table of random residues."""
     generator = next(g for g in range(2, P) if pow(g, 2, P) != 1 and pow(g, Q, P) != 1)
-    powers = np.ones(1, dtype=np.int64)
+    powers: Any = np.ones(1, dtype=np.int64)
     while len(powers) < P - 1:
         powers = np.concatenate([powers, powers * pow(generator, len(powers), P) % P])
     powers = powers[: P - 1]

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch._ops import OpOverload
 
+from gsl import modules
 from gsl.front.fx import spellings
 from gsl.front.fx.spellings.bind import ALIASES, Signature
 from gsl.front.fx.spellings.reading import FAMILIES
@@ -1008,7 +1009,8 @@ MODULES: list[tuple[nn.Module, torch.Tensor, str]] = [
     (nn.Conv1d(3, 2, 3), long, "nn.bias_add"),
     (nn.ConvTranspose2d(4, 2, 3, 2, 1, 1, bias=False), img, "nn.conv2d_transpose"),
     (nn.BatchNorm2d(4), img, "nn.batch_norm"), (nn.BatchNorm2d(4, affine=False), img, "nn.batch_norm"),
-    (nn.BatchNorm1d(3), long, "nn.batch_norm"),
+    (nn.BatchNorm1d(3), long, "nn.batch_norm"), (nn.BatchNorm3d(4), img[None].transpose(1, 2), "nn.batch_norm"),
+    (nn.SyncBatchNorm(4), img, "nn.batch_norm"), (nn.SyncBatchNorm(3, affine=False), long, "nn.batch_norm"),
     (nn.LayerNorm(3), x, "nn.layer_norm"), (nn.LayerNorm((2, 3), elementwise_affine=False), x, "nn.layer_norm"),
     (nn.LayerNorm(3, bias=False), x, "nn.layer_norm"),
     (nn.RMSNorm(3), x, "nn.rms_norm"), (nn.GroupNorm(2, 4), img, "nn.group_norm"),
@@ -1042,6 +1044,31 @@ def test_modules_read_as_the_functions_they_call(module: nn.Module, operand: tor
         same(mean(reading, module), module(operand.clone()))
 
 
+FUSED: list[tuple[nn.Module, tuple[torch.Tensor, ...], list[str]]] = [
+    (modules.LinearReLU(3, 5), (x,), ["nn.relu", "nn.bias_add", "nn.dense"]),
+    (modules.ConvReLU62d(4, 6, 3, padding="same", bias=False), (img,), ["nn.relu6", "nn.conv2d"]),
+    (modules.ConvAdd2d(4, 4, 1), (img, img), ["add", "nn.bias_add", "nn.conv2d"]),
+    (modules.ConvTransposeAddReLU2d(4, 4, 1), (img, img), ["nn.relu", "add", "nn.bias_add", "nn.conv2d_transpose"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "operands", "ops"), FUSED, ids=lambda value: type(value).__name__)
+def test_fused_modules_read_as_all_that_they_compute(
+    module: nn.Module, operands: tuple[torch.Tensor, ...], ops: list[str]
+) -> None:
+    reading = spellings.read_module(module, tuple(map(Leaf, operands)), {}, type_of)
+    found, part = [], reading
+    while isinstance(part, Canon):
+        found.append(part.op)
+        part = part.operands[0]
+    assert found == ops
+    with torch.no_grad():
+        same(mean(reading, module), module(*operands))
+    # Neither more nor fewer operands are understood, nor operands by name where there are two.
+    assert spellings.read_module(module, (*map(Leaf, operands), Leaf(img)), {}, type_of) is None
+    assert spellings.read_module(module, (), {"input": Leaf(img), "other": Leaf(img)}, type_of) is None
+
+
 class Doubled(nn.ReLU):
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return 2 * super().forward(input)
@@ -1059,9 +1086,15 @@ def patched() -> nn.Module:
     return module
 
 
+class Louder(modules.ConvReLU2d):
+    def forward(self, input: torch.Tensor, other: Any = None) -> torch.Tensor:
+        return 2 * super().forward(input)
+
+
 UNREAD_MODULES = [
+    Louder(4, 6, 3), modules.ConvAdd2d(4, 4, 1), modules.ConvReLU2d(4, 6, 3, padding=1, padding_mode="reflect"),
     nn.Dropout(), nn.BatchNorm2d(4), nn.Conv2d(4, 6, 3, padding=1, padding_mode="circular").eval(), Doubled(),
-    hooked(), patched(), nn.BatchNorm2d(4, track_running_stats=False).eval(),
+    nn.SyncBatchNorm(4), hooked(), patched(), nn.BatchNorm2d(4, track_running_stats=False).eval(),
     nn.InstanceNorm2d(4, track_running_stats=True).eval(), nn.Embedding(5, 3, max_norm=1.0),
     nn.MaxPool2d(2, return_indices=True), nn.MultiheadAttention(4, 2).eval(),
     nn.Softmax(), nn.utils.parametrizations.weight_norm(nn.Conv2d(4, 6, 3)), nn.AvgPool2d(2, divisor_override=3),

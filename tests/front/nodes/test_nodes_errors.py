@@ -42,6 +42,7 @@ def fails(_: Any) -> Any:
         (given(outputs=[]), "given by the list of its outputs, got [] of type list"),
         (given(outputs=Leaf()), "given by the list of its outputs, got Leaf("),
         (given(outputs=[None]), "None is among the outputs"),
+        (given(run=lambda: 0), "run= is a function of the outputs, and then of the inputs, but it takes nothing"),
         (given(run=lambda outputs, *inputs: 0), "each by a name: *inputs is none"),
     ],
 )

@@ -1,0 +1,73 @@
+"""Where a command writes: a terminal with tables in colour and a progress bar, or plain text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO, TypeVar
+
+Item = TypeVar("Item")
+Row = Sequence[str]
+STYLES = {"supported": "green", "refuted": "bold red", "unchecked": "yellow"}
+"""The colours of words that are alone in a cell."""
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """The two streams of a command; what is no terminal, or has no rich, gets plain text."""
+
+    out: TextIO
+    err: TextIO
+    rich_out: bool
+    rich_err: bool
+
+    @staticmethod
+    def of(out: TextIO, err: TextIO) -> Terminal:
+        """For two streams, as far as they are terminals."""
+        there = _has_rich()
+        return Terminal(out, err, there and out.isatty(), there and err.isatty())
+
+    def line(self, text: str = "") -> None:
+        print(text, file=self.out, flush=True)
+
+    def complain(self, text: str) -> None:
+        """A line of the command's own on the stream for errors."""
+        print(f"gsl: {text}", file=self.err, flush=True)
+
+    def json(self, value: Any) -> None:
+        self.line(json.dumps(value, indent=2, ensure_ascii=False))
+
+    def table(self, rows: Sequence[Row]) -> None:
+        """Rows of words, of which the columns stand below each other."""
+        if not self.rich_out:
+            widths = [max(map(len, column)) for column in zip(*rows)]
+            for row in rows:
+                self.line("  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip())
+            return
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(show_header=False, box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*[Text(word, style=STYLES.get(word, "")) for word in row])
+        Console(file=self.out).print(table)
+
+    def progress(self, items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
+        """The items, with a bar on a terminal that tells how many of them are done."""
+        if not self.rich_err:
+            yield from items
+            return
+        from rich.console import Console
+        from rich.progress import track
+
+        yield from track(items, title, total=total, console=Console(file=self.err), transient=True)
+
+
+def _has_rich() -> bool:
+    try:
+        import rich.progress
+    except ImportError:
+        return False
+    return bool(rich.progress)

@@ -1,0 +1,104 @@
+"""``gsl verify``: whether rules are true."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from gsl.cli.command import Command, Exit, UsageError
+from gsl.cli.rules import HELP, rules_of
+from gsl.cli.terminal import Terminal
+from gsl.rewrite import Subst
+from gsl.verify import Refuted, Supported, Unchecked, Verdict, verify
+
+WORDS: dict[type[Verdict], str] = {Supported: "supported", Refuted: "refuted", Unchecked: "unchecked"}
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("rules", nargs="+", help=HELP)
+    parser.add_argument(
+        "--max-examples", type=int, default=200, metavar="N", help="evaluate so many graphs of each rule (200)"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="equal seeds give equal verdicts (0)")
+    parser.add_argument(
+        "--mutate", action="store_true", help="also put small mistakes into the rules, and tell how many are found"
+    )
+    parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")
+    parser.add_argument(
+        "--fail-on", choices=("refuted", "unchecked"), default="refuted",
+        help="return 1 if a rule is refuted, or already if one is unchecked (refuted)",
+    )  # fmt: skip
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="also print the evidence, and programs that show counterexamples"
+    )
+
+
+def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
+    """Verify the rules and print the verdicts; 1 if a rule is wrong."""
+    if options.max_examples < 1:
+        raise UsageError(f"--max-examples: expected a positive number, found {options.max_examples}")
+    rules = rules_of(options.rules, terminal)
+    verdicts = list(terminal.progress(_verdicts(rules, options), len(rules), "verifying"))
+    counts = Counter(WORDS[type(verdict)] for verdict in verdicts)
+    if options.json:
+        terminal.json({
+            "max_examples": options.max_examples, "seed": options.seed,
+            **{word: counts[word] for word in WORDS.values()}, "rules": [_as_json(verdict) for verdict in verdicts],
+        })  # fmt: skip
+    else:
+        _print(verdicts, counts, terminal, options.verbose)
+    wrong = counts["refuted"] or (options.fail_on == "unchecked" and counts["unchecked"])
+    return Exit.FOUND if wrong else Exit.FINE
+
+
+def _verdicts(rules: list[Subst], options: argparse.Namespace) -> Iterator[Verdict]:
+    for rule in rules:
+        yield verify(rule, max_examples=options.max_examples, seed=options.seed, mutate=options.mutate)
+
+
+def _print(verdicts: list[Verdict], counts: Counter[str], terminal: Terminal, verbose: bool) -> None:
+    terminal.table([_row(verdict) for verdict in verdicts])
+    for verdict in verdicts:
+        if isinstance(verdict, Refuted) or verbose:
+            terminal.line(f"\n{verdict}")
+        if isinstance(verdict, Refuted) and verbose:
+            terminal.line(f"\n{verdict.counterexample.code}")
+    terminal.line()
+    total = f"{len(verdicts)} rule{'s' if len(verdicts) > 1 else ''}"
+    terminal.line(f"{total}: " + ", ".join(f"{counts[word]} {word}" for word in WORDS.values() if counts[word]))
+
+
+def _row(verdict: Verdict) -> tuple[str, ...]:
+    word = WORDS[type(verdict)]
+    more = "" if verdict.mutants is None else str(verdict.mutants).partition(" (")[0]
+    return word, verdict.rule, verdict.title.removeprefix(word).strip(" :()"), more
+
+
+def _as_json(verdict: Verdict) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "rule": verdict.rule, "verdict": WORDS[type(verdict)], "evaluated": verdict.evidence.evaluated,
+        "distinct": verdict.evidence.distinct, "methods": {k: dict(v) for k, v in verdict.evidence.methods.items()},
+        "not_generated": list(verdict.evidence.missing),
+    }  # fmt: skip
+    if isinstance(verdict, Unchecked):
+        found["reason"] = verdict.reason
+    if isinstance(verdict, Refuted):
+        example, suggestion = verdict.counterexample, verdict.suggestion
+        found["counterexample"] = {
+            "kind": example.kind, "before": str(example.before), "after": str(example.after), "code": example.code
+        }  # fmt: skip
+        found["suggestion"] = None if suggestion is None else {
+            "where": suggestion.text, "names": dict(suggestion.names), "verdict": suggestion.verdict.title
+        }  # fmt: skip
+    if verdict.mutants is not None:
+        mutants = verdict.mutants
+        found["mutants"] = {
+            "share": mutants.share, "refuted": list(mutants.refuted), "survived": list(mutants.survived),
+            "unbuildable": list(mutants.unbuildable),
+        }  # fmt: skip
+    return found
+
+
+COMMAND = Command("verify", "Look for small graphs on which the two sides of rules differ.", _arguments, run)

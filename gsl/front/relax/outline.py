@@ -1,0 +1,177 @@
+"""Writes outlined groups: a function for each, as ``relax.transform.FuseOpsByPattern`` makes it, and its call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tvm
+from tvm import ir, relax
+from tvm.relax.expr import _update_type
+
+from gsl.errors import FrontEndError
+from gsl.front.relax.groups import CODEGEN, COMPOSITE, PREFIX, PRIMITIVE, SYMBOL
+from gsl.front.relax.handle import is_literal, is_tensor_leaf
+from gsl.front.relax.types import is_constant
+from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Node
+from gsl.graph.subgraph import Subgraph
+
+Write = Callable[..., Any]
+"""Writes a call of the view: the node, what makes a variable, and what binds one; see ``Writer.write``."""
+
+
+class Outliner:
+    """The functions of the new groups of one program; ``weight`` gives the expression of a weight."""
+
+    def __init__(self, module: Any, weight: Callable[[Node], Any]) -> None:
+        self.weight = weight
+        self.functions: dict[Any, Any] = {}
+        """The new functions by their variables. Equal groups have one."""
+        self._names = {var.name_hint for var in module.functions}
+
+    def call(self, node: Node, operands: list[Any], writer: Callable[[Callable[[Node], Any]], Write]) -> Any:
+        """The call of a new group. Constants among its operands become part of its function, as code generators expect.
+
+        ``writer`` makes what writes the calls of the body, for a way to find the expression of a node.
+        """
+        assert isinstance(node.op, Subgraph)
+        attrs = dict(node.attrs)
+        codegen = attrs.pop("codegen", None)
+        if codegen is not None and not (isinstance(codegen, str) and codegen):
+            raise FrontEndError(f"{node.name}: codegen={codegen!r} of a group must be the name of a code generator")
+        for name, value in attrs.items():
+            if not _is_plain(value):
+                raise FrontEndError(
+                    f"{node.name}: the attribute {name}={value!r} of a group must be made of numbers, strings, None, "
+                    "lists and mappings of strings"
+                )
+        operands = [relax.BlockBuilder().normalize(arg) if arg.ty.is_missing() else arg for arg in operands]
+        passed = [operand for operand in operands if not is_constant(operand)]
+        function = _Body(self, node, operands, writer).function()
+        function = relax.utils.copy_with_new_vars(function).with_attr(COMPOSITE, node.op.name)
+        if codegen is None:
+            function = function.with_attr(PRIMITIVE, True)
+        for name, value in attrs.items():
+            function = function.with_attr(PREFIX + name, value)
+        sizes = relax.analysis.free_symbolic_vars(function)
+        if sizes:
+            names = ", ".join(sorted(var.name for var in sizes))
+            raise FrontEndError(f"{node.name}: no operand of the group {node.op.name} has the size {names} as its own")
+        return ir.Call(self._add(node.op.name, function, codegen), passed)
+
+    def _add(self, name: str, function: Any, codegen: str | None) -> Any:
+        text = "fused_" + re.sub(r"\W+", "_", name) + (f"_{codegen}" if codegen else "")
+        for known, other in self.functions.items():
+            own = _around(function, codegen, known.name_hint) if codegen else function
+            if tvm.ir.structural_equal(other, own):
+                return known
+        unique, number = text, 0
+        while unique in self._names:
+            number += 1
+            unique = f"{text}_{number}"
+        self._names.add(unique)
+        var = ir.GlobalVar(unique)
+        function = _around(function, codegen, unique) if codegen else function
+        _update_type(var, function.ty)
+        self.functions[var] = function
+        return var
+
+
+class _Body:
+    """The function of a group, whose calls are all written anew."""
+
+    def __init__(
+        self, outliner: Outliner, node: Node, operands: list[Any],
+        writer: Callable[[Callable[[Node], Any]], Write],
+    ) -> None:  # fmt: skip
+        assert isinstance(node.op, Subgraph)
+        self.graph = node.op.body
+        self.outliner = outliner
+        self.write = writer(self.value)
+        self.bindings: list[Any] = []
+        self.params: list[Any] = []
+        self.results: dict[Node, Any] = {}
+        self._names: set[str] = set()
+        for parameter, operand in zip([node for node in self.graph.nodes if node.op == INPUT], operands):
+            if is_constant(operand):
+                self.results[parameter] = operand
+            else:
+                self.results[parameter] = relax.Var(self._name(parameter.name or "x"), operand.ty)
+                self.params.append(self.results[parameter])
+
+    def value(self, node: Node) -> Any:
+        """The expression of a node of the body."""
+        if node in self.results:
+            return self.results[node]
+        if node.op == TUPLE:
+            return relax.Tuple([self.value(operand) for operand in node.operands])
+        if is_literal(node):
+            return relax.const(node.attrs["value"], node.dtype)
+        if not is_tensor_leaf(node):
+            raise FrontEndError(f"{node.name}: is used in a group before it is computed")
+        return self.outliner.weight(node)
+
+    def function(self) -> Any:
+        """The function, without attributes."""
+        for node in self.graph.nodes:
+            if node.op not in LEAVES and node.op != TUPLE:
+                self.results[node] = self._call(node)
+        results = [self._visible(self.value(output), output.name) for output in self.graph.outputs]
+        result = results[0] if len(results) == 1 else relax.Tuple(results)
+        body = relax.SeqExpr([relax.DataflowBlock(self.bindings)], result)
+        return relax.Function(self.params, relax.BlockBuilder().normalize(body), None, True)
+
+    def _call(self, node: Node) -> Any:
+        if node.op == GETITEM:
+            whole = self.value(node.operands[0])
+            if isinstance(whole, relax.Tuple):
+                return whole.fields[node.attrs["index"]]
+        expr = self.write(node, lambda name, type: relax.DataflowVar(self._name(name), type), self._emit)
+        if not isinstance(expr, (relax.Call, relax.TupleGetItem)):
+            return expr
+        make = relax.Var if node in self.graph.outputs else relax.DataflowVar
+        var = make(self._name(node.name), expr.ty)
+        self._emit(var, expr)
+        return var
+
+    def _visible(self, expr: Any, name: str) -> Any:
+        """The variable of an output, which is seen outside of the block."""
+        if isinstance(expr, relax.Var) and not isinstance(expr, relax.DataflowVar):
+            return expr
+        var = relax.Var(self._name(name), expr.ty)
+        self._emit(var, expr)
+        return var
+
+    def _emit(self, var: Any, expr: Any) -> None:
+        self.bindings.append(relax.VarBinding(var, expr))
+
+    def _name(self, wanted: str) -> str:
+        name, number = wanted, 0
+        while name in self._names:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._names.add(name)
+        return name
+
+
+def _around(function: Any, codegen: str, name: str) -> Any:
+    """The function of a group for a code generator: a public one around it, which calls it."""
+    outer = relax.utils.copy_with_new_vars(function)
+    local = relax.Var("local_func", function.ty)
+    output = relax.Var("output", outer.ret_ty)
+    call = ir.Call(local, list(outer.params))
+    _update_type(call, outer.ret_ty)
+    block = relax.BindingBlock([relax.VarBinding(local, function), relax.VarBinding(output, call)])
+    body = relax.SeqExpr([block], output)
+    _update_type(body, outer.ret_ty)
+    made = relax.Function(list(outer.params), body, outer.ret_ty, True)
+    return made.with_attr(CODEGEN, codegen).with_attr(SYMBOL, name)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str))

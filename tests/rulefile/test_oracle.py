@@ -1,0 +1,159 @@
+"""All matches of random rules in random graphs, compared with those that trying everything finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gsl.graph import Graph, Node
+from tests.rulefile.test_laws import patterns
+from tests.rulefile.views import rules, view
+
+OPS = ("relu", "tanh", "exp", "add")
+CANONICAL = {"nn.relu": "relu", "tanh": "tanh", "exp": "exp", "add": "add"}
+OTHER = "other"
+"""Stands for all operators that are in no graph here."""
+
+
+def accepted(op_type: Any) -> frozenset[str]:
+    """The operators that a node of the file may have."""
+    if op_type == ".":
+        return frozenset((*OPS, OTHER))
+    if isinstance(op_type, dict):
+        options = accepted(op_type["options"])
+        return frozenset((*OPS, OTHER)) - options if op_type["inverted"] else options
+    return frozenset([op_type] if isinstance(op_type, str) else op_type)
+
+
+def groups(operator: dict[str, Any]) -> list[list[str]]:
+    """The children, of each its options."""
+    given = list(operator.get("children", []))
+    given += [operator["child"]] if "child" in operator else []
+    given += [{"match_first_option": operator["match_first_option"]}] if "match_first_option" in operator else []
+    return [child["match_first_option"] if isinstance(child, dict) else [child] for child in given]
+
+
+def forms(pattern: dict[str, dict[str, Any]]) -> Iterator[dict[str, set[str]]]:
+    """For each choice that is left open, the children of the operators that are there."""
+    optional = [name for name, operator in pattern.items() if operator.get("required", True) is False]
+    places = [(name, number) for name, operator in pattern.items() for number in range(len(groups(operator)))]
+    everything = {child for operator in pattern.values() for options in groups(operator) for child in options}
+    (root,) = set(pattern) - everything
+    for taken in product(*(groups(pattern[name])[number] for name, number in places)):
+        for present in product((True, False), repeat=len(optional)):
+            absent = {name for name, there in zip(optional, present) if not there}
+
+            def users(name: str, taken: Any = taken, absent: Any = absent) -> set[str]:
+                found: set[str] = set()
+                for (parent, _), child in zip(places, taken):
+                    if parent == name:
+                        found |= users(child) if child in absent else {child}
+                return found
+
+            form: dict[str, set[str]] = {}
+            work = [root]
+            while work:
+                name = work.pop()
+                if name not in form:
+                    form[name] = users(name)
+                    work += form[name]
+            yield form
+
+
+def chains(first: Node, accepts: frozenset[str], outputs: set[Node]) -> Iterator[tuple[Node, ...]]:
+    """The rows of accepted nodes that start at a node, each used by the next one only."""
+    if CANONICAL[str(first.op)] in accepts:
+        yield (first,)
+        if len(first.users) == 1 and first not in outputs:
+            (user,) = first.users
+            yield from ((first, *rest) for rest in chains(user, accepts, outputs))
+
+
+def covered(pattern: dict[str, dict[str, Any]], graph: Graph) -> set[frozenset[str]]:
+    """The names of the nodes of every match, found by trying everything."""
+    calls, outputs = [node for node in graph if node.operands], set(graph.outputs)
+    found: set[frozenset[str]] = set()
+    for form in forms(pattern):
+        rows: dict[str, list[tuple[Node, ...]]] = {}
+        for name, children in form.items():
+            own = accepted(pattern[name]["op_type"])
+            more = own.difference(*(accepted(pattern[child]["op_type"]) for child in children))
+            if pattern[name].get("match_multiple") and more:
+                rows[name] = [row for node in calls for row in chains(node, more, outputs)]
+            else:
+                rows[name] = [(node,) for node in calls if CANONICAL[str(node.op)] in own]
+        found |= set(assignments(form, rows, outputs))
+    return found
+
+
+def assignments(
+    form: dict[str, set[str]], rows: dict[str, list[tuple[Node, ...]]], outputs: set[Node]
+) -> Iterator[frozenset[str]]:
+    for choice in product(*(rows[name] for name in form)):
+        taken = dict(zip(form, choice))
+        nodes = [node for row in choice for node in row]
+        inside = set(nodes)
+        inner = inside - {taken[name][-1] for name, children in form.items() if not children}
+        if (
+            len(inside) == len(nodes)
+            and all(taken[name][-1] in taken[child][0].operands for name in form for child in form[name])
+            and not inner & outputs
+            and all(user in inside for node in inner for user in node.users)
+        ):
+            yield frozenset(node.name for node in nodes)
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> str:
+    """The text of a graph of a few calls."""
+    names, statements = ["x"], []
+    for number in range(draw(st.integers(2, 6))):
+        op = draw(st.sampled_from(OPS))
+        # Mostly the newest: long graphs match more often than wide ones.
+        operands = [names[-1] if draw(st.integers(0, 2)) else draw(st.sampled_from(names))]
+        operands += [draw(st.sampled_from(names))] if op == "add" else []
+        mark = "*" if draw(st.integers(0, 5)) == 0 else ""
+        statements.append(f"n{number}{mark} = {op} {' '.join(operands)}")
+        names.append(f"n{number}")
+    return "; ".join(statements)
+
+
+def found(pattern: dict[str, Any], graph: Graph) -> set[frozenset[str]]:
+    text = yaml.safe_dump({"r": {"pattern": pattern}}, sort_keys=False)
+    return {frozenset(node.name for node in match.inner) for _, match in rules(text).match(graph)}
+
+
+CASES = st.tuples(patterns(names=OPS, most=4), graphs())
+
+
+@given(CASES)
+@settings(derandomize=True, deadline=None, max_examples=300, suppress_health_check=list(HealthCheck))
+def test_the_matches_are_those_that_trying_everything_finds(case: tuple[dict[str, Any], str]) -> None:
+    pattern, text = case
+    graph = view(text)
+    assert found(pattern, graph) == covered(pattern, graph)
+
+
+def test_the_oracle_can_fail() -> None:
+    pattern = {"a": {"op_type": "exp", "child": "b"}, "b": {"op_type": "relu"}}
+    graph = view("n0 = exp x; n1 = relu n0; n2 = exp n1; n3 = relu n2; n4 = tanh n2")
+    assert covered(pattern, graph) == found(pattern, graph) == {frozenset(("n0", "n1"))}
+    assert covered({**pattern, "b": {"op_type": "tanh"}}, graph) != found(pattern, graph)
+
+
+def test_the_cases_are_worth_looking_at() -> None:
+    matching = 0
+
+    @given(CASES)
+    @settings(derandomize=True, deadline=None, max_examples=100, suppress_health_check=list(HealthCheck), database=None)
+    def count(case: tuple[dict[str, Any], str]) -> None:
+        nonlocal matching
+        matching += len(case[0]) > 1 and bool(covered(case[0], view(case[1])))
+
+    count()
+    assert matching > 10

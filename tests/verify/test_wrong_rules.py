@@ -1,0 +1,80 @@
+"""Each rule of the book with a mistake in it is refuted, with a program that shows it, and what the rule lacks."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+
+import pytest
+
+from gsl import Refuted, Subst, Supported
+from gsl.verify import Verdict, verify
+from gsl.verify.models import Comparison, OutputComparison
+from gsl.verify.rebuild import rebuilt
+from rules import RULES
+from tests.verify.wrong_rules import VARIANTS
+
+SOME = list(VARIANTS)[::3]
+"""For what takes long: one of three."""
+
+
+Verdicts = dict[str, tuple[Subst, Verdict]]
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> Verdicts:
+    return {}
+
+
+def verdict(name: str, verdicts: Verdicts) -> tuple[Subst, Refuted]:
+    """A variant with the verdict on it, which is computed once."""
+    if name not in verdicts:
+        rule = VARIANTS[name].rule()
+        verdicts[name] = rule, rule.verify(max_examples=VARIANTS[name].examples)
+    rule, found = verdicts[name]
+    assert isinstance(found, Refuted), str(found)
+    return rule, found
+
+
+def test_every_rule_of_the_book_has_a_variant() -> None:
+    assert {variant.of for variant in VARIANTS.values()} == set(RULES)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_it_is_refuted(name: str, verdicts: Verdicts) -> None:
+    (_, found), variant = verdict(name, verdicts), VARIANTS[name]
+    assert found.counterexample.kind == variant.kind, str(found)
+    # Smaller than what the first failing instance tends to be.
+    assert all(size <= 5 for node in found.counterexample.before.nodes for size in node.shape or ())
+    if variant.condition is None:
+        assert found.suggestion is None, str(found)
+    elif variant.condition:
+        assert found.suggestion is not None, str(found)
+        assert variant.condition in found.suggestion.text
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_the_program_shows_the_difference(name: str, verdicts: Verdicts) -> None:
+    program = verdict(name, verdicts)[1].counterexample.code
+    assert "gsl" not in program
+    with pytest.raises(AssertionError), contextlib.redirect_stdout(io.StringIO()) as shown:
+        exec(program, {})
+    assert "output 0 of the source" in shown.getvalue()
+
+
+@pytest.mark.parametrize("name", [name for name, variant in VARIANTS.items() if variant.condition is not None][::3])
+def test_the_suggested_condition_is_the_missing_one(name: str, verdicts: Verdicts) -> None:
+    """On other instances than those by which it was found."""
+    rule, found = verdict(name, verdicts)
+    if found.suggestion is not None:
+        guarded = rebuilt(rule, more=[found.suggestion.condition])
+        assert isinstance(guarded.verify(max_examples=100, seed=1), Supported), str(found.suggestion)
+
+
+def always_equal(before: object, after: object, *, seed: int) -> Comparison:
+    return Comparison((OutputComparison((0,), "float64", True, 1),), None)
+
+
+@pytest.mark.parametrize("name", list(VARIANTS)[::10])
+def test_it_is_the_comparison_that_refutes(name: str) -> None:
+    assert isinstance(verify(VARIANTS[name].rule(), max_examples=20, compare=always_equal), Supported)

@@ -1,0 +1,10 @@
+"""The rule book with a mistake in each of its rules: variants that look right, and are refuted.
+
+A variant is a function that returns the sides and conditions of a rule, as in the rule book; its first line says what
+is wrong with it.
+"""
+
+from tests.verify.wrong_rules import fold, layout, norms, parallel, sums
+from tests.verify.wrong_rules.table import VARIANTS, Variant
+
+__all__ = ["VARIANTS", "Variant", "fold", "layout", "norms", "parallel", "sums"]

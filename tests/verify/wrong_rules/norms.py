@@ -1,0 +1,60 @@
+"""Wrong variants of the rules that write normalisations as arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gsl import attr, op, pat
+from rules.common import Sides, along, precise, same_dtype, weight
+from rules.fold import affine
+from tests.verify.wrong_rules.table import wrong
+
+
+@wrong("lower-batch-norm", condition=".axis == ")
+def _() -> Sides:
+    """the channels always on axis 1"""
+    x, gamma, beta, mean, var = pat.Wildcard(), weight(), weight(), weight(), weight()
+    bn = op.BatchNorm(x, gamma, beta, mean, var)
+    factor, offset = affine(bn, gamma, beta, mean, var)
+    behind = attr.Range(2, x.ndim)
+    lowered = x * along(factor, behind) + along(offset(None), behind)
+    return bn, lowered, same_dtype(x, gamma, beta, mean, var) & precise(x)
+
+
+@wrong("lower-batch-norm", condition="bn.center == ")
+def _() -> Sides:
+    """the offset always added"""
+    x, gamma, beta, mean, var = pat.Wildcard(), weight(), weight(), weight(), weight()
+    bn = op.BatchNorm(x, gamma, beta, mean, var)
+    factor, _ = affine(bn, gamma, beta, mean, var)
+    behind = attr.Range(bn.axis + 1, x.ndim)
+    lowered = x * along(factor, behind) + along(beta - mean * factor, behind)
+    return bn, lowered, same_dtype(x, gamma, beta, mean, var) & precise(x)
+
+
+def layer_norm(*, mean: Callable[..., pat.Call] = op.Mean, inside: bool = True, axis: object = None) -> Sides:
+    x = pat.Wildcard()
+    norm = op.LayerNorm(x)
+    axes = norm.axis if axis is None else axis
+    centred = x - mean(x, axis=axes, keepdims=True)
+    variance = op.Mean(op.Square(centred), axis=axes, keepdims=True)
+    root = op.Rsqrt(variance + norm.epsilon) if inside else op.Rsqrt(variance) + norm.epsilon
+    return norm, centred * root, precise(x)
+
+
+@wrong("lower-layer-norm", condition="")
+def _() -> Sides:
+    """the sum taken for the mean"""
+    return layer_norm(mean=op.Sum)
+
+
+@wrong("lower-layer-norm")
+def _() -> Sides:
+    """epsilon outside the root"""
+    return layer_norm(inside=False)
+
+
+@wrong("lower-layer-norm", condition="")
+def _() -> Sides:
+    """the last axis only"""
+    return layer_norm(axis=(-1,))

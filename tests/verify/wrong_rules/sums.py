@@ -1,0 +1,116 @@
+"""Wrong variants of the rules for sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gsl import attr, op, pat
+from rules.common import ATTRS, Sides, channels_first, convolution, same_dtype
+from tests.verify.wrong_rules.table import wrong
+
+
+def biased_sum(*, axis: bool = True, shape: bool = True, bias: Callable[[pat.Pattern, pat.Pattern], object]) -> Sides:
+    x, y, b, c = pat.Wildcard(), pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
+    first = op.BiasAdd(x, b)
+    second = op.BiasAdd(y, c, axis=first.axis) if axis else op.BiasAdd(y, c)
+    alike = x.shape == y.shape if shape else attr.Const(True)
+    return first + second, first.like(x + y, bias(b, c)), alike & same_dtype(x, y, b, c)
+
+
+@wrong("bias-add-add", condition="first.axis == second.axis")
+def _() -> Sides:
+    """biases of different axes"""
+    return biased_sum(axis=False, bias=lambda b, c: b + c)
+
+
+@wrong("bias-add-add", condition="x.ndim == x2.ndim")
+def _() -> Sides:
+    """operands of different ranks"""
+    return biased_sum(shape=False, bias=lambda b, c: b + c)
+
+
+@wrong("bias-add-add")
+def _() -> Sides:
+    """the second bias dropped"""
+    return biased_sum(bias=lambda b, c: b)
+
+
+def diamond(without: str, kernel: Callable[[pat.Pattern, pat.Pattern], object]) -> Sides:
+    x, v, w, f = pat.Wildcard(), pat.Wildcard(), pat.Wildcard(), convolution()
+    first = pat.Call(f, x, v)
+    second = pat.Call(f, x, w, **pat.same_attr(first, [name for name in ATTRS if name != without]))
+    return first + second, first.like(x, kernel(v, w)), (v.shape == w.shape) & same_dtype(v, w, first)
+
+
+@wrong("diamond-conv-add", condition="first.dilation == second.dilation", examples=120)
+def _() -> Sides:
+    """dilations not compared"""
+    return diamond("dilation", lambda v, w: v + w)
+
+
+@wrong("diamond-conv-add", condition="first.padding == second.padding")
+def _() -> Sides:
+    """paddings not compared"""
+    return diamond("padding", lambda v, w: v + w)
+
+
+@wrong("diamond-conv-add")
+def _() -> Sides:
+    """kernels subtracted"""
+    return diamond("", lambda v, w: v - w)
+
+
+def of_two(*attrs: str, groups: object = 1, reverse: bool = False) -> Sides:
+    x, y, v, w, f = pat.Wildcard(), pat.Wildcard(distinct=True), pat.Param(), pat.Param(), convolution()
+    first = pat.Call(f, x, v) if groups is None else pat.Call(f, x, v, groups=groups)
+    second = pat.Call(f, y, w, **pat.same_attr(first, [*attrs, "kernel_size", "channels"]))
+    data, kernels = op.Concatenate([x, y], axis=1), op.Concatenate([w, v] if reverse else [v, w], axis=1)
+    equal = (x.shape[0] == y.shape[0]) & (x.shape[2:] == y.shape[2:])
+    return first + second, first.like(data, kernels), channels_first(first) & equal & same_dtype(x, y, v, w)
+
+
+@wrong("two-conv-add", condition="groups == 1")
+def _() -> Sides:
+    """several groups"""
+    return of_two(*ATTRS, groups=None)
+
+
+@wrong("two-conv-add")
+def _() -> Sides:
+    """the kernels exchanged"""
+    return of_two(*ATTRS, reverse=True)
+
+
+@wrong("two-conv-add", condition="first.padding == second.padding")
+def _() -> Sides:
+    """paddings not compared"""
+    return of_two(*(name for name in ATTRS if name != "padding"))
+
+
+def shortcut(*, diagonal: bool, centred: bool) -> Sides:
+    x, w = pat.Wildcard(), pat.Param()
+    conv = op.Conv2D(x, w, groups=1)
+    channels, middle = w.shape[0], attr.Map(conv.kernel_size, lambda k: (k - 1) // 2)
+    row = op.Ones(shape=(channels,), dtype=w.dtype)
+    square = op.Zeros(shape=(channels, channels), dtype=w.dtype)
+    identity = op.MatrixSetDiag(square, row) if diagonal else op.Ones(shape=(channels, channels), dtype=w.dtype)
+    pixel = op.Reshape(identity, newshape=(channels, channels, 1, 1))
+    kernel = op.Pad(pixel, pad_width=((0, 0), (0, 0)) + attr.Zip(middle, middle))
+    same = attr.Map(attr.Zip(middle, conv.dilation), lambda pair: pair[0] * pair[1])
+    fits = attr.all(attr.Map(conv.kernel_size, lambda k: k % 2 == 1)) & (conv.strides == (1, 1))
+    padded = conv.padding == same + same if centred else attr.Const(True)
+    return conv + x, conv.like(x, w + kernel), channels_first(conv) & fits & padded & same_dtype(x, w, conv) & (
+        x.shape == conv.shape
+    )  # fmt: skip
+
+
+@wrong("conv-shortcut-add", condition="conv.padding")
+def _() -> Sides:
+    """padding on one side only"""
+    return shortcut(diagonal=True, centred=False)
+
+
+@wrong("conv-shortcut-add", condition="conv.channels == 1")
+def _() -> Sides:
+    """a kernel of ones instead of the identity"""
+    return shortcut(diagonal=False, centred=True)
