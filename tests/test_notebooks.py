@@ -20,7 +20,7 @@ def execute(notebook: nbformat.NotebookNode, *, seconds: int = SECONDS) -> None:
 
 
 def test_there_are_notebooks() -> None:
-    assert [path.name for path in NOTEBOOKS] == ["first_rule.ipynb", "use_style.ipynb"]
+    assert [path.name for path in NOTEBOOKS] == ["first_rule.ipynb", "fusion.ipynb", "use_style.ipynb", "verify.ipynb"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)

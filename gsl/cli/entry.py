@@ -7,11 +7,11 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from gsl.cli import verify
+from gsl.cli import apply, verify
 from gsl.cli.command import Command, Exit, UsageError
 from gsl.cli.terminal import Terminal
 
-COMMANDS: tuple[Command, ...] = (verify.COMMAND,)
+COMMANDS: tuple[Command, ...] = (apply.COMMAND, verify.COMMAND)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

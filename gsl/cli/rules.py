@@ -7,7 +7,7 @@ import importlib.util
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,18 @@ from gsl.cli.terminal import Terminal
 from gsl.errors import GSLError, nearest
 from gsl.exchange import rules_from_taso, rules_from_tensat
 from gsl.rewrite import RuleSet, Subst
+from gsl.rulefile import read_file
+from gsl.rulefile import rules_of as fusion_rules
 
 HELP = """\
-a file of Python code, whose rules and rule sets are found by themselves; a dotted module; or a file of TASO (.pb) or
-TENSAT (.txt). After a colon the names of some of its rules, with commas between: rules.py:swish,conv-add"""
+a file of Python code, whose rules and rule sets are found by themselves; a dotted module; a file of fusion rules
+(.yaml); or one of TASO (.pb) or TENSAT (.txt). After a colon the names of some of its rules or rule sets, with commas
+between: rules.py:swish,conv-add"""
+
+_WHERE = ": a rule is a Subst, or in a RuleSet or list, at module level"
 
 Named = list[tuple[str, Subst]]
-"""Rules with the variables that hold them."""
+"""Rules with the variables that hold them, or a list or set with them; a rule may stand there several times."""
 
 
 def rules_of(sources: list[str], terminal: Terminal) -> list[Subst]:
@@ -33,7 +38,7 @@ def rules_of(sources: list[str], terminal: Terminal) -> list[Subst]:
         place, names = _split(source)
         rules = _read(place, terminal)
         if not rules:
-            raise UsageError(f"{place} has no rules: a rule is a Subst, or in a RuleSet or list, at module level")
+            raise UsageError(f"{place} has no rules{_WHERE if READERS.get(Path(place).suffix, _file) is _file else ''}")
         found.update(dict.fromkeys(_chosen(rules, names, place)))
     return list(found)
 
@@ -139,24 +144,26 @@ def _importable(*folders: str) -> Iterator[None]:
 
 
 def _collected(variables: Mapping[str, Any]) -> Named:
-    """The rules in variables of a module: rules, rule sets, and lists, tuples and dictionaries of them; each once."""
-    found: dict[Subst, str] = {}
+    """The rules in variables of a module: rules, rule sets, and lists, tuples and dictionaries of them."""
+    found: Named = []
     for variable, value in variables.items():
-        if isinstance(value, Subst):
-            # A variable of its own is the better name than that of a list which happens to come first.
-            found[value] = variable
-            continue
-        if isinstance(value, dict):
-            value = list(value.values())
-        for item in value if isinstance(value, (list, tuple, RuleSet)) else ():
-            if isinstance(item, Subst):
-                found.setdefault(item, "")
-    return [(variable, rule) for rule, variable in found.items()]
+        items: Iterable[Any] = (value,)
+        if isinstance(value, (dict, list, tuple, RuleSet)):
+            items = value.values() if isinstance(value, dict) else value
+        found += [(variable, item) for item in items if isinstance(item, Subst)]
+    return found
+
+
+def _fusion(place: str) -> Named:
+    """The forms of the rules of a file of fusion rules, by the names that the rules have there."""
+    return [(rule.entry.name, rule) for rule in fusion_rules(read_file(place))]
 
 
 READERS: Mapping[str, Callable[[str], Named]] = {
     ".py": _file,
     ".pb": lambda place: [("", rule) for rule in rules_from_taso(place)],
     ".txt": lambda place: [("", rule) for rule in rules_from_tensat(place)],
+    ".yaml": _fusion,
+    ".yml": _fusion,
 }
 """What reads a file, by how its name ends."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
@@ -44,10 +43,14 @@ _POOLS: Sequence[tuple[int, ...]] = (
     (2,), (3,), (1, 2), (2, 3), (1, 2, 3), (2, 4), (3, 5), (2, 3, 4, 5), (1,), (4, 6), (1, 2, 3, 4, 5, 6),
 )  # fmt: skip
 """The sizes of an instance come from a few numbers, so that some of them are equal and some are not."""
+_SMALL: Sequence[tuple[int, ...]] = ((1, 1, 2), (1, 2), (1, 2, 3))
+"""The same, of small instances."""
 _SIMPLE: Sequence[float] = (0.8, 0.5, 0.25, 0.0)
 """How often the simplest option is taken, by instance."""
 _ALIKE: Sequence[float] = (0.5, 0.9, 1.0, 0.2, 0.0)
 """How often an attribute is that of another node of the same operator, by instance."""
+_APART = 0.35
+"""How many instances have all attributes that could differ alike but one."""
 _RARE = 0.08
 
 
@@ -59,25 +62,30 @@ class Coverage:
         """The number of options of each labelled decision."""
         self.used: Counter[tuple[Hashable, int]] = Counter()
         self.tried: Counter[tuple[Hashable, int]] = Counter()
+        self.agains = 1
+        """How often an instance asked whether to decide as before, at most."""
 
     def weight(self, label: Hashable, option: int) -> float:
         """How worth while it is to try an option: less the more it was used, and if trying it leads nowhere."""
         used, tried = self.used[label, option], self.tried[label, option]
-        return (used + 1) / (tried + 2) / math.sqrt(used + 1)
+        return float((used + 1) / (tried + 2) / (used + 1) ** 0.75)
 
 
 class Random:
     """Decisions by a random generator, which prefers what an earlier instance has not had."""
 
-    def __init__(self, seed: Any, coverage: Coverage) -> None:
+    def __init__(self, seed: Any, coverage: Coverage, *, small: bool = False) -> None:
         self.random = random.Random(seed)
         self.coverage = coverage
         self.tape: list[int] = []
         """The decisions that were made."""
         self.labelled: list[tuple[Hashable, int]] = []
-        self.pool = self.random.choice(_POOLS)
-        self.simple = self.random.choice(_SIMPLE)
+        self.pool = self.random.choice(_SMALL if small else _POOLS)
+        self.simple = self.random.choice(_SIMPLE[:2] if small else _SIMPLE)
         self.alike = self.random.choice(_ALIKE)
+        self.apart = self.random.randrange(coverage.agains) if self.random.random() < _APART else None
+        """Which of the attributes that could be alike is to be the only one that is not, if one is."""
+        self.agains = 0
 
     def index(self, count: int, label: Hashable = None) -> int:
         if count == 1:
@@ -100,14 +108,15 @@ class Random:
         return found
 
     def rare(self) -> bool:
-        return self._flip(_RARE)
+        found = self.random.random() < _RARE
+        self.tape.append(int(found))
+        return found
 
     def again(self) -> bool:
-        return self._flip(self.alike)
-
-    def _flip(self, probability: float) -> bool:
-        found = self.random.random() < probability
-        self.tape.append(int(found))
+        number, self.agains = self.agains, self.agains + 1
+        self.coverage.agains = max(self.coverage.agains, self.agains)
+        found = self.random.random() < self.alike if self.apart is None else number != self.apart
+        self.tape.append(int(not found))
         return found
 
     def tried(self) -> None:
@@ -135,4 +144,4 @@ class Drawn:
         return bool(self.draw(1))
 
     def again(self) -> bool:
-        return bool(self.draw(1))
+        return not self.draw(1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from gsl.attr.ast import Ast, Attribute, Binary, Each, Function, Item, Literal, Slice, Symbol, TupleOf
@@ -58,23 +59,8 @@ class Facts:
 
     def _pattern(self, pattern: Pattern, path: Path) -> None:
         symbols = self.bindings.symbols(pattern, path)
-        guard = pattern.guard
-        if guard is not None:
-            if isinstance(guard.shape, tuple):
-                for axis, size in enumerate(guard.shape):
-                    if size is not None:
-                        self._equation(Item(Attribute(pattern, "shape"), Literal(axis)), size, path, symbols)
-                self._equation(Attribute(pattern, "ndim"), Literal(len(guard.shape)), path, symbols)
-            for name, node in (("shape", guard.shape), ("dtype", guard.dtype), ("ndim", guard.ndim)):
-                if isinstance(node, Ast):
-                    self._equation(Attribute(pattern, name), node, path, symbols)
-        if isinstance(pattern, Call):
-            for name, node in pattern.attrs.items():
-                self._equation(Attribute(pattern, name), node, path, symbols, exact=False)
-        elif isinstance(pattern, GetItem) and pattern.number is not None:
-            self._equation(Attribute(pattern, "index"), pattern.number, path, symbols, exact=False)
-        elif isinstance(pattern, Const) and isinstance(pattern.literal, Ast):
-            self._equation(Attribute(pattern, "value"), pattern.literal, path, symbols, exact=False)
+        for test, exact in _equations(pattern):
+            self._note(Fact(test, path, symbols, exact))
 
     def _equal(self, constraint: AttrEqual, path: Path) -> None:
         node: Any = self.bindings.get(constraint.left, path)
@@ -83,12 +69,7 @@ class Facts:
         if names is None:
             names = () if spec is None else tuple(name for name, a in spec.attrs.items() if a.derive is None)
         for name in names:
-            self._equation(Attribute(constraint.left, name), Attribute(constraint.right, name), path, {})
-
-    def _equation(
-        self, left: Ast, right: Ast, path: Path, symbols: Mapping[Symbol, Any], *, exact: bool = True
-    ) -> None:
-        self._note(Fact(Binary("==", left, right), path, symbols, exact))
+            self._note(Fact(_equation(Attribute(constraint.left, name), Attribute(constraint.right, name)), path, {}))
 
     def _add(self, node: Ast, path: Path, symbols: Mapping[Symbol, Any]) -> None:
         """A condition, by what it is a conjunction of; of a disjunction one side is chosen."""
@@ -158,7 +139,7 @@ class Facts:
         return found if isinstance(found, Draft) else None
 
     def _drafts(self, test: Ast, fact: Fact) -> Iterator[Draft]:
-        for pattern in references(test):
+        for pattern in _references(_Same(test)):
             if isinstance(pattern, Instance) and pattern.number.symbols - set(fact.symbols):
                 continue
             draft = self._draft(pattern, fact)
@@ -181,6 +162,14 @@ class Facts:
                 value = self._found(other, fact)
                 if value is not None or (isinstance(other, Literal) and other.value is None):
                     yield part, value
+
+    def binds(self, draft: Draft, name: str) -> bool:
+        """Whether an attribute follows from something, now or later: a term that does not follow from it in turn."""
+        for fact, _, other, member in self.sources.get((draft, name), ()):
+            plain = other.sequence if isinstance(other, (Item, Slice)) else other
+            if not member and (not isinstance(plain, Attribute) or self._found(other, fact) is not None):
+                return True
+        return False
 
     def _found(self, other: Ast, fact: Fact) -> Any:
         return self.value(other, fact.path, fact.symbols)
@@ -246,3 +235,49 @@ def conjuncts(node: Ast) -> Iterator[Ast]:
         case _:
             yield node
 
+
+def _equation(left: Ast, right: Ast) -> Binary:
+    return Binary("==", left, right)
+
+
+@lru_cache(maxsize=4096)
+def _equations(pattern: Pattern) -> tuple[tuple[Binary, bool], ...]:
+    """What a pattern demands of its own node, as equations, and whether each is exact (see :class:`Fact`)."""
+    found: list[tuple[Binary, bool]] = []
+    guard = pattern.guard
+    if guard is not None:
+        if isinstance(guard.shape, tuple):
+            for axis, size in enumerate(guard.shape):
+                if size is not None:
+                    found.append((_equation(Item(Attribute(pattern, "shape"), Literal(axis)), size), True))
+            found.append((_equation(Attribute(pattern, "ndim"), Literal(len(guard.shape))), True))
+        for name, node in (("shape", guard.shape), ("dtype", guard.dtype), ("ndim", guard.ndim)):
+            if isinstance(node, Ast):
+                found.append((_equation(Attribute(pattern, name), node), True))
+    if isinstance(pattern, Call):
+        found += [(_equation(Attribute(pattern, name), node), False) for name, node in pattern.attrs.items()]
+    elif isinstance(pattern, GetItem) and pattern.number is not None:
+        found.append((_equation(Attribute(pattern, "index"), pattern.number), False))
+    elif isinstance(pattern, Const) and isinstance(pattern.literal, Ast):
+        found.append((_equation(Attribute(pattern, "value"), pattern.literal), False))
+    return tuple(found)
+
+
+class _Same:
+    """An expression as the key of a cache, by identity."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: Ast) -> None:
+        self.node = node
+
+    def __hash__(self) -> int:
+        return id(self.node)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.node is other.node
+
+
+@lru_cache(maxsize=8192)
+def _references(test: _Same) -> tuple[Pattern, ...]:
+    return tuple(references(test.node))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gsl.pat import Call, OpClass
+from gsl.graph import Graph
+from gsl.pat import Call, Fused, Module, OpClass, walk
 from gsl.rewrite import Subst
 from gsl.spec import OpSpec
 from gsl.verify import models
@@ -14,30 +15,40 @@ from gsl.verify.mutate import mutants_of
 from gsl.verify.outcome import Outcome
 from gsl.verify.reproduce import code
 from gsl.verify.search import ATTEMPTS, Compare, Search, one_thread
-from gsl.verify.shrink import hypothesis, smallest
+from gsl.verify.shrink import hypothesis, size_of, smallest
 from gsl.verify.suggest import suggestions
 from gsl.verify.verdict import MINIMUM, Counterexample, Mutants, Refuted, Suggestion, Supported, Unchecked, Verdict
 
 MORE = 100
-"""So many more instances are evaluated after a counterexample, to see what tells them apart."""
+"""So many more instances are evaluated after a counterexample, to see what tells them apart, and of each of two seeds
+to see whether a condition does."""
 CONDITIONS = 6
 """So many conditions are tried as the missing one."""
 MUTANT_EXAMPLES = 60
 MUTANT_ATTEMPTS = 4
 """So many instances of a mutant are evaluated, with so many attempts for each."""
+REFUSED_MORE = 0.02
+"""A mutant that is refused on a larger share of its instances than the rule, by this much, is stopped by the engine."""
 
 
 def verify(
-    rule: Subst, *, max_examples: int = 200, seed: int = 0, mutate: bool = False, compare: Compare = models.compare
+    rule: Subst,
+    *,
+    max_examples: int = 200,
+    seed: int = 0,
+    mutate: bool = False,
+    suggest: bool = True,
+    compare: Compare = models.compare,
 ) -> Verdict:
     """Look for an instance of a rule's source on which its two sides differ.
 
     ``max_examples`` are the instances that are evaluated. ``mutate`` also breaks the rule in small ways, and tells how
-    many of the mistakes are found. Equal seeds give equal verdicts. MissingHypothesisError without hypothesis.
+    many of the mistakes are found. ``suggest`` looks for the condition that a wrong rule lacks. Equal seeds give equal
+    verdicts. MissingHypothesisError without hypothesis.
     """
     hypothesis()
     with one_thread():
-        verdict = _verdict(rule, max_examples, seed, compare)
+        verdict = _verdict(rule, max_examples, seed, compare, suggest)
         if mutate:
             verdict = replace(verdict, mutants=_mutants(rule, seed, compare))
     return verdict
@@ -50,12 +61,14 @@ def verify_all(
     return {rule.name: verify(rule, max_examples=max_examples, seed=seed, mutate=mutate) for rule in rules}
 
 
-def _verdict(rule: Subst, max_examples: int, seed: int, compare: Compare) -> Verdict:
+def _verdict(rule: Subst, max_examples: int, seed: int, compare: Compare, suggest: bool) -> Verdict:
     """The verdict on a rule, with the smallest counterexample and the missing condition."""
     search = Search(rule, compare, seed)
     verdict = _judge(search, max_examples)
     if isinstance(verdict, Refuted):
-        verdict = replace(verdict, counterexample=_least(search), suggestion=_suggestion(search, max_examples))
+        search.run(min(MORE, max_examples), until_different=False)
+        suggestion = _suggestion(search) if suggest else None
+        verdict = replace(verdict, counterexample=_least(search), suggestion=suggestion)
     return verdict
 
 
@@ -67,6 +80,11 @@ def _judge(search: Search, max_examples: int, attempts: int = ATTEMPTS) -> Verdi
     if native is not None:
         reason = f"{native!r} is native to a framework, and has no meaning from which instances can be computed"
         return Unchecked(rule.name, search.evidence(), reason=reason)
+    outlined = () if rule.target.callable is not None else walk(*rule.target.outputs)
+    for pattern in outlined:
+        if pattern not in rule.plan.known and isinstance(pattern, (Fused, Module)):
+            reason = f"{pattern!r} in the target has no meaning of its own, with which the source could be compared"
+            return Unchecked(rule.name, search.evidence(), reason=reason)
     search.run(max_examples, until_different=True, attempts=attempts)
     if search.different:
         found, _ = search.different[0]
@@ -93,8 +111,8 @@ def _reason(search: Search) -> str:
 
 
 def _least(search: Search) -> Counterexample:
-    """The smallest counterexample that is found from the first one, with a program that shows it."""
-    first, tape = search.different[0]
+    """The smallest counterexample that is found from the ones that are known, with a program that shows it."""
+    first, tape = min(search.different, key=lambda found: size_of(found[0]))
     least = smallest(tape, lambda choices: generate(search.rule, choices), search.attempt, first)
     assert least.after is not None
     return _counterexample(least, search.seed, code(least.before, least.after, least.comparison.inputs))
@@ -105,12 +123,11 @@ def _counterexample(found: Outcome, seed: int, program: str) -> Counterexample:
     return Counterexample(found.before, found.after, found.comparison, program, seed)
 
 
-def _suggestion(search: Search, max_examples: int) -> Suggestion | None:
+def _suggestion(search: Search) -> Suggestion | None:
     """The weakest condition that tells failing from passing instances and makes the rule supported.
 
     A rule that still fails with a condition gives further failing instances, which the next one has to exclude.
     """
-    search.run(min(MORE, max_examples), until_different=False)
     failing = [found.before for found, _ in search.different]
     passing = list(search.equal)
     tried: set[str] = set()
@@ -120,21 +137,45 @@ def _suggestion(search: Search, max_examples: int) -> Suggestion | None:
         if guarded is None:
             return None
         tried.add(text)
-        inner = Search(guarded, search.compare, search.seed)
-        verdict = _judge(inner, max_examples)
-        if isinstance(verdict, Supported):
+        verdict = _confirmed(search, guarded, failing, passing)
+        if verdict is not None:
             return Suggestion(condition, text, names, verdict)
-        failing += [found.before for found, _ in inner.different]
-        passing += inner.equal
     return None
 
 
+def _confirmed(search: Search, guarded: Subst, failing: list[Graph], passing: list[Graph]) -> Supported | None:
+    """The verdict on the rule with a condition, if it is supported, by instances of another seed as well.
+
+    What is found on the way is added to the failing and the passing instances.
+    """
+    inner = Search(guarded, search.compare, search.seed)
+    again = Search(guarded, search.compare, search.seed + 1)
+    verdict = _judge(inner, MORE)
+    confirmed = isinstance(verdict, Supported) and isinstance(_judge(again, MORE), Supported)
+    for searched in (inner, again):
+        failing += [found.before for found, _ in searched.different]
+        passing += searched.equal
+    return verdict if confirmed and isinstance(verdict, Supported) else None
+
+
 def _mutants(rule: Subst, seed: int, compare: Compare) -> Mutants:
-    refuted: list[str] = []
-    survived: list[str] = []
-    unbuildable: list[str] = []
+    own = Search(rule, compare, seed)
+    _judge(own, MUTANT_EXAMPLES, MUTANT_ATTEMPTS)
+    found: dict[str, list[str]] = {"refuted": [], "survived": [], "unbuildable": [], "refused": []}
     for name, mutant in mutants_of(rule):
-        verdict = None if mutant is None else _judge(Search(mutant, compare, seed), MUTANT_EXAMPLES, MUTANT_ATTEMPTS)
-        kind = unbuildable if verdict is None or isinstance(verdict, Unchecked) else survived if verdict else refuted
-        kind.append(name)
-    return Mutants(tuple(refuted), tuple(survived), tuple(unbuildable))
+        kind = "unbuildable"
+        if mutant is not None:
+            search = Search(mutant, compare, seed)
+            verdict = _judge(search, MUTANT_EXAMPLES, MUTANT_ATTEMPTS)
+            if isinstance(verdict, Refuted):
+                kind = "refuted"
+            elif isinstance(verdict, Supported):
+                kind = "refused" if _refused_share(search) > _refused_share(own) + REFUSED_MORE else "survived"
+        found[kind].append(name)
+    return Mutants(**{kind: tuple(names) for kind, names in found.items()})
+
+
+def _refused_share(search: Search) -> float:
+    """On how many of the instances that it matches a rule is refused by the checks of the engine."""
+    refused = search.counts["refused"]
+    return refused / max(1, refused + search.evaluated + search.counts["fired"])

@@ -68,7 +68,7 @@ class Search:
 
     def step(self) -> None:
         """Make one instance, and look what becomes of it."""
-        choices = Random(f"{self.seed} {self.attempts}", self.coverage)
+        choices = Random(f"{self.seed} {self.attempts}", self.coverage, small=self.attempts % 3 == 0)
         self.attempts += 1
         try:
             before = generate(self.rule, choices)

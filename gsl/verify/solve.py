@@ -13,7 +13,7 @@ from typing import Any
 from gsl.graph import CONST, INPUT, PARAM, TensorType, TupleType
 from gsl.graph.node import GETITEM, TUPLE
 from gsl.pat import Leaf
-from gsl.spec import TABLE
+from gsl.spec import TABLE, Trait
 from gsl.verify.choices import SIZES, Choices, Dead, pick
 from gsl.verify.draft import ANY, Draft, Goal, meet
 from gsl.verify.facts import Facts
@@ -23,8 +23,14 @@ from gsl.verify.types import known_of, type_of_call
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 DTYPES = ("float32", "int64", "float64", "bool", "int32", "float16", "uint8", "int8", "int16", "bfloat16")
 INTEGERS = ("int64", "int32", "uint8", "int8", "int16")
+MIXED = (("int64", "uint8"), ("float32", "float64"), ("int64", "float32"), ("int64", "bool"))
+"""Dtypes that joined tensors may have."""
 NUMBERS = (0.5, 1, 2, -1.5, 0, 3.0, -2)
 WHOLE_NUMBERS = (2, 1, 0, 3)
+JOINING = frozenset(
+    ("concatenate", "stack", "where", *(n for n, s in TABLE.items() if Trait.BROADCASTING in s.traits))
+)
+"""The operators whose operands need not have one dtype."""
 ShapeRule = Callable[["Solver", Draft, Goal], None]
 
 
@@ -40,8 +46,28 @@ class Solver:
         self.dtypes = [dtype for dtype in dtypes if allowed is None or dtype in allowed]
         self.dtype = pick(choices, self.dtypes)
         """What leaves are made of, if nothing else is wanted."""
+        self.mixed = self._mixed()
+        """Two dtypes of which tensors that are joined are in turn, for some instances."""
+        self.joins = 0
         self.decided: dict[tuple[Any, str], list[Any]] = {}
         """The values that attributes of an operator have had in this instance."""
+
+    def _mixed(self) -> Sequence[str]:
+        ops = frozenset(draft.op for draft in self.sketch.drafts)
+        options = [pair for pair in MIXED if set(pair) <= set(self.dtypes)]
+        if ops.isdisjoint(JOINING) or not options:
+            return ()
+        if not self.choices.index(2, ("mixed", ops)):
+            return ()
+        first, second = pick(self.choices, options, ("dtypes", ops))
+        return (second, first) if self.choices.index(2) else (first, second)
+
+    def joined(self, wanted: str | None) -> str | None:
+        """The dtype that is wanted of one of several tensors that are joined."""
+        if not self.mixed:
+            return wanted
+        self.joins += 1
+        return self.mixed[self.joins % 2]
 
     def run(self) -> None:
         """Decide everything. Dead where the decisions contradict."""
@@ -111,8 +137,8 @@ class Solver:
             for part, value in parts:
                 if part is len:
                     rank = value
-                elif isinstance(part, slice) and part.stop is None and isinstance(part.start, int) and part.start >= 0:
-                    rank = part.start + len(value)
+                elif isinstance(part, slice) and part.step is None:
+                    rank = _rank_of_part(part, len(value))
         if rank is None:
             least = max([p + 1 if p >= 0 else -p for p, _ in parts if isinstance(p, int)], default=1)
             rank = least + self.choices.index(3)
@@ -136,7 +162,18 @@ class Solver:
     def is_bound(self, draft: Draft | None) -> bool:
         """Whether the shape of a draft is decided, or will follow from a condition of the rule."""
         assert draft is not None
-        return draft.solved or any((draft, name) in self.facts.sources for name in ("shape", "ndim"))
+        return draft.solved or any(self.facts.binds(draft, name) for name in ("shape", "ndim"))
+
+    def allows(self, draft: Draft | None, ndim: int) -> bool:
+        """Whether the conditions of the rule allow a rank of a draft, as far as they are decided."""
+        assert draft is not None
+        if draft.solved:
+            return draft.tensor.ndim == ndim
+        before, draft.wants_ndim = draft.wants_ndim, ndim
+        try:
+            return self.facts.holds(draft)
+        finally:
+            draft.wants_ndim = before
 
     def _leaf(self, draft: Draft, goal: Goal) -> None:
         literal = self.sketch.leaf_pattern(draft)
@@ -144,7 +181,7 @@ class Solver:
             self._number(draft, literal, goal)
             return
         dtype = goal.dtype or (pick(self.choices, self.dtypes) if self.choices.rare() else self.dtype)
-        rank = goal.rank if goal.rank is not None else self.rank()
+        rank = goal.rank if goal.rank is not None else self.rank(of=draft)
         draft.wants_dtype = dtype
         draft.sizes = goal.sizes(rank)
         draft.type = TensorType(self._sizes(draft, draft.sizes), dtype)
@@ -286,11 +323,13 @@ class Solver:
         found = self.facts.options(draft, name)
         candidates = list(options) if found is None else self._valid(draft, name, found)
         before = [value for value in self.decided.get((draft.op, name), ()) if value in candidates or found is None]
+        start = 0
         if before and self.choices.again():
             candidates = [before[-1], *candidates]
-            start = 0
-        else:
-            start = self.choices.index(len(candidates)) if candidates else 0
+        elif candidates:
+            if before:  # the last one only if no other fits
+                candidates.sort(key=lambda value: value == before[-1])
+            start = self.choices.index(len(candidates) - (len(before) > 0)) if len(candidates) > 1 else 0
         for value in candidates[start:] + candidates[:start]:
             draft.attrs[name] = value
             if fits(value) and self.facts.holds(draft):
@@ -334,13 +373,19 @@ class Solver:
             return 1
         return value + 1 if value >= 0 else -value
 
-    def rank(self, goal: Goal = ANY, low: int = 0, high: int = 5, options: Sequence[int] = (2, 1, 3, 4, 5, 0)) -> int:
-        """A rank, as it is wanted or free."""
+    def rank(
+        self, goal: Goal = ANY, low: int = 0, high: int = 5, options: Sequence[int] = (2, 1, 3, 4, 5, 0),
+        of: Draft | None = None,
+    ) -> int:  # fmt: skip
+        """A rank, as it is wanted or free; ``of`` is a draft that is to have it."""
         if goal.rank is not None:
             if not low <= goal.rank <= high:
                 raise Dead(f"rank {goal.rank} is not from {low} to {high}")
             return goal.rank
-        return pick(self.choices, [rank for rank in options if low <= rank <= high], ("rank", low, high))
+        found = [rank for rank in options if low <= rank <= high]
+        if of is not None:
+            found = [rank for rank in found if self.allows(of, rank)]
+        return pick(self.choices, found, ("rank", *found))
 
     def size(self, *wanted: int | None) -> int:
         """A dimension, as it is wanted or free."""
@@ -349,7 +394,31 @@ class Solver:
             found = meet(found, size)
         return self.choices.size() if found is None else found
 
+    def before(self, draft: Draft, name: str) -> Any:
+        """What an attribute of an operator, or a size of its operands, was the last time; ``None`` if it was not."""
+        found = self.decided.get((draft.op, name))
+        return found[-1] if found else None
+
+    def alike(self, draft: Draft, name: str, wanted: int | None = None) -> int:
+        """A dimension as it is wanted, or like that of another call of the operator, or free."""
+        size = wanted
+        if size is None:
+            size = self.before(draft, name)
+            if size is None or not self.choices.again():
+                size = self.choices.size()
+        self.decided.setdefault((draft.op, name), []).append(size)
+        return size
+
     def shape(self, draft: Draft | None) -> tuple[int, ...] | None:
         """The shape of an operand, if that is decided."""
         assert draft is not None
         return draft.dims if draft.solved else None
+
+
+def _rank_of_part(part: slice, length: int) -> int | None:
+    """The rank of a shape of which a slice has that length, where it takes all but so many sizes at one end."""
+    if part.stop is None and isinstance(part.start, int) and part.start >= 0:
+        return part.start + length
+    if part.start in (None, 0) and isinstance(part.stop, int) and part.stop < 0:
+        return length - part.stop
+    return None

@@ -72,8 +72,10 @@ def _cached(call: _Key) -> Type | ValueError | None:
     try:
         with torch.no_grad():
             return _type(meaning.evaluate(spec, [_tensor(torch, known) for known in call.operands], call.attrs))
-    except Exception:  # what a kernel refuses may still be well-typed, and the message is that of the type
-        try:
+    except Exception as refusal:
+        if "not implemented" not in str(refusal):
+            return ValueError(str(refusal).partition("\n")[0])
+        try:  # what has no kernel of that dtype may still be well-typed
             return meaning.infer(spec, call.operands, call.attrs)
         except ValueError as error:
             return error

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gsl import draw
-from gsl.graph import Graph
+from gsl.graph import CONST, Graph
 from gsl.graph.text import text
 from gsl.verify.models import Comparison, Kind
 
@@ -111,7 +111,8 @@ class Counterexample:
             f"{found.found} after",
             "before:", *_indented(self.before), "after:", *_indented(self.after),
         ]  # fmt: skip
-        for name, value in (self.comparison.inputs or {}).items():
+        literals = {node.name: node.attrs["value"] for node in self.before.nodes if node.op == CONST and node.shape}
+        for name, value in {**(self.comparison.inputs or {}), **literals}.items():
             lines.append(f"  {name} = {value.tolist() if hasattr(value, 'tolist') else value}")
         return "\n".join(lines)
 
@@ -152,6 +153,9 @@ class Mutants:
     """The mistakes that were not found. Some of them may be none."""
     unbuildable: tuple[str, ...]
     """The mistakes that give no rule, or one that never fires: the checks of the engine find those."""
+    refused: tuple[str, ...] = ()
+    """The mistakes that were not found where the rule fires, while the engine refuses more of its matches than before:
+    most of them are mistakes of type, which are stopped at the match."""
 
     @property
     def share(self) -> float | None:
@@ -162,7 +166,7 @@ class Mutants:
     def __str__(self) -> str:
         share = "no mutant could be compared" if self.share is None else f"{self.share:.0%} of the mutants refuted"
         lines = [f"{share} ({len(self.refuted)} of {len(self.refuted) + len(self.survived)}; {len(self.unbuildable)} "
-                 "can't be built or never fire)"]  # fmt: skip
+                 f"can't be built or never fire; {len(self.refused)} are refused where they matter)"]  # fmt: skip
         lines += [f"  survived: {name}" for name in self.survived]
         return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""The inputs on which two workloads are compared."""
+"""The runs of a comparison: their inputs, and what both workloads make of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gsl.errors import WorkloadError
+from gsl.workload.compare import Compared, Override, by_position, compare_results, without_numbers
 from gsl.workload.strategies import STRATEGIES, Strategy, strategy
 
 if TYPE_CHECKING:
@@ -69,6 +70,24 @@ def runs(workload: Workload, inputs: Inputs | None, wanted: Wanted) -> list[Run]
                     label += "".join(f", {name}={size}" for name, size in sizes.items())
                 found.append(Run(tuple(values), number, label))
     return found
+
+
+def compared(first: Workload, second: Workload, wanted: Sequence[Run], override: Override) -> tuple[Compared, ...]:
+    """The outputs of both workloads in these runs, compared; inputs are told by name, or by position."""
+    by_name = set(first.inputs) == set(second.inputs)
+    same_front_end = _front_end(first) == _front_end(second)
+    rows: list[Compared] = []
+    for number, run in enumerate(wanted):
+        named = dict(zip(first.inputs, run.values))
+        same = {name: named[name] for name in second.inputs} if by_name else named
+        expected, found = first.isolated(named, run.seed), second.isolated(same, run.seed)
+        rows += compare_results(number, expected, found if same_front_end else by_position(expected, found), override)
+    return without_numbers(rows)
+
+
+def _front_end(workload: Workload) -> str:
+    """The package of the front end of a workload."""
+    return type(workload.program).__module__.rpartition(".")[0]
 
 
 def _is_range(value: tuple[Any, ...]) -> bool:

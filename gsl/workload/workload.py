@@ -6,7 +6,6 @@ import html
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -16,15 +15,15 @@ from gsl.draw import hide_defaults, hide_nothing
 from gsl.errors import WorkloadError
 from gsl.front.base import Program
 from gsl.graph import GETITEM, LEAVES, TUPLE, Effect, Graph, Node, Type, op_name
-from gsl.graph.subgraph import Subgraph, inline
 from gsl.graph.text import text
 from gsl.rewrite import Trace
 from gsl.workload import inputs as _inputs
 from gsl.workload.bisect import culprit
-from gsl.workload.compare import Compared, Report, Tolerance, by_position, compare_results, without_numbers
 from gsl.workload.compare import Path as LeafPath
+from gsl.workload.compare import Report, Tolerance
+from gsl.workload.groups import Group, groups, inlined
 from gsl.workload.run import isolated
-from gsl.workload.runs import Run, Wanted, runs
+from gsl.workload.runs import Wanted, compared, runs
 from gsl.workload.strategies import Strategy
 from gsl.workload.strategies import strategy as strategy_of
 
@@ -33,20 +32,6 @@ if TYPE_CHECKING:
 
 DRAWABLE = 150
 """A view with more calls than this is summed up in a notebook, because nobody can read its drawing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A part of a program that a rule outlined with ``pat.Fused``: its name, its attributes, and what it computes."""
-
-    name: str
-    attrs: Mapping[str, Any]
-    body: Graph
-
-    def __str__(self) -> str:
-        given = "".join(f", {name}={value!r}" for name, value in self.attrs.items())
-        lines = text(self.body, hide=hide_defaults).splitlines()
-        return "\n".join([f"group {self.name}{given}", *(f"  {line}" for line in lines)])
 
 
 class Workload:
@@ -333,40 +318,27 @@ class Workload:
             return Tolerance(standard.rtol if rtol is None else rtol, standard.atol if atol is None else atol)
 
         wanted = runs(self, inputs, Wanted.of(strategies, seed, sizes))
-
-        def against(second: Workload, numbers: Iterable[int]) -> tuple[Compared, ...]:
-            rows: list[Compared] = []
-            for number in numbers:
-                rows += compare_results(number, *self._both(second, wanted[number]), override)
-            return without_numbers(rows)
-
-        rows = against(other, range(len(wanted)))
-        failed = next((row.run for row in rows if not row.passed), None)
+        rows = compared(self, other, wanted, override)
+        failed = next((wanted[row.run] for row in rows if not row.passed), None)
         found = None
         if trace is not None and failed is not None:
-            found = culprit(self, trace, lambda part: not all(row.passed for row in against(part, [failed])))
+            run = [failed]
+            found = culprit(
+                self, trace, lambda part: not all(row.passed for row in compared(self, part, run, override))
+            )
         labels = tuple(run.label for run in wanted)
         return Report(self.name, other.name, rows, tuple(run.values for run in wanted), labels, found)
 
     def groups(self) -> Mapping[str, Group]:
         """The outlined groups in the graph, by the names of their calls, in order; read-only."""
-        found = {}
-        for node in self.graph:
-            if isinstance(node.op, Subgraph):
-                found[node.name] = Group(node.op.name, MappingProxyType(dict(node.attrs)), node.op.body)
-        return MappingProxyType(found)
+        return groups(self.graph)
 
     def inline(self, name: str | None = None) -> Workload:
         """This workload without the outlined groups of that name, or the call of that name: they are put back.
 
         Without a name, all of them. WorkloadError if there is none.
         """
-        calls = [node for node in self.graph if isinstance(node.op, Subgraph)]
-        wanted = [node for node in calls if name is None or name in (node.name, str(node.op))]
-        if name is not None and not wanted:
-            known = ", ".join(f"{node.name} ({node.op})" for node in calls) or "none"
-            raise WorkloadError(f"{self.name} has no group {name!r}; its groups are: {known}")
-        return self.replace(inline(self.graph, wanted)) if wanted else self
+        return self if not self.groups() and name is None else self.replace(inlined(self.name, self.graph, name))
 
     def op_counts(self) -> Counter[str]:
         """How often each operator is called, the most frequent first."""
@@ -433,23 +405,15 @@ class Workload:
             if name in self._program.inputs and parameter.default is not inspect.Parameter.empty
         }
 
-    def _both(self, other: Workload, run: Run) -> tuple[list[tuple[LeafPath, Any]], list[tuple[LeafPath, Any]]]:
-        """The leaves of the results of this workload and another one in a run."""
-        named = dict(zip(self.inputs, run.values))
-        same = {n: named[n] for n in other.inputs} if set(self.inputs) == set(other.inputs) else named
-        expected, found = self._isolated(named, run.seed), other._isolated(same, run.seed)
-        return expected, found if _front_end(self) == _front_end(other) else by_position(expected, found)
+    def isolated(self, inputs: Mapping[str, Any], seed: int) -> list[tuple[LeafPath, Any]]:
+        """The leaves of the result of one run with their paths, and of what the run changed in place, which is undone.
 
-    def _isolated(self, inputs: Mapping[str, Any], seed: int) -> list[tuple[LeafPath, Any]]:
+        ``inputs`` are by name, in order; random operators draw from ``seed``.
+        """
         # Parameters are copied only where a run could change them: they may be most of the memory.
         effects = any(node.effect in (Effect.MUTATES, Effect.OTHER) for node in self.graph)
         impure = effects or bool(self.graph.written)
         return isolated(self._callable(), inputs, self._program.params, seed=seed, whole_state=impure)
-
-
-def _front_end(workload: Workload) -> str:
-    """The package of the front end of a workload."""
-    return type(workload.program).__module__.rpartition(".")[0]
 
 
 def _is_call(node: Node) -> bool:

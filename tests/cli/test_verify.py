@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,10 @@ swish = Subst(x * op.Sigmoid(x), op.SiLU(x), name="silu")
 turned = Subst(x - y, y - x, name="turned")
 sundays = Subst(op.ReLU(x), op.ReLU6(x), where=lambda match: "not on Sundays", name="sundays")
 """
-TENSAT = "(ewadd ?x ?y)=>(ewadd ?y ?x)\n(relu (conv2d 1 1 0 0 ?x ?w))=>(conv2d 1 1 0 2 ?x ?w)\n"
+TENSAT = (
+    "(matmul 0 (matmul 0 ?x ?y) ?z)=>(matmul 0 ?x (matmul 0 ?y ?z))\n"
+    "(relu (conv2d 1 1 0 0 ?x ?w))=>(conv2d 1 1 0 2 ?x ?w)\n"
+)
 FEW = ["--max-examples", "30"]
 
 
@@ -45,10 +49,10 @@ def test_the_verdicts_are_printed(rules: Path, capsys: pytest.CaptureFixture[str
     code, out, err = run(capsys, rules, *FEW)
     assert (code, err) == (1, "")
     table, details = out.split("\n\n", 1)
-    assert table == (
+    assert re.sub(r"\b\d{3}\b", "N", table) == (
         "supported  silu     by 30 instances\n"
         "refuted    turned   another value\n"
-        "unchecked  sundays  0 instances could be evaluated, 20 are needed; 360 were refused, most often (360) because "
+        "unchecked  sundays  0 instances could be evaluated, 20 are needed; N were refused, most often (N) because "
         "not on Sundays"
     )
     assert details.startswith("turned: refuted (another value)\n  another value: output 0 ")

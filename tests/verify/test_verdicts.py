@@ -37,6 +37,14 @@ def native() -> Subst:
     return Subst(pat.Call(torch.special.erfcx, x), op.Exp(x))
 
 
+def outlined() -> Subst:
+    return Subst(op.ReLU(x), pat.Fused("group"))
+
+
+def built() -> Subst:
+    return Subst(op.ReLU(x), pat.Module(lambda match: torch.nn.ReLU(), x))
+
+
 def refused() -> Subst:
     return Subst(op.ReLU(x), op.ReLU6(x), where=lambda match: "not on Sundays")
 
@@ -53,6 +61,8 @@ def without_values() -> Subst:
         (never_true, "no instance of the source could be made"),
         (identity, "the target is what was matched"),
         (native, "native to a framework"),
+        (outlined, "has no meaning of its own"),
+        (built, "has no meaning of its own"),
         (refused, "not on Sundays"),
         (without_values, "no finite values"),
     ],
@@ -64,6 +74,17 @@ def test_unchecked(make: Callable[[], Subst], reason: str) -> None:
     assert reason in found.reason
     assert reason in str(found)
     assert not found
+
+
+def test_a_node_that_is_to_be_an_output_is_one() -> None:
+    inner = op.Exp(x)
+    rule = Subst(op.ReLU(inner), inner, where=[pat.IsOutput(inner)])
+    found = rule.verify(max_examples=40)
+    assert isinstance(found, Supported), str(found)
+    wrong = Subst(op.ReLU(inner), op.ReLU(op.Exp(x) - 1.0), where=[pat.IsOutput(inner)])
+    refuted = wrong.verify(max_examples=40)
+    assert isinstance(refuted, Refuted), str(refuted)
+    assert [node.op for node in refuted.counterexample.before.outputs] == ["nn.relu", "exp"]
 
 
 def test_too_few_examples_support_nothing() -> None:

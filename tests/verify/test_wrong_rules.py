@@ -43,9 +43,9 @@ def test_every_rule_of_the_book_has_a_variant() -> None:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_it_is_refuted(name: str, verdicts: Verdicts) -> None:
     (_, found), variant = verdict(name, verdicts), VARIANTS[name]
-    assert found.counterexample.kind == variant.kind, str(found)
+    assert found.counterexample.kind in variant.kinds, str(found)
     # Smaller than what the first failing instance tends to be.
-    assert all(size <= 5 for node in found.counterexample.before.nodes for size in node.shape or ())
+    assert all(size <= 6 for node in found.counterexample.before.nodes for size in node.shape or ())
     if variant.condition is None:
         assert found.suggestion is None, str(found)
     elif variant.condition:
@@ -62,7 +62,7 @@ def test_the_program_shows_the_difference(name: str, verdicts: Verdicts) -> None
     assert "output 0 of the source" in shown.getvalue()
 
 
-@pytest.mark.parametrize("name", [name for name, variant in VARIANTS.items() if variant.condition is not None][::3])
+@pytest.mark.parametrize("name", [name for name, variant in VARIANTS.items() if variant.condition][::3])
 def test_the_suggested_condition_is_the_missing_one(name: str, verdicts: Verdicts) -> None:
     """On other instances than those by which it was found."""
     rule, found = verdict(name, verdicts)

@@ -129,8 +129,6 @@ def _called(function: Any) -> list[Any]:
 
 def _value(value: Any) -> Any:
     """A value of TVM as an attribute of the view, where lists are tuples."""
-    if isinstance(value, (tvm_ffi.Map, Mapping)):
-        return {str(key): _value(item) for key, item in value.items()}
     if isinstance(value, (tvm_ffi.Array, tuple, list)):
         return tuple([_value(item) for item in value])
     return str(value) if isinstance(value, str) else value

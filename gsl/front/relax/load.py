@@ -175,7 +175,7 @@ class Loader:
         if label is None:
             return False
         name, attrs = label
-        group = Subgraph(name, lambda: self._body(body_of(function, call.args)))
+        group: Any = Subgraph(name, lambda: self._body(body_of(function, call.args)))
         return self._tree(number, binding, Canon(group, tuple(call.args), attrs))
 
     def _body(self, native: Any) -> Graph:

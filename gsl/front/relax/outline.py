@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-import tvm
+import tvm_ffi
 from tvm import ir, relax
 from tvm.relax.expr import _update_type
 
@@ -43,8 +43,8 @@ class Outliner:
         for name, value in attrs.items():
             if not _is_plain(value):
                 raise FrontEndError(
-                    f"{node.name}: the attribute {name}={value!r} of a group must be made of numbers, strings, None, "
-                    "lists and mappings of strings"
+                    f"{node.name}: the attribute {name}={value!r} of a group must be made of numbers, strings, None "
+                    "and lists of them"
                 )
         operands = [relax.BlockBuilder().normalize(arg) if arg.ty.is_missing() else arg for arg in operands]
         passed = [operand for operand in operands if not is_constant(operand)]
@@ -61,10 +61,10 @@ class Outliner:
         return ir.Call(self._add(node.op.name, function, codegen), passed)
 
     def _add(self, name: str, function: Any, codegen: str | None) -> Any:
-        text = "fused_" + re.sub(r"\W+", "_", name) + (f"_{codegen}" if codegen else "")
+        text = re.sub(r"\W+", "_", f"fused_{name}" + (f"_{codegen}" if codegen else ""))
         for known, other in self.functions.items():
             own = _around(function, codegen, known.name_hint) if codegen else function
-            if tvm.ir.structural_equal(other, own):
+            if tvm_ffi.structural_equal(other, own):
                 return known
         unique, number = text, 0
         while unique in self._names:
@@ -170,8 +170,6 @@ def _around(function: Any, codegen: str, name: str) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
     if isinstance(value, (tuple, list)):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, (bool, int, float, str))

@@ -141,6 +141,7 @@ class Loader:
         function, module = expr.op, self.module
         attrs = opaque.attributes(function.attrs)
         name = attrs.pop(opaque.COMPOSITE)
+        attrs.pop(opaque.PATTERN, None)
         group = Subgraph(name, lambda: Loader(module, function, unique_names(function), {}).load())
         self._own(expr, group, attrs, name.rpartition(".")[2])
 

@@ -18,6 +18,9 @@ from gsl.spec.natives import TVMFunction, tvm_function
 COMPOSITE: Final = "Composite"
 """The attribute with the name of an outlined group, as ``relay.transform.MergeComposite`` sets it."""
 
+PATTERN: Final = "PartitionedFromPattern"
+"""The attribute in which it notes the operators of a group."""
+
 _IMPURE: Final = (relay.RefCreate, relay.RefRead, relay.RefWrite)
 
 
@@ -50,6 +53,23 @@ def describe(expr: Any) -> Description:
 def is_group(callee: Any) -> bool:
     """True for a function that is an outlined group."""
     return isinstance(callee, relay.Function) and callee.attrs is not None and COMPOSITE in names_of(callee.attrs)
+
+
+def pattern_of(body: Any) -> str:
+    """The operators of a group, as ``relay.transform.MergeComposite`` notes them."""
+    found: list[str] = []
+
+    def visit(expr: Any) -> None:
+        match expr:
+            case relay.Call() if isinstance(expr.op, Op):
+                found.append(f"{expr.op.name}_")
+            case relay.Tuple():
+                found.append("Tuple_")
+            case relay.TupleGetItem():
+                found.append(f"TupleGetItem{expr.index}_")
+
+    relay.analysis.post_order_visit(body, visit)
+    return "".join(found)
 
 
 def name_of(op: ViewOp) -> str:

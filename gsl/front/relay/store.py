@@ -167,7 +167,10 @@ class Storer:
         results = [inner._result(node) for node in group.body.outputs]
         body = inner._typed(results[0] if len(results) == 1 else relay.Tuple(results))
         function = relay.Function(variables, body, checked_type(body)).with_attr(opaque.COMPOSITE, group.name)
+        function = function.with_attr(opaque.PATTERN, opaque.pattern_of(body))
         for name, value in attrs.items():
+            if name in (opaque.COMPOSITE, opaque.PATTERN):
+                raise FrontEndError(f"{group.name}: the attribute {name} is Relay's own; give it another name")
             function = function.with_attr(name, value)
         return function
 

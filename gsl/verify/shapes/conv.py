@@ -13,6 +13,8 @@ from gsl.verify.draft import Draft, Goal, meet
 from gsl.verify.solve import ShapeRule, Solver
 
 KERNELS = (1, 3, 2, 4)
+_LARGEST = 12
+"""The largest size of an operand on which the padding depends."""
 SLACK = (0, 1, 2, 3)
 """By how much an input is larger than the smallest that gives the result."""
 
@@ -46,7 +48,7 @@ def _given_sizes(s: Solver, draft: Draft, name: str, count: int) -> list[int | N
 
 def _layout(s: Solver, draft: Draft, name: str, plain: str, more: Sequence[str]) -> str:
     """A layout: mostly the plain one."""
-    return str(s.attr(draft, name, (plain, *more) if s.choices.rare() else (plain,)))
+    return str(s.attr(draft, name, (*more, plain) if s.choices.rare() else (plain,)))
 
 
 def _orders(count: int) -> tuple[str, Sequence[str], str, Sequence[str], str, Sequence[str]]:
@@ -70,9 +72,13 @@ def convolution(count: int, transposed: bool) -> ShapeRule:
         if draft.attrs["out_layout"] == layout:
             draft.attrs["out_layout"] = ""
         result = by_letter(goal.sizes(count + 2), draft.attrs["out_layout"] or layout)
-        _shared(s, draft, x, w)
+        if not x.is_leaf:
+            s.solve(x, Goal(tuple([result["N"] if letter == "N" else None for letter in layout])))
+        if not w.is_leaf:
+            s.solve(w, Goal(None, None, len(order)))
         data = known(s, x, layout)
         weight = known(s, w, order)
+        data["N"] = meet(data["N"], result["N"])
         dtype = x.dtype if x.solved else w.dtype if w.solved else goal.dtype
         _channels(s, draft, data, weight, result, transposed)
         letters = spatial(count)
@@ -80,8 +86,10 @@ def convolution(count: int, transposed: bool) -> ShapeRule:
         draft.attrs["kernel_size"] = _kernel(s, draft, kernel, data, result, letters)
         for letter, size in zip(letters, draft.attrs["kernel_size"]):
             weight[letter] = size
+        if not w.solved:
+            w.sizes = [weight[letter] for letter in order]  # padding may depend on them
         _window(s, draft, data, result, letters, transposed)
-        data = {letter: s.size(data.get(letter)) for letter in layout}
+        data = {letter: s.alike(draft, letter, data.get(letter)) for letter in layout}
         s.solve(x, Goal(tuple([data[letter] for letter in layout]), dtype))
         s.solve(w, Goal(tuple([weight[letter] for letter in order]), x.dtype))
 
@@ -99,13 +107,6 @@ def known(s: Solver, draft: Draft, layout: str) -> dict[str, int | None]:
         return by_letter(Goal(draft.dims).sizes(len(layout)), layout)
     wanted = s.wanted(draft, Goal(None, None, len(layout)))
     return by_letter(wanted.sizes(len(layout)), layout)
-
-
-def _shared(s: Solver, draft: Draft, x: Draft, w: Draft) -> None:
-    """Decide an operand first that is computed."""
-    for operand in (x, w):
-        if not operand.is_leaf and not operand.solved:
-            s.solve(operand, Goal(None, None, len(draft.attrs["data_layout"])))
 
 
 def _kernel(
@@ -179,12 +180,42 @@ def _window(
             for i, (c, k, d, st, e) in enumerate(zip(letters, kernel, dilation, strides, extra or (0,) * count))
         )
 
+    follows = (draft, "padding") in s.facts.sources and not s.given_attr(draft, "padding")[0]
+    if follows and not transposed and not draft.operand(0).solved:
+        _sizes_before_padding(s, draft, data, result, letters)
     padding = s.attr(draft, "padding", paddings(count), fits)
     for i, letter in enumerate(letters):
         if data.get(letter) is None:
             pads = padding[i] + padding[count + i]
             e = 0 if extra is None else extra[i]
+            before = s.before(draft, letter)
+            if before is not None and s.choices.again() and _size_fits(
+                before, result.get(letter), kernel[i], dilation[i], strides[i], pads, e, transposed
+            ):
+                data[letter] = before
+                continue
             data[letter] = _input(s, result.get(letter), kernel[i], dilation[i], strides[i], pads, e, transposed)
+
+
+def _sizes_before_padding(
+    s: Solver, draft: Draft, data: dict[str, Any], result: dict[str, Any], letters: str
+) -> None:
+    """Decide the sizes of the operand where the padding follows from them, so that the result is as it is wanted."""
+    x, layout = draft.operand(0), draft.attrs["data_layout"]
+    rows = list(zip(letters, draft.attrs["kernel_size"], draft.attrs["dilation"], draft.attrs["strides"]))
+    for i, (letter, kernel, dilation, stride) in enumerate(rows):
+        if data.get(letter) is not None:
+            continue
+        first = s.alike(draft, letter)
+        for more in range(_LARGEST):
+            size = (first - 1 + more) % _LARGEST + 1
+            x.sizes = [{**data, letter: size}.get(c) or (1 if c in letters else None) for c in layout]
+            is_given, padding = s.given_attr(draft, "padding")
+            pads = padding[i] + padding[len(letters) + i] if is_given else 0
+            if not is_given or _size_fits(size, result.get(letter), kernel, dilation, stride, pads, 0, False):
+                data[letter] = size
+                break
+    x.sizes = [data.get(c) for c in layout]
 
 
 def _strides(

@@ -42,7 +42,7 @@ def unary(s: Solver, draft: Draft, goal: Goal) -> None:
 
 
 def cast(s: Solver, draft: Draft, goal: Goal) -> None:
-    s.attr(draft, "dtype", DTYPES if goal.dtype is None else (goal.dtype,))
+    s.attr(draft, "dtype", dict.fromkeys((s.dtype, *DTYPES)) if goal.dtype is None else (goal.dtype,))
     s.solve(draft.operands[0], goal.with_dtype(None))
 
 
@@ -67,11 +67,11 @@ def broadcast(s: Solver, draft: Draft, goal: Goal) -> None:
             wanted: str | None = "bool"
         else:
             wanted = dtype or next((o.dtype for o in known if o is not condition), None)
-            wanted = None if s.choices.rare() else wanted
+            wanted = s.joined(wanted)
         last = number == len(order) - 1
         covered = goal.shape is None or not last or any(other.dims == goal.shape for other in known)
         if common is None or s.is_bound(operand):
-            s.solve(operand, Goal(None, wanted))
+            s.solve(operand, Goal(None, wanted, goal.rank if common is None else None))
         elif goal.shape is not None and not covered:
             s.solve(operand, Goal(common, wanted))
         else:

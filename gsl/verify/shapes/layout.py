@@ -76,7 +76,7 @@ def _fields(s: Solver, fields: list[Draft], goal: Goal, axis: int, rank: int) ->
         if total is not None and fields.count(field) == 1:
             left = total - sum(f.dims[axis] for f in fields if f.solved)
             shape[axis] = parts_of(s, left, len(waiting) - number)[0]
-        s.solve(field, Goal(tuple(shape), dtype))
+        s.solve(field, Goal(tuple(shape), s.joined(dtype)))
 
 
 def stack(s: Solver, draft: Draft, goal: Goal) -> None:
@@ -94,7 +94,8 @@ def stack(s: Solver, draft: Draft, goal: Goal) -> None:
         first = Goal((*sizes[:axis], *sizes[axis + 1 :]), goal.dtype)
     for field in fields:
         known = next((field for field in fields if field.solved), None)
-        s.solve(field, first if known is None else Goal(known.dims, known.dtype))
+        wanted = first if known is None else Goal(known.dims, known.dtype)
+        s.solve(field, wanted.with_dtype(s.joined(wanted.dtype)))
     if "axis" not in draft.attrs:
         s.axis(draft, fields[0].tensor.ndim + 1)
 

@@ -37,7 +37,8 @@ def matmul(s: Solver, draft: Draft, goal: Goal) -> None:
     s.attr(draft, "out_dtype", ("",))
     rank = s.rank(goal, 0, options=(2, 3, 4))
     wanted = goal.sizes(rank)
-    if rank < 2 or (goal.rank is None and s.choices.rare()):
+    vectors = s.allows(a, 1) or s.allows(b, 1)
+    if rank < 2 or (goal.rank is None and vectors and s.choices.rare()):
         _vector(s, draft, goal)
         return
     rows, columns = wanted[-2:]
@@ -56,8 +57,12 @@ def matmul(s: Solver, draft: Draft, goal: Goal) -> None:
             kind = s.choices.index(3) if goal.shape is None or shape[:-2] == tuple(wanted[:-2]) else 0
             batch = batch if kind == 0 else () if kind == 1 else tuple([1] * len(batch))
         ends = (rows, inner) if operand is a else (inner, columns)
-        shaped = Goal(None, dtype) if s.is_bound(operand) else Goal((*batch, *ends), dtype)
-        s.solve(operand, shaped)
+        own = s.wanted(operand, Goal(None, dtype))
+        if own.rank is not None and own.rank >= 2:
+            sizes = own.sizes(own.rank)
+            batch = tuple(sizes[:-2]) if goal.shape is None or other.solved else batch
+            ends = (meet(sizes[-2], ends[0]), meet(sizes[-1], ends[1]))
+        s.solve(operand, Goal(None, dtype) if own.rank == 1 else Goal((*batch, *ends), dtype))
 
 
 def _vector(s: Solver, draft: Draft, goal: Goal) -> None:

@@ -13,7 +13,7 @@ from gsl.verify.solve import ShapeRule, Solver
 def _data(s: Solver, draft: Draft, goal: Goal, count: int) -> tuple[dict[str, int | None], str]:
     """What is wanted of the result, by letter, and the layout."""
     plain = "NC" + spatial(count)
-    layout = s.attr(draft, "layout", (plain, "N" + spatial(count) + "C") if s.choices.rare() else (plain,))
+    layout = s.attr(draft, "layout", ("N" + spatial(count) + "C", plain) if s.choices.rare() else (plain,))
     s.attr(draft, "out_layout", ("",))
     return by_letter(goal.sizes(count + 2), layout), layout
 

@@ -245,7 +245,8 @@ def test_a_group_is_outlined_as_a_composite_function():
     wl = workload(relay.exp(relay.nn.relu(X + var("w", 2, 3))))
     new = Subst(op.ReLU(A + B), pat.Fused("mine.add_relu", level=2))(wl)
     assert body(new) == """\
-%1 = fn (%x1: Tensor[(2, 3), float32], %w1: Tensor[(2, 3), float32], Composite="mine.add_relu", level=2) \
+%1 = fn (%x1: Tensor[(2, 3), float32], %w1: Tensor[(2, 3), float32], Composite="mine.add_relu", \
+PartitionedFromPattern="add_nn.relu_", level=2) \
 -> Tensor[(2, 3), float32] {
 %0 = add(%x1, %w1);
 nn.relu(%0)
@@ -267,6 +268,22 @@ def test_groups_that_relay_itself_has_merged_are_seen():
     wl = loaded(merged)
     assert [group.name for group in wl.groups().values()] == ["its.group"]
     assert wl.inline().compare(loaded(module))
+
+
+def test_a_group_is_what_relay_makes_and_its_pipeline_takes_it():
+    from tvm.relay.dataflow_pattern import is_op, wildcard
+
+    module = module_of(relay.exp(relay.nn.relu(X + var("w", 2, 3))))
+    table = [("mine.add_relu", is_op("nn.relu")(is_op("add")(wildcard(), wildcard())))]
+    theirs = relay.transform.InferType()(relay.transform.MergeComposite(table)(module))
+    ours = Subst(op.ReLU(A + B), pat.Fused("mine.add_relu"))(loaded(module)).mod
+    tvm.ir.assert_structural_equal(relay.transform.InferType()(ours)["main"].body, theirs["main"].body, True)
+    parts = ours
+    for step in (relay.transform.AnnotateTarget("mine"), relay.transform.PartitionGraph()):
+        parts = step(parts)
+    (made,) = [function for name, function in parts.functions.items() if name.name_hint != "main"]
+    assert str(made.attrs["Compiler"]) == "mine"
+    assert 'Composite="mine.add_relu"' in str(made)
 
 
 # ---------------------------------------------------------------- large programs

@@ -18,7 +18,7 @@ def scaled_conv(guard: Callable[[pat.Pattern, pat.Pattern, pat.Pattern], object]
     return conv * c, conv.like(x, w * factor), guard(c, w, conv)
 
 
-@wrong("conv-multiply", condition="c.ndim == 0")
+@wrong("conv-multiply", condition="")
 def _() -> Sides:
     """a factor of the last axis taken for one of the channels"""
     return scaled_conv(
@@ -28,7 +28,7 @@ def _() -> Sides:
     )
 
 
-@wrong("conv-multiply", condition="")
+@wrong("conv-multiply", condition="", examples=200)
 def _() -> Sides:
     """a factor of the input channels"""
     return scaled_conv(per_channel, inputs=True)

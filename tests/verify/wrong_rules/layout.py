@@ -18,7 +18,7 @@ def _() -> Sides:
     return outer, outer.like(x, axes=attr.Map(inner.axes, lambda i: outer.axes[i]))
 
 
-@wrong("transpose-transpose", condition="x.ndim == 0")
+@wrong("transpose-transpose", condition="")
 def _() -> Sides:
     """two transpositions taken for none"""
     x = pat.Wildcard()
@@ -127,7 +127,7 @@ def _() -> Sides:
     return merged(lambda x, y, a, b: same_dtype(x, y))
 
 
-@wrong("merge-element-wise", condition="x.dtype == y.dtype", examples=200)
+@wrong("merge-element-wise", condition="", examples=200)
 def _() -> Sides:
     """unequal dtypes, promoted before the function"""
     return merged(lambda x, y, a, b: pat.attr_eq(a, b))

@@ -48,7 +48,7 @@ def _() -> Sides:
     return layer_norm(mean=op.Sum)
 
 
-@wrong("lower-layer-norm")
+@wrong("lower-layer-norm", kinds=("value", "undefined"))
 def _() -> Sides:
     """epsilon outside the root"""
     return layer_norm(inside=False)

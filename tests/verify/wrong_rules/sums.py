@@ -104,7 +104,7 @@ def shortcut(*, diagonal: bool, centred: bool) -> Sides:
     )  # fmt: skip
 
 
-@wrong("conv-shortcut-add", condition="conv.padding")
+@wrong("conv-shortcut-add", condition="conv.padding", examples=200)
 def _() -> Sides:
     """padding on one side only"""
     return shortcut(diagonal=True, centred=False)

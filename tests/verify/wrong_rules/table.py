@@ -19,8 +19,8 @@ class Variant:
 
     of: str
     sides: Callable[[], Sides]
-    kind: str
-    """The kind of its counterexample."""
+    kinds: tuple[str, ...]
+    """The kinds that its counterexample may have."""
     condition: str | None
     """A part of the text of the condition that is suggested; empty where several would do, ``None`` where none does."""
     examples: int
@@ -45,12 +45,12 @@ VARIANTS: dict[str, Variant] = {}
 
 
 def wrong(
-    of: str, *, kind: str = "value", condition: str | None = None, examples: int = 60
+    of: str, *, kinds: tuple[str, ...] = ("value",), condition: str | None = None, examples: int = 60
 ) -> Callable[[Callable[[], Sides]], None]:
     """Put a variant of a rule into the table."""
 
     def add(sides: Callable[[], Sides]) -> None:
-        variant = Variant(of, sides, kind, condition, examples)
+        variant = Variant(of, sides, kinds, condition, examples)
         name = f"{of}: {variant.fault}"
         assert of in RULES, of
         assert name not in VARIANTS, name

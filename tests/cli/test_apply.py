@@ -1,0 +1,376 @@
+"""``gsl apply``: what it writes and prints, what it returns, and how it fails."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from gsl import Workload
+from gsl.cli import apply, main, models
+
+RULES = """\
+from gsl import *
+
+x, w = pat.Wildcard(), pat.Wildcard()
+swish = Subst(x * op.Sigmoid(x), op.SiLU(x), name="to silu")
+refused = Subst(op.ReLU(x), op.Sum(x, axis=1), name="refused")
+wrong = Subst(op.ReLU(x), op.ReLU6(x * 100.0), name="wrong")
+idle = Subst(op.Erf(x), op.Tanh(x), name="idle")
+dense = op.Dense(x, w)
+folds = Subst(op.ReLU(dense), op.ReLU(dense.like(x, w * 2.0)) * 0.5, name="folds")
+right = RuleSet([swish, idle])
+again = RuleSet([Subst(op.ReLU(x), op.ReLU(op.ReLU(x)), name="grows")])
+"""
+FUSION = """\
+tail:
+  heuristic: FAST
+  pattern:
+    product: {op_type: linear, child: skip}
+    skip:    {op_type: add, required: false, child: relu}
+    relu:    {op_type: relu}
+"""
+TENSAT = "(ewadd ?x (ewadd ?y ?z))=>(ewadd (ewadd ?x ?y) ?z)\n"
+
+
+class Gate(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 8), nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.up(x)
+        return self.down(h * torch.sigmoid(h)).relu()
+
+
+@pytest.fixture(scope="module")
+def saved() -> bytes:
+    torch.manual_seed(0)
+    stream = io.BytesIO()
+    torch.export.save(torch.export.export(Gate().eval(), (torch.randn(2, 4),)), stream)
+    return stream.getvalue()
+
+
+@pytest.fixture
+def here(tmp_path: Path, saved: bytes, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with rules and a model, which is the current one."""
+    for name, text in {"mine.py": RULES, "fusion.yaml": FUSION, "theirs.txt": TENSAT}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "model.pt2").write_bytes(saved)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """What the command returns, and what it prints to either stream."""
+    code = main(["apply", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def load(path: str) -> Workload:
+    return Workload(torch.export.load(path))
+
+
+def files(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_rules_of_python(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "mine.py:swish,refused,idle", "model.pt2", "-o", "new.pt2", "--check", "-v")
+    assert (code, err) == (0, "")
+    assert out == """\
+rule     fired  refused
+to silu  1      0
+refused  0      1
+
+to silu: %mul -> %silu
+refused refused at %relu: %relu is float32[2, 4], but its replacement <sum: sum> is float32[2]
+
+1 of 3 rules fired, 1 time in all; 7 calls before, 6 after
+model and new agree on 2 outputs of 2 runs
+wrote new.pt2
+"""
+    assert load("new.pt2").op_counts()["silu"] == 1
+    load("model.pt2").compare(load("new.pt2")).check()
+    assert files(here) == {"mine.py", "fusion.yaml", "theirs.txt", "model.pt2", "new.pt2"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "fired"),
+    [
+        ("mine.py:right", {"to silu": 1, "idle": 0}),
+        ("mine.py:right,wrong", {"to silu": 1, "idle": 0, "wrong": 1}),
+        ("fusion.yaml", {"tail": 1, "tail without skip": 0}),
+        ("fusion.yaml:tail without skip", {"tail without skip": 1}),
+        ("theirs.txt", {"tensat-1": 0}),
+        ("rules:copy-identity", {"copy-identity": 0}),
+    ],
+)
+def test_where_rules_come_from(
+    rules: str, fired: dict[str, int], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, rules, "model.pt2", "-o", "new.pt2", "--json")
+    assert (code, err) == (0, "")
+    counted = {row["rule"]: row["fired"] for row in json.loads(out)["rules"]}
+    assert list(counted) == list(fired)
+    assert sum(counted.values()) == sum(fired.values())
+
+
+def test_groups_of_a_file_of_fusion_rules(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "fusion.yaml:tail", "model.pt2", "-o", "new.pt2", "--check")
+    assert code == 0
+    assert "\n\ngroup  made\ntail   1\n\n1 of 2 rules fired, 1 time in all" in out
+    (group,) = load("new.pt2").groups().values()
+    assert (group.name, dict(group.attrs)) == ("tail", {"priority": 0, "heuristic": "FAST"})
+    # What a model has already is not counted.
+    code, out, _ = run(capsys, "fusion.yaml", "new.pt2", "-o", "newer.pt2", "--json")
+    assert (code, json.loads(out)["groups"]) == (0, {})
+    assert len(load("newer.pt2").groups()) == 1
+
+
+def test_a_result_that_differs_is_not_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = files(here)
+    code, out, err = run(capsys, "mine.py:wrong", "model.pt2", "-o", "new.pt2", "--check")
+    assert (code, err) == (1, "")
+    assert "model and new differ in 2 of 2 outputs of 2 runs; introduced by step 1 of 1: wrong" in out
+    assert out.endswith("nothing was written, because the result differs from the model\n")
+    assert files(here) == before
+    code, out, _ = run(capsys, "mine.py:wrong", "model.pt2", "-o", "new.pt2", "--check", "--json")
+    found = json.loads(out)
+    assert (code, found["check"]["passed"], found["written"]) == (1, False, [])
+    # Without --check, nobody looks.
+    assert run(capsys, "mine.py:wrong", "model.pt2", "-o", "new.pt2")[0] == 0
+
+
+def test_json(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "mine.py:swish,refused,folds", "model.pt2", "-o", "new.pt2", "--check", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert [(row["rule"], row["fired"]) for row in found["rules"]] == [("to silu", 1), ("refused", 0), ("folds", 0)]
+    (refusal,) = found["rules"][1]["refused"]
+    assert refusal["at"] == ["relu"]
+    assert "its replacement" in refusal["reason"]
+    assert (found["groups"], found["calls"], found["folded"]) == ({}, {"before": 7, "after": 6}, 0)
+    assert (found["check"]["passed"], found["written"]) == (True, ["new.pt2"])
+
+
+def test_until_nothing_matches(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "mine.py:again", "model.pt2", "-o", "new.pt2", "--iterative")
+    assert code == 2
+    assert err.startswith("gsl: error: ")
+    assert err.count("\n") == 1
+    assert run(capsys, "mine.py:again", "model.pt2", "-o", "new.pt2")[0] == 0
+    assert load("new.pt2").op_counts()["nn.relu"] == 2
+
+
+def test_no_rule_fires(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "mine.py:idle", "model.pt2", "-o", "new.pt2")
+    assert code == 0
+    assert out == "no rule fired, of 1; 7 calls before, 7 after\nwrote new.pt2, the model as it was\n"
+    assert str(load("new.pt2")) == str(load("model.pt2"))
+
+
+# The file that is written
+
+
+def test_the_model_itself_may_be_replaced(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "link.pt2").symlink_to("model.pt2")
+    assert run(capsys, "mine.py:swish", "model.pt2", "-o", "link.pt2")[0] == 0
+    assert (here / "link.pt2").is_symlink()
+    assert load("model.pt2").op_counts()["silu"] == 1
+
+
+def test_a_failure_while_writing_leaves_the_old_file(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "new.pt2").write_text("old")
+    before = files(here)
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    code, out, err = run(capsys, "mine.py:swish", "model.pt2", "-o", "new.pt2")
+    assert (code, out) == (2, "")
+    assert "No space left on device" in err
+    assert (here / "new.pt2").read_text() == "old"
+    assert files(here) == before
+
+
+def test_the_file_has_the_usual_permissions(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "mine.py:swish", "model.pt2", "-o", "new.pt2")
+    assert (here / "new.pt2").stat().st_mode == (here / "mine.py").stat().st_mode
+    (here / "new.pt2").chmod(0o600)
+    run(capsys, "mine.py:swish", "model.pt2", "-o", "new.pt2")
+    assert (here / "new.pt2").stat().st_mode & 0o777 == 0o600
+
+
+# Failures
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["mine.py", "none.pt2", "-o", "new.pt2"], "there is no file none.pt2"),
+        (["mine.py", "mine.py", "-o", "new.pt2"], "mine.py: the name of a model ends in .pt2 (torch.export.save) or "
+         ".json (tvm.ir.save_json)"),
+        (["mine.py", "model.pt2", "-o", "new.onnx"], "new.onnx: the name of a model ends in .pt2 (torch.export.save) "
+         "or .json (tvm.ir.save_json)"),
+        (["mine.py", "model.pt2", "-o", "new.json"], "new.json: a model is written as it was read: give a name that "
+         "ends in .pt2"),
+        (["mine.py", "model.pt2", "-o", "no/new.pt2"], "there is no folder no"),
+        (["mine.py", "model.pt2", "-o", "folder.pt2"], "folder.pt2 is a folder"),
+        (["bad.yaml", "model.pt2", "-o", "new.pt2"], "bad.yaml: bad.yaml:3:31: 'a' has a child 'bb'"),
+        (["mine.py:swsh", "model.pt2", "-o", "new.pt2"], "mine.py has no rule 'swsh': "),
+        (["mine.py", "model.pt2", "-o", "new.pt2", "--params", "w.npz"], "there is no file w.npz"),
+        (["mine.py", "model.pt2", "-o", "new.pt2", "--params", "values.npz"],
+         "model.pt2 has its weights, so it takes no --params"),
+        (["mine.py", "model.pt2", "-o", "new.pt2", "--params", "mine.py"],
+         "mine.py can't be read as arrays that numpy.savez wrote: "),
+    ],
+)  # fmt: skip
+def test_usage_errors(arguments: list[str], text: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "folder.pt2").mkdir()
+    (here / "bad.yaml").write_text("r:\n  pattern:\n    a: {op_type: relu, child: bb}\n    b: {op_type: tanh}\n")
+    np.savez(here / "values.npz", w=np.ones(2))
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"gsl: error: {text}")
+    assert err.count("\n") == 1
+    assert not (here / "new.pt2").exists()
+
+
+def _archive(change: dict[str, bytes], saved: bytes) -> bytes:
+    """A saved program, some records of which are others."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(saved)) as old, zipfile.ZipFile(stream, "w") as new:
+        for name in old.namelist():
+            short = name.partition("/")[2]
+            new.writestr(name, change.pop(short, old.read(name)))
+        for short, content in change.items():
+            new.writestr(f"{old.namelist()[0].partition('/')[0]}/{short}", content)
+    return stream.getvalue()
+
+
+class Bomb:
+    """What leaves a file when it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return (open, ("exploded", "w"))
+
+
+def _pickled() -> bytes:
+    stream = io.BytesIO()
+    torch.save(Bomb(), stream)
+    return stream.getvalue()
+
+
+BROKEN = {
+    "empty": lambda saved: b"",
+    "text": lambda saved: b"not an archive",
+    "truncated": lambda saved: saved[: len(saved) // 2],
+    "no program": lambda saved: _archive({"models/model.json": b"{"}, saved),
+    "pickled inputs": lambda saved: _archive({"data/sample_inputs/model.pt": _pickled()}, saved),
+    "pickled object": lambda saved: _archive({"data/constants/opaque_obj_0": _pickled()}, saved),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_broken_models(
+    kind: str, here: Path, saved: bytes, capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
+) -> None:
+    path = here / "broken.pt2"
+    path.write_bytes(BROKEN[kind](saved))
+    code, out, err = run(capfd, "mine.py", "broken.pt2", "-o", "new.pt2")
+    assert (code, out) == (2, "")
+    assert err.startswith("gsl: error: broken.pt2 ")
+    assert err.count("\n") == 1
+    assert files(here) == {"mine.py", "fusion.yaml", "theirs.txt", "model.pt2", "broken.pt2"}
+
+
+def test_a_pickle_would_run(here: Path, saved: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """What the command guards against: the loader of torch by itself runs it."""
+    path = here / "broken.pt2"
+    path.write_bytes(BROKEN["pickled inputs"](saved))
+    with pytest.raises(Exception):  # noqa: B017, PT011
+        torch.export.load(path)
+    assert (here / "exploded").exists()
+
+
+# TVM
+
+
+@pytest.fixture
+def module(here: Path) -> Path:
+    (here / "module.json").write_bytes((Path(__file__).parent / "data" / "dense.json").read_bytes())
+    np.savez(here / "weights.npz", w=np.arange(12, dtype="float32").reshape(4, 3) / 10)
+    return here
+
+
+def test_a_module_of_tvm(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["mine.py:folds", "module.json", "--params", "weights.npz", "-o", "new.json", "--check"]
+    code, out, err = run(capsys, *arguments)
+    if models.tvm_crashes():
+        # Some versions of TVM crash; then there must be no output, and a line that says so.
+        assert (code, out) == (2, "")
+        assert "crashes when it saves a module" in err
+        assert not (module / "new.json").exists()
+        return
+    assert code == 0, err
+    assert out.endswith("wrote new.npz and new.json\n")
+    old = models.read(module / "module.json", module / "weights.npz")
+    new = models.read(module / "new.json", module / "new.npz")
+    assert list(old.inputs) == list(new.inputs)
+    old.compare(new).check()
+    assert new.op_counts()["nn.relu"] == 1
+    (value,) = np.load(module / "new.npz").values()
+    assert np.allclose(np.sort(value.flat), np.arange(12) / 5)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"root_index": 0, "nodes": [{"type": "int", "data": 3}]}'])
+def test_broken_modules(
+    text: str, module: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "tvm_crashes", lambda: False)
+    (module / "module.json").write_text(text)
+    code, out, err = run(capfd, "mine.py:folds", "module.json", "-o", "new.json")
+    assert (code, out) == (2, "")
+    assert err.startswith("gsl: error: module.json can't be read as a model of tvm.ir.save_json: ")
+
+
+# The command as such
+
+
+def test_the_examples_of_the_help_run(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["apply", "--help"])
+    assert apply.EXAMPLES in capsys.readouterr().out
+    (here / "mine.py").write_text(RULES.replace('"idle"', '"conv-add"'))
+    examples = [line.partition("#")[0].split() for line in apply.EXAMPLES.splitlines() if line.startswith("  gsl ")]
+    assert len(examples) == 4
+    for _, *arguments in examples:
+        if "module.json" not in arguments:
+            assert main(arguments) == 0
+
+
+def test_as_a_process(here: Path) -> None:
+    root = Path(__file__).resolve().parent.parent.parent
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    command = [sys.executable, "-m", "gsl", "apply", "mine.py:swish", "model.pt2", "-o", "new.pt2", "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("wrote new.pt2\n")
+    assert done.stderr == ""

@@ -1,0 +1,171 @@
+"""Outlined groups in Relax: the functions that TVM's own fusion makes, which its pipeline for code generators takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import relax, tirx
+from tvm.relax.dpl import is_op, wildcard
+
+from gsl import Subst, Workload, op, pat
+from gsl.errors import FrontEndError
+from tests.front.relax.relax_helpers import difference, function, lines, tensor
+
+X, W = pat.Wildcard(), pat.Wildcard()
+SUM = X + W
+RELU = op.ReLU(SUM)
+WEIGHT = relax.const(np.linspace(-1, 1, 12, dtype="float32").reshape(3, 4))
+
+
+def fuse(name: str = "dnnl.add_relu", **attrs: Any) -> Subst:
+    return Subst(RELU, pat.Fused(name, **attrs), name="fuse")
+
+
+def module() -> Any:
+    """A sum with a constant, a relu, and what comes behind it."""
+    return function([tensor("x", 3, 4)], lambda b, x: b.emit(relax.op.exp(
+        b.emit(relax.op.nn.relu(b.emit(relax.op.add(x, WEIGHT)))))))  # fmt: skip
+
+
+def groups_of(module: Any) -> list[Any]:
+    return [f for var, f in module.functions.items() if var.name_hint != "main"]
+
+
+@pytest.mark.parametrize("codegen", [None, "dnnl"])
+def test_a_group_is_what_tvm_makes(codegen: str | None) -> None:
+    before = Workload(module())
+    after = fuse(**({"codegen": codegen} if codegen else {}))(before)
+    pattern = is_op("relax.nn.relu")(is_op("relax.add")(wildcard(), wildcard()))
+    fuse_ops = relax.transform.FuseOpsByPattern(
+        [("dnnl.add_relu", pattern)], bind_constants=True, annotate_codegen=codegen is not None
+    )
+    wanted, found = fuse_ops(module()), after.native
+    ((own,), (theirs,)) = groups_of(found), groups_of(wanted)
+    assert not difference(*[f.with_attr("global_symbol", "same") for f in (own, theirs)])
+    name = "fused_dnnl_add_relu" + (f"_{codegen}" if codegen else "")
+    assert [str(line) for line in lines(found)] == [f"add_relu = {name}(x)", "lv2 = exp(add_relu)", "gv = lv2"]
+    assert len(lines(wanted)) == len(lines(found))
+    before.compare(after).check()
+    # The groups of TVM are read as well.
+    theirs = Workload(wanted)
+    assert [(g.name, dict(g.attrs)) for g in theirs.groups().values()] == [
+        (g.name, dict(g.attrs)) for g in after.groups().values()
+    ]
+    before.compare(theirs).check()
+
+
+@pytest.mark.parametrize("attrs", [
+    {}, {"codegen": "dnnl"}, {"level": 2, "scale": 0.5, "on": True, "none": None, "sizes": (1, (2, "a"))},
+])  # fmt: skip
+def test_a_group_comes_back_and_is_put_back(attrs: dict[str, Any]) -> None:
+    before = Workload(module())
+    after = fuse(**attrs)(before)
+    (group,) = after.groups().values()
+    assert (group.name, dict(group.attrs)) == ("dnnl.add_relu", attrs)
+    assert type(group.attrs.get("on", True)) is bool
+    assert not difference(after.native, after.program.store(after.graph.copy()).native)
+    again = after.inline("dnnl.add_relu")
+    assert [var.name_hint for var in again.native.functions] == ["main"]
+    assert again.op_counts() == before.op_counts()
+    before.compare(again).check()
+
+
+def test_a_code_generator_is_asked_for_the_group() -> None:
+    seen: list[Any] = []
+
+    def generate(functions: Any, options: Any, names: Any) -> list[Any]:
+        seen.extend(functions)
+        raise ValueError("seen")
+
+    after = fuse("gsltest.add_relu", codegen="gsltest")(Workload(module())).native
+    with pytest.raises(Exception, match=r"relax\.ext\.gsltest"):
+        relax.transform.RunCodegen()(after)
+    tvm_ffi.register_global_func("relax.ext.gsltest", generate, override=True)
+    try:
+        with pytest.raises(ValueError, match="seen"):
+            relax.transform.RunCodegen()(after)
+    finally:
+        tvm_ffi.registry.remove_global_func("relax.ext.gsltest")
+    assert [str(f.attrs["global_symbol"]) for f in seen] == ["fused_gsltest_add_relu_gsltest"]
+
+
+def test_composite_functions_are_merged_for_a_code_generator() -> None:
+    after = fuse()(Workload(module()))
+    merged = relax.transform.MergeCompositeFunctions()(after.native)
+    (made,) = groups_of(merged)
+    assert str(made.attrs["Codegen"]) == "dnnl"
+    wl = Workload(merged)
+    assert [dict(group.attrs) for group in wl.groups().values()] == [{"codegen": "dnnl"}]
+    after.compare(wl).check()
+
+
+def test_weights_of_the_function_are_passed() -> None:
+    source = function([tensor("x", 3, 4), tensor("w", 3, 4)], lambda b, x, w: b.emit(relax.op.nn.relu(
+        b.emit(relax.op.add(x, w)))))  # fmt: skip
+    before = Workload.from_relax(source, {"w": WEIGHT.value})
+    after = fuse()(before)
+    assert lines(after.native)[0] == "add_relu = fused_dnnl_add_relu(x, w)"
+    before.compare(after).check()
+    before.compare(after.inline()).check()
+
+
+def test_several_outputs_and_equal_groups() -> None:
+    def body(b: Any, x: Any, y: Any) -> Any:
+        first = b.emit(relax.op.nn.relu(b.emit(relax.op.add(x, y))))
+        second = b.emit(relax.op.nn.relu(b.emit(relax.op.add(y, x))))
+        return b.emit(relax.op.multiply(b.emit(relax.op.exp(first)), second))
+
+    before = Workload(function([tensor("x", 3, 4), tensor("y", 3, 4)], body))
+    both = fuse()(before)
+    # Equal groups have one function.
+    assert len(both.groups()) == 2
+    assert len(groups_of(both.native)) == 1
+    before.compare(both).check()
+    one = both.inline(next(iter(both.groups())))
+    assert len(one.groups()) == len(groups_of(one.native)) == 1
+    rule = Subst([op.Exp(RELU), RELU], pat.Fused("two"), name="two")
+    before = Workload(function([tensor("x", 3, 4), tensor("y", 3, 4)], _pair))
+    after = rule(before)
+    (group,) = groups_of(after.native)
+    assert isinstance(group.ret_ty, tvm.ir.TupleType)
+    before.compare(after).check()
+    before.compare(after.inline()).check()
+
+
+def _pair(b: Any, x: Any, y: Any) -> Any:
+    shared = b.emit(relax.op.nn.relu(b.emit(relax.op.add(x, y))))
+    return b.emit(relax.op.multiply(b.emit(relax.op.exp(shared)), shared))
+
+
+def test_sizes_with_names() -> None:
+    n = tirx.Var("n", "int64")
+    source = function([tensor("x", n, 4)], lambda b, x: b.emit(relax.op.exp(
+        b.emit(relax.op.nn.relu(b.emit(relax.op.add(x, x)))))))  # fmt: skip
+    before = Workload(source)
+    after = fuse()(before)
+    assert len(after.groups()) == 1
+    feed = (np.linspace(-1, 1, 20, dtype="float32").reshape(5, 4),)
+    before.compare(after, inputs=feed).check()
+    before.compare(after.inline(), inputs=feed).check()
+
+
+def test_a_group_of_weights_is_folded() -> None:
+    source = function([tensor("x", 3, 4)], lambda b, x: b.emit(relax.op.multiply(x, b.emit(relax.op.nn.relu(
+        b.emit(relax.op.add(WEIGHT, WEIGHT)))))))  # fmt: skip
+    before = Workload(source)
+    after = fuse()(before)
+    before.compare(after).check()
+
+
+@pytest.mark.parametrize(("attrs", "message"), [
+    ({"codegen": 3}, "codegen=3 of a group must be the name of a code generator"),
+    ({"f": 1j}, "the attribute f=.* of a group must be made of numbers, strings"),
+])  # fmt: skip
+def test_attributes_that_cannot_be_written(attrs: dict[str, Any], message: str) -> None:
+    before = Workload(module())
+    with pytest.raises(FrontEndError, match=message):
+        fuse(**attrs)(before)
