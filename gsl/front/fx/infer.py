@@ -18,6 +18,7 @@ from gsl.front.fx.home import as_tensor
 from gsl.front.fx.opaque import native_call
 from gsl.front.fx.tree import Native
 from gsl.front.fx.values import faked, type_of_value
+from gsl.front.infer import field_type
 from gsl.graph import GETITEM, LEAVES, TUPLE, Node, Op, TensorType, TupleType, Type, op_name
 from gsl.spec import TABLE, meaning
 from gsl.spec.symbolic import has_symbols
@@ -28,12 +29,7 @@ def infer(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type 
     if op == TUPLE:
         return TupleType(tuple([operand.type for operand in operands]))
     if op == GETITEM:
-        fields, index = operands[0].type, int(attrs["index"])
-        if fields is None:
-            return None
-        if not isinstance(fields, TupleType) or not -len(fields.fields) <= index < len(fields.fields):
-            raise ValueError(f"{fields} has no field {index}")
-        return fields.fields[index]
+        return field_type(operands[0], int(attrs["index"]))
     if isinstance(op, str):
         known = [operand.attrs["value"] if is_literal(operand) else operand.type for operand in operands]
         return meaning.infer(TABLE[op], known, attrs)

@@ -9,6 +9,7 @@ import tvm
 from tvm import relay
 
 from gsl.errors import FrontEndError
+from gsl.front.infer import field_type
 from gsl.front.relay import opaque
 from gsl.front.relay.handle import is_literal
 from gsl.front.relay.run import compiled
@@ -28,12 +29,7 @@ def infer(module: Any, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, A
     if op == TUPLE:
         return TupleType(tuple([operand.type for operand in operands]))
     if op == GETITEM:
-        fields, index = operands[0].type, int(attrs["index"])
-        if fields is None:
-            return None
-        if not isinstance(fields, TupleType) or not -len(fields.fields) <= index < len(fields.fields):
-            raise ValueError(f"{fields} has no field {index}")
-        return fields.fields[index]
+        return field_type(operands[0], int(attrs["index"]))
     if isinstance(op, str):
         known = [operand.attrs["value"] if is_literal(operand) else operand.type for operand in operands]
         return meaning.infer(TABLE[op], known, attrs)
