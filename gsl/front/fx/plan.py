@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from torch import fx
 
 from gsl.front.fx import spellings
-from gsl.front.fx.handle import Handle, Leaf, Reading, handle_of, is_literal
+from gsl.front.fx.handle import Leaf, Reading, handle_of, is_literal
 from gsl.front.fx.load import arguments
 from gsl.front.fx.reader import Reader
+from gsl.front.reading import whole
 from gsl.graph import LEAVES, TUPLE, Graph, Node
 
 Arguments = dict[fx.Node, Node]
@@ -38,7 +39,7 @@ def plan(graph: Graph, native: fx.Graph) -> Plan:
         handle = handle_of(node)
         if handle is None or not handle.is_root:
             continue
-        tree = _whole(node, handle)
+        tree = whole(node, handle_of, Leaf)
         if tree is None or any(_used_outside(inner, tree, outputs) for inner in tree):
             continue
         mapping = _mapping(tree)
@@ -49,26 +50,6 @@ def plan(graph: Graph, native: fx.Graph) -> Plan:
     _joins(graph, outputs, result)
     _hidden_nodes(graph, native, result)
     return result
-
-
-def _whole(root: Node, handle: Handle) -> list[Node] | None:
-    """All view nodes of a reading, if the tree is as it was loaded."""
-    tree = [root]
-    # The list grows while it is read: it ends up with all nodes of the reading.
-    for node in tree:
-        own = handle_of(node)
-        operands = (*node.operands, *node.deps)
-        if own is None or len(own.sources) != len(operands):
-            return None
-        for source, operand in zip(own.sources, operands):
-            if isinstance(source, int):
-                inner = handle_of(operand)
-                if inner is None or inner.reading is not handle.reading or inner.slot != source:
-                    return None
-                tree.append(operand)
-            elif isinstance(source, Leaf) and operand.native is not source:
-                return None
-    return tree
 
 
 def _used_outside(node: Node, tree: list[Node], outputs: set[Node]) -> bool:

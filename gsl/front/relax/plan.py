@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from gsl.front.reading import whole
 from gsl.front.relax.function import Function
 from gsl.front.relax.handle import Handle, Leaf, Reading, handle_of, is_literal
 from gsl.front.relax.loaded import Loaded
@@ -51,7 +52,7 @@ class _Planner:
         handle = handle_of(node)
         if handle is None or not handle.is_root or node.op == INPUT:
             return
-        tree = _whole(node, handle)
+        tree = whole(node, handle_of, Leaf)
         if tree is None or any(self._used_outside(inner, tree) for inner in tree):
             return
         arguments = _arguments(tree)
@@ -116,26 +117,6 @@ def is_alias(var: Any, loaded: Loaded) -> bool:
 def stands_for(node: Node, var: Any, loaded: Loaded) -> bool:
     """True if the view node is (still) the value of that variable."""
     return node.native is not None and node.native is loaded.shown.get(var)
-
-
-def _whole(root: Node, handle: Handle) -> list[Node] | None:
-    """All view nodes of a reading, if the tree is as it was loaded."""
-    tree = [root]
-    # The list grows while it is read: it ends up with all nodes of the reading.
-    for node in tree:
-        own = handle_of(node)
-        operands = (*node.operands, *node.deps)
-        if own is None or len(own.sources) != len(operands):
-            return None
-        for source, operand in zip(own.sources, operands):
-            if isinstance(source, int):
-                inner = handle_of(operand)
-                if inner is None or inner.reading is not handle.reading or inner.slot != source:
-                    return None
-                tree.append(operand)
-            elif isinstance(source, Leaf) and operand.native is not source:
-                return None
-    return tree
 
 
 def _arguments(tree: list[Node]) -> Arguments | None:

@@ -8,9 +8,9 @@ from typing import Any
 from tvm import relay
 
 from gsl.errors import FrontEndError
+from gsl.front.reading import whole
 from gsl.front.relay import opaque, spellings
 from gsl.front.relay.handle import (
-    Handle,
     Leaf,
     Reading,
     bound,
@@ -91,7 +91,7 @@ class Storer:
             handle = handle_of(node)
             if handle is None or not handle.is_root:
                 continue
-            tree = _whole(node, handle)
+            tree = whole(node, handle_of)
             if tree is None or any(self._used_outside(inner, tree) for inner in tree[1:]):
                 continue
             mapping = _mapping(tree)
@@ -270,24 +270,6 @@ class Storer:
 
 def _new_parts(expr: Any) -> Sequence[Any]:
     return () if checked_type(expr) is not None else parts(expr)
-
-
-def _whole(root: Node, handle: Handle) -> list[Node] | None:
-    """All view nodes of a reading, if the tree is as it was loaded."""
-    tree = [root]
-    # The list grows while it is read: it ends up with all nodes of the reading.
-    for node in tree:
-        own = handle_of(node)
-        operands = (*node.operands, *node.deps)
-        if own is None or len(own.sources) != len(operands):
-            return None
-        for source, operand in zip(own.sources, operands):
-            if isinstance(source, int):
-                inner = handle_of(operand)
-                if inner is None or inner.reading is not handle.reading or inner.slot != source:
-                    return None
-                tree.append(operand)
-    return tree
 
 
 def _mapping(tree: Sequence[Node]) -> Kept | None:
