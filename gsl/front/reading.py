@@ -11,8 +11,9 @@ from gsl.graph import Node
 def whole(root: Node, handle_of: Callable[[Node], Any], leaf: type | tuple[type, ...] = ()) -> list[Node] | None:
     """All view nodes of the reading of which a node is the root, if the tree is as it was loaded.
 
-    A handle has the ``reading`` of its node, its ``slot`` in it, and the ``sources`` of its operands and deps: an int
-    is the slot of another node of the tree. An operand with a source of the class ``leaf`` must have that as its handle.
+    A handle has the ``reading`` of its node, its ``slot`` in it, and the ``sources`` of its operands and deps: an
+    int is the slot of another node of the tree. An operand with a source of the class ``leaf`` must have that as its
+    handle.
     """
     tree = [root]
     # The list grows while it is read: it ends up with all nodes of the reading.
