@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(page: Path) -> list[tuple[int, str]]:
@@ -40,6 +40,14 @@ def test_a_broken_example_is_found(tmp_path: Path) -> None:
         exec(compile(code, str(page), "exec"), {})
 
 
-def test_the_table_of_operators_is_up_to_date() -> None:
-    namespace: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "operators.py"))
-    assert (ROOT / "docs" / "operators.md").read_text() == namespace["page"]()
+@pytest.mark.parametrize("name", ["operators", "errors"])
+def test_a_page_that_is_made_is_up_to_date(name: str) -> None:
+    namespace: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / f"{name}.py"))
+    assert (ROOT / "docs" / f"{name}.md").read_text() == namespace["page"]()
+
+
+def test_the_index_of_errors_is_complete() -> None:
+    namespace: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "errors.py"))
+    assert set(namespace["classes"]()) == {*namespace["EXAMPLES"], *namespace["WITHOUT"]}
+    with pytest.raises(ValueError, match="nothing is wrong"):
+        namespace["message"](namespace["Example"]("1 + 1", ""))

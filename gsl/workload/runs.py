@@ -79,7 +79,8 @@ def compared(first: Workload, second: Workload, wanted: Sequence[Run], override:
     rows: list[Compared] = []
     for number, run in enumerate(wanted):
         named = dict(zip(first.inputs, run.values))
-        same = {name: named[name] for name in second.inputs} if by_name else named
+        names = second.inputs if by_name else list(named)
+        same = dict(zip(names, second.bind([named[name] for name in names])))
         expected, found = first.isolated(named, run.seed), second.isolated(same, run.seed)
         rows += compare_results(number, expected, found if same_front_end else by_position(expected, found), override)
     return without_numbers(rows)
