@@ -6,9 +6,12 @@ import re
 import runpy
 import warnings
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+
+import gsl
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -21,8 +24,16 @@ def blocks(page: Path) -> list[tuple[int, str]]:
     return [(text[: match.start(1)].count("\n"), match.group(1)) for match in found]
 
 
+def needs(page: Path) -> list[str]:
+    """The modules without which the examples of a page can't be run, as its first line names them."""
+    found = re.match(r"<!-- needs: (.*) -->", page.read_text())
+    return found.group(1).split(", ") if found else []
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
 def test_examples_run(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for module in needs(page):
+        pytest.importorskip(module)
     namespace: dict[str, object] = {"__name__": "example"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -38,6 +49,24 @@ def test_a_broken_example_is_found(tmp_path: Path) -> None:
     assert line == 3
     with pytest.raises(AssertionError):
         exec(compile(code, str(page), "exec"), {})
+
+
+BUILT = {
+    "And", "AttrEqual", "Constraint", "Exactly", "Expr", "ExternUse", "GetItem", "Group", "Instance", "IsOutput",
+    "Leaf", "Like", "Match", "Not", "OpClass", "Pattern", "Seq", "Trace", "TypeGuard", "Unique", "Use",
+    "has_head", "to_pattern", "walk",
+}  # fmt: skip
+"""The names of what others make, and of what is for tools."""
+
+
+@pytest.mark.parametrize("module", [gsl, gsl.pat, gsl.attr], ids=lambda module: module.__name__)
+def test_the_reference_has_an_example_of_each_construct(module: ModuleType) -> None:
+    language = ROOT / "docs" / "language.md"
+    text = language.read_text()
+    code = "\n".join(code for page in PAGES for _, code in blocks(page))
+    unnamed = [name for name in module.__all__ if module is not gsl and not re.search(rf"\b{name}\b", text)]
+    without = [name for name in module.__all__ if name not in BUILT and not re.search(rf"\b{name}\b", code)]
+    assert (unnamed, without) == ([], [])
 
 
 @pytest.mark.parametrize("name", ["operators", "errors"])
