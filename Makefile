@@ -4,12 +4,13 @@ BIN := $(VENV)/bin
 
 # Made when the installation is complete, so that an interrupted one is done again.
 STAMP := $(VENV)/.installed
+BENCH_STAMP := $(VENV)/.installed-bench
 
 # An environment of its own, because Relay needs an older TVM than Relax.
 RELAY_VENV := .venv-relay
 RELAY_STAMP := $(RELAY_VENV)/.installed
 
-.PHONY: setup demo test test-relay bench lint clean
+.PHONY: setup demo test test-relay bench docs lint clean
 
 setup: $(STAMP)
 
@@ -29,14 +30,24 @@ $(RELAY_STAMP): tools/relay_env.py constraints-relay.txt pyproject.toml
 	touch $@
 
 test-relay: $(RELAY_STAMP)
-	$(RELAY_VENV)/bin/relay-python -m pytest -n 2 --dist worksteal tests/front/relay tests/conformance
+	$(RELAY_VENV)/bin/relay-python -m pytest -n 2 --dist worksteal tests/front/relay tests/conformance \
+		'tests/test_docs.py::test_examples_run[relay.md]'
 
-bench: setup
+# The systems with which GSL is compared; what can't be installed is left out of the results.
+$(BENCH_STAMP): $(STAMP)
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[bench]' && touch $@ || \
+	echo 'not all peers could be installed; the results name those that are left out'
+
+bench: $(BENCH_STAMP)
 	$(BIN)/python -m benchmarks
+
+docs: setup
+	$(BIN)/python -m sphinx -q -W --keep-going -j 2 docs docs/_build/html
+	@echo open docs/_build/html/index.html
 
 lint: setup
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
 
 clean:
-	rm -rf $(VENV) $(RELAY_VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(RELAY_VENV) build dist docs/_build docs/_rules docs/rules.md *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -135,6 +135,8 @@ WITHOUT = {
     "EvaluationError": "Raised inside of conditions: what has no value is no match, and `explain` shows it.",
     "UndecidableError": "A condition of this kind does not match, and `explain` shows it.",
     "MissingPackageError": "Install the package that the message names.",
+    "NotRewrittenWarning": "Given by `gsl.torch_backend`: what is compiled is right, but not rewritten. `strict=True` "
+    "makes it an error.",
     "RefusedRulesWarning": "`rules_from_taso(path).refused` lists them with their reasons.",
 }
 """The classes of which no example is run, with what there is to say instead."""

@@ -34,6 +34,7 @@ from gsl.workload import Workload
 
 if TYPE_CHECKING:
     from gsl.exchange import rules_from_taso, rules_from_tensat
+    from gsl.fx import torch_backend as torch_backend
     from gsl.verify import Refuted, Supported, Unchecked
 
 __all__ = [
@@ -43,7 +44,7 @@ __all__ = [
 ]  # fmt: skip
 _LATE = {
     "rules_from_taso": "gsl.exchange", "rules_from_tensat": "gsl.exchange",
-    "Refuted": "gsl.verify", "Supported": "gsl.verify", "Unchecked": "gsl.verify",
+    "torch_backend": "gsl.fx", "Refuted": "gsl.verify", "Supported": "gsl.verify", "Unchecked": "gsl.verify",
 }  # fmt: skip
 """What is loaded when it is asked for, and from where."""
 

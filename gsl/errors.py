@@ -89,7 +89,7 @@ class FrontEndError(GSLError):
 
 
 class MissingPackageError(FrontEndError, ImportError):
-    """A framework whose graphs are to be read is not installed."""
+    """A package that is needed, a framework or what draws, is not installed."""
 
 
 class ExchangeError(GSLError, ValueError):
@@ -110,6 +110,10 @@ class DroppedAttributeWarning(UserWarning):
 
 class RefusedRulesWarning(UserWarning):
     """Some rules of a file of another system can't be expressed, and are left out."""
+
+
+class NotRewrittenWarning(UserWarning):
+    """A graph is compiled without the rules, because it can't be read or written."""
 
 
 class UntypedWarning(UserWarning):

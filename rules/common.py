@@ -12,13 +12,18 @@ Sides = tuple[Any, ...]
 """Source, target, and the conditions between them."""
 
 
-def rule(*, priority: int = 0, extern_use: bool | None = None) -> Callable[[Callable[[], Sides]], Subst]:
+def rule(
+    *, priority: int = 0, extern_use: bool | None = None, inference_only: bool = False
+) -> Callable[[Callable[[], Sides]], Subst]:
     """Make a ``Subst`` of a function that returns its two sides: the function's name and docstring are the rule's."""
 
     def make(sides: Callable[[], Sides]) -> Subst:
         source, target, *where = sides()
         name, doc = sides.__name__.replace("_", "-"), inspect.getdoc(sides) or ""
-        return Subst(source, target, where=where, name=name, doc=doc, priority=priority, extern_use=extern_use)
+        return Subst(
+            source, target, where=where, name=name, doc=doc, priority=priority, extern_use=extern_use,
+            inference_only=inference_only,
+        )  # fmt: skip
 
     return make
 

@@ -80,18 +80,19 @@ def batch_norm(product: pat.Call, x: pat.Pattern, w: pat.Pattern, axis: Any, sca
     return bn, folded, same_dtype(w, product, data, gamma, beta, mean, var) & precise(w)
 
 
-@rule(priority=5, extern_use=False)
+@rule(priority=5, extern_use=False, inference_only=True)
 def conv_batch_norm() -> Sides:
     """bn(conv(x, w) [+ b]) = conv(x, w · s) + (b - μ) · s + β with s = γ / √(σ² + ε)
 
-    Convolutions of any rank and groups, channels first; of float32 and float64, as halves would lose precision.
+    Convolutions of any rank and groups, channels first; of float32 and float64, as halves would lose precision. For
+    inference only: where weights are learned, folding them anew at every step saves nothing.
     """
     x, w = pat.Wildcard(), pat.Param()
     conv = pat.Call(convolution(), x, w)
     return *batch_norm(conv, x, w, 1, lambda s: w * along(s, w.shape[1:])), channels_first(conv)
 
 
-@rule(priority=5, extern_use=False)
+@rule(priority=5, extern_use=False, inference_only=True)
 def conv_transpose_batch_norm() -> Sides:
     """bn(convᵀ(x, w) [+ b]) = convᵀ(x, w · s) + (b - μ) · s + β with s = γ / √(σ² + ε)
 
@@ -109,11 +110,11 @@ def conv_transpose_batch_norm() -> Sides:
     return *batch_norm(conv, x, w, 1, scaled), channels_first(conv, ("IOW", "IOHW", "IODHW"))
 
 
-@rule(priority=5, extern_use=False)
+@rule(priority=5, extern_use=False, inference_only=True)
 def dense_batch_norm() -> Sides:
     """bn(x wᵀ [+ b]) = x (w · s)ᵀ + (b - μ) · s + β with s = γ / √(σ² + ε)
 
-    Where the normalised axis is that of the features, the last one.
+    Where the normalised axis is that of the features, the last one. For inference only, as conv-batch-norm.
     """
     x, w = pat.Wildcard(), pat.Param()
     dense = op.Dense(x, w)

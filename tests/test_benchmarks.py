@@ -1,43 +1,198 @@
-"""The benchmarks run at their smallest size, and their check finds a wrong rewrite."""
+"""The benchmarks run at tiny sizes, and their checks find a system that makes another rewrite."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
+import torch
+from torch import fx
 
-from benchmarks.__main__ import Different, calls, check, expected_seconds, measure, report
-from benchmarks.cases import Case, cases
-from benchmarks.systems import SYSTEMS, Job
+from benchmarks.__main__ import main
+from benchmarks.measure import Different, Job, Meter, Row, Sample, System, expected_seconds
+from benchmarks.models import Bottleneck, Model
+from benchmarks.parts import PARTS, chain, exports, footprint, growth, inference, many_rules, worst
+from benchmarks.peers import absent, native, torch_fx
+from benchmarks.report import page
+from benchmarks.section import Goal, Section, goal_of_ratios
+from benchmarks.terms import Rule, Terms, require_same
+from demo.models import settle
+
+BLOCKS = 4
+Rewrite = Callable[[fx.Graph], None]
 
 
-@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
-def test_the_smallest_size(case: Case) -> None:
-    row = measure(case, case.sizes[0], SYSTEMS)
-    assert row.after < row.before
-    assert all(row.seconds[name] for name in SYSTEMS)
-    assert f"| {case.name} | {row.before} | {row.after} |" in report([row])
+def once() -> Meter:
+    return Meter(rounds=1)
 
 
-def test_a_system_that_does_nothing_is_found() -> None:
-    case = cases()[0]
-    with pytest.raises(Different, match="idle: the calls are"):
-        measure(case, case.sizes[0], {"idle": lambda case, module: Job(lambda: module)})
+def installed(systems: dict[str, System | str]) -> list[str]:
+    return [name for name, system in systems.items() if not isinstance(system, str)]
+
+
+def test_every_system_makes_the_rewrite_of_the_chain() -> None:
+    systems = chain.systems(BLOCKS)
+    row = once().measure("chain", 3 * BLOCKS, systems)
+    of_torch = {chain.ENGINE, chain.IN_PLACE, chain.NEW, chain.HAND, chain.INDUCTOR, chain.REPLACE}
+    assert of_torch <= set(installed(systems))
+    assert all(row.seconds(name) is not None for name in installed(systems))
+    for name, cell in row.cells.items():
+        assert isinstance(cell, Sample) or "not installed" in cell, name
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_every_system_makes_the_rewrite_of_one_rule_among_others(count: int) -> None:
+    systems = many_rules.systems(many_rules.terms(14), many_rules.fused(14), many_rules.rules(count))
+    row = once().measure("rules", 14, systems)
+    assert all(row.seconds(name) is not None for name in installed(systems))
+
+
+def test_the_rules_differ_and_one_matches() -> None:
+    rules = many_rules.rules(150)
+    assert len(set(rules)) == 150
+    graph = native.graph_of(many_rules.terms(70), many_rules.tensors())
+    many_rules.hand_written(rules[1:])(graph)
+    require_same(native.terms_of(graph), many_rules.terms(70))
+    many_rules.hand_written(rules[:1])(graph)
+    require_same(native.terms_of(graph), many_rules.fused(70))
+
+
+@pytest.mark.parametrize("part", ["absent", "relax", "worst", "footprint"])
+def test_a_part_at_its_smallest(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(footprint, "RUNS", 1)
+    monkeypatch.setattr(worst, "USERS", 20)
+    monkeypatch.setattr(worst, "LENGTH", 20)
+    monkeypatch.setattr(worst, "DEPTH", 3)
+    section = PARTS[part](once(), 100)
+    assert section.goals or absent("Relax")
+    assert page([section], once(), 60.0).startswith("# Results")
+
+
+def test_exports_and_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = Model("a block", lambda: settle(Bottleneck(4, 1, 1)), lambda: (torch.rand(1, 4, 8, 8),))
+    monkeypatch.setattr(exports, "MODELS", (small,))
+    section = exports.run(once(), 100)
+    assert "| a block | 4 | conv_norm_relu 1, conv_norm 1, norm_relu 1, add_relu 1 |" in section.blocks[2]
+
+    monkeypatch.setattr(inference, "MODELS", (small,))
+    monkeypatch.setattr(inference, "RUNS", 1)
+    monkeypatch.setattr(inference, "_compiled", lambda module, inputs: "not compiled")
+    head, line = inference.run(once(), 100).blocks[0].splitlines()[::2]
+    assert inference.AFTER in head
+    assert line.count(" ×)") == 2
+    assert line.count("not compiled") == 2
+
+
+def test_the_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "SIZES", (40, 80))
+    main(["--only", "growth", "--rounds", "1", "--output", str(tmp_path / "page.md")])
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "| growth, 40 to 80 operators | exponent at most 1.1 |" in text
+    assert "## How it was measured" in text
+    for image in tmp_path.glob("*.svg"):
+        assert "<text" in image.read_text(encoding="utf-8")
+        assert f"({image.name})" in text
+
+
+def nothing(graph: fx.Graph) -> None:
+    """A system that rewrites nothing."""
+
+
+def all_but_one(graph: fx.Graph) -> None:
+    """A system that misses a match."""
+    relu = graph.find_nodes(op="call_function", target=native.aten.relu.default)[0]
+    relu.target = native.aten.abs.default
+    chain.hand_written(graph)
+    relu.target = native.aten.relu.default
+
+
+def swapped(graph: fx.Graph) -> None:
+    """A system that mixes up two operands."""
+    chain.hand_written(graph)
+    node = graph.output_node().all_input_nodes[0]
+    x, w, scale, shift, mean, variance = node.args
+    node.args = (x, w, shift, scale, mean, variance)
+
+
+def other_constant(graph: fx.Graph) -> None:
+    """A system that changes an argument."""
+    node = graph.find_nodes(op="call_function", target=native.aten.batch_norm.default)[0]
+    node.args = (*node.args[:7], 1e-3, *node.args[8:])
+    chain.hand_written(graph)
+    node = graph.find_nodes(op="call_function", target=native.fused(chain.RULE))[0]
+    with graph.inserting_after(node):
+        extra = graph.call_function(native.aten.abs.default, (node,))
+    node.replace_all_uses_with(extra, delete_user_cb=lambda user: user is not extra)
+
+
+@pytest.mark.parametrize("wrong", [nothing, all_but_one, swapped, other_constant])
+def test_a_system_that_does_something_else_is_found(wrong: Rewrite) -> None:
+    subject = torch_fx.Subject.of(chain.terms(BLOCKS), chain.fused(BLOCKS), chain.tensors())
+    with pytest.raises(Different, match="wrong one: "):
+        once().measure("chain", 3 * BLOCKS, {"wrong one": torch_fx.by_hand(subject, wrong)})
+    once().measure("chain", 3 * BLOCKS, {"right one": torch_fx.by_hand(subject, chain.hand_written)})
+
+
+@pytest.mark.parametrize("peer", ["tinygrad", "onnxscript", "Relax"])
+def test_a_wrong_rewrite_elsewhere_is_found(peer: str) -> None:
+    if absent(peer):
+        pytest.skip(f"{peer} is not installed")
+    systems = chain.elsewhere(chain.terms(BLOCKS), chain.fused(BLOCKS - 1))
+    name = next(name for name in systems if name.startswith(peer))
+    with pytest.raises(Different, match="call"):
+        once().measure("chain", 3 * BLOCKS, {name: systems[name]})
 
 
 def test_wrong_numbers_are_found() -> None:
-    case = cases()[0]
-    module, inputs = case.build(case.sizes[0])
-    check("right", module, calls(module), inputs, module(*inputs))
+    values = [torch.arange(3.0)]
+    native.require_equal(values, [torch.arange(3.0) + 1e-7])
+    with pytest.raises(Different, match=r"the results differ by 1\.0e-02"):
+        native.require_equal(values, [torch.arange(3.0) + 0.01])
+    with pytest.raises(Different, match="the outputs differ"):
+        inference.require_close("a", values, [torch.arange(3.0) + 0.01])
 
-    values = module(*inputs)
-    product = next(node for node in module.graph.nodes if node.op == "call_function")
-    product.args = (product.args[0], product.args[0])
-    module.recompile()
+
+def test_a_wrong_replacement_has_other_numbers() -> None:
+    """Where the calls are as expected, but one computes something else."""
+    subject = torch_fx.Subject.of(chain.terms(BLOCKS), chain.terms(BLOCKS), chain.tensors())
+    subject.values = [value + 1 for value in subject.values or ()]
     with pytest.raises(Different, match="the results differ"):
-        check("wrong", module, calls(module), inputs, values)
+        once().measure("chain", 3 * BLOCKS, {"idle": torch_fx.by_hand(subject, nothing)})
 
 
-def test_a_system_that_would_take_too_long_is_left_out() -> None:
-    case = cases()[0]
-    rows = [measure(case, size, {"FX by hand": SYSTEMS["FX by hand"]}) for size in (30, 60)]
-    assert expected_seconds(rows, "GSL", 10_000) == 0.0
-    assert expected_seconds(rows, "FX by hand", 120) >= 2 * (rows[-1].seconds["FX by hand"] or 0) * 0.99
+def test_terms_are_compared_up_to_the_order_of_writing() -> None:
+    one = Terms(("x",), (("a", (0,)), ("b", (0,)), ("c", (1, 2))), (3,))
+    other = Terms(("x",), (("b", (0,)), ("a", (0,)), ("unused", (0,)), ("c", (2, 1))), (4,))
+    require_same(one, other)
+    with pytest.raises(Different, match="call 0"):
+        require_same(one, replace(other, calls=(*other.calls[:3], ("c", (1, 2)))))
+
+
+def test_one_name_is_one_rule() -> None:
+    native.fused(Rule("a_rule_of_the_tests", ("relu", "x")))
+    with pytest.raises(ValueError, match="another rule"):
+        native.fused(Rule("a_rule_of_the_tests", ("tanh", "x")))
+
+
+def test_a_system_that_would_take_too_long_is_left_out_and_named() -> None:
+    def slow() -> Job:
+        raise AssertionError("it was run")
+
+    meter = Meter(rounds=1, limit=5.0)
+    meter.rows += [Row("case, 1", size, {"slow": Sample(size / 100, size / 100, 1)}) for size in (100, 200)]
+    assert expected_seconds(meter.rows, "slow", 400) == pytest.approx(4.0)
+    row = meter.measure("case, 3", 800, {"slow": slow, "missing": "is not installed"}, "case, ")
+    assert row.cells == {"slow": "over 5 s expected", "missing": "is not installed"}
+    section = Section("A part")
+    section.systems([row], "slow")
+    assert "| slow | over 5 s expected |" in section.blocks[0]
+
+
+def test_a_goal_is_met_only_by_what_was_measured() -> None:
+    assert goal_of_ratios("", "", [("a", 0.5, 1.0)]).met is True
+    assert goal_of_ratios("", "", [("a", 0.5, 1.0), ("b", 1.5, 1.0)]).met is False
+    assert goal_of_ratios("", "", [("a", 0.5, 1.0), ("b", None, 1.0)]).met is None
+    text = page([Section("A part", [Goal("what", "goal", "1 ×", False)])], Meter(), 60.0)
+    assert "| what | goal | 1 × | **no** |" in text

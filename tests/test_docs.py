@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import runpy
+import shutil
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from types import ModuleType
@@ -80,3 +83,19 @@ def test_the_index_of_errors_is_complete() -> None:
     assert set(namespace["classes"]()) == {*namespace["EXAMPLES"], *namespace["WITHOUT"]}
     with pytest.raises(ValueError, match="nothing is wrong"):
         namespace["message"](namespace["Example"]("1 + 1", ""))
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    pages = tmp_path / "docs"
+    shutil.copytree(ROOT / "docs", pages, ignore=shutil.ignore_patterns("_build", "_rules", "__pycache__"))
+    for beside in ("benchmarks", "notebooks"):
+        (tmp_path / beside).symlink_to(ROOT / beside)
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", str(pages), str(tmp_path / "html")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    rules = (tmp_path / "html" / "rules.html").read_text()
+    assert rules.count("source and target") >= 30
+    (pages / "broken.md").write_text("# A page\n\n[nowhere](nowhere.md)\n")
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "nowhere.md" in done.stderr

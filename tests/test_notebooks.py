@@ -20,12 +20,24 @@ def execute(notebook: nbformat.NotebookNode, *, seconds: int = SECONDS) -> None:
 
 
 def test_there_are_notebooks() -> None:
-    assert [path.name for path in NOTEBOOKS] == ["first_rule.ipynb", "fusion.ipynb", "use_style.ipynb", "verify.ipynb"]
+    names = ["first_rule", "fusion", "three_frameworks", "use_style", "verify"]
+    assert [path.name for path in NOTEBOOKS] == [f"{name}.ipynb" for name in names]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_it_runs(path: Path) -> None:
-    execute(nbformat.read(path, as_version=4))
+def test_it_runs_and_shows_drawings(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    execute(notebook)
+    shown = [output.data for cell in notebook.cells for output in cell.get("outputs", ()) if "data" in output]
+    assert any("image/svg+xml" in data or "<svg" in data.get("text/html", "") for data in shown)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_it_says_first_what_it_needs(path: Path) -> None:
+    first = nbformat.read(path, as_version=4).cells[0]
+    assert first.cell_type == "markdown"
+    assert first.source.startswith("# ")
+    assert "pip install" in first.source
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)

@@ -22,7 +22,7 @@ PYTHON = (3, 11)
 
 PACKAGES = (
     "numpy", "torch", "cloudpickle", "decorator", "attrs", "psutil", "scipy", "typing_extensions", "tornado",
-    "ml_dtypes", "packaging", "sympy", "graphviz", "pytest", "pytest-xdist", "hypothesis",
+    "ml_dtypes", "packaging", "sympy", "pygraphviz", "pytest", "pytest-xdist", "hypothesis",
 )  # fmt: skip
 LIBRARIES = ("bitblas", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-runtime-cu12")
 """What is installed without its dependencies, which would be some gigabytes more."""

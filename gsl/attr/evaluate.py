@@ -75,7 +75,8 @@ def _extreme(function: Callable[..., Any], relation: str) -> Callable[[Any, Any]
     return choose
 
 
-def _boolean(value: Any) -> bool:
+def boolean(value: Any) -> bool:
+    """The value, if it is True or False; TypeError for any other."""
     if not isinstance(value, bool):
         raise TypeError(f"expected True or False, found {short(value)}")
     return value
@@ -111,16 +112,16 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Zip": lambda *sequences: tuple(zip(*sequences)),
     "LayoutRemap": _remap,
     "abs": abs,
-    "all": lambda sequence: all(_boolean(item) for item in sequence),
-    "any": lambda sequence: any(_boolean(item) for item in sequence),
+    "all": lambda sequence: all(boolean(item) for item in sequence),
+    "any": lambda sequence: any(boolean(item) for item in sequence),
 }
 _FOLDS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "*": operator.mul,
     "max": BINARY["max"],
     "min": BINARY["min"],
-    "&": lambda left, right: _boolean(left) and _boolean(right),
-    "|": lambda left, right: _boolean(left) or _boolean(right),
+    "&": lambda left, right: boolean(left) and boolean(right),
+    "|": lambda left, right: boolean(left) or boolean(right),
 }
 _DEEP = 20
 """The depth from which on expressions are evaluated bottom-up."""
@@ -200,13 +201,13 @@ class Evaluator:
             case ast.TupleOf(items):
                 return tuple([value(item) for item in items])
             case ast.Binary("&", left, right):
-                return _boolean(value(left)) and _boolean(value(right))
+                return boolean(value(left)) and boolean(value(right))
             case ast.Binary("|", left, right):
-                return _boolean(value(left)) or _boolean(value(right))
+                return boolean(value(left)) or boolean(value(right))
             case ast.Binary(symbol, left, right):
                 return BINARY[symbol](value(left), value(right))
             case ast.Unary("~", operand):
-                return not _boolean(value(operand))
+                return not boolean(value(operand))
             case ast.Unary(_, operand):
                 return -value(operand)
             case ast.Item(sequence, index):
@@ -216,7 +217,7 @@ class Evaluator:
             case ast.Function(name, operands):
                 return FUNCTIONS[name](*[value(operand) for operand in operands])
             case ast.Conditional(condition, then, otherwise):
-                return value(then if _boolean(value(condition)) else otherwise)
+                return value(then if boolean(value(condition)) else otherwise)
             case ast.Chosen(alternative, clauses):
                 return value(clauses[self.scope.alternative(alternative, self.symbols)])
             case ast.Each():

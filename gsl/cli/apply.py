@@ -8,50 +8,46 @@ from pathlib import Path
 from typing import Any
 
 from gsl.cli import models
-from gsl.cli.command import Command, Exit
-from gsl.cli.rules import HELP, rules_of
+from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, UsageError
+from gsl.cli.rules import HELP, Selection, selection
 from gsl.cli.terminal import Terminal
+from gsl.errors import FrontEndError
 from gsl.rewrite import RuleSet
 from gsl.rewrite.ruleset import STRATEGIES
 from gsl.workload import Workload
 from gsl.workload.compare import Report
 
 EXAMPLES = """\
-examples:
-  gsl apply rules:BOOK model.pt2 -o smaller.pt2 --iterative --check   # the rule book
-  gsl apply fusion.yaml model.pt2 -o fused.pt2                        # groups, by the rules of a file
-  gsl apply mine.py:swish,conv-add model.pt2 -o new.pt2 --json        # two rules of a file of Python
-  gsl apply mine.py module.json --params weights.npz -o new.json      # a module of TVM; writes new.npz too
-
-A file of Python rules is code, and is run. Models are read without running what is pickled in them.
-returns: 0 if the result was written; 1 if it was not, as it differs from the model (--check); 2 for an error"""
+gsl apply rules:BOOK model.pt2 -o smaller.pt2 --iterative --check   # the rule book
+gsl apply fusion.yaml model.pt2 -o fused.pt2                        # groups, by the rules of a file
+gsl apply mine.py:swish,conv-add model.pt2 -o new.pt2 --json        # two rules of a file of Python
+gsl apply mine.py module.json --params weights.npz -o new.json      # a module of TVM; writes new.npz too"""
+NOTES = f"""\
+{RULES_ARE_CODE} {MODELS_ARE_DATA}
+returns: 0 if the result was written; 1 if it was not, as it differs from the model (--check) or nothing was changed \
+(--must-fire); 2 for what can't be used; 3 if the rules fail on this model"""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = EXAMPLES
-    parser.add_argument("rules", help=HELP)
-    parser.add_argument(
-        "model", type=Path, help="a program that torch.export.save wrote (.pt2), or a module that tvm.ir.save_json did "
-        "(.json)"
-    )  # fmt: skip
+    parser.add_argument("rules", metavar="RULES", help=HELP)
+    models.add_arguments(parser, f"{models.PARAMS_HELP}; those of the result are written beside it")
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="OUT",
         help="where the result is written, whole or not at all; may be the model itself",
     )  # fmt: skip
     parser.add_argument("--iterative", action="store_true", help="apply the rules until none matches, not in one pass")
     parser.add_argument(
-        "--strategy", choices=STRATEGIES, default="priority", help="which of overlapping matches is taken (priority)"
+        "--max-steps", type=int, metavar="N", help="fail after so many rewrites; the number of the rule set"
     )
+    parser.add_argument(
+        "--strategy", choices=STRATEGIES,
+        help="which of overlapping matches is taken; that of the rule set, or priority",
+    )  # fmt: skip
     parser.add_argument(
         "--check", action="store_true",
         help="run the model and the result on its example inputs and on random ones; if they differ, write nothing",
     )  # fmt: skip
-    parser.add_argument(
-        "--params", type=Path, metavar="WEIGHTS",
-        help="values of parameters of a module of TVM by name, as numpy.savez writes them (.npz); those of the result "
-        "are written beside it",
-    )  # fmt: skip
+    parser.add_argument("--must-fire", action="store_true", help="if no rule fires, write nothing and return 1")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="also print where rules fired, and what was refused"
@@ -59,20 +55,39 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
-    """Apply the rules and write the result; 1 if it was to be checked, and differs."""
+    """Apply the rules and write the result; 1 if it is not written, because it differs or nothing fired."""
     models.check_writable(options.output, options.model)
-    rules = RuleSet(rules_of([options.rules], terminal), strategy=options.strategy)
-    old = models.read(options.model, options.params)
-    new = rules(old, iterative=options.iterative, new_name=options.output.stem)
-    report = old.compare(new, trace=new.trace) if options.check else None
+    if options.max_steps is not None and options.max_steps < 1:
+        raise UsageError(f"--max-steps: expected a positive number, found {options.max_steps}")
+    chosen = selection([options.rules], terminal)
+    rules = chosen.rule_set(options.strategy, options.max_steps)
+    with terminal.during(f"reading {options.model}"):
+        old = models.given(options)
+    with terminal.during(f"applying {len(rules)} rules"):
+        new = _applied(rules, chosen, old, options)
+    report = None
+    if options.check:
+        with terminal.during("comparing"):
+            report = old.compare(new, trace=new.trace)
     written: list[Path] = []
-    if report is None or report.passed:
-        written = models.write(new, options.output, with_values=options.params is not None)
+    if (report is None or report.passed) and (new.trace.count() or not options.must_fire):
+        with terminal.during(f"writing {options.output}"):
+            written = models.write(new, options.output, with_values=options.params is not None)
     if options.json:
         terminal.json(_as_json(rules, old, new, report, written))
     else:
         _print(rules, old, new, report, written, terminal, options.verbose)
-    return Exit.FINE if written else Exit.FOUND
+    return Exit.DONE if written else Exit.NEGATIVE
+
+
+def _applied(rules: RuleSet, chosen: Selection, old: Workload, options: argparse.Namespace) -> Workload:
+    """The rewritten workload. UsageError for rules whose result this kind of model can't hold, if others are there."""
+    try:
+        return rules(old, iterative=options.iterative, new_name=options.output.stem)
+    except FrontEndError as error:
+        if len(chosen.sets) < 2:
+            raise
+        raise UsageError(f"{error}; or name one of the rule sets {', '.join(chosen.sets)}") from error
 
 
 def _print(
@@ -84,11 +99,11 @@ def _print(
     rows = [(rule.name, str(trace.count(rule.name)), str(refused[rule.name])) for rule in rules]
     rows = [row for row in rows if row[1:] != ("0", "0")]
     if rows:
-        terminal.table([("rule", "fired", "refused"), *rows])
+        terminal.table(rows, ("rule", "fired", "refused"))
         terminal.line()
     groups = _groups(old, new)
     if groups:
-        terminal.table([("group", "made"), *[(name, str(count)) for name, count in groups.items()]])
+        terminal.table([(name, str(count)) for name, count in groups.items()], ("group", "made"))
         terminal.line()
     if verbose:
         terminal.line(f"{trace.text()}\n")
@@ -98,8 +113,10 @@ def _print(
         terminal.line(str(report).splitlines()[0] if report.passed else str(report))
     if written:
         terminal.line(f"wrote {' and '.join(map(str, written))}{'' if trace.count() else ', the model as it was'}")
-    else:
+    elif report is not None and not report.passed:
         terminal.line("nothing was written, because the result differs from the model")
+    else:
+        terminal.line("nothing was written, because no rule fired")
 
 
 def _told(firings: int, fired: int, rules: int) -> str:
@@ -116,6 +133,7 @@ def _as_json(
     for refusal in new.trace.refused:
         refused[refusal.rule].append({"at": list(refusal.at), "reason": refusal.reason})
     return {
+        "strategy": rules.strategy,
         "rules": [
             {"rule": rule.name, "fired": new.trace.count(rule.name), "refused": refused[rule.name]} for rule in rules
         ],
@@ -138,4 +156,4 @@ def _calls(workload: Workload) -> int:
     return sum(workload.op_counts().values())
 
 
-COMMAND = Command("apply", "Rewrite a model in a file by rules.", _arguments, run)
+COMMAND = Command("apply", "Rewrite a model in a file by rules.", _arguments, run, EXAMPLES, NOTES)

@@ -18,11 +18,17 @@ class UsageError(GSLError):
 class Exit(IntEnum):
     """What the process returns."""
 
-    FINE = 0
-    FOUND = 1
-    """What was looked for was found: a rule is wrong."""
+    DONE = 0
+    """What was asked for was done, or found."""
+    NEGATIVE = 1
+    """The answer is no: nothing matches, a rule is wrong, the result differs."""
     USAGE = 2
+    """What was given can't be used: an option, a file, a name, a package that is missing."""
+    FAILED = 3
+    """What was given could be used, but the work itself failed."""
     INTERRUPTED = 130
+    CLOSED = 141
+    """Nobody reads the output any more, as of ``gsl list rules | head -1``."""
 
 
 @dataclass(frozen=True)
@@ -33,3 +39,18 @@ class Command:
     summary: str
     arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace, Terminal], Exit]
+    examples: str
+    """Lines of the shell, which the help shows and the tests run."""
+    notes: str = ""
+    """What else the help says: what the files are, what is returned."""
+
+
+RULES_ARE_CODE = (
+    "A file or module of Python rules is code, and is run, with your permissions: read what others wrote before you "
+    "use it."
+)
+MODELS_ARE_DATA = (
+    "Models are read as data: what is pickled in them is not run, nor are expressions that are more than arithmetic on "
+    "sizes."
+)
+"""What the help says about what is run."""

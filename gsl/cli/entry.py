@@ -3,43 +3,105 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import textwrap
 import traceback
+import warnings
 from collections.abc import Sequence
+from importlib import metadata
 
-from gsl.cli import apply, verify
+from gsl.cli import apply, completion, draw, explain, listing, match, verify
 from gsl.cli.command import Command, Exit, UsageError
 from gsl.cli.terminal import Terminal
+from gsl.errors import GSLError
 
-COMMANDS: tuple[Command, ...] = (apply.COMMAND, verify.COMMAND)
+COMMANDS: tuple[Command, ...] = (
+    apply.COMMAND, match.COMMAND, explain.COMMAND, verify.COMMAND, listing.COMMAND, draw.COMMAND, completion.COMMAND,
+)  # fmt: skip
+EPILOG = """\
+returns: 0 done; 1 the answer is no (nothing matches, a rule is wrong, the result differs); 2 what was given can't be
+used; 3 the work failed; 130 interrupted. What was found goes to standard output, everything else to standard error.
+
+gsl COMMAND --help shows examples of each command."""
+WIDTH = 118
+PACKAGES = {"torch": "torch", "tvm": "apache-tvm", "hypothesis": "hypothesis", "yaml": "pyyaml"}
+"""What installs a module that some commands need, and the library does not."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; 0 if all is well, 1 if something was found, 2 for what can't be used."""
-    options = _parser().parse_args(arguments)
+    """Run the command; what it returns is told in :class:`Exit`."""
+    options = parser().parse_args(arguments)
     terminal = Terminal.of(sys.stdout, sys.stderr)
     try:
-        return int(options.run(options, terminal))
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: terminal.warn(message)
+            found = options.run(options, terminal)
+        sys.stdout.flush()
+        return int(found)
     except KeyboardInterrupt:
         terminal.complain("interrupted")
         return int(Exit.INTERRUPTED)
-    except Exception as error:
+    except BrokenPipeError:
+        # What is still buffered can't be written either, which the interpreter would complain about at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(Exit.CLOSED)
+    except Exception as caught:
+        error = _missing(caught) or caught
         if options.traceback:
-            traceback.print_exception(error, file=sys.stderr)
-        (first, *more) = str(error).splitlines() or [type(error).__name__]
-        rest = " …" if more and not options.traceback else ""
-        explained = options.traceback or (isinstance(error, UsageError) and error.__cause__ is None)
-        hint = "" if explained else " (--traceback shows where)"
-        terminal.complain(f"error: {first}{rest}{hint}")
-        return int(Exit.USAGE)
+            traceback.print_exception(caught, file=sys.stderr)
+        missing = isinstance(error, GSLError) and isinstance(error, ImportError)
+        usage = missing or isinstance(error, UsageError)
+        terminal.complain(f"error: {_line(error, usage, options.traceback)}")
+        return int(Exit.USAGE if usage else Exit.FAILED)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="gsl", description="The Graph Substitution Language.")
-    commands = parser.add_subparsers(title="commands", metavar="command", required=True)
+def _missing(error: Exception) -> UsageError | None:
+    """The error that a package which a command needs is not installed, if an error is that."""
+    if not isinstance(error, ModuleNotFoundError) or error.name not in PACKAGES:
+        return None
+    return UsageError(f"this needs {error.name}, which is not installed: pip install {PACKAGES[error.name]}")
+
+
+def _line(error: Exception, usage: bool, shown: bool) -> str:
+    """An error in one line, which says how to see more of it, if there is more."""
+    (first, *more) = str(error).splitlines() or [type(error).__name__]
+    rest = " …" if more and not shown else ""
+    explained = shown or (usage and error.__cause__ is None)
+    return f"{first}{rest}{'' if explained else ' (--traceback shows where)'}"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    top = argparse.ArgumentParser(
+        prog="gsl", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG,
+        description="The Graph Substitution Language: models in files, matched, rewritten and drawn by rules.",
+    )  # fmt: skip
+    top.add_argument("--version", action=_Version, nargs=0, help="print the versions of GSL and of the frameworks")
+    commands = top.add_subparsers(title="commands", metavar="command", required=True)
     for command in COMMANDS:
-        inner = commands.add_parser(command.name, help=command.summary, description=command.summary)
+        inner = commands.add_parser(
+            command.name, help=command.summary, description=command.summary, epilog=_epilog(command),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
         command.arguments(inner)
         inner.add_argument("--traceback", action="store_true", help="show the traceback of an error")
-        inner.set_defaults(run=command.run)
-    return parser
+        inner.set_defaults(run=command.run, parser=parser)
+    return top
+
+
+def _epilog(command: Command) -> str:
+    notes = ["\n".join(textwrap.wrap(note, WIDTH)) for note in command.notes.splitlines() if note]
+    return "\n\n".join([f"examples:\n{textwrap.indent(command.examples.strip(), '  ')}", *notes])
+
+
+class _Version(argparse.Action):
+    """Prints the versions of the packages that matter, without loading them."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        for package in ("gsl", "torch", "apache-tvm"):
+            try:
+                print(package, metadata.version(package))
+            except metadata.PackageNotFoundError:
+                print(package, "is not installed")
+        parser.exit()

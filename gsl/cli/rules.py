@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
+import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gsl.cli.command import UsageError
 from gsl.cli.terminal import Terminal
-from gsl.errors import GSLError, nearest
+from gsl.errors import GSLError, MissingPackageError, nearest
 from gsl.exchange import rules_from_taso, rules_from_tensat
 from gsl.rewrite import RuleSet, Subst
 from gsl.rulefile import read_file
@@ -31,22 +33,70 @@ Named = list[tuple[str, Subst]]
 """Rules with the variables that hold them, or a list or set with them; a rule may stand there several times."""
 
 
-def rules_of(sources: list[str], terminal: Terminal) -> list[Subst]:
-    """The rules of all sources, each once, in their order. UsageError for what can't be found or read."""
-    found: dict[Subst, None] = {}
+@dataclass(frozen=True)
+class Found:
+    """What a file or module has: its rules, and its rule sets by their variables."""
+
+    rules: Named
+    sets: Mapping[str, RuleSet] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The rules that were named on the command line, each once, and the rule sets that were named with them.
+
+    All rule sets of a place count as named if nothing of it is named.
+    """
+
+    rules: tuple[Subst, ...]
+    sets: Mapping[str, RuleSet]
+
+    def rule_set(self, strategy: str | None, max_steps: int | None = None) -> RuleSet:
+        """The rules as one set, in the order and with the strategy of the rule set that has them all, if one does.
+
+        Rules of several rule sets have the strategy that these agree on. UsageError if they don't, and none is given.
+        """
+        whole = [held for held in self.sets.values() if all(rule in held for rule in self.rules)]
+        asked = whole[:1] or list(self.sets.values())
+        if strategy is None:
+            strategies = {held.strategy for held in asked} or {"priority"}
+            if len(strategies) > 1:
+                listed = ", ".join(f"{name} ({held.strategy})" for name, held in self.sets.items())
+                raise UsageError(f"the rule sets {listed} differ in their strategies: name one, or give --strategy")
+            (strategy,) = strategies
+        if max_steps is None:
+            max_steps = whole[0].max_steps if whole else None
+        rules = [rule for rule in whole[0] if rule in self.rules] if whole else self.rules
+        return RuleSet(rules, strategy=strategy, max_steps=max_steps)
+
+
+def selection(sources: Sequence[str], terminal: Terminal) -> Selection:
+    """The rules of all sources in their order. UsageError for what can't be found or read."""
+    rules: dict[Subst, None] = {}
+    sets: dict[str, RuleSet] = {}
     for source in sources:
         place, names = _split(source)
-        rules = _read(place, terminal)
-        if not rules:
+        found = _read(place, terminal)
+        if not found.rules:
             raise UsageError(f"{place} has no rules{_WHERE if READERS.get(Path(place).suffix, _file) is _file else ''}")
-        found.update(dict.fromkeys(_chosen(rules, names, place)))
-    return list(found)
+        rules.update(dict.fromkeys(_chosen(found.rules, names, place)))
+        sets |= {f"{place}:{name}": held for name, held in found.sets.items() if not names or name in names}
+    return Selection(tuple(rules), sets)
+
+
+def one_rule(source: str, terminal: Terminal) -> Subst:
+    """The only rule of a source. UsageError if it has several."""
+    rules = selection([source], terminal).rules
+    if len(rules) > 1:
+        example = shlex.quote(f"{source}:{rules[0].name}")
+        raise UsageError(f"{source} has {len(rules)} rules; name the one that is meant, as in {example}")
+    return rules[0]
 
 
 def _split(source: str) -> tuple[str, list[str]]:
     """The place and the names after the last colon, unless it is part of a path."""
     place, colon, names = source.rpartition(":")
-    if not colon or Path(source).is_file():
+    if not colon or os.path.isfile(source):
         return source, []
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     if not chosen:
@@ -61,35 +111,52 @@ def _chosen(rules: Named, names: list[str], place: str) -> Iterator[Subst]:
     for name in names:
         matching = [rule for variable, rule in rules if name in (rule.name, variable)]
         if not matching:
-            known = {rule.name for _, rule in rules}
+            known = {rule.name for _, rule in rules} | {variable for variable, _ in rules if variable}
             raise UsageError(f"{place} has no rule {name!r}: {nearest(name, known)}")
         yield from matching
 
 
-def _read(place: str, terminal: Terminal) -> Named:
-    """The rules of a file or module, with its warnings on the stream for errors."""
-    path = Path(place)
-    if path.is_file():
-        read = READERS.get(path.suffix)
-        if read is None:
-            raise UsageError(f"{place}: rules are read from files that end in {', '.join(READERS)}")
-    elif path.suffix in READERS or os.sep in place:
-        raise UsageError(f"there is no file {place}")
-    else:
-        read = _module
-    with warnings.catch_warnings(record=True) as caught:
+def _read(place: str, terminal: Terminal) -> Found:
+    """The rules of a file or module; what it prints and its warnings go to the stream for errors."""
+    read = _reader(place)
+    with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(terminal.err):
         warnings.simplefilter("default")
         try:
             rules = read(place)
-        except UsageError:
+        except (UsageError, MissingPackageError):
             raise
         except GSLError as error:
-            raise UsageError(f"{place}: {error}") from error
+            raise UsageError(_placed(place, str(error))) from error
+        except OSError as error:
+            raise UsageError(f"{place} can't be read: {error.strerror or error}") from error
+        except SystemExit as error:
+            line = _line(place, error)
+            raise UsageError(f"{place}: {line}it ends the process, but should only define rules") from error
         except Exception as error:
             raise UsageError(f"{place}: {_line(place, error)}{type(error).__name__}: {error}") from error
     for warning in caught:
-        terminal.complain(f"warning: {warning.message}")
+        terminal.warn(warning.message)
     return rules
+
+
+def _reader(place: str) -> Callable[[str], Found]:
+    """What reads a file or module. UsageError if there is none, or nothing that reads it."""
+    if os.path.isfile(place):
+        read = READERS.get(Path(place).suffix)
+        if read is None:
+            raise UsageError(f"{place}: rules are read from files that end in {', '.join(READERS)}")
+        return read
+    if Path(place).suffix in READERS or os.sep in place:
+        raise UsageError(f"{place} is a folder" if os.path.isdir(place) else f"there is no file {place}")
+    return _module
+
+
+def _placed(place: str, message: str) -> str:
+    """A message with the place before it; one that starts with the name of the file says it once."""
+    for start in (place, os.path.basename(place)):
+        if message.startswith(f"{start}:"):
+            return place + message.removeprefix(start)
+    return f"{place}: {message}"
 
 
 def _line(place: str, error: BaseException) -> str:
@@ -105,7 +172,7 @@ def _line(place: str, error: BaseException) -> str:
 # Python
 
 
-def _file(place: str) -> Named:
+def _file(place: str) -> Found:
     """The rules of a file of Python code."""
     name = f"rules of {Path(place).name}"
     spec = importlib.util.spec_from_file_location(name, place)
@@ -113,16 +180,16 @@ def _file(place: str) -> Named:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # what a dataclass, for one, looks up
-    with _importable(os.path.dirname(os.path.abspath(place)), os.getcwd()):
+    with importable(os.path.dirname(os.path.abspath(place)), os.getcwd()):
         spec.loader.exec_module(module)
     return _collected(vars(module))
 
 
-def _module(place: str) -> Named:
+def _module(place: str) -> Found:
     """The rules of a module that can be imported from here."""
     if not all(part.isidentifier() for part in place.split(".")):
         raise UsageError(f"there is no file {place}")
-    with _importable(os.getcwd()):
+    with importable(os.getcwd()):
         try:
             module = importlib.import_module(place)
         except ModuleNotFoundError as error:
@@ -132,8 +199,8 @@ def _module(place: str) -> Named:
     return _collected(vars(module))
 
 
-@contextmanager
-def _importable(*folders: str) -> Iterator[None]:
+@contextlib.contextmanager
+def importable(*folders: str) -> Iterator[None]:
     """While it lasts, modules of these folders can be imported, as those beside a script can."""
     before = list(sys.path)
     sys.path[:0] = folders
@@ -143,7 +210,7 @@ def _importable(*folders: str) -> Iterator[None]:
         sys.path[:] = before
 
 
-def _collected(variables: Mapping[str, Any]) -> Named:
+def _collected(variables: Mapping[str, Any]) -> Found:
     """The rules in variables of a module: rules, rule sets, and lists, tuples and dictionaries of them."""
     found: Named = []
     for variable, value in variables.items():
@@ -151,18 +218,18 @@ def _collected(variables: Mapping[str, Any]) -> Named:
         if isinstance(value, (dict, list, tuple, RuleSet)):
             items = value.values() if isinstance(value, dict) else value
         found += [(variable, item) for item in items if isinstance(item, Subst)]
-    return found
+    return Found(found, {name: value for name, value in variables.items() if isinstance(value, RuleSet)})
 
 
-def _fusion(place: str) -> Named:
+def _fusion(place: str) -> Found:
     """The forms of the rules of a file of fusion rules, by the names that the rules have there."""
-    return [(rule.entry.name, rule) for rule in fusion_rules(read_file(place))]
+    return Found([(rule.entry.name, rule) for rule in fusion_rules(read_file(place))])
 
 
-READERS: Mapping[str, Callable[[str], Named]] = {
+READERS: Mapping[str, Callable[[str], Found]] = {
     ".py": _file,
-    ".pb": lambda place: [("", rule) for rule in rules_from_taso(place)],
-    ".txt": lambda place: [("", rule) for rule in rules_from_tensat(place)],
+    ".pb": lambda place: Found([("", rule) for rule in rules_from_taso(place)]),
+    ".txt": lambda place: Found([("", rule) for rule in rules_from_tensat(place)]),
     ".yaml": _fusion,
     ".yml": _fusion,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TextIO, TypeVar
 
@@ -25,31 +26,37 @@ class Terminal:
     @staticmethod
     def of(out: TextIO, err: TextIO) -> Terminal:
         """For two streams, as far as they are terminals."""
-        there = _has_rich()
-        return Terminal(out, err, there and out.isatty(), there and err.isatty())
+        terminals = out.isatty(), err.isatty()
+        there = any(terminals) and _has_rich()
+        return Terminal(out, err, there and terminals[0], there and terminals[1])
 
     def line(self, text: str = "") -> None:
-        print(text, file=self.out, flush=True)
+        print(text, file=self.out)
 
     def complain(self, text: str) -> None:
         """A line of the command's own on the stream for errors."""
         print(f"gsl: {text}", file=self.err, flush=True)
 
+    def warn(self, message: object) -> None:
+        """A warning in one line on the stream for errors."""
+        self.complain(f"warning: {' '.join(str(message).split())}")
+
     def json(self, value: Any) -> None:
         self.line(json.dumps(value, indent=2, ensure_ascii=False))
 
-    def table(self, rows: Sequence[Row]) -> None:
-        """Rows of words, of which the columns stand below each other."""
+    def table(self, rows: Sequence[Row], header: Row = ()) -> None:
+        """Rows of words, of which the columns stand below each other, with their names if there is a header."""
         if not self.rich_out:
-            widths = [max(map(len, column)) for column in zip(*rows)]
-            for row in rows:
+            lines = [*([header] if header else []), *rows]
+            widths = [max(map(len, column)) for column in zip(*lines)]
+            for row in lines:
                 self.line("  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip())
             return
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(show_header=False, box=None, pad_edge=False)
+        table = Table(*header, show_header=bool(header), box=None, pad_edge=False, header_style="bold")
         for row in rows:
             table.add_row(*[Text(word, style=STYLES.get(word, "")) for word in row])
         Console(file=self.out).print(table)
@@ -63,6 +70,17 @@ class Terminal:
         from rich.progress import track
 
         yield from track(items, title, total=total, console=Console(file=self.err), transient=True)
+
+    @contextmanager
+    def during(self, title: str) -> Iterator[None]:
+        """While it lasts, a terminal tells what is being done."""
+        if not self.rich_err:
+            yield
+            return
+        from rich.console import Console
+
+        with Console(file=self.err).status(title):
+            yield
 
 
 def _has_rich() -> bool:

@@ -7,17 +7,24 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from gsl.cli.command import Command, Exit, UsageError
-from gsl.cli.rules import HELP, rules_of
+from gsl.cli.command import RULES_ARE_CODE, Command, Exit, UsageError
+from gsl.cli.rules import HELP, selection
 from gsl.cli.terminal import Terminal
 from gsl.rewrite import Subst
 from gsl.verify import Refuted, Supported, Unchecked, Verdict, verify
 
+EXAMPLES = """\
+gsl verify mine.py                                                  # all rules of a file
+gsl verify mine.py:swish -v --mutate                                # one rule, with what the verdict is worth
+gsl verify theirs.txt --fail-on unchecked --json                    # the rules of another system"""
+NOTES = f"""\
+{RULES_ARE_CODE}
+returns: 0 if no rule is refuted; 1 if one is, or is not checked (--fail-on unchecked); 2 for what can't be used"""
 WORDS: dict[type[Verdict], str] = {Supported: "supported", Refuted: "refuted", Unchecked: "unchecked"}
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("rules", nargs="+", help=HELP)
+    parser.add_argument("rules", nargs="+", metavar="RULES", help=HELP)
     parser.add_argument(
         "--max-examples", type=int, default=200, metavar="N", help="evaluate so many graphs of each rule (200)"
     )
@@ -39,7 +46,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     """Verify the rules and print the verdicts; 1 if a rule is wrong."""
     if options.max_examples < 1:
         raise UsageError(f"--max-examples: expected a positive number, found {options.max_examples}")
-    rules = rules_of(options.rules, terminal)
+    rules = selection(options.rules, terminal).rules
     verdicts = list(terminal.progress(_verdicts(rules, options), len(rules), "verifying"))
     counts = Counter(WORDS[type(verdict)] for verdict in verdicts)
     if options.json:
@@ -50,10 +57,10 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     else:
         _print(verdicts, counts, terminal, options.verbose)
     wrong = counts["refuted"] or (options.fail_on == "unchecked" and counts["unchecked"])
-    return Exit.FOUND if wrong else Exit.FINE
+    return Exit.NEGATIVE if wrong else Exit.DONE
 
 
-def _verdicts(rules: list[Subst], options: argparse.Namespace) -> Iterator[Verdict]:
+def _verdicts(rules: tuple[Subst, ...], options: argparse.Namespace) -> Iterator[Verdict]:
     for rule in rules:
         yield verify(rule, max_examples=options.max_examples, seed=options.seed, mutate=options.mutate)
 
@@ -101,4 +108,6 @@ def _as_json(verdict: Verdict) -> dict[str, Any]:
     return found
 
 
-COMMAND = Command("verify", "Look for small graphs on which the two sides of rules differ.", _arguments, run)
+COMMAND = Command(
+    "verify", "Look for small graphs on which the two sides of rules differ.", _arguments, run, EXAMPLES, NOTES
+)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
+from gsl.errors import FrontEndError
 from gsl.graph import Graph, Node, Type
 
 
 class Program(Protocol):
-    """A native graph together with the front end that understands it. Never changed after it is made."""
+    """A native graph together with the front end that understands it. Only :meth:`update` changes one."""
 
     @property
     def native(self) -> Any:
@@ -48,8 +49,36 @@ class Program(Protocol):
         unchanged in any case.
         """
 
+    def update(self, graph: Graph) -> None:
+        """Write a rewritten view of this program into the native graph from which it was loaded, in place.
+
+        Only what changed is touched: dead nodes go, new ones stand next to where they belong. Views that were loaded
+        before are void. Raises FrontEndError for what can't be written, and for a program that can't be changed in
+        place; the native graph is then as it was.
+        """
+
     def build(self, **options: Any) -> Any:
         """A callable that takes the inputs in order and returns the outputs."""
 
     def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
         """The value of a call node on native tensors; used to fold parameters."""
+
+
+@runtime_checkable
+class Scoped(Protocol):
+    """What a program may offer besides: it knows the modules of its model, by which a large graph is drawn."""
+
+    def scope(self, node: Node) -> tuple[str, ...]:
+        """The names of the modules that a node of a view is part of, from the outermost one; none where unknown."""
+
+
+class Unchangeable:
+    """A program whose native graph can't be changed in place."""
+
+    def update(self, graph: Graph) -> None:
+        """FrontEndError: there is no way to do so."""
+        native = getattr(self, "native", self)
+        raise FrontEndError(
+            f"a {type(native).__name__} can't be changed in place; apply the rules to the workload, or use store: "
+            "both give a new program"
+        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from gsl.graph.dim import Dim
 from gsl.graph.types import TensorType, Type
@@ -16,6 +16,12 @@ from gsl.graph.types import TensorType, Type
 INPUT, PARAM, CONST, TUPLE, GETITEM = "input", "param", "const", "tuple", "getitem"
 """The values of ``Node.op`` that are not operators."""
 LEAVES = frozenset((INPUT, PARAM, CONST))
+
+FEW = 8
+"""How many users a node keeps in a tuple, which takes a third of the memory of a dictionary."""
+
+MANY = 32
+"""How many operands a node has for which it pays to replace several at once."""
 
 Op = Hashable
 """A canonical operator name, one of the kinds above, or a native target (of an opaque call)."""
@@ -68,8 +74,9 @@ class Node:
         self.effect = effect
         self.deps = deps
         """Nodes that the native call refers to besides its operands: symbolic sizes."""
-        self.users: dict[Node, None] = {}
-        """The nodes that have this one among their operands or deps, in the order in which they were added."""
+        self.users: tuple[Node, ...] | dict[Node, None] = ()
+        """The nodes that have this one among their operands or deps, each once, in the order in which they were added:
+        to be iterated, counted and asked with ``in``. Changed by :meth:`add_user` and :meth:`drop_user` only."""
         self.index = 0
         """A topological number: never greater than that of a user."""
         self.origin: Origin | None = None
@@ -103,7 +110,10 @@ class Node:
         return self.type.ndim if isinstance(self.type, TensorType) else None
 
     def redirect(self, old: Node, new: Node) -> None:
-        """Use ``new`` wherever this node used ``old``, and remember it."""
+        """Use ``new`` wherever this node used ``old``, and remember it. The users of the two are not changed."""
+        if len(self.operands) > MANY:
+            postpone(self, old, new)
+            return
         self.operands = tuple([new if operand is old else operand for operand in self.operands])
         if self.deps:
             self.deps = tuple([new if dep is old else dep for dep in self.deps])
@@ -112,11 +122,81 @@ class Node:
             if value is old:
                 moved[key] = new
         moved.setdefault(old, new)
-        del old.users[self]
-        new.users[self] = None
+
+    def add_users(self, users: Iterable[Node]) -> None:
+        """Take note that other nodes have this one among their operands or deps."""
+        for user in users:
+            self.add_user(user)
+
+    def add_user(self, user: Node) -> None:
+        """Take note that another node has this one among its operands or deps."""
+        users = self.users
+        if not users:
+            self.users = (user,)
+        elif isinstance(users, dict):
+            users[user] = None
+        elif user not in users:
+            self.users = (*users, user) if len(users) < FEW else dict.fromkeys((*users, user))
+
+    def drop_user(self, user: Node) -> None:
+        """Take note that a node does not have this one among its operands and deps any more."""
+        users = self.users
+        if isinstance(users, dict):
+            users.pop(user, None)
+        elif len(users) > 1 or user in users:
+            self.users = () if len(users) == 1 else tuple([other for other in users if other is not user])
 
     def __repr__(self) -> str:
         return f"<{self.name or '?'}: {op_name(self.op)}>"
+
+
+class Behind(Node):
+    """A node of many operands, of which some have been replaced since they were last looked at.
+
+    To replace one operand takes a new tuple of all. Where each of a thousand branches is rewritten in turn, the node
+    that joins them would get a thousand such tuples, and nobody would look at one. So the replacements are kept beside
+    the operands, and made when the operands are asked for: the node is an ordinary one again then.
+    """
+
+    __slots__ = ()
+
+    @property
+    def operands(self) -> tuple[Node, ...]:  # type: ignore[override]
+        return self._caught_up().operands
+
+    @property
+    def deps(self) -> tuple[Node, ...]:  # type: ignore[override]
+        return self._caught_up().deps
+
+    @property
+    def redirects(self) -> dict[Node, Node] | None:  # type: ignore[override]
+        return self._caught_up().redirects
+
+    def redirect(self, old: Node, new: Node) -> None:
+        _OPERANDS.__get__(self)[1].append((old, new))
+
+    def _caught_up(self) -> Node:
+        operands, moves = _OPERANDS.__get__(self)
+        node: Any = self
+        node.__class__ = Node
+        last: dict[Node, Node] = {}
+        for old, new in reversed(moves):  # what each one has become after all of them
+            last[old] = last.get(new, new)
+        node.operands = tuple([last.get(operand, operand) for operand in operands])
+        node.deps = tuple([last.get(dep, dep) for dep in node.deps])
+        moved = node.redirects = {key: last.get(value, value) for key, value in (node.redirects or {}).items()}
+        for old, _ in moves:
+            moved.setdefault(old, last[old])
+        return self
+
+
+_OPERANDS: Any = Node.__dict__["operands"]
+
+
+def postpone(node: Node, old: Node, new: Node) -> None:
+    """Let a node have ``new`` instead of ``old`` when it is asked for its operands."""
+    _OPERANDS.__set__(node, (node.operands, [(old, new)]))
+    node.__class__ = Behind
 
 
 class Origin:
@@ -152,6 +232,7 @@ def _tvm_name(op: Any) -> str:
 class Inference(Protocol):
     """Computes the type of a new call from its operands, or ``None`` when they have no known types.
 
+    For a canonical operator nothing counts but the types of the operands, or their values where they are numbers.
     Raises ValueError (with the framework's reason) when the call is ill-typed.
     """
 
@@ -185,9 +266,17 @@ class Graph:
         for index, node in enumerate(self.nodes):
             node.index = index
             for operand in node.operands:
-                operand.users[node] = None
+                if operand.users:
+                    operand.add_user(node)
+                else:
+                    operand.users = (node,)
             for dep in node.deps:
-                dep.users[node] = None
+                dep.add_user(node)
+        self.formed: dict[Any, tuple[tuple[Mapping[str, Any], Type | None], Mapping[str, Any], list[Type | None]]] = {}
+        """While rules work on the graph: for new calls, by what they are made from, all attributes and the type; then
+        the attributes that were given and the types of the operands, whose addresses tell calls apart."""
+        self._by_op: dict[Op, list[Node]] | None = None
+        self._ends: tuple[list[Node], frozenset[Node]] | None = None
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)
@@ -200,29 +289,56 @@ class Graph:
 
         return text(self)
 
-    def by_op(self) -> dict[Op, list[Node]]:
-        """The nodes of each operator, in graph order."""
-        table: dict[Op, list[Node]] = {}
-        for node in self.nodes:
-            table.setdefault(node.op, []).append(node)
-        return table
+    def by_op(self) -> Mapping[Op, list[Node]]:
+        """The nodes of each operator, in graph order. Kept, so not to be changed."""
+        if self._by_op is None:
+            table: dict[Op, list[Node]] = {}
+            for node in self.nodes:
+                group = table.get(node.op)
+                if group is None:
+                    table[node.op] = [node]
+                else:
+                    group.append(node)
+            self._by_op = table
+        return self._by_op
+
+    def ends(self) -> frozenset[Node]:
+        """The outputs as a set."""
+        if self._ends is None or self._ends[0] != self.outputs:
+            self._ends = (list(self.outputs), frozenset(self.outputs))
+        return self._ends[1]
+
+    def reorder(self, nodes: list[Node]) -> None:
+        """Let these be the nodes, in topological order."""
+        self.nodes = nodes
+        self._by_op = None
+        for index, node in enumerate(nodes):
+            node.index = index
+
+    def __copy__(self) -> Graph:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Graph:
+        # The handles are those of one native graph, which is not copied.
+        return self.copy()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a view belongs to one native graph and is not pickled: store it, and save the native graph")
 
     def copy(self) -> Graph:
         """A copy that shares types, attributes and native handles, and nothing else."""
         new: dict[Node, Node] = {}
         for old in self.nodes:
-            node = Node(
-                old.op,
-                tuple([new[operand] for operand in old.operands]),
-                old.attrs,
-                old.type,
-                name=old.name,
-                native=old.native,
-                effect=old.effect,
-                deps=tuple([new[dep] for dep in old.deps]) if old.deps else (),
-            )
+            node = new[old] = Node(old.op, (), old.attrs, old.type)
+            if old.operands:
+                node.operands = tuple([new[operand] for operand in old.operands])
+            node.name = old.name
+            node.native = old.native
             node.origin = old.origin
-            new[old] = node
+            if old.effect is not None:
+                node.effect = old.effect
+            if old.deps:
+                node.deps = tuple([new[dep] for dep in old.deps])
         written = {new[node]: output for node, output in self.written.items()}
         outputs = [new[node] for node in self.outputs]
         return Graph(new.values(), outputs, self.infer, self.canonical, written, typed=self.typed)

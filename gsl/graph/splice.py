@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gsl.graph.node import INPUT, Graph, Node, Origin, op_name
 
@@ -11,37 +11,34 @@ from gsl.graph.node import INPUT, Graph, Node, Origin, op_name
 class Replacement:
     """Nodes of a graph (the outputs of a match) and what is to stand for them."""
 
-    __slots__ = ("created", "new", "old")
+    __slots__ = ("created", "new", "old", "used")
 
     def __init__(self, old: Sequence[Node], new: Sequence[Node]) -> None:
         self.old = tuple(old)
         self.new = tuple(new)
-        self.created = tuple(_created(new))
+        self.created = _created(new)
         """The nodes that are not in the graph yet, operands first."""
-
-    def used(self) -> Iterator[Node]:
+        self.used = [operand for node in self.created for operand in node.operands if operand.index >= 0]
         """The nodes of the graph that the new ones are made from."""
-        for node in self.created:
-            yield from (operand for operand in node.operands if not is_new(operand))
-        yield from (node for node in self.new if not is_new(node))
+        self.used += [node for node in new if node.index >= 0]
 
 
-def _created(roots: Iterable[Node]) -> Iterator[Node]:
-    done: set[Node] = set()
-    stack = [(root, iter(root.operands)) for root in roots][::-1]
+def _created(roots: Sequence[Node]) -> tuple[Node, ...]:
+    """What is new among some nodes and all that they are made from, operands first."""
+    done: dict[Node, None] = {}
+    stack = [root for root in reversed(roots) if root.index < 0]
     while stack:
-        node, operands = stack[-1]
-        if node in done or not is_new(node):
+        node = stack[-1]
+        if node in done:
             stack.pop()
             continue
-        for operand in operands:
-            if operand not in done and is_new(operand):
-                stack.append((operand, iter(operand.operands)))
-                break
+        waiting = [operand for operand in node.operands if operand.index < 0 and operand not in done]
+        if waiting:
+            stack += reversed(waiting)
         else:
             stack.pop()
-            done.add(node)
-            yield node
+            done[node] = None
+    return tuple(done)
 
 
 def is_new(node: Node) -> bool:
@@ -59,12 +56,54 @@ def new_node(node: Node, origin: Origin) -> Node:
 def closes_cycle(replacement: Replacement) -> bool:
     """Whether some new output would depend on itself.
 
+    Then a node of the graph that the new ones are made from depends on a user of an old output, and has a number
+    between theirs. Where none can, nothing is walked; else it is looked for such a way from both ends in turns.
+    """
+    low = min([node.index for node in replacement.old])
+    made_from = [node for node in replacement.used if node.index >= low and (node.operands or node.deps)]
+    if not made_from:
+        return False
+    high = max([node.index for node in made_from])
+    users = [user for old in replacement.old for user in old.users if user.index <= high]
+    below, above = dict.fromkeys(made_from), dict.fromkeys(users)
+    if _is_first_done(
+        _follow(below, lambda node: [other for other in _needs(node) if other.index >= low]),
+        _follow(above, lambda node: [other for other in node.users if other.index <= high]),
+    ):
+        apart = below.keys().isdisjoint(users)
+    else:
+        apart = above.keys().isdisjoint(made_from)
+    return not apart and _depends_on_itself(replacement, low)
+
+
+def _needs(node: Node) -> tuple[Node, ...]:
+    return (*node.operands, *node.deps) if node.deps else node.operands
+
+
+def _follow(found: dict[Node, None], near: Callable[[Node], Iterable[Node]]) -> Iterator[None]:
+    """Add to some nodes all that is near to one of them, and so on; stops at every step."""
+    work = list(found)
+    while work:
+        for other in near(work.pop()):
+            if other not in found:
+                found[other] = None
+                work.append(other)
+            yield
+
+
+def _is_first_done(first: Iterator[None], second: Iterator[None]) -> bool:
+    """Let two searches take steps in turns until one of them is done; whether it is the first one."""
+    return all(next(second, first) is not first for _ in first)
+
+
+def _depends_on_itself(replacement: Replacement, low: int) -> bool:
+    """Whether some new output would depend on itself.
+
     This walks the graph as it would be: a node of the graph that uses an old output uses the new one instead, while
     the new nodes use what they were built from. A cycle holds a user of an old output, so what comes before the
-    first old output is not looked at.
+    first old output, at the number ``low``, is not looked at.
     """
     instead = dict(zip(replacement.old, replacement.new))
-    low = min(node.index for node in replacement.old)
 
     def operands(node: Node) -> Iterator[Node]:
         if is_new(node):
@@ -108,41 +147,54 @@ class Splicer:
             self.outputs.setdefault(node, []).append(position)
         self.dead: set[Node] = set()
         """What the replacements left unused."""
-        self._names = Counter([node.name for node in graph.nodes])
+        self._names: dict[str, int] = {}
+        """For each name: how many nodes have it. Counted when it is first needed."""
         self._numbers: dict[str, int] = {}
         """For each name: the last number that was put behind it."""
         self._instead: dict[Node, list[Node]] = {}
 
     def apply(self, replacement: Replacement, matched: Iterable[Node]) -> None:
         """Put the new nodes in the place of the old ones, and drop those of the matched ones that are then unused."""
+        names = self._names = self._names or Counter([node.name for node in self.graph.nodes])
         created = set(replacement.created)
         for node in replacement.created:
-            node.index = max((operand.index for operand in node.operands), default=0)
+            node.index = 0
             for operand in node.operands:
-                operand.users[node] = None
-        for old, new in zip(replacement.old, replacement.new):
-            if new is old:
-                continue
-            for user in list(old.users):
-                if user not in created:
-                    user.redirect(old, new)
-            positions = self.outputs.pop(old, ())
-            if positions:
-                self.outputs.setdefault(new, []).extend(positions)
-            self._instead.setdefault(old, []).append(new)
-        for new in replacement.new:
-            _lift(new)
-        self._names.subtract(
-            [n.name for n in self._drop([*matched, *reversed(replacement.created)]) if n not in created]
-        )
+                operand.add_user(node)
+                if operand.index > node.index:
+                    node.index = operand.index
+        for new, users in self._link(replacement, created):
+            _put_in_order(new, users)
+        for node in self._drop([*matched, *reversed(replacement.created)]):
+            if node not in created:
+                names[node.name] -= 1
         for node in replacement.created:
             if node not in self.dead:
                 node.name = self._name(node.name or op_name(node.op).rpartition(".")[2])
 
+    def _link(self, replacement: Replacement, created: set[Node]) -> list[tuple[Node, list[Node]]]:
+        """Let users and outputs have the new nodes instead of the old ones; each new node with these users."""
+        moved: list[tuple[Node, list[Node]]] = []
+        for old, new in zip(replacement.old, replacement.new):
+            if new is old:
+                continue
+            users = [user for user in old.users if user not in created]
+            if users:
+                for user in users:
+                    user.redirect(old, new)
+                old.users = tuple([user for user in old.users if user in created])
+                new.add_users(users)
+                moved.append((new, users))
+            positions = self.outputs.pop(old, ())
+            if positions:
+                self.outputs.setdefault(new, []).extend(positions)
+            self._instead.setdefault(old, []).append(new)
+        return moved
+
     def _name(self, wanted: str) -> str:
         """The name, with a number behind it if another node of the graph has it."""
         name = wanted
-        while self._names[name] > 0:
+        while self._names.get(name, 0) > 0:
             self._numbers[wanted] = number = self._numbers.get(wanted, 0) + 1
             name = f"{wanted}_{number}"
         self._names[name] = 1
@@ -151,49 +203,70 @@ class Splicer:
     def finish(self) -> None:
         """Restore a topological order near the old one, without what is dead."""
         graph = self.graph
+        if not self._instead:
+            return
         for node, positions in self.outputs.items():
             for position in positions:
                 graph.outputs[position] = node
         order: list[Node] = []
         done = set(self.dead)
         for node in graph.nodes:
-            for root in [node, *self._instead.get(node, ())]:
+            _emit(node, done, order)
+            for root in self._instead.get(node, ()):
                 _emit(root, done, order)
-        graph.nodes = order
-        for index, node in enumerate(order):
-            node.index = index
+        graph.reorder(order)
         self._instead.clear()
 
     def _drop(self, suspects: list[Node]) -> list[Node]:
         """Take nodes that nothing uses out of the graph, and what only they used; all that went."""
         work = suspects[::-1]
         dropped: list[Node] = []
+        dead = self.dead
         while work:
             node = work.pop()
-            if node.users or node in self.dead or node in self.outputs or node.effect is not None or node.op == INPUT:
+            if node.users or node in dead or node in self.outputs or node.effect is not None or node.op == INPUT:
                 continue
-            self.dead.add(node)
+            dead.add(node)
             dropped.append(node)
-            for operand in (*node.operands, *node.deps):
-                operand.users.pop(node, None)
-                work.append(operand)
+            for operand in _needs(node):
+                users = operand.users
+                if isinstance(users, dict):  # as in drop_user, of which there are very many calls
+                    users.pop(node, None)
+                else:
+                    operand.drop_user(node)
+                if not operand.users:
+                    work.append(operand)
         return dropped
 
 
-def _lift(start: Node) -> None:
-    """Raise the topological numbers of users until none is below that of an operand."""
-    work = [start]
-    while work:
-        node = work.pop()
-        for user in node.users:
-            if user.index < node.index:
-                user.index = node.index
-                work.append(user)
+def _put_in_order(new: Node, users: Sequence[Node]) -> None:
+    """Change topological numbers so that a node's is not above those of users that it got.
+
+    Either what it is made from gets the lowest number of the users, or what is made from the users gets its number. It
+    is looked at both in turns, and that is done of which there is less.
+    """
+    high, low = new.index, min([user.index for user in users])
+    if low >= high:
+        return
+    below, above = {new: None}, dict.fromkeys([user for user in users if user.index < high])
+    if _is_first_done(
+        _follow(below, lambda node: [other for other in _needs(node) if other.index > low]),
+        _follow(above, lambda node: [other for other in node.users if other.index < high]),
+    ):
+        for node in below:
+            node.index = low
+    else:
+        for node in above:
+            node.index = high
 
 
 def _emit(root: Node, done: set[Node], order: list[Node]) -> None:
     """Append a node to the order, after the operands that are not in it yet."""
     if root in done:
+        return
+    if not root.deps and done.issuperset(root.operands):
+        done.add(root)
+        order.append(root)
         return
     stack: list[tuple[Node, Iterator[Node]]] = [(root, iter((*root.operands, *root.deps)))]
     done.add(root)

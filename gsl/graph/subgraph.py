@@ -75,12 +75,17 @@ def inline(graph: Graph, calls: Iterable[Node]) -> Graph:
     new = graph.copy()
     splicer = Splicer(new)
     for call in [copy for old, copy in zip(graph.nodes, list(new.nodes)) if old in wanted]:
-        made = _instantiated(call, Origin(f"inline {call.op}", (call,)))
-        fields = [call]
+        origin = Origin(f"inline {call.op}", (call,))
+        made = _instantiated(call, origin)
+        old = [call]
         if len(made) > 1:
             fields = [user for user in call.users if user.op == GETITEM]
+            whole = new_node(Node(TUPLE, tuple(made), type=call.type, name=call.name), origin)
             made = [made[field.attrs["index"]] for field in fields]
-        splicer.apply(Replacement(fields, made), [*fields, call])
+            old = fields
+            if len(fields) < len(call.users) or call in new.outputs:
+                old, made = [*fields, call], [*made, whole]
+        splicer.apply(Replacement(old, made), dict.fromkeys((*old, call)))
     splicer.finish()
     return new
 

@@ -51,6 +51,9 @@ class Value(Guard):
 
     __slots__ = ()
 
+    def fits(self, expected: Any, actual: Any, node: Node) -> bool:
+        return equal_literal(expected, actual)
+
     def compare(self, evaluator: Evaluator, actual: Any, node: Node | None) -> tuple[bool, Any]:
         expected = evaluator.value(self.expected)
         return equal_literal(expected, actual), expected

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Container, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gsl.graph import Node, Op
+from gsl.match.crowd import Crowds
 from gsl.match.guard import Bindings
 from gsl.match.matchers import Goals
 from gsl.match.miss import Miss
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 class Search:
     """The state of one search: bindings, the nodes that operators have taken, and where to go back to."""
 
-    def __init__(self, plan: Plan, outputs: Container[Node], blocked: Collection[Node] = ()) -> None:
+    def __init__(
+        self, plan: Plan, outputs: Container[Node], blocked: Collection[Node] = (), crowds: Crowds | None = None
+    ) -> None:
         self.bindings = Bindings(plan.scopes)
         self.fuzzy = plan.fuzzy
         """The operators that may stand between related nodes."""
@@ -26,12 +29,18 @@ class Search:
         """The outputs of the graph, which count as uses."""
         self.blocked = blocked
         """Nodes that no operator of the pattern may be."""
+        self.crowds = crowds
+        """What is known of users, if anything is."""
         self.taken: dict[Node, Any] = {}
         self.operators: dict[OpClass, Op] = {}
         self.related: dict[Any, bool] = {}
         """The use relations that are known to hold, with what stands between their sides."""
         self.trail: list[tuple[dict[Any, Any], Any]] = []
         self.choices: list[tuple[Iterator[Goals], int]] = []
+        self.failed: set[tuple[Any, Node]] = set()
+        """The alternatives that do not match a node, whatever is bound around them."""
+        self.overlaps = 0
+        """How often a node was not free, because another operator had taken it."""
         self.steps = 0
         """How many goals were tried: the measure of the search's cost."""
         self.on_miss: Callable[[Miss], None] | None = None
@@ -45,7 +54,10 @@ class Search:
         """Reserve a node for an operator of the pattern; false if it is another one's already, or blocked."""
         taken = self.taken.get(node)
         if taken is not None:
-            return taken == owner or self.miss(owner[0], node, "overlap", "a node of its own", taken[0])
+            if taken == owner:
+                return True
+            self.overlaps += 1
+            return self.miss(owner[0], node, "overlap", "a node of its own", taken[0])
         if node in self.blocked:
             return self.miss(owner[0], node, "overlap", "an untouched node", "rewritten in this pass")
         self.record(self.taken, node, owner)
@@ -110,13 +122,13 @@ class Search:
         ``alone`` forgets which nodes the operators have taken: what is asked is a property of a node.
         """
         floor, mark = len(self.choices), len(self.trail)
-        taken, blocked, skipped = self.taken, self.blocked, self.bindings.skipped
+        taken, blocked, skipped, failed = self.taken, self.blocked, self.bindings.skipped, self.failed
         if alone:
-            self.taken, self.blocked, self.bindings.skipped = {}, (), {}
+            self.taken, self.blocked, self.bindings.skipped, self.failed = {}, (), {}, set()
         found = next(self.solve(goals), self) is None
         del self.choices[floor:]
         self.undo(mark)
-        self.taken, self.blocked, self.bindings.skipped = taken, blocked, skipped
+        self.taken, self.blocked, self.bindings.skipped, self.failed = taken, blocked, skipped, failed
         return found
 
     def once(self, goals: Goals) -> bool:

@@ -194,6 +194,13 @@ class Guard:
             search.miss(owner, node, self.what, expected, actual)
         return holds
 
+    def fits(self, expected: Any, actual: Any, node: Node) -> bool:
+        """Whether a node has the expected value, also if that is written in another form."""
+        try:
+            return same(expected, actual) or same(canonical(node, {self.what: expected})[self.what], actual)
+        except (EvaluationError, ValueError):
+            return False
+
     def compare(self, evaluator: Evaluator, actual: Any, node: Node | None) -> tuple[bool, Any]:
         """Whether a value is the expected one, and the latter."""
         holds, expected = evaluator.equals(self.expected, actual)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Goals = Any
 """``END``, or a tuple of a function, its argument, a path and further goals."""
 END: Goals = ()
+COMMUTATIVE = frozenset(name for name, spec in TABLE.items() if spec.commutative)
+"""The operators whose two operands match in either order."""
 
 
 class Matcher:
@@ -167,12 +169,13 @@ class CallMatcher(Matcher):
             return search.miss(self.pattern, node, "operator", self.pattern.op, node.op)
         if self.pattern.operands is not None and len(node.operands) != len(self.operands):
             return search.miss(self.pattern, node, "operands", len(self.operands), len(node.operands))
-        if not self._literals_hold(search, node):
+        if not self.literals_hold(search, node):
             return False
         op = self.pattern.op
         return not isinstance(op, OpClass) or not op.joint or search.same_operator(op, node)
 
-    def _literals_hold(self, search: Search, node: Node) -> bool:
+    def literals_hold(self, search: Search, node: Node) -> bool:
+        """Whether the node has the literal attributes, which may be given in another form than the canonical one."""
         attrs = node.attrs
         for name, wanted in self.literals.items():
             if name not in attrs:
@@ -189,7 +192,7 @@ class CallMatcher(Matcher):
         return True
 
     def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
-        if len(self.operands) == 2 and isinstance(node.op, str) and TABLE[node.op].commutative:
+        if len(self.operands) == 2 and node.op in COMMUTATIVE:
             return self._either_order(search, node, path, rest)
         for matcher, operand in zip(reversed(self.operands), reversed(node.operands)):
             rest = (matcher.match, operand, path, rest)
@@ -260,13 +263,15 @@ class GetItemMatcher(Matcher):
 
 
 class AltMatcher(Matcher):
-    __slots__ = ("choices",)
+    __slots__ = ("choices", "closed")
     operator = False
     pattern: Alt
 
     def __init__(self, pattern: Alt, level: int, identity: Pattern) -> None:
         super().__init__(pattern, level, identity)
         self.choices: tuple[Matcher, ...] = ()
+        self.closed = False
+        """Whether the choices refer to nothing outside of them, so that one that fails at a node always does."""
 
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
         self.choices = tuple([matchers[choice] for choice in self.pattern.choices])
@@ -283,11 +288,26 @@ class AltMatcher(Matcher):
 
         def alternatives() -> Iterator[Goals]:
             for number, choice in enumerate(self.choices):
-                if choice.plausible(node):
-                    search.record(search.bindings.chosen, key, number)
+                if not choice.plausible(node) or (choice, node) in search.failed:
+                    continue
+                search.record(search.bindings.chosen, key, number)
+                if not self.closed or search.on_miss is not None:
                     yield (choice.match, node, path, rest)
+                    continue
+                # Each of two nested alternatives would try the inner one in full, for any reason that it had to fail.
+                overlaps, reached = search.overlaps, list[bool]()
+                yield (choice.match, node, path, (_note_reached, reached, path, rest))
+                if not reached and search.overlaps == overlaps:
+                    search.failed.add((choice, node))
 
         return search.choose(alternatives())
+
+
+def _note_reached(search: Search, reached: list[bool], path: Path, rest: Goals) -> Goals:
+    """The goal of taking note that what stands before it was reached."""
+    if not reached:
+        reached.append(True)
+    return rest
 
 
 class AndMatcher(Matcher):
@@ -317,40 +337,11 @@ class AndMatcher(Matcher):
 
 
 class NotMatcher(Matcher):
-    """Matches any node; that the pattern does not match is a guard, see :class:`Absent`."""
+    """Matches any node; that the pattern does not match is a guard, see :class:`gsl.match.absent.Absent`."""
 
     __slots__ = ()
     operator = False
     pattern: Not
-
-
-class Absent(Guard):
-    """The guard that a negated pattern does not match its node."""
-
-    __slots__ = ("goals", "inside", "matcher", "outside")
-
-    def __init__(self, owner: Not, matcher: Matcher, outside: frozenset[Pattern]) -> None:
-        super().__init__(owner, "no match", Literal(True), None)
-        self.matcher = matcher
-        self.outside = outside
-        """The patterns around it to which it refers."""
-        self.inside: list[Guard] = []
-        """The guards of the negated pattern that need more than a part of it."""
-
-    def references(self) -> Iterator[Pattern]:
-        return iter(self.outside)
-
-    def check(self, search: Search, path: Path) -> bool:
-        owner = self.owner
-        assert owner is not None
-        node = search.bindings.get(owner, path)
-        if node is None:
-            return True
-        goals = (self.matcher.match, node, path, (check_all, self.inside, path, END))
-        if search.exists(goals, alone=True):
-            search.miss(owner, node, "no match", self.matcher.pattern, node)
-            return False
-        return True
 
 
 class VariadicMatcher(Matcher):

@@ -1,4 +1,4 @@
-"""A rule's source, compiled: from which nodes a search may start.
+"""A rule's source, compiled: from which nodes a search may start, and what finds the matches from them.
 
 What a search costs, counted in goals (``Search.steps``), for a source of *p* patterns and an anchor with *n* nodes:
 *n · p* where operands and relations lead to one node each, as in every operand-style source with one output, and in a
@@ -16,12 +16,15 @@ rule whose condition refuses each of them pays for all. A ``>>`` chain of *m* pa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter, itemgetter
 
 from gsl.attr.ast import Ast, Literal
 from gsl.errors import PatternError
 from gsl.graph import Graph, Node, Op
+from gsl.match.crowd import Crowds
 from gsl.match.engine import Search
 from gsl.match.guard import references
+from gsl.match.index import Candidates, candidates
 from gsl.match.matchers import CallMatcher
 from gsl.match.result import Match
 from gsl.match.start import Start
@@ -174,7 +177,7 @@ class Plan:
             )
         if graph.canonical is None or not self.natives:
             return
-        present = {node.op for node in graph.nodes if node.opaque}
+        present = {op for op in graph.by_op() if not isinstance(op, str)}
         for pattern in self.natives:
             if present.isdisjoint(same_function(pattern.op)):
                 literals = {name: node.value for name, node in pattern.attrs.items() if isinstance(node, Literal)}
@@ -232,41 +235,68 @@ class Plan:
             found = self._starts[anchor] = Start(self, anchor)
         return found
 
-    def anchor(self, by_op: Mapping[Op, list[Node]]) -> tuple[Pattern, list[Node]]:
-        """The pattern with the fewest nodes that it might be, and these nodes in graph order."""
-        for pattern, nodes in sorted(self._rarest(by_op), key=lambda entry: len(entry[1])):
+    def rarest(self, by_op: Mapping[Op, list[Node]]) -> tuple[Pattern, frozenset[Op]]:
+        """The pattern with the fewest nodes that it might be, and the operators of these; some may have no nodes."""
+        counted: list[tuple[int, Pattern, frozenset[Op]]] = []
+        for pattern in self.anchors:
+            ops = self._operators(pattern, by_op)
+            number = sum([len(by_op[op]) for op in ops if op in by_op])
+            counted.append((number, pattern, ops))
+            if not number:
+                break
+        for _, pattern, ops in sorted(counted, key=itemgetter(0)):
             try:
                 self.start(pattern)
             except PatternError:
                 continue  # from this one, alternatives hide what is connected; from the first anchor they don't
-            return pattern, nodes
+            return pattern, ops
         raise AssertionError("the first anchor has been compiled")
 
-    def _rarest(self, by_op: Mapping[Op, list[Node]]) -> Iterator[tuple[Pattern, list[Node]]]:
-        for pattern in self.anchors:
-            nodes = self.possible(pattern, by_op)
-            yield pattern, nodes
-            if not nodes:
-                break
+    def _operators(self, anchor: Pattern, by_op: Mapping[Op, list[Node]]) -> frozenset[Op]:
+        matcher = self.start(self.anchors[0]).matchers[anchor if self.variadic is None else self.variadic.first_field]
+        if isinstance(matcher, CallMatcher) and matcher.ops is not None:
+            return matcher.ops
+        return frozenset([op for op, nodes in by_op.items() if matcher.plausible(nodes[0])])
 
     def possible(self, anchor: Pattern, by_op: Mapping[Op, list[Node]]) -> list[Node]:
         """The nodes that a pattern might be, in graph order (of a chain in reverse); of a variadic, its first field."""
-        matchers = self.start(self.anchors[0]).matchers
-        matcher = matchers[anchor if self.variadic is None else self.variadic.first_field]
-        if isinstance(matcher, CallMatcher) and matcher.ops is not None and len(matcher.ops) == 1:
-            (op,) = matcher.ops
-            return by_op.get(op, [])
-        nodes = [node for group in by_op.values() if matcher.plausible(group[0]) for node in group]
-        # A chain is found from its last node: so the longest one first.
-        nodes.sort(key=lambda node: node.index, reverse=isinstance(tail(anchor), Repeat))
-        return nodes
+        return self.in_order(anchor, self._operators(anchor, by_op), by_op, {})
 
-    def matches(self, graph: Graph, *, search: Search | None = None) -> Iterator[Match]:
-        """All matches, ordered by their anchor's place in the graph. Of the groups of a variadic: those that differ."""
+    @staticmethod
+    def in_order(
+        anchor: Pattern, ops: frozenset[Op], by_op: Mapping[Op, list[Node]], known: dict[frozenset[Op], list[Node]]
+    ) -> list[Node]:
+        """The nodes of some operators in graph order (of a chain in reverse); ``known`` are those asked for before."""
+        if len(ops) == 1:
+            (op,) = ops
+            nodes = by_op.get(op, [])
+        else:
+            found = known.get(ops)
+            if found is None:
+                found = known[ops] = sorted([node for op in ops for node in by_op.get(op, ())], key=_index)
+            nodes = found
+        # A chain is found from its last node: so the longest one first.
+        return nodes[::-1] if isinstance(tail(anchor), Repeat) else nodes
+
+    def matches(
+        self, graph: Graph, *, search: Search | None = None, where: Candidates | None = None
+    ) -> Iterator[Match]:
+        """All matches, ordered by their anchor's place in the graph. Of the groups of a variadic: those that differ.
+
+        With a ``search``, that finds them and counts its steps; else a function may, see :mod:`gsl.match.compile`.
+        ``where``, if it is known, tells where to look.
+        """
         self.check(graph)
-        anchor, nodes = self.anchor(graph.by_op())
-        start = self.start(anchor)
-        search = Search(self, set(graph.outputs)) if search is None else search
+        where = candidates([self], graph.by_op())[0] if where is None else where
+        start, nodes = where.start, where.nodes
+        outputs = graph.ends()
+        if search is None and self.variadic is None:
+            find = start.finder(len(nodes))
+            crowds = Crowds(graph.by_op())
+            for node in nodes:
+                yield from find(node, outputs, (), crowds)
+            return
+        search = Search(self, outputs) if search is None else search
         grouped: set[Node] = set()
         for node in nodes:
             if node not in grouped:
@@ -332,3 +362,6 @@ def _sure(outputs: Sequence[Pattern]) -> Iterator[Pattern]:
             work.extend(reversed(list(pattern.children())))
     yield from (pattern for pattern in found if isinstance(pattern, (Call, GetItem, Tuple)))
     yield from (pattern for pattern in found if not isinstance(pattern, (Call, GetItem, Tuple)))
+
+
+_index = attrgetter("index")

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gsl import draw
 from gsl.errors import EvaluationError
-from gsl.graph import Node
+from gsl.graph import Node, Op
 from gsl.match.guard import Bindings
-from gsl.pat import Call, GetItem, Pattern, Repeat, Seq, Tuple, Variadic
+from gsl.pat import Call, GetItem, OpClass, Pattern, Repeat, Seq, Tuple, Variadic
 
 if TYPE_CHECKING:
-    import graphviz
-
     from gsl.match.engine import Search
     from gsl.match.plan import Plan
 
 SHOWN = 40
 """How many characters of a pattern stand in a drawing."""
+COVERED, BOUND = ("#fbd9a5", "#b46a00"), ("#ffffff", "#b46a00")
+"""The fill and the outline of what a match covers, and of what else it binds."""
+LEGEND = (
+    (draw.Style(*COVERED, 3.0), None, "replaced"), (draw.Style(*COVERED, 1.5), None, "covered"),
+    (draw.Style(*BOUND, 1.5), None, "bound by ‹a pattern›"), (draw.BESIDE, None, "beside the match"),
+)  # fmt: skip
 
 
 class Match:
@@ -29,15 +33,10 @@ class Match:
     Of a template, ``match[variadic(p, i)]`` is the node of an instance, and ``match.instances(variadic, p)`` are all.
     """
 
-    def __init__(self, plan: Plan, search: Search) -> None:
+    def __init__(self, plan: Plan, bindings: Bindings, operators: Mapping[OpClass, Op]) -> None:
         self.plan = plan
-        self.bindings = Bindings(plan.scopes)
-        self.bindings.nodes = dict(search.bindings.nodes)
-        self.bindings.chosen = dict(search.bindings.chosen)
-        self.bindings.counts = dict(search.bindings.counts)
-        self.bindings.heads = dict(search.bindings.heads)
-        self.bindings.skipped = dict(search.bindings.skipped)
-        self.operators = dict(search.operators)
+        self.bindings = bindings
+        self.operators = operators
 
     def __getitem__(self, pattern: Pattern) -> Node:
         try:
@@ -112,24 +111,53 @@ class Match:
             lines.append(f"{pattern!r}{''.join(f' #{i}' for i in number)} = %{node.name}")
         return "\n".join(lines)
 
-    def visualize(self, path: str | Path | None = None) -> graphviz.Digraph:
-        """A drawing of what matched with its neighbours, also written to ``path`` (.svg, .png, .pdf or .dot).
+    def visualize(self, path: str | Path | None = None) -> draw.Drawing:
+        """A drawing of what matched with its neighbours, also written to ``path`` (.svg, .png, .pdf or .dot)."""
+        paint = bound_paint(self.bindings.nodes, self.inner, self.outputs)
+        panel = draw.Panel("", draw.region(paint, self.inner))
+        return draw.saved(draw.Drawing(draw.Figure("match", (panel,), LEGEND)), path)
 
-        WorkloadError without the Python package graphviz; without its program ``dot``, the .dot text is written, with
-        a warning.
-        """
-        labels: dict[Node, str] = {}
-        for key, node in self.bindings.nodes.items():
-            pattern, number = key if isinstance(key, tuple) else (key, ())
-            if not isinstance(pattern, Seq):
-                labels.setdefault(node, _short(pattern) + "".join(f" #{i}" for i in number))
-        drawing = draw.region(labels, self.inner, self.outputs, hide=draw.hide_defaults)
-        if path is not None:
-            draw.save(drawing, path)
-        return drawing
+    def _repr_svg_(self) -> str | None:
+        return self.visualize()._repr_svg_()
 
-    def _repr_html_(self) -> str:
-        return draw.page(self.visualize, str(self))
+
+def held(plan: Plan, search: Search) -> Match:
+    """What a search has bound, as a match that keeps it when the search goes on."""
+    bindings = Bindings(plan.scopes)
+    bindings.nodes = dict(search.bindings.nodes)
+    bindings.chosen = dict(search.bindings.chosen)
+    bindings.counts = dict(search.bindings.counts)
+    bindings.heads = dict(search.bindings.heads)
+    bindings.skipped = dict(search.bindings.skipped)
+    return Match(plan, bindings, dict(search.operators))
+
+
+def found(
+    plan: Plan, nodes: dict[Any, Node], chosen: dict[Any, int], operators: Mapping[OpClass, Op],
+    outputs: tuple[Node, ...], inner: tuple[Node, ...],
+) -> Match:  # fmt: skip
+    """A match of a source without templates, of which all is known."""
+    bindings = Bindings(plan.scopes)
+    bindings.nodes = nodes
+    bindings.chosen = chosen
+    match = Match(plan, bindings, operators)
+    match.__dict__["outputs"] = outputs  # what the cached properties would find
+    match.__dict__["inner"] = inner
+    return match
+
+
+def bound_paint(bound: Mapping[Any, Node], inner: Sequence[Node], outputs: Sequence[Node]) -> dict[Node, draw.Paint]:
+    """How the nodes that patterns are bound to look: each with its pattern, filled if the match covers it."""
+    covered, ends = set(inner), set(outputs)
+    texts: dict[Node, tuple[str, ...]] = dict.fromkeys(inner, ())
+    for key, node in bound.items():
+        pattern, number = key if isinstance(key, tuple) else (key, ())
+        if not isinstance(pattern, Seq) and not texts.get(node):
+            texts[node] = (f"‹{_short(pattern)}›" + "".join(f" #{i}" for i in number),)
+    return {
+        node: draw.Paint(*(COVERED if node in covered else BOUND), 3.0 if node in ends else 1.5, lines=lines)
+        for node, lines in texts.items()
+    }
 
 
 def _short(pattern: Pattern) -> str:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gsl.errors import PatternError
 from gsl.graph import Node
+from gsl.match.absent import Absent
 from gsl.match.chains import RepeatMatcher
+from gsl.match.closed import mark_closed
+from gsl.match.compile import Find, compiled
 from gsl.match.conditions import Distinct, Everywhere, guards_of
 from gsl.match.constraints import UsedOutside, guard_of
+from gsl.match.crowd import Crowds
 from gsl.match.engine import Search
 from gsl.match.guard import Guard, Path
+from gsl.match.index import Hint, hint_of
 from gsl.match.matchers import (
     END,
-    Absent,
     AltMatcher,
     AndMatcher,
     CallMatcher,
@@ -28,7 +33,7 @@ from gsl.match.matchers import (
     VariadicMatcher,
     check_all,
 )
-from gsl.match.result import Match
+from gsl.match.result import Match, held
 from gsl.match.up import Up
 from gsl.match.uses import Link, SeqMatcher, Skipping
 from gsl.pat import (
@@ -62,6 +67,9 @@ KINDS: dict[type[Pattern], type[Matcher]] = {
 Region = tuple[object, ...]
 """The alternatives (``Alt`` with the choice), variadics and negations around a pattern: it is bound only there."""
 
+PAYS = 100
+"""From how many nodes on it pays to write a function for the search."""
+
 Way = list[tuple[Pattern, tuple[Pattern, ...]]]
 """Patterns, operands first, each with those right below it."""
 
@@ -81,6 +89,8 @@ class Start:
         self.settled: set[Pattern] = set()
         """What a step leads to: it is bound after all steps in any case."""
         self.linked: set[Use] = set()
+        self._asked = 0
+        """From how many nodes matches were wanted."""
         self.ups: list[Up | Link] = []
         self.final: list[Guard] = []
         if plan.variadic is not None:
@@ -118,6 +128,29 @@ class Start:
             # What is negated may be bound outside too, in an alternative, and then its guards wait for the end.
             parts = set(walk(negated.pattern))
             negation.inside += [guard for guard in self.final if guard.owner in parts]
+        mark_closed(self)
+
+    @cached_property
+    def function(self) -> Find | None:
+        """The search as a function, where there is one."""
+        return compiled(self)
+
+    @cached_property
+    def hint(self) -> Hint | None:
+        """What a node has next to it where the search succeeds."""
+        return hint_of(self)
+
+    def finder(self, number: int) -> Find:
+        """What finds the matches from a node, to be asked for so many nodes."""
+        self._asked += number
+        if self._asked < PAYS or self.function is None:
+            return self._search
+        return self.function
+
+    def _search(
+        self, node: Node, outputs: Container[Node], blocked: Collection[Node], crowds: Crowds
+    ) -> Iterator[Match]:
+        return self.matches(node, Search(self.plan, outputs, blocked, crowds))
 
     def matches(self, node: Node, search: Search) -> Iterator[Match]:
         """The matches whose anchor is the node. The search must not be left half-way and used again."""
@@ -126,7 +159,7 @@ class Start:
             return
         goals: Goals = (climb, tuple(self.ups), (), (check_all, self.final, (), END))
         for _ in search.solve((self.matchers[self.anchor].match, node, (), goals)):
-            yield Match(self.plan, search)
+            yield held(self.plan, search)
 
     def _groups(self, search: Search, variadic: Variadic, node: Node) -> Iterator[Match]:
         """The groups of a variadic output: an instance at the node, with all others that go with it."""
@@ -145,7 +178,7 @@ class Start:
                     number += 1
             counts[variadic, ()] = number
             if number >= max(variadic.min_len, 1) and search.exists(final):
-                yield Match(self.plan, search)
+                yield held(self.plan, search)
             del counts[variadic, ()]
             search.undo(mark)
 

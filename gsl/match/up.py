@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gsl.graph import Node
+from gsl.match.crowd import MANY
 from gsl.match.guard import Path
-from gsl.match.matchers import AltMatcher, AndMatcher, Goals, Matcher
+from gsl.match.matchers import AltMatcher, AndMatcher, CallMatcher, Goals, Matcher
 from gsl.match.uses import SeqMatcher, users
 from gsl.pat import Pattern
 
@@ -45,6 +46,15 @@ class Up:
             reached[matcher.pattern] = list(found)
         return sorted(reached[self.goal.pattern], key=_index)
 
+    def _crowd(self, search: Search, path: Path) -> Iterator[Node] | None:
+        """The nodes that the goal may be, one after the other, where they are among the many users of one node."""
+        if search.crowds is None or search.on_miss is not None or search.fuzzy or len(self.parts) != 1:
+            return None
+        below = [node for p in self.parts[0][1] if (node := search.bindings.get(p, path)) is not None]
+        if len(below) != 1 or len(below[0].users) < MANY or not isinstance(self.goal, CallMatcher):
+            return None
+        return search.crowds.above(below[0], self.goal.ops, search.blocked)
+
     @staticmethod
     def _add(search: Search, matcher: Matcher, node: Node, found: dict[Node, None]) -> None:
         """Find the nodes right above one that the matcher may be."""
@@ -72,8 +82,11 @@ class Up:
         """The goal of finding a node that matches, if an alternative has not bound it already."""
         if self.goal.pattern in search.bindings.nodes:
             return rest
-        nodes = self.candidates(search, path)
         match = self.goal.match
+        crowd = self._crowd(search, path)
+        if crowd is not None:
+            return search.choose((match, node, path, rest) for node in crowd)
+        nodes = self.candidates(search, path)
         if len(nodes) == 1:
             return (match, nodes[0], path, rest)
         return search.choose((match, node, path, rest) for node in nodes)

@@ -13,6 +13,7 @@ from gsl.graph.text import node_names
 from gsl.rewrite.fold import Evaluate, fold
 from gsl.rewrite.loop import Watch
 from gsl.rewrite.passes import Pass
+from gsl.rewrite.pause import paused_collector
 from gsl.rewrite.share import share
 from gsl.rewrite.trace import Trace
 
@@ -88,15 +89,14 @@ def apply(
     run = Run(source, Trace(rules={rule.name: rule for rule in rules}, iterative=iterative), evaluate)
     limit = None
     if iterative:
-        limit = max_steps if max_steps is not None else limit_of(run.graph)
-    watch = Watch(run.graph)
+        limit = max_steps if max_steps is not None else limit_of(source)
+    watch: Watch | None = None
     while True:
-        before = len(run.trace.firings)
         run.trace.refused.clear()  # what is refused in the end is what counts
-        run.begin(strategy, limit).run()
-        run.end()
-        if not iterative or len(run.trace.firings) == before:
+        fired = run.round(strategy, limit)
+        if not iterative or not fired:
             break
+        watch = watch or Watch(source)
         watch.check(run.graph, run.trace)
     return run.done()
 
@@ -114,6 +114,7 @@ def repeat(trace: Trace, source: Graph, steps: int | None, evaluate: Evaluate | 
     if trace.folded and evaluate is None:
         raise ReplayError("weights were folded between the rounds, so replay the trace on a workload, not on a view")
     run = Run(source, Trace(rules=trace.rules, iterative=trace.iterative), evaluate if trace.folds else None)
+    run.take()
     for _, firings in groupby(trace.firings[:steps], key=lambda firing: firing.round):
         current = run.begin("priority", None)
         for firing in firings:
@@ -131,12 +132,10 @@ def repeat(trace: Trace, source: Graph, steps: int | None, evaluate: Evaluate | 
 
 
 class Run:
-    """A copy of a view on which rules work in rounds, and what they did."""
+    """A view on which rules work in rounds, and what they did. It is copied when the first match is found."""
 
     def __init__(self, source: Graph, trace: Trace, evaluate: Evaluate | None) -> None:
-        self.graph = source.copy()
-        for node, name in node_names(self.graph).items():
-            node.name = name  # unique, so that a name in the trace tells one node
+        self.graph = source
         self.trace = trace
         self.trace.folds = evaluate is not None
         self.evaluate = evaluate
@@ -144,12 +143,30 @@ class Run:
         self.untyped = False
         self._roots: dict[Node, str] = {}
         self._pass: Pass | None = None
+        self._owned = False
+
+    def take(self) -> Graph:
+        """A copy of the view, which is worked on from now on."""
+        self.graph = self.graph.copy()
+        self._owned = True
+        for node, name in node_names(self.graph).items():
+            node.name = name  # unique, so that a name in the trace tells one node
+        return self.graph
+
+    def round(self, strategy: str, limit: int | None, rules: Iterable[Subst] | None = None) -> bool:
+        """Make a pass of some of the rules, or of all, and tidy up after it; whether any fired."""
+        before = len(self.trace.firings)
+        with paused_collector():
+            self.begin(strategy, limit, rules).run()
+            self.end()
+        return len(self.trace.firings) > before
 
     def begin(self, strategy: str, limit: int | None, rules: Iterable[Subst] | None = None) -> Pass:
         """The pass of the next round, of some of the rules or of all."""
         self.rounds += 1
         chosen = list(self.trace.rules.values() if rules is None else rules)
-        self._pass = Pass(self.graph, chosen, strategy, self.trace, round=self.rounds, limit=limit)
+        take = None if self._owned else self.take
+        self._pass = Pass(self.graph, chosen, strategy, self.trace, round=self.rounds, limit=limit, take=take)
         return self._pass
 
     def end(self) -> None:
@@ -165,6 +182,7 @@ class Run:
 
     def done(self) -> tuple[Graph, Trace]:
         """The graph and the trace; warns where types could not be checked."""
+        self.graph.formed.clear()
         if self.untyped:
             place = caller()
             warnings.warn_explicit(

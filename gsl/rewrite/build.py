@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
-from gsl.attr.ast import Ast, Symbol
-from gsl.attr.evaluate import Evaluator, same
+from gsl.attr.ast import Ast, Literal, Symbol
+from gsl.attr.evaluate import Evaluator
 from gsl.errors import EvaluationError, PatternError, PatternTypeError
 from gsl.graph import CONST, GETITEM, TUPLE, Graph, Node, Op, Origin, TensorType, TupleType, Type, op_name
 from gsl.graph.splice import is_new, new_node
@@ -30,24 +31,24 @@ from gsl.pat import (
     Variadic,
 )
 from gsl.pat import Match as MatchClause
+from gsl.rewrite.calls import form, is_number
+from gsl.rewrite.refusal import Refusal
 from gsl.spec import TABLE, OpSpec
 from gsl.spec.symbolic import has_symbols
 
 Symbols = dict[Symbol, Any]
-
-
-class Refusal(Exception):
-    """The reason why a match is not rewritten."""
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+Free = Mapping[str, tuple[tuple[Call, str], ...]]
+"""For every operator: the source calls of it, each with an attribute that the source leaves free."""
 
 
 class Builder:
     """Builds the target of one match. The nodes that it makes are not part of the graph until they are spliced in."""
 
-    def __init__(self, match: Match, graph: Graph, rule: str, free: Mapping[str, tuple[tuple[Call, str], ...]]) -> None:
+    def __init__(self, match: Match, graph: Graph, rule: str, free: Free) -> None:
         self.match = match
         self.graph = graph
         self.free = free
-        """For every operator: the source calls of it, each with an attribute that the source leaves free."""
         self.origin = Origin(rule, match.inner)
         self._built: dict[Any, Node] = {}
         self._free_values: dict[Call, dict[str, list[Any]]] = {}
@@ -58,7 +59,7 @@ class Builder:
         work = [pattern]
         while work:  # operands first, without recursion: a target may be deep
             known = self._known(work[-1], symbols)
-            below = [] if known is not None else [p for p in _needed(work[-1]) if self._known(p, symbols) is None]
+            below = [] if known is not None else [p for p in needed(work[-1]) if self._known(p, symbols) is None]
             if below:
                 work += reversed(below)
                 continue
@@ -75,11 +76,13 @@ class Builder:
         if bound is not None:
             return bound
         if pattern in self.match.plan.known:
-            raise Refusal(f"{pattern!r} is part of an alternative that was not matched")
+            raise not_matched(pattern)
         return self._built.get(_key(pattern, symbols))
 
     def value(self, node: Ast, symbols: Symbols) -> Any:
         """The value of an expression; Refusal if it has none."""
+        if isinstance(node, Literal):
+            return node.value
         try:
             return Evaluator(_TargetScope(self), symbols).value(node)
         except EvaluationError as error:
@@ -98,19 +101,20 @@ class Builder:
                         "the nodes of this graph have none; give the attribute another name"
                     )
                 operands = [self.build(operand, symbols) for operand in pattern.operands or ()]
-                attrs = {name: self.value(node, symbols) for name, node in pattern.attrs.items()}
-                return self._call(self._operator(pattern), operands, attrs, self._dropped(pattern))
+                return self.call(pattern, operands, symbols)
             case Like():
-                return self._like(pattern, symbols)
+                model = self.build(pattern.of, symbols)
+                operands = [self.build(operand, symbols) for operand in pattern.operands]
+                return self.like(pattern, model, operands, symbols)
             case Module():
                 return self._module(pattern, symbols)
             case Const():
-                return self._const(pattern, symbols)
+                return self.const(pattern, symbols)
             case Tuple():
                 return self.tuple([self.build(item, symbols) for item in pattern.items])
             case GetItem():
                 assert pattern.number is not None
-                return self._getitem(self.build(pattern.tuple, symbols), self.value(pattern.number, symbols))
+                return self.getitem(self.build(pattern.tuple, symbols), self.value(pattern.number, symbols))
             case Cond():
                 chosen = self.value(pattern.predicate, symbols)
                 if not isinstance(chosen, bool):
@@ -153,7 +157,7 @@ class Builder:
         call = self._new(Subgraph(pattern.name, body), operands, attrs, call_type(body))
         if len(match.outputs) == 1:
             return [call]
-        return [self._getitem(call, index) for index in range(len(match.outputs))]
+        return [self.getitem(call, index) for index in range(len(match.outputs))]
 
     def _instance(self, pattern: Instance, symbols: Symbols) -> Node:
         number = self.value(pattern.number, symbols)
@@ -186,45 +190,32 @@ class Builder:
                     known[name] = [*known.get(name, ()), *(value for value, _ in groupby(found))]
         return known
 
-    def _call(
-        self, op: OpSpec | Op, operands: Sequence[Node], attrs: Mapping[str, Any], dropped: Mapping[str, list[Any]]
-    ) -> Node:
-        full = dict(attrs)
-        name = op.name if isinstance(op, OpSpec) else op
-        try:
-            if isinstance(op, OpSpec):
-                full = op.complete(attrs, tuple(operand.type for operand in operands))
-            for attribute, values in dropped.items():
-                for value in values:
-                    if not same(value, full[attribute]):
-                        raise Refusal(
-                            f"the rule does not mention {attribute!r} of {op_name(name)}, which is {value!r} here and "
-                            f"would become {full[attribute]!r}"
-                        )
-            if isinstance(op, OpSpec) and op.name != "full" and operands and all(map(_is_number, operands)):
-                raise Refusal(f"the new {op.name} takes a tensor, but got only numbers: write pat.Const(…, dtype=…)")
-            for operand in operands:
-                number = next((item for item in operand.operands if _is_number(item)), None)
-                if operand.op == TUPLE and number is not None:
-                    value = number.attrs["value"]
-                    raise Refusal(
-                        f"the new {op_name(name)} takes tensors, but got the number {value!r} among them: write "
-                        f"pat.Const({value!r}, dtype=…)"
-                    )
-            type = self.graph.infer(name, tuple(operands), full)
-        except (ValueError, KeyError, EvaluationError) as error:
-            raise Refusal(f"the new {op_name(name)} is not well-formed: {error}") from error
-        return self._new(name, operands, full, type)
+    def call(self, pattern: Call, operands: Sequence[Node], symbols: Symbols) -> Node:
+        """The new call of a pattern."""
+        attrs = {name: self.value(node, symbols) for name, node in pattern.attrs.items()}
+        return self.new_call(self._operator(pattern), operands, attrs, self._dropped(pattern))
 
-    def _like(self, pattern: Like, symbols: Symbols) -> Node:
-        model = self.build(pattern.of, symbols)
+    def like(self, pattern: Like, model: Node, operands: Sequence[Node], symbols: Symbols) -> Node:
+        """The new call that has the operator and the other attributes of a model."""
         spec = TABLE.get(model.op) if isinstance(model.op, str) else None
         if spec is None and model.op in (CONST, TUPLE, GETITEM, "input", "param"):
             raise Refusal(f"{pattern.of!r} matched {model!r}, which is not a call, so nothing can be built like it")
-        attrs = {name: value for name, value in model.attrs.items() if spec is None or spec.attrs[name].derive is None}
-        attrs |= {name: self.value(node, symbols) for name, node in pattern.attrs.items()}
-        operands = [self.build(operand, symbols) for operand in pattern.operands]
-        return self._call(spec if spec is not None else model.op, operands, attrs, {})
+        if not pattern.attrs:
+            return self.new_call(spec if spec is not None else model.op, operands, model.attrs, given=id(model.attrs))
+        attrs = {**model.attrs, **{name: self.value(node, symbols) for name, node in pattern.attrs.items()}}
+        return self.new_call(spec if spec is not None else model.op, operands, attrs)
+
+    def new_call(
+        self,
+        op: OpSpec | Op,
+        operands: Sequence[Node],
+        attrs: Mapping[str, Any],
+        dropped: Mapping[str, list[Any]] = _NOTHING,
+        given: Hashable = None,
+    ) -> Node:
+        """The new call of an operator; for the arguments, see :func:`gsl.rewrite.calls.form`."""
+        full, type = form(self.graph, op, operands, attrs, dropped, given)
+        return self._new(op.name if isinstance(op, OpSpec) else op, operands, full, type)
 
     def _module(self, pattern: Module, symbols: Symbols) -> Node:
         module = pattern.factory(self.match)
@@ -237,9 +228,9 @@ class Builder:
             )
         operands = [self.build(operand, symbols) for operand in pattern.operands]
         kind: Any = type(module)
-        return self._call(kind, operands, {"module": module}, {})
+        return self.new_call(kind, operands, {"module": module})
 
-    def _const(self, pattern: Const, symbols: Symbols) -> Node:
+    def const(self, pattern: Const, symbols: Symbols) -> Node:
         value = self.value(pattern.literal, symbols) if isinstance(pattern.literal, Ast) else pattern.literal
         dtype = None if pattern.guard is None or pattern.guard.dtype is None else (
             self.value(pattern.guard.dtype, symbols)
@@ -262,7 +253,7 @@ class Builder:
         const = self._new(CONST, (), {"value": array}, TensorType(tuple(array.shape), kind))
         if dtype is None or dtype == kind:
             return const
-        return self._call(TABLE["cast"], [const], {"dtype": dtype}, {})  # numpy has no bfloat16
+        return self.new_call(TABLE["cast"], [const], {"dtype": dtype})  # numpy has no bfloat16
 
     def _number(self, value: bool | int | float) -> Node:
         kind = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
@@ -273,14 +264,16 @@ class Builder:
 
         A number is not a tensor without dimensions: it promotes other dtypes less, and many calls do not take one.
         """
-        return new if _is_number(old) else self._tensor(new, old.type, f"%{old.name}")
+        if (new.op == CONST or new.op == TUPLE) and not is_number(old):
+            return self._tensor(new, old.type, f"%{old.name}")
+        return new
 
     def _tensor(self, new: Node, type: Type | None, what: str) -> Node:
         if new.op == TUPLE and is_new(new) and isinstance(type, TupleType) and len(type.fields) == len(new.operands):
             items = zip(new.operands, type.fields)
             parts = [self._tensor(item, field, f"field {n} of {what}") for n, (item, field) in enumerate(items)]
             return new if all(part is item for part, item in zip(parts, new.operands)) else self.tuple(parts)
-        if not _is_number(new):
+        if not is_number(new):
             return new
         value = new.attrs["value"]
         found = f"the number {value!r} can't replace {what}, which is"
@@ -290,13 +283,13 @@ class Builder:
             raise Refusal(f"{found} a tensor ({type})")
         if type.shape or not _fits(value, type.dtype):
             raise Refusal(f"{found} {type}")
-        return self._call(TABLE["full"], [new], {"shape": (), "dtype": type.dtype}, {})
+        return self.new_call(TABLE["full"], [new], {"shape": (), "dtype": type.dtype})
 
     def tuple(self, items: Sequence[Node]) -> Node:
         """A new tuple node."""
         return self._new(TUPLE, items, {}, TupleType(tuple(item.type for item in items)))
 
-    def _getitem(self, whole: Node, index: Any) -> Node:
+    def getitem(self, whole: Node, index: Any) -> Node:
         fields = whole.type.fields if isinstance(whole.type, TupleType) else None
         if not isinstance(index, int) or (fields is not None and not -len(fields) <= index < len(fields)):
             raise Refusal(f"{whole!r} has no field {index!r}: it has {'?' if fields is None else len(fields)}")
@@ -308,12 +301,9 @@ class Builder:
         return self._new(GETITEM, (whole,), {"index": index}, None if fields is None else fields[index])
 
     def _new(self, op: Op, operands: Sequence[Node], attrs: Mapping[str, Any], type: Any) -> Node:
-        name = op_name(op).split(".")[-1]
-        return new_node(Node(op, tuple(operands), attrs, type, name=name), self.origin)
-
-
-def _is_number(node: Node) -> bool:
-    return node.op == CONST and isinstance(node.attrs["value"], (bool, int, float))
+        node = Node(op, tuple(operands), attrs, type)
+        node.name = (op if isinstance(op, str) else op_name(op)).rpartition(".")[2]
+        return new_node(node, self.origin)
 
 
 def _fits(value: bool | int | float, dtype: str) -> bool:
@@ -341,7 +331,12 @@ def _key(pattern: Pattern, symbols: Symbols) -> Any:
     return (pattern, tuple([(symbol, symbols.get(symbol)) for symbol in pattern.free_symbols]))
 
 
-def _needed(pattern: Pattern) -> Sequence[Pattern]:
+def not_matched(pattern: Pattern) -> Refusal:
+    """The refusal of a target that needs a pattern which the match does not bind."""
+    return Refusal(f"{pattern!r} is part of an alternative that was not matched")
+
+
+def needed(pattern: Pattern) -> Sequence[Pattern]:
     """What is built in any case before the pattern itself is."""
     match pattern:
         case Call():

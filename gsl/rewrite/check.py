@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from gsl.graph import Graph, Node
 from gsl.graph.splice import Replacement, closes_cycle, is_new
 from gsl.match import Match
-from gsl.rewrite.build import Refusal
 from gsl.rewrite.effects import STEADY, changed, may_be_view, seen_through
+from gsl.rewrite.refusal import Refusal
 
 
 class Checker:
@@ -19,28 +20,41 @@ class Checker:
         self.outputs = outputs
         self.written = graph.written
         self.typed = graph.typed
-        # Rewrites move nothing across these, so they keep their numbers during the pass.
-        self.effects = [node for node in graph.nodes if node.effect is not None]
-        self.lasting = [node for node in self.effects if node.effect not in STEADY]
-        self.changed = changed(graph)
+        self.graph = graph
         self.untyped = False
         """Set when equal types could not be checked, because a type is not known."""
 
+    @cached_property
+    def effects(self) -> list[Node]:
+        """The nodes with effects. Rewrites move nothing across these, so they keep their numbers during the pass."""
+        return [node for node in self.graph.nodes if node.effect is not None]
+
+    @cached_property
+    def lasting(self) -> list[Node]:
+        """Those whose effects last."""
+        return [node for node in self.effects if node.effect not in STEADY]
+
+    @cached_property
+    def changed(self) -> dict[Node, int]:
+        """The nodes whose memory may be changed, see :func:`gsl.rewrite.effects.changed`."""
+        return changed(self.graph) if self.lasting else {}
+
     def before(self, match: Match) -> None:
         """Refuse a match that covers nodes with effects."""
+        if not (self.changed or self.effects):  # both are looked for before anything is rewritten
+            return
         for node in match.inner:
             if node.effect is not None:
                 raise Refusal(f"%{node.name} has an effect ({node.effect.value}), so it must stay as it is")
 
     def after(self, replacement: Replacement, inner: Sequence[Node]) -> None:
         """Refuse a replacement of another type, one that moves effects or closes a cycle, and an exchange of places."""
-        instead = dict(zip(replacement.old, replacement.new))
-        for old, new in instead.items():
+        for old, new in zip(replacement.old, replacement.new):
             if old.type is None or new.type is None:
                 self.untyped = self.untyped or (self.typed and old is not new)
-            elif old.type != new.type:
+            elif old.type is not new.type and old.type != new.type:
                 raise Refusal(f"%{old.name} is {old.type}, but its replacement {new!r} is {new.type}")
-            if new is not old and instead.get(new, new) is not new:
+            if new is not old and not is_new(new) and new in replacement.old and _is_replaced(new, replacement):
                 raise Refusal(f"%{new.name} would replace %{old.name}, but is itself replaced")
         if self.effects:
             self._moves(replacement, inner)
@@ -59,7 +73,7 @@ class Checker:
         """
         low = min(node.index for node in inner)
         last = max(node.index for node in inner)
-        high = max((node.index for node in replacement.used()), default=last)
+        high = max((node.index for node in replacement.used), default=last)
         several = len(replacement.old) > 1 or high > last
         effects = self.effects if several else self.lasting
         first = bisect_left(effects, low, key=_index)
@@ -108,9 +122,15 @@ class Checker:
 
     def applied(self, replacement: Replacement) -> None:
         """Take note of a rewrite: what was changed in place is now changed in another place."""
-        for old, new in zip(replacement.old, replacement.new):
-            if old in self.changed:
-                self.changed[new] = self.changed[old]
+        if self.changed:
+            for old, new in zip(replacement.old, replacement.new):
+                if old in self.changed:
+                    self.changed[new] = self.changed[old]
+
+
+def _is_replaced(node: Node, replacement: Replacement) -> bool:
+    """Whether something else is to stand for one of the old nodes."""
+    return any(old is node and new is not node for old, new in zip(replacement.old, replacement.new))
 
 
 def _index(node: Node) -> int:

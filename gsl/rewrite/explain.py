@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gsl.draw import pre
+from gsl.draw import Drawing, page, saved
 from gsl.graph import Graph, Node
-from gsl.match import Miss, Search
+from gsl.match import Match, Miss, Search
 from gsl.pat import Call
-from gsl.rewrite.build import Refusal
+from gsl.rewrite.attempt import Attempt, attempt_drawing
 from gsl.rewrite.passes import Pass
+from gsl.rewrite.refusal import Refusal
 from gsl.rewrite.trace import Refused, Trace
 
 if TYPE_CHECKING:
@@ -35,6 +37,10 @@ class Explanation:
     """The operators of the source of which the graph has no call."""
     nearest: tuple[Miss, ...]
     """Where the partial matches that came furthest failed, the furthest first; empty when the rule matches."""
+    subject: Subst = field(repr=False, compare=False)
+    """The rule itself."""
+    attempt: Attempt = field(default=Attempt({}), repr=False, compare=False)
+    """The first match, or else the first one that was refused, or else the partial match that came furthest."""
 
     def __bool__(self) -> bool:
         return self.matches > len(self.refused)
@@ -54,8 +60,16 @@ class Explanation:
             lines.append(f"     {miss.reason}")
         return "\n".join(lines)
 
+    def visualize(self, path: str | Path | None = None) -> Drawing:
+        """A drawing of the pattern beside the part of the graph that comes nearest to it, with what does not fit.
+
+        Also written to ``path`` (.svg, .png, .pdf or .dot).
+        """
+        notes = [str(self).splitlines()[0], *(f"the graph has no call of {op}" for op in self.absent)]
+        return saved(attempt_drawing(self.subject, self.attempt, self.absent, notes), path)
+
     def _repr_html_(self) -> str:
-        return pre(str(self))
+        return page(self.visualize, str(self))
 
 
 def _count(number: int, one: str, many: str) -> str:
@@ -71,39 +85,61 @@ def explain(rule: Subst, graph: Graph, nearest: int) -> Explanation:
     absent = tuple(dict.fromkeys(p.label for p in plan.anchors if isinstance(p, Call) and not nodes[p]))
     present = [p for p in plan.anchors if nodes[p]]
     if not present:
-        return Explanation(rule.title, len(plan.patterns), 0, (), absent, ())
+        return Explanation(rule.title, len(plan.patterns), 0, (), absent, (), rule)
     anchor = min(present, key=lambda p: len(nodes[p]))
-    matches, refused, misses = _search(rule, graph, plan.start(anchor), nodes[anchor])
-    misses = [] if matches else sorted(misses, key=lambda miss: -miss.bound)[:nearest]
-    return Explanation(rule.title, len(plan.patterns), matches, tuple(refused), absent, tuple(misses))
+    found = _search(rule, graph, plan.start(anchor), nodes[anchor])
+    misses = [] if found.matches else sorted(found.misses, key=lambda pair: -pair[0].bound)[:nearest]
+    attempt = found.whole or (misses[0][1] if misses else Attempt({}))
+    told = tuple([miss for miss, _ in misses])
+    return Explanation(
+        rule.title, len(plan.patterns), found.matches, tuple(found.refused), absent, told, rule, attempt
+    )
 
 
-def _search(rule: Subst, graph: Graph, start: Start, nodes: list[Node]) -> tuple[int, list[Refused], list[Miss]]:
-    """The number of matches, the refused ones, and for each node without a match how far the best attempt came."""
+@dataclass(slots=True)
+class _Found:
+    """What a search for matches came to."""
+
+    matches: int = 0
+    refused: list[Refused] = field(default_factory=list)
+    misses: list[tuple[Miss, Attempt]] = field(default_factory=list)
+    """For each node without a match, how far the best attempt from there came."""
+    whole: Attempt | None = None
+    """The first match; a refused one only if there is no other."""
+
+    def match(self, match: Match, reason: str, outputs: tuple[Node, ...]) -> None:
+        """Count a match, which was refused if there is a reason."""
+        self.matches += 1
+        if self.whole is None or (self.whole.reason and not reason):
+            self.whole = Attempt(match.bindings.nodes, failed=outputs, reason=reason)
+
+
+def _search(rule: Subst, graph: Graph, start: Start, nodes: list[Node]) -> _Found:
+    """All matches, and how far other attempts came."""
     checks = Pass(graph, [rule], "priority", Trace())
-    refused: list[Refused] = []
-    misses: list[Miss] = []
-    matches = 0
-    furthest: Miss | None = None
+    found = _Found()
+    furthest: tuple[Miss, Attempt] | None = None
 
     def note(miss: Miss) -> None:
         nonlocal furthest
-        if furthest is None or miss.bound > furthest.bound:
-            furthest = miss
+        if furthest is None or miss.bound > furthest[0].bound:
+            furthest = miss, Attempt(dict(search.bindings.nodes), miss.pattern, miss.node, reason=miss.reason)
 
     search = Search(rule.plan, checks.splicer.outputs)
     search.on_miss = note
     for node in nodes:
-        furthest, before = None, matches
+        furthest, before = None, found.matches
         for match in start.matches(node, search):
-            matches += 1
             try:
                 rule.admit(match)
                 checks.prepare(rule, match)
             except Refusal as refusal:
-                refused.append(Refused.of(rule.name, match, refusal))
-            if matches == MAX_MATCHES:
-                return matches, refused, misses
-        if furthest is not None and matches == before:
-            misses.append(furthest)
-    return matches, refused, misses
+                found.refused.append(Refused.of(rule.name, match, refusal))
+                found.match(match, f"refused: {refusal}", match.outputs)
+            else:
+                found.match(match, "", ())
+            if found.matches == MAX_MATCHES:
+                return found
+        if furthest is not None and found.matches == before:
+            found.misses.append(furthest)
+    return found

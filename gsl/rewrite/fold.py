@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gsl.errors import GSLError, RewriteError
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, op_name
 from gsl.graph.splice import Replacement, Splicer, new_node
 from gsl.graph.subgraph import Subgraph
@@ -99,7 +100,16 @@ def _value(node: Node, operands: Sequence[Any], evaluate: Evaluate) -> Any:
         return tuple(operands)
     if node.op == GETITEM:
         return operands[0][node.attrs["index"]]
-    return evaluate(node, operands)
+    try:
+        return evaluate(node, operands)
+    except GSLError:
+        raise
+    except Exception as error:
+        rule = "" if node.origin is None else f"{node.origin.rule}: "
+        raise RewriteError(
+            f"{rule}%{node.name}, which depends on weights only, can't be computed: {type(error).__name__}: {error}; "
+            "fold_params=False leaves it in the graph"
+        ) from error
 
 
 def _root(node: Node, roots: Mapping[Node, str]) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import count, islice
 from typing import TYPE_CHECKING
 
 from gsl.errors import ReplayError, RewriteError
-from gsl.graph import Graph, Node, Op
+from gsl.graph import LEAVES, Graph, Node
 from gsl.graph.splice import Replacement, Splicer
-from gsl.match import Match, Miss, Search, Start
-from gsl.rewrite.build import Refusal
+from gsl.match import Candidates, Crowds, Find, Match, Miss, Search, candidates
 from gsl.rewrite.check import Checker
 from gsl.rewrite.loop import no_end
+from gsl.rewrite.refusal import Refusal
 from gsl.rewrite.trace import Firing, Refused, Trace, identity
 
 if TYPE_CHECKING:
@@ -37,35 +38,69 @@ class Pass:
         *,
         round: int = 1,
         limit: int | None = None,
+        take: Callable[[], Graph] | None = None,
     ) -> None:
-        self.graph = graph
         self.rules = rules
         self.strategy = strategy
         self.trace = trace
         self.round = round
         self.limit = limit
         """The most firings that the trace may have in the end."""
-        self.splicer = Splicer(graph)
-        self.checker = Checker(graph, self.splicer.outputs)
+        self.take = take
+        """Where the graph must not be changed: gives the copy of it that is worked on from the first match on."""
+        self._work_on(graph)
         self.blocked: set[Node] = set()
         """What this pass has rewritten or made."""
         self.grouped: set[tuple[Subst, Node]] = set()
         """The members of groups (of a variadic rule) that were refused: they do not start a smaller group."""
-        self.by_op: dict[Op, list[Node]] = graph.by_op()
-        self.by_name = {node.name: node for node in graph.nodes}
-        self.starts: dict[Subst, tuple[Start, list[Node]]] = {}
+        self.tried = 0
+        """At how many nodes a search was started, all rules together: the measure of what the pass costs."""
+        self.moved: dict[Node, None] = {}
+        """The nodes that have other neighbours than before, all of them older than the pass."""
+
+    def _work_on(self, graph: Graph) -> None:
+        self.graph = graph
+        self.splicer = Splicer(graph)
+        self.checker = Checker(graph, self.splicer.outputs)
+        self.crowds = Crowds(graph.by_op())
 
     def run(self) -> None:
         """Rewrite what matches."""
+        found = self._candidates(sorted(self.rules, key=lambda rule: -rule.priority))
+        if self.take is not None:
+            # The rules before the first one that matches have been tried at every node.
+            first = next((number for number, (_, where) in enumerate(found) if self._has_match(where)), len(found))
+            if first == len(found):
+                return
+            self._work_on(self.take())
+            found = self._candidates([rule for rule, _ in found[first:]])
         if self.strategy == "priority":
-            for rule in sorted(self.rules, key=lambda rule: -rule.priority):
-                start, nodes = self._start(rule)
-                for node in nodes:
-                    if self._is_free(rule, node):
-                        self._first(rule, start, node)
+            for rule, where in found:
+                self._in_order(rule, where)
         else:
-            self._best_first()
+            self._best_first(found)
         self.splicer.finish()
+
+    def _candidates(self, rules: Sequence[Subst]) -> list[tuple[Subst, Candidates]]:
+        return list(zip(rules, candidates([rule.plan for rule in rules], self.graph.by_op())))
+
+    def _has_match(self, where: Candidates) -> bool:
+        find = where.start.finder(len(where.nodes))
+        for node in where.nodes:
+            self.tried += 1
+            for _ in find(node, self.splicer.outputs, (), self.crowds):
+                return True
+        return False
+
+    @cached_property
+    def by_name(self) -> dict[str, Node]:
+        """The nodes by their names when the pass began."""
+        return {node.name: node for node in self.graph.nodes}
+
+    @cached_property
+    def places(self) -> dict[Node, int]:
+        """The nodes with their places when the pass began."""
+        return {node: place for place, node in enumerate(self.graph.nodes)}
 
     def repeat(self, firing: Firing) -> None:
         """Rewrite what a firing rewrote. Raises ReplayError with the reason why that can't be."""
@@ -79,7 +114,8 @@ class Pass:
         misses: list[Miss] = []
         search.on_miss = misses.append
         found = 0
-        for match in self._start(rule)[0].matches(node, search):
+        anchor, _ = rule.plan.rarest(self.graph.by_op())
+        for match in rule.plan.start(anchor).matches(node, search):
             found += 1
             if identity(match) == firing.match:
                 try:
@@ -93,24 +129,46 @@ class Pass:
         place = f" at %{miss.node.name}" if miss is not None and miss.node is not None else ""
         raise ReplayError(f"there is no match from %{node.name}" + (f"{place}: {miss.reason}" if miss else ""))
 
-    def _start(self, rule: Subst) -> tuple[Start, list[Node]]:
-        """The search of a rule, and the nodes at which it may start."""
-        if rule not in self.starts:
-            anchor, nodes = rule.plan.anchor(self.by_op)
-            self.starts[rule] = rule.plan.start(anchor), nodes
-        return self.starts[rule]
-
     def _is_free(self, rule: Subst, node: Node) -> bool:
         return node not in self.blocked and node not in self.splicer.dead and (rule, node) not in self.grouped
 
-    def _matches(self, start: Start, node: Node) -> Iterator[Match]:
-        search = Search(start.plan, self.splicer.outputs, self.blocked)
-        return islice(start.matches(node, search), MAX_REFUSALS)
+    def _in_order(self, rule: Subst, where: Candidates) -> None:
+        """Rewrite what a rule matches, node by node."""
+        find = where.start.finder(len(where.nodes))
+        outputs, blocked, dead = self.splicer.outputs, self.blocked, self.splicer.dead
+        for node in where.nodes if where.ops is None else self._also_moved(where):
+            if node not in blocked and node not in dead and (rule, node) not in self.grouped:
+                self.tried += 1
+                matches = find(node, outputs, blocked, self.crowds)
+                if matches:
+                    self._first(rule, matches, node)
 
-    def _first(self, rule: Subst, start: Start, node: Node) -> None:
+    def _also_moved(self, where: Candidates) -> Iterator[Node]:
+        """The candidates of a rule, and in their order those that rewrites of this pass may have made candidates."""
+        late: list[int] = []  # their places, as a heap
+        noted = 0
+        nodes = iter(where.nodes)
+        current, following = None, next(nodes, None)
+        while True:
+            if len(self.moved) > noted:
+                last = -1 if current is None else self.places[current]
+                for other in islice(self.moved, noted, None):
+                    if where.ops is not None and other.op in where.ops and self.places[other] > last:
+                        heapq.heappush(late, self.places[other])
+                noted = len(self.moved)
+            if late and (following is None or late[0] <= self.places[following]):
+                current = self.graph.nodes[heapq.heappop(late)]
+                following = next(nodes, None) if current is following else following
+            elif following is not None:
+                current, following = following, next(nodes, None)
+            else:
+                return
+            yield current
+
+    def _first(self, rule: Subst, matches: Iterable[Match], node: Node) -> None:
         """Rewrite the first match from this node that is not refused."""
         seen: set[Refused] = set()
-        for match in self._matches(start, node):
+        for match in islice(matches, MAX_REFUSALS):
             refused = self._try(rule, match, node)
             if refused is None:
                 return
@@ -118,23 +176,23 @@ class Pass:
                 seen.add(refused)
                 self.trace.refused.append(refused)
 
-    def _best_first(self) -> None:
+    def _best_first(self, found: Sequence[tuple[Subst, Candidates]]) -> None:
         """Rewrite the match that is best of all, then the best that is left, and so on."""
         order = count()  # rules, then nodes, in their order: what comes first among equals
-        queue: list[tuple[Key, int, Subst, Start, Node]] = []
-        for rule in sorted(self.rules, key=lambda rule: -rule.priority):
-            start, nodes = self._start(rule)
-            for node in nodes:
-                best = min((self._key(rule, match) for match in self._matches(start, node)), default=None)
+        queue: list[tuple[Key, int, Subst, Find, Node]] = []
+        for rule, where in found:
+            find = where.start.finder(len(where.nodes))
+            for node in where.nodes:
+                best = min([self._key(rule, match) for match in self._matches(find, node)], default=None)
                 if best is not None:
-                    queue.append((best, next(order), rule, start, node))
+                    queue.append((best, next(order), rule, find, node))
         heapq.heapify(queue)
         seen: set[tuple[Subst, object]] = set()
         while queue:
-            key, number, rule, start, node = heapq.heappop(queue)
+            key, number, rule, find, node = heapq.heappop(queue)
             if not self._is_free(rule, node):
                 continue
-            left = [match for match in self._matches(start, node) if (rule, identity(match)) not in seen]
+            left = [match for match in self._matches(find, node) if (rule, identity(match)) not in seen]
             match = min(left, key=lambda match: self._key(rule, match), default=None)
             if match is None:
                 continue
@@ -145,7 +203,11 @@ class Pass:
                 if refused is None:
                     continue
                 self.trace.refused.append(refused)
-            heapq.heappush(queue, (now, number, rule, start, node))
+            heapq.heappush(queue, (now, number, rule, find, node))
+
+    def _matches(self, find: Find, node: Node) -> Iterable[Match]:
+        self.tried += 1
+        return islice(find(node, self.splicer.outputs, self.blocked, self.crowds), MAX_REFUSALS)
 
     def _key(self, rule: Subst, match: Match) -> Key:
         place = min(output.index for output in match.outputs)
@@ -169,14 +231,30 @@ class Pass:
         if self.limit is not None and len(self.trace.firings) >= self.limit:
             raise no_end(self.trace, self.limit)
         reused = _reused(replacement, inner)
-        old, known = tuple(node.name for node in replacement.old), identity(match)
+        old, covered, known = _names(replacement.old), _names(inner), identity(match)
+        self._note_moves(replacement)
         self.splicer.apply(replacement, inner)
         self.checker.applied(replacement)
         self.blocked.update(inner)
         self.blocked.update(replacement.created)
-        new = tuple(node.name for node in replacement.new)
-        kept = tuple(node.name for node in inner if node not in reused and node not in self.splicer.dead)
-        self.trace.firings.append(Firing(rule.name, old, new, kept, self.round, node.name, known))
+        dead = self.splicer.dead
+        kept = _names([other for other in inner if other not in dead and other not in reused])
+        new, made = _names(replacement.new), _names(replacement.created)
+        self.trace.firings.append(Firing(rule.name, old, new, kept, self.round, node.name, known, covered, made))
+
+    def _note_moves(self, replacement: Replacement) -> None:
+        """Take note of the nodes that get other neighbours, where these are older than the pass.
+
+        A call that a rewrite makes is part of no other match in this pass, so next to it nothing new can be found.
+        """
+        for old, new in zip(replacement.old, replacement.new):
+            self.crowds.forget(new)
+            is_old = new not in self.blocked and new not in replacement.created
+            if new is not old and (is_old or new.op in LEAVES):
+                others = [user for user in old.users if user not in self.blocked and user not in replacement.created]
+                self.moved.update(dict.fromkeys(others))
+                if is_old:
+                    self.moved[new] = None
 
     def prepare(self, rule: Subst, match: Match) -> tuple[Replacement, tuple[Node, ...]]:
         """What is to replace what in the graph, which is not changed. Raises Refusal if that must not be."""
@@ -197,11 +275,14 @@ class Pass:
         return replacement, inner
 
 
+def _names(nodes: Iterable[Node]) -> tuple[str, ...]:
+    return tuple([node.name for node in nodes])
+
+
 def _reused(replacement: Replacement, inner: Sequence[Node]) -> set[Node]:
     """The covered nodes from which the new ones are computed."""
-    covered = set(inner)
-    work = list(replacement.used())
-    reused: set[Node] = set()
+    covered, reused = set(inner), set[Node]()
+    work = [] if covered.isdisjoint(replacement.used) else list(replacement.used)
     while work:
         node = work.pop()
         if node in covered and node not in reused:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gsl.errors import PatternError, nearest
 from gsl.graph import Graph
-from gsl.match import Match
+from gsl.match import Match, candidates
 from gsl.rewrite.apply import apply, rewrite
 from gsl.rewrite.explain import Explanation
 from gsl.rewrite.subst import Subst
@@ -100,9 +100,11 @@ class RuleSet:
 
     def match(self, subject: Any) -> Iterator[tuple[Subst, Match]]:
         """All matches of all rules in a workload or graph view, without rewriting. They may overlap."""
-        for rule in self.rules:
-            for match in rule.match(subject):
-                yield rule, match
+        graph = subject if isinstance(subject, Graph) else subject.graph
+        for rule, where in zip(self.rules, candidates([rule.plan for rule in self.rules], graph.by_op())):
+            for match in rule.plan.matches(graph, where=where):
+                if rule.refused(match) is None:
+                    yield rule, match
 
     def explain(self, subject: Any, *, nearest: int = 1) -> Explanations:
         """For each rule by name, why it does not match, or is refused where it does; to be printed."""

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gsl.attr.ast import Ast
+from gsl.draw import Drawing, saved
 from gsl.errors import DroppedAttributeWarning, PatternError, RewriteError, caller
 from gsl.graph import Graph, Op
 from gsl.match import Match, Plan
 from gsl.pat import Call, Group, OpClass, Pattern, walk
 from gsl.pat.opclass import key
 from gsl.rewrite.apply import apply, rewrite
-from gsl.rewrite.build import Builder, Refusal
+from gsl.rewrite.build import Builder
 from gsl.rewrite.explain import Explanation, explain
+from gsl.rewrite.picture import rule_drawing
+from gsl.rewrite.refusal import Refusal
 from gsl.rewrite.source import Source
 from gsl.rewrite.target import Target
 from gsl.rewrite.text import text
@@ -35,7 +39,8 @@ class Subst:
     condition or a list of them: attribute expressions, use relations, or functions ``match -> bool | str``, where a
     string is the reason for refusing. ``extern_use=False`` demands that no inner node is used elsewhere (otherwise
     such a node stays alive beside its replacement), ``True`` that each is. ``distinct`` demands that no two leaves are
-    the same node. Calls of the operators in ``fuzzy`` may stand between two related nodes of the match.
+    the same node. Calls of the operators in ``fuzzy`` may stand between two related nodes of the match. A rule that is
+    ``inference_only`` is left out where ``torch.compile`` is at work on a graph whose gradients are wanted.
 
     Raises PatternError (with the place) for a rule that is not well-formed, and warns (DroppedAttributeWarning) when
     the target rebuilds an operator without an attribute that the source leaves free.
@@ -52,11 +57,13 @@ class Subst:
         extern_use: bool | None = None,
         distinct: bool = False,
         fuzzy: str | Sequence[Any] = (),
+        inference_only: bool = False,
         doc: str = "",
     ) -> None:
         self.location = caller()
         self.name = name if name is not None else f"rule at {self.location}"
         self.priority = priority
+        self.inference_only = inference_only
         self.doc = doc
         try:
             self.source = source = Source.of(src, where, extern_use)
@@ -82,6 +89,13 @@ class Subst:
         """The rule in full: name, algebra, source, conditions, target."""
         where = (*self.source.constraints, *self.source.guards, *self.source.predicates)
         return text(self.name, self.doc, self.source.outputs, self.target.outputs, where)
+
+    def visualize(self, path: str | Path | None = None) -> Drawing:
+        """A drawing of the rule, source and target side by side, also written to ``path`` (.svg, .png, .pdf, .dot)."""
+        return saved(rule_drawing(self), path)
+
+    def _repr_svg_(self) -> str | None:
+        return self.visualize()._repr_svg_()
 
     @property
     def title(self) -> str:

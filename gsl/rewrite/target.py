@@ -26,6 +26,7 @@ from gsl.pat import (
 )
 from gsl.pat import Match as MatchClause
 from gsl.rewrite.build import Builder
+from gsl.rewrite.recipe import Recipe, compiled
 from gsl.spec import REQUIRED, OpSpec
 
 
@@ -41,6 +42,8 @@ class Target:
         """All patterns of the source."""
         self.callable: Callable[[Match], Any] | None = None
         self.outputs: tuple[Pattern, ...] = ()
+        self._compiled: tuple[Recipe | None] | None = None
+        """The compiled target, when it was asked for."""
         if callable(target) and not isinstance(target, Pattern):
             self.callable = target
         else:
@@ -105,10 +108,20 @@ class Target:
 
     def build(self, builder: Builder) -> list[Node]:
         """The nodes that replace the outputs of a match, in order. Raises Refusal, and whatever the callable raises."""
-        old, new = builder.match.outputs, self._build(builder)
+        old = builder.match.outputs
+        recipe = self._recipe(builder) if self.callable is None else None
+        new = self.build_by_reference(builder) if recipe is None else recipe.build(builder)
         return new if len(new) != len(old) else [builder.instead(a, b) for a, b in zip(old, new)]
 
-    def _build(self, builder: Builder) -> list[Node]:
+    def _recipe(self, builder: Builder) -> Recipe | None:
+        """The compiled target, if it can be compiled."""
+        if self._compiled is None:
+            plan = builder.match.plan
+            self._compiled = (compiled(self.outputs, plan.known, plan.scopes, builder.free),)
+        return self._compiled[0]
+
+    def build_by_reference(self, builder: Builder) -> list[Node]:
+        """The nodes that the target is made of for a match, built pattern by pattern."""
         outputs: tuple[Pattern, ...] = self.outputs
         if self.callable is not None:
             made = self.callable(builder.match)

@@ -12,11 +12,11 @@ from gsl.pat import Call, Leaf, Like, Match, Pattern, Tuple, walk
 
 def text(title: str, doc: str, source: Sequence[Pattern], target: Sequence[Pattern], where: Sequence[Any]) -> str:
     """The text of a rule; without a target pattern, a function makes the target."""
-    names = _names(source, target)
+    names = pattern_names(source, target)
     lines = [title, *(f"  {line}" for line in doc.splitlines() if line)]
     known = _lines(lines, "source", source, names, set())
     for condition in where:
-        lines.append(f"  where {_condition(condition, names)}")
+        lines.append(f"  where {condition_text(condition, names)}")
     if target:
         _lines(lines, "target", target, names, known)
     else:
@@ -24,14 +24,15 @@ def text(title: str, doc: str, source: Sequence[Pattern], target: Sequence[Patte
     return "\n".join(lines)
 
 
-def _condition(condition: Any, names: Mapping[Pattern, str]) -> str:
+def condition_text(condition: Any, names: Mapping[Pattern, str]) -> str:
+    """The text of a condition: an expression, a constraint or a function."""
     if not hasattr(condition, "parts"):
         return getattr(condition, "__name__", repr(condition))
-    written = _written(condition, names)
-    return written[1:-1] if isinstance(condition, ast.Binary) and written.startswith("(") else written
+    shown = written(condition, names)
+    return shown[1:-1] if isinstance(condition, ast.Binary) and shown.startswith("(") else shown
 
 
-def _names(source: Sequence[Pattern], target: Sequence[Pattern]) -> dict[Pattern, str]:
+def pattern_names(source: Sequence[Pattern], target: Sequence[Pattern]) -> dict[Pattern, str]:
     """A name for every pattern but tuples, which are written out: ``x0`` for leaves, ``%0`` for others."""
     names: dict[Pattern, str] = {}
     counts = {"x": 0, "%": 0}
@@ -49,23 +50,23 @@ def _lines(
     """Write one side; patterns that are known from the other are not written again. Gives all that are known then."""
     lines.append(f"  {side} {', '.join(names[output] for output in outputs)}")
     patterns = [pattern for pattern in walk(*outputs) if pattern not in known]
-    lines += [f"    {names[pattern]} = {_written(pattern, names)}" for pattern in patterns if pattern in names]
+    lines += [f"    {names[pattern]} = {written(pattern, names)}" for pattern in patterns if pattern in names]
     return {*known, *patterns}
 
 
-def _written(root: Shown, names: Mapping[Pattern, str]) -> str:
+def written(root: Shown, names: Mapping[Pattern, str]) -> str:
     """The text of a pattern or an expression, whole, in which other patterns stand by their names."""
-    written: list[str] = []
+    texts: list[str] = []
     stack: list[Any] = [root]
     while stack:
         item = stack.pop()
         if isinstance(item, str):
-            written.append(item)
+            texts.append(item)
         elif item is not root and isinstance(item, Pattern) and item in names:
-            written.append(names[item])
+            texts.append(names[item])
         else:
             stack.extend(reversed([*_parts(item, names)]))
-    return "".join(written)
+    return "".join(texts)
 
 
 def _parts(item: Shown, names: Mapping[Pattern, str]) -> Iterator[Any]:

@@ -18,9 +18,12 @@ MAX_LINES = 60
 """How many firings, and how many refused matches, a printed trace shows."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # frozen, it takes several times as long to make, and there are very many
 class Firing:
-    """One application of a rule: when, where, what it replaced, and by what. Nodes are told by their names then."""
+    """One application of a rule: when, where, what it replaced, and by what. Nodes are told by their names then.
+
+    A record, not to be changed.
+    """
 
     rule: str
     replaced: tuple[str, ...]
@@ -33,6 +36,10 @@ class Firing:
     """The node at which the search started."""
     match: tuple[Any, ...] = field(default=(), repr=False)
     """Which of the matches from there it was."""
+    covered: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    """All nodes that matched, leaves excepted."""
+    made: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    """All nodes that were made, those included that are inside of the result."""
 
     def __str__(self) -> str:
         kept = f" (kept, as used elsewhere: {names(self.kept)})" if self.kept else ""

@@ -41,14 +41,15 @@ def alternate(
         for rule in rules.values():
             rule.plan.check(graph)
         run = Run(graph, Trace(rules=rules, iterative=True), evaluate if fold_params else None)
-        limit = limit_of(run.graph) if max_steps is None else None
-        watch = Watch(run.graph)
+        limit = limit_of(graph) if max_steps is None else None
+        watch: Watch | None = None
         steps = 0
         while max_steps is None or steps < max_steps:
             steps += 1
             if not _step(run, sets, limit):
                 break
             if max_steps is None:
+                watch = watch or Watch(graph)
                 watch.check(run.graph, run.trace)
         return run.done()
 
@@ -57,12 +58,9 @@ def alternate(
 
 def _step(run: Run, sets: Iterable[RuleSet], limit: int | None) -> bool:
     """Let each of the sets make a pass; whether any rule fired."""
-    before = len(run.trace.firings)
     run.trace.refused.clear()  # what is refused in the end is what counts
-    for rules in sets:
-        run.begin(rules.strategy, limit, rules).run()
-        run.end()
-    return len(run.trace.firings) > before
+    fired = [run.round(rules.strategy, limit, rules) for rules in sets]
+    return any(fired)
 
 
 def _by_name(sets: Iterable[RuleSet]) -> dict[str, Subst]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gsl.graph.types import Type
+from gsl.spec.exact import exact
 
 Types = tuple[Type | None, ...]
 """The types of a call's operands, ``None`` where a type is not known."""
@@ -33,6 +34,10 @@ class Trait(enum.Flag):
     """The result has the elements of the operand, moved."""
     ACTIVATION = enum.auto()
     """An element-wise function of one operand that neural networks use as an activation."""
+
+
+MOST_COMPLETED: Final = 4096
+"""How many answers an operator keeps."""
 
 
 class _Required:
@@ -80,6 +85,8 @@ class OpSpec:
     joint: Callable[[Mapping[str, Any], Types], Mapping[str, Any]] | None = None
     """The canonical form of attributes that depend on each other (``axis`` and ``exclude``), given each of them in its
     own canonical form. Idempotent."""
+    _completed: dict[Any, dict[str, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The answers of :meth:`complete`."""
 
     @property
     def commutative(self) -> bool:
@@ -106,8 +113,21 @@ class OpSpec:
     def complete(self, given: Mapping[str, Any], types: Types) -> dict[str, Any]:
         """All attributes in canonical form: the given ones, the defaults and the derived ones.
 
-        Raises ValueError for a required attribute that is missing, KeyError for one that does not exist.
+        Equal calls share the answer, which must not be changed. Raises ValueError for a required attribute that is
+        missing, KeyError for one that does not exist.
         """
+        try:
+            key = (tuple(given), tuple([exact(value) for value in given.values()]), types)
+            known = self._completed.get(key)
+        except TypeError:
+            return self._complete(given, types)
+        if known is None:
+            if len(self._completed) >= MOST_COMPLETED:
+                self._completed.clear()
+            known = self._completed[key] = self._complete(given, types)
+        return known
+
+    def _complete(self, given: Mapping[str, Any], types: Types) -> dict[str, Any]:
         for name in given:
             if name not in self.attrs:
                 raise KeyError(name)

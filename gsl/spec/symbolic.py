@@ -114,11 +114,30 @@ class Sizes:
     @property
     def specialised(self) -> str:
         """The conditions under which the run took sizes for equal or for numbers, if it did."""
-        equalities = [guard.expr for guard in self.env.guards if guard.expr.func is self._sympy.Eq]
+        found = [guard.expr for guard in self.env.guards if guard.expr.func is self._sympy.Eq]
+        equalities = [equality for equality in found if not self._holds_unless_empty(equality)]
         if not equalities and not self.env.replacements:
             return ""
         pairs = equalities or [self._sympy.Eq(a, b) for a, b in self.env.replacements.items()]
         return self._text(pairs)
+
+    def _holds_unless_empty(self, equality: Any) -> bool:
+        """Whether two sides are equal for all tensors with elements, as strides are: they are products of max(1, size).
+
+        How a tensor lies in memory is no part of its type.
+        """
+        from torch.utils._sympy.functions import Max
+
+        def is_stride(part: Any) -> bool:
+            return isinstance(part, Max) and len(part.args) == 2 and 1 in part.args
+
+        def size(part: Any) -> Any:
+            return next(arg for arg in part.args if arg != 1)
+
+        if not equality.has(Max):
+            return False
+        left, right = (side.replace(is_stride, size) for side in equality.args)
+        return bool(self._sympy.expand(left - right) == 0)
 
     @property
     def compared(self) -> str:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from gsl import draw
 from gsl.graph import CONST, Graph
 from gsl.graph.text import text
 from gsl.verify.models import Comparison, Kind
 
-if TYPE_CHECKING:
-    import graphviz
-
 MINIMUM = 20
 """No rule is supported by fewer evaluated instances."""
+MOST_VALUES = 12
+"""How many lines of values a drawing of a counterexample shows."""
 _KINDS: Mapping[str, str] = {
     "value": "another value", "type": "another shape or dtype",
     "undefined": "the target is undefined where the source is defined",
@@ -111,14 +111,40 @@ class Counterexample:
             f"{found.found} after",
             "before:", *_indented(self.before), "after:", *_indented(self.after),
         ]  # fmt: skip
-        literals = {node.name: node.attrs["value"] for node in self.before.nodes if node.op == CONST and node.shape}
-        for name, value in {**(self.comparison.inputs or {}), **literals}.items():
-            lines.append(f"  {name} = {value.tolist() if hasattr(value, 'tolist') else value}")
+        lines += [f"  {name} = {value}" for name, value in _values(self)]
         return "\n".join(lines)
 
-    def draw(self) -> graphviz.Digraph:
-        """A drawing of the source's side. WorkloadError without the Python package graphviz."""
-        return draw.digraph(self.before, name="counterexample", hide=draw.hide_defaults)
+    def visualize(self, path: str | Path | None = None) -> draw.Drawing:
+        """A drawing of both sides, and where they differ, also written to ``path`` (.svg, .png, .pdf or .dot)."""
+        return draw.saved(_drawn(self), path)
+
+    def _repr_svg_(self) -> str | None:
+        return self.visualize()._repr_svg_()
+
+
+def _drawn(example: Counterexample) -> draw.Drawing:
+    """Both sides with their types and the values of their leaves; what is computed differently is marked."""
+    found = example.difference
+    title = _KINDS.get(found.kind, found.kind)
+    place = "" if found.index is None else f" at {list(found.index)}"
+    where = f"output {'.'.join(map(str, found.path))}{place}"
+    sides = (("before", example.before, found.expected), ("after", example.after, found.found))
+    panels = []
+    for side, graph, value in sides:
+        output = graph.outputs[found.path[0]]
+        paint = {output: draw.Paint("#ffffff", draw.FAILED, 2.5, draw.Mark("≠", draw.FAILED))}
+        lines = tuple(draw.wrapped(f"{where}: {value}", 60))
+        panels.append(draw.Panel(side, draw.diagram(graph, draw.Options(depth="all"), paint), lines))
+    legend = ((draw.Style("#ffffff", draw.FAILED, 2.5), draw.Mark("≠", draw.FAILED), f"differs: {title}"),)
+    notes = [line for name, value in _values(example) for line in draw.wrapped(f"{name} = {value}", 110)]
+    return draw.Drawing(draw.Figure("counterexample", tuple(panels), legend, tuple(notes[:MOST_VALUES])))
+
+
+def _values(example: Counterexample) -> list[tuple[str, Any]]:
+    """The values of the leaves on which the two sides differ, by name."""
+    literals = {node.name: node.attrs["value"] for node in example.before.nodes if node.op == CONST and node.shape}
+    values = {**(example.comparison.inputs or {}), **literals}
+    return [(name, value.tolist() if hasattr(value, "tolist") else value) for name, value in values.items()]
 
 
 def _indented(graph: Graph) -> list[str]:
@@ -233,12 +259,12 @@ class Refuted(Verdict):
             lines += ["missing condition:", *(f"  {line}" for line in str(self.suggestion).splitlines())]
         return lines
 
-    def draw(self) -> graphviz.Digraph:
-        """A drawing of the counterexample's source. WorkloadError without the Python package graphviz."""
-        return self.counterexample.draw()
+    def visualize(self, path: str | Path | None = None) -> draw.Drawing:
+        """The drawing of the counterexample."""
+        return self.counterexample.visualize(path)
 
     def _repr_html_(self) -> str:
-        return draw.pre(str(self)) + draw.page(self.draw, "")
+        return draw.page(self.visualize, str(self))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -257,9 +257,21 @@ def describe(value: Any) -> str:
 
 
 def as_tensor(value: Any) -> Any:
-    """A torch, numpy or other tensor as a torch tensor on the CPU; None for anything else."""
+    """A torch, numpy or other tensor as a plain torch tensor on the CPU; None for anything else.
+
+    WorkloadError for a tensor without data.
+    """
     tensor = _as_tensor(value)
-    return None if tensor is None else tensor.detach().cpu()
+    if tensor is None:
+        return None
+    if tensor.device.type == "meta":
+        raise WorkloadError("a result is on the device meta, so it has no values to compare; run on another device")
+    if tensor.is_nested:
+        raise WorkloadError("a result is a nested tensor, which is not compared; return its values() instead")
+    tensor = tensor.detach().cpu()
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    return tensor if str(tensor.layout) in ("torch.strided", "torch._mkldnn") else tensor.to_dense()
 
 
 def compare_leaf(run: int, name: str, expected: Any, found: Any, override: Override) -> Compared:

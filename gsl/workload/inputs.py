@@ -98,7 +98,8 @@ def random(
                 f"{who}: the input {name!r} has {'no known type' if type is None else f'the type {type}'}, so that no "
                 f"random value can be made; give inputs=, or make the workload with example inputs"
             )
-        if keep_integers and example is not None and not example.dtype.is_floating_point:
+        as_it_is = example is not None and (example.layout != torch.strided or example.is_quantized)
+        if as_it_is or (keep_integers and example is not None and not example.dtype.is_floating_point):
             result.append(example)
             continue
         shape = [_size(who, name, expected, known) for expected in type.shape]
@@ -219,14 +220,14 @@ def _size(who: str, name: str, expected: Dim, known: Mapping[Any, int]) -> int:
 def _draw(shape: Sequence[int], dtype: Any, example: Any, generator: Any, strategy: Strategy) -> Any:
     import torch
 
-    usable = example is not None and example.numel() > 0
+    usable = example is not None and example.numel() > 0 and example.device.type != "meta"
     if dtype == torch.bool:
         return torch.rand(shape, generator=generator) < 0.5
     if dtype.is_floating_point or dtype.is_complex:
         if strategy.masks and usable and example.numel() > 2 and dtype.is_floating_point:
-            values = example.detach().cpu().unique()
+            values = example.detach().cpu().to(torch.float64).unique()
             if values.numel() == 2:
-                return values[torch.randint(values.numel(), tuple(shape), generator=generator)]
+                return values[torch.randint(values.numel(), tuple(shape), generator=generator)].to(dtype)
         if dtype.is_complex:
             parts = [strategy.draw(shape, torch.float64, generator) for _ in range(2)]
             return torch.complex(*parts).to(dtype)

@@ -80,4 +80,8 @@ def _changed(value: Any, before: Any) -> bool:
     """True if a tensor has other values than before. (Its version does not tell: batch_norm writes past it.)"""
     import torch
 
-    return isinstance(value, torch.Tensor) and not torch.equal(value, before)
+    if not isinstance(value, torch.Tensor) or value.device.type == "meta" or value.is_nested:
+        return False  # there are no values, or they are not compared
+    if value.layout != torch.strided:
+        value, before = value.to_dense(), before.to_dense()
+    return not torch.equal(value, before)

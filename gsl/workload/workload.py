@@ -8,15 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from gsl import draw
 from gsl.draw import hide_defaults, hide_nothing
-from gsl.errors import WorkloadError
-from gsl.front.base import Program
+from gsl.errors import ReplayError, WorkloadError
+from gsl.front.base import Program, Scoped
 from gsl.graph import GETITEM, LEAVES, TUPLE, Effect, Graph, Node, Type, op_name
 from gsl.graph.text import text
+from gsl.match import Match
 from gsl.rewrite import Trace
+from gsl.rewrite.apply import repeat
 from gsl.workload import inputs as _inputs
 from gsl.workload.bisect import culprit
 from gsl.workload.compare import Path as LeafPath
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     import torch
 
 DRAWABLE = 150
-"""A view with more calls than this is summed up in a notebook, because nobody can read its drawing."""
+"""A view whose drawing has more boxes than this is summed up in a notebook, because nobody can read it."""
 
 
 class Workload:
@@ -353,20 +355,59 @@ class Workload:
         self,
         path: str | Path | None = None,
         *,
-        params: bool = True,
+        depth: int | Literal["auto", "all"] = "auto",
+        expand: str | Sequence[str] = (),
+        params: bool | None = None,
         highlight: Mapping[Node, str] | None = None,
-    ) -> Any:
-        """A drawing of the view as a ``graphviz.Digraph``, also written to ``path`` (.svg, .png, .pdf or .dot).
+        matches: Mapping[str, Iterable[Match]] | None = None,
+    ) -> draw.Drawing:
+        """A drawing of the view, also written to ``path`` (.svg, .png, .pdf or .dot).
 
-        ``params=False`` leaves the weights out; ``highlight`` gives nodes of the view a colour. WorkloadError
-        without the Python package graphviz; without its program ``dot``, the .dot text is written, with a warning.
+        A large view is drawn by its modules, as deep as it can be read; ``depth`` says how deep (0 for the outermost
+        modules, ``"all"`` for every call and no modules), and ``expand`` names modules that are open in any case
+        (``"encoder.layer.0"``, ``"*.attention"``). Equal neighbours such as layers are drawn once. ``params`` says
+        whether weights are drawn, which they are where no module is closed. ``highlight`` gives nodes of the view a
+        colour, ``matches`` gives the matches of each rule by the rule's name, which get a colour and a number each.
         """
-        drawing = draw.digraph(
-            self.graph, name=self.name, params=params, highlight=highlight or {}, hide=hide_defaults
-        )
-        if path is not None:
-            draw.save(drawing, path)
-        return drawing
+        paint, legend = draw.painted({rule: [m.inner for m in found] for rule, found in (matches or {}).items()})
+        paint.update({node: draw.Paint(colour, "#1b1b1b") for node, colour in (highlight or {}).items()})
+        for node in paint.keys() - set(self.graph.nodes):
+            raise WorkloadError(f"the node {node} to be highlighted is not in the view; take it from wl.graph")
+        panel = draw.Panel("", draw.diagram(self.graph, self._options(depth, expand, params), paint))
+        return draw.saved(draw.Drawing(draw.Figure(self.name, (panel,), legend)), path)
+
+    def before_after(
+        self,
+        new: Workload,
+        path: str | Path | None = None,
+        *,
+        depth: int | Literal["auto", "all"] = "auto",
+        expand: str | Sequence[str] = (),
+        params: bool | None = None,
+    ) -> draw.Drawing:
+        """A drawing of this workload beside one that rules made of it, with what each rule matched and made coloured.
+
+        Also written to ``path`` (.svg, .png, .pdf or .dot). The options are those of :meth:`visualize`. The new
+        workload has to come from this one in one application of rules, which is repeated on the view for the drawing;
+        otherwise there are no colours.
+        """
+        name, options = f"{self.name} before and after", self._options(depth, expand, params)
+        after, trace, notes = new.graph, new._trace, []
+        if trace is not None:
+            # The names in a trace are those of the views that rules worked on; a front end may choose others.
+            try:
+                after, trace = repeat(trace, self.graph, None, self._program.evaluate)
+            except ReplayError as error:
+                trace, notes = None, [f"not coloured, as {new.name} does not come from {self.name}: {error}"]
+        drawing = draw.before_after(self.graph, after, trace, options=options, name=name, notes=notes)
+        return draw.saved(drawing, path)
+
+    def _options(
+        self, depth: int | Literal["auto", "all"] = "auto", expand: str | Sequence[str] = (),
+        params: bool | None = None,
+    ) -> draw.Options:  # fmt: skip
+        scope = self._program.scope if isinstance(self._program, Scoped) else None
+        return draw.Options(scope, depth, (expand,) if isinstance(expand, str) else tuple(expand), params)
 
     def __str__(self) -> str:
         return self.text()
@@ -375,12 +416,14 @@ class Workload:
         inputs, params = len(self.inputs), len(self.params)
         return f"<Workload {self.name}: {inputs} input{'s' * (inputs != 1)}, {params} param{'s' * (params != 1)}>"
 
-    def _repr_html_(self) -> str:
-        counts = self.op_counts()
-        if sum(counts.values()) > DRAWABLE:
-            rows = "".join(f"<tr><td>{html.escape(op)}</td><td>{n}</td></tr>" for op, n in counts.items())
-            return f"<p>{html.escape(repr(self))}</p><table><tr><th>operator</th><th>calls</th></tr>{rows}</table>"
-        return draw.page(lambda: draw.digraph(self.graph, name=self.name, hide=hide_defaults), self.text())
+    def _repr_svg_(self) -> str | None:
+        return self.visualize()._repr_svg_() if draw.boxes(self.graph, self._options()) <= DRAWABLE else None
+
+    def _repr_html_(self) -> str | None:
+        if draw.boxes(self.graph, self._options()) <= DRAWABLE:
+            return None
+        rows = "".join(f"<tr><td>{html.escape(op)}</td><td>{n}</td></tr>" for op, n in self.op_counts().items())
+        return f"<p>{html.escape(repr(self))}</p><table><tr><th>operator</th><th>calls</th></tr>{rows}</table>"
 
     def _callable(self) -> Callable[..., Any]:
         if self._call is None:

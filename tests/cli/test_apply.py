@@ -2,73 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from gsl import Workload
-from gsl.cli import apply, main, models
-
-RULES = """\
-from gsl import *
-
-x, w = pat.Wildcard(), pat.Wildcard()
-swish = Subst(x * op.Sigmoid(x), op.SiLU(x), name="to silu")
-refused = Subst(op.ReLU(x), op.Sum(x, axis=1), name="refused")
-wrong = Subst(op.ReLU(x), op.ReLU6(x * 100.0), name="wrong")
-idle = Subst(op.Erf(x), op.Tanh(x), name="idle")
-dense = op.Dense(x, w)
-folds = Subst(op.ReLU(dense), op.ReLU(dense.like(x, w * 2.0)) * 0.5, name="folds")
-right = RuleSet([swish, idle])
-again = RuleSet([Subst(op.ReLU(x), op.ReLU(op.ReLU(x)), name="grows")])
-"""
-FUSION = """\
-tail:
-  heuristic: FAST
-  pattern:
-    product: {op_type: linear, child: skip}
-    skip:    {op_type: add, required: false, child: relu}
-    relu:    {op_type: relu}
-"""
-TENSAT = "(ewadd ?x (ewadd ?y ?z))=>(ewadd (ewadd ?x ?y) ?z)\n"
-
-
-class Gate(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.up, self.down = nn.Linear(4, 8), nn.Linear(8, 4)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        h = self.up(x)
-        return self.down(h * torch.sigmoid(h)).relu()
-
-
-@pytest.fixture(scope="module")
-def saved() -> bytes:
-    torch.manual_seed(0)
-    stream = io.BytesIO()
-    torch.export.save(torch.export.export(Gate().eval(), (torch.randn(2, 4),)), stream)
-    return stream.getvalue()
-
-
-@pytest.fixture
-def here(tmp_path: Path, saved: bytes, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with rules and a model, which is the current one."""
-    for name, text in {"mine.py": RULES, "fusion.yaml": FUSION, "theirs.txt": TENSAT}.items():
-        (tmp_path / name).write_text(text)
-    (tmp_path / "model.pt2").write_bytes(saved)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+from gsl.cli import main, models, modules
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
@@ -167,9 +112,12 @@ def test_json(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_until_nothing_matches(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "mine.py:again", "model.pt2", "-o", "new.pt2", "--iterative")
-    assert code == 2
+    assert code == 3
     assert err.startswith("gsl: error: ")
     assert err.count("\n") == 1
+    assert not (here / "new.pt2").exists()
+    code, _, err = run(capsys, "mine.py:again", "model.pt2", "-o", "new.pt2", "--iterative", "--max-steps", "7")
+    assert (code, "7" in err) == (3, True)
     assert run(capsys, "mine.py:again", "model.pt2", "-o", "new.pt2")[0] == 0
     assert load("new.pt2").op_counts()["nn.relu"] == 2
 
@@ -231,13 +179,13 @@ def test_the_file_has_the_usual_permissions(here: Path, capsys: pytest.CaptureFi
          "ends in .pt2"),
         (["mine.py", "model.pt2", "-o", "no/new.pt2"], "there is no folder no"),
         (["mine.py", "model.pt2", "-o", "folder.pt2"], "folder.pt2 is a folder"),
-        (["bad.yaml", "model.pt2", "-o", "new.pt2"], "bad.yaml: bad.yaml:3:31: 'a' has a child 'bb'"),
+        (["bad.yaml", "model.pt2", "-o", "new.pt2"], "bad.yaml:3:31: 'a' has a child 'bb'"),
         (["mine.py:swsh", "model.pt2", "-o", "new.pt2"], "mine.py has no rule 'swsh': "),
         (["mine.py", "model.pt2", "-o", "new.pt2", "--params", "w.npz"], "there is no file w.npz"),
         (["mine.py", "model.pt2", "-o", "new.pt2", "--params", "values.npz"],
          "model.pt2 has its weights, so it takes no --params"),
         (["mine.py", "model.pt2", "-o", "new.pt2", "--params", "mine.py"],
-         "mine.py can't be read as arrays that numpy.savez wrote: "),
+         "mine.py is not an archive of arrays that numpy.savez wrote, or only a part of one: File is not a zip file"),
     ],
 )  # fmt: skip
 def test_usage_errors(arguments: list[str], text: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -249,63 +197,6 @@ def test_usage_errors(arguments: list[str], text: str, here: Path, capsys: pytes
     assert err.startswith(f"gsl: error: {text}")
     assert err.count("\n") == 1
     assert not (here / "new.pt2").exists()
-
-
-def _archive(change: dict[str, bytes], saved: bytes) -> bytes:
-    """A saved program, some records of which are others."""
-    stream = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(saved)) as old, zipfile.ZipFile(stream, "w") as new:
-        for name in old.namelist():
-            short = name.partition("/")[2]
-            new.writestr(name, change.pop(short, old.read(name)))
-        for short, content in change.items():
-            new.writestr(f"{old.namelist()[0].partition('/')[0]}/{short}", content)
-    return stream.getvalue()
-
-
-class Bomb:
-    """What leaves a file when it is unpickled."""
-
-    def __reduce__(self) -> Any:
-        return (open, ("exploded", "w"))
-
-
-def _pickled() -> bytes:
-    stream = io.BytesIO()
-    torch.save(Bomb(), stream)
-    return stream.getvalue()
-
-
-BROKEN = {
-    "empty": lambda saved: b"",
-    "text": lambda saved: b"not an archive",
-    "truncated": lambda saved: saved[: len(saved) // 2],
-    "no program": lambda saved: _archive({"models/model.json": b"{"}, saved),
-    "pickled inputs": lambda saved: _archive({"data/sample_inputs/model.pt": _pickled()}, saved),
-    "pickled object": lambda saved: _archive({"data/constants/opaque_obj_0": _pickled()}, saved),
-}
-
-
-@pytest.mark.parametrize("kind", BROKEN)
-def test_broken_models(
-    kind: str, here: Path, saved: bytes, capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
-) -> None:
-    path = here / "broken.pt2"
-    path.write_bytes(BROKEN[kind](saved))
-    code, out, err = run(capfd, "mine.py", "broken.pt2", "-o", "new.pt2")
-    assert (code, out) == (2, "")
-    assert err.startswith("gsl: error: broken.pt2 ")
-    assert err.count("\n") == 1
-    assert files(here) == {"mine.py", "fusion.yaml", "theirs.txt", "model.pt2", "broken.pt2"}
-
-
-def test_a_pickle_would_run(here: Path, saved: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    """What the command guards against: the loader of torch by itself runs it."""
-    path = here / "broken.pt2"
-    path.write_bytes(BROKEN["pickled inputs"](saved))
-    with pytest.raises(Exception):  # noqa: B017, PT011
-        torch.export.load(path)
-    assert (here / "exploded").exists()
 
 
 # TVM
@@ -321,7 +212,7 @@ def module(here: Path) -> Path:
 def test_a_module_of_tvm(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["mine.py:folds", "module.json", "--params", "weights.npz", "-o", "new.json", "--check"]
     code, out, err = run(capsys, *arguments)
-    if models.tvm_crashes():
+    if modules.cannot_save():
         # Some versions of TVM crash; then there must be no output, and a line that says so.
         assert (code, out) == (2, "")
         assert "crashes when it saves a module" in err
@@ -338,32 +229,7 @@ def test_a_module_of_tvm(module: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert np.allclose(np.sort(value.flat), np.arange(12) / 5)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '{"root_index": 0, "nodes": [{"type": "int", "data": 3}]}'])
-def test_broken_modules(
-    text: str, module: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(models, "tvm_crashes", lambda: False)
-    (module / "module.json").write_text(text)
-    code, out, err = run(capfd, "mine.py:folds", "module.json", "-o", "new.json")
-    assert (code, out) == (2, "")
-    assert err.startswith("gsl: error: module.json can't be read as a model of tvm.ir.save_json: ")
-
-
 # The command as such
-
-
-def test_the_examples_of_the_help_run(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(SystemExit):
-        main(["apply", "--help"])
-    assert apply.EXAMPLES in capsys.readouterr().out
-    (here / "mine.py").write_text(RULES.replace('"idle"', '"conv-add"'))
-    examples = [line.partition("#")[0].split() for line in apply.EXAMPLES.splitlines() if line.startswith("  gsl ")]
-    assert len(examples) == 4
-    for _, *arguments in examples:
-        if "module.json" not in arguments:
-            assert main(arguments) == 0
 
 
 def test_as_a_process(here: Path) -> None:

@@ -179,7 +179,7 @@ def test_files_that_cannot_be_read(
     path.write_text(content)
     code, out, err = run(capsys, path)
     assert (code, out) == (2, "")
-    assert err.startswith(f"gsl: error: {path}: ")
+    assert err.startswith(f"gsl: error: {path}:")
     assert text in err
     assert err.count("\n") == 1
 

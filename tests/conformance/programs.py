@@ -36,7 +36,7 @@ def write(view: Graph, front_end: FrontEnd) -> tuple[Program, Graph]:
     view = with_sizes(view, symbols)
     new: dict[Node, Node] = dict(zip([node for node in view.nodes if node.op == INPUT], inputs, strict=True))
     for node in inputs:
-        node.users.clear()
+        node.users = ()
     for node in view.nodes:
         if node not in new:
             operands = tuple([new[operand] for operand in node.operands])

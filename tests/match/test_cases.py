@@ -11,7 +11,7 @@ import torch
 from gsl import Subst, attr, op, pat
 from gsl.errors import PatternError
 from gsl.graph import Graph, Node
-from gsl.match import Match, Plan, Search
+from gsl.match import Match, Plan, Search, candidates
 from gsl.pat import Pattern
 from tests.helpers.graphs import Builder, graph
 
@@ -352,9 +352,9 @@ def many(number: int, rare: int) -> Graph:
 
 def test_the_search_starts_at_the_rarest_operator() -> None:
     source = op.Tanh(op.ReLU(pat.Wildcard()))
-    anchor, nodes = Plan([source]).anchor(many(5, 2).by_op())
-    assert anchor is source
-    assert len(nodes) == 2
+    (found,) = candidates([Plan([source])], many(5, 2).by_op())
+    assert found.start.anchor is source
+    assert len(found.nodes) == 2
 
 
 def test_a_rule_whose_operator_does_not_occur_costs_nothing() -> None:

@@ -7,8 +7,8 @@ import torch
 
 from gsl import RuleSet, Subst, op, pat
 from gsl.errors import PatternError, PatternTypeError
-from gsl.graph import Effect, Graph
-from gsl.graph.subgraph import Subgraph, inline
+from gsl.graph import TUPLE, Effect, Graph, Node
+from gsl.graph.subgraph import Subgraph, call_type, inline
 from tests.helpers.graphs import Builder, graph, run
 
 
@@ -194,3 +194,25 @@ def test_outlining_takes_part_in_a_rule_set() -> None:
 def test_where_a_group_may_stand(make: object, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("is_output", [False, True])
+def test_a_group_whose_whole_tuple_is_used_becomes_a_tuple(is_output: bool) -> None:
+    def pair(b: Builder) -> object:
+        x = b.input("x", 2, 3)
+        return [b.call("exp", x), b.call("nn.relu", x)]
+
+    group = Subgraph("pair", graph(pair))
+
+    def calls(b: Builder) -> object:
+        x = b.input("x", 2, 3)
+        call = b._add(Node(group, (x,), {}, call_type(group.body), name="pair"))
+        first = b.get(call, 0)
+        return [first, call if is_output else b.call("concatenate", call, axis=1)]
+
+    after = expanded(graph(calls))
+    assert not bodies(after)
+    (whole,) = [node for node in after if node.op == TUPLE]
+    assert [node.op for node in whole.operands] == ["exp", "nn.relu"]
+    assert after.outputs[0] is whole.operands[0]
+    assert (after.outputs[1] if is_output else after.outputs[1].operands[0]) is whole

@@ -90,7 +90,7 @@ def small() -> Graph:
 
 
 def forget_user(nodes: Mapping[str, Node], view: Graph) -> None:
-    del nodes["relu"].users[nodes["add"]]
+    nodes["relu"].drop_user(nodes["add"])
 
 
 def wrong_order(nodes: Mapping[str, Node], view: Graph) -> None:
@@ -98,7 +98,7 @@ def wrong_order(nodes: Mapping[str, Node], view: Graph) -> None:
 
 
 def stale_user(nodes: Mapping[str, Node], view: Graph) -> None:
-    nodes["relu"].users[nodes["tanh"]] = None
+    nodes["relu"].add_user(nodes["tanh"])
 
 
 def lost_operand(nodes: Mapping[str, Node], view: Graph) -> None:

@@ -173,4 +173,8 @@ def test_without_hypothesis_the_mend_is_told(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_counterexample_is_drawn() -> None:
     found: Verdict = WRONG["exchanged operands"].make().verify(max_examples=30)
     assert isinstance(found, Refuted)
-    assert "subtract" in found.draw().source
+    svg = found.visualize().svg
+    assert found.counterexample.visualize().svg == svg
+    assert found._repr_html_().endswith(f"<div>{svg}</div>")
+    for text in ("before", "after", "subtract", "differs: another value", "output 0"):
+        assert f">{text}" in svg

@@ -40,6 +40,9 @@ def mutations(graph: fx.Graph, reader: Reader, leaves: Leaves) -> Mutations:
         order[node] = index
         if node.op not in CALLS:
             continue
+        form = reader.form(node)
+        if form is not None and not form.mutated and not form.unknown:
+            continue
         result.memory.update(map(memory, reader.mutated_weights(node)))
         if reader.is_unknown(node):
             given.extend(node.all_input_nodes)
@@ -69,7 +72,7 @@ def _is_hidden(
     node: fx.Node, operand: fx.Node, order: dict[fx.Node, int], reader: Reader, known: Mutations
 ) -> bool:
     """True if an in-place call overwrites memory that nobody reads afterwards, and is understood otherwise."""
-    if reader.read(node) is None:
+    if reader.read_op(node) is None:
         return False
     # What only hands its operand on has no memory of its own: nobody else may use that operand.
     while reader.hands_on(operand) and list(operand.args[0].users) == [operand]:  # type: ignore[union-attr]

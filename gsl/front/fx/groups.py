@@ -8,7 +8,8 @@ program.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import torch
@@ -81,3 +82,8 @@ def _value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _value(item) for key, item in value.items()}
     return tuple([_value(item) for item in value]) if isinstance(value, (tuple, list)) else value
+
+
+def are_fields(users: Iterable[fx.Node]) -> bool:
+    """True if nothing but fields of a tuple is used."""
+    return all(user.target is operator.getitem for user in users)

@@ -19,11 +19,11 @@ class Leaf:
     name: str
     """Its name in the state dict (the path of the attribute, in a ``GraphModule``)."""
     value: Any
-    reads: list[fx.Node] = field(default_factory=list)
-    """The placeholder, or the ``get_attr`` nodes, that stand for it natively; filled while loading."""
+    reads: dict[Any, None] = field(default_factory=dict)
+    """The placeholder, or the ``get_attr`` nodes in order, that stand for it natively; filled while loading."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen, because that takes four times as long to make
 class Reading:
     """How one native node was read: as a small tree of view nodes, numbered with operands before their users."""
 
@@ -41,7 +41,7 @@ Source = fx.Node | Leaf | int
 """Where an operand came from: the value of a native node, a weight of the called module, or a node of the same tree."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Handle:
     """The native handle of a view node: its place in a reading, and the sources of its operands and then its deps."""
 
@@ -63,8 +63,8 @@ def native_of(node: Node) -> fx.Node | None:
     """The native node whose value the view node is, or belongs to."""
     if isinstance(node.native, Handle):
         return node.native.reading.node
-    if isinstance(node.native, Leaf) and node.native.reads:
-        return node.native.reads[0]
+    if isinstance(node.native, Leaf):
+        return next(iter(node.native.reads), None)
     return None
 
 

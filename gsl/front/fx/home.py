@@ -6,6 +6,7 @@ Nothing of the old program is changed: modules on the way to a change are copied
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -55,7 +56,7 @@ class ModuleHome:
             path = node.native.name
         else:
             path = self._add(node, writer)
-        new = writer.graph.create_node("get_attr", path, name=writer.name(path.replace(".", "_")))
+        new = writer.add("get_attr", path, (), {}, writer.name(path.replace(".", "_")))
         writer.fakes.set(new, writer.fakes.of_tensor(attribute(self.new, path)))
         return new
 
@@ -67,6 +68,7 @@ class ModuleHome:
             self.new.register_parameter(name, parameter)
         else:
             self.new.register_buffer(name, value)
+        writer.draft.note(lambda: delattr(self.new, name))
         return name
 
     @property
@@ -82,20 +84,36 @@ class ModuleHome:
         return self.add_module(module, name)
 
     def finish(self, graph: fx.Graph) -> fx.GraphModule:
-        """The new module, without what only the replaced part of the old graph used."""
+        """The new module, without what only the replaced part of the old graph used. Its code is not compiled yet."""
         graph._codegen = copy.copy(self.old.graph._codegen)
-        before, after = _targets(self.old.graph), _targets(graph)
-        called = tuple(f"{path}." for path, kind in after.items() if kind == "call_module")
-        for path in before:
-            if path in after or path.startswith(called):
-                continue
-            inside = [other.removeprefix(f"{path}.") for other in after if other.startswith(f"{path}.")]
-            if not inside:
-                self._delete(path)
-            elif before[path] == "call_module":
-                self._hollow(path, inside)
-        self.new.graph = graph
+        self._clean(_targets(self.old.graph.nodes), _targets(graph.nodes))
+        self.new._graph = graph
+        graph.owning_module = self.new
         return self.new
+
+    def _clean(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        """Delete what was used before and is not any more."""
+        inside: dict[str, list[str]] = {}
+        for path in after:
+            for outer in _prefixes(path):
+                inside.setdefault(outer, []).append(path.removeprefix(f"{outer}."))
+        gone: set[str] = set()
+        for path in before:
+            holders = tuple(_prefixes(path))
+            if path in after or not gone.isdisjoint(holders) or not self._may_change(path):
+                continue
+            if any(after.get(module) == "call_module" for module in holders):
+                continue
+            if path not in inside:
+                self._delete(path)
+                gone.add(path)
+            elif before[path] == "call_module":
+                self._hollow(path, inside[path])
+                gone.add(path)
+
+    def _may_change(self, path: str) -> bool:
+        """Whether what is at a path may be deleted from the module that holds it."""
+        return True
 
     def _delete(self, path: str) -> None:
         """Delete an attribute, and the bare containers that this leaves empty."""
@@ -137,6 +155,39 @@ class ModuleHome:
         return module
 
 
+class OwnHome(ModuleHome):
+    """The weights of a ``GraphModule`` that is changed itself.
+
+    Modules that others may hold too are not changed: only the ``GraphModule``, and the bare containers within it.
+    """
+
+    def __init__(self, module: fx.GraphModule, note: Callable[[Callable[[], object]], object]) -> None:
+        self.old = self.new = module
+        self._note = note
+        """Takes what undoes a change."""
+
+    def add_module(self, module: torch.nn.Module, name: str) -> str:
+        path = super().add_module(module, name)
+        self._note(lambda: delattr(self.new, path))
+        return path
+
+    def forget(self, dead: Iterable[fx.Node]) -> None:
+        """Delete what nodes that are gone referred to, unless others do."""
+        if before := _targets(dead):
+            self._clean(before, _targets(self.new.graph.nodes))
+
+    def _may_change(self, path: str) -> bool:
+        module: Any = self.new
+        for name in path.split(".")[:-1]:
+            module = module._modules.get(name)
+            if type(module) is not torch.nn.Module:
+                return False
+        return True
+
+    def _writable(self, path: str) -> Any:
+        return attribute(self.new, path)
+
+
 def as_tensor(value: Any) -> Any:
     """A numpy array as a tensor with memory of its own; anything else as it is."""
     return torch.tensor(value) if isinstance(value, (np.ndarray, np.generic)) else value
@@ -158,9 +209,16 @@ def unique(name: str, taken: Any) -> str:
     return result
 
 
-def _targets(graph: fx.Graph) -> dict[str, str]:
-    """The attributes and submodules to which a graph refers, with the kind of the last reference."""
-    return {str(node.target): node.op for node in graph.nodes if node.op in ("get_attr", "call_module")}
+def _targets(nodes: Iterable[fx.Node]) -> dict[str, str]:
+    """The attributes and submodules to which nodes refer, with the kind of the last reference."""
+    return {str(node.target): node.op for node in nodes if node.op in ("get_attr", "call_module")}
+
+
+def _prefixes(path: str) -> Iterator[str]:
+    """The paths of the modules that hold what is at a path, the nearest first."""
+    while "." in path:
+        path, _, _ = path.rpartition(".")
+        yield path
 
 
 def clone(old: fx.GraphModule) -> fx.GraphModule:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
 
 import torch
@@ -42,19 +43,28 @@ def _infer_opaque(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) 
     if any(type is None for type in types) or has_symbols(tuple(types)) or has_symbols(tuple(attrs.values())):
         return None
     known = tuple([_Operand(operand.type, _number(operand)) for operand in operands])
-    if isinstance(op, torch._ops.OpOverload):
+    if is_pure(op):
         try:
-            return _type_of_overload(op, known, tuple([(name, type(value), value) for name, value in attrs.items()]))
+            return _type_of_function(op, known, tuple([(name, type(value), value) for name, value in attrs.items()]))
         except TypeError:  # an attribute that can't be a key
             pass
     return _run_on_fakes(op, known, attrs)
 
 
+def is_pure(op: Op) -> bool:
+    """True for a function of torch or Python: what it returns depends on its arguments, and on nothing that a program
+    changes."""
+    if isinstance(op, torch._ops.OpOverload):
+        return True
+    module = getattr(op, "__module__", None) or ""
+    return isinstance(op, (BuiltinFunctionType, FunctionType)) and module.partition(".")[0] in ("torch", "_operator")
+
+
 @lru_cache(maxsize=4096)
-def _type_of_overload(
+def _type_of_function(
     op: Op, operands: tuple[_Operand, ...], attrs: tuple[tuple[str, type, Any], ...]
 ) -> Type | None:
-    """The type of a call that follows from these arguments alone, as it does for torch's own operators."""
+    """The type of a call that follows from these arguments alone, as it does for what holds no state."""
     return _run_on_fakes(op, operands, {name: value for name, _, value in attrs})
 
 

@@ -40,6 +40,9 @@ class ExportedHome:
         self.state: dict[str, Any] = dict(old.state_dict)
         self.constants: dict[str, Any] = dict(old.constants)
         self._added: dict[str, InputSpec] = {}
+        self._kinds = {spec.arg.name: spec.kind for spec in old.graph_signature.input_specs}
+        self._last: dict[InputKind, fx.Node] = {}
+        """For each kind of a new weight, the last placeholder that comes before the next one of that kind."""
         self._root = old.graph_module
 
     def read(self, node: Node, writer: Writer) -> fx.Node:
@@ -51,7 +54,7 @@ class ExportedHome:
             kind = InputKind.CONSTANT_TENSOR
         target = unique(node.name or "weight", lambda name: name in self.state or name in self.constants)
         (self.constants if kind is InputKind.CONSTANT_TENSOR else self.state)[target] = value
-        new = self._placeholder(kind, writer.name(_PREFIX[kind] + target.replace(".", "_")), writer.graph)
+        new = self._placeholder(kind, writer.name(_PREFIX[kind] + target.replace(".", "_")), writer.draft.graph)
         writer.fakes.set(new, writer.fakes.of_tensor(tensor))
         persistent = True if kind is InputKind.BUFFER else None
         self._added[new.name] = InputSpec(kind, TensorArgument(new.name), target, persistent)
@@ -59,22 +62,22 @@ class ExportedHome:
 
     def _placeholder(self, kind: InputKind, name: str, graph: fx.Graph) -> fx.Node:
         """A new placeholder behind those of its kind, and before the user's inputs."""
-        kinds = {spec.arg.name: spec.kind for spec in self.old.graph_signature.input_specs}
-        kinds.update({name: spec.kind for name, spec in self._added.items()})
         before = [InputKind.TOKEN, InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR]
         allowed = before[: before.index(kind) + 1]
-        last = None
-        for node in graph.nodes:
-            if node.op != "placeholder" or kinds.get(node.name) not in allowed:
-                break
-            last = node
+        last = self._last.get(kind)
+        node = next(iter(graph.nodes), None) if last is None else last.next
+        while node is not None and node.op == "placeholder" and self._kinds.get(node.name) in allowed:
+            last, node = node, node.next
         first = next(iter(graph.nodes), None)
         if last is not None:
             place = graph.inserting_after(last)
         else:
             place = graph.inserting_before(first)
         with place:
-            return graph.create_node("placeholder", name, name=name)
+            new = graph.create_node("placeholder", name, name=name)
+        self._kinds[new.name] = kind
+        self._last[kind] = new
+        return new
 
     @property
     def training(self) -> bool:

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
 from typing import Any
 
-import torch
 from torch import fx
 
 from gsl.errors import FrontEndError
-from gsl.front.fx import spellings
 from gsl.front.fx.canonical import canonical
 from gsl.front.fx.effects import Mutations, mutations
-from gsl.front.fx.groups import INVOKE, is_group, label_of, module_of, operands_of
+from gsl.front.fx.expand import Expansion, is_tuple
+from gsl.front.fx.forms import Form, Rows, recorded
+from gsl.front.fx.groups import INVOKE, are_fields, is_group, label_of, module_of, operands_of
 from gsl.front.fx.handle import Handle, Leaf, Reading, Source
 from gsl.front.fx.leaves import Leaves, ModuleLeaves, memory
-from gsl.front.fx.opaque import describe, operator_of, parameters
-from gsl.front.fx.reader import CALLS, Reader, weight
+from gsl.front.fx.opaque import constructor_arguments, describe, operator_of, parameters
+from gsl.front.fx.reader import CALLS, Reader, opens_region, weight
 from gsl.front.fx.tree import Weight
-from gsl.front.fx.values import Values, is_scalar, scalar_type, type_of_value
+from gsl.front.fx.values import Values, type_of_value
 from gsl.front.tree import Canon, Literal
-from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Effect, Graph, Inference, Node, TupleType
+from gsl.graph import GETITEM, INPUT, TUPLE, Effect, Graph, Inference, Node
 from gsl.graph.subgraph import Subgraph
+from gsl.rewrite.pause import paused_collector
 from gsl.spec import TABLE
+from gsl.spec.symbolic import has_symbols
 
 
 class Loader:
@@ -39,21 +40,28 @@ class Loader:
         self.views: dict[fx.Node, Node] = {}
         """The view node that stands for the value of a native node."""
         self.fields: dict[fx.Node, Canon] = {}
-        """The readings of fields of native calls that have no view node of their own."""
+        """The readings of fields of native calls that have no view node of their own, and of layers that use one."""
         self.groups: dict[Any, fx.GraphModule] = {}
         """The calls of outlined groups that return a tuple of one value."""
         self.hidden_calls: set[fx.Node] = set()
         """Those calls, and what else has no view node."""
         self.mutations = Mutations()
         self._leaf_views: dict[Leaf, Node] = {}
+        self._rows: dict[Any, Rows] = {}
+        """How calls were loaded: by their form, that of the call which they are read with, or the effect of a call that
+        has no reading, and the identity of their type."""
 
     def load(self) -> Graph:
         """The view."""
+        with paused_collector():
+            return self._load()
+
+    def _load(self) -> Graph:
         self.mutations = mutations(self.graph, self.reader, self.leaves)
         outputs: list[Node] = []
         regions = 0
         for node in self.graph.nodes:
-            regions += _opens(node)
+            regions += opens_region(node)
             match node.op:
                 case "placeholder" | "get_attr":
                     self._leaf(node)
@@ -63,7 +71,7 @@ class Loader:
                     self._opaque(node, Effect.OTHER)
                 case _ if node not in self.hidden_calls and not self.reader.is_assertion(node):
                     self._call(node)
-        names = {node.name: node for node in self.graph.nodes if node.op == "placeholder"}
+        names = {node.name: node for node in self.graph.find_nodes(op="placeholder")}
         written = {self.views[names[name]]: place for name, place in self.leaves.written().items()}
         return Graph(self.nodes, outputs, self.infer, canonical, written)
 
@@ -84,7 +92,7 @@ class Loader:
             self._add(node, Node(INPUT, type=self.values.type(node) or self._known_type(node), name=name))
         else:
             leaf = self.leaves.leaf(node)
-            leaf.reads.append(node)
+            leaf.reads[node] = None
             self.views[node] = self._leaf_view(leaf, kind)
 
     def _attribute(self, node: fx.Node) -> Any:
@@ -96,7 +104,8 @@ class Loader:
     def _leaf_view(self, leaf: Leaf, kind: str) -> Node:
         """The one view node of a weight or literal tensor."""
         if leaf not in self._leaf_views:
-            type = (self.values.type(leaf.reads[0]) if leaf.reads else None) or type_of_value(leaf.value)
+            read = next(iter(leaf.reads), None)
+            type = (None if read is None else self.values.type(read)) or type_of_value(leaf.value)
             node = Node(kind, attrs={"value": leaf.value}, type=type, name=leaf.name, native=leaf)
             self._leaf_views[leaf] = node
             self.nodes.append(node)
@@ -111,9 +120,14 @@ class Loader:
     # ------------------------------------------------------------ calls
 
     def _call(self, node: fx.Node) -> None:
+        visible = node in self.mutations.visible
+        form = self.reader.form(node)
+        if form is not None and form.alone and not visible and node not in self.mutations.exposed:
+            if form.op is None or not self._tree(node):
+                self._opaque(node, form.effect)
+            return
         if node.op not in CALLS:
             raise FrontEndError(f"{node.format_node()}: a node of kind {node.op!r} is not known")
-        visible = node in self.mutations.visible
         if (module := module_of(node, self.reader.root)) is not None:
             self._group(node, module)
             return
@@ -123,7 +137,9 @@ class Loader:
         if not visible and node not in self.mutations.exposed:
             if node.target is operator.getitem and self._field(node):
                 return
-            if self._has_fields(node):
+            if node in self.fields and node.target is not operator.getitem and self._layer(node):
+                return
+            if self._has_fields(node) or self._is_of_layer(node):
                 return
             canon = self.reader.read(node)
             if canon is not None and self._tree(node, canon):
@@ -168,14 +184,45 @@ class Loader:
         self.hidden_calls.update(unread)
         return True
 
+    def _is_of_layer(self, node: fx.Node) -> bool:
+        """True if a call transposes a weight for the product of a linear layer, the reading of which is then noted."""
+        found = self.reader.read_layer(node)
+        if found is None:
+            return False
+        user, canon = found
+        if user in self.mutations.visible or user in self.mutations.exposed:
+            return False
+        self.fields[user] = canon
+        self.hidden_calls.add(node)
+        return True
+
+    def _layer(self, node: fx.Node) -> bool:
+        """Load a linear layer by the reading that was noted for it; False if the view can't hold it."""
+        (call,) = [operand for operand in node.all_input_nodes if operand in self.hidden_calls]
+        if self._tree(node, self.fields[node], call):
+            return True
+        self.hidden_calls.remove(call)
+        canon = self.reader.read(call)
+        if canon is None or not self._tree(call, canon):
+            self._opaque(call, None)
+        return False
+
     # ------------------------------------------------------------ canonical readings
 
-    def _tree(self, node: fx.Node, canon: Canon, call: fx.Node | None = None) -> bool:
-        """Load the tree of a canonical reading; False if the view can't hold it."""
+    def _tree(self, node: fx.Node, canon: Canon | None = None, call: fx.Node | None = None) -> bool:
+        """Load the tree of a canonical reading, that of the node unless given; False if the view can't hold it.
+
+        With ``call``, the reading is one of both calls, of which that one has no view node of its own.
+        """
+        form = self._form(node, call)
+        rows = None if form is None else self._known_rows(form, node)
+        if rows is not None:
+            return self._replay(node, rows, call)
         origin = call or node
-        if not self._acceptable(canon, origin):
+        canon = canon or self.reader.read(node)
+        if canon is None or not self._acceptable(canon, origin):
             return False
-        tree = _Tree(self, origin, node.name)
+        tree = Expansion(self, origin, node.name)
         try:
             tree.add(canon, self.values.type(node))
         except ValueError:
@@ -187,11 +234,66 @@ class Loader:
         extra = tuple(arg for arg in origin.all_input_nodes if arg not in used)
         root.deps = tuple(self.views[arg] for arg in extra)
         tree.sources[-1] += extra
+        if form is not None:
+            self._record(form, node, recorded(tree.nodes, tree.sources, node.name, _inputs(node, call)))
         reading = Reading(node, len(tree.nodes), call, self.mutations.hidden.get(node))
         for slot, (view, sources) in enumerate(zip(tree.nodes, tree.sources)):
             view.native = Handle(reading, slot, sources)
         self.nodes.extend(tree.nodes)
         self.views[node] = root
+        return True
+
+    def _form(self, node: fx.Node, call: fx.Node | None) -> tuple[Form, Form | None, int] | None:
+        """What calls have in common that are loaded alike; ``None`` for a call that is looked at by itself."""
+        own = self.reader.form(node)
+        other = None if call is None else self.reader.form(call)
+        if own is None or (call is not None and other is None):
+            return None
+        return own, other, id(self.values.type(node))
+
+    def _known_rows(self, form: tuple[Form, Any, int], node: fx.Node) -> Rows | None:
+        """The rows of calls of a form, if one was loaded in this graph or in another."""
+        rows = self._rows.get(form)
+        if rows is None and form[0].rows:
+            rows = form[0].rows.get((form[1], self.values.type(node)))
+            if rows is not None:
+                self._rows[form] = rows
+        return rows
+
+    def _record(self, form: tuple[Form, Any, int], node: fx.Node, rows: Rows) -> None:
+        """Take note of how a call of a form was loaded."""
+        own, other, _ = form
+        type = self.values.type(node)
+        self._rows[form] = rows
+        if own.is_shared and (not isinstance(other, Form) or other.is_shared) and not has_symbols(type):
+            own.rows[other, type] = rows
+
+    def _replay(self, node: fx.Node, rows: Rows, call: fx.Node | None) -> bool:
+        """Load a call as another one of its form was loaded; False if an operand is not in the view."""
+        inputs = node.all_input_nodes if call is None else _inputs(node, call)
+        try:
+            views = [self.views[operand] for operand in inputs]
+        except KeyError:
+            return False
+        reading = Reading(node, len(rows), call, self.mutations.hidden.get(node))
+        tree: list[Node] = []
+        sources: tuple[Source, ...]
+        for row in rows:
+            places = row.places
+            if row.in_order:
+                found, sources = tuple(views), tuple(inputs)
+            else:
+                found = tuple([views[~place] if place < 0 else tree[place] for place in places])
+                sources = tuple([inputs[~place] if place < 0 else place for place in places])
+            view = Node(
+                row.op, found[: row.operands], row.attrs, row.type, name=node.name + row.suffix, effect=row.effect
+            )
+            if row.operands < len(places):
+                view.deps = found[row.operands:]
+            view.native = Handle(reading, len(tree), sources)
+            tree.append(view)
+        self.nodes += tree
+        self.views[node] = tree[-1]
         return True
 
     def _acceptable(self, canon: Canon, node: fx.Node) -> bool:
@@ -227,7 +329,7 @@ class Loader:
         A call that returns a tuple of one value has no view node of its own: that of the value stands for it.
         """
         call: Any = node
-        if node.target is INVOKE and len(node.meta.get("val", ())) == 1 and _are_fields(node.users):
+        if node.target is INVOKE and len(node.meta.get("val", ())) == 1 and are_fields(node.users):
             self.groups[node] = module
             return
         if node.target is operator.getitem:
@@ -245,12 +347,19 @@ class Loader:
         self.views[node] = view
 
     def _opaque(self, node: fx.Node, effect: Effect | None) -> None:
+        own = self.reader.form(node)
+        form = None
+        if own is not None and node not in self.mutations.hidden:
+            form = own, ("opaque", effect), id(self.values.type(node))
+        rows = None if form is None else self._known_rows(form, node)
+        if rows is not None and self._replay(node, rows, None):
+            return
         target = operator_of(node, self.reader.root)
         args, kwargs = self.reader.arguments(node)
         module = self.reader.module(node) if node.op == "call_module" else None
         names = parameters(target if module is None else type(module).forward)[0 if module is None else 1:]
         call = describe(names, args, kwargs, self.values.is_tensor, node.all_input_nodes)
-        attrs = call.attrs if module is None else {**_constructor_arguments(module), **call.attrs}
+        attrs = call.attrs if module is None else {**constructor_arguments(module), **call.attrs}
         missing = [arg for arg in (*call.operands, *call.deps) if arg not in self.views]
         if missing:
             raise FrontEndError(f"{node.format_node()}: {missing[0]} is used before it is defined")
@@ -263,85 +372,17 @@ class Loader:
             effect=effect,
             deps=tuple([self.views[arg] for arg in call.deps]),
         )
-        self._add(node, view, (*call.operands, *call.deps))
+        sources = (*call.operands, *call.deps)
+        self._add(node, view, sources)
+        if form is not None:
+            self._record(form, node, recorded([view], [sources], node.name, node.all_input_nodes))
 
 
-class _Tree:
-    """The view nodes of one canonical reading, operands first."""
-
-    def __init__(self, loader: Loader, origin: fx.Node, name: str) -> None:
-        self.loader = loader
-        self.origin = origin
-        self.name = name
-        self.nodes: list[Node] = []
-        self.sources: list[tuple[Source, ...]] = []
-
-    def add(self, canon: Canon, type: Any = None) -> int:
-        """Add a canonical call with all its operands; its number. ValueError if its attributes are ill-formed."""
-        operands: list[Node] = []
-        sources: list[Source] = []
-        for position, operand in enumerate(canon.operands):
-            # A bias does not change the type.
-            own = type if canon.op == "nn.bias_add" and position == 0 else None
-            view, source = self._operand(operand, own)
-            operands.append(view)
-            sources.append(source)
-        attrs = self._attributes(canon, operands)
-        if type is None:
-            type = self._type(canon.op, tuple(operands), attrs)
-        suffix = "nobias" if canon.op in spellings.BIASED else own_name(canon.op)
-        return self._append(Node(canon.op, tuple(operands), attrs, type, name=f"{self.name}_{suffix}"), tuple(sources))
-
-    def _append(self, node: Node, sources: tuple[Source, ...]) -> int:
-        self.nodes.append(node)
-        self.sources.append(sources)
-        return len(self.nodes) - 1
-
-    def _operand(self, operand: Any, type: Any) -> tuple[Node, Source]:
-        match operand:
-            case Canon():
-                slot = self.add(operand, type)
-                return self.nodes[slot], slot
-            case fx.Node():
-                return self.loader.views[operand], operand
-            case Weight():
-                return self.loader.weight_view(self.origin, operand)
-        value = operand.value if isinstance(operand, Literal) else operand
-        type = scalar_type(value) if is_scalar(value) else type_of_value(value)
-        slot = self._append(Node(CONST, attrs={"value": value}, type=type, name=f"{self.name}_const"), ())
-        return self.nodes[slot], slot
-
-    def _attributes(self, canon: Canon, operands: list[Node]) -> dict[str, Any]:
-        if canon.op not in TABLE:
-            return dict(canon.attrs)
-        return TABLE[canon.op].complete(canon.attrs, tuple([operand.type for operand in operands]))
-
-    def _type(self, op: str, operands: tuple[Node, ...], attrs: dict[str, Any]) -> Any:
-        if any(operand.type is None for operand in operands):
-            return None
-        return self.loader.infer(op, operands, attrs)
-
-
-def _opens(node: fx.Node) -> int:
-    """1 for a call that enters a region of autocast, -1 for one that leaves it.
-
-    Within one, calls have other types than their operators say, so the view leaves them as they are.
-    """
-    if node.target is torch.amp.autocast_mode._enter_autocast:
-        return 1
-    return -1 if node.target is torch.amp.autocast_mode._exit_autocast else 0
-
-
-def own_name(op: str) -> str:
-    """The last part of a canonical name."""
-    return op.rpartition(".")[2]
-
-
-def is_tuple(view: Node) -> bool:
-    """True if a view node is known to have a tuple for its value."""
-    if isinstance(view.type, TupleType) or view.op == TUPLE:
-        return True
-    return isinstance(view.op, str) and view.op in TABLE and TABLE[view.op].fields
+def _inputs(node: fx.Node, call: fx.Node | None) -> list[fx.Node]:
+    """The native operands of one call, or of two that are read as one."""
+    if call is None:
+        return node.all_input_nodes
+    return [each for each in dict.fromkeys((*call.all_input_nodes, *node.all_input_nodes)) if each is not call]
 
 
 def arguments(node: fx.Node) -> list[fx.Node]:
@@ -354,14 +395,3 @@ def arguments(node: fx.Node) -> list[fx.Node]:
 
     fx.node.map_arg((node.args, node.kwargs), collect)
     return found
-
-
-def _are_fields(users: Iterable[fx.Node]) -> bool:
-    """True if nothing but fields of a tuple is used."""
-    return all(user.target is operator.getitem for user in users)
-
-
-def _constructor_arguments(module: torch.nn.Module) -> dict[str, Any]:
-    """The attributes that a module declares as constants; for torch's modules, those its constructor takes."""
-    names = getattr(module, "__constants__", ())
-    return {name: getattr(module, name) for name in names if hasattr(module, name)}

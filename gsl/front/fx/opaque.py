@@ -107,6 +107,8 @@ def parameters(target: Any) -> tuple[str, ...]:
 
 def native_call(target: Any, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Native:
     """The native call with these operands and attributes. FrontEndError if an operand has no place."""
+    if not attrs:
+        return _named(target, tuple(operands), {})
     mentioned: set[int] = set()
 
     def decode(value: Any) -> Any:
@@ -137,11 +139,15 @@ def native_call(target: Any, operands: Sequence[Any], attrs: Mapping[str, Any]) 
         elif rest:
             args.append(rest.pop(0))
         position += 1
-    if isinstance(target, Method):
-        return Native(target.name, tuple(args), given)
-    if method := method_name(target):
-        return Native(method, tuple(args), given)
-    return Native(target, tuple(args), given)
+    return _named(target, tuple(args), given)
+
+
+def _named(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Native:
+    """A native call, of a method by its name."""
+    if isinstance(target, OpOverload):
+        return Native(target, args, kwargs)
+    method = target.name if isinstance(target, Method) else method_name(target)
+    return Native(method or target, args, kwargs)
 
 
 def method_name(target: Any) -> str | None:
@@ -151,3 +157,9 @@ def method_name(target: Any) -> str | None:
         return None
     is_method = inspect.ismethoddescriptor(target) or getattr(target, "__qualname__", "").startswith("Tensor.")
     return name if is_method and getattr(torch.Tensor, name, None) is target else None
+
+
+def constructor_arguments(module: torch.nn.Module) -> dict[str, Any]:
+    """The attributes that a module declares as constants; for torch's modules, those its constructor takes."""
+    names = getattr(module, "__constants__", ())
+    return {name: getattr(module, name) for name in names if hasattr(module, name)}

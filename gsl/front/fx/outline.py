@@ -30,7 +30,7 @@ def write_group(outer: Writer, node: Node) -> Any:
         call = outer.create("call_module", path, operands, {}, node.name, node)
         outer.fakes.set(call, values[0] if len(values) == 1 else values)
     else:
-        reference = outer.graph.get_attr(path)
+        reference = outer.add("get_attr", path, (), {}, outer.name("", "get_attr", path))
         call = outer.create("call_function", INVOKE, (reference, path, *operands), {}, node.name, node)
         outer.fakes.set(call, values)
     call.meta["custom"] = {**call.meta.get("custom", {}), **label(node)}
@@ -57,10 +57,11 @@ def _module(outer: Writer, node: Node, operands: tuple[Any, ...]) -> tuple[fx.Gr
 
     home = ModuleHome(fx.GraphModule(torch.nn.Module(), fx.Graph(), class_name=_path(node.op.name)))
     inner = outer.inner(value, home)
+    graph = inner.draft.graph
     for parameter, operand in zip([node for node in body.nodes if node.op == INPUT], operands):
         if not isinstance(operand, fx.Node):
             raise FrontEndError(f"{node.name}: the operand {operand!r} of a group is no tensor")
-        results[parameter] = inner.graph.placeholder(inner.name(parameter.name))
+        results[parameter] = graph.placeholder(inner.name(parameter.name))
         inner.fakes.set(results[parameter], outer.fakes.values.value(operand))
         inner.sizes.note(results[parameter])
     plan = plan_anew(body)
@@ -68,9 +69,11 @@ def _module(outer: Writer, node: Node, operands: tuple[Any, ...]) -> tuple[fx.Gr
         if is_written(view, plan):
             results[view] = inner.write(view, plan.joined.get(view))
     outputs = tuple([value(output) for output in body.outputs])
-    inner.graph.output(outputs[0] if len(outputs) == 1 and outer.dialect == "torch" else outputs)
-    inner.graph.lint()
-    return home.finish(inner.graph), tuple([inner.fakes.values.value(output) for output in outputs])
+    graph.output(outputs[0] if len(outputs) == 1 and outer.dialect == "torch" else outputs)
+    graph.lint()
+    module = home.finish(graph)
+    module.recompile()
+    return module, tuple([inner.fakes.values.value(output) for output in outputs])
 
 
 def _path(name: str) -> str:

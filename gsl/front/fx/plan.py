@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from torch import fx
 
 from gsl.front.fx import spellings
-from gsl.front.fx.handle import Leaf, Reading, handle_of, is_literal
+from gsl.front.fx.handle import Handle, Leaf, Reading, Source, handle_of, is_literal
 from gsl.front.fx.load import arguments
 from gsl.front.fx.reader import Reader
 from gsl.front.reading import whole
@@ -21,23 +21,27 @@ Arguments = dict[fx.Node, Node]
 class Plan:
     """How each node of a rewritten view gets into the new native graph."""
 
-    kept: dict[Reading, Arguments] = field(default_factory=dict)
-    """The native calls that are copied, with what their arguments have become."""
+    kept: dict[Reading, Arguments | None] = field(default_factory=dict)
+    """The native calls that are kept, with what their arguments have become; ``None`` for a call whose arguments all
+    are what they were."""
     hidden: set[fx.Node] = field(default_factory=set)
-    """Native nodes without a view node of their own that are copied too."""
+    """Native nodes without a view node of their own that are kept too."""
     inner: set[Node] = field(default_factory=set)
-    """View nodes that are part of a call that is copied, or joined to one that is written."""
+    """View nodes that are part of a call that is kept, or joined to one that is written."""
     joined: dict[Node, Node] = field(default_factory=dict)
     """For each bias addition that is written together with its call: the call."""
 
 
 def plan(graph: Graph, native: fx.Graph) -> Plan:
-    """Decide for each node of the view whether its native call is copied or written anew."""
+    """Decide for each node of the view whether its native call is kept or written anew."""
     result = Plan()
     outputs = set(graph.outputs)
     for node in graph.nodes:
         handle = handle_of(node)
         if handle is None or not handle.is_root:
+            continue
+        if _is_untouched(node, handle):
+            result.kept[handle.reading] = None
             continue
         tree = whole(node, handle_of, Leaf)
         if tree is None or any(_used_outside(inner, tree, outputs) for inner in tree):
@@ -50,6 +54,22 @@ def plan(graph: Graph, native: fx.Graph) -> Plan:
     _joins(graph, outputs, result)
     _hidden_nodes(graph, native, result)
     return result
+
+
+def _is_untouched(node: Node, handle: Handle) -> bool:
+    """True for a reading of one node whose operands all are what they were."""
+    if handle.reading.size > 1 or handle.reading.overwrites is not None:
+        return False
+    operands = (*node.operands, *node.deps) if node.deps else node.operands
+    return len(operands) == len(handle.sources) and all(map(stands_for, operands, handle.sources))
+
+
+def arguments_of(node: Node) -> Arguments:
+    """What the native arguments of a call that is kept have become; ``node`` is the root of its reading."""
+    tree = whole(node, handle_of, Leaf)
+    mapping = None if tree is None else _mapping(tree)
+    assert mapping is not None
+    return mapping
 
 
 def _used_outside(node: Node, tree: list[Node], outputs: set[Node]) -> bool:
@@ -152,10 +172,13 @@ def _hidden_nodes(graph: Graph, native: fx.Graph, result: Plan) -> None:
     """
     needed: set[fx.Node] = set()
     for reading, mapping in result.kept.items():
-        needed.update(source for source, view in mapping.items() if _reads(source, view))
-        # What a call refers to that is no value: the graph of an outlined group.
         referred = (reading.call or reading.node).all_input_nodes
-        needed.update(source for source in referred if source.op == "get_attr" and source not in mapping)
+        if mapping is None:
+            needed.update([source for source in referred if source.op == "get_attr"])
+        else:
+            needed.update(source for source, view in mapping.items() if _reads(source, view))
+            # What a call refers to that is no value: the graph of an outlined group.
+            needed.update(source for source in referred if source.op == "get_attr" and source not in mapping)
         if reading.call is not None:
             needed.add(reading.call)
             needed.update(user for user in reading.call.users if not user.users)
@@ -173,9 +196,11 @@ def _reads(native: fx.Node, view: Node) -> bool:
     return isinstance(view.native, Leaf) and native in view.native.reads
 
 
-def stands_for(view: Node, native: fx.Node) -> bool:
-    """True if the view node is (still) the value of that native node."""
-    handle = handle_of(view)
-    return _reads(native, view) or (handle is not None and handle.is_root and handle.reading.node is native)
+def stands_for(view: Node, source: Source) -> bool:
+    """True if the view node is (still) the value of that native node, or that weight."""
+    own = view.native
+    if isinstance(own, Handle):
+        return own.reading.node is source and own.is_root
+    return isinstance(own, Leaf) and (own is source or source in own.reads)
 
 

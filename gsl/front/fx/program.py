@@ -14,16 +14,19 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from gsl.errors import FrontEndError
-from gsl.front.base import Program
-from gsl.front.fx.home import ModuleHome
+from gsl.front.base import Program, Unchangeable
+from gsl.front.fx.draft import InPlace, NewGraph
+from gsl.front.fx.home import ModuleHome, OwnHome
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.leaves import ExportedLeaves, ModuleLeaves
 from gsl.front.fx.lifted import ExportedHome
 from gsl.front.fx.load import Loader
+from gsl.front.fx.modules import module_path
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.store import Storer
 from gsl.front.fx.values import UNKNOWN, Values, propagate
 from gsl.graph import Graph, Node, Type
+from gsl.rewrite.pause import paused_collector
 
 _STORING = threading.RLock()
 """Held while a view is stored: the programs that come of one another share a fake mode, which is not made for
@@ -39,7 +42,9 @@ class GraphModuleProgram:
         self, module: fx.GraphModule, example_inputs: Sequence[Any] | None = None, values: Values | None = None
     ) -> None:
         self._module = module
-        self._placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+        self._is_compiled = True
+        """Whether the code of the module is that of its graph; after a rewrite it is compiled when asked for."""
+        self._placeholders = module.graph.find_nodes(op="placeholder")
         self._examples = None if example_inputs is None else self._in_order(example_inputs)
         self._values = values or self._find_values()
 
@@ -58,17 +63,23 @@ class GraphModuleProgram:
 
     def _find_values(self) -> Values:
         values = Values()
+        if self._examples is None:
+            return values
         calls = [node for node in self._module.graph.nodes if node.op not in ("output", "get_attr")]
-        if self._examples is not None and any(values.value(node) is UNKNOWN for node in calls):
+        if any(values.value(node) is UNKNOWN for node in calls):
             values = Values(propagate(self._module, self._examples))
         return values
 
     @property
     def native(self) -> fx.GraphModule:
-        return self._module
+        return self.module
 
     @property
     def module(self) -> fx.GraphModule:
+        with _STORING:
+            if not self._is_compiled:
+                self._module.recompile()
+                self._is_compiled = True
         return self._module
 
     @property
@@ -97,25 +108,52 @@ class GraphModuleProgram:
     def store(self, graph: Graph) -> GraphModuleProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
         native = self._module.graph
-        with _STORING:
+        with _STORING, paused_collector():
             home = ModuleHome(self._module)
-            storer = Storer(graph, native, self._values, home, dialect_of(native))
+            draft = NewGraph(native)
+            storer = Storer(graph, native, self._values, home, dialect_of(native), draft)
             storer.store()
-            module = home.finish(storer.new)
-            return GraphModuleProgram(module, self._examples, storer.writer.fakes.values)
+            draft.graph.lint()
+            new = GraphModuleProgram(home.finish(draft.graph), self._examples, storer.writer.fakes.values)
+            new._is_compiled = False
+            return new
+
+    def update(self, graph: Graph) -> None:
+        """Write a rewritten view of this program into its own module, in place; see :meth:`Program.update`.
+
+        The code of the module is not compiled anew: call ``module.recompile()`` before it runs. What is at attributes
+        that are not used any more is deleted, except from modules that others may hold too.
+        """
+        native = self._module.graph
+        with _STORING, paused_collector():
+            with InPlace(native) as draft:
+                home = OwnHome(self._module, draft.note)
+                storer = Storer(graph, native, self._values, home, dialect_of(native), draft)
+                storer.store()
+                self._check_updated()
+                dead = draft.finish(storer.kept)
+            home.forget(dead)
+            self._values.forget(dead)
+
+    def _check_updated(self) -> None:
+        """Raise FrontEndError if the module is not one of its kind any more."""
 
     def build(self, *, backend: Any = None, **options: Any) -> Callable[..., Any]:
         """The module as a callable that takes the inputs in order; ``backend`` is one of ``torch.compile``."""
-        call = compiled(self._module, backend, options)
+        call = compiled(self.module, backend, options)
         info = getattr(self._module.graph._codegen, "pytree_info", None)
         return call if info is None else structured(call, info.in_spec)
+
+    def scope(self, node: Node) -> tuple[str, ...]:
+        """The names of the modules that a node is part of."""
+        return module_path(node)
 
     def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
         """The value of a call node on tensors."""
         return evaluate(self._module, node, operands)
 
 
-class ExportProgram:
+class ExportProgram(Unchangeable):
     """A ``torch.export.ExportedProgram``, as exported or decomposed."""
 
     casts_inputs = False
@@ -171,13 +209,13 @@ class ExportProgram:
 
     def store(self, graph: Graph) -> ExportProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
-        with _STORING:
+        with _STORING, paused_collector():
             home = ExportedHome(self._exported)
-            storer = Storer(graph, self._exported.graph, self._values, home, "aten")
+            draft = NewGraph(self._exported.graph)
+            storer = Storer(graph, self._exported.graph, self._values, home, "aten", draft)
             storer.store()
-            renamed = storer.renamed()
             try:
-                exported = home.finish(storer.new, renamed)
+                exported = home.finish(draft.graph, storer.renamed())
             except FrontEndError:
                 raise
             except Exception as error:
@@ -187,6 +225,10 @@ class ExportProgram:
     def build(self, *, backend: Any = None, **options: Any) -> Callable[..., Any]:
         """The program as a callable that takes the inputs in order; ``backend`` is one of ``torch.compile``."""
         return structured(compiled(self.module, backend, options), self._exported.call_spec.in_spec)
+
+    def scope(self, node: Node) -> tuple[str, ...]:
+        """The names of the modules that a node is part of."""
+        return module_path(node)
 
     def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
         """The value of a call node on tensors."""
@@ -198,6 +240,8 @@ def from_graph_module(module: fx.GraphModule, example_inputs: Sequence[Any] | No
     has a type."""
     if not isinstance(module, fx.GraphModule):
         raise _unexpected(module, "a torch.fx.GraphModule")
+    if not any(node.op == "output" for node in reversed(module.graph.nodes)):
+        raise FrontEndError("the graph has no output node: end it with graph.output(…), of () if nothing is returned")
     if isinstance(example_inputs, torch.Tensor):
         example_inputs = (example_inputs,)
     return GraphModuleProgram(module, example_inputs)

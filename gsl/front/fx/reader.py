@@ -10,15 +10,25 @@ import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch.ao.quantization.stubs import DeQuantStub, QuantStub
+from torch.fx.node import _side_effectful_functions
 
 from gsl.front.fx import spellings
+from gsl.front.fx.forms import Form, NoKeyError, key
+from gsl.front.fx.groups import INVOKE
 from gsl.front.fx.tree import Weight
-from gsl.front.fx.values import Values, dim_of
+from gsl.front.fx.values import UNKNOWN, Values, dim_of
 from gsl.front.tree import Canon
-from gsl.graph import Effect, SymDim
+from gsl.graph import Effect, SymDim, TensorType
 from gsl.spec import TABLE, Trait
+from gsl.spec.symbolic import has_symbols
 
 CALLS: Final = ("call_function", "call_method", "call_module")
+
+_SHARED: Final[dict[Any, Form]] = {}
+"""The forms of calls of operators, by target, types and constants, and by how many functions torch was told to have
+side effects: more of them may be made known at any time."""
+
+_MOST_SHARED: Final = 8192
 
 _MAY_RETURN_AN_OPERAND: Final = frozenset(
     ("broadcast_to", "cast", "getitem", "nn.dropout", "split", "strided_slice", "take", "tuple")
@@ -36,10 +46,72 @@ class Reader:
         self.root = root
         self.values = values
         self._read: dict[fx.Node, Canon | None] = {}
+        self._forms: dict[fx.Node, Form | None] = {}
+        self._by_key: dict[Any, Form] = {}
 
     def module(self, node: fx.Node) -> torch.nn.Module:
         """The module that a ``call_module`` calls."""
         return self.root.get_submodule(str(node.target))
+
+    def form(self, node: fx.Node) -> Form | None:
+        """The form of a call; ``None`` for one that is looked at by itself."""
+        try:
+            return self._forms[node]
+        except KeyError:
+            found = self._forms[node] = self._find_form(node)
+            return found
+
+    def _find_form(self, node: fx.Node) -> Form | None:
+        target = node.target
+        types: list[int] = []
+        places: dict[fx.Node, int] = {}
+        if node.op == "call_module":
+            return None
+        for operand in node.all_input_nodes:
+            type = self.values.type(operand)
+            if type is None and self.values.value(operand) is not UNKNOWN:
+                return None
+            places[operand] = len(types)
+            types.append(id(type))
+        try:
+            own = (node.op, target if isinstance(target, str) else id(target), tuple(types), key(node.args, places))
+            if node.kwargs:
+                own += tuple([(name, key(value, places)) for name, value in node.kwargs.items()])
+        except NoKeyError:
+            return None
+        found = self._by_key.get(own)
+        if found is None:
+            found = self._by_key[own] = self._shared_form(node, own[3:]) or self._new_form(node)
+        return found
+
+    def _shared_form(self, node: fx.Node, arguments: tuple[Any, ...]) -> Form | None:
+        """The form of the call of an operator, which is the same in all graphs; ``None`` for any other call."""
+        types = tuple([self.values.type(operand) for operand in node.all_input_nodes])
+        if not isinstance(node.target, OpOverload) or has_symbols(types):
+            return None
+        own = node.target, types, arguments, len(_side_effectful_functions)
+        found = _SHARED.get(own)
+        if found is None:
+            if len(_SHARED) >= _MOST_SHARED:
+                _SHARED.clear()
+            found = _SHARED[own] = self._new_form(node, is_shared=True)
+        return found
+
+    def _new_form(self, node: fx.Node, *, is_shared: bool = False) -> Form:
+        canon = self.read(node)
+        return Form(
+            op=None if canon is None else canon.op,
+            mutated=spellings.mutated(node.target, node.args, node.kwargs),
+            unknown=_is_foreign(node),
+            effect=_effect(node),
+            alone=not (
+                node.target in _NOT_ALONE
+                or node.target in _ASSERTIONS
+                or spellings.has_fields(node.target)
+                or (canon is not None and canon.op == "transpose")
+            ),
+            is_shared=is_shared,
+        )
 
     def read(self, node: fx.Node) -> Canon | None:
         """The canonical reading of a call, or ``None``."""
@@ -53,12 +125,38 @@ class Reader:
             return spellings.read_module(self.module(node), args, kwargs, self.values.of)
         return spellings.read(node.target, args, kwargs, self.values.of)
 
+    def read_op(self, node: fx.Node) -> str | None:
+        """The operator of the canonical reading of a call, or ``None``."""
+        form = self.form(node)
+        if form is not None:
+            return form.op
+        canon = self.read(node)
+        return None if canon is None else canon.op
+
     def read_fields(self, node: fx.Node) -> Mapping[int, Canon] | None:
         """The canonical readings of the fields of a call with several results, or ``None``."""
         if node.op != "call_function":
             return None
         args, kwargs = self.arguments(node)
         return spellings.read_fields(node.target, args, kwargs, self.values.of)
+
+    def read_layer(self, node: fx.Node) -> tuple[fx.Node, Canon] | None:
+        """The product for which alone a call transposes a weight, and its reading as a linear layer of that weight.
+
+        So linear layers are decomposed. ``None`` if the call is anything else.
+        """
+        weight, user = (node.args or (None,))[0], next(iter(node.users), None)
+        if len(node.users) != 1 or user is None or user.target not in _PRODUCTS or not isinstance(weight, fx.Node):
+            return None
+        kind = self.values.type(weight)
+        if weight.op not in ("placeholder", "get_attr") or not isinstance(kind, TensorType) or kind.ndim != 2:
+            return None
+        canon, product = self.read(node), self.read(user)
+        if canon is None or canon.op != "transpose" or product is None:
+            return None
+        axes = canon.attrs["axes"]
+        layer = _as_layer(product, node, weight) if axes is None or [axis % 2 for axis in axes] == [1, 0] else None
+        return None if layer is None else (user, layer)
 
     def arguments(self, node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call, in which nodes that are symbolic sizes are replaced by dimensions."""
@@ -83,7 +181,8 @@ class Reader:
             return tuple(node.all_input_nodes[:1]) if inplace and not self._keeps_values(node) else ()
         if node.op not in CALLS:
             return ()
-        positions = spellings.mutated(node.target, node.args, node.kwargs)
+        form = self.form(node)
+        positions = spellings.mutated(node.target, node.args, node.kwargs) if form is None else form.mutated
         if not positions or self._keeps_values(node):
             return ()
         found: list[fx.Node] = []
@@ -109,14 +208,12 @@ class Reader:
         """True for a call of foreign code, which may change whatever it can reach."""
         if node.op == "call_module":
             return self.read(node) is None and not all(map(_is_understood, self.module(node).modules()))
-        return node.op == "call_function" and not isinstance(
-            node.target, OpOverload | OpOverloadPacket | HigherOrderOperator
-        ) and not _known_pure(node.target) and node.target not in _SIDE_EFFECTS
+        form = self.form(node)
+        return _is_foreign(node) if form is None else form.unknown
 
     def _keeps_values(self, node: fx.Node) -> bool:
         """True for a dropout that is switched off: its in-place form has nothing to do."""
-        canon = self.read(node)
-        return canon is not None and canon.op == "nn.dropout"
+        return self.read_op(node) == "nn.dropout"
 
     @staticmethod
     def is_assertion(node: fx.Node) -> bool:
@@ -128,18 +225,10 @@ class Reader:
 
     def effect(self, node: fx.Node) -> Effect | None:
         """What a call does besides computing its value and changing its operands."""
-        target = node.target
         if node.op == "call_module":
             return self._module_effect(node)
-        if spellings.is_random(target, node.args, node.kwargs):
-            return Effect.RANDOM
-        if node.op == "call_method":
-            return None
-        if isinstance(target, HigherOrderOperator) or target in _SIDE_EFFECTS:
-            return Effect.OTHER
-        if isinstance(target, OpOverload | OpOverloadPacket):
-            return Effect.OTHER if _is_check(target) or node.is_impure(impure_random=False) else None
-        return Effect.OTHER if not _known_pure(target) or node.is_impure(impure_random=False) else None
+        form = self.form(node)
+        return _effect(node) if form is None else form.effect
 
     def _module_effect(self, node: fx.Node) -> Effect | None:
         module = self.module(node)
@@ -158,7 +247,7 @@ class Reader:
         """The native operands with which a call's result may share memory."""
         if node.op not in CALLS or self.is_fresh(node):
             return ()
-        if (mutated := self.mutated(node)) and self.read(node) is not None:
+        if (mutated := self.mutated(node)) and self.read_op(node) is not None:
             return mutated
         if isinstance(node.target, OpOverload) and not spellings.is_view(node.target):
             return ()
@@ -173,17 +262,39 @@ class Reader:
         """True if a call is certain to return new memory."""
         if node.op not in CALLS or self.mutated(node):
             return False
-        canon = self.read(node)
-        if canon is None:
+        op = self.read_op(node)
+        if op is None:
             return _is_new_field(node) or (isinstance(node.target, OpOverload) and not spellings.is_view(node.target))
-        if canon.op in _MAY_RETURN_AN_OPERAND or canon.op not in TABLE:
+        if op in _MAY_RETURN_AN_OPERAND or op not in TABLE:
             return False
-        if canon.op == "copy" and node.op == "call_module":
+        if op == "copy" and node.op == "call_module":
             return False
-        spec = TABLE[canon.op]
+        spec = TABLE[op]
         if Trait.LAYOUT in spec.traits or spec.fields:
             return False
         return node.op == "call_module" or not spellings.is_view(node.target)
+
+
+_NOT_ALONE: Final = frozenset(
+    (
+        operator.getitem, INVOKE, torch.ops.aten.mm.default, torch.ops.aten.addmm.default,
+        torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast,
+    )
+)  # fmt: skip
+"""What is read together with other calls, or has no reading: see :class:`gsl.front.fx.forms.Form`."""
+
+_PRODUCTS: Final = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
+
+
+def _as_layer(canon: Canon, transposed: fx.Node, weight: fx.Node) -> Canon | None:
+    """The reading of a product as a linear layer; ``None`` if it has the transposed weight in another place."""
+    if canon.op == "matmul":
+        data, factor = canon.operands
+        return None if data is transposed or factor is not transposed else Canon("nn.dense", (data, weight))
+    if transposed in canon.operands:
+        return None
+    operands = [_as_layer(part, transposed, weight) if isinstance(part, Canon) else part for part in canon.operands]
+    return None if None in operands else Canon(canon.op, tuple(operands), canon.attrs)
 
 
 def _is_new_field(node: fx.Node) -> bool:
@@ -213,18 +324,43 @@ _ASSERTIONS: Final = frozenset(
 )
 
 
-def _side_effects() -> frozenset[Any]:
-    from torch.fx.node import _side_effectful_functions
-
-    return frozenset(_side_effectful_functions) | _IMPURE_BUILTINS
-
-
-_SIDE_EFFECTS: Final = _side_effects()
+_SIDE_EFFECTS: Final = frozenset(_side_effectful_functions) | _IMPURE_BUILTINS
 
 
 def _is_check(target: Any) -> bool:
     """True for an overload that returns nothing: it is called for its effect."""
     return isinstance(target, OpOverload) and not target._schema.returns
+
+
+def _is_foreign(node: fx.Node) -> bool:
+    """True for the call of a function that is none of torch's or Python's own."""
+    return node.op == "call_function" and not isinstance(
+        node.target, OpOverload | OpOverloadPacket | HigherOrderOperator
+    ) and not _known_pure(node.target) and node.target not in _SIDE_EFFECTS
+
+
+def _effect(node: fx.Node) -> Effect | None:
+    """What the call of a function or method does besides computing its value and changing its operands."""
+    target = node.target
+    if spellings.is_random(target, node.args, node.kwargs):
+        return Effect.RANDOM
+    if node.op == "call_method":
+        return None
+    if isinstance(target, HigherOrderOperator) or target in _SIDE_EFFECTS:
+        return Effect.OTHER
+    if isinstance(target, OpOverload | OpOverloadPacket):
+        return Effect.OTHER if _is_check(target) or node.is_impure(impure_random=False) else None
+    return Effect.OTHER if not _known_pure(target) or node.is_impure(impure_random=False) else None
+
+
+def opens_region(node: fx.Node) -> int:
+    """1 for a call that enters a region of autocast, -1 for one that leaves it.
+
+    Within one, calls have other types than their operators say, so the view leaves them as they are.
+    """
+    if node.target is torch.amp.autocast_mode._enter_autocast:
+        return 1
+    return -1 if node.target is torch.amp.autocast_mode._exit_autocast else 0
 
 
 def _is_understood(module: torch.nn.Module) -> bool:

@@ -26,9 +26,14 @@ class Sizes:
         self._dialect = dialect
         self._computed: dict[Any, fx.Node] = {}
         self._axes: dict[Any, tuple[fx.Node, int]] = {}
+        self._noted: list[fx.Node] = []
+        """The nodes that have not been asked yet which sizes they give; most graphs never need to know."""
 
     def note(self, node: fx.Node) -> None:
-        """Remember which sizes a native node of the new graph gives: its value, or an axis of it."""
+        """Take note of a native node of the new graph, from which sizes may be known: its value, or an axis of it."""
+        self._noted.append(node)
+
+    def _learn(self, node: fx.Node) -> None:
         value = self._fakes.values.value(node)
         if isinstance(value, torch.SymInt):
             size = dim_of(value)
@@ -43,6 +48,9 @@ class Sizes:
 
     def write(self, size: SymDim, node: Node) -> Any:
         """A native node whose value is that dimension, or a number. FrontEndError if no tensor tells it."""
+        for noted in self._noted:
+            self._learn(noted)
+        self._noted.clear()
         try:
             return self._expression(dim(size.expr), node)
         except _NotComputable as reason:

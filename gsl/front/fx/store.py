@@ -1,4 +1,4 @@
-"""Rewritten view to native graph: what is untouched is copied, the rest is written with the table of spellings."""
+"""Rewritten view to native graph: what is untouched is kept, the rest is written with the table of spellings."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 from torch import fx
 
 from gsl.errors import FrontEndError
+from gsl.front.fx.draft import Draft
+from gsl.front.fx.fakes import Fakes, Place
 from gsl.front.fx.handle import Handle, Leaf, Reading, handle_of, is_literal, is_tensor_leaf, native_of
 from gsl.front.fx.home import Home
 from gsl.front.fx.load import arguments
-from gsl.front.fx.plan import Arguments, is_written, plan, stands_for
+from gsl.front.fx.plan import Arguments, arguments_of, is_written, plan, stands_for
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.values import Values
 from gsl.front.fx.write import Writer
@@ -19,31 +21,42 @@ from gsl.graph import GETITEM, INPUT, TUPLE, Graph, Node
 
 
 class Storer:
-    """Builds the native graph of one rewritten view."""
+    """Writes one rewritten view of a native graph."""
 
-    def __init__(self, graph: Graph, native: fx.Graph, values: Values, home: Home, dialect: Dialect) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        native: fx.Graph,
+        values: Values,
+        home: Home,
+        dialect: Dialect,
+        draft: Draft,
+    ) -> None:
         self.graph = graph
         self.native = native
+        self.draft = draft
         self.order = {node: index for index, node in enumerate(native.nodes)}
         self._check()
         self.plan = plan(graph, native)
-        self.copies: dict[fx.Node, fx.Node] = {}
-        """The new native node of each old one that was copied."""
+        self.kept: dict[fx.Node, fx.Node] = {}
+        """What each old native node that is kept has become."""
         self.results: dict[Node, Any] = {}
         """The native value of each view node that has one: a native node, or a Python tuple of those."""
         self.calls = {r.call: mapping for r, mapping in self.plan.kept.items() if r.call is not None}
-        # What has no view node is copied on the way, where it stood; placeholders stay whether they are used or not.
-        kept = {reading.node for reading in self.plan.kept}
-        pending = {node for node in native.nodes if node.op == "placeholder" and node not in kept} | self.plan.hidden
-        self.pending = deque(sorted(pending, key=self.order.__getitem__))
-        self.placeholders = deque(node for node in native.nodes if node.op == "placeholder")
+        # What has no view node is kept where it stood; placeholders stay whether they are used or not.
+        own = {reading.node for reading in self.plan.kept}
+        placeholders = [node for node in native.find_nodes(op="placeholder") if node not in own]
+        self.pending = deque(sorted({*placeholders, *self.plan.hidden}, key=self.order.__getitem__))
+        self.waiting: dict[fx.Node, list[fx.Node]] = {}
+        """Those of which an argument did not exist when it was their turn, by that argument."""
+        self.placeholders = deque(sorted(native.find_nodes(op="placeholder"), key=self.order.__getitem__))
         # A name that goes out of use is not given to another value: the module hierarchy speaks of values by name.
         reserved = {node.name for node in native.nodes}
-        self.writer = Writer(self.value, native, values, home, dialect, reserved)
-        self.new = self.writer.graph
+        fakes = Fakes(values, values if draft.graph is native else Values(), Place.of(native, values))
+        self.writer = Writer(self.value, draft, fakes, home, dialect, reserved)
 
     def store(self) -> None:
-        """Fill the new graph."""
+        """Write the view to the draft."""
         for node in self.graph.nodes:
             handle = handle_of(node)
             if handle is not None and handle.is_root and handle.reading in self.plan.kept:
@@ -53,7 +66,6 @@ class Storer:
                 self._write(node)
         self._flush(len(self.order))
         self._output()
-        self.new.lint()
 
     def renamed(self) -> dict[str, str]:
         """The new names of values whose native node was replaced, as far as something still uses them."""
@@ -81,21 +93,29 @@ class Storer:
     # ------------------------------------------------------------ what is kept
 
     def _flush(self, before: int) -> None:
-        """Copy the waiting nodes that stood before that place, as far as their arguments exist."""
-        late: list[fx.Node] = []
+        """Keep the waiting nodes that stood before that place, as far as their arguments exist."""
         while self.pending and self.order[self.pending[0]] < before:
             node = self.pending.popleft()
-            if self._is_ready(node):
-                self._copy(node, self.calls.get(node, {}))
+            missing = self._missing(node)
+            if missing is None:
+                self._keep_native(node, self.calls.get(node, {}))
             else:
-                late.append(node)
-        self.pending.extendleft(reversed(late))
+                self.waiting.setdefault(missing, []).append(node)
 
-    def _is_ready(self, node: fx.Node) -> bool:
-        mapping = self.calls.get(node, {})
-        return all(
-            arg in self.copies or (arg in mapping and self._has_value(mapping[arg])) for arg in node.all_input_nodes
-        )
+    def _missing(self, node: fx.Node) -> fx.Node | None:
+        """An argument of a waiting node that does not exist yet."""
+        mapping = self.calls.get(node) or {}
+        for arg in node.all_input_nodes:
+            if arg not in self.kept and not (arg in mapping and self._has_value(mapping[arg])):
+                return arg
+        return None
+
+    def _becomes(self, old: fx.Node, new: fx.Node) -> fx.Node:
+        """Take note of what an old native node has become, for which others may wait."""
+        self.kept[old] = new
+        if self.waiting and old in self.waiting:
+            self.pending.extendleft(reversed(self.waiting.pop(old)))
+        return new
 
     def _has_value(self, view: Node) -> bool:
         if view.op == TUPLE and view not in self.results:
@@ -104,25 +124,46 @@ class Storer:
 
     def _keep(self, node: Node, reading: Reading) -> None:
         mapping = self.plan.kept[reading]
+        if mapping is None:
+            found = self._keep_as_it_is(reading)
+            if found is not None:
+                self.results[node] = found
+                return
+            mapping = arguments_of(node)
         if node.op == GETITEM and reading.call is None:
             fields = self._argument(reading.node.args[0], mapping)  # type: ignore[arg-type]
             if isinstance(fields, tuple):
                 self.results[node] = fields[node.attrs["index"]]
                 return
         if reading.call is not None:
-            self._copy(reading.call, mapping)
-        self.results[node] = self._copy(reading.node, mapping)
+            self._keep_native(reading.call, mapping)
+        self.results[node] = self._keep_native(reading.node, mapping)
 
-    def _copy(self, node: fx.Node, mapping: Arguments) -> fx.Node:
-        if node not in self.copies:
-            self.copies[node] = self.writer.copy(node, lambda argument: self._argument(argument, mapping))
-        return self.copies[node]
+    def _keep_as_it_is(self, reading: Reading) -> fx.Node | None:
+        """Keep a native call whose arguments were kept as they are; ``None`` if some were not."""
+        if reading.call is not None and reading.call not in self.kept:
+            call = self.writer.keep_as_it_is(reading.call, self.kept)
+            if call is None:
+                return None
+            self._becomes(reading.call, call)
+        found = self.kept.get(reading.node)
+        if found is None:
+            found = self.writer.keep_as_it_is(reading.node, self.kept)
+            if found is not None:
+                self._becomes(reading.node, found)
+        return found
+
+    def _keep_native(self, node: fx.Node, mapping: Arguments | None) -> fx.Node:
+        if node not in self.kept:
+            known = mapping or {}
+            self._becomes(node, self.writer.keep(node, lambda argument: self._argument(argument, known)))
+        return self.kept[node]
 
     def _argument(self, argument: fx.Node, mapping: Arguments) -> Any:
-        """What an argument of an old native node is in the new graph."""
+        """What an argument of an old native node has become."""
         view = mapping.get(argument)
-        if argument in self.copies and (view is None or stands_for(view, argument)):
-            return self.copies[argument]
+        if argument in self.kept and (view is None or stands_for(view, argument)):
+            return self.kept[argument]
         if view is None:
             raise FrontEndError(f"{argument.format_node()}: is used by a call that is kept, but was removed")
         return self.value(view)
@@ -142,17 +183,23 @@ class Storer:
                 f"{view.name}: is used before it is computed, or was removed from the graph, so that what uses it "
                 "can't be written in torch"
             )
-        reads = view.native.reads if isinstance(view.native, Leaf) else ()
-        for native in reads:
-            if native in self.copies:
-                return self.copies[native]
-        self.results[view] = self.writer.weight(view)
+        self.results[view] = self._weight(view)
         return self.results[view]
+
+    def _weight(self, view: Node) -> fx.Node:
+        """A native node that reads a weight or a literal tensor: an old one if there is one, else a new one."""
+        reads = view.native.reads if isinstance(view.native, Leaf) else {}
+        for native in reads:
+            if native in self.kept:
+                return self.kept[native]
+        for native in reads:
+            return self._becomes(native, self.writer.fetch(native))
+        return self.writer.weight(view)
 
     def _write(self, node: Node) -> None:
         # No call comes before a placeholder.
         while self.placeholders:
-            self._copy(self.placeholders.popleft(), {})
+            self._keep_native(self.placeholders.popleft(), {})
         call = self.plan.joined.get(node)
         if node.op == GETITEM:
             fields = self.value(node.operands[0])
@@ -173,4 +220,4 @@ class Storer:
                 "a rewrite replaces outputs one by one"
             )
         views = iter(self.graph.outputs)
-        self.copies[old] = self.writer.copy(old, lambda argument: self._argument(argument, {argument: next(views)}))
+        self.kept[old] = self.writer.keep(old, lambda argument: self._argument(argument, {argument: next(views)}))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.passes.shape_prop import TensorMetadata
 
 from gsl.front.tree import Literal
 from gsl.graph import TensorType, TupleType, Type
@@ -32,15 +34,16 @@ def dim_of(size: Any) -> Any:
     return from_torch(size.node.expr) if isinstance(size, torch.SymInt) else int(size)
 
 
+@functools.cache
 def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
 def type_of_value(value: Any) -> Type | None:
     """The type of a (fake) tensor, of its stored metadata, of a number, or of a tuple of those; else ``None``."""
-    from torch.fx.passes.shape_prop import TensorMetadata
-
     match value:
+        case torch.Tensor() if value.is_nested:
+            return None  # its sizes are no numbers
         case torch.Tensor() | TensorMetadata():
             return TensorType(tuple([dim_of(size) for size in value.shape]), dtype_name(value.dtype))
         case torch.Size():
@@ -65,12 +68,16 @@ def scalar_type(value: Any) -> TensorType:
 class Values:
     """The known values of the nodes of one native graph: those in its metadata, and those worked out beside it."""
 
-    __slots__ = ("_types", "known")
+    __slots__ = ("_by_shape", "_same", "_types", "known")
 
     def __init__(self, known: Mapping[fx.Node, Any] | None = None) -> None:
         self.known = dict(known or {})
         """What the metadata does not tell. The native graph itself is never written to."""
         self._types: dict[fx.Node, Type | None] = {}
+        self._by_shape: dict[Any, TensorType] = {}
+        """The types of tensors without symbolic sizes, by shape and dtype."""
+        self._same: dict[Type, Type] = {}
+        """All types that were found: equal ones are the same object."""
 
     def value(self, node: fx.Node) -> Any:
         """The fake value of a node, or UNKNOWN."""
@@ -82,11 +89,26 @@ class Values:
         return node.meta.get("tensor_meta", UNKNOWN)
 
     def type(self, node: fx.Node) -> Type | None:
-        """The type of a native node; ``None`` where it is unknown or not a tensor."""
-        if node not in self._types:
-            value = self.value(node)
-            self._types[node] = None if is_scalar(value) else type_of_value(value)
-        return self._types[node]
+        """The type of a native node; ``None`` where it is unknown or not a tensor. Equal types are the same object."""
+        try:
+            return self._types[node]
+        except KeyError:
+            found = self._types[node] = self.type_of(self.value(node))
+            return found
+
+    def type_of(self, value: Any) -> Type | None:
+        """The type of a value, ``None`` for one that is no tensor and no tuple of some."""
+        if isinstance(value, torch.Tensor):
+            key = value.shape, value.dtype
+            try:
+                return self._by_shape[key]
+            except KeyError:
+                found = self._by_shape[key] = TensorType(tuple(map(dim_of, key[0])), dtype_name(key[1]))
+                return self._same.setdefault(found, found)
+            except TypeError:  # symbolic sizes can't be keys
+                pass
+        type = None if is_scalar(value) else type_of_value(value)
+        return None if type is None else self._same.setdefault(type, type)
 
     def of(self, argument: Any) -> Type | None:
         """The type of an argument of a native call."""
@@ -99,6 +121,12 @@ class Values:
                 return type_of_value(argument.value)
         return type_of_value(argument)
 
+    def forget(self, nodes: Iterable[fx.Node]) -> None:
+        """Drop what is known of nodes that are gone."""
+        for node in nodes:
+            self.known.pop(node, None)
+            self._types.pop(node, None)
+
     def is_tensor(self, node: fx.Node) -> bool:
         """False for a node that is known to be no tensor and no tuple of tensors: a size, a shape, None."""
         return self.value(node) is UNKNOWN or self.type(node) is not None
@@ -108,6 +136,8 @@ def propagate(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.Node, Any]:
     """The fake values of all nodes for these inputs; where a node can't be run on fakes, those before it."""
     from torch._guards import detect_fake_mode
 
+    if any(isinstance(value, torch.Tensor) and value.is_nested for value in inputs):
+        return {}  # their sizes are no numbers, and what follows from them has no type
     mode = detect_fake_mode(list(inputs)) or FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [
         mode.from_tensor(value, static_shapes=True)

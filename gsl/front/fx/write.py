@@ -12,6 +12,7 @@ from torch import fx
 
 from gsl.errors import FrontEndError, nearest
 from gsl.front.fx import spellings
+from gsl.front.fx.draft import Draft, NewGraph
 from gsl.front.fx.fakes import Fakes
 from gsl.front.fx.handle import handle_of, is_literal, native_of
 from gsl.front.fx.home import Home
@@ -21,13 +22,16 @@ from gsl.front.fx.sizes import Sizes
 from gsl.front.fx.spellings.lower import lowered
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.tree import Native
-from gsl.front.fx.values import Values, is_scalar, type_of_value
+from gsl.front.fx.values import is_scalar, type_of_value
 from gsl.graph import GETITEM, TUPLE, Node, SymDim, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE
 
 INHERITED: Final = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "seq_nr")
 """What a new native node takes over from the one that it replaces."""
+
+RULE: Final = "gsl"
+"""Where the metadata of a new native node says which rule made it, and of what."""
 
 _BY_STRIDES: Final = frozenset((torch.as_strided, "as_strided", torch.ops.aten.as_strided.default))
 _RESHAPES: Final[Mapping[Any, Any]] = {
@@ -48,52 +52,80 @@ class Writer:
     def __init__(
         self,
         value: Callable[[Node], Any],
-        native: fx.Graph,
-        values: Values,
+        draft: Draft,
+        fakes: Fakes,
         home: Home,
         dialect: Dialect,
         reserved: set[str],
     ) -> None:
         self.value = value
+        self.draft = draft
+        self.fakes = fakes
         self.home = home
-        self._old = native
         self.dialect = dialect
         self.reserved = reserved
         """The names of the old native nodes, which only those that have the same values may take."""
-        self.graph = fx.Graph(tracer_cls=native._tracer_cls, tracer_extras=native._tracer_extras)
-        self.fakes = Fakes(native, values)
         self.sizes = Sizes(self.fakes, self.create, dialect)
         self._used: set[str] = set()
 
     def inner(self, value: Callable[[Node], Any], home: Home) -> Writer:
-        """A writer of a graph of its own within this one, which knows the same sizes."""
-        return Writer(value, self._old, self.fakes.old, home, self.dialect, set())
+        """A writer of a graph of its own within this one."""
+        return Writer(value, NewGraph(), self.fakes.inner(), home, self.dialect, set())
 
-    # ------------------------------------------------------------ copies
+    # ------------------------------------------------------------ what is kept
 
-    def copy(self, node: fx.Node, argument: Callable[[fx.Node], Any]) -> fx.Node:
-        """A copy of an old native node with other arguments, and everything else as it was."""
-        moved = False
+    def keep(self, node: fx.Node, argument: Callable[[fx.Node], Any]) -> fx.Node:
+        """What an old native node becomes with other arguments, and everything else as it was."""
+        moved = changed = False
 
         def replace(old: fx.Node) -> Any:
-            nonlocal moved
+            nonlocal moved, changed
             new = argument(old)
             moved = moved or self.fakes.have_moved(old, new)
+            changed = changed or new is not old
             return new
 
-        args = fx.node.map_arg(node.args, replace)
-        kwargs = fx.node.map_arg(node.kwargs, replace)
+        args, kwargs = fx.node.map_arg(node.args, replace), fx.node.map_arg(node.kwargs, replace)
+        if not changed:
+            args, kwargs = node.args, node.kwargs
         target = self._for_any_strides(node) if moved else node.target
-        copy = self.graph.create_node(node.op, target, args, kwargs, node.name, node.type)
-        if copy.name != node.name:
-            copy.name = node.name
-        copy.meta = dict(node.meta)
-        self._used.add(node.name)
-        self.fakes.carry(node, copy)
+        new = self.draft.keep(node, target, args, kwargs)
+        self._kept(node, new)
         if moved and node.op != "output":
-            self.fakes.move(copy)
-        self.sizes.note(copy)
-        return copy
+            self.fakes.move(new, self.draft.note)
+        return new
+
+    def keep_as_it_is(self, node: fx.Node, new: Mapping[fx.Node, fx.Node]) -> fx.Node | None:
+        """What an old native node becomes of which all arguments are what they were, as ``new`` tells them.
+
+        ``None`` if some are not in the graph, or lie otherwise in memory.
+        """
+        changed, moved = False, self.fakes.moved
+        for operand in node._input_nodes:
+            found = new.get(operand)
+            if found is None or found in moved:
+                return None
+            changed = changed or found is not operand
+        if changed:
+            replace: Any = new.__getitem__
+            args, kwargs = fx.node.map_arg(node.args, replace), fx.node.map_arg(node.kwargs, replace)
+            result = self.draft.keep(node, node.target, args, kwargs)
+        else:
+            result = self.draft.stay(node)
+        self._kept(node, result)
+        return result
+
+    def fetch(self, node: fx.Node) -> fx.Node:
+        """The read of a weight, which has no arguments, from where it stands."""
+        new = self.draft.fetch(node)
+        self._kept(node, new)
+        return new
+
+    def _kept(self, old: fx.Node, new: fx.Node) -> None:
+        self._used.add(old.name)
+        if new is not old:
+            self.fakes.carry(old, new)
+        self.sizes.note(new)
 
     @staticmethod
     def _for_any_strides(node: fx.Node) -> Any:
@@ -149,15 +181,18 @@ class Writer:
         ``made`` has what was created for the tree so far: a call that stands in it twice is one node.
         """
         match native:
-            case Native() if native in made:
+            case Native() if made and native in made:
                 return made[native]
             case Native():
-                args = tuple([self._emit(arg, node, made) for arg in native.args])
+                value = self.value
+                args = tuple(
+                    [value(arg) if arg.__class__ is Node else self._emit(arg, node, made) for arg in native.args]
+                )
                 kwargs = {name: self._emit(arg, node, made) for name, arg in native.kwargs.items()}
                 kind = "call_method" if isinstance(native.target, str) else "call_function"
                 name = node.name if outermost else ""
                 new = self.create(kind, native.target, args, kwargs, name, node)
-                self.fakes.record(new, node.type if outermost else None)
+                self.fakes.record(new, node.type if outermost else None, replaced(node) if outermost else None)
                 made[native] = new
                 return new
             case Node():
@@ -202,13 +237,19 @@ class Writer:
         own = handle is not None and handle.is_root and handle.reading.node.name == name and name not in self._used
         if own:
             self._used.add(name)
-        new = self.graph.create_node(kind, target, args, dict(kwargs), name if own else self.name(name, kind, target))
+        new = self.add(kind, target, args, dict(kwargs), name if own else self.name(name, kind, target))
         new.meta.update(inherited(node))
+        return new
+
+    def add(self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> fx.Node:
+        """A new native node that stands for none of the view."""
+        new = self.draft.create(kind, target, args, kwargs, name)
+        self.draft.note(lambda: self.fakes.values.forget((new,)))
         return new
 
     def name(self, wanted: str, kind: str = "", target: Any = None) -> str:
         """A name for a new native node that no other has or will have."""
-        base = _identifier(wanted) if wanted else self.graph._target_to_str(target if kind else "weight")
+        base = _identifier(wanted) if wanted else self.draft.graph._target_to_str(target if kind else "weight")
         name, number = base, 0
         while name in self.reserved or name in self._used:
             number += 1
@@ -227,13 +268,21 @@ def inherited(node: Node) -> dict[str, Any]:
     if node.origin is None:
         native = native_of(node) if handle_of(node) is not None else None
         return {} if native is None else {key: native.meta[key] for key in INHERITED if key in native.meta}
-    natives = [native for replaced in node.origin.replaced if (native := native_of(replaced)) is not None]
-    calls = [native for native in natives if native.op not in ("placeholder", "get_attr")]
+    natives = [native for old in node.origin.replaced if (native := native_of(old)) is not None]
     meta: dict[str, Any] = {}
-    if calls:
-        meta = {key: calls[-1].meta[key] for key in INHERITED if key in calls[-1].meta}
-    meta["gsl"] = {"rule": node.origin.rule, "from": list(dict.fromkeys(native.name for native in natives))}
+    if call := replaced(node):
+        meta = {key: call.meta[key] for key in INHERITED if key in call.meta}
+    meta[RULE] = {"rule": node.origin.rule, "from": list(dict.fromkeys([native.name for native in natives]))}
     return meta
+
+
+def replaced(node: Node) -> fx.Node | None:
+    """The last one of the native calls instead of which a rewrite made a node, which mostly had the same value."""
+    for old in reversed(node.origin.replaced) if node.origin is not None else ():
+        native = native_of(old)
+        if native is not None and native.op not in ("placeholder", "get_attr"):
+            return native
+    return None
 
 
 def stand_in(node: Node) -> Any:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gsl.errors import FrontEndError, WorkloadError
+from gsl.front.base import Unchangeable
 from gsl.front.nodes.access import Access, shown
 from gsl.graph import Graph, Node, Op, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.graph.text import node_names
 
 
-class NodesProgram:
+class NodesProgram(Unchangeable):
     """A graph of objects: its outputs, and how the others are found and made.
 
     The handle of a view node is the object itself. Raises FrontEndError where the objects form no graph.
@@ -20,7 +21,6 @@ class NodesProgram:
 
     casts_inputs = False
     example_inputs = None
-
     def __init__(self, outputs: Sequence[Any], access: Access) -> None:
         if not isinstance(outputs, (list, tuple)) or not outputs:
             raise FrontEndError(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import is_
 from typing import Any
 
 from tvm import relax
 
 from gsl.front.relax.function import Function, replaced, with_value
+from gsl.front.relax.objects import bound, dataflow_variable, variable
 
 
 class Blocks:
@@ -19,6 +21,8 @@ class Blocks:
         self.contents: list[list[Any]] = [[] for _ in self.old]
         self.current = 0
         """The number of the block that is filled."""
+        self.is_dataflow = isinstance(self.old[0], relax.DataflowBlock)
+        """Whether that is a block of dataflow."""
         self.made: set[Any] = set()
         """The variables that the old function does not have."""
         self._renamed: dict[Any, Any] = {}
@@ -26,15 +30,13 @@ class Blocks:
 
     def move(self, block: int) -> None:
         """Go on to a later block."""
-        self.current = max(self.current, block)
+        if block > self.current:
+            self.current = block
+            self.is_dataflow = isinstance(self.old[block], relax.DataflowBlock)
 
-    @property
-    def is_dataflow(self) -> bool:
-        return isinstance(self.old[self.current], relax.DataflowBlock)
-
-    def variable(self, name: str, type: Any) -> Any:
-        """A new variable for the block that is filled."""
-        var = relax.DataflowVar(name, type) if self.is_dataflow else relax.Var(name, type)
+    def variable(self, name: str, type: Any, *, seen: bool = False) -> Any:
+        """A new variable for the block that is filled; ``seen`` for one that is part of the function's result."""
+        var = (dataflow_variable if self.is_dataflow and not seen else variable)(name, type, None)
         self.made.add(var)
         return var
 
@@ -48,22 +50,23 @@ class Blocks:
 
     def add(self, var: Any, expr: Any) -> None:
         """Bind a variable to an expression."""
-        self.contents[self.current].append(relax.VarBinding(var, expr, expr.span))
+        self.contents[self.current].append(bound(var, expr, expr.span))
 
-    def keep(self, binding: Any, place: int) -> Any:
-        """Bind an old variable again; the variable that has the value."""
+    def keep(self, place: int, changed: Any = None) -> Any:
+        """Bind an old variable again, to what it was bound to or as ``changed`` binds it; the variable of the value."""
         # A binding that has no part in the view stays in the block in which it stood, if that is still being filled.
-        self.move(self.function.block_of[place])
-        var = binding.var
+        self.move(self.function.block_of(place))
+        binding = self.function.bindings[place] if changed is None else changed
+        own = var = self.function.vars[place]
         if not self._fits(var):
             var = self.variable(var.name, var.ty)
-            self._renamed[binding.var] = var
+            self._renamed[own] = var
             binding = with_value(binding, binding.value, var)
         self.contents[self.current].append(binding)
         return var
 
     def _fits(self, var: Any) -> bool:
-        return self.is_dataflow or not isinstance(var, relax.DataflowVar)
+        return self.is_dataflow or type(var) is not relax.DataflowVar
 
     # ------------------------------------------------------------ the end
 
@@ -72,33 +75,41 @@ class Blocks:
 
         A new variable becomes a visible one; an old one stays, and gets a visible one beside it.
         """
-        home = {
-            binding.var: number for number, bindings in enumerate(self.contents) for binding in bindings
-            if isinstance(binding.var, relax.DataflowVar)
-        }  # fmt: skip
-        visible = {var: relax.Var(var.name, var.ty) for var in self._escaping(result, home)}
+        visible = self._visible(result)
         blocks: list[Any] = []
         for number, (old, bindings) in enumerate(zip(self.old, self.contents)):
-            instead = {var: new for var, new in visible.items() if var in self.made or home[var] != number}
-            new = [_with_visible(binding, instead) for binding in bindings]
-            shown = [var for var in visible if home[var] == number and var not in instead]
-            new += [relax.VarBinding(visible[var], var) for var in shown]
+            new = bindings
+            if visible:
+                instead = {var: new for var, (home, new) in visible.items() if var in self.made or home != number}
+                new = [_with_visible(binding, instead) for binding in bindings]
+                shown = [var for var, (home, _) in visible.items() if home == number and var not in instead]
+                new += [relax.VarBinding(visible[var][1], var) for var in shown]
             if not new and (old.bindings or not self.function.blocks):
                 continue
-            same = len(new) == len(old.bindings) and all(a.same_as(b) for a, b in zip(new, old.bindings))
-            blocks.append(old if same else type(old)(new, old.span))
-        return blocks, replaced(result, visible)
+            blocks.append(old if self._is_same(number, new) else type(old)(new, old.span))
+        return blocks, replaced(result, {var: new for var, (_, new) in visible.items()})
 
-    def _escaping(self, result: Any, home: Mapping[Any, int]) -> list[Any]:
-        """The variables of dataflow blocks that are used outside of them."""
-        found: dict[Any, None] = {}
-        for number, bindings in enumerate(self.contents):
-            for binding in bindings:
-                for var in relax.analysis.free_vars(binding.value):
-                    if home.get(var, number) != number:
-                        found[var] = None
-        found.update((var, None) for var in relax.analysis.free_vars(result) if var in home)
-        return list(found)
+    def _is_same(self, number: int, bindings: list[Any]) -> bool:
+        """Whether the bindings are those that the old block of this number has."""
+        first, end = (0, *(self.function.ends or (0,)))[number : number + 2]
+        return end - first == len(bindings) and all(map(is_, self.function.bindings[first:end], bindings))
+
+    def _visible(self, result: Any) -> dict[Any, tuple[int, Any]]:
+        """The variables of dataflow blocks that are used outside of them: the block of each, and a visible one."""
+        found = dict.fromkeys(var for var in relax.analysis.free_vars(result) if isinstance(var, relax.DataflowVar))
+        home = {}
+        if found or len(self.contents) > 1:
+            home = {
+                binding.var: number for number, bindings in enumerate(self.contents) for binding in bindings
+                if isinstance(binding.var, relax.DataflowVar)
+            }  # fmt: skip
+        if len(self.contents) > 1:
+            escaping = dict.fromkeys(
+                var for number, bindings in enumerate(self.contents) for binding in bindings
+                for var in relax.analysis.free_vars(binding.value) if home.get(var, number) != number
+            )  # fmt: skip
+            found = {**escaping, **found}
+        return {var: (home[var], relax.Var(var.name, var.ty)) for var in found if var in home}
 
 
 def _with_visible(binding: Any, instead: Mapping[Any, Any]) -> Any:

@@ -29,6 +29,8 @@ class Dims:
 
     def dim(self, prim: Any) -> Dim:
         """The dimension of an integer expression."""
+        if type(prim) is p.IntImm:
+            return int(prim.value)
         if isinstance(prim, (int, p.IntImm)):
             return int(prim)
         expr = sympy.expand(self._sympy(prim))

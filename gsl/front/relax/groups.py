@@ -6,6 +6,7 @@ name; one with the attribute ``Codegen`` stands around such a function, for a co
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -114,12 +115,18 @@ def plain(module: Any) -> Any:
 def without_unused(functions: Mapping[Any, Any], suspects: Iterable[Any]) -> dict[Any, Any]:
     """The functions of a module without those of the groups among the suspects that nobody calls."""
     kept = dict(functions)
-    work = list(suspects)
+    work = [var for var in suspects if var in kept and composite(kept[var]) is not None]
+    if not work:
+        return kept
+    calls = {var: set(_called(function)) for var, function in kept.items()}
+    callers = Counter(var for called in calls.values() for var in called)
     while work:
         var = work.pop()
-        if var not in kept or composite(kept[var]) is None or any(var in _called(f) for f in kept.values()):
+        if var not in kept or composite(kept[var]) is None or callers[var]:
             continue
-        work.extend(_called(kept.pop(var)))
+        del kept[var]
+        callers.subtract(calls[var])
+        work.extend(calls[var])
     return kept
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, Final, Union
 
 from gsl.graph import CONST, PARAM, Node
 
@@ -18,36 +18,61 @@ class Leaf:
     """For a constant that is seen with another shape: that shape."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Reading:
     """How a binding was read: as a small tree of view nodes, numbered with operands before their users.
 
     The transposition of a weight that a product is read with is no part of the tree: it is seen through.
     """
 
-    var: Any
-    """The variable that is bound; an input of the function is a reading too."""
-    size: int = 1
-    """The number of view nodes; the root has the last number."""
-    through: tuple[int, ...] = ()
-    """The numbers of the bindings that the reading sees through: those between its own and its operands."""
+    # There is one for every binding: a frozen dataclass would take three times as long to make.
+    __slots__ = ("size", "through", "var")
+
+    def __init__(self, var: Any, size: int = 1, through: tuple[int, ...] = ()) -> None:
+        self.var = var
+        """The variable that is bound; an input of the function is a reading too."""
+        self.size = size
+        """The number of view nodes; the root has the last number."""
+        self.through = through
+        """The numbers of the bindings that the reading sees through: those between its own and its operands."""
 
 
 Source = Union[Any, Leaf, int]
 """Where an operand came from: a variable, a constant, or a node of the same tree."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Handle:
     """The native handle of a view node: its place in a reading, and the sources of its operands and then its deps."""
 
-    reading: Reading
-    slot: int = 0
-    sources: tuple[Source, ...] = ()
+    __slots__ = ("is_root", "reading", "slot", "sources")
+
+    def __init__(self, reading: Reading, slot: int = 0, sources: tuple[Source, ...] = ()) -> None:
+        self.reading = reading
+        self.slot = slot
+        self.sources = sources
+        self.is_root = slot == reading.size - 1
+        """Whether the node has the value of the binding."""
+
+
+class Single(Handle):
+    """The native handle of a view node that alone makes up a reading without ``through``; it is that reading too.
+
+    Nearly all bindings are of this kind.
+    """
+
+    __slots__ = ("var",)
+
+    size: Final = 1
+    through: Final = ()
+    slot: Final = 0  # type: ignore[misc]
+    is_root: Final = True  # type: ignore[misc]
+
+    def __init__(self, var: Any, sources: tuple[Source, ...] = ()) -> None:
+        self.var = var
+        self.sources = sources
 
     @property
-    def is_root(self) -> bool:
-        return self.slot == self.reading.size - 1
+    def reading(self) -> Any:  # type: ignore[override]
+        return self
 
 
 def handle_of(node: Node) -> Handle | None:

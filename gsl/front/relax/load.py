@@ -12,15 +12,17 @@ from tvm import relax
 from gsl.front.relax import spellings
 from gsl.front.relax.canonical import canonical
 from gsl.front.relax.effects import effect_of
+from gsl.front.relax.forms import Form, Forms, Step
 from gsl.front.relax.function import Function
 from gsl.front.relax.groups import body_of, called_group, label_of
-from gsl.front.relax.handle import Handle, Leaf, Reading, Source, handle_of
+from gsl.front.relax.handle import Handle, Leaf, Reading, Single, Source
 from gsl.front.relax.loaded import Field, Fields, Fixed, Loaded, Result
 from gsl.front.relax.opaque import describe, is_tensor_expr
 from gsl.front.relax.scope import FunctionScope
+from gsl.front.relax.seen import result_tuples, seen
 from gsl.front.relax.tree import Reshaped
 from gsl.front.relax.trees import Tree, tuple_of
-from gsl.front.relax.types import from_relax, is_constant, is_tensors
+from gsl.front.relax.types import is_constant, is_tensors
 from gsl.front.tree import Canon, Literal
 from gsl.front.tvm.tensors import to_torch
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Inference, Node, TensorType, Type
@@ -60,22 +62,34 @@ class Loader:
         """The native tensors of the weights."""
         self._constants: dict[Any, Node] = {}
         self._names: Counter[str] = Counter()
-        self._wanted = _result_tuples(function)
+        self._forms = Forms(function, scope, self.constant)
+        self._wanted = result_tuples(function)
+        self._has_more = False
+        """Whether there are nodes that may be there for nothing but readings which see through them."""
 
     def load(self) -> Loaded:
         """The view."""
         for var in self.function.params:
             self._parameter(var)
-        for number, binding in enumerate(self.function.bindings):
-            self._binding(number, binding)
+        for number in range(len(self.function.bindings)):
+            form = self._forms.known(number, self.views, self._wanted)
+            if form is None:
+                self._binding(number)
+            elif form.single is None:
+                self._again(number, form)
+            else:
+                self._single(number, form.single)
         outputs: list[Node] = []
         self.loaded.result = self._result(self.function.result, outputs)
-        named = {view for var, view in self.views.items() if not _is_own(view, var)}
-        nodes = _seen(self.nodes, outputs, named, self.function)
-        self._name_constants(nodes)
-        self.loaded.leaves = {node.name: self.tensors[node] for node in nodes if node in self.tensors}
-        kept = {node.native for node in nodes}
-        self.loaded.shown = {var: view.native for var, view in self.views.items() if view.native in kept}
+        aliases, nodes = self._forms.aliases, self.nodes
+        if self._has_more:
+            nodes = seen(nodes, outputs, {self.views[var] for var in aliases}, self.function)
+        self.loaded.nodes, self.loaded.views = nodes, self.views
+        if self.tensors or "" in self._names:
+            self._name_constants(nodes)
+            self.loaded.leaves = {node.name: self.tensors[node] for node in nodes if node in self.tensors}
+        self.loaded.aliases = {var for var in aliases if var in self.loaded.shown} if aliases else set()
+        self.loaded.outputs = len(outputs)
         self.loaded.graph = Graph(nodes, outputs, self.infer, self.canonical)
         return self.loaded
 
@@ -106,6 +120,7 @@ class Loader:
         if key not in self._constants:
             kind = PARAM if expr.value.shape else CONST
             self._constants[key] = self._leaf(Leaf(expr, shape), expr.value, kind)
+            self._has_more = True
         return self._constants[key]
 
     def _name_constants(self, nodes: list[Node]) -> None:
@@ -122,6 +137,9 @@ class Loader:
 
     def name(self, wanted: str) -> str:
         """The name, with a number behind it if another node has it."""
+        if wanted not in self._names:
+            self._names[wanted] = 1
+            return wanted
         self._names[wanted] += 1
         name, number = wanted, self._names[wanted] - 1
         while number and self._names[name]:
@@ -133,15 +151,15 @@ class Loader:
 
     def _add(self, var: Any, view: Node, sources: tuple[Source, ...]) -> None:
         """Add a view node that alone makes up the reading of a binding or an input."""
-        view.native = Handle(Reading(var), 0, sources)
+        view.native = Single(var, sources)
         self.nodes.append(view)
         self.views[var] = view
 
     # ------------------------------------------------------------ bindings
 
-    def _binding(self, number: int, binding: Any) -> None:
-        var, value = binding.var, binding.value
-        effect = effect_of(binding)
+    def _binding(self, number: int) -> None:
+        var, value, binding = self.function.vars[number], self.function.values[number], self.function.bindings[number]
+        effect = self._forms.effect(number)
         if isinstance(binding, relax.MatchCast):
             self._opaque(number, binding, effect)
             return
@@ -152,31 +170,87 @@ class Loader:
         match value:
             case relax.Var() if value in self.views:
                 self.views[var] = self.views[value]
+                self._forms.aliases.add(var)
             case _ if is_constant(value):
                 self.views[var] = self.constant(value)
-            case relax.Tuple() if is_tensor_expr(value) and self._tree(number, binding, tuple_of(value)):
+                self._forms.aliases.add(var)
+            case relax.Tuple() if is_tensor_expr(value) and self._tree(number, tuple_of(value)):
                 pass
-            case relax.TupleGetItem() if self._field(number, binding):
+            case relax.TupleGetItem() if self._field(number):
                 pass
-            case relax.Call() if self._group(number, binding) or self._call(number, binding):
+            case relax.Call() if self._group(number) or self._call(number):
                 pass
             case _:
                 self._opaque(number, binding, None)
 
-    def _call(self, number: int, binding: Any) -> bool:
-        canon = spellings.read(binding.value, self.scope)
-        return (canon is not None and self._tree(number, binding, canon)) or self._has_fields(binding)
+    def _call(self, number: int) -> bool:
+        key = self._forms.key(number, self.views)
+        looked = self.scope.lookups
+        canon = spellings.read(self.function.values[number], self.scope)
+        if self.scope.lookups != looked and not self._forms.may_look(number):
+            key = None
+        return (canon is not None and self._tree(number, canon, key)) or self._has_fields(number)
 
-    def _group(self, number: int, binding: Any) -> bool:
+    def _single(self, number: int, step: Step) -> None:
+        """Load a call of a form that is known, and has one node: nearly all are such."""
+        function, views = self.function, self.views
+        var, args = function.vars[number], function.args[number]
+        assert args is not None
+        name = function.names[var]
+        if name in self._names:
+            name = self.name(name)
+        else:
+            self._names[name] = 1
+        sources: tuple[Source, ...] = args
+        try:
+            operands = tuple([views[arg] for arg in args])
+        except KeyError:
+            operands = tuple([self.constant(arg) if arg not in views else views[arg] for arg in args])
+            sources = tuple([arg if arg in views else view.native for arg, view in zip(args, operands)])
+        node = views[var] = Node(step.op, operands, step.attrs, step.type, name=name, native=Single(var, sources))
+        self.nodes.append(node)
+
+    def _again(self, number: int, form: Form) -> None:
+        """Load a call of a form that is known."""
+        var, args = self.function.vars[number], self.function.args[number]
+        assert args is not None
+        views = self.views
+        name, own = self._own(number), self.function.names[var]
+        steps = form.steps
+        reading = Reading(var, len(steps))
+        self._has_more = self._has_more or len(steps) > 1
+        nodes: list[Node] = []
+        for slot, step in enumerate(steps):
+            operands: list[Node] = []
+            sources: list[Source] = []
+            for place in step.operands:
+                if place < 0:
+                    operands.append(nodes[~place])
+                    sources.append(~place)
+                    continue
+                arg = args[place]
+                view = views.get(arg)
+                if view is None:
+                    view = self.constant(arg)
+                    arg = view.native
+                operands.append(view)
+                sources.append(arg)
+            nodes.append(Node(step.op, tuple(operands), step.attrs, step.type, name=own + step.name,
+                              native=Handle(reading, slot, tuple(sources))))  # fmt: skip
+        nodes[-1].name = name
+        self.nodes += nodes
+        views[var] = nodes[-1]
+
+    def _group(self, number: int) -> bool:
         """Load the call of an outlined group, whose body is loaded when somebody asks for it; False if it is none."""
-        call = binding.value
+        call = self.function.values[number]
         function = None if self.module is None else called_group(self.module, call)
         label = None if function is None else label_of(function)
         if label is None:
             return False
         name, attrs = label
         group: Any = Subgraph(name, lambda: self._body(body_of(function, call.args)))
-        return self._tree(number, binding, Canon(group, tuple(call.args), attrs))
+        return self._tree(number, Canon(group, tuple(call.args), attrs))
 
     def _body(self, native: Any) -> Graph:
         function = Function(native)
@@ -184,57 +258,59 @@ class Loader:
         shown = partial(canonical, scope=scope)
         return Loader(function, scope, {}, self.infer, shown, self.module).load().graph
 
-    def _has_fields(self, binding: Any) -> bool:
+    def _has_fields(self, number: int) -> bool:
         """True if all the used fields of a call with several results have canonical readings, which are then noted."""
-        var, value = binding.var, binding.value
+        var, value = self.function.vars[number], self.function.values[number]
         users = self.function.users.get(var, [])
         if not users or var in self.function.used_by_result:
             return False
         noted: dict[Any, Canon] = {}
         for number in users:
-            user = self.function.bindings[number]
-            if not isinstance(user.value, relax.TupleGetItem):
+            user = self.function.values[number]
+            if not isinstance(user, relax.TupleGetItem):
                 return False
-            canon = spellings.read_field(value, int(user.value.index), self.scope)
+            canon = spellings.read_field(value, int(user.index), self.scope)
             if canon is None or not self._acceptable(canon):
                 return False
-            noted[user.var] = canon
+            noted[self.function.vars[number]] = canon
         self.fields.update(noted)
         return True
 
-    def _field(self, number: int, binding: Any) -> bool:
+    def _field(self, number: int) -> bool:
         """Load the field of a tuple; False if it is something else."""
-        if binding.var in self.fields:
-            return self._tree(number, binding, self.fields[binding.var])
-        whole, index = binding.value.tuple_value, int(binding.value.index)
+        var = self.function.vars[number]
+        if var in self.fields:
+            return self._tree(number, self.fields[var])
+        value = self.function.values[number]
+        whole, index = self.function.own(value.tuple_value), int(value.index)
         if whole not in self.views or not is_tensors(whole.ty):
             return False
-        view = Node(GETITEM, (self.views[whole],), {"index": index}, self._type(binding), name=self._own(binding))
-        self._add(binding.var, view, (whole,))
+        view = Node(GETITEM, (self.views[whole],), {"index": index}, self._type(number), name=self._own(number))
+        self._add(var, view, (whole,))
         return True
 
-    def _type(self, binding: Any) -> Type | None:
-        return from_relax(binding.var.ty, self.scope.dims, self.scope.lookup)
+    def _type(self, number: int) -> Type | None:
+        return self.scope.type_of(self.function.vars[number])
 
-    def _own(self, binding: Any) -> str:
-        return self.name(binding.var.name)
+    def _own(self, number: int) -> str:
+        return self.name(self.function.names[self.function.vars[number]])
 
     # ------------------------------------------------------------ canonical readings
 
-    def _tree(self, number: int, binding: Any, canon: Canon) -> bool:
-        """Load the tree of a canonical reading; False if the view can't hold it."""
+    def _tree(self, number: int, canon: Canon, key: Any = None) -> bool:
+        """Load the tree of a canonical reading; False if the view can't hold it. The key is that of its form."""
         if not self._acceptable(canon):
             return False
-        tree = Tree(self.views, self.constant, self.infer, binding.var.name)
+        tree = Tree(self.views, self.constant, self.infer, self.function.own, self.function.vars[number].name)
         try:
-            tree.add(canon, self._type(binding))
+            tree.add(canon, self._type(number))
         except ValueError:
             # The attributes have no canonical form: the operator does not cover this call.
             return False
         used = {source for sources in tree.sources for source in sources if isinstance(source, relax.Var)}
         through: dict[int, None] = {}
         deps: list[Any] = []
-        for var in self.function.uses[number]:
+        for var in self.function.uses(number):
             if var not in used:
                 between = self._between(var, used)
                 if between is None:
@@ -243,6 +319,8 @@ class Loader:
                     through.update(dict.fromkeys(between))
         if any(var not in self.views for var in deps):
             return False
+        if key is not None and not deps and not through:
+            self._forms.note(key, number, tree)
         self._finish(number, tree, tuple(deps), through=tuple(through))
         return True
 
@@ -256,7 +334,7 @@ class Loader:
                 return None
             if place not in found:
                 found.append(place)
-                work.extend(var for var in self.function.uses[place] if var not in operands)
+                work.extend(var for var in self.function.uses(place) if var not in operands)
         return found
 
     def _acceptable(self, canon: Canon) -> bool:
@@ -279,29 +357,33 @@ class Loader:
         return canon.op in TABLE or canon.op in (TUPLE, GETITEM) or not isinstance(canon.op, str)
 
     def _opaque(self, number: int, binding: Any, effect: Effect | None) -> None:
-        shown = describe(binding.value, self.function.uses[number], self.scope.dims)
+        shown = describe(self.function.values[number], self.function.uses(number), self.scope.dims)
         op, attrs = shown.op, shown.attrs
         if isinstance(binding, relax.MatchCast):
-            op, attrs = relax.MatchCast, {"ty": self._type(binding) or binding.ty}
-        tree = Tree(self.views, self.constant, self.infer, binding.var.name)
-        tree.add(Canon(op, shown.operands, attrs), self._type(binding))
+            op, attrs = relax.MatchCast, {"ty": self._type(number) or binding.ty}
+        tree = Tree(self.views, self.constant, self.infer, self.function.own, self.function.vars[number].name)
+        tree.add(Canon(op, shown.operands, attrs), self._type(number))
         self._finish(number, tree, tuple([var for var in shown.deps if var in self.views]), effect)
 
     def _finish(
         self, number: int, tree: Tree, deps: tuple[Any, ...], effect: Effect | None = None,
         through: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
-        binding = self.function.bindings[number]
         *_, root = tree.nodes
-        root.name = self._own(binding)
+        root.name = self._own(number)
         root.effect = effect
         root.deps = tuple([self.views[var] for var in deps])
         tree.sources[-1] += deps
-        reading = Reading(binding.var, len(tree.nodes), through)
-        for slot, (view, sources) in enumerate(zip(tree.nodes, tree.sources)):
-            view.native = Handle(reading, slot, sources)
+        var = self.function.vars[number]
+        if root is tree.nodes[0] and not through:
+            root.native = Single(var, tree.sources[0])
+        else:
+            self._has_more = True
+            reading = Reading(var, len(tree.nodes), through)
+            for slot, (view, sources) in enumerate(zip(tree.nodes, tree.sources)):
+                view.native = Handle(reading, slot, sources)
         self.nodes.extend(tree.nodes)
-        self.views[binding.var] = root
+        self.views[var] = root
 
     # ------------------------------------------------------------ the result
 
@@ -318,53 +400,3 @@ class Loader:
         else:
             return Fixed(expr)
         return Field(len(outputs) - 1)
-
-
-def _result_tuples(function: Function) -> set[Any]:
-    """The variables that are bound to tuples for the function's result alone: the view shows their fields instead."""
-    found: set[Any] = set()
-    work = [function.result]
-    while work:
-        expr = work.pop()
-        if isinstance(expr, relax.Tuple):
-            work.extend(expr.fields)
-        elif isinstance(expr, relax.Var):
-            value = function.lookup(expr)
-            users = [n for n in function.users.get(expr, []) if function.bindings[n].var not in found]
-            if isinstance(value, relax.Tuple) and not users:
-                found.add(expr)
-                work.extend(value.fields)
-    return found
-
-
-def _is_own(view: Node, var: Any) -> bool:
-    """True unless the variable is bound to another one, or to a constant."""
-    handle = handle_of(view)
-    return bool((view.native.expr if handle is None else handle.reading.var).same_as(var))
-
-
-def _seen(nodes: list[Node], outputs: list[Node], named: set[Node], function: Function) -> list[Node]:
-    """The nodes without those that are only there for readings which see through them.
-
-    ``named`` are those that have other variables than their own: those may be used by nothing but a name.
-    """
-    users: Counter[Node] = Counter(outputs)
-    for node in nodes:
-        users.update((*node.operands, *node.deps))
-    gone: set[Node] = set()
-    through: set[int] = set()
-    for node in reversed(nodes):
-        handle = handle_of(node)
-        if users[node] or node in named or node.effect is not None or node.op == INPUT:
-            unused = False
-        elif handle is None:
-            # A constant; a variable of the function stays.
-            unused = isinstance(node.native, Leaf) and node.native.expr not in function.known
-        else:
-            unused = not handle.is_root or function.place[handle.reading.var] in through
-        if unused:
-            gone.add(node)
-            users.subtract((*node.operands, *node.deps))
-        elif handle is not None:
-            through.update(handle.reading.through)
-    return [node for node in nodes if node not in gone]

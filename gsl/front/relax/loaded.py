@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Union
 
 from gsl.front.relax.function import Function
 from gsl.front.relax.handle import Handle, Leaf
 from gsl.front.relax.scope import FunctionScope
-from gsl.graph import Graph
+from gsl.graph import Graph, Node
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,15 +37,32 @@ class Fixed:
 Result = Union[Field, Fields, Fixed]
 
 
-@dataclass(slots=True)
+@dataclass
 class Loaded:
     """The view of a function, and how it is connected with the function."""
 
     function: Function
     scope: FunctionScope
-    shown: dict[Any, Handle | Leaf] = field(default_factory=dict)
-    """For each variable: the native handle of the view node that has its value, if one has."""
+    nodes: list[Node] = field(default_factory=list)
+    """The view's nodes as they were loaded."""
+    views: dict[Any, Node] = field(default_factory=dict)
+    """The node of each variable, which need not be one of those."""
     result: Result = field(default_factory=lambda: Fixed(None))
+    aliases: set[Any] = field(default_factory=set)
+    """The variables that are bound to another variable or a constant, and have the view node of that."""
+    outputs: int = 0
+    """The number of the view's outputs."""
     leaves: dict[str, Any] = field(default_factory=dict)
     """The native tensors of the weights by the names of their view nodes."""
     graph: Graph = field(init=False)
+
+    @cached_property
+    def natives(self) -> set[Any]:
+        """The native handles of the view's nodes."""
+        return {node.native for node in self.nodes}
+
+    @cached_property
+    def shown(self) -> dict[Any, Handle | Leaf]:
+        """For each variable: the native handle of the view node that has its value, if one has."""
+        natives = self.natives
+        return {var: view.native for var, view in self.views.items() if view.native in natives}

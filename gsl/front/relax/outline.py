@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import marshal
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import tvm_ffi
 from tvm import ir, relax
@@ -13,9 +14,12 @@ from tvm.relax.expr import _update_type
 from gsl.errors import FrontEndError
 from gsl.front.relax.groups import CODEGEN, COMPOSITE, PREFIX, PRIMITIVE, SYMBOL
 from gsl.front.relax.handle import is_literal, is_tensor_leaf
+from gsl.front.relax.objects import VARIABLES, call
 from gsl.front.relax.types import is_constant
-from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Node
+from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Node, TensorType
 from gsl.graph.subgraph import Subgraph
+
+_StructuralKey: Final[Any] = tvm_ffi.StructuralKey
 
 Write = Callable[..., Any]
 """Writes a call of the view: the node, what makes a variable, and what binds one; see ``Writer.write``."""
@@ -29,6 +33,10 @@ class Outliner:
         self.functions: dict[Any, Any] = {}
         """The new functions by their variables. Equal groups have one."""
         self._names = {var.name_hint for var in module.functions}
+        self._written: dict[bytes, Any] = {}
+        """The variables of groups whose functions need not be written once more, by what they depend on."""
+        self._equal: dict[Any, Any] = {}
+        """The variables of the new functions by their structure."""
 
     def call(self, node: Node, operands: list[Any], writer: Callable[[Callable[[Node], Any]], Write]) -> Any:
         """The call of a new group. Constants among its operands become part of its function, as code generators expect.
@@ -46,6 +54,10 @@ class Outliner:
                     f"{node.name}: the attribute {name}={value!r} of a group must be made of numbers, strings, None "
                     "and lists of them"
                 )
+        key = _key_of(node, operands)
+        if key is not None and key in self._written:
+            var, result = self._written[key]
+            return call(var, operands, None, [], result, None)
         operands = [relax.BlockBuilder().normalize(arg) if arg.ty.is_missing() else arg for arg in operands]
         passed = [operand for operand in operands if not is_constant(operand)]
         function = _Body(self, node, operands, writer).function()
@@ -58,14 +70,17 @@ class Outliner:
         if sizes:
             names = ", ".join(sorted(var.name for var in sizes))
             raise FrontEndError(f"{node.name}: no operand of the group {node.op.name} has the size {names} as its own")
-        return ir.Call(self._add(node.op.name, function, codegen), passed)
+        var = self._add(node.op.name, function, codegen)
+        if key is not None:
+            self._written[key] = (var, function.ret_ty)
+        return ir.Call(var, passed)
 
     def _add(self, name: str, function: Any, codegen: str | None) -> Any:
         text = re.sub(r"\W+", "_", f"fused_{name}" + (f"_{codegen}" if codegen else ""))
-        for known, other in self.functions.items():
-            own = _around(function, codegen, known.name_hint) if codegen else function
-            if tvm_ffi.structural_equal(other, own):
-                return known
+        # Whether a code generator is meant for it, and which, is part of what it is.
+        key = (codegen, _StructuralKey(function))
+        if key in self._equal:
+            return self._equal[key]
         unique, number = text, 0
         while unique in self._names:
             number += 1
@@ -75,6 +90,7 @@ class Outliner:
         function = _around(function, codegen, unique) if codegen else function
         _update_type(var, function.ty)
         self.functions[var] = function
+        self._equal[key] = var
         return var
 
 
@@ -167,6 +183,26 @@ def _around(function: Any, codegen: str, name: str) -> Any:
     _update_type(body, outer.ret_ty)
     made = relax.Function(list(outer.params), body, outer.ret_ty, True)
     return made.with_attr(CODEGEN, codegen).with_attr(SYMBOL, name)
+
+
+def _key_of(node: Node, operands: list[Any]) -> bytes | None:
+    """What the function of a group depends on; ``None`` where that can't be told, as of constants."""
+    assert isinstance(node.op, Subgraph)
+    if any(type(operand) not in VARIABLES for operand in operands):
+        return None
+    number: dict[Node, int] = {}
+    described: list[Any] = [node.op.name, *node.attrs.items()]
+    for inner in node.op.body.nodes:
+        number[inner] = len(number)
+        if is_tensor_leaf(inner) or not isinstance(inner.op, str) or type(inner.type) is not TensorType:
+            return None
+        places = tuple([number[operand] for operand in inner.operands])
+        described.append((inner.op, places, *inner.attrs.items(), inner.type.shape, inner.type.dtype))
+    described.append(tuple([number[output] for output in node.op.body.outputs]))
+    try:
+        return marshal.dumps(described, 2)
+    except ValueError:
+        return None
 
 
 def _is_plain(value: Any) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from gsl.front.reading import whole
 from gsl.front.relax.function import Function
-from gsl.front.relax.handle import Handle, Leaf, Reading, handle_of, is_literal
+from gsl.front.relax.handle import Handle, Leaf, Reading, Single, handle_of, is_literal
 from gsl.front.relax.loaded import Loaded
 from gsl.graph import INPUT, Graph, Node
 
@@ -19,7 +20,7 @@ Arguments = dict[Any, Node]
 class Plan:
     """How each node of a rewritten view gets into the new function."""
 
-    kept: dict[Reading, Arguments] = field(default_factory=dict)
+    kept: dict[Reading | Single, Arguments] = field(default_factory=dict)
     """The readings whose bindings stay, with what their variables have become."""
     hidden: dict[int, Arguments] = field(default_factory=dict)
     """The numbers of the bindings without a view node that stay too, with the same."""
@@ -31,7 +32,8 @@ def plan(graph: Graph, loaded: Loaded) -> Plan:
     """Decide for each node of the view whether its binding stays or is written anew."""
     planner = _Planner(graph, loaded)
     for node in graph.nodes:
-        planner.decide(node)
+        if node.native is not None:
+            planner.decide(node)
     planner.names()
     return planner.plan
 
@@ -42,15 +44,24 @@ class _Planner:
         self.loaded = loaded
         self.function: Function = loaded.function
         self.outputs = set(graph.outputs)
-        self.alive = {id(node.native): node for node in graph.nodes if isinstance(node.native, (Handle, Leaf))}
         self.plan = Plan()
         self.shared: dict[int, Arguments] = {}
         """The visible bindings that stay, by their numbers, with what their variables have become."""
+
+    @cached_property
+    def alive(self) -> dict[int, Node]:
+        """The nodes of the view that was loaded, as far as they are still there, by the addresses of their handles."""
+        return {id(node.native): node for node in self.graph.nodes if isinstance(node.native, (Handle, Leaf))}
 
     def decide(self, node: Node) -> None:
         """Keep the binding of a node if it is as it was loaded, but for other operands."""
         handle = handle_of(node)
         if handle is None or not handle.is_root or node.op == INPUT:
+            return
+        if type(handle) is Single:
+            own = _arguments_of(node, handle)
+            if own is not None:
+                self.plan.kept[handle] = self.shared[self.function.place[handle.var]] = own
             return
         tree = whole(node, handle_of, Leaf)
         if tree is None or any(self._used_outside(inner, tree) for inner in tree):
@@ -61,8 +72,7 @@ class _Planner:
             return
         self.plan.kept[reading] = arguments
         self.plan.inner.update(inner for inner in tree if inner is not node)
-        place = self.function.place[reading.var]
-        self.shared[place] = self._own(place, arguments)
+        self.shared[self.function.place[reading.var]] = arguments
 
     def _used_outside(self, node: Node, tree: list[Node]) -> bool:
         if node is tree[0] or is_literal(node):
@@ -71,14 +81,14 @@ class _Planner:
 
     def _own(self, place: int, arguments: Arguments) -> Arguments:
         """What the variables of one binding have become."""
-        return {var: arguments[var] for var in self.function.uses[place] if var in arguments}
+        return {var: arguments[var] for var in self.function.uses(place) if var in arguments}
 
     def _sees_through(self, reading: Reading, arguments: Arguments) -> bool:
         """Keep the bindings that a reading sees through; False if others need them with other operands."""
         needed = {place: self._own(place, arguments) for place in reading.through}
         for place, own in needed.items():
             if place in self.shared:
-                if self.shared[place] != own:
+                if self._own(place, self.shared[place]) != own:
                     return False
             elif self.plan.hidden.get(place, own) != own or self._is_visible(place):
                 return False
@@ -91,32 +101,42 @@ class _Planner:
 
     def names(self) -> None:
         """Keep the bindings that only give a value another name, where what is kept uses that name or nothing does."""
+        if not self.loaded.aliases:
+            return
         work = [var for arguments in (*self.plan.kept.values(), *self.plan.hidden.values())
                 for var, node in arguments.items() if stands_for(node, var, self.loaded)]  # fmt: skip
         work += self.function.used_by_result
-        work += [binding.var for binding in self.function.bindings if binding.var not in self.function.users]
+        work += [var for var in self.function.vars if var not in self.function.users]
         while work:
             var = work.pop()
             place = self.function.place.get(var)
-            if place is None or place in self.plan.hidden or not is_alias(var, self.loaded):
+            if place is None or place in self.plan.hidden or var not in self.loaded.aliases:
                 continue
             node = self.alive.get(id(self.loaded.shown.get(var)))
             if node is not None:
-                self.plan.hidden[place] = dict.fromkeys(self.function.uses[place], node)
-                work.extend(self.function.uses[place])
-
-
-def is_alias(var: Any, loaded: Loaded) -> bool:
-    """True for a variable that is bound to another variable or a constant, and has the view node of that."""
-    shown = loaded.shown.get(var)
-    if isinstance(shown, Leaf):
-        return not shown.expr.same_as(var) and var in loaded.function.place
-    return shown is not None and not shown.reading.var.same_as(var)
+                self.plan.hidden[place] = dict.fromkeys(self.function.uses(place), node)
+                work.extend(self.function.uses(place))
 
 
 def stands_for(node: Node, var: Any, loaded: Loaded) -> bool:
     """True if the view node is (still) the value of that variable."""
     return node.native is not None and node.native is loaded.shown.get(var)
+
+
+def _arguments_of(node: Node, handle: Handle) -> Arguments | None:
+    """What the variables have become, of a reading of one node; ``None`` if it is not as it was loaded."""
+    operands = (*node.operands, *node.deps) if node.deps else node.operands
+    sources = handle.sources
+    if len(sources) != len(operands):
+        return None
+    arguments: Arguments = {}
+    for source, operand in zip(sources, operands):
+        if type(source) is Leaf:
+            if operand.native is not source:
+                return None
+        elif arguments.setdefault(source, operand) is not operand:
+            return None
+    return arguments
 
 
 def _arguments(tree: list[Node]) -> Arguments | None:

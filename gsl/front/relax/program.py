@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from threading import Lock
 from types import MappingProxyType
 from typing import Any
 
@@ -13,23 +14,27 @@ from tvm import relax
 from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError, nearest
+from gsl.front.base import Unchangeable
 from gsl.front.relax.canonical import canonical
 from gsl.front.relax.dims import Dims
 from gsl.front.relax.function import Function
-from gsl.front.relax.groups import plain, without_unused
+from gsl.front.relax.groups import composite, plain, without_unused
 from gsl.front.relax.home import Home
 from gsl.front.relax.infer import Infer
 from gsl.front.relax.load import Loader
 from gsl.front.relax.loaded import Loaded
+from gsl.front.relax.objects import items
 from gsl.front.relax.opaque import Caller
 from gsl.front.relax.run import compiled, evaluate
 from gsl.front.relax.scope import FunctionScope
 from gsl.front.relax.store import Storer
+from gsl.front.relax.types import from_relax
 from gsl.front.tvm.tensors import to_tvm
 from gsl.graph import Graph, Node, Type
+from gsl.rewrite.pause import paused_collector
 
 
-class RelaxProgram:
+class RelaxProgram(Unchangeable):
     """One Relax function of an ``IRModule``; whatever else the module has stays as it is."""
 
     casts_inputs = True
@@ -40,11 +45,13 @@ class RelaxProgram:
         self._module = module
         self._name = function
         self._values = None if values is None else dict(values)
-        self._function = Function(module[function])
+        self._native = module[function]
         self._dims = dims or Dims()
-        self._scope = FunctionScope(self._function, self._dims)
         self._caller = Caller(module, self._dims)
-        self._loaded: Loaded | None = None
+        self._views: list[Loaded] = []
+        """The views that were loaded: the first one is given away as it is, the second one stays to be copied."""
+        self._given = False
+        self._lock = Lock()
 
     @property
     def native(self) -> Any:
@@ -63,12 +70,13 @@ class RelaxProgram:
     def inputs(self) -> Mapping[str, Type | None]:
         """The names of the inputs in order, with their types where known."""
         known = self._values or {}
-        return {var.name: self._scope.type_of(var) for var in self._function.params if var.name not in known}
+        types = {var.name: var.ty for var in items(self._native.params) if var.name not in known}
+        return {name: from_relax(type, self._dims, lambda var: None) for name, type in types.items()}
 
     @property
     def params(self) -> Mapping[str, Any]:
         """The weights by name, as tensors of TVM: known values of parameters, and constants."""
-        return dict(self._load().leaves)
+        return dict(self._view(0).leaves)
 
     @property
     def example_inputs(self) -> Sequence[Any] | None:
@@ -76,27 +84,43 @@ class RelaxProgram:
 
     def load(self) -> Graph:
         """A fresh view of the function."""
-        return self._load().graph.copy()
+        with self._lock:
+            first, self._given = not self._given, True
+        return self._view(0).graph if first else self._view(1).graph.copy()
 
-    def _load(self) -> Loaded:
-        if self._loaded is None:
-            infer = Infer(self._caller, self._dims)
-            shown = partial(canonical, scope=self._scope)
-            loader = Loader(self._function, self._scope, self._values or {}, infer, shown, self._module)
-            self._loaded = loader.load()
-        return self._loaded
+    def _view(self, number: int) -> Loaded:
+        """The first or the second view; a view of a graph is loaded when it is asked for."""
+        with self._lock, paused_collector():
+            while len(self._views) <= number:
+                function = Function(self._native)
+                scope = FunctionScope(function, self._dims)
+                infer = Infer(self._caller, self._dims)
+                shown = partial(canonical, scope=scope)
+                loader = Loader(function, scope, self._values or {}, infer, shown, self._module)
+                self._views.append(loader.load())
+            return self._views[number]
+
+    def _view_of(self, graph: Graph) -> Loaded:
+        """The view of which a rewritten one was made: the first one, if none of its nodes tells."""
+        natives = [node.native for node in graph.nodes[:1]]
+        return next((view for view in self._views if natives and natives[0] in view.natives), self._view(0))
 
     def store(self, graph: Graph) -> RelaxProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
-        home = Home(self._load(), self._values or {}, self._values is not None and not self._is_called())
+        with paused_collector():
+            return self._store(graph)
+
+    def _store(self, graph: Graph) -> RelaxProgram:
+        loaded = self._view_of(graph)
+        home = Home(loaded, self._values or {}, self._values is not None and not self._is_called())
         try:
-            storer = Storer(graph, self._load(), home, self._caller)
+            storer = Storer(graph, loaded, home, self._caller)
             function = storer.store()
         except Exception as error:
             # Relax may raise anything for a call that it does not take.
             raise FrontEndError(f"the Relax function {self._name!r} can't be written: {error}") from error
         values = None if self._values is None else home.values
-        if function.same_as(self._function.native):
+        if function.same_as(self._native):
             return RelaxProgram(self._module, self._name, values, self._dims)
         module = with_function(self._module, self._name, function, storer.outliner.functions)
         try:
@@ -115,7 +139,8 @@ class RelaxProgram:
 
     def build(self, *, target: Any = "llvm", **options: Any) -> Callable[..., Any]:
         """A callable that takes the inputs in order and returns numpy arrays; options are those of ``tvm.compile``."""
-        return compiled(plain(self._module), self._name, self._function.params, self._values or {}, target, options)
+        params = items(self._native.params)
+        return compiled(plain(self._module), self._name, params, self._values or {}, target, options)
 
     def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
         """The value of a call node on torch tensors."""
@@ -136,7 +161,8 @@ def with_function(module: Any, name: str, function: Any, groups: Mapping[Any, An
     functions = {new if var.same_as(old) else var: value for var, value in module.functions.items()}
     functions[new] = function
     functions.update(groups)
-    functions = without_unused(functions, relax.analysis.all_global_vars(module[name]))
+    if any(composite(other) is not None for other in functions.values()):
+        functions = without_unused(functions, relax.analysis.all_global_vars(module[name]))
     return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from tvm import relax
+from tvm import ir, relax
 
 from gsl.errors import FrontEndError
 from gsl.front.relax.blocks import Blocks
-from gsl.front.relax.function import replaced, with_value
+from gsl.front.relax.function import with_value
 from gsl.front.relax.handle import Handle, Leaf, Reading, handle_of, is_literal, is_tensor_leaf
 from gsl.front.relax.home import Home
 from gsl.front.relax.loaded import Field, Fields, Loaded, Result
 from gsl.front.relax.opaque import Caller
 from gsl.front.relax.outline import Outliner
-from gsl.front.relax.plan import Arguments, is_alias, plan, stands_for
+from gsl.front.relax.plan import Arguments, plan, stands_for
 from gsl.front.relax.write import Writer, places_of
-from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node
+from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node, Type
 
 
 class Storer:
@@ -40,15 +40,19 @@ class Storer:
         self.writer = Writer(loaded, caller, self.value, self.outliner)
         self.blocks = Blocks(self.function)
         self.places = self._places()
+        self.outputs = set(graph.outputs)
+        self._types: dict[int, tuple[Any, Type]] = {}
+        """The types of new calls by the addresses of Relax's, which are kept so that they stay theirs."""
 
     def store(self) -> Any:
         """The new function; the old one if nothing has changed."""
         for node in self.graph.nodes:
             if node.op in LEAVES or node in self.plan.inner:
                 continue
-            handle = handle_of(node)
+            handle = None if node.native is None else handle_of(node)
             if handle is not None and handle.reading in self.plan.kept:
-                self._flush(self.function.place[handle.reading.var])
+                if self.pending:
+                    self._flush(self.function.place[handle.reading.var])
                 self._keep(node, handle.reading)
             elif node.op != TUPLE:
                 self.blocks.move(self.places[node])
@@ -58,25 +62,28 @@ class Storer:
         return self.home.function(*self.blocks.finish(result))
 
     def _check(self) -> None:
-        known = {node.native for node in self.loaded.graph.nodes}
+        known = self.loaded.natives
         for node in self.graph.nodes:
-            if node.native is not None and node.native not in known:
-                raise FrontEndError(f"{node.name}: the view was not loaded from this program")
-            if node.op == INPUT and node.native is None:
+            if node.native is not None:
+                if node.native not in known:
+                    raise FrontEndError(f"{node.name}: the view was not loaded from this program")
+            elif node.op == INPUT:
                 raise FrontEndError(f"{node.name}: a rewrite can't add an input to a program")
-        if len(self.graph.outputs) != len(self.loaded.graph.outputs):
+        if len(self.graph.outputs) != self.loaded.outputs:
             raise FrontEndError(
-                f"the program has {len(self.loaded.graph.outputs)} outputs, and the rewritten view "
+                f"the program has {self.loaded.outputs} outputs, and the rewritten view "
                 f"{len(self.graph.outputs)}"
             )
 
     def _places(self) -> dict[Node, int]:
         """The block in which each node should stand: its own, or that of what it replaces."""
+        if len(self.function.blocks) <= 1:
+            return dict.fromkeys(self.graph.nodes, 0)
         places: dict[Node, int] = {}
         limit = max(0, len(self.function.blocks) - 1)
         for node in reversed(self.graph.nodes):
             handle = handle_of(node)
-            own = [self.function.block_of[place] for place in places_of(node, self.loaded)]
+            own = [self.function.block_of(place) for place in places_of(node, self.loaded)]
             if handle is not None and handle.reading in self.plan.kept:
                 limit = min(limit, max(own, default=0))
                 places[node] = max(own, default=0)
@@ -115,7 +122,7 @@ class Storer:
 
     def _is_ready(self, place: int) -> bool:
         arguments = self.plan.hidden[place]
-        for var in self.function.uses[place]:
+        for var in self.function.uses(place):
             if var in arguments:
                 if not self._has_value(arguments[var]):
                     return False
@@ -139,7 +146,7 @@ class Storer:
         work = [place]
         while work:
             top = work[-1]
-            below = [self.function.place[var] for var in self.function.uses[top]
+            below = [self.function.place[var] for var in self.function.uses(top)
                      if var in self.function.place and self.function.place[var] in self.plan.hidden]  # fmt: skip
             below = [number for number in below if number not in self.done]
             if below and top not in self.done:
@@ -156,9 +163,9 @@ class Storer:
         for through in reading.through:
             if through in self.plan.hidden:
                 self._hidden(through)
-        binding = self.function.bindings[place]
-        if node.op == GETITEM and isinstance(binding.value, relax.TupleGetItem):
-            whole = self._argument(binding.value.tuple_value, arguments)
+        value = self.function.values[place] if node.op == GETITEM else None
+        if isinstance(value, relax.TupleGetItem):
+            whole = self._argument(self.function.own(value.tuple_value), arguments)
             if isinstance(whole, relax.Tuple):
                 self.values[node] = whole.fields[node.attrs["index"]]
                 return
@@ -167,20 +174,20 @@ class Storer:
 
     def _copy(self, place: int, arguments: Arguments) -> Any:
         """Store an old binding with what its variables have become; the variable that has its value."""
-        binding = self.function.bindings[place]
         instead: dict[Any, Any] = {}
-        for var in self.function.uses[place]:
+        for var in self.function.uses(place):
             new = self._argument(var, arguments)
             if new is not var and not new.same_as(var):
                 instead[var] = new
-        if instead:
-            binding = with_value(binding, replaced(binding.value, instead))
-        return self.blocks.keep(binding, place)
+        if not instead:
+            return self.blocks.keep(place)
+        binding, value = self.function.bindings[place], self.function.with_args(place, instead)
+        return self.blocks.keep(place, with_value(binding, value, self.function.vars[place]))
 
     def _argument(self, var: Any, arguments: Arguments) -> Any:
         """What a variable of an old binding is in the new function."""
         node = arguments.get(var)
-        if node is None or (stands_for(node, var, self.loaded) and is_alias(var, self.loaded)):
+        if node is None or (var in self.loaded.aliases and stands_for(node, var, self.loaded)):
             place = self.function.place.get(var)
             if place is not None and place in self.plan.hidden:
                 self._hidden(place)
@@ -214,21 +221,31 @@ class Storer:
                 self.values[node] = whole.fields[node.attrs["index"]]
                 return
         emit = self.blocks.add
-        expr = self.writer.write(node, lambda name, type: self.blocks.variable(self.writer.name(name), type), emit)
-        if isinstance(expr, (relax.Var, relax.Tuple)) or not isinstance(expr, (relax.Call, relax.TupleGetItem)):
+        expr = self.writer.write(node, self._make, emit)
+        if type(expr) is not ir.Call and not isinstance(expr, relax.TupleGetItem):
             self.values[node] = expr
             return
-        found = self.loaded.scope.type_of(expr)
-        if node.type is not None and found != node.type:
-            raise FrontEndError(f"{node.name}: Relax gives it the type {found}, not {node.type}")
+        own = expr.ty
+        # Calls that are written alike share the type of Relax, as those that a rule makes share that of the view.
+        seen = self._types.get(own.__chandle__())
+        if node.type is not None and (seen is None or seen[1] is not node.type):
+            found = self.loaded.scope.type_of(expr)
+            if found != node.type:
+                raise FrontEndError(f"{node.name}: Relax gives it the type {found}, not {node.type}")
+            if type(own) is relax.TensorType:
+                self._types[own.__chandle__()] = (own, node.type)
         handle = handle_of(node)
         var = None
         if handle is not None and handle.is_root:
             var = self.blocks.again(handle.reading.var)
         if var is None:
-            var = self.blocks.variable(self.writer.name(node.name), expr.ty)
+            var = self.blocks.variable(self.writer.name(node.name), own, seen=node in self.outputs)
         emit(var, expr)
         self.values[node] = var
+
+    def _make(self, name: str, type: Any) -> Any:
+        """A variable for a part of what is written for a node."""
+        return self.blocks.variable(self.writer.name(name), type)
 
     # ------------------------------------------------------------ the result
 
@@ -252,5 +269,4 @@ class Storer:
             return new
         place = self.function.place[result.var]
         self.done.add(place)
-        binding = self.function.bindings[place]
-        return self.blocks.keep(binding if same else with_value(binding, new), place)
+        return self.blocks.keep(place, None if same else with_value(self.function.bindings[place], new))

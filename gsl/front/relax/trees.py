@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,10 +25,14 @@ class Constants(Protocol):
 class Tree:
     """The view nodes of one reading, operands first."""
 
-    def __init__(self, views: Mapping[Any, Node], constant: Constants, infer: Inference, name: str) -> None:
+    def __init__(
+        self, views: Mapping[Any, Node], constant: Constants, infer: Inference, own: Callable[[Any], Any], name: str
+    ) -> None:
         self.views = views
         self.constant = constant
         self.infer = infer
+        self.own = own
+        """Gives the one object of a variable."""
         self.name = name
         self.nodes: list[Node] = []
         self.sources: list[tuple[Source, ...]] = []
@@ -62,7 +66,8 @@ class Tree:
                 slot = self.add(tuple_of(operand))
                 return self.nodes[slot], slot
             case relax.Var():
-                return self.views[operand], operand
+                var = self.own(operand)
+                return self.views[var], var
             case Reshaped():
                 view = self.constant(operand.constant, tuple(operand.shape))
                 return view, view.native

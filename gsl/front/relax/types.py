@@ -9,6 +9,7 @@ import tvm
 from tvm import ir, relax
 
 from gsl.front.relax.dims import Dims
+from gsl.front.relax.objects import items
 from gsl.front.tvm.tensors import known_dtype
 from gsl.graph import TensorType, TupleType, Type
 
@@ -27,7 +28,7 @@ def from_relax(found: Any, dims: Dims, lookup: Lookup) -> Type | None:
         known = lookup(shape)
         shape = known if known is not None else getattr(shape.ty, "values", None)
     if isinstance(shape, relax.ShapeExpr):
-        shape = shape.values
+        shape = items(shape.values)
     dtype = str(found.dtype.dtype)
     if shape is None or not known_dtype(dtype):
         return None

@@ -15,7 +15,8 @@ from gsl.front.relax.handle import is_literal
 from gsl.front.relax.loaded import Loaded
 from gsl.front.relax.opaque import Caller
 from gsl.front.relax.outline import Outliner, Write
-from gsl.graph import GETITEM, Node, op_name
+from gsl.front.relax.recipes import Recipe, follow, key_of, nearby_key, recipe
+from gsl.graph import CONST, GETITEM, Node, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE
 
@@ -26,22 +27,48 @@ Emit = Callable[[Any, Any], None]
 class Writer:
     """Writes the calls of a view; ``value`` gives the expression of a view node."""
 
-    def __init__(self, loaded: Loaded, caller: Caller, value: Callable[[Node], Any], outliner: Outliner) -> None:
+    def __init__(
+        self, loaded: Loaded, caller: Caller, value: Callable[[Node], Any], outliner: Outliner,
+        around: Writer | None = None,
+    ) -> None:  # fmt: skip
         self.loaded = loaded
         self.scope = loaded.scope
         self.caller = caller
         self.value = value
         self.outliner = outliner
-        self.builder = relax.BlockBuilder()
-        self._names = Counter([var.name for var in loaded.function.known])
+        self.builder: Any = relax.BlockBuilder() if around is None else around.builder
+        self._recipes: dict[bytes, Recipe | None] = {} if around is None else around._recipes
+        self._nearby: dict[Any, Recipe] = {}
+        """Those of the calls of one view, by what is quicker to ask for than the whole key."""
+        self._names: Counter[str] = Counter() if around is None else around._names
+        if around is None:
+            self._names.update(loaded.function.names.values())
 
     def write(self, node: Node, make: Callable[[str, Any], Any], emit: Emit) -> Any:
         """The expression of a call of the view, in pieces: ``make`` makes a variable of a name and a type.
 
         What is left is a call without calls among its arguments, or a variable.
         """
+        nearby = nearby_key(node)
+        known = self._nearby.get(nearby)
+        if known is None:
+            key = key_of(node)
+            known = None if key is None else self._recipes.get(key)
+            if known is not None and nearby is not None:
+                self._nearby[nearby] = known
+        if known is not None:
+            return follow(known, self._tensors(node), node.name, span_of(node, self.loaded), make, emit)
+        written: list[tuple[Any, Any]] = []
+
+        def note(var: Any, expr: Any) -> None:
+            written.append((var, expr))
+            emit(var, expr)
+
         try:
-            return self._flat(self._native(node), node, make, emit)
+            found = self._flat(self._native(node), node, make, note)
+            if key is not None and key not in self._recipes:
+                self._recipes[key] = recipe(self._tensors(node), [*written, (None, found)])
+            return found
         except FrontEndError:
             raise
         except Exception as error:
@@ -61,9 +88,14 @@ class Writer:
         tensors = [relax.Tuple(list(item)) if isinstance(item, tuple) else item for item in operands]
         return self.caller.call(node.op, tensors, node.attrs)
 
+    def _tensors(self, node: Node) -> list[Any]:
+        """The expressions of the operands that are no numbers."""
+        value = self.value
+        return [value(operand) for operand in node.operands if operand.op != CONST or not is_literal(operand)]
+
     def _inside(self, value: Callable[[Node], Any]) -> Write:
         """What writes the calls of a group, where ``value`` gives the expression of a node of it."""
-        return Writer(self.loaded, self.caller, value, self.outliner).write
+        return Writer(self.loaded, self.caller, value, self.outliner, self).write
 
     def stand_in(self, node: Node) -> Any:
         """What stands for an operand when a call is spelled: an expression, a number, or a tuple of expressions."""
@@ -143,6 +175,8 @@ def _own_name(expr: Any) -> str:
 
 def span_of(node: Node, loaded: Loaded) -> Any:
     """The source location that a new binding inherits: that of the last one that it replaces."""
+    if not loaded.function.has_spans:
+        return None
     return next((span for span in _spans(node, loaded) if span is not None), None)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from tvm import relay
 
 from gsl.errors import FrontEndError
-from gsl.front.relay import opaque, spellings
+from gsl.front.relay import groups, opaque, spellings
 from gsl.front.relay.canonical import canonical
 from gsl.front.relay.handle import (
     Handle,
@@ -103,7 +103,7 @@ class Loader:
             case relay.TupleGetItem():
                 if not self._field(expr):
                     self._own(expr, GETITEM, {"index": int(expr.index)}, "getitem")
-            case relay.Call() if opaque.is_group(expr.op):
+            case relay.Call() if groups.composite(expr.op) is not None:
                 self._group(expr)
             case relay.Call():
                 canon = spellings.read(expr, self)
@@ -138,10 +138,13 @@ class Loader:
 
     def _group(self, expr: relay.Call) -> None:
         """Load the call of an outlined group, whose function is loaded when somebody asks for it."""
-        function, module = expr.op, self.module
+        function, module = groups.composite(expr.op), self.module
         attrs = opaque.attributes(function.attrs)
         name = attrs.pop(opaque.COMPOSITE)
         attrs.pop(opaque.PATTERN, None)
+        codegen = groups.codegen_of(expr.op)
+        if codegen is not None:
+            attrs[groups.CODEGEN] = codegen
         group = Subgraph(name, lambda: Loader(module, function, unique_names(function), {}).load())
         self._own(expr, group, attrs, name.rpartition(".")[2])
 

@@ -11,6 +11,7 @@ import tvm
 from tvm import relay
 
 from gsl.errors import FrontEndError, nearest
+from gsl.front.base import Unchangeable
 from gsl.front.relay.handle import in_order, unique_names
 from gsl.front.relay.infer import evaluate
 from gsl.front.relay.load import Loader
@@ -21,7 +22,7 @@ from gsl.front.tvm.tensors import TENSOR, to_torch, to_tvm
 from gsl.graph import Graph, Node, Type
 
 
-class RelayProgram:
+class RelayProgram(Unchangeable):
     """The function ``@main`` of an ``IRModule``, with its weights; the other functions of the module stay as they are.
 
     ``params`` are weights by the names of variables of ``@main``, as ``relay.build`` takes them. All other variables

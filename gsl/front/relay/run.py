@@ -15,6 +15,7 @@ from tvm.ir import Op
 from tvm.runtime import vm
 
 from gsl.errors import FrontEndError
+from gsl.front.relay.groups import plain
 from gsl.front.relay.opaque import is_impure, names_of
 from gsl.front.relay.types import checked_type, is_static
 from gsl.front.tvm.tensors import to_numpy, to_tvm
@@ -50,6 +51,7 @@ def compiled(
         context = tvm.transform.PassContext(
             opt_level=context.opt_level if opt_level is None else opt_level, config=config or None
         )
+    module = with_room(lambda: plain(module))
     device = tvm.device(str(tvm.target.Target(target).kind), 0) if device is None else device
     if executor is None:
         body = module["main"].body

@@ -9,7 +9,7 @@ from tvm import relay
 
 from gsl.errors import FrontEndError
 from gsl.front.reading import whole
-from gsl.front.relay import opaque, spellings
+from gsl.front.relay import groups, opaque, spellings
 from gsl.front.relay.handle import (
     Leaf,
     Reading,
@@ -57,6 +57,8 @@ class Storer:
         self._variables = {var: str(var.name_hint) for var in self.function.params}
         self._names = set(self._variables.values())
         self._new_variables: list[relay.Var] = []
+        self._symbols: set[str] | None = None
+        """The symbols of the functions for code generators, once one is made."""
 
     def store(self) -> relay.Function:
         """The function; the very same one if nothing has changed. FrontEndError if it can't be made."""
@@ -169,10 +171,16 @@ class Storer:
         function = relay.Function(variables, body, checked_type(body)).with_attr(opaque.COMPOSITE, group.name)
         function = function.with_attr(opaque.PATTERN, opaque.pattern_of(body))
         for name, value in attrs.items():
+            if name == groups.CODEGEN:
+                continue
             if name in (opaque.COMPOSITE, opaque.PATTERN):
                 raise FrontEndError(f"{group.name}: the attribute {name} is Relay's own; give it another name")
             function = function.with_attr(name, value)
-        return function
+        if groups.CODEGEN not in attrs:
+            return function
+        if self._symbols is None:
+            self._symbols = groups.symbols(self.function)
+        return groups.around(function, attrs[groups.CODEGEN], group.name, self._symbols)
 
     def _operand(self, view: Node) -> Any:
         """What stands for an operand when a call is spelled: an expression, or a Python number."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -44,6 +45,50 @@ def graph_differences(old: fx.Graph, new: fx.Graph) -> list[str]:
         if a.graph is b.graph:
             found.append(f"{a.name}: is shared")
     return found
+
+
+def twin(program: Any) -> Any:
+    """A program that can be changed in place without the given one: it shares tensors and leaf modules with it."""
+    module = program.native
+    if not isinstance(module, fx.GraphModule):
+        return program
+    parts = [part for part in module.modules() if type(part) is not nn.Module and not isinstance(part, fx.GraphModule)]
+    shared = [*parts, *module.parameters(), *module.buffers()]
+    return type(program)(copy.deepcopy(module, {id(part): part for part in shared}), program.example_inputs)
+
+
+def update_differences(program: Any, view: Any, stored: fx.GraphModule) -> list[str]:
+    """Write a view into the module of its program; in what that differs from the module that was stored of the view.
+
+    Reads of weights may stand elsewhere before their users.
+    """
+    module, nodes = program.native, set(program.native.graph.nodes)
+    old = {node: (node.name, dict(node.meta)) for node in nodes}
+    program.update(view)
+    module.graph.lint()
+    module.recompile()
+    found = [] if _lines(stored.graph) == _lines(module.graph) else [f"{stored.graph}\nbut in place\n{module.graph}"]
+    for a, b in zip(_calls(stored.graph), _calls(module.graph)):
+        if a.meta.keys() != b.meta.keys():
+            found.append(f"{a.name}: the metadata has {list(a.meta)}, in place {list(b.meta)}")
+    for node in module.graph.nodes:
+        if node in nodes and (node.name != old[node][0] or node.meta.keys() != old[node][1].keys()):
+            found.append(f"{old[node][0]}: was changed")
+    if list(stored.state_dict()) != list(module.state_dict()):
+        found.append(f"weights: {sorted(set(stored.state_dict()) ^ set(module.state_dict()))}")
+    return found
+
+
+def _calls(graph: fx.Graph) -> list[fx.Node]:
+    return [node for node in graph.nodes if node.op != "get_attr"]
+
+
+def _lines(graph: fx.Graph) -> tuple[list[str], set[str]]:
+    calls, reads = [], set()
+    for node in graph.nodes:
+        line = f"{node.format_node()} {node.args} {node.kwargs}"
+        reads.add(line) if node.op == "get_attr" else calls.append(line)
+    return calls, reads
 
 
 def tensor_differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

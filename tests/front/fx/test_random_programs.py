@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from fx_helpers import differences
+from fx_helpers import differences, update_differences
 from torch import nn
 
 from gsl.front import fx
@@ -95,6 +95,17 @@ def test_parts_made_anew(seed: int, way: str) -> None:
     for share in (0.2, 0.5, 1.0):
         stored = program.store(made_anew(view, source, share))
         for a, b in zip(expected, run(stored, values), strict=True):
+            torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_parts_made_anew_in_place(seed: int) -> None:
+    for share in (0.0, 0.3, 1.0):
+        program, values = program_of(seed, "traced")
+        expected = run(program, values)
+        view = made_anew(program.load(), random.Random(seed), share)
+        assert update_differences(program, view, program.store(view).native) == []
+        for a, b in zip(expected, run(program, values), strict=True):
             torch.testing.assert_close(a, b)
 
 

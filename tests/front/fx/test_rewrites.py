@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from fx_helpers import Attention, ConvNet, Stateful, differences
+from fx_helpers import Attention, ConvNet, Stateful, differences, twin, update_differences
 from torch import nn
 from torch.export import Dim
 
@@ -25,8 +25,8 @@ class Edit:
     """A copy of a program's view with replacements made in it."""
 
     def __init__(self, program: Any) -> None:
-        self.program = program
-        self.graph: Graph = program.load().copy()
+        self.program = twin(program)
+        self.graph: Graph = self.program.load().copy()
 
     def find(self, op: Any, number: int = 0) -> Node:
         return [node for node in self.graph.nodes if node.op == op][number]
@@ -56,12 +56,14 @@ class Edit:
         return self
 
     def store(self) -> Any:
-        """The new program. The old one is checked to be as it was."""
+        """The new program. The old one is checked to be as it was, and then to become the same in place."""
         before = str(self.program.load()), self.program.module.code
         stored = self.program.store(self.graph)
         assert (str(self.program.load()), self.program.module.code) == before
         # What was stored can be loaded and stored again.
         assert differences(stored.native, stored.store(stored.load().copy()).native) == []
+        if isinstance(self.program.native, torch.fx.GraphModule):
+            assert update_differences(self.program, self.graph, stored.native) == []
         return stored
 
 

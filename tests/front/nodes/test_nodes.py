@@ -171,7 +171,7 @@ def test_names_and_texts() -> None:
     assert repr(wl) == "<Workload terms: 1 input, 0 params>"
     assert f"inner=<graph of 2: {Term.__module__}.Shift>" in str(wl)
     assert wl.op_counts() == {f"{Term.__module__}.Leaf": 1, f"{Term.__module__}.Shift": 1}
-    assert "Shift" in wl.visualize().source
+    assert "Shift" in wl.visualize().svg
 
 
 def test_only_matching_needs_no_rebuild() -> None:

@@ -9,6 +9,8 @@ import pytest
 import torch
 from tvm import ir, relax, tirx
 
+from gsl.front.relax import from_module
+from gsl.front.relax.forms import Forms
 from gsl.front.relax.spellings import read, read_field
 from gsl.front.relax.tree import Reshaped
 from gsl.front.tree import Canon, Literal
@@ -16,6 +18,8 @@ from gsl.graph import TensorType, TupleType
 from gsl.graph.text import value_text
 from gsl.spec import TABLE
 from gsl.spec.meaning import evaluate, infer
+from tests.front.relax import relax_helpers
+from tests.front.relax.relax_helpers import tensor
 from tests.front.relax.spelling_helpers import Functions, Variables, assert_close, normalised, var
 
 R, N = relax.op, relax.op.nn
@@ -435,3 +439,29 @@ def test_a_reading_computes_what_the_call_does() -> None:
             different.append(f"{text}: {error}")
     assert not different, "\n".join(different)
     assert len(cases) > 150
+
+
+@pytest.mark.parametrize("dataflow", [True, False])
+def test_calls_of_a_known_form_are_read_as_the_first_one_was(
+    dataflow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read by its form is what is read by itself, also where a reading looks at what computes an operand."""
+
+    def body(b: Any, x: Any, w: Any, bias: Any) -> Any:
+        for _ in range(3):
+            x = b.emit(relax.op.nn.relu(b.emit(relax.op.add(b.emit(relax.op.multiply(x, w)), bias))))
+            x = b.emit(relax.op.add(x, x))
+            x = b.emit(relax.op.matmul(x, b.emit(relax.op.nn.relu(w))))
+            x = b.emit(relax.op.add(b.emit(relax.op.matmul(x, b.emit(relax.op.permute_dims(w)))), bias))
+            x = b.emit(relax.op.nn.softmax(b.emit(relax.op.nn.softmax(x, 0)), 1))
+        return x
+
+    source = relax_helpers.function([tensor("x", 4, 4), tensor("w", 4, 4), tensor("bias", 4)], body, dataflow=dataflow)
+    fast = from_module(source).load()
+    monkeypatch.setattr(Forms, "key", lambda *args: None)
+    slow = from_module(source).load()
+    assert [(node.name, node.op, node.attrs, node.type) for node in fast] == [
+        (node.name, node.op, node.attrs, node.type) for node in slow
+    ]
+    assert str(fast) == str(slow)
+    assert {"nn.bias_add", "nn.dense", "matmul", "add"} <= {str(node.op) for node in fast}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -257,6 +258,46 @@ exp(%2)"""
     again = loaded(new.mod, new.params)
     assert [str(node.op) for node in again.graph if node.op not in ("input", "param")] == ["mine.add_relu", "exp"]
     assert wl.compare(again.inline())
+
+
+def test_a_group_for_a_code_generator_is_what_relay_partitions():
+    rule = Subst(op.ReLU(A + B), pat.Fused("mine.add_relu", codegen="mine", level=2))
+    wl = workload(relay.exp(relay.nn.relu(relay.nn.relu(X + var("w", 2, 3)) + X)))
+    new = rule(wl)
+    text = body(new)
+    assert text.count('Primitive=1, Compiler="mine", global_symbol="gsl_mine_mine_add_relu_') == 2
+    assert text.count('Composite="mine.add_relu"') == 2
+    assert len(set(re.findall('global_symbol="([^"]*)"', text))) == 2
+    assert wl.compare(new)
+    again = loaded(new.mod, new.params)
+    assert [dict(node.attrs) for node in again.graph if str(node.op) == "mine.add_relu"] == [
+        {"codegen": "mine", "level": 2}
+    ] * 2
+    assert "Compiler" not in str(again.inline().mod)
+    assert wl.compare(again.inline())
+
+
+def test_a_code_generator_is_asked_for_the_group():
+    seen = []
+
+    @tvm.register_func("relay.ext.gsltest", override=True)
+    def generate(function):
+        seen.append(str(function.attrs["global_symbol"]))
+        raise ValueError("asked")
+
+    new = Subst(op.ReLU(A + B), pat.Fused("mine.add_relu", codegen="gsltest"))(
+        workload(relay.exp(relay.nn.relu(X + var("w", 2, 3))))
+    )
+    with pytest.raises(Exception, match="asked"):
+        relay.build(new.mod, target="llvm", params=dict(new.params))
+    assert seen == ["gsl_gsltest_mine_add_relu_0"]
+
+
+@pytest.mark.parametrize("codegen", ["", 3])
+def test_a_code_generator_has_a_name(codegen):
+    wl = workload(relay.nn.relu(X + var("w", 2, 3)))
+    with pytest.raises(FrontEndError, match="code generator"):
+        Subst(op.ReLU(A + B), pat.Fused("mine.add_relu", codegen=codegen))(wl)
 
 
 def test_groups_that_relay_itself_has_merged_are_seen():

@@ -203,7 +203,7 @@ def test_a_drawing_of_all_kinds_of_expressions():
     inner = var("inner", 2, 3)
     called = relay.Call(relay.Function([inner], relay.exp(inner)), [relay.nn.relu(X)])
     wl = workload(relay.Tuple([called, relay.If(var("c", dtype="bool"), X, called), relay.sort(X)]), "x", "c")
-    text = str(wl.visualize())
+    text = wl.visualize().svg
     for label in ("Function", "If", "sort", "nn.relu"):
         assert label in text
 

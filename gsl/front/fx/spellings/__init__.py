@@ -16,11 +16,12 @@ from gsl.front.fx.spellings.effects import (
     mutates_module,
 )
 from gsl.front.fx.spellings.modules import is_plain
-from gsl.front.fx.spellings.reading import read, read_any_module, read_fields, read_module
+from gsl.front.fx.spellings.reading import has_fields, read, read_any_module, read_fields, read_module
 from gsl.front.fx.spellings.writing import BIASED, write, write_biased
 
 __all__ = [
     "BIASED",
+    "has_fields",
     "is_plain",
     "is_random",
     "is_random_module",

@@ -42,6 +42,14 @@ def read_fields(
     return None if found is None else {0: found}
 
 
+def has_fields(target: Any) -> bool:
+    """Whether single fields of a call with several results may have readings."""
+    try:
+        return target in FIELDS
+    except TypeError:
+        return False
+
+
 def read_module(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of: TypeOf) -> Canon | None:
     """The canonical reading of a module's call. ``Weight("weight")`` in it stands for ``module.weight``."""
     fusion = FUSION_OF.get(type(module), Fusion(type(module)))

@@ -41,6 +41,12 @@ READERS: Final[Mapping[str, Reader]] = {name: read for family in _FAMILIES for n
 WRITERS: Final[Mapping[str, Writer]] = {name: write for family in _FAMILIES for name, write in family.WRITE.items()}
 FIELD_READERS: Final[Mapping[str, FieldReader]] = {**activation.FIELDS, **norm.FIELDS}
 
+LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {**linear.LOOKS_AT, **index.LOOKS_AT}
+"""For the operators whose readings depend on what computes the arguments: at the calls of which operators they look.
+
+They may also look at variables that are bound to anything but a call, and at a constant without axes.
+"""
+
 MISSING: Final[Mapping[str, str]] = {}
 """The canonical operators that can't be written in Relax, each with the reason."""
 

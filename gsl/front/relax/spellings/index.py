@@ -122,3 +122,6 @@ READ: Final[Mapping[str, Reader]] = {
     "relax.tril": _read_trilu(upper=False),
     "relax.triu": _read_trilu(upper=True),
 }
+
+LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {"relax.take": frozenset()}
+"""A reading looks for an index that is written in the program."""

@@ -226,3 +226,9 @@ READ: Final[Mapping[str, Reader]] = {
     "relax.nn.attention": _read_attention,
     "relax.nn.attention_bias": _read_attention,
 }
+
+LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {
+    "relax.matmul": frozenset(("relax.permute_dims",)),
+    "relax.add": frozenset(("relax.matmul", *(f"relax.{name}" for name in CONVOLUTIONS))),
+}
+"""At the calls of which operators the readings look that depend on what computes the arguments."""

@@ -1,0 +1,148 @@
+"""Taking times: systems in turn, in rounds, each result checked."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class Different(Exception):
+    """Two systems did not make the same rewrite."""
+
+
+def nothing(result: Any) -> None:
+    """The check of a job whose result is not compared."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One piece of work on a graph of its own: what is timed, and the check of its result, which is not."""
+
+    work: Callable[[], Any]
+    check: Callable[[Any], None] = nothing
+    """Raises Different."""
+
+
+System = Callable[[], Job]
+"""Prepares a job; the preparation is not timed."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The seconds of one system on one graph."""
+
+    median: float
+    least: float
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """The systems on one graph. A text instead of a time says why there is none."""
+
+    label: str
+    size: int
+    """How many operators the graph has."""
+    cells: Mapping[str, Sample | str]
+
+    def seconds(self, name: str) -> float | None:
+        """The median of a system, None where it was not measured."""
+        cell = self.cells.get(name)
+        return cell.median if isinstance(cell, Sample) else None
+
+    def ratio(self, name: str, other: str) -> float | None:
+        """How many times as long as another system one takes."""
+        above, below = self.seconds(name), self.seconds(other)
+        return None if above is None or not below else above / below
+
+
+@dataclass
+class Meter:
+    """Measures rows. It knows the limits of a run, and what each system took before."""
+
+    rounds: int = 5
+    """How often each system runs on a graph at most."""
+    patience: float = 4.0
+    """Seconds that one system may use on one graph; it runs once in any case."""
+    limit: float = 30.0
+    """Seconds. A system that is expected to take longer at a size is left out there."""
+    clock: Callable[[], float] = time.process_time
+    rows: list[Row] = field(default_factory=list)
+
+    def measure(self, label: str, size: int, systems: Mapping[str, System | str], group: str = "") -> Row:
+        """The row of one graph. The systems take turns; those of earlier rows of the group tell what to expect."""
+        before = [row for row in self.rows if row.label.startswith(group)] if group else []
+        cells: dict[str, Sample | str] = {}
+        times: dict[str, list[float]] = {}
+        for name, system in systems.items():
+            expected = expected_seconds(before, name, size)
+            if isinstance(system, str):
+                cells[name] = system
+            elif expected > self.limit:
+                cells[name] = f"over {self.limit:.0f} s expected"
+            else:
+                times[name] = []
+        gc.collect()
+        gc.freeze()  # the modules and graphs that are there are not searched for garbage again and again
+        try:
+            self._turns(systems, times)
+        finally:
+            gc.unfreeze()
+        for name, taken in times.items():
+            cells[name] = Sample(statistics.median(taken), min(taken), len(taken))
+        row = Row(label, size, {name: cells[name] for name in systems})
+        self.rows.append(row)
+        print(shown(row), flush=True)
+        return row
+
+    def _turns(self, systems: Mapping[str, System | str], times: Mapping[str, list[float]]) -> None:
+        for turn in range(self.rounds):
+            for name, taken in times.items():
+                if not turn or sum(taken) * (turn + 1) / turn < self.patience:
+                    system = systems[name]
+                    assert not isinstance(system, str)
+                    taken.append(self._once(name, system, check=not turn))
+
+    def _once(self, name: str, system: System, *, check: bool) -> float:
+        job = system()
+        gc.collect()
+        start = self.clock()
+        result = job.work()
+        taken = self.clock() - start
+        if check:
+            try:
+                job.check(result)
+            except Different as error:
+                raise Different(f"{name}: {error}") from None
+        return taken
+
+
+def expected_seconds(rows: Sequence[Row], name: str, size: int) -> float:
+    """How long a system may take at a size, by how it grew so far; linear after one size, nothing without any."""
+    known = [(row.size, seconds) for row in rows if (seconds := row.seconds(name)) is not None and row.size < size]
+    if not known:
+        return 0.0
+    growth = 1.0
+    if len(known) > 1:
+        (n, s), (m, t) = known[-2:]
+        growth = max(t / s / (m / n), 1.0) if m > n and s > 0.01 else 1.0
+    return known[-1][1] * size / known[-1][0] * growth
+
+
+def shown(row: Row) -> str:
+    """A row for the terminal."""
+    cells = [f"{name} {cell if isinstance(cell, str) else duration(cell.median)}" for name, cell in row.cells.items()]
+    return f"{row.label} ({row.size:,} operators): {', '.join(cells)}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as they are read: 12.3 s, 45 ms, 6.7 ms, 89 µs."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        value = seconds * factor
+        if value >= 1 or unit == "µs":
+            break
+    return f"{value:.3g} {unit}"

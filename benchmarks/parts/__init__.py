@@ -1,0 +1,22 @@
+"""The parts of the benchmarks, by the names with which they are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.measure import Meter
+from benchmarks.parts import chain, exports, footprint, growth, inference, many_rules, relax, worst
+from benchmarks.section import Section
+
+PARTS: dict[str, Callable[[Meter, int], Section]] = {
+    "chain": chain.run,
+    "rules": many_rules.run,
+    "absent": many_rules.run_absent,
+    "exports": exports.run,
+    "relax": relax.run,
+    "growth": growth.run,
+    "worst": worst.run,
+    "footprint": footprint.run,
+    "inference": inference.run,
+}
+"""Each takes the meter and the largest number of operators."""

@@ -1,0 +1,68 @@
+"""Real exports and a rule book of twenty rules: whole way in place."""
+
+from __future__ import annotations
+
+from torch import fx
+
+from benchmarks.measure import Meter, System
+from benchmarks.models import MODELS, book, exported
+from benchmarks.peers import native, torch_fx
+from benchmarks.section import Section, goal_of_ratios
+from benchmarks.terms import Rule
+
+GSL, ENGINE, INDUCTOR, REPLACE = "GSL, in place", "GSL, engine", "inductor's matcher", "torch.fx `replace_pattern`"
+
+
+def rewritten(module: fx.GraphModule, rules: list[Rule]) -> fx.GraphModule:
+    """What inductor makes of a module, with which the others are compared."""
+    changed = torch_fx.copied(module)
+    torch_fx.matcher(rules).apply(changed)
+    return changed
+
+
+def fired(module: fx.GraphModule, rules: list[Rule]) -> dict[str, int]:
+    """How often each rule fired in a rewritten module."""
+    targets = {native.fused(rule): rule.name.removeprefix("book_") for rule in rules}
+    names = [targets[node.target] for node in module.graph.nodes if node.target in targets]
+    return {name: names.count(name) for name in targets.values() if name in names}
+
+
+def run(meter: Meter, largest: int) -> Section:
+    """All models."""
+    rules = book()
+    rows = []
+    lines = []
+    for model in MODELS:
+        export = exported(model)
+        reference = rewritten(export.module, rules)
+        subject = torch_fx.Subject(
+            export.module.graph, native.terms_of(reference.graph), export.inputs, export.module
+        )
+        gsl = torch_fx.GSL(subject, rules)
+        systems: dict[str, System | str] = {
+            GSL: gsl.in_place,
+            ENGINE: gsl.engine,
+            INDUCTOR: torch_fx.inductor_matcher(subject, rules),
+            REPLACE: torch_fx.replace_pattern(subject, rules),
+        }
+        size = sum(node.op == "call_function" for node in export.module.graph.nodes)
+        rows.append(meter.measure(model.name, size, systems))
+        counts = fired(reference, rules)
+        lines.append([model.name, str(sum(counts.values())), ", ".join(f"{name} {n}" for name, n in counts.items())])
+    section = Section("Real exports and a rule book of twenty rules")
+    section.add(
+        """Graphs of `torch.export`, narrow but of full depth, and twenty rules that inductor's matcher can express,
+        of which some fire in each model. Each makes one call of an operator that computes what its source computes.
+        Every result has the same calls as inductor's, and the numbers of the original."""
+    )
+    section.systems(rows, GSL)
+    section.table(["model", "rewrites", "by rule"], lines)
+    bounds = [
+        (f"{name} ({row.label})", row.ratio(GSL, name), 1.0) for row in rows for name in (INDUCTOR, REPLACE)
+    ]
+    section.goals.append(
+        goal_of_ratios(
+            "whole way on real exports, twenty rules", "faster than every peer that can express the rules", bounds
+        )
+    )
+    return section

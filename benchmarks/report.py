@@ -1,0 +1,66 @@
+"""The page of results."""
+
+from __future__ import annotations
+
+import os
+import platform
+import textwrap
+from collections.abc import Sequence
+
+from benchmarks.measure import Meter
+from benchmarks.peers import versions
+from benchmarks.section import Section, table
+
+WIDTH = 120
+MARKS = {True: "yes", False: "**no**", None: "not measured"}
+
+
+def page(sections: Sequence[Section], meter: Meter, seconds: float) -> str:
+    """The sections as one page, the goals first."""
+    goals = [goal for section in sections for goal in section.goals]
+    lines = [
+        "# Results",
+        "",
+        _filled(
+            """Written by `make bench`. All systems of a table ran in turn, in one process, on the same graphs, and
+            the result of each was read back and compared: the same calls on the same operands in every framework,
+            and, where the graph can be run, the same numbers."""
+        ),
+        "",
+        table(["what", "goal", "measured", "met"], [[g.what, g.goal, g.measured, MARKS[g.met]] for g in goals]),
+        "",
+        "A ratio is GSL's time divided by that of the system that is named.",
+    ]
+    for section in sections:
+        lines += ["", f"## {section.title}"]
+        for block in section.blocks:
+            lines += ["", block if block.startswith(("|", "!")) else _filled(block)]
+    return "\n".join([*lines, "", *_method(meter, seconds), ""])
+
+
+def _method(meter: Meter, seconds: float) -> list[str]:
+    known = versions()
+    installed = [f"{name} {version}" for name, version in known.items() if version != "not installed"]
+    missing = [name for name, version in known.items() if version == "not installed"]
+    texts = [
+        f"""Each number is the median of up to {meter.rounds} rounds, in which the systems take turns; a system that
+        has used {meter.patience:.0f} seconds on a graph runs no more on it, and one that is expected to take over
+        {meter.limit:.0f} seconds, by how it grew before, is left out. Times are processor time, of inference and
+        import wall time. Before each run, garbage is collected; the collector stays on. Each system gets a graph of
+        its own, made before its time is taken, and its rules are made, registered and compiled before.""",
+        """GSL checks types, cycles, effects and attributes at every match, records a trace, and matches in either
+        order of commutative operands; that is part of its time. The peers check the uses of inner nodes at most, and
+        match operands as they stand.""",
+        f"""Python {platform.python_version()}, {', '.join(installed)}; {_cores()} cores ({platform.machine()}).
+        {f'Not installed, and left out: {", ".join(missing)}.' if missing else ''} The run took {seconds / 60:.1f}
+        minutes.""",
+    ]
+    return ["## How it was measured", "", "\n\n".join(map(_filled, texts))]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(" ".join(text.split()), WIDTH, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,69 @@
+"""``gsl explain``: why a rule does not fire."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from gsl.cli import models
+from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, UsageError
+from gsl.cli.rules import HELP, one_rule
+from gsl.cli.terminal import Terminal
+from gsl.rewrite.explain import Explanation
+
+EXAMPLES = """\
+gsl explain mine.py:conv-add model.pt2                              # the partial matches that came furthest
+gsl explain mine.py:conv-add model.pt2 --nearest 10 --rule          # more of them, and the rule itself
+gsl explain rules:two-conv-add module.json --params weights.npz     # a module of TVM"""
+NOTES = f"""\
+{RULES_ARE_CODE} {MODELS_ARE_DATA}
+returns: 0 if the rule fires somewhere; 1 if it does not; 2 for what can't be used"""
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("rule", metavar="RULE", help=f"{HELP}. The name of one rule, unless there is only one")
+    models.add_arguments(parser)
+    parser.add_argument("--nearest", type=int, default=3, metavar="N", help="show so many partial matches (3)")
+    parser.add_argument("--rule", action="store_true", dest="show", help="also print the rule")
+    parser.add_argument("--json", action="store_true", help="print the explanation as JSON")
+
+
+def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
+    """Print the explanation; 1 if the rule does not fire."""
+    if options.nearest < 1:
+        raise UsageError(f"--nearest: expected a positive number, found {options.nearest}")
+    rule = one_rule(options.rule, terminal)
+    with terminal.during(f"reading {options.model}"):
+        workload = models.given(options)
+    with terminal.during("matching"):
+        explanation = rule.explain(workload, nearest=options.nearest)
+    if options.json:
+        terminal.json(_as_json(explanation) | ({"text": str(rule)} if options.show else {}))
+    else:
+        if options.show:
+            terminal.line(f"{rule}\n")
+        terminal.line(str(explanation))
+    return Exit.DONE if explanation else Exit.NEGATIVE
+
+
+def _as_json(explanation: Explanation) -> dict[str, Any]:
+    return {
+        "rule": explanation.rule,
+        "patterns": explanation.patterns,
+        "matches": explanation.matches,
+        "refused": [{"at": list(refusal.at), "reason": refusal.reason} for refusal in explanation.refused],
+        "absent": list(explanation.absent),
+        "nearest": [
+            {
+                "matched": miss.bound,
+                "pattern": None if miss.pattern is None else repr(miss.pattern),
+                "written": None if miss.pattern is None else str(miss.pattern.location),
+                "at": None if miss.node is None else miss.node.name,
+                "reason": miss.reason,
+            }
+            for miss in explanation.nearest
+        ],
+    }
+
+
+COMMAND = Command("explain", "Tell why a rule does not fire in a model.", _arguments, run, EXAMPLES, NOTES)

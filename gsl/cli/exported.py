@@ -1,0 +1,219 @@
+"""Programs of torch in files, loaded without running what is in them.
+
+``torch.export.load`` unpickles what is no tensor, and evaluates sizes and guards that are written as Python code. So a
+file is looked at before it is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from gsl.cli import archive
+from gsl.cli.command import UsageError
+from gsl.cli.expressions import complaint
+from gsl.workload import Workload
+
+KIND: Final = "an archive that torch.export.save wrote"
+OBJECTS: Final = ("opaque_obj_", "custom_obj_")
+"""How the names of records start that hold pickled objects."""
+CONFIGS: Final = ("_weights_config.json", "_constants_config.json")
+"""How the names of records end that tell where tensors are."""
+NAMED: Final = ("target", "fqn", "user_input")
+"""Where names stand in a program, beside keys that have ``name`` in them. They may become part of Python code."""
+PLAIN: Final = re.compile(r"[\w.-]*")
+"""How a name looks that is harmless there."""
+FACTORIES: Final = ("builtins", "collections")
+"""The modules from which a program may take a function that makes default values."""
+LOGGERS: Final = ("torch.export", "torch.export.pt2_archive._package", "torch._export.serde.serialize")
+"""What torch tells about loading on the side."""
+STRUCTURE: Final = re.compile(r"Deserializing ([\w.]+) in pytree is not registered")
+"""What torch says of a structure of arguments that is known only when the module that defines it is imported."""
+SHOWN: Final = 80
+"""How many characters of a refused text are shown."""
+
+
+def read(path: Path, values: Mapping[str, Any] | None) -> Workload:
+    """The workload of a program in a file. UsageError if it has what would be run."""
+    import torch
+
+    if values is not None:
+        raise UsageError(f"{path} has its weights, so it takes no --params")
+    check(path)
+    with _tensors_only() as hidden:
+        try:
+            program = torch.export.load(path)
+        except Exception as error:
+            cause = hidden[0] if hidden else error
+            known = STRUCTURE.search(str(cause))
+            if known is not None:
+                module = known[1].rpartition(".")[0]
+                raise UsageError(f"{path} needs the class {known[1]}: give --import {module}") from None
+            raise cause from None
+        return Workload.from_exported(program, name=path.stem)
+
+
+def write(workload: Workload, path: Path, with_values: bool) -> list[Path]:
+    """Write the program of a workload."""
+    import torch
+
+    torch.export.save(workload.exported, path)
+    return [path]
+
+
+def check(path: Path) -> None:
+    """UsageError for a file that is no program, or has in it what loading would run."""
+    with archive.check(path, KIND) as opened:
+        _check_records(path, opened)
+        names = [name.partition("/")[2] or name for name in opened.namelist()]
+        programs = [name for name in opened.namelist() if _is_program(name)]
+        if not programs:
+            raise UsageError(f"{path} is not {KIND}: there is no program in it{_mend(names)}")
+        for name in opened.namelist():
+            if name.rpartition("/")[2].lower().startswith(OBJECTS):
+                raise _pickled(path, name)
+            if name.endswith(CONFIGS):
+                _check_config(path, _parsed(path, name, opened.read(name)), opened.namelist())
+        for name in programs:
+            _check_program(path, name, _parsed(path, name, opened.read(name)))
+
+
+def _check_records(path: Path, opened: zipfile.ZipFile) -> None:
+    """UsageError if torch finds other records in an archive than those that are looked at here."""
+    import torch
+
+    names = opened.namelist()
+    found = {name.partition("/")[2]: name for name in names}
+    same = len({name.lower() for name in names}) == len(names)
+    try:
+        reader = torch._C.PyTorchFileReader(str(path))
+    except RuntimeError:
+        reader = None  # then torch.export.load opens it as it is opened here
+    if reader is not None:
+        same = same and sorted(reader.get_all_records()) == sorted(found)
+        same = same and all(
+            reader.get_record(short) == opened.read(name) for short, name in found.items() if short.endswith(".json")
+        )
+    if not same:
+        raise UsageError(f"{path} is not {KIND}: its records can be read in two ways")
+
+
+def _is_program(name: str) -> bool:
+    """Whether a record is a program, as it is written now, or was up to torch 2.7."""
+    return (name.endswith(".json") and "models/" in name) or name == "serialized_exported_program.json"
+
+
+def _mend(names: list[str]) -> str:
+    """What else an archive without a program may be."""
+    if any(name in ("data.pkl", "constants.pkl") for name in names):
+        return "; weights or modules that torch.save or torch.jit.save wrote can't be rewritten: export the model"
+    if any("aotinductor" in name for name in names):
+        return "; what is compiled can't be rewritten: give the file that torch.export.save wrote"
+    return ""
+
+
+def _parsed(path: Path, name: str, content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is not {KIND}: {name}: {archive.first_line(error)}") from error
+
+
+def _pickled(path: Path, name: str) -> UsageError:
+    return UsageError(f"{path} has pickled objects ({name}), which are not loaded, because they may run code")
+
+
+def _check_config(path: Path, config: Any, names: list[str]) -> None:
+    """Look at where tensors are: UsageError for objects, and for a tensor that is said to be where nothing is."""
+    entries = config.get("config") if isinstance(config, dict) else None
+    if not isinstance(entries, dict):
+        raise UsageError(f"{path} is not {KIND}: the list of its tensors can't be read")
+    records = {name.rpartition("/")[2] for name in names}
+    for entry in entries.values():
+        record = str(entry.get("path_name")) if isinstance(entry, dict) else ""
+        if record.startswith(OBJECTS):
+            raise _pickled(path, record)
+        if record not in records:
+            raise UsageError(f"{path} is not {KIND}, or only a part of one: there is no tensor {record}")
+
+
+def _check_program(path: Path, name: str, program: Any) -> None:
+    """Look at every text in a program that torch evaluates. UsageError for what is more than arithmetic."""
+    for key, text in _texts(program):
+        wrong = None
+        if key in ("expr_str", "guards_code"):
+            wrong = complaint(text, key)
+        elif key in ("in_spec", "out_spec"):
+            wrong = None if _is_plain(text) else "more than names"
+        elif "name" in key or key in NAMED:
+            wrong = None if PLAIN.fullmatch(text) else "more than a name"
+        if wrong is not None:
+            shown = text if len(text) < SHOWN else text[: SHOWN - 1] + "…"
+            raise UsageError(f"{path} has code in {name}, which is not run: {wrong} in {shown!r}")
+
+
+def _texts(program: Any) -> Iterator[tuple[str, str]]:
+    """All texts of a parsed JSON file, each with the key under which it stands."""
+    stack: list[tuple[str, Any]] = [("", program)]
+    while stack:
+        key, item = stack.pop()
+        if isinstance(item, str):
+            yield key, item
+        elif isinstance(item, dict):
+            stack.extend(item.items())
+        elif isinstance(item, list):
+            stack.extend((key, part) for part in item)
+
+
+def _is_plain(spec: str) -> bool:
+    """Whether a structure of arguments names nothing that would be evaluated or imported."""
+    try:
+        parsed = json.loads(spec) if spec else []
+    except (ValueError, RecursionError):
+        return False
+    for key, text in _texts(parsed):
+        if key == "default_factory_module" and text not in FACTORIES:
+            return False
+        if key == "context" and text.startswith(("[", "{", '"')):
+            if not _is_plain(text):
+                return False
+        elif any(sign in text for sign in "\"'\\()\n"):
+            return False
+    return True
+
+
+@contextmanager
+def _tensors_only() -> Iterator[list[BaseException]]:
+    """While it lasts, torch loads no pickles but those of tensors, and does not print.
+
+    Gives the exceptions that torch would have logged, and not raised.
+    """
+    name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+    before = os.environ.get(name)
+    hidden: list[BaseException] = []
+
+    def hide(record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1] is not None:
+            hidden.append(record.exc_info[1])
+        return False
+
+    loggers = [logging.getLogger(logger) for logger in LOGGERS]
+    for logger in loggers:
+        logger.addFilter(hide)
+    os.environ[name] = "1"
+    try:
+        yield hidden
+    finally:
+        for logger in loggers:
+            logger.removeFilter(hide)
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

@@ -1,0 +1,50 @@
+"""Files that a command writes: whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from gsl.cli.command import UsageError
+
+
+def check_place(path: Path) -> None:
+    """UsageError if no file can be written there."""
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {path.parent}")
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; give the name of a file in it")
+    if not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise UsageError(f"{path.parent}: no permission to write there")
+
+
+def write(path: Path, make: Callable[[Path], list[Path]]) -> list[Path]:
+    """Write files by a function, and put them in place when all are complete; their paths.
+
+    ``make`` gets a path with the suffix of ``path`` in a new folder, and returns what it wrote there, which may have
+    other suffixes, in the order in which the files may take the place of old ones.
+    """
+    real = path.resolve()  # what a link leads to is replaced, not the link
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=".gsl-", dir=real.parent))
+    except OSError as error:
+        raise UsageError(f"{path} can't be written: {error.strerror}") from error
+    try:
+        made = make(folder / f"model{path.suffix}")
+        for file in made:
+            old = real.with_suffix(file.suffix)
+            if old.exists():
+                shutil.copymode(old, file)
+            with open(file, "rb") as stream:
+                os.fsync(stream.fileno())
+        for file in made:
+            os.replace(file, real.with_suffix(file.suffix))
+    except OSError as error:
+        raise UsageError(f"{path} can't be written: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return [path.with_suffix(file.suffix) for file in made]

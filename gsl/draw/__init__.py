@@ -1,0 +1,15 @@
+"""Drawings: of a view, of a part of it with its neighbours, and of what rules did to it. Graphviz lays them out."""
+
+from gsl.draw.change import before_after, painted
+from gsl.draw.colours import BESIDE, FAILED, PALETTE, tint
+from gsl.draw.drawing import Box, Diagram, Edge, Figure, Mark, Paint, Panel, Style
+from gsl.draw.labels import clipped, hide_defaults, hide_nothing, wrapped
+from gsl.draw.picture import Drawing, page, pre, saved
+from gsl.draw.region import region
+from gsl.draw.view import Options, boxes, diagram
+
+__all__ = [
+    "BESIDE", "FAILED", "PALETTE", "Box", "Diagram", "Drawing", "Edge", "Figure", "Mark", "Options", "Paint", "Panel",
+    "Style", "before_after", "boxes", "clipped", "diagram", "hide_defaults", "hide_nothing", "page", "painted", "pre",
+    "region", "saved", "tint", "wrapped",
+]  # fmt: skip

@@ -1,0 +1,103 @@
+"""What a drawing is made of: boxes with lines of text, edges between them, frames around them, and a legend."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+Key = Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a box looks. Colours are written ``#rrggbb``."""
+
+    fill: str = "#ffffff"
+    stroke: str = "#8899aa"
+    width: float = 1.0
+    dashed: bool = False
+    rounded: bool = False
+    small: bool = False
+    """Smaller text, for what is beside the point."""
+    text: str = "#1b1b1b"
+
+
+PLAIN = Style()
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A small coloured tag at the corner of a box."""
+
+    text: str
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
+class Paint:
+    """How a node differs from others of its kind in a drawing."""
+
+    fill: str
+    stroke: str
+    width: float = 2.0
+    mark: Mark | None = None
+    event: int = 0
+    """Which firing it was part of; a box for many nodes counts them."""
+    lines: tuple[str, ...] = ()
+    """Text below the node's own."""
+    text: str = "#1b1b1b"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A vertex of a diagram: lines of text, or a frame with others inside."""
+
+    key: Key
+    lines: tuple[str, ...]
+    style: Style = PLAIN
+    hint: str = ""
+    """What is shown where the mouse rests on it."""
+    marks: tuple[Mark, ...] = ()
+    inside: tuple[Box, ...] = ()
+    """The boxes of a frame. Edges go through its outline."""
+    name: str = ""
+    """What an edge that would be too long to draw calls it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A line from one box of a diagram to another one of it, whatever frames are around them."""
+
+    tail: Key
+    head: Key
+    colour: str = "#667788"
+    dashed: bool = False
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagram:
+    """Boxes and the edges between them; edges go down, from earlier boxes to later ones as a rule."""
+
+    boxes: tuple[Box, ...]
+    edges: tuple[Edge, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A diagram with a title, beside others in a drawing."""
+
+    title: str
+    diagram: Diagram
+    lines: tuple[str, ...] = ()
+    """Text below the diagram."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """The parts of a whole drawing: panels side by side, what their colours mean, and text below them."""
+
+    name: str
+    panels: tuple[Panel, ...]
+    legend: tuple[tuple[Style, Mark | None, str], ...] = ()
+    notes: tuple[str, ...] = ()

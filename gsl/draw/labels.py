@@ -1,0 +1,87 @@
+"""What is written in the box of a node, and how the box looks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from textwrap import wrap
+from typing import Any
+
+from gsl.draw.colours import EFFECT, STYLES
+from gsl.draw.drawing import Style
+from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Node, op_name
+from gsl.graph.text import Hide, attribute_texts, is_scalar, value_text
+from gsl.spec import TABLE
+
+MOST_LINES = 5
+"""How many attributes a box shows; the others are in its hint."""
+MOST_CHARACTERS = 44
+"""How long a line in a box is."""
+
+
+def wrapped(text: str, most: int, lines: int = 8) -> list[str]:
+    """A text in lines of at most so many characters, broken at spaces; what is beyond so many lines is left out."""
+    broken = [line for part in text.splitlines() for line in wrap(part, most, subsequent_indent="  ")]
+    return broken if len(broken) <= lines else [*broken[: lines - 1], broken[lines - 1] + " …"]
+
+
+def clipped(text: str, most: int) -> str:
+    """A text of at most so many characters, with an ellipsis where some were left out."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def hide_defaults(node: Node, name: str, value: Any) -> bool:
+    """True for an attribute that a reader can do without: derived, or equal to the operator's default."""
+    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    if spec is None or name not in spec.attrs:
+        return value is None
+    attribute = spec.attrs[name]
+    if attribute.derive is not None:
+        return True
+    try:
+        default = spec.normalise(name, attribute.default, tuple(operand.type for operand in node.operands))
+    except ValueError:
+        return False
+    return type(default) is type(value) and bool(default == value)
+
+
+def hide_nothing(node: Node, name: str, value: Any) -> bool:
+    """False: every attribute is shown."""
+    return False
+
+
+def style(node: Node) -> Style:
+    """How the box of a node looks."""
+    found = STYLES.get("opaque" if node.opaque else str(node.op), STYLES["call"])
+    return found if node.effect is None else replace(found, stroke=EFFECT)
+
+
+def lines(node: Node, name: str, hide: Hide) -> tuple[str, ...]:
+    """The operator with scalar operands, its attributes, its type; for a leaf, its name and type."""
+    if node.op == TUPLE:
+        return ("tuple",)
+    if node.op == GETITEM:
+        return (f"[{value_text(node.attrs['index'])}]",)
+    type = () if node.type is None else (clipped(str(node.type), MOST_CHARACTERS),)
+    if node.op in (INPUT, PARAM, CONST):
+        return (clipped(name, MOST_CHARACTERS), *type)
+    attributes = [clipped(text, MOST_CHARACTERS) for text in attribute_texts(node, hide=hide)]
+    if len(attributes) > MOST_LINES:
+        attributes[MOST_LINES - 1 :] = [f"… and {len(attributes) - MOST_LINES + 1} more"]
+    return (clipped(title(node), MOST_CHARACTERS), *attributes, *type)
+
+
+def title(node: Node) -> str:
+    """The operator of a call, with the operands that are numbers, and what it does besides."""
+    written = op_name(node.op)
+    if any(is_scalar(operand) for operand in node.operands):
+        operands = [value_text(o.attrs["value"]) if is_scalar(o) else "·" for o in node.operands]
+        written += f"({', '.join(operands)})"
+    return written if node.effect is None else f"{written} !{node.effect.value}"
+
+
+def hint(node: Node, name: str) -> str:
+    """All that is known of a node, for where its box has no room."""
+    made = [] if node.origin is None else [f"made by the rule {node.origin.rule}"]
+    attributes = [] if node.op in (INPUT, PARAM, CONST) else [clipped(t, 200) for t in attribute_texts(node)]
+    type = [] if node.type is None else [str(node.type)]
+    return "\n".join([f"%{name} = {op_name(node.op)}", *attributes, *type, *made])

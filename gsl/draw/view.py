@@ -1,0 +1,238 @@
+"""The diagram of a view: its nodes, or the parts of the model that they belong to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Literal, Union
+
+from gsl.draw import labels
+from gsl.draw.colours import FRAMES, MODULE, STYLES
+from gsl.draw.drawing import Box, Diagram, Edge, Mark, Paint, Style
+from gsl.draw.labels import clipped
+from gsl.draw.nest import Chain, Nest
+from gsl.draw.scopes import Item, Part, Path, Scope, is_call, parts
+from gsl.graph import INPUT, LEAVES, PARAM, Graph, Node, op_name
+from gsl.graph.text import Hide, is_scalar, node_names
+
+Depth = Union[int, Literal["auto", "all"]]
+"""How many modules deep a drawing is open: ``"all"`` draws every call without frames; ``"auto"`` does so for a graph
+of at most :data:`FLAT` calls, and otherwise opens as many levels as give at most :data:`BOXES` boxes."""
+FLAT = 150
+BOXES = 60
+DEPENDS = Edge("", "", dashed=True)
+"""How an edge looks by which a call needs something that is not an operand: a symbolic size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a drawing of a view shows."""
+
+    scope: Scope | None = None
+    """To which module a node belongs; without one, the names of weights tell."""
+    depth: Depth = "auto"
+    expand: Sequence[str] = ()
+    """Modules that are open however deep they are: names as ``encoder.layer.0``, also with ``*``."""
+    params: bool | None = None
+    """Whether weights are drawn; ``None``: where no module is closed."""
+    hide: Hide = labels.hide_defaults
+
+
+def diagram(graph: Graph, options: Options, paint: Mapping[Node, Paint] | None = None) -> Diagram:
+    """The diagram of a view, with some nodes painted."""
+    return _Drawer(graph, options, paint or {}).draw()
+
+
+def boxes(graph: Graph, options: Options) -> int:
+    """How many calls and parts the diagram of a view shows."""
+    return _Drawer(graph, options, {}).shown()
+
+
+def levels(graph: Graph, options: Options) -> int:
+    """How many modules deep a view is drawn open where the options leave it to the drawing."""
+    return _Drawer(graph, options, {}, flat=-1).depth
+
+
+class _Drawer:
+    """Draws one view: decides what is open, then makes boxes and edges frame by frame."""
+
+    def __init__(self, graph: Graph, options: Options, paint: Mapping[Node, Paint], *, flat: int = FLAT) -> None:
+        self.graph = graph
+        self.options = options
+        self.paint = paint
+        self.names = node_names(graph)
+        self.outer = 0
+        """How many names all parts begin with."""
+        self.items = self._items(flat)
+        self.depth = self._depth()
+        self.params = options.params
+        if self.params is None:
+            self.params = not any(isinstance(item, Part) for item in self.items)
+        self.alias: dict[Node, Node] = {}
+        self.member: dict[Node, list[Part]] = {}
+        self.chains: dict[Node, Chain] = {}
+        self.nest = Nest()
+
+    def _items(self, flat: int) -> list[Item]:
+        depth = self.options.depth
+        if depth == "all" or (depth == "auto" and not self.options.expand and sum(map(is_call, self.graph)) <= flat):
+            return [node for node in self.graph.nodes if node.op not in LEAVES]
+        marks = {node: paint.mark for node, paint in self.paint.items()}
+        items = parts(self.graph, self.options.scope, marks)
+        while len(items) == 1 and isinstance(items[0], Part) and not items[0].equals:
+            self.outer, items = len(items[0].path), items[0].items
+        return items
+
+    def _depth(self) -> int:
+        if isinstance(self.options.depth, int):
+            return self.options.depth
+        depth = 0
+        while True:
+            here, deeper = self.shown(depth), self.shown(depth + 1)
+            if deeper > BOXES or here == deeper:
+                return depth
+            depth += 1
+
+    def shown(self, depth: int | None = None) -> int:
+        """How many calls and parts are seen where parts are open down to a depth."""
+        limit = self.depth if depth is None else depth
+        count, stack = 0, [(item, 0, self.outer) for item in self.items]
+        while stack:
+            item, level, outer = stack.pop()
+            if isinstance(item, Part):
+                count += 1
+                if level < limit or self._named(item, outer):
+                    stack += [(inner, level + 1, len(item.path)) for inner in item.items]
+            else:
+                count += is_call(item)
+        return count
+
+    def _named(self, part: Part, outer: int) -> bool:
+        """Whether a part, or what is in it, is among those to be open; so many of its names are those of its frame."""
+        return any(_covers(wanted.split("."), each.path, outer) for each in (part, *part.equals)
+                   for wanted in self.options.expand)  # fmt: skip
+
+    def draw(self) -> Diagram:
+        self._walk()
+        self._leaves()
+        for node in self.graph.nodes:
+            for operand in dict.fromkeys((*node.operands, *node.deps)):
+                self._edge(operand, node)
+        for number, output in enumerate(self.graph.outputs):
+            self._output(number, output)
+        return self.nest.diagram()
+
+    def _walk(self) -> None:
+        """Boxes for the items, in order, and frames around those of open parts."""
+        stack: list[tuple[Item, tuple[Part, ...]]] = [(item, ()) for item in reversed(self.items)]
+        while stack:
+            item, frames = stack.pop()
+            if not isinstance(item, Part):
+                self.chains[item] = (*frames, item)
+                self.nest.box(frames, self._node(item))
+                continue
+            for equal in item.equals:
+                for mine, theirs in zip(item.nodes(), equal.nodes()):
+                    self.alias[theirs] = mine
+                    self.member.setdefault(theirs, []).append(item)
+            outer = len(frames[-1].path) if frames else self.outer
+            if len(frames) < self.depth or self._named(item, outer):
+                look, marks = FRAMES[len(frames) % 2], self._marks(item)
+                self.nest.box(frames, Box(item, self._title(item, frames), look, marks=marks), is_frame=True)
+                stack += [(inner, (*frames, item)) for inner in reversed(item.items)]
+            else:
+                self.chains.update((node, (*frames, item)) for node in item.nodes())
+                self.nest.box(frames, self._closed(item, frames))
+
+    def _leaves(self) -> None:
+        """Boxes for inputs, and for weights and literals of which a user is seen: in the frame of all their users."""
+        for node in self.graph.nodes:
+            if node.op not in LEAVES or is_scalar(node) or (node.op == PARAM and not self.params):
+                continue
+            users = [user for user in node.users if self.chains.get(user, ())[-1:] == (user,)]
+            if node.op != INPUT and node.users and not users:
+                continue
+            frames = {self.chains[user][:-1] for user in users}
+            around = frames.pop() if node.op != INPUT and len(frames) == 1 else ()
+            self.chains[node] = (*around, node)
+            self.nest.box(around, self._node(node))
+
+    def _edge(self, operand: Node, node: Node) -> None:
+        """The edge from what is drawn for an operand to what is drawn for its user, if both are."""
+        for fold in self.member.get(node, ()):
+            if fold in self.member.get(operand, ()) or fold in self.chains.get(operand, ()):
+                return  # from one of equal parts to another, or in one that is not drawn
+        dashed = operand in node.deps and operand not in node.operands
+        above, below = self._chain(operand), self._chain(node)
+        if above is not None and below is not None and above != below:
+            self.nest.edge(above, below, DEPENDS if dashed else None)
+
+    def _chain(self, node: Node) -> Chain | None:
+        """The frames around what is drawn for a node, and that; ``None`` if it is not drawn."""
+        while node in self.alias:
+            node = self.alias[node]
+        return self.chains.get(node)
+
+    def _output(self, number: int, output: Node) -> None:
+        label = "output" if len(self.graph.outputs) == 1 else f"output {number}"
+        key = ("output", number)
+        self.nest.box((), Box(key, (label,), STYLES["output"]))
+        above = self._chain(output)
+        if above is not None:
+            self.nest.edge(above, (key,))
+
+    def _node(self, node: Node) -> Box:
+        name = self.names[node]
+        text = labels.lines(node, name, self.options.hide)
+        look = labels.style(node)
+        marks: tuple[Mark, ...] = ()
+        paint = self.paint.get(node)
+        if paint is not None:
+            look = replace(look, fill=paint.fill, stroke=paint.stroke, width=paint.width, text=paint.text)
+            text, marks = (*text, *paint.lines), (paint.mark,) if paint.mark else ()
+        return Box(node, text, look, labels.hint(node, name), marks, name=f"%{name}")
+
+    def _closed(self, part: Part, frames: tuple[Part, ...]) -> Box:
+        calls = Counter(op_name(node.op) for node in part.nodes() if is_call(node))
+        total = sum(calls.values())
+        most = [f"{op}{f' ×{count}' * (count > 1)}" for op, count in calls.most_common(3)]
+        summary = clipped(", ".join(most) + (", …" if len(calls) > 3 else ""), 60)
+        each = " each" if part.equals else ""
+        text = (*self._title(part, frames), f"{total} operators{each}", summary)
+        marks = self._marks(part)
+        hint = "\n".join([".".join(part.path), *(f"{op} ×{count}" for op, count in calls.most_common())])
+        return Box(part, text, _painted(MODULE, marks), hint, marks, name=".".join(part.path))
+
+    def _title(self, part: Part, frames: tuple[Part, ...]) -> tuple[str, ...]:
+        outer = len(frames[-1].path) if frames else 0
+        outer -= outer > 0 and part.path[outer].isdecimal()  # a number alone says little
+        title = ".".join(part.path[outer:])
+        if not part.equals:
+            return (title,)
+        last = [theirs for mine, theirs in zip(part.path, part.equals[-1].path) if mine != theirs]
+        return (f"{title} … {last[0]} ×{len(part.equals) + 1}",)
+
+    def _marks(self, part: Part) -> tuple[Mark, ...]:
+        """The rules that fired in a part, each with how often."""
+        events: dict[Mark, set[int]] = {}
+        for node in part.all_nodes():
+            paint = self.paint.get(node)
+            if paint is not None and paint.mark is not None:
+                events.setdefault(paint.mark, set()).add(paint.event)
+        return tuple(replace(mark, text=f"{mark.text} ×{len(found)}") for mark, found in sorted(
+            events.items(), key=lambda item: int(item[0].text)))  # fmt: skip
+
+
+def _painted(style: Style, marks: Sequence[Mark]) -> Style:
+    return replace(style, stroke=marks[0].colour, width=2.5) if marks else style
+
+
+def _covers(wanted: Sequence[str], path: Path, outer: int) -> bool:
+    """Whether a module is one that is wanted, or on the way to it.
+
+    A part stands for several modules where one is nothing but another: for all below the ``outer`` names.
+    """
+    named = all(fnmatchcase(name, pattern) for pattern, name in zip(wanted, path))
+    return named and (len(path) <= len(wanted) or len(wanted) > outer)

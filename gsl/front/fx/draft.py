@@ -1,0 +1,218 @@
+"""Where a rewritten view is written to: a graph of its own, or the native graph from which it was loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Protocol
+
+from torch import fx
+
+from gsl.errors import FrontEndError
+
+
+class Draft(Protocol):
+    """A native graph that is being written, from its first node to its last."""
+
+    graph: fx.Graph
+
+    def create(
+        self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, type: Any = None
+    ) -> fx.Node:
+        """A new node, behind all that was written so far."""
+
+    def keep(self, node: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+        """What an old node has become, with another target and other arguments, and everything else as it was.
+
+        It stands behind all that was written so far.
+        """
+
+    def stay(self, node: fx.Node) -> fx.Node:
+        """What an old node has become of which nothing changes, behind all that was written so far."""
+
+    def fetch(self, node: fx.Node) -> fx.Node:
+        """What an old node without arguments has become, which stands somewhere before what is written next."""
+
+    def note(self, undo: Callable[[], object]) -> None:
+        """Remember how to take back a change that was just made to something which the old program uses too."""
+
+
+class NewGraph:
+    """A graph of its own: what is kept is copied."""
+
+    def __init__(self, old: fx.Graph | None = None) -> None:
+        self.graph = (
+            fx.Graph() if old is None else fx.Graph(tracer_cls=old._tracer_cls, tracer_extras=old._tracer_extras)
+        )
+
+    def create(
+        self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, type: Any = None
+    ) -> fx.Node:
+        return _created(self.graph, kind, target, args, kwargs, name, type)
+
+    def keep(self, node: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+        copy = _created(self.graph, node.op, target, args, kwargs, node.name, node.type)
+        if copy.name != node.name:
+            copy.name = node.name
+        copy.meta.update(node.meta)
+        return copy
+
+    def stay(self, node: fx.Node) -> fx.Node:
+        return self.keep(node, node.target, node.args, dict(node.kwargs))
+
+    def fetch(self, node: fx.Node) -> fx.Node:
+        return self.stay(node)
+
+    def note(self, undo: Callable[[], object]) -> None:
+        """Nothing: the old program shares nothing with this graph."""
+
+
+class InPlace:
+    """The old graph itself: what is kept stays where it is, or moves to where it is needed.
+
+    A context: an error within it takes back all that was done.
+    """
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self.graph = graph
+        self._order = {node: index for index, node in enumerate(graph.nodes)}
+        """The places of the nodes before anything was changed."""
+        self._taken = {node.name for node in graph.nodes}
+        self._front = -1
+        """The place of the last node that stayed where it was; everything written stands there or before it."""
+        self._next: fx.Node = next(iter(graph.nodes))
+        """The node before which the next one is written."""
+        hooks = getattr(graph.owning_module, "_create_node_hooks", None)
+        self._create = fx.Graph.create_node if hooks else _created
+        self._undo: list[Callable[[], object]] = []
+        self._rewired: dict[fx.Node, Any] = {}
+        """What nodes with new arguments had for arguments before."""
+        self._touched: dict[fx.Node, None] = {}
+        """The nodes that are new, or have new arguments, or another place."""
+        self._names: dict[fx.Node, str] = {}
+        """The new nodes that get the name of an old one when that is gone."""
+
+    def __enter__(self) -> InPlace:
+        self._inserting_before = self._next
+        self._point = self.graph.inserting_before(self._next)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            while self._undo:
+                self._undo.pop()()
+        self._point.__exit__(kind, error, trace)
+
+    def create(
+        self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, type: Any = None
+    ) -> fx.Node:
+        if self._inserting_before is not self._next:
+            self._inserting_before = self._next
+            self.graph.inserting_before(self._next)
+        new = self._create(self.graph, kind, target, args, kwargs, name, type)
+        if new.name != name and name in self._taken:
+            self._names[new] = name
+        self._touched[new] = None
+        self._undo.append(lambda: self.graph.erase_node(new))
+        return new
+
+    def keep(self, node: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+        if target is not node.target or args is not node.args or kwargs is not node.kwargs:
+            self._rewire(node, target, args, kwargs)
+        return self.stay(node)
+
+    def stay(self, node: fx.Node) -> fx.Node:
+        place = self._order[node]
+        if place > self._front:
+            self._front = place
+            self._next = node.next
+        else:
+            self._move(node)
+        return node
+
+    def fetch(self, node: fx.Node) -> fx.Node:
+        if node is self._next:
+            return self.stay(node)
+        if self._order[node] > self._front:
+            self._move(node)
+        return node
+
+    def note(self, undo: Callable[[], object]) -> None:
+        self._undo.append(undo)
+
+    def _rewire(self, node: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        before = node.target, node.args, node.kwargs
+        self._rewired[node] = before[1:]
+        self._undo.append(lambda: _assign(node, *before))
+        self._touched[node] = None
+        _assign(node, target, args, kwargs)
+
+    def _move(self, node: fx.Node) -> None:
+        follower = node.next
+        self._undo.append(lambda: follower.prepend(node))
+        self._touched[node] = None
+        self._next.prepend(node)
+
+    def finish(self, kept: Mapping[fx.Node, fx.Node]) -> list[fx.Node]:
+        """Erase the nodes that were not kept; those, in their order. FrontEndError, before any is gone, if the graph
+        would not be valid."""
+        dead = [node for node in self._order if node not in kept]
+        gone = set(dead)
+        for node in dead:
+            for user in node.users:
+                if user not in gone:
+                    raise FrontEndError(f"{node.format_node()}: is used by a call that is kept, but was removed")
+        for node in self._touched:
+            for operand in node._input_nodes:
+                if not operand < node:
+                    raise FrontEndError(f"{node.format_node()}: {operand.name} is computed after it")
+            for user in node.users:
+                if user not in gone and not node < user:
+                    raise FrontEndError(f"{user.format_node()}: {node.name} is computed after it")
+        self._undo.clear()
+        for hook in getattr(self.graph.owning_module, "_replace_hooks", None) or ():
+            for user, before in self._rewired.items():
+                # Those who observe the module hear what a node uses instead of what it used.
+                for old, new in zip(_nodes(before), _nodes((user.args, user.kwargs))):
+                    if old is not new:
+                        hook(old=old, new=self._names.get(new, new.name), user=user)
+        for node in reversed(dead):
+            self.graph.erase_node(node)
+        for node, name in self._names.items():
+            node.name = name
+        return dead
+
+
+def _created(
+    graph: fx.Graph, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, type: Any
+) -> fx.Node:
+    """A new node. Its arguments are set afterwards, because a graph searches those that it is handed for raw sizes."""
+    new = graph.create_node(kind, target, (), {}, name, type)
+    if args:
+        new.args = args
+    if kwargs:
+        new.kwargs = kwargs
+    return new
+
+
+def _nodes(arguments: Any) -> list[fx.Node]:
+    """The nodes among arguments, in order and with repetitions."""
+    found: list[fx.Node] = []
+
+    def collect(argument: fx.Node) -> fx.Node:
+        found.append(argument)
+        return argument
+
+    fx.node.map_arg(arguments, collect)
+    return found
+
+
+def _assign(node: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if target is not node.target:
+        node.target = target
+    if args is not node.args:
+        node.args = args
+    if kwargs is not node.kwargs:
+        node.kwargs = kwargs

@@ -1,0 +1,275 @@
+"""Rules at work inside torch: a back end for ``torch.compile``, and a pass for traced graphs and for inductor."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._inductor.custom_graph_pass import CustomInferenceAwareGraphPass
+
+from gsl.errors import EvaluationError, FixpointError, FrontEndError, GSLError, NotRewrittenWarning, RewriteError
+from gsl.front.fx.compiled import CompiledProgram, alike, is_compiled, regions
+from gsl.front.fx.decompose import decompose
+from gsl.front.fx.hoist import hoisted
+from gsl.front.fx.program import GraphModuleProgram, dialect_of
+from gsl.graph import Graph
+from gsl.rewrite import RuleSet, Subst, Trace
+from gsl.rewrite.apply import apply
+from gsl.rewrite.fingerprint import fingerprint
+from gsl.rewrite.trace import Refused
+from gsl.workload import Workload
+
+Rules = Subst | RuleSet | Iterable[Subst]
+OnRewrite = Callable[[Trace, fx.GraphModule, fx.GraphModule], object]
+_OF_RULES = (RewriteError, FixpointError, EvaluationError)
+"""The errors of which a rule is the cause, and not a graph that can't be read or written."""
+
+
+def torch_backend(
+    rules: Rules,
+    then: str | Callable[..., Any] = "inductor",
+    *,
+    iterative: bool = False,
+    fold_params: bool = False,
+    check: bool = False,
+    strict: bool | None = None,
+    on_rewrite: OnRewrite | None = None,
+) -> Backend:
+    """A back end for ``torch.compile`` that applies rules to each graph, and hands it to another back end.
+
+    ``then`` is the name of a registered back end, or a callable as ``torch.compile`` takes it; ``mode=`` and
+    ``options=`` of ``torch.compile`` go there. ``iterative`` is that of a rule.
+
+    The weights of the model are params to the patterns, and what a rule computes of them is computed in the graph, at
+    every run: the numbers are right when weights change, and gradients flow. With ``fold_params``, graphs for inference
+    compute it once, and again when torch tells that one of the weights has changed; that is not told of changes
+    through ``.data``, so don't make any.
+
+    Rules that are ``inference_only`` are left out of graphs for training: those that are compiled with gradients
+    enabled and have an input that requires one. An evaluation under ``torch.no_grad()`` is compiled for inference.
+
+    The error of a rule is raised; a graph that GSL can't read or write goes on as it was, with a NotRewrittenWarning.
+    ``strict=True`` raises in both cases, ``strict=False`` warns. With ``check``, the first run of
+    each rewritten graph runs the original one too, on copies of the same inputs, and raises WorkloadError where the
+    numbers differ, with the name of the rule. ``on_rewrite`` is called with the trace, the graph and what became of it;
+    ``traces`` of the back end has all traces.
+    """
+    return Backend(
+        rules, then, iterative=iterative, fold_params=fold_params, check=check, strict=strict, on_rewrite=on_rewrite
+    )
+
+
+class Backend:
+    """A back end for ``torch.compile``, see :func:`torch_backend`."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        then: str | Callable[..., Any],
+        *,
+        iterative: bool,
+        fold_params: bool,
+        check: bool,
+        strict: bool | None,
+        on_rewrite: OnRewrite | None,
+    ) -> None:
+        self.rules = _rule_set(rules)
+        self.then = then
+        if isinstance(then, str):
+            torch._dynamo.lookup_backend(then)  # an unknown name is an error here
+        self.iterative = iterative
+        self.fold_params = fold_params
+        self.check = check
+        self.strict = strict
+        self.on_rewrite = on_rewrite
+        self.traces: list[Trace] = []
+        """What the rules did to each graph, in the order of compilation; a graph within one comes after it."""
+        self.__name__ = f"gsl_{then if isinstance(then, str) else getattr(then, '__name__', 'then')}"
+
+    def __repr__(self) -> str:
+        return f"<gsl.torch_backend of {len(self.rules)} rules, then {self.then!r}>"
+
+    def __call__(self, module: fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
+        """What runs a graph of dynamo with these (fake) inputs, after the rules."""
+        training = is_training(module)
+        try:
+            new, traces = self._rewritten(module, training)
+        except Exception as error:
+            self._report(error)
+            return self._next(module, example_inputs, options)
+        self.traces += traces
+        if self.on_rewrite is not None:
+            for trace in traces:
+                self.on_rewrite(trace, module, new)
+        if new is module:
+            return self._next(module, example_inputs, options)
+        checked = _Check(module, new, traces[0]) if self.check else None
+        if self.fold_params and not training:
+            call = hoisted(new, example_inputs, lambda inner, inputs: self._next(inner, inputs, options))
+        else:
+            call = self._next(new, example_inputs, options)
+        return call if checked is None else checked.before(call)
+
+    def _rewritten(self, module: fx.GraphModule, training: bool) -> tuple[fx.GraphModule, list[Trace]]:
+        """The module after the rules, itself if none fired, and the traces of it and of the graphs within."""
+        program = CompiledProgram(module)
+        graph, trace = _applied(self.rules, program, iterative=self.iterative, training=training)
+        new = program.store(graph).module if trace.firings else module
+        traces = [trace]
+        for path, weights in regions(module, program.weights).items():
+            inner = CompiledProgram(getattr(module, path), weights=weights)
+            graph, trace = _applied(self.rules, inner, iterative=self.iterative, training=training)
+            traces.append(trace)
+            if not trace.firings or not hasattr(new, path):
+                continue
+            region = inner.store(graph).module
+            if alike(inner.module, region):
+                if new is module:
+                    new = program.store(program.load()).module
+                new._modules[path] = region
+        return new, traces
+
+    def _next(
+        self, module: fx.GraphModule, example_inputs: Sequence[Any], options: Mapping[str, Any]
+    ) -> Callable[..., Any]:
+        """What the next back end makes of a graph."""
+        then: Any = torch._dynamo.lookup_backend(self.then)
+        if self.then == "inductor":
+            # As torch.compile does: inductor itself takes neither a mode nor options.
+            wrapper: Any = torch._TorchCompileInductorWrapper
+            then, options = wrapper(options.get("mode"), options.get("options"), None), {}
+        call: Callable[..., Any] = then(module, example_inputs, **options)
+        return call
+
+    def _report(self, error: Exception) -> None:
+        """Raise the error of a rewrite, or warn that the graph was not rewritten."""
+        of_rule = isinstance(error, _OF_RULES)
+        if of_rule if self.strict is None else self.strict:
+            if isinstance(error, GSLError):
+                raise type(error)(f"gsl.torch_backend: {error}") from error
+            raise error
+        kind = "" if isinstance(error, GSLError) else f"{type(error).__name__}: "
+        warnings.warn(
+            f"gsl.torch_backend: a graph is compiled without the rules: {kind}{error} (strict=True raises this error)",
+            NotRewrittenWarning,
+            stacklevel=2,
+        )
+
+
+class Pass(CustomInferenceAwareGraphPass):
+    """Rules as a pass over a ``torch.fx`` graph, which is changed in place; also one for inductor's configuration.
+
+    ``Pass(rules)(module)`` rewrites a traced module, and ``Pass(rules)(module.graph)`` does so, too, but leaves the
+    call of ``recompile`` to its caller. As ``pre_grad_custom_pass``, ``joint_custom_pre_pass``,
+    ``post_grad_custom_pre_pass`` or any other of these of ``torch._inductor.config``, it rewrites the graphs that
+    inductor compiles. ``iterative`` and ``fold_params`` are those of a rule; nothing is folded in a graph for training,
+    and not what torch feeds at every run.
+
+    Rules that are ``inference_only`` are left out of graphs for training, see :func:`is_training`. ``traces`` has what
+    was done, one for each graph. A pass that fails raises an error of GSL, and leaves the graph as it was.
+    """
+
+    def __init__(self, rules: Rules, *, iterative: bool = False, fold_params: bool = True) -> None:
+        self.rules = _rule_set(rules)
+        self.iterative = iterative
+        self.fold_params = fold_params
+        self.traces: list[Trace] = []
+
+    def __call__(self, graph: fx.Graph | fx.GraphModule, is_inference: bool | None = None) -> None:
+        """Rewrite a graph of a module, or all of a module. FrontEndError for a graph that belongs to none."""
+        module = graph if isinstance(graph, fx.GraphModule) else getattr(graph, "owning_module", None)
+        if not isinstance(module, fx.GraphModule):
+            raise FrontEndError(
+                f"a pass works on a GraphModule or the graph of one, but got {type(graph).__name__} without a module; "
+                "make one with torch.fx.GraphModule(root, graph)"
+            )
+        training = is_training(module) if is_inference is None else not is_inference
+        compiled = is_compiled(module)
+        program = CompiledProgram(module) if compiled else GraphModuleProgram(module)
+        fold = self.fold_params and not training and not compiled
+        new, trace = _applied(self.rules, program, iterative=self.iterative, training=training, fold_params=fold)
+        self.traces.append(trace)
+        if trace.firings:
+            program.update(new)
+            if compiled and dialect_of(module.graph) == "aten":
+                decompose(module.graph)
+            if module is graph:
+                module.recompile()
+
+    def uuid(self) -> str | None:
+        """What tells this pass from others in inductor's cache; ``None``, for not to use it, where nothing does."""
+        text = fingerprint(self.rules)
+        return None if text is None else f"{text}-{self.iterative:d}{self.fold_params:d}"
+
+
+def is_training(module: fx.GraphModule) -> bool:
+    """Whether a graph is one whose gradients are wanted.
+
+    That of a module in training mode (as torch.compile's are always) is, if gradients are enabled and something
+    requires one; that of autograd is, if autograd has made it for training.
+    """
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    if any(node.name.startswith(("primals_", "tangents_")) for node in placeholders):
+        return True
+    if not module.training or not torch.is_grad_enabled():
+        return False
+    fed = (node.meta.get("example_value", node.meta.get("val")) for node in placeholders)
+    return any(isinstance(value, torch.Tensor) and value.requires_grad for value in (*fed, *module.parameters()))
+
+
+def _rule_set(rules: Rules) -> RuleSet:
+    return rules if isinstance(rules, RuleSet) else RuleSet([rules] if isinstance(rules, Subst) else rules)
+
+
+def _applied(
+    rules: RuleSet, program: GraphModuleProgram, *, iterative: bool, training: bool, fold_params: bool = False
+) -> tuple[Graph, Trace]:
+    """The rewritten view of a program, and what was done; rules for inference that match in training are refused."""
+    graph = program.load()
+    left_out = [rule for rule in rules if training and rule.inference_only]
+    new, trace = apply(
+        [rule for rule in rules if rule not in left_out],
+        graph,
+        strategy=rules.strategy,
+        iterative=iterative,
+        max_steps=rules.max_steps,
+        evaluate=program.evaluate if fold_params else None,
+    )
+    for rule in left_out:
+        for match in rule.match(graph):
+            reason = "the rule is for inference only, and the graph for training: compile it under torch.no_grad()"
+            trace.refused.append(Refused.of(rule.name, match, reason))
+            break
+    return new, trace
+
+
+class _Check:
+    """Compares a rewritten graph with the original on the inputs of the first run."""
+
+    def __init__(self, old: fx.GraphModule, new: fx.GraphModule, trace: Trace) -> None:
+        # What compiles the graphs may change them.
+        self.old, self.new = (fx.GraphModule(module, copy.deepcopy(module.graph)) for module in (old, new))
+        self.trace = trace
+
+    def before(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The callable, of which the first call compares."""
+        pending = [self]
+
+        def checked(*inputs: Any) -> Any:
+            while pending:
+                pending.pop().compare(inputs)
+            return call(*inputs)
+
+        return checked
+
+    def compare(self, inputs: Sequence[Any]) -> None:
+        """Raise WorkloadError where the numbers differ for these inputs."""
+        old, new = Workload.from_fx(self.old, name="the graph"), Workload.from_fx(self.new, name="the rewritten graph")
+        old.compare(new, inputs, trace=self.trace).check()
+
+
+__all__ = ["Backend", "Pass", "is_training", "torch_backend"]

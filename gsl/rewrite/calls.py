@@ -1,0 +1,117 @@
+"""New calls: whether they are well-formed, their attributes and their types, computed once for equal calls."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, Final
+
+from gsl.attr.evaluate import same
+from gsl.errors import EvaluationError
+from gsl.graph import CONST, TUPLE, Graph, Node, Op, Type, op_name
+from gsl.rewrite.refusal import Refusal
+from gsl.spec import OpSpec
+from gsl.spec.exact import exact
+
+_NO_TENSORS: Final = frozenset((CONST, TUPLE))
+"""What may be, or hold, numbers, so that its type does not tell all."""
+Formed = tuple[Mapping[str, Any], "Type | None"]
+"""All attributes of a call, and its type."""
+
+
+def form(
+    graph: Graph,
+    op: OpSpec | Op,
+    operands: Sequence[Node],
+    attrs: Mapping[str, Any],
+    dropped: Mapping[str, list[Any]],
+    given: Hashable = None,
+) -> Formed:
+    """All attributes of a new call, and its type. Refusal where the call is not well-formed.
+
+    ``dropped`` are values that matched calls have, and that the new one has to have too. ``given`` stands for the
+    attributes where calls are told apart; their address does, and then they may be all those of another call.
+    ``graph.formed`` keeps what is known of calls.
+    """
+    if not isinstance(op, OpSpec) and not _is_stateless(op):
+        return _form(graph, op, operands, attrs, dropped)
+    name = op.name if isinstance(op, OpSpec) else op
+    types = []
+    near = [name, given]  # with the addresses of the types, which are kept
+    for operand in operands:
+        if operand.op in _NO_TENSORS:
+            return _form(graph, op, operands, attrs, dropped)
+        types.append(operand.type)
+        near.append(id(operand.type))
+    key: Any = tuple(near)
+    known = None if given is None else graph.formed.get(key)
+    if known is None:
+        try:
+            exactly = (name, (tuple(attrs), *map(exact, attrs.values())), tuple(types))
+            known = graph.formed.get(exactly)
+        except TypeError:
+            return _form(graph, op, operands, attrs, dropped)
+        if known is None:
+            known = graph.formed[exactly] = (_form(graph, op, operands, attrs, dropped), attrs, types)
+            dropped = {}
+        if given is not None:  # attributes and types are kept as well, so that their addresses stay theirs
+            graph.formed[key] = (known[0], attrs, types)
+    if dropped:
+        _check_dropped(name, known[0][0], dropped)
+    return known[0]
+
+
+def _is_stateless(op: Op) -> bool:
+    """Whether a native target is a function that holds no state, so that equal calls have equal types."""
+    if type(op) is FunctionType:
+        return op.__closure__ is None
+    return type(op) is BuiltinFunctionType or type(op).__name__ == "OpOverload"
+
+
+def _form(
+    graph: Graph,
+    op: OpSpec | Op,
+    operands: Sequence[Node],
+    attrs: Mapping[str, Any],
+    dropped: Mapping[str, list[Any]],
+) -> Formed:
+    name = op.name if isinstance(op, OpSpec) else op
+    full = attrs
+    try:
+        if isinstance(op, OpSpec):
+            full = op.complete(attrs, tuple([operand.type for operand in operands]))
+        _check_dropped(name, full, dropped)
+        _check_numbers(op, operands)
+        return full, graph.infer(name, tuple(operands), full)
+    except (ValueError, KeyError, EvaluationError) as error:
+        raise Refusal(f"the new {op_name(name)} is not well-formed: {error}") from error
+
+
+def _check_dropped(name: Op, full: Mapping[str, Any], dropped: Mapping[str, list[Any]]) -> None:
+    for attribute, values in dropped.items():
+        for value in values:
+            if not same(value, full[attribute]):
+                raise Refusal(
+                    f"the rule does not mention {attribute!r} of {op_name(name)}, which is {value!r} here and "
+                    f"would become {full[attribute]!r}"
+                )
+
+
+def _check_numbers(op: OpSpec | Op, operands: Sequence[Node]) -> None:
+    """Refuse a call that takes tensors, but gets nothing but numbers, or a number among those of a tuple."""
+    if isinstance(op, OpSpec) and op.name != "full" and operands and all(map(is_number, operands)):
+        raise Refusal(f"the new {op.name} takes a tensor, but got only numbers: write pat.Const(…, dtype=…)")
+    for operand in operands:
+        if operand.op == TUPLE:
+            number = next((item for item in operand.operands if is_number(item)), None)
+            if number is not None:
+                name, value = op.name if isinstance(op, OpSpec) else op, number.attrs["value"]
+                raise Refusal(
+                    f"the new {op_name(name)} takes tensors, but got the number {value!r} among them: write "
+                    f"pat.Const({value!r}, dtype=…)"
+                )
+
+
+def is_number(node: Node) -> bool:
+    """Whether a node is a Python number, not a tensor."""
+    return node.op == CONST and isinstance(node.attrs["value"], (bool, int, float))

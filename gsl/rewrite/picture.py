@@ -1,0 +1,342 @@
+"""A rule as a drawing: its source, its target, and the conditions between them."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gsl.draw import Box, Diagram, Drawing, Edge, Figure, Mark, Paint, Panel, Style, clipped, wrapped
+from gsl.draw.colours import FRAMES, STYLES
+from gsl.draw.nest import Chain, Nest
+from gsl.graph import CONST, INPUT, PARAM, TUPLE
+from gsl.match.guard import references
+from gsl.pat import (
+    Alt,
+    And,
+    AttrEqual,
+    Call,
+    Cond,
+    Const,
+    ExternUse,
+    Fused,
+    GetItem,
+    Instance,
+    IsOutput,
+    Leaf,
+    Like,
+    Module,
+    Not,
+    Pattern,
+    Repeat,
+    Seq,
+    Tuple,
+    Unique,
+    Use,
+    Variadic,
+    walk,
+)
+from gsl.pat import Match as MatchClause
+from gsl.pat.typed import Named
+from gsl.rewrite.text import condition_text, pattern_names, written
+
+if TYPE_CHECKING:
+    from gsl.rewrite.subst import Subst
+
+WIDTH = 46
+"""How many characters a line of text in a drawing has."""
+_CHOICE = Style("#fff8e6", "#b59b5b", rounded=True, dashed=True)
+_KNOWN = Style("#f2f2f2", "#9a9a9a", rounded=True)
+_NEW = Style("#e3f1e6", "#5f8f6b")
+_LEAVES: Mapping[str, Style] = {
+    "Input": STYLES[INPUT], "Param": replace(STYLES[PARAM], small=False), "Const": replace(STYLES[CONST], small=False),
+    "Wildcard": STYLES[INPUT], "Variable": STYLES[INPUT],
+}  # fmt: skip
+
+
+def rule_drawing(rule: Subst) -> Drawing:
+    """The drawing of a rule: source and target side by side, conditions below the source."""
+    target = rule.target.outputs
+    names = drawn_names(rule)
+    if target:
+        right = Side(names, _told(rule), target, known=frozenset(rule.plan.patterns)).diagram()
+    else:
+        function = getattr(rule.target.callable, "__name__", "<lambda>")
+        text = "made by a function" if function == "<lambda>" else f"made by {function}"
+        right = Diagram((Box("function", (text,), _CHOICE),))
+    return Drawing(Figure(rule.name, (source_panel(rule, names), Panel("target", right))))
+
+
+def drawn_names(rule: Subst) -> Mapping[Pattern, str]:
+    """A name for every pattern of a rule, those included that only conditions speak of."""
+    related = [pattern for constraint in rule.source.constraints for pattern in constraint.patterns()]
+    return pattern_names((*rule.source.outputs, *related), rule.target.outputs)
+
+
+def _told(rule: Subst) -> frozenset[Pattern]:
+    """The patterns whose names are written somewhere else in the drawing, so that their boxes have to tell them."""
+    told: set[Pattern] = {p for c in rule.source.constraints if not isinstance(c, Use) for p in c.patterns()}
+    told.update(pattern for guard in rule.source.guards for pattern in references(guard))
+    known = frozenset(rule.plan.patterns)
+    for pattern in walk(*known, *rule.target.outputs):
+        told.update(used for expression in pattern.expressions() for used in references(expression))
+        match pattern:
+            case Like():
+                told.add(pattern.of)
+            case Instance():
+                told.update((pattern.template, pattern.variadic))
+            case MatchClause():
+                told.add(pattern.alternative)
+        if pattern not in known:
+            told.update(child for child in pattern.children() if child in known)
+    return frozenset((*told, *(output for output in rule.target.outputs if output in known)))
+
+
+def source_panel(rule: Subst, names: Mapping[Pattern, str], paint: Mapping[Pattern, Paint] | None = None) -> Panel:
+    """The source of a rule as a diagram, with its conditions below; ``paint`` marks some patterns."""
+    source = rule.source
+    uses = [constraint for constraint in source.constraints if isinstance(constraint, Use)]
+    diagram = Side(names, _told(rule), source.outputs, uses, paint=paint).diagram()
+    others = [*(c for c in source.constraints if not isinstance(c, Use)), *source.guards, *source.predicates]
+    lines = [line for one in others for line in wrapped(f"where {_condition(one, names)}", 2 * WIDTH)]
+    if source.extern_use is not None:
+        lines.append(f"each inner node is{'' if source.extern_use else ' not'} used elsewhere")
+    return Panel("source", diagram, tuple(lines))
+
+
+def _condition(condition: Any, names: Mapping[Pattern, str]) -> str:
+    """The text of a condition, in which patterns have the names of their boxes."""
+    match condition:
+        case Unique():
+            return f"{names[condition.pattern]}.uniq()"
+        case ExternUse():
+            return f"{names[condition.pattern]}.extern_use({condition.used})"
+        case IsOutput():
+            return f"{names[condition.pattern]}.is_output()"
+        case AttrEqual():
+            which = "" if condition.names is None else f", {list(condition.names)}"
+            return f"attr_eq({names[condition.left]}, {names[condition.right]}{which})"
+    return condition_text(condition, names)
+
+
+class Side:
+    """One side of a rule, as a diagram.
+
+    Boxes of the patterns that are ``told`` have their names. ``known`` are the patterns of the other side, whose boxes
+    say no more than that; ``paint`` marks some patterns.
+    """
+
+    def __init__(
+        self, names: Mapping[Pattern, str], told: Container[Pattern], outputs: Sequence[Pattern],
+        uses: Sequence[Use] = (), *, known: frozenset[Pattern] = frozenset(),
+        paint: Mapping[Pattern, Paint] | None = None,
+    ) -> None:  # fmt: skip
+        self.names = names
+        self.told = told
+        self.outputs = tuple(outputs)
+        self.uses = uses
+        self.known = known
+        self.paint = paint or {}
+        self.nest = Nest()
+        self.chains: dict[Pattern, Chain] = {}
+        related = [pattern for use in self.uses for pattern in use.patterns()]
+        self.patterns = self._shown([*self.outputs, *related])
+
+    def _shown(self, roots: Sequence[Pattern]) -> list[Pattern]:
+        """The patterns that are drawn, operands first; what is below a known pattern of the other side is not."""
+        found: set[Pattern] = set()
+        stack = list(roots)
+        while stack:
+            pattern = stack.pop()
+            if pattern not in found:
+                found.add(pattern)
+                stack += () if pattern in self.known or _is_leaf(pattern) else pattern.children()
+        return [pattern for pattern in walk(*roots) if pattern in found]
+
+    def diagram(self) -> Diagram:
+        """The diagram: a box for each pattern, frames around what a variadic repeats."""
+        self._boxes()
+        for pattern in self.patterns:
+            if pattern not in self.known and not _is_leaf(pattern):
+                self._edges(pattern)
+        for use in self.uses:
+            self._use(use)
+        for number, output in enumerate(self.outputs):
+            key = ("output", number)
+            self.nest.box((), Box(key, ("output" if len(self.outputs) == 1 else f"output {number}",), STYLES["output"]))
+            chain = self._chain(output)
+            if chain is not None:
+                self.nest.edge(chain, (key,))
+        return self.nest.diagram()
+
+    def _boxes(self) -> None:
+        """Frames for what is repeated, the outer ones first, and boxes for all other patterns."""
+        around: dict[Pattern, Pattern] = {}
+        for pattern in self.patterns:
+            if self._is_frame(pattern):
+                for inner in (*pattern.templates, _inner(pattern)):
+                    around.setdefault(inner, pattern)
+        for pattern in reversed(self.patterns):
+            if self._is_frame(pattern):
+                self.nest.box(_frames(pattern, around), self._box(pattern), is_frame=True)
+        for pattern in self.patterns:
+            if not (self._is_frame(pattern) or (isinstance(pattern, Seq) and pattern not in self.known)):
+                frames = _frames(pattern, around)
+                self.chains[pattern] = (*frames, pattern)
+                self.nest.box(frames, self._box(pattern))
+
+    def _is_frame(self, pattern: Pattern) -> bool:
+        return isinstance(pattern, (Variadic, Repeat)) and pattern not in self.known
+
+    def _chain(self, pattern: Pattern, *, head: bool = False) -> Chain | None:
+        """The frames around the box that stands for a pattern where it is used (or uses something), and the box."""
+        while pattern not in self.chains:
+            if isinstance(pattern, Seq):
+                pattern = pattern.head if head else pattern.tail
+            elif isinstance(pattern, (Variadic, Repeat)):
+                pattern = _inner(pattern)
+            else:
+                return None
+        return self.chains[pattern]
+
+    def _edge(self, operand: Pattern, user: Pattern, look: Edge | None = None) -> None:
+        above, below = self._chain(operand), self._chain(user, head=True)
+        if above is not None and below is not None and above != below:
+            self.nest.edge(above, below, look)
+
+    def _edges(self, pattern: Pattern) -> None:
+        match pattern:
+            case Seq():
+                for use in pattern.uses:
+                    self._use(use)
+            case Repeat():
+                pass
+            case Variadic():
+                for number, template in enumerate(pattern.first):
+                    self._edge(template, pattern.templates[number], Edge("", "", dashed=True, label="first"))
+            case Alt() | MatchClause():
+                for number, choice in enumerate(pattern.children(), 1):
+                    self._edge(choice, pattern, Edge("", "", dashed=True, label=str(number)))
+            case Instance():
+                self._edge(pattern.template, pattern, Edge("", "", dashed=True))
+            case _:
+                for child in pattern.children():
+                    self._edge(child, pattern)
+
+    def _use(self, use: Use) -> None:
+        label = [*(["only"] if use.only else []), *([] if use.index is None else [f"[{use.index}]"])]
+        self._edge(use.operand, use.user, Edge("", "", label=" ".join(label)))
+
+    def _box(self, pattern: Pattern) -> Box:
+        text = self._lines(pattern)
+        look = self._style(pattern)
+        marks: tuple[Mark, ...] = ()
+        paint = self.paint.get(pattern)
+        if paint is not None:
+            look = replace(look, fill=paint.fill, stroke=paint.stroke, width=paint.width)
+            text, marks = (*text, *paint.lines), (paint.mark,) if paint.mark else ()
+        return Box(pattern, text, look, f"{pattern!r}\n{pattern.location}", marks)
+
+    def _style(self, pattern: Pattern) -> Style:
+        if pattern in self.known:
+            return _LEAVES.get(type(pattern).__name__, _KNOWN)
+        match pattern:
+            case Leaf():
+                return _LEAVES.get(type(pattern).__name__, STYLES["call"])
+            case Alt() if _is_leaf(pattern):
+                return _LEAVES["Param"]
+            case Variadic() | Repeat():
+                return FRAMES[0]
+            case Alt() | And() | Not() | MatchClause() | Cond():
+                return _CHOICE
+            case Tuple() | GetItem():
+                return STYLES[TUPLE]
+            case Call() | Like() | Fused() | Module():
+                return _NEW if self.known else STYLES["call"]
+        return _KNOWN
+
+    def _lines(self, pattern: Pattern) -> tuple[str, ...]:
+        name = self.names.get(pattern)
+        guards = self._guards(pattern)
+        title = clipped(self._title(pattern), WIDTH)
+        if _is_leaf(pattern):
+            return (name or title, *([] if title == "Wildcard" else [title]), *guards)
+        if pattern in self.known:
+            return (f"{title}  {name}" if name else title, "as matched")
+        return (f"{title}  {name}" if name and pattern in self.told else title, *guards)
+
+    def _guards(self, pattern: Pattern) -> list[str]:
+        """What is demanded of attributes and of the type; what is as in another pattern is said in one line."""
+        lines = [f"like {self.names[pattern.of]}"] if isinstance(pattern, Like) and pattern.of in self.names else []
+        same: dict[str, list[str]] = {}
+        for item in pattern.arguments():
+            if isinstance(item, Named):
+                text = written(item.value, self.names)
+                of, _, attribute = text.rpartition(".")
+                if attribute == item.name and of in self.names.values():
+                    same.setdefault(of, []).append(item.name)
+                else:
+                    lines += wrapped(f"{item.name}={text}", WIDTH, 3)
+        for of, equal in same.items():
+            text = f"{equal[0]}={of}.{equal[0]}" if len(equal) == 1 else f"{', '.join(equal)} as in {of}"
+            lines += wrapped(text, WIDTH, 5)
+        return lines
+
+    def _title(self, pattern: Pattern) -> str:
+        match pattern:
+            case Const():
+                return "Const" if pattern.literal is None else written(pattern, self.names)
+            case Like():
+                return pattern.of.label
+            case GetItem():
+                return f"[{'' if pattern.number is None else written(pattern.number, self.names)}]"
+            case Tuple():
+                return "tuple"
+            case Variadic():
+                least = f"{pattern.min_len} or more" if pattern.min_len else "any number"
+                return least if pattern.symbol is None else f"{least}, numbered {written(pattern.symbol, self.names)}"
+            case Instance():
+                return f"instance {written(pattern.number, self.names)} of {self.names.get(pattern.template, '')}"
+            case Repeat():
+                return f"chain of {pattern.min}{' or more' if pattern.max is None else f' to {pattern.max}'}"
+            case Alt() if _is_leaf(pattern):
+                return " or ".join(dict.fromkeys(self._title(choice) for choice in pattern.choices))
+            case Alt():
+                return "one of"
+            case And():
+                return "both"
+            case Not():
+                return "anything but"
+            case Cond():
+                return f"if {written(pattern.predicate, self.names)}"
+            case MatchClause():
+                return f"as {self.names.get(pattern.alternative, 'the alternative')} was"
+            case Fused():
+                return f"group {pattern.name!r}"
+            case Module():
+                return f"module by {getattr(pattern.factory, '__name__', 'a function')}"
+            case Call() if pattern.operands is None:
+                return f"{pattern.label}(…)"
+        return pattern.label
+
+
+
+def _is_leaf(pattern: Pattern) -> bool:
+    """True for what stands for a node whatever computes it: leaves, and the choice between some."""
+    return isinstance(pattern, Leaf) or (
+        isinstance(pattern, Alt) and all(isinstance(choice, Leaf) for choice in pattern.choices)
+    )
+
+
+def _inner(pattern: Pattern) -> Pattern:
+    """What stands for a repeated pattern inside of its frame."""
+    return next(pattern.children())
+
+
+def _frames(pattern: Pattern, around: Mapping[Pattern, Pattern]) -> Chain:
+    """The frames around a pattern, the outermost first."""
+    frames: list[Pattern] = []
+    while pattern in around and around[pattern] not in frames:
+        pattern = around[pattern]
+        frames.append(pattern)
+    return tuple(reversed(frames))

@@ -1,0 +1,127 @@
+"""Every fuzz target finds nothing, and finds a fault that is put in for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gsl import RuleSet, Subst, op, pat
+from gsl.front.fx.program import GraphModuleProgram
+from gsl.graph import Graph
+from gsl.graph.splice import Splicer
+from gsl.match.start import Start
+from gsl.rewrite import Trace
+from gsl.rulefile.reader import Reader
+from tests.fuzz import on_files, on_patterns, on_programs, on_views  # noqa: F401  (they hold the targets)
+from tests.fuzz.target import TARGETS
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.mark.parametrize("name", sorted(TARGETS))
+def test_finds_nothing(name: str) -> None:
+    TARGETS[name].run()
+
+
+X = pat.Wildcard()
+WRONG = Subst(op.ReLU(X), op.Sigmoid(X), name="wrong")
+OVER = Subst(X * pat.Wildcard(), lambda match: match[X], name="over")
+
+
+def only(rule: Subst) -> Callable[[pytest.MonkeyPatch], None]:
+    """One rule in the place of all laws."""
+
+    def put(patch: pytest.MonkeyPatch) -> None:
+        for module in (on_views, on_programs):
+            patch.setattr(module, "LAWS", (rule,))
+        patch.setattr(on_programs, "RULES", {})
+
+    return put
+
+
+def instead(owner: Any, name: str, wrapped: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPatch], None]:
+    """A function of GSL that does something else."""
+    return lambda patch: patch.setattr(owner, name, wrapped(getattr(owner, name)))
+
+
+def forgets_a_user(finish: Any) -> Any:
+    def broken(self: Splicer) -> None:
+        finish(self)
+        for node in self.graph.nodes:
+            if node.users and node.origin is not None:
+                node.users = ()
+
+    return broken
+
+
+def loses_an_operator(function: Any) -> Any:
+    def broken(self: Start, number: int) -> Any:
+        find = function(self, number)
+        return lambda node, *rest: () if node.name.endswith("_1") else find(node, *rest)
+
+    return broken
+
+
+def changes_the_old_graph(copy: Any) -> Any:
+    return lambda self: self
+
+
+def updates_nothing(update: Any) -> Any:
+    return lambda self, graph: None
+
+
+def never_ends(solve: Any) -> Any:
+    def broken(self: Any, goals: Any) -> Any:
+        self.steps += 1_000_000
+        yield from solve(self, goals)
+
+    return broken
+
+
+def crashes(function: Any) -> Any:
+    def broken(*args: Any, **options: Any) -> Any:
+        raise KeyError("a fault")
+
+    return broken
+
+
+def loses_a_firing(replay: Any) -> Any:
+    def broken(self: Trace, subject: Any, *, steps: int | None = None) -> Any:
+        return replay(self, subject, steps=max(len(self.firings) - 1, 0))
+
+    return broken
+
+
+FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
+    "a crash in the text of rules": ("patterns", instead(Subst, "__str__", crashes)),
+    "a crash in a search": ("patterns", instead(Start, "matches", crashes)),
+    "too many steps": ("patterns", instead(on_patterns.Steps, "solve", never_ends)),
+    "a view that loses users": ("views", instead(Splicer, "finish", forgets_a_user)),
+    "a wrong rule": ("views", only(WRONG)),
+    "a rewrite that changes the old view": ("views", instead(Graph, "copy", changes_the_old_graph)),
+    "a trace that lacks a step": ("views", instead(Trace, "replay", loses_a_firing)),
+    "a wrong rule on torch": ("programs", only(WRONG)),
+    "an update that does nothing": ("programs", instead(GraphModuleProgram, "update", updates_nothing)),
+    "a wrong rule in Relax": ("relax", only(OVER)),
+    "a crash in the reader of files": ("rule-files", instead(Reader, "flag", crashes)),
+    "a file that is written wrong": ("rule-files", instead(RuleSet, "to_yaml", lambda to: lambda self: "r: {}")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_finds(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, put = FAULTS[fault]
+    put(monkeypatch)
+    with pytest.raises(Exception):  # noqa: B017, PT011  (whatever the fault leads to)
+        TARGETS[name].run(examples=200, shrink=False)
+
+
+def test_by_hand() -> None:
+    command = [sys.executable, "-W", "ignore", "-m", "tests.fuzz", "--seconds", "2", "--examples", "5", "views"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "found nothing; next seed" in done.stdout

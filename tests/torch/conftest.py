@@ -1,0 +1,17 @@
+"""Each test compiles for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from tests.torch.models import fresh
+
+
+@pytest.fixture(autouse=True)
+def _alone() -> Iterator[None]:
+    torch.manual_seed(0)
+    with fresh():
+        yield

@@ -1,0 +1,291 @@
+"""``gsl.torch_backend``: rules between dynamo and another back end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch._dynamo.exc import BackendCompilerFailed
+
+import gsl
+from gsl import RuleSet, Subst, Trace, op, pat
+from gsl.errors import NotRewrittenWarning, WorkloadError
+from rules import BOOK, OPTIMISING, RULES
+from tests.torch.models import RELUS, SMALL, TRIPLE, Branches, Recorder, X, compiled, equal, model
+
+IMAGES = torch.randn(2, 3, 8, 8)
+
+
+@pytest.mark.parametrize("then", ["eager", "aot_eager"])
+@pytest.mark.parametrize("options", [{}, {"fold_params": True}, {"iterative": True, "check": True}], ids=str)
+def test_numbers_are_those_of_the_model(then: str, options: dict[str, Any]) -> None:
+    module = Branches().eval()
+    call, backend = compiled(module, BOOK, then, **options)
+    with torch.no_grad():
+        for inputs in (IMAGES, torch.randn(5, 3, 9, 8), torch.randn(4, 3, 7, 8)):
+            equal(call(inputs), module(inputs))
+    assert backend.traces[0].summary() == {"conv-batch-norm": 1, "parallel-dense-bias-variadic": 1}
+
+
+def test_the_next_back_end_gets_the_rewritten_graph() -> None:
+    recorder = Recorder()
+    module = Branches().eval()
+    call, _ = compiled(module, OPTIMISING, recorder)
+    with torch.no_grad():
+        equal(call(IMAGES), module(IMAGES))
+    assert recorder.calls(F.batch_norm) == 0
+    assert recorder.calls(F.linear) == recorder.calls(torch._C._nn.linear) == 1
+
+
+def test_a_graph_on_which_no_rule_fires_is_handed_on_itself() -> None:
+    seen: list[Any] = []
+    recorder = Recorder()
+
+    def first(module: Any, inputs: Any) -> Any:
+        seen.append(module)
+        return gsl.torch_backend(RELUS, recorder)(module, inputs)
+
+    equal(torch.compile(lambda x: x + 1, backend=first)(torch.ones(2)), torch.full((2,), 2.0))
+    assert recorder.graphs[0] is seen[0]
+
+
+def test_sizes_that_change_are_symbols_and_rules_add_no_guards() -> None:
+    module, recorder = Branches().eval(), Recorder()
+    call, backend = compiled(module, BOOK)
+    plain = torch.compile(module, backend=recorder)
+    with torch.no_grad():
+        for sizes in ((2, 3, 8, 9), (5, 3, 9, 8), (3, 3, 20, 6), (7, 3, 5, 11)):
+            inputs = torch.randn(sizes)
+            for axis in (0, 2, 3):
+                torch._dynamo.mark_dynamic(inputs, axis)
+            equal(call(inputs), module(inputs))
+            plain(inputs)
+    assert len(backend.traces) == len(recorder.graphs) == 1, "one graph for all sizes"
+    assert backend.traces[0].count("conv-batch-norm") == 1
+
+
+def test_guards_hold_and_other_types_are_compiled_anew() -> None:
+    call, backend = compiled(model(lambda self, x: torch.relu(torch.relu(x)) * 2.0 * 3.0), SMALL)
+    for inputs in (torch.randn(3), torch.randn(3), torch.randn(3).double(), torch.randn(3, 2), torch.arange(3)):
+        equal(call(inputs), torch.relu(inputs) * 6.0)
+    assert [trace.count() for trace in backend.traces] == [2] * len(backend.traces)
+    assert 3 <= len(backend.traces) <= 4
+
+
+def test_graph_breaks_give_several_graphs() -> None:
+    def broken(self: Any, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(torch.relu(x))
+        torch._dynamo.graph_break()
+        return y * 2.0 * 3.0
+
+    call, backend = compiled(model(broken), SMALL)
+    inputs = torch.randn(3)
+    equal(call(inputs), torch.relu(inputs) * 6.0)
+    assert [dict(trace.summary()) for trace in backend.traces] == [{"relus": 1}, {"triple": 1}]
+
+
+def test_changed_weights_count_at_the_next_run() -> None:
+    for options in ({}, {"fold_params": True}):
+        module = Branches().eval()
+        call, _ = compiled(module, BOOK, **options)
+        with torch.no_grad():
+            equal(call(IMAGES), module(IMAGES))
+            module.query.weight.mul_(2)
+            module.norm.running_var.add_(1)
+            equal(call(IMAGES), module(IMAGES))
+            module.load_state_dict(Branches().state_dict())
+            equal(call(IMAGES), module(IMAGES))
+            module.conv.weight = nn.Parameter(torch.randn_like(module.conv.weight))
+            equal(call(IMAGES), module(IMAGES))
+
+
+def test_weights_are_folded_once() -> None:
+    module = Branches().eval()
+    recorder = Recorder()
+    call, _ = compiled(module, BOOK, recorder, fold_params=True)
+    with torch.no_grad():
+        equal(call(IMAGES), module(IMAGES))
+    assert recorder.calls(torch.rsqrt) == recorder.calls(torch.cat) == recorder.calls(torch.concat) == 0
+    names = [node.name for node in recorder.graphs[-1].graph.nodes if node.op == "placeholder"]
+    assert sum(name.endswith("_folded") for name in names) == 4
+
+
+def test_weights_without_versions_are_computed_at_every_run() -> None:
+    module = Branches().eval()
+    with torch.inference_mode():
+        module.load_state_dict(Branches().state_dict(), assign=True)
+        module.query.weight = nn.Parameter(torch.randn(4, 4), requires_grad=False)
+        call, _ = compiled(module, BOOK, fold_params=True)
+        equal(call(IMAGES), module(IMAGES))
+        module.query.weight.mul_(2)
+        equal(call(IMAGES), module(IMAGES))
+
+
+def test_a_weight_that_the_graph_changes_is_not_folded() -> None:
+    def counting(self: Any, x: torch.Tensor) -> torch.Tensor:
+        y = F.linear(x, self.v) + F.linear(x, self.w)
+        self.v.add_(1)
+        return y + F.linear(x, self.v) + F.linear(x, self.w)
+
+    v, w = pat.Wildcard(), pat.Wildcard()
+    sums = Subst(op.Dense(X, v) + op.Dense(X, w), op.Dense(X, v + w), name="sum")
+    module, other = (model(counting, v=torch.zeros(3, 4), w=torch.ones(3, 4)) for _ in range(2))
+    call, _ = compiled(module, sums, fold_params=True)
+    inputs = torch.randn(2, 4)
+    with torch.no_grad():
+        for _ in range(3):
+            equal(call(inputs), other(inputs))
+    equal(module.v, other.v)
+
+
+def test_literals_of_a_rule_are_constants_of_the_graph() -> None:
+    table = Subst(op.ReLU(X), op.ReLU(X) * pat.Const(torch.tensor([1.0, 2.0, 3.0]).numpy()), name="table")
+    call, _ = compiled(model(lambda self, x: torch.relu(x)), table, "aot_eager")
+    equal(call(torch.ones(2, 3)), torch.tensor([[1.0, 2.0, 3.0]] * 2))
+
+
+def test_groups_run_in_a_compiled_graph() -> None:
+    group = Subst(op.ReLU(X + X), pat.Fused("doubled"), name="group")
+    recorder = Recorder()
+    call, _ = compiled(model(lambda self, x: torch.relu(x + x).sum()), group, recorder)
+    equal(call(torch.ones(2)), torch.tensor(4.0))
+    assert any(node.op == "call_module" for node in recorder.graphs[0].graph.nodes)
+
+
+# ---------------------------------------------------------------- errors
+
+
+def test_the_error_of_a_rule_stops_the_compilation() -> None:
+    def wrong(match: Any) -> bool:
+        raise KeyError("nothing")
+
+    broken = Subst(op.ReLU(X), X, where=wrong, name="broken")
+    call, _ = compiled(model(lambda self, x: torch.relu(x)), broken)
+    with pytest.raises(BackendCompilerFailed, match=r"RewriteError: gsl.torch_backend: broken .*KeyError: 'nothing'"):
+        call(torch.ones(2))
+
+
+def test_rules_that_chase_each_other_stop_the_compilation() -> None:
+    there, back = Subst(op.ReLU(X), op.Abs(X), name="there"), Subst(op.Abs(X), op.ReLU(X), name="back")
+    call, _ = compiled(model(lambda self, x: torch.relu(x)), RuleSet([there, back]), iterative=True)
+    with pytest.raises(BackendCompilerFailed, match="go round in circles"):
+        call(torch.ones(2))
+
+
+def test_on_request_the_error_of_a_rule_is_a_warning() -> None:
+    there, back = Subst(op.ReLU(X), op.Abs(X), name="there"), Subst(op.Abs(X), op.ReLU(X), name="back")
+    call, backend = compiled(
+        model(lambda self, x: torch.relu(x)), RuleSet([there, back]), iterative=True, strict=False
+    )
+    with pytest.warns(NotRewrittenWarning, match="go round in circles"):
+        equal(call(-torch.ones(2)), torch.zeros(2))
+    assert backend.traces == []
+
+
+def own_module(match: Any) -> nn.Module:
+    """A module that takes its weight over."""
+    layer = nn.Linear(4, 3, bias=False)
+    layer.weight = nn.Parameter(match[WEIGHT].attrs["value"])
+    return layer
+
+
+WEIGHT = pat.Param()
+MODULE = Subst(op.Dense(X, WEIGHT), pat.Module(own_module, X), name="module")
+
+
+def test_a_graph_that_can_not_be_written_goes_on_as_it_was() -> None:
+    module = model(lambda self, x: self.layer(x), layer=nn.Linear(4, 3, bias=False))
+    call, _ = compiled(module, MODULE)
+    inputs = torch.randn(2, 4)
+    with torch.no_grad(), pytest.warns(NotRewrittenWarning, match="only shapes are known"):
+        equal(call(inputs), module(inputs))
+
+
+def test_on_request_a_graph_that_can_not_be_written_is_an_error() -> None:
+    module = model(lambda self, x: self.layer(x), layer=nn.Linear(4, 3, bias=False))
+    call, _ = compiled(module, MODULE, strict=True)
+    with torch.no_grad(), pytest.raises(BackendCompilerFailed, match=r"FrontEndError: gsl.torch_backend: "):
+        call(torch.randn(2, 4))
+
+
+def test_check_finds_the_rule_that_is_wrong() -> None:
+    wrong = Subst(op.Sigmoid(X), op.Tanh(X), name="wrong")
+    call, _ = compiled(model(lambda self, x: torch.relu(torch.relu(torch.sigmoid(x)))), [RELUS, wrong], check=True)
+    with pytest.raises(WorkloadError, match="wrong: %sigmoid -> %tanh"):
+        call(torch.ones(3))
+
+
+def test_check_runs_at_the_first_run_only_and_changes_nothing() -> None:
+    def counting(self: Any, x: torch.Tensor) -> torch.Tensor:
+        self.count.add_(1)
+        return torch.relu(torch.relu(F.dropout(x))) * 2.0 * 3.0 + self.count
+
+    module, other = (model(counting, count=torch.zeros(())) for _ in range(2))
+    call, backend = compiled(module, SMALL, check=True)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        found = call(torch.ones(8))
+        torch.manual_seed(seed)
+        equal(found, other(torch.ones(8)))
+    assert backend.traces[0].count() == 2
+
+
+# ---------------------------------------------------------------- what a user sees
+
+
+def test_traces_tell_what_fired_and_a_callback_sees_it() -> None:
+    seen: list[tuple[Trace, int, int]] = []
+
+    def look(trace: Trace, before: torch.fx.GraphModule, after: torch.fx.GraphModule) -> None:
+        seen.append((trace, len(before.graph.nodes), len(after.graph.nodes)))
+
+    call, backend = compiled(model(lambda self, x: torch.relu(torch.relu(x))), SMALL, on_rewrite=look)
+    call(torch.ones(2))
+    ((trace, before, after),) = seen
+    assert backend.traces == [trace]
+    assert str(trace) == "relus: %relu_1 -> %relu"
+    assert (before, after) == (4, 3)
+
+
+def test_options_of_torch_compile_go_to_the_next_back_end() -> None:
+    seen: list[dict[str, Any]] = []
+
+    def then(module: Any, inputs: Any, **options: Any) -> Any:
+        seen.append(options)
+        return module.forward
+
+    backend = gsl.torch_backend(SMALL, then)
+    torch.compile(lambda x: torch.relu(torch.relu(x)), backend=backend, options={"a": 1})(torch.ones(2))
+    assert seen == [{"options": {"a": 1}}]
+
+
+def test_an_unknown_back_end_is_an_error_at_once() -> None:
+    with pytest.raises(Exception, match="indoctor"):
+        gsl.torch_backend(SMALL, "indoctor")
+    assert repr(gsl.torch_backend(SMALL, "eager")) == "<gsl.torch_backend of 2 rules, then 'eager'>"
+
+
+def test_one_rule_and_a_list_of_rules_will_do() -> None:
+    for rules in (RELUS, [RELUS, TRIPLE], SMALL, iter([RELUS])):
+        call, backend = compiled(model(lambda self, x: torch.relu(torch.relu(x))), rules)
+        call(torch.ones(2))
+        assert backend.traces[0].count("relus") == 1
+
+
+def test_nothing_is_warned_of_in_the_ordinary_case() -> None:
+    call, _ = compiled(Branches().eval(), OPTIMISING, iterative=True)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("error", NotRewrittenWarning)
+        call(IMAGES)
+    assert RULES["conv-batch-norm"].inference_only
+
+
+def test_importing_gsl_does_not_import_torch() -> None:
+    code = "import sys, gsl; assert 'torch' not in sys.modules; gsl.torch_backend; assert 'torch' in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

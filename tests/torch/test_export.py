@@ -1,0 +1,152 @@
+"""``torch.export``: a program in, a program out, saved, loaded and run again."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim, ExportedProgram
+
+from gsl import RuleSet, Subst, Workload, op
+from rules import BOOK, OPTIMISING, RULES
+from tests.torch.models import SMALL, Branches, X, equal, model
+
+IMAGES = torch.randn(2, 3, 8, 8)
+ALL = RuleSet(OPTIMISING)
+
+
+def saved_and_loaded(exported: ExportedProgram) -> ExportedProgram:
+    buffer = io.BytesIO()
+    torch.export.save(exported, buffer)
+    buffer.seek(0)
+    return torch.export.load(buffer)
+
+
+@pytest.mark.parametrize("decomposed", [False, True])
+def test_a_rewritten_program_is_saved_and_runs_again(decomposed: bool) -> None:
+    module = Branches().eval()
+    exported = torch.export.export(module, (IMAGES,))
+    if decomposed:
+        exported = exported.run_decompositions()
+    new = BOOK(Workload.from_exported(exported), iterative=True)
+    again = saved_and_loaded(new.exported)
+    equal(again.module()(IMAGES), module(IMAGES))
+    assert set(again.state_dict) == set(new.exported.state_dict)
+    assert new.trace.count() >= 1
+    other = Workload.from_exported(again)
+    assert other.text() == new.text()
+    assert BOOK(other, iterative=True).trace.count() == 0
+
+
+def test_weights_are_folded_and_unused_ones_gone() -> None:
+    module = Branches().eval()
+    old = Workload.from_torch(module, (IMAGES,))
+    new = BOOK(old, iterative=True)
+    again = saved_and_loaded(new.exported)
+    assert sorted(again.state_dict) == [
+        "conv.weight_multiply", "norm.bias_add", "norm.num_batches_tracked", "query.bias_concatenate",
+        "query.weight_concatenate",
+    ]  # fmt: skip
+    assert set(old.exported.state_dict) == set(module.state_dict()), "the old program keeps its weights"
+
+
+def test_a_decomposed_linear_layer_is_one() -> None:
+    class Layers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left, self.right = nn.Linear(4, 3), nn.Linear(4, 5)
+            self.plain = nn.Linear(4, 3, bias=False)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return self.left(x), self.right(x), self.plain(x) * 2.0, x @ self.plain.weight.t() * 3.0
+
+    inputs = torch.randn(2, 4)
+    module = Layers()
+    exported = torch.export.export(module, (inputs,)).run_decompositions()
+    old = Workload.from_exported(exported)
+    assert (old.op_counts()["nn.dense"], old.op_counts()["matmul"]) == (4, 0)
+    new = RuleSet([RULES["parallel-dense-bias-variadic"], RULES["parallel-dense-variadic"]])(old)
+    assert new.trace.summary() == {"parallel-dense-bias-variadic": 1, "parallel-dense-variadic": 1}
+    equal(saved_and_loaded(new.exported).module()(inputs), module(inputs))
+
+
+def test_a_kept_linear_layer_takes_what_its_input_has_become() -> None:
+    parts = {"w": torch.randn(3, 4), "b": torch.ones(3)}
+    module = model(lambda self, x: F.linear(torch.relu(torch.relu(x)), self.w, self.b), **parts)
+    inputs = torch.randn(2, 4)
+    exported = torch.export.export(module, (inputs,)).run_decompositions()
+    new = SMALL(Workload.from_exported(exported))
+    equal(new.exported.module()(inputs), module(inputs))
+    targets = [node.target for node in new.exported.graph.nodes]
+    assert torch.ops.aten.addmm.default in targets
+    assert torch.ops.aten.linear.default not in targets
+
+
+@pytest.mark.parametrize("decomposed", [False, True])
+def test_constraints_of_sizes_are_kept(decomposed: bool) -> None:
+    module = Branches().eval()
+    batch, height = Dim("batch", min=2, max=16), Dim("height", min=5, max=64)
+    exported = torch.export.export(module, (IMAGES,), dynamic_shapes=({0: batch, 2: height},))
+    if decomposed:
+        exported = exported.run_decompositions()
+    new = ALL(Workload.from_exported(exported), iterative=True)
+    again = saved_and_loaded(new.exported)
+    assert str(again.range_constraints) == str(exported.range_constraints)
+    if not decomposed:
+        assert new.trace.count("conv-batch-norm") == 1
+    for inputs in (torch.randn(3, 3, 8, 8), torch.randn(16, 3, 33, 8)):
+        equal(again.module()(inputs), module(inputs))
+    with pytest.raises(Exception, match=r"batch|shape|size|16"):
+        again.module()(torch.randn(17, 3, 8, 8))
+
+
+@pytest.mark.parametrize("decomposed", [False, True])
+def test_buffers_that_a_program_changes_are_kept(decomposed: bool) -> None:
+    def counting(self: Any, x: torch.Tensor) -> torch.Tensor:
+        self.count.add_(1)
+        return torch.relu(torch.relu(x)) * 2.0 * 3.0 + self.count
+
+    exported = torch.export.export(model(counting, count=torch.zeros(())), (torch.ones(2),))
+    if decomposed:
+        exported = exported.run_decompositions()
+    new = SMALL(Workload.from_exported(exported))
+    assert new.trace.count() == 2
+    again = saved_and_loaded(new.exported).module()
+    found = [again(torch.ones(2)).tolist() for _ in range(3)]
+    assert found == [[7.0, 7.0], [8.0, 8.0], [9.0, 9.0]]
+
+
+def test_inputs_and_outputs_keep_their_structure() -> None:
+    def structured(self: Any, x: Any) -> Any:
+        return {"sum": torch.relu(torch.relu(x["a"])) + x["b"][0], "rest": [x["b"][1], None, 3]}
+
+    inputs = {"a": torch.randn(2), "b": (torch.randn(2), torch.randn(1))}
+    module = model(structured)
+    new = SMALL(Workload.from_exported(torch.export.export(module, (inputs,))))
+    equal(saved_and_loaded(new.exported).module()(inputs), module(inputs))
+    assert new.trace.count("relus") == 1
+
+
+def test_a_program_for_training_learns_after_the_rewrite() -> None:
+    module = Branches().train()
+    exported = torch.export.export(module, (IMAGES,))
+    rules = [RULES["parallel-dense-bias-variadic"]]
+    new = RuleSet(rules)(Workload.from_exported(exported), fold_params=False)
+    trained = new.exported.module()
+    sum(output.square().sum() for output in trained(IMAGES)).backward()
+    expected = torch.export.export(module, (IMAGES,)).module()
+    sum(output.square().sum() for output in expected(IMAGES)).backward()
+    found = {name: part.grad for name, part in trained.named_parameters()}
+    equal(found, {name: part.grad for name, part in expected.named_parameters()}, rtol=1e-4, atol=1e-5)
+
+
+def test_an_output_may_become_an_input() -> None:
+    copy = Subst(op.Add(X, 0), X, name="copy")
+    module = model(lambda self, x: (x + 0, x * 2))
+    new = copy(Workload.from_torch(module, (torch.ones(2),)))
+    equal(saved_and_loaded(new.exported).module()(torch.ones(2)), module(torch.ones(2)))
+    assert new.trace.count() == 1

@@ -1,0 +1,231 @@
+"""``gsl.fx.Pass``: rules as a pass over a graph in place, and in inductor."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+import torch._inductor.config as inductor
+import torch.nn.functional as F
+from torch import fx, nn
+from torch._inductor.cpp_builder import get_cpp_compiler
+from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch._inductor.utils import fresh_cache
+
+import gsl
+from gsl import RuleSet, Subst, op, pat
+from gsl.errors import FixpointError, FrontEndError
+from gsl.fx import Pass
+from gsl.rewrite.fingerprint import fingerprint
+from rules import BOOK, OPTIMISING, RULES
+from tests.torch.models import RELUS, SMALL, TRIPLE, Branches, X, equal, gradients
+
+IMAGES = torch.randn(2, 3, 8, 8)
+
+
+def has_compiler() -> bool:
+    try:
+        return subprocess.run([get_cpp_compiler(), "--version"], capture_output=True, check=False).returncode == 0
+    except Exception:
+        return False
+
+
+needs_compiler = pytest.mark.skipif(not has_compiler(), reason="inductor needs a C++ compiler")
+
+
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu(torch.relu(x)) * 2.0 * 3.0
+
+
+class Twice(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return twice(x)
+
+
+def test_a_module_is_rewritten_in_place_and_runs() -> None:
+    module = fx.symbolic_trace(Twice())
+    graph, pass_ = module.graph, Pass(SMALL)
+    pass_(module)
+    assert module.graph is graph
+    assert len(graph.nodes) == 4
+    equal(module(torch.ones(2)), torch.full((2,), 6.0))
+    assert pass_.traces[0].summary() == {"relus": 1, "triple": 1}
+    pass_(module)
+    assert pass_.traces[1].count() == 0
+
+
+def test_a_graph_is_rewritten_in_place() -> None:
+    module = fx.symbolic_trace(Twice())
+    Pass(SMALL)(module.graph)
+    assert len(module.graph.nodes) == 4
+    module.recompile()
+    equal(module(torch.ones(2)), torch.full((2,), 6.0))
+
+
+def test_weights_are_folded_in_evaluation_and_not_in_training() -> None:
+    v, w = pat.Param(), pat.Param()
+    sums = Subst(op.Dense(X, v) + op.Dense(X, w), op.Dense(X, v + w), name="sum")
+
+    class Sum(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.v, self.w = (nn.Parameter(torch.randn(3, 4)) for _ in range(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return F.linear(x, self.v) + F.linear(x, self.w)
+
+    inputs = torch.randn(2, 4)
+    for training, folds, parameters in ((False, True, 1), (True, True, 2), (False, False, 2)):
+        original = Sum().train(training)
+        module = fx.symbolic_trace(original)
+        Pass(sums, fold_params=folds)(module)
+        equal(module(inputs), original(inputs))
+        assert len(list(module.parameters())) == parameters
+
+
+def test_a_graph_without_a_module_is_refused() -> None:
+    graph = fx.Graph()
+    graph.output(graph.placeholder("x"))
+    with pytest.raises(FrontEndError, match=r"without a module; make one with torch.fx.GraphModule"):
+        Pass(SMALL)(graph)
+
+
+def test_a_pass_that_fails_leaves_the_graph_as_it_was() -> None:
+    module = fx.symbolic_trace(Twice())
+    before = str(module.graph)
+    there, back = Subst(op.ReLU(X), op.Abs(X), name="there"), Subst(op.Abs(X), op.ReLU(X), name="back")
+    with pytest.raises(FixpointError):
+        Pass([there, back], iterative=True)(module)
+    assert str(module.graph) == before
+
+
+# ---------------------------------------------------------------- in inductor
+
+ABS = Subst(op.Abs(op.Abs(X)), op.Abs(X), name="abs")
+SLOTS = {
+    "pre_grad_custom_pass": RULES["conv-batch-norm"],  # before autograd, which decomposes normalisations
+    "joint_custom_pre_pass": RULES["parallel-dense-bias-variadic"],
+    "post_grad_custom_pre_pass": RELUS,
+    "post_grad_custom_post_pass": ABS,
+}
+"""Where a pass is called, and a rule that fires there."""
+
+
+@needs_compiler
+def test_rules_fire_in_inductor() -> None:
+    class Model(Branches):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            query, key, value = super().forward(x)
+            return torch.relu(torch.relu(query)), torch.abs(torch.abs(key)), value
+
+    module, passes = Model().eval(), {slot: Pass(rule) for slot, rule in SLOTS.items()}
+    with inductor.patch(passes), torch.no_grad():
+        equal(torch.compile(module)(IMAGES), module(IMAGES))
+    assert {slot: sum(trace.count() for trace in pass_.traces) for slot, pass_ in passes.items()} == dict.fromkeys(
+        SLOTS, 1
+    )
+
+
+@needs_compiler
+def test_rules_fire_in_the_graphs_of_training_whose_sizes_are_symbols() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left, self.right = nn.Linear(4, 3), nn.Linear(4, 5)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return self.left(x), self.right(x)
+
+    module, pass_ = Model(), Pass(OPTIMISING)
+    with inductor.patch({"post_grad_custom_pre_pass": pass_}):
+        call = torch.compile(module, dynamic=True)
+        for rows in (5, 9):
+            inputs = torch.randn(rows, 4)
+            equal(gradients(call, module, inputs), gradients(module, module, inputs), rtol=1e-4, atol=1e-5)
+    assert [trace.count("parallel-dense-bias-variadic") for trace in pass_.traces] == [1, 0], "forward and backward"
+
+
+@needs_compiler
+def test_the_back_end_goes_on_to_inductor() -> None:
+    module = Branches().eval()
+    backend = gsl.torch_backend(OPTIMISING, iterative=True, fold_params=True)
+    call = torch.compile(module, backend=backend, options={"max_autotune": False})
+    with torch.no_grad():
+        equal(call(IMAGES), module(IMAGES))
+        module.query.weight.mul_(2)
+        equal(call(IMAGES), module(IMAGES))
+    assert backend.traces[0].count() == 2
+
+
+@needs_compiler
+def test_compiled_graphs_are_cached_by_the_rules() -> None:
+    ran: list[int] = []
+    with fresh_cache(), torch.compiler.config.patch(force_disable_caches=False):
+        for name in ("a", "a", "b"):
+            torch._dynamo.reset()
+            pass_ = Pass(Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name=name))
+            with inductor.patch({"post_grad_custom_pre_pass": pass_}), torch.no_grad():
+                equal(torch.compile(lambda x: torch.relu(torch.relu(x)) + 1)(torch.ones(2)), torch.full((2,), 2.0))
+            ran.append(len(pass_.traces))
+    assert ran == [1, 0, 1], "the second graph comes from the cache"
+
+
+# ---------------------------------------------------------------- fingerprints
+
+
+def test_a_pass_is_one_of_inductor_and_has_a_uuid() -> None:
+    assert isinstance(Pass(SMALL), CustomGraphPass)
+    passes = [Pass(SMALL), Pass(SMALL, iterative=True), Pass(SMALL, fold_params=False), Pass(RELUS), Pass(BOOK)]
+    assert len({pass_.uuid() for pass_ in passes}) == len(passes)
+    assert Pass(SMALL).uuid() == Pass([RELUS, TRIPLE]).uuid()
+
+
+def test_fingerprints_tell_rules_apart() -> None:
+    two, other = pat.Wildcard(), pat.Wildcard()
+    limit = 3
+    rules = [
+        Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name="r"),
+        Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name="s"),
+        Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name="r", priority=1),
+        Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name="r", inference_only=True),
+        Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name="r", extern_use=False),
+        Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name="r", fuzzy="cast"),
+        Subst(op.ReLU(op.ReLU(X)), X, name="r"),
+        Subst(op.Add(two, two), two, name="r"),
+        Subst(op.Add(two, other), two, name="r"),
+        Subst(op.Add(two, other), two, name="r", distinct=True),
+        Subst(op.Add(two, pat.Wildcard(shape=(2,))), two, name="r"),
+        Subst(op.Add(two, pat.Wildcard(shape=(3,))), two, name="r"),
+        Subst(op.ReLU(two), two, name="r", where=two.shape[0] == 2),
+        Subst(op.ReLU(two), two, name="r", where=two.shape[0] == 2.0),
+        Subst(op.ReLU(two), two, name="r", where=lambda match: True),
+        Subst(op.ReLU(two), two, name="r", where=lambda match: False),
+        Subst(op.ReLU(two), two, name="r", where=lambda match: limit > 2),
+        Subst(op.ReLU(two), lambda match: match[two], name="r"),
+    ]
+    found = [fingerprint(RuleSet([rule])) for rule in rules]
+    assert None not in found
+    assert len(set(found)) == len(rules)
+    assert fingerprint(RuleSet(rules[:2])) != fingerprint(RuleSet(rules[:2], strategy="largest"))
+
+
+def test_a_function_that_uses_what_has_no_text_has_no_fingerprint() -> None:
+    hidden = itertools.count()
+    rule = Subst(op.ReLU(X), X, name="r", where=lambda match: next(hidden) < 3)
+    assert fingerprint(RuleSet([rule])) is None
+    assert Pass(rule).uuid() is None
+
+
+def test_fingerprints_are_equal_in_every_process() -> None:
+    code = "from rules import BOOK; from gsl.rewrite.fingerprint import fingerprint; print(fingerprint(BOOK))"
+    environments: list[dict[str, Any]] = [{**os.environ, "PYTHONHASHSEED": seed} for seed in "12"]
+    found = {
+        subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout.strip()
+        for env in environments
+    }
+    assert found == {fingerprint(BOOK)}

@@ -1,0 +1,112 @@
+"""Control flow and other operators that run graphs of their own: rewritten inside where that is safe, else kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._higher_order_ops import while_loop
+from torch._higher_order_ops.map import map as map_rows
+from torch.utils.checkpoint import checkpoint
+
+from gsl import Subst, Workload, op, pat
+from tests.torch.models import SMALL, Branches, Recorder, X, compiled, equal, gradients, model
+
+
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu(torch.relu(x))
+
+
+def conditional(self: Any, x: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, lambda x: twice(x), lambda x: x * 2.0 * 3.0, (twice(x + 1),))
+
+
+def loop(self: Any, x: torch.Tensor) -> torch.Tensor:
+    return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, twice(x) * 0.5), (torch.tensor(0), twice(x)))[1]
+
+
+def rows(self: Any, x: torch.Tensor) -> torch.Tensor:
+    return map_rows(lambda row: twice(row), twice(x))
+
+
+@torch.compiler.nested_compile_region
+def region(x: torch.Tensor) -> torch.Tensor:
+    return twice(x) * 2.0 * 3.0
+
+
+def nested(self: Any, x: torch.Tensor) -> torch.Tensor:
+    return twice(region(x)) + region(x + 1)
+
+
+FORMS = {"cond": conditional, "while_loop": loop, "map": rows, "invoke_subgraph": nested}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("decomposed", [False, True])
+def test_exported_programs_keep_the_graphs_within(form: str, decomposed: bool) -> None:
+    exported = torch.export.export(model(FORMS[form]), (torch.randn(3, 4),))
+    if decomposed:
+        exported = exported.run_decompositions()
+    old = Workload.from_exported(exported)
+    new = SMALL(old, iterative=True)
+    assert new.trace.count("relus") >= 1
+    for inputs in (torch.ones(3, 4), -torch.ones(3, 4)):
+        old.compare(new, (inputs,)).check()
+
+
+@pytest.mark.parametrize("then", ["eager", "aot_eager"])
+@pytest.mark.parametrize("form", FORMS)
+def test_compiled_models_give_the_numbers_of_the_model(form: str, then: str) -> None:
+    module = model(FORMS[form])
+    call, backend = compiled(module, SMALL, then, iterative=True)
+    for inputs in (torch.ones(3, 4), -torch.ones(3, 4)):
+        equal(call(inputs), module(inputs))
+    assert sum(trace.count("relus") for trace in backend.traces) >= 1
+
+
+def test_branches_and_regions_are_rewritten_inside() -> None:
+    for form, rules in (("cond", {"relus": 2, "triple": 1}), ("invoke_subgraph", {"relus": 2, "triple": 1})):
+        call, backend = compiled(model(FORMS[form]), SMALL, iterative=True)
+        call(torch.ones(3, 4))
+        found = {rule: sum(trace.count(rule) for trace in backend.traces) for rule in rules}
+        assert found == rules, form
+
+
+def test_a_branch_whose_result_would_lie_otherwise_in_memory_is_kept() -> None:
+    def form(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: torch.relu(x.t()), lambda x: torch.sigmoid(x.t()), (x,))
+
+    late = Subst(op.ReLU(op.Transpose(X)), op.Transpose(op.ReLU(X)), name="late")
+    swapped = Subst(op.ReLU(op.Transpose(X)), op.Maximum(op.ReLU(op.Transpose(X)), op.Zeros(shape=(4, 3))), name="row")
+    for rule in (late, swapped):
+        for then in ("eager", "aot_eager"):
+            module = model(form)
+            call, _ = compiled(module, rule, then)
+            for inputs in (torch.ones(3, 4), -torch.ones(3, 4)):
+                equal(call(inputs), module(inputs))
+
+
+def test_checkpointed_layers_learn_as_the_model_does() -> None:
+    class Checkpointed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Branches().eval()
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return checkpoint(self.inner, x, use_reentrant=False)
+
+    v, w, a, b = (pat.Param() for _ in range(4))
+    first, second = op.Dense(X, v), op.Dense(X, w)
+    left, right = op.BiasAdd(first, a, axis=1), op.BiasAdd(second, b, axis=1)
+    # A rule that only fires where weights are known to be weights.
+    swap = Subst([left, right], [left.like(first.like(X, v + 0), a), right.like(second.like(X, w), b)], name="swap")
+    module, inputs = Checkpointed().eval(), torch.randn(2, 3, 8, 8)
+    recorder = Recorder()
+    call, backend = compiled(module, swap, recorder)
+    expected = gradients(module, module, inputs)
+    equal(gradients(call, module, inputs), expected, rtol=1e-4, atol=1e-5)
+    assert sum(trace.count("swap") for trace in backend.traces) == 1
+    call, _ = compiled(module, swap, "aot_eager")
+    equal(gradients(call, module, inputs), expected, rtol=1e-4, atol=1e-5)

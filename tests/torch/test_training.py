@@ -1,0 +1,133 @@
+"""Training: gradients are those of the model, and rules for inference keep out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
+
+from gsl.fx import is_training
+from rules import BOOK, OPTIMISING, RULES
+from tests.torch.models import SMALL, Branches, Recorder, compiled, equal, gradients, model
+
+IMAGES = torch.randn(2, 3, 8, 8)
+
+
+@pytest.mark.parametrize("fold_params", [False, True])
+def test_gradients_are_those_of_the_model(fold_params: bool) -> None:
+    module = Branches().train()
+    call, backend = compiled(module, BOOK, "aot_eager", fold_params=fold_params)
+    expected = gradients(module, module, IMAGES)
+    found = gradients(call, module, IMAGES)
+    equal(found, expected, rtol=1e-4, atol=1e-5)
+    assert backend.traces[0].summary() == {"parallel-dense-bias-variadic": 1}
+
+
+def test_rules_for_inference_say_that_they_were_left_out() -> None:
+    module = Branches().eval()
+    call, backend = compiled(module, RULES["conv-batch-norm"])
+    equal(gradients(call, module, IMAGES), gradients(module, module, IMAGES), rtol=1e-4, atol=1e-5)
+    (trace,) = backend.traces
+    assert str(trace) == (
+        "conv-batch-norm refused at %batch_norm: the rule is for inference only, and the graph for training: "
+        "compile it under torch.no_grad()"
+    )
+    with torch.no_grad():
+        equal(call(IMAGES), module(IMAGES))
+    assert backend.traces[-1].summary() == {"conv-batch-norm": 1}
+
+
+def test_running_statistics_are_updated() -> None:
+    module, other = Branches().train(), Branches().train()
+    other.load_state_dict(module.state_dict())
+    call, _ = compiled(module, BOOK, "aot_eager")
+    for _ in range(2):
+        equal(call(IMAGES), other(IMAGES))
+    equal(dict(module.named_buffers()), dict(other.named_buffers()))
+
+
+def test_steps_of_an_optimiser_are_those_of_the_model() -> None:
+    module, other = Branches().train(), Branches().train()
+    other.load_state_dict(module.state_dict())
+    call, _ = compiled(module, OPTIMISING, "aot_eager", fold_params=True)
+    for step, parts in ((call, module), (other, other)):
+        optimiser = torch.optim.SGD(parts.parameters(), lr=0.1)
+        for _ in range(3):
+            gradients(step, parts, IMAGES)
+            optimiser.step()
+    equal(module.state_dict(), other.state_dict(), rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_of_inputs_flow() -> None:
+    call, _ = compiled(model(lambda self, x: torch.relu(torch.relu(x)) * 2.0 * 3.0), SMALL, "aot_eager")
+    x = torch.randn(3, requires_grad=True)
+    call(x).sum().backward()
+    equal(x.grad, 6.0 * (x > 0))
+
+
+def test_what_is_a_graph_for_training() -> None:
+    recorder = Recorder()
+    module = Branches().eval()
+    call = torch.compile(module, backend=recorder)
+    call(IMAGES)
+    assert is_training(recorder.graphs[-1])
+    with torch.no_grad():
+        call(IMAGES)
+        assert not is_training(recorder.graphs[-1])
+    module.requires_grad_(False)
+    call(IMAGES)
+    assert not is_training(recorder.graphs[-1])
+    assert is_training(torch.fx.symbolic_trace(Branches().train()))
+    assert not is_training(torch.fx.symbolic_trace(Branches().eval()))
+
+
+# ---------------------------------------------------------------- transformers
+
+
+def bert() -> tuple[nn.Module, str, int]:
+    config = BertConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    return BertModel(config), "parallel-dense-bias-variadic", 2
+
+
+def llama() -> tuple[nn.Module, str, int]:
+    config = LlamaConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+        intermediate_size=32, use_cache=False,
+    )  # fmt: skip
+    return LlamaForCausalLM(config), "parallel-dense-variadic", 4
+
+
+def tokens(*size: int) -> torch.Tensor:
+    return torch.randint(0, 50, size)
+
+
+@pytest.mark.parametrize("make", [bert, llama])
+def test_transformers_give_the_numbers_of_the_model(make: Any) -> None:
+    module, rule, times = make()
+    module.eval()
+    call, backend = compiled(module, OPTIMISING, "aot_eager", iterative=True, fold_params=True)
+    with torch.no_grad():
+        for inputs in (tokens(2, 8), tokens(3, 11), tokens(4, 9)):
+            equal(call(inputs)[0], module(inputs)[0])
+    assert {trace.count(rule) for trace in backend.traces} == {times}
+    assert len(backend.traces) <= 2, "one graph for the first sizes, and one for all"
+
+
+@pytest.mark.parametrize("make", [bert, llama])
+def test_transformers_learn_as_the_model_does(make: Any) -> None:
+    module, rule, times = make()
+    module.train()
+    call, backend = compiled(module, OPTIMISING, "aot_eager", iterative=True)
+    inputs = tokens(2, 8)
+    expected = gradients(lambda x: module(x)[0], module, inputs)
+    found = gradients(lambda x: call(x)[0], module, inputs)
+    # What has no part in the result has a gradient of zeros in a compiled graph.
+    equal({name: found[name] for name in expected}, expected, rtol=1e-4, atol=1e-4)
+    assert not any(found[name].any() for name in found.keys() - expected.keys())
+    assert backend.traces[0].count(rule) == times
