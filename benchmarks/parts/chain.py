@@ -135,7 +135,9 @@ def run(meter: Meter, largest: int) -> Section:
         in place that was made before, without `recompile`; inductor's rule is a pattern with a function that writes
         the new call, as in its own passes. tinygrad has operators in the roles of these, with as many operands; in
         Relax a batch norm has a tuple, so that its graph has a third more bindings, and the new call is one of a
-        composite function (`FuseOpsByPattern`) or of a packed function (`rewrite_call`)."""
+        composite function (`FuseOpsByPattern`) or of a packed function (`rewrite_call`). GSL pauses Python's garbage
+        collector for a pass, as it does for its users; the others run with it, as they do for theirs. On large graphs
+        that is a good part of tinygrad's time, and on small ones next to nothing."""
     )
     if rows:
         last = rows[-1]
