@@ -1,0 +1,79 @@
+"""Readings that are kept for calls alike: what they give is what each call by itself would give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import fx, nn
+
+from gsl import Subst, Workload, op, pat
+from gsl.front.fx import reader
+from gsl.graph import Graph
+
+WIDTH = 4
+
+
+def widened(x: torch.Tensor) -> torch.Tensor:
+    """A function whose result depends on a global."""
+    return x.new_zeros(WIDTH)
+
+
+fx.wrap("widened")
+
+
+class Repeated(nn.Module):
+    """The same operators several times, with other constants, types, and in place."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for dim in (0, 1, 0, 1):
+            x = torch.softmax(x, dim).transpose(0, 1) * 2.0 + torch.softmax(x, dim).sum(dim, keepdim=True)
+        y = x.double()
+        y.add_(1)
+        return torch.softmax(y, 0) * True + torch.softmax(y, 0) * 1
+
+
+def described(graph: Graph) -> list[Any]:
+    """All that a view says of its nodes."""
+    place = {node: number for number, node in enumerate(graph.nodes)}
+    return [
+        (node.name, node.op, [place[operand] for operand in node.operands], dict(node.attrs), node.type, node.effect)
+        for node in graph.nodes
+        if node.op not in ("param", "const")
+    ]
+
+
+@pytest.mark.parametrize("example", [torch.randn(3, 3), torch.randn(2, 2).half()], ids=["float32", "float16"])
+def test_kept_readings_are_those_of_each_call(example: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = torch.export.export(Repeated(), (example,))
+    kept = [described(Workload.from_exported(program).graph) for _ in range(2)]
+    monkeypatch.setattr(reader, "_SHARED", {})
+    monkeypatch.setattr(reader, "_MOST_SHARED", 0)  # so that each is forgotten at the next one
+    assert kept == [described(Workload.from_exported(program).graph)] * 2
+
+
+def test_constants_that_are_equal_but_of_other_types_are_told_apart() -> None:
+    class Scaled(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return torch.add(x, 1), torch.add(x, 1.0), torch.add(x, True)
+
+    x = torch.arange(3)
+    old = Workload.from_torch(Scaled(), (x,))
+    assert [str(node.type) for node in old.graph if node.op == "add"] == ["int64[3]", "float32[3]", "int64[3]"]
+    assert all(map(torch.equal, old(x), Scaled()(x)))
+
+
+def test_the_type_of_a_python_function_is_not_kept_between_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rewritten(function: Callable[..., Any]) -> str:
+        x = pat.Wildcard()
+        rule = Subst(op.Sum(op.ReLU(x)), op.Sum(pat.Call(function, x)), name="widened")
+        module = fx.symbolic_trace(type("Summed", (nn.Module,), {"forward": lambda self, x: torch.relu(x).sum()})())
+        new = rule(Workload.from_fx(module, (torch.randn(3),)))
+        (call,) = (node for node in new.graph if node.opaque)
+        return str(call.type)
+
+    assert rewritten(widened) == "float32[4]"
+    monkeypatch.setattr(f"{__name__}.WIDTH", 6)
+    assert rewritten(widened) == "float32[6]"
