@@ -136,8 +136,7 @@ def run(meter: Meter, largest: int) -> Section:
         the new call, as in its own passes. tinygrad has operators in the roles of these, with as many operands; in
         Relax a batch norm has a tuple, so that its graph has a third more bindings, and the new call is one of a
         composite function (`FuseOpsByPattern`) or of a packed function (`rewrite_call`). GSL pauses Python's garbage
-        collector for a pass, as it does for its users; the others run with it, as they do for theirs. On large graphs
-        that is a good part of tinygrad's time, and on small ones next to nothing."""
+        collector for a pass, as it does for its users; the others run with it, as they do for theirs."""
     )
     if rows:
         last = rows[-1]
