@@ -21,7 +21,6 @@ html_title = "GSL, the Graph Substitution Language"
 html_copy_source = False
 
 myst_heading_anchors = 4
-myst_enable_extensions = ["colon_fence"]
 
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints = "description"

@@ -85,16 +85,6 @@ def one_fork(count: int) -> Graph:
     return builder.graph(*[builder.call("nn.relu", top) for _ in range(count - 1)])
 
 
-def outputs(count: int) -> Graph:
-    """An exponential with a tangent and a relu, which the rest of the graph uses apart, in a row."""
-    builder = ViewBuilder()
-    value = builder.input("x")
-    for _ in range(count // 4):
-        top = builder.call("exp", value)
-        value = builder.call("add", builder.call("tanh", top), builder.call("nn.relu", top))
-    return builder.graph(value)
-
-
 def families() -> tuple[Family, ...]:
     """The families of graphs, each with its rule."""
     x = pat.Wildcard()
@@ -111,7 +101,7 @@ def families() -> tuple[Family, ...]:
         Family("chain", "three operators in a row, a rule for the three", chain, row, lambda n: n // 3),
         Family("wide", "the same side by side, of one input", wide, row, lambda n: n // 3),
         Family("diamonds", "a rule for diamonds of four operators, in a row", diamonds, diamond, lambda n: n // 4),
-        Family("several outputs", "a rule of two outputs", outputs, pair, lambda n: n // 4),
+        Family("several outputs", "a rule of two outputs in the diamonds", diamonds, pair, lambda n: n // 4),
         Family(
             "branches", "a variadic rule for groups of ten branches", branches, group, lambda n: n // (2 * BRANCHES)
         ),
