@@ -111,10 +111,11 @@ class Node:
 
     def redirect(self, old: Node, new: Node) -> None:
         """Use ``new`` wherever this node used ``old``, and remember it. The users of the two are not changed."""
-        if len(self.operands) > MANY:
+        operands = self.operands
+        if len(operands) > MANY:
             postpone(self, old, new)
             return
-        self.operands = tuple([new if operand is old else operand for operand in self.operands])
+        self.operands = (new,) if len(operands) == 1 else tuple([new if o is old else o for o in operands])
         if self.deps:
             self.deps = tuple([new if dep is old else dep for dep in self.deps])
         moved = self.redirects = {} if self.redirects is None else self.redirects
@@ -123,8 +124,11 @@ class Node:
                 moved[key] = new
         moved.setdefault(old, new)
 
-    def add_users(self, users: Iterable[Node]) -> None:
-        """Take note that other nodes have this one among their operands or deps."""
+    def add_users(self, users: tuple[Node, ...]) -> None:
+        """Take note that other nodes, all different, have this one among their operands or deps."""
+        if not self.users and len(users) <= FEW:
+            self.users = users
+            return
         for user in users:
             self.add_user(user)
 
@@ -266,10 +270,13 @@ class Graph:
         for index, node in enumerate(self.nodes):
             node.index = index
             for operand in node.operands:
-                if operand.users:
-                    operand.add_user(node)
-                else:
+                users = operand.users
+                if not users:
                     operand.users = (node,)
+                elif isinstance(users, dict):  # as in add_user, of which there are very many calls
+                    users[node] = None
+                else:
+                    operand.add_user(node)
             for dep in node.deps:
                 dep.add_user(node)
         self.formed: dict[Any, tuple[tuple[Mapping[str, Any], Type | None], Mapping[str, Any], list[Type | None]]] = {}
@@ -329,9 +336,10 @@ class Graph:
         """A copy that shares types, attributes and native handles, and nothing else."""
         new: dict[Node, Node] = {}
         for old in self.nodes:
-            node = new[old] = Node(old.op, (), old.attrs, old.type)
-            if old.operands:
-                node.operands = tuple([new[operand] for operand in old.operands])
+            operands = old.operands
+            if operands:
+                operands = (new[operands[0]],) if len(operands) == 1 else tuple([new[operand] for operand in operands])
+            node = new[old] = Node(old.op, operands, old.attrs, old.type)
             node.name = old.name
             node.native = old.native
             node.origin = old.origin

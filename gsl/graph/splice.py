@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from gsl.graph.node import INPUT, Graph, Node, Origin, op_name
+from gsl.graph.node import FEW, INPUT, Graph, Node, Origin, op_name
 
 
 class Replacement:
@@ -13,14 +13,17 @@ class Replacement:
 
     __slots__ = ("created", "new", "old", "used")
 
-    def __init__(self, old: Sequence[Node], new: Sequence[Node]) -> None:
+    def __init__(
+        self, old: Sequence[Node], new: Sequence[Node], created: tuple[Node, ...] | None = None
+    ) -> None:
         self.old = tuple(old)
         self.new = tuple(new)
-        self.created = _created(new)
-        """The nodes that are not in the graph yet, operands first."""
-        self.used = [operand for node in self.created for operand in node.operands if operand.index >= 0]
+        self.created = _created(new) if created is None else created
+        """The nodes that are not in the graph yet, operands first. They are looked for unless they are given."""
+        used = [operand for node in self.created for operand in node.operands if operand.index >= 0]
+        used += [node for node in new if node.index >= 0]
+        self.used = used
         """The nodes of the graph that the new ones are made from."""
-        self.used += [node for node in new if node.index >= 0]
 
 
 def _created(roots: Sequence[Node]) -> tuple[Node, ...]:
@@ -59,7 +62,8 @@ def closes_cycle(replacement: Replacement) -> bool:
     Then a node of the graph that the new ones are made from depends on a user of an old output, and has a number
     between theirs. Where none can, nothing is walked; else it is looked for such a way from both ends in turns.
     """
-    low = min([node.index for node in replacement.old])
+    old = replacement.old
+    low = old[0].index if len(old) == 1 else min([node.index for node in old])
     made_from = [node for node in replacement.used if node.index >= low and (node.operands or node.deps)]
     if not made_from:
         return False
@@ -156,33 +160,42 @@ class Splicer:
     def apply(self, replacement: Replacement, matched: Iterable[Node]) -> None:
         """Put the new nodes in the place of the old ones, and drop those of the matched ones that are then unused."""
         names = self._names = self._names or Counter([node.name for node in self.graph.nodes])
-        created = set(replacement.created)
-        for node in replacement.created:
-            node.index = 0
+        created: Collection[Node] = replacement.created
+        if len(created) > FEW:
+            created = dict.fromkeys(created)
+        for node in created:
+            high = 0
             for operand in node.operands:
-                operand.add_user(node)
-                if operand.index > node.index:
-                    node.index = operand.index
+                users = operand.users
+                if isinstance(users, dict):  # as in add_user, of which there are very many calls
+                    users[node] = None
+                else:
+                    operand.add_user(node)
+                if operand.index > high:
+                    high = operand.index
+            node.index = high
         for new, users in self._link(replacement, created):
             _put_in_order(new, users)
         for node in self._drop([*matched, *reversed(replacement.created)]):
             if node not in created:
                 names[node.name] -= 1
-        for node in replacement.created:
+        for node in created:
             if node not in self.dead:
                 node.name = self._name(node.name or op_name(node.op).rpartition(".")[2])
 
-    def _link(self, replacement: Replacement, created: set[Node]) -> list[tuple[Node, list[Node]]]:
+    def _link(
+        self, replacement: Replacement, created: Collection[Node]
+    ) -> list[tuple[Node, tuple[Node, ...]]]:
         """Let users and outputs have the new nodes instead of the old ones; each new node with these users."""
-        moved: list[tuple[Node, list[Node]]] = []
+        moved: list[tuple[Node, tuple[Node, ...]]] = []
         for old, new in zip(replacement.old, replacement.new):
             if new is old:
                 continue
-            users = [user for user in old.users if user not in created]
+            users = tuple([user for user in old.users if user not in created])
             if users:
                 for user in users:
                     user.redirect(old, new)
-                old.users = tuple([user for user in old.users if user in created])
+                old.users = () if len(users) == len(old.users) else tuple(filter(created.__contains__, old.users))
                 new.add_users(users)
                 moved.append((new, users))
             positions = self.outputs.pop(old, ())
@@ -211,20 +224,26 @@ class Splicer:
         order: list[Node] = []
         done = set(self.dead)
         for node in graph.nodes:
-            _emit(node, done, order)
-            for root in self._instead.get(node, ()):
-                _emit(root, done, order)
+            if node not in done:
+                if not node.deps and done.issuperset(node.operands):
+                    done.add(node)
+                    order.append(node)
+                else:
+                    _emit(node, done, order)
+            if node in self._instead:
+                for root in self._instead[node]:
+                    _emit(root, done, order)
         graph.reorder(order)
         self._instead.clear()
 
     def _drop(self, suspects: list[Node]) -> list[Node]:
-        """Take nodes that nothing uses out of the graph, and what only they used; all that went."""
+        """Take nodes that nothing uses out of the graph, and what only they used; all of the graph's that went."""
         work = suspects[::-1]
         dropped: list[Node] = []
-        dead = self.dead
+        dead, outputs = self.dead, self.outputs
         while work:
             node = work.pop()
-            if node.users or node in dead or node in self.outputs or node.effect is not None or node.op == INPUT:
+            if node.users or node in dead or node in outputs or node.effect is not None or node.op == INPUT:
                 continue
             dead.add(node)
             dropped.append(node)
@@ -232,14 +251,19 @@ class Splicer:
                 users = operand.users
                 if isinstance(users, dict):  # as in drop_user, of which there are very many calls
                     users.pop(node, None)
+                    if users:
+                        continue
+                elif len(users) == 1 and users[0] is node:
+                    operand.users = ()
                 else:
                     operand.drop_user(node)
-                if not operand.users:
-                    work.append(operand)
+                    if operand.users:
+                        continue
+                work.append(operand)
         return dropped
 
 
-def _put_in_order(new: Node, users: Sequence[Node]) -> None:
+def _put_in_order(new: Node, users: tuple[Node, ...]) -> None:
     """Change topological numbers so that a node's is not above those of users that it got.
 
     Either what it is made from gets the lowest number of the users, or what is made from the users gets its number. It
@@ -263,10 +287,6 @@ def _put_in_order(new: Node, users: Sequence[Node]) -> None:
 def _emit(root: Node, done: set[Node], order: list[Node]) -> None:
     """Append a node to the order, after the operands that are not in it yet."""
     if root in done:
-        return
-    if not root.deps and done.issuperset(root.operands):
-        done.add(root)
-        order.append(root)
         return
     stack: list[tuple[Node, Iterator[Node]]] = [(root, iter((*root.operands, *root.deps)))]
     done.add(root)

@@ -149,8 +149,10 @@ class Run:
         """A copy of the view, which is worked on from now on."""
         self.graph = self.graph.copy()
         self._owned = True
-        for node, name in node_names(self.graph).items():
-            node.name = name  # unique, so that a name in the trace tells one node
+        names = {node.name for node in self.graph}
+        if len(names) < len(self.graph) or "" in names:
+            for node, name in node_names(self.graph).items():
+                node.name = name  # unique, so that a name in the trace tells one node
         return self.graph
 
     def round(self, strategy: str, limit: int | None, rules: Iterable[Subst] | None = None) -> bool:

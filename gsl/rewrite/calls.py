@@ -13,8 +13,8 @@ from gsl.rewrite.refusal import Refusal
 from gsl.spec import OpSpec
 from gsl.spec.exact import exact
 
-_NO_TENSORS: Final = frozenset((CONST, TUPLE))
-"""What may be, or hold, numbers, so that its type does not tell all."""
+NUMBERS: Final = (CONST, TUPLE)
+"""The operators of what may be, or hold, numbers, so that its type does not tell all."""
 Formed = tuple[Mapping[str, Any], "Type | None"]
 """All attributes of a call, and its type."""
 
@@ -33,13 +33,13 @@ def form(
     attributes where calls are told apart; their address does, and then they may be all those of another call.
     ``graph.formed`` keeps what is known of calls.
     """
-    if not isinstance(op, OpSpec) and not _is_stateless(op):
+    if not is_stateless(op):
         return _form(graph, op, operands, attrs, dropped)
     name = op.name if isinstance(op, OpSpec) else op
     types = []
     near = [name, given]  # with the addresses of the types, which are kept
     for operand in operands:
-        if operand.op in _NO_TENSORS:
+        if operand.op in NUMBERS:
             return _form(graph, op, operands, attrs, dropped)
         types.append(operand.type)
         near.append(id(operand.type))
@@ -61,8 +61,10 @@ def form(
     return known[0]
 
 
-def _is_stateless(op: Op) -> bool:
-    """Whether a native target is a function that holds no state, so that equal calls have equal types."""
+def is_stateless(op: OpSpec | Op) -> bool:
+    """Whether an operator is canonical, or a function that holds no state, so that equal calls have equal types."""
+    if isinstance(op, (str, OpSpec)):
+        return True
     if type(op) is FunctionType:
         return op.__closure__ is None
     return type(op) is BuiltinFunctionType or type(op).__name__ == "OpOverload"

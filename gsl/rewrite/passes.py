@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from gsl.errors import ReplayError, RewriteError
 from gsl.graph import LEAVES, Graph, Node
-from gsl.graph.splice import Replacement, Splicer
+from gsl.graph.splice import Replacement, Splicer, is_new
 from gsl.match import Candidates, Crowds, Find, Match, Miss, Search, candidates
 from gsl.rewrite.check import Checker
 from gsl.rewrite.loop import no_end
 from gsl.rewrite.refusal import Refusal
-from gsl.rewrite.trace import Firing, Refused, Trace, identity
+from gsl.rewrite.trace import Firing, Refused, Trace, identity, names_of
 
 if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst
@@ -135,9 +135,9 @@ class Pass:
     def _in_order(self, rule: Subst, where: Candidates) -> None:
         """Rewrite what a rule matches, node by node."""
         find = where.start.finder(len(where.nodes))
-        outputs, blocked, dead = self.splicer.outputs, self.blocked, self.splicer.dead
+        outputs, blocked, dead, grouped = self.splicer.outputs, self.blocked, self.splicer.dead, self.grouped
         for node in where.nodes if where.ops is None else self._also_moved(where):
-            if node not in blocked and node not in dead and (rule, node) not in self.grouped:
+            if node not in blocked and node not in dead and not (grouped and (rule, node) in grouped):
                 self.tried += 1
                 matches = find(node, outputs, blocked, self.crowds)
                 if matches:
@@ -218,7 +218,8 @@ class Pass:
     def _try(self, rule: Subst, match: Match, node: Node) -> Refused | None:
         """Rewrite a match, or tell why not."""
         try:
-            rule.admit(match)
+            if rule.source.predicates:
+                rule.admit(match)
             self._apply(rule, match, node)
         except Refusal as refusal:
             if rule.plan.variadic is not None:
@@ -230,17 +231,21 @@ class Pass:
         replacement, inner = self.prepare(rule, match)
         if self.limit is not None and len(self.trace.firings) >= self.limit:
             raise no_end(self.trace, self.limit)
-        reused = _reused(replacement, inner)
-        old, covered, known = _names(replacement.old), _names(inner), identity(match)
         self._note_moves(replacement)
         self.splicer.apply(replacement, inner)
         self.checker.applied(replacement)
         self.blocked.update(inner)
         self.blocked.update(replacement.created)
-        dead = self.splicer.dead
-        kept = _names([other for other in inner if other not in dead and other not in reused])
-        new, made = _names(replacement.new), _names(replacement.created)
-        self.trace.firings.append(Firing(rule.name, old, new, kept, self.round, node.name, known, covered, made))
+        kept = [other for other in inner if other not in self.splicer.dead]
+        if kept:
+            reused = _reused(replacement, kept)
+            kept = [other for other in kept if other not in reused]
+        self.trace.firings.append(
+            Firing(
+                rule.name, names_of(replacement.old), names_of(replacement.new), names_of(kept), self.round, node.name,
+                identity(match), names_of(inner), names_of(replacement.created),
+            )
+        )  # fmt: skip
 
     def _note_moves(self, replacement: Replacement) -> None:
         """Take note of the nodes that get other neighbours, where these are older than the pass.
@@ -248,10 +253,12 @@ class Pass:
         A call that a rewrite makes is part of no other match in this pass, so next to it nothing new can be found.
         """
         for old, new in zip(replacement.old, replacement.new):
+            if is_new(new) and new.operands:
+                continue
             self.crowds.forget(new)
-            is_old = new not in self.blocked and new not in replacement.created
+            is_old = not is_new(new) and new not in self.blocked
             if new is not old and (is_old or new.op in LEAVES):
-                others = [user for user in old.users if user not in self.blocked and user not in replacement.created]
+                others = [user for user in old.users if user not in self.blocked]
                 self.moved.update(dict.fromkeys(others))
                 if is_old:
                     self.moved[new] = None
@@ -261,22 +268,18 @@ class Pass:
         self.checker.before(match)
         old, inner = match.outputs, match.inner
         try:
-            new = rule.target.build(rule.builder(match, self.graph))
+            new, created = rule.target.build(match, self.graph, rule.builder)
         except Refusal:
             raise
         except Exception as error:
             raise RewriteError(f"{rule.title}: no target for {match!r}: {type(error).__name__}: {error}") from error
         if len(new) != len(old):
             raise RewriteError(f"{rule.title}: {len(new)} nodes in the target for the {len(old)} outputs of {match!r}")
-        if all(a is b for a, b in zip(old, new)):
+        if tuple(new) == old:
             raise Refusal("the target is what was matched")
-        replacement = Replacement(old, new)
+        replacement = Replacement(old, new, created)
         self.checker.after(replacement, inner)
         return replacement, inner
-
-
-def _names(nodes: Iterable[Node]) -> tuple[str, ...]:
-    return tuple([node.name for node in nodes])
 
 
 def _reused(replacement: Replacement, inner: Sequence[Node]) -> set[Node]:

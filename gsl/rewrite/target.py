@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeGuard
 
 from gsl.errors import PatternError, PatternTypeError
-from gsl.graph import Node
+from gsl.graph import Graph, Node
 from gsl.match import Match
 from gsl.match.guard import references
 from gsl.pat import (
@@ -26,8 +26,11 @@ from gsl.pat import (
 )
 from gsl.pat import Match as MatchClause
 from gsl.rewrite.build import Builder
-from gsl.rewrite.recipe import Recipe, compiled
+from gsl.rewrite.recipe import Build, MakeBuilder, written
 from gsl.spec import REQUIRED, OpSpec
+
+BUILDS = 8
+"""How often a target is built before it pays to write a function for it."""
 
 
 class Target:
@@ -42,8 +45,9 @@ class Target:
         """All patterns of the source."""
         self.callable: Callable[[Match], Any] | None = None
         self.outputs: tuple[Pattern, ...] = ()
-        self._compiled: tuple[Recipe | None] | None = None
-        """The compiled target, when it was asked for."""
+        self.left = 0 if callable(target) and not isinstance(target, Pattern) else BUILDS
+        """How often it is still built before a function is written that does it."""
+        self._function: Build | None = None
         if callable(target) and not isinstance(target, Pattern):
             self.callable = target
         else:
@@ -106,19 +110,30 @@ class Target:
             if isinstance(pattern, Variadic) and pattern.count is None and pattern not in self.outputs:
                 raise PatternError(f"{pattern.location}: a variadic inside a target needs length=…")
 
-    def build(self, builder: Builder) -> list[Node]:
-        """The nodes that replace the outputs of a match, in order. Raises Refusal, and whatever the callable raises."""
-        old = builder.match.outputs
-        recipe = self._recipe(builder) if self.callable is None else None
-        new = self.build_by_reference(builder) if recipe is None else recipe.build(builder)
-        return new if len(new) != len(old) else [builder.instead(a, b) for a, b in zip(old, new)]
+    def build(
+        self, match: Match, graph: Graph, builder: MakeBuilder
+    ) -> tuple[Sequence[Node], tuple[Node, ...] | None]:
+        """The nodes that replace the outputs of a match, in order, and, if that is known, all nodes that were made.
 
-    def _recipe(self, builder: Builder) -> Recipe | None:
-        """The compiled target, if it can be compiled."""
-        if self._compiled is None:
+        Raises Refusal, and whatever the callable raises.
+        """
+        function = self._function
+        if function is None:
+            by_reference = builder(match, graph)
+            function = self._written(by_reference) if self.left else None
+            if function is None:
+                new, old = self.build_by_reference(by_reference), match.outputs
+                return (new if len(new) != len(old) else list(map(by_reference.instead, old, new))), None
+        return function(match, graph, builder)
+
+    def _written(self, builder: Builder) -> Build | None:
+        """The function that builds the target, if there is one, and it is worth it by now."""
+        self.left -= 1
+        if not self.left:
             plan = builder.match.plan
-            self._compiled = (compiled(self.outputs, plan.known, plan.scopes, builder.free),)
-        return self._compiled[0]
+            rule, free = builder.origin.rule, builder.free
+            self._function = written(self.outputs, plan.known, plan.sure, plan.scopes, rule, free)
+        return self._function
 
     def build_by_reference(self, builder: Builder) -> list[Node]:
         """The nodes that the target is made of for a match, built pattern by pattern."""

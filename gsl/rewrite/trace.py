@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gsl.draw import pre
+from gsl.graph import Node
 from gsl.match import Match
 
 if TYPE_CHECKING:
@@ -141,9 +143,16 @@ def _rest(number: int, what: str, plural: str = "s") -> list[str]:
     return [f"… and {number} more {what}{plural * (number > 1)}"] if number > 0 else []
 
 
+def names_of(nodes: Iterable[Node]) -> tuple[str, ...]:
+    """The names of nodes, by which a trace tells them."""
+    return tuple(map(_name, nodes))
+
+
+_name = attrgetter("name")
+
+
 def identity(match: Match) -> tuple[Any, ...]:
     """What tells a match from others of its rule: the names of all that it binds, and what it chose."""
     bindings = match.bindings
-    nodes = tuple([node.name for node in bindings.nodes.values()])
-    skipped = tuple([node.name for node in bindings.skipped])
-    return (nodes, skipped, tuple(bindings.chosen.values()), tuple(bindings.counts.values()))
+    chosen, counts = tuple(bindings.chosen.values()), tuple(bindings.counts.values())
+    return names_of(bindings.nodes.values()), names_of(bindings.skipped), chosen, counts
