@@ -20,6 +20,7 @@ from gsl.graph import Graph
 from gsl.rewrite import RuleSet, Subst, Trace
 from gsl.rewrite.apply import apply
 from gsl.rewrite.fingerprint import fingerprint
+from gsl.rewrite.pause import paused_collector
 from gsl.rewrite.trace import Refused
 from gsl.workload import Workload
 
@@ -188,6 +189,13 @@ class Pass(CustomInferenceAwareGraphPass):
                 "make one with torch.fx.GraphModule(root, graph)"
             )
         training = is_training(module) if is_inference is None else not is_inference
+        with paused_collector():  # once, and not for each of its steps
+            self._rewrite(module, training)
+        if module is graph and self.traces[-1].firings:
+            module.recompile()
+
+    def _rewrite(self, module: fx.GraphModule, training: bool) -> None:
+        """Rewrite the graph of a module."""
         compiled = is_compiled(module)
         program = CompiledProgram(module) if compiled else GraphModuleProgram(module)
         fold = self.fold_params and not training and not compiled
@@ -197,8 +205,6 @@ class Pass(CustomInferenceAwareGraphPass):
             program.update(new)
             if compiled and dialect_of(module.graph) == "aten":
                 decompose(module.graph)
-            if module is graph:
-                module.recompile()
 
     def uuid(self) -> str | None:
         """What tells this pass from others in inductor's cache; ``None``, for not to use it, where nothing does."""
@@ -238,6 +244,7 @@ def _applied(
         iterative=iterative,
         max_steps=rules.max_steps,
         evaluate=program.evaluate if fold_params else None,
+        own=not left_out,
     )
     for rule in left_out:
         for match in rule.match(graph):

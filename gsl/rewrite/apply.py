@@ -78,15 +78,18 @@ def apply(
     iterative: bool = False,
     max_steps: int | None = None,
     evaluate: Evaluate | None = None,
+    own: bool = False,
 ) -> tuple[Graph, Trace]:
     """A rewritten copy of a view, and what was done; with ``evaluate``, weights are folded after each pass.
 
-    One pass does nothing but rewrite (and fold). With ``iterative``, what the rewrites of a pass made equal is shared
-    before the next one. Raises FixpointError where there is no end.
+    One pass does nothing but rewrite (and fold); with ``own``, it may change the view itself instead of a copy. With
+    ``iterative``, what the rewrites of a pass made equal is shared before the next one. Raises FixpointError where
+    there is no end.
     """
     for rule in rules:
         rule.plan.check(source)
-    run = Run(source, Trace(rules={rule.name: rule for rule in rules}, iterative=iterative), evaluate)
+    trace = Trace(rules={rule.name: rule for rule in rules}, iterative=iterative)
+    run = Run(source, trace, evaluate, own and not iterative)
     limit = None
     if iterative:
         limit = max_steps if max_steps is not None else limit_of(source)
@@ -134,8 +137,10 @@ def repeat(trace: Trace, source: Graph, steps: int | None, evaluate: Evaluate | 
 class Run:
     """A view on which rules work in rounds, and what they did. It is copied when the first match is found."""
 
-    def __init__(self, source: Graph, trace: Trace, evaluate: Evaluate | None) -> None:
+    def __init__(self, source: Graph, trace: Trace, evaluate: Evaluate | None, own: bool = False) -> None:
         self.graph = source
+        self.own = own
+        """Whether the view may be changed itself, as nobody else looks at it."""
         self.trace = trace
         self.trace.folds = evaluate is not None
         self.evaluate = evaluate
@@ -146,8 +151,9 @@ class Run:
         self._owned = False
 
     def take(self) -> Graph:
-        """A copy of the view, which is worked on from now on."""
-        self.graph = self.graph.copy()
+        """A copy of the view, or the view if that is ours, which is worked on from now on."""
+        if not self.own:
+            self.graph = self.graph.copy()
         self._owned = True
         names = {node.name for node in self.graph}
         if len(names) < len(self.graph) or "" in names:

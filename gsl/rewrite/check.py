@@ -57,23 +57,23 @@ class Checker:
             if new is not old and not is_new(new) and new in replacement.old and _is_replaced(new, replacement):
                 raise Refusal(f"%{new.name} would replace %{old.name}, but is itself replaced")
         if self.effects:
-            self._moves(replacement, inner)
-            self._aliases(replacement, min(node.index for node in inner))
+            places = [node.index for node in inner]
+            self._moves(replacement, min(places), max(places))
+            if self.changed:
+                self._aliases(replacement, min(places))
         if self.written:
             self._written(replacement)
         if closes_cycle(replacement):
             names = ", ".join(f"%{node.name}" for node in replacement.old)
             raise Refusal(f"would create a cycle: what stands for {names} would depend on itself")
 
-    def _moves(self, replacement: Replacement, inner: Sequence[Node]) -> None:
+    def _moves(self, replacement: Replacement, low: int, last: int) -> None:
         """Refuse what would move a read of a tensor across a change of it, or reorder effects.
 
-        What a match covers is computed anew where its last node stands. With several outputs, or with operands that
-        stand behind what is replaced, other nodes may change places too.
+        What a match covers, from ``low`` to ``last``, is computed anew where its last node stands. With several
+        outputs, or with operands that stand behind what is replaced, other nodes may change places too.
         """
-        low = min(node.index for node in inner)
-        last = max(node.index for node in inner)
-        high = max((node.index for node in replacement.used), default=last)
+        high = max([node.index for node in replacement.used], default=last)
         several = len(replacement.old) > 1 or high > last
         effects = self.effects if several else self.lasting
         first = bisect_left(effects, low, key=_index)

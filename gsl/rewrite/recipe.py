@@ -3,7 +3,8 @@
 For ``op.Tanh(op.Sigmoid(x))`` it is, with the names of objects in their place::
 
     def build(match, graph, builder):
-        nodes, formed = match.bindings.nodes, graph.formed
+        nodes = match.bindings.nodes
+        formed = …
         origin = Origin(rule, match.inner)
         n1 = nodes[x]
         key = (sigmoid, id(n1.type), )
@@ -24,6 +25,7 @@ is written but not the same for equal operands (attributes that are computed) is
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from types import FunctionType
 from typing import Any
 
 from gsl.attr.ast import Literal
@@ -39,6 +41,8 @@ from gsl.spec import OpSpec
 MakeBuilder = Callable[[Match, Graph], Builder]
 Build = Callable[[Match, Graph, MakeBuilder], "tuple[list[Node], tuple[Node, ...] | None]"]
 """The nodes of the outputs, and all nodes that were made, operands first, if that is known. Raises Refusal."""
+MOST_CALLS = 4096
+"""How many calls that differ are kept in mind."""
 
 
 def written(
@@ -98,9 +102,11 @@ class _Writer:
         self.numbers: set[str] = set()
         """The variables whose nodes may be numbers."""
         self.names = Names()
+        of = self.names.of
         self.lines = [
-            "nodes, formed = match.bindings.nodes, graph.formed",
-            f"origin = {self.names.of(Origin)}({rule!r}, match.inner)",
+            "nodes = match.bindings.nodes",
+            f"formed = {of(_formed)}({of({})}, graph)",
+            f"origin = {of(Origin)}({rule!r}, match.inner)",
         ]
 
     def line(self, text: str) -> None:
@@ -209,9 +215,22 @@ def _row(items: Sequence[str]) -> str:
     return f"({''.join(f'{item}, ' for item in items)})"
 
 
+def _formed(own: dict[Any, dict[Any, Any]], graph: Graph) -> dict[Any, Any]:
+    """The calls that are known for a graph. Those whose types a mere function infers are the same for all graphs."""
+    infer = graph.infer
+    if type(infer) is not FunctionType:
+        return graph.formed
+    formed = own.get(infer)
+    if formed is None:
+        formed = own[infer] = {}
+    return formed
+
+
 def _kept(node: Node, formed: dict[Any, Any], key: Any, model: Node | None) -> Node:
     """A new call, after taking note of it for the calls that are equal to it."""
     if is_stateless(node.op) and not any(operand.op in NUMBERS for operand in node.operands):
+        if len(formed) >= MOST_CALLS:
+            formed.clear()
         kept = [operand.type for operand in node.operands], model and model.attrs
         formed[key] = node.op, node.attrs, node.type, node.name, kept
     return node
