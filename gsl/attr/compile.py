@@ -45,11 +45,14 @@ class Names:
         return name
 
 
-def source(node: Ast, names: Names, attribute: Callable[[Any, str], str], choice: Callable[[Any], int | None]) -> str:
+def source(
+    node: Ast, names: Names, attribute: Callable[[Any, str], str], choice: Callable[[Any], int | None],
+    number: str | None = None,
+) -> str:  # fmt: skip
     """The source of an expression; Uncovered if there is none.
 
     ``attribute`` gives the source of an attribute of a pattern, ``choice`` the number of the choice that an alternative
-    has taken, if that is known.
+    has taken, if that is known; ``number`` is the source of the number for which an index stands, if it does.
     """
     left = MOST
 
@@ -85,9 +88,11 @@ def source(node: Ast, names: Names, attribute: Callable[[Any, str], str], choice
             case ast.Conditional(condition, then, otherwise):
                 return f"({write(then)} if {names.of(boolean)}({write(condition)}) else {write(otherwise)})"
             case ast.Chosen(alternative, clauses):
-                number = choice(alternative)
-                if number is not None:
-                    return write(clauses[number])
+                chosen = choice(alternative)
+                if chosen is not None:
+                    return write(clauses[chosen])
+            case ast.Symbol() if number is not None:
+                return number
         raise Uncovered
 
     return write(node)

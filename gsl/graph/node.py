@@ -322,6 +322,14 @@ class Graph:
         for index, node in enumerate(nodes):
             node.index = index
 
+    def release(self) -> None:
+        """Let the nodes be freed at once, when nobody looks at them any more.
+
+        Operands and users refer to each other, so that otherwise the garbage collector has to find all of them.
+        """
+        for node in self.nodes:
+            node.users = ()
+
     def __copy__(self) -> Graph:
         return self.copy()
 

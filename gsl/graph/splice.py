@@ -20,10 +20,13 @@ class Replacement:
         self.new = tuple(new)
         self.created = _created(new) if created is None else created
         """The nodes that are not in the graph yet, operands first. They are looked for unless they are given."""
-        used = [operand for node in self.created for operand in node.operands if operand.index >= 0]
-        used += [node for node in new if node.index >= 0]
-        self.used = used
+        self.used: Sequence[Node]
         """The nodes of the graph that the new ones are made from."""
+        if self.created == self.new and len(self.new) == 1:
+            self.used = self.new[0].operands
+        else:
+            used = [operand for node in self.created for operand in node.operands if operand.index >= 0]
+            self.used = [*used, *[node for node in new if node.index >= 0]]
 
 
 def _created(roots: Sequence[Node]) -> tuple[Node, ...]:

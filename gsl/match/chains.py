@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -121,12 +121,15 @@ def producers(search: Search, node: Node, *, sole: bool) -> Iterator[tuple[Node,
     Unless it is to be the sole one: each computed operand that nothing else uses. So a node has one way up, and all
     chains that end at a node are as many as the nodes below.
     """
-    computed = dict.fromkeys(operand for operand in node.operands if operand.op not in LEAVES)
-    if not sole:
-        computed = {operand: None for operand in computed if len(operand.users) == 1 and operand not in search.outputs}
-    elif len(computed) > 1:
-        return
-    for operand in computed:
+    for operand in computed(node, search.outputs, sole=sole):
         for below, skipped in beyond(search, operand):
             if below.op not in LEAVES:
                 yield below, skipped
+
+
+def computed(node: Node, outputs: Container[Node], *, sole: bool) -> Collection[Node]:
+    """The computed operands of a node from which a chain may come: the only one, or those that nothing else uses."""
+    found = dict.fromkeys([operand for operand in node.operands if operand.op not in LEAVES])
+    if sole:
+        return found if len(found) == 1 else ()
+    return [operand for operand in found if len(operand.users) == 1 and operand not in outputs]

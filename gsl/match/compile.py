@@ -14,8 +14,10 @@ A test that fails goes on with the innermost choice; a choice is a loop. For ``r
         return (found(…),)
 
 The function gives the matches that the search gives, in the same order. Guards that are not written as source are asked
-of a search whose state is what is bound by then. With templates (``pat.Variadic``, ``pat.Repeat``), nodes that may be
-skipped, and very many patterns or alternatives there is no such function, and the search itself finds the matches.
+of a search whose state is what is bound by then. For what is there any number of times (``pat.Variadic``,
+``pat.Repeat``) a function beside this one gives the instances at one node, see :mod:`gsl.match.write_instances`. With
+alternatives or negations in these, nodes that may be skipped, and very many patterns or alternatives there is no such
+function, and the search itself finds the matches.
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ from typing import TYPE_CHECKING
 
 from gsl.attr.compile import Uncovered
 from gsl.graph import Node
+from gsl.match.chains import RepeatMatcher
 from gsl.match.crowd import MANY, Crowds
 from gsl.match.index import operators
+from gsl.match.instances import with_instances
 from gsl.match.matchers import (
     COMMUTATIVE,
     AltMatcher,
@@ -36,14 +40,16 @@ from gsl.match.matchers import (
     GetItemMatcher,
     Matcher,
     TupleMatcher,
+    VariadicMatcher,
 )
 from gsl.match.result import Match, found
 from gsl.match.source import Bound, Writer
 from gsl.match.up import Up
 from gsl.match.uses import Link, SeqMatcher
-from gsl.match.write_guards import write_guard
-from gsl.match.write_nodes import NodeWriter, joined
-from gsl.pat import Call, GetItem, Pattern, Tuple, has_head
+from gsl.match.write_guards import tables, write_guard
+from gsl.match.write_instances import InstanceWriter, Then
+from gsl.match.write_nodes import joined
+from gsl.pat import Pattern, Repeat, has_head
 
 if TYPE_CHECKING:
     from gsl.match.start import Start
@@ -51,15 +57,13 @@ if TYPE_CHECKING:
 Find = Callable[[Node, Container[Node], Collection[Node], Crowds], Iterable[Match]]
 """The matches from a node, given the outputs of the graph, the nodes that no operator of the pattern may be, and what
 is known of users."""
-Then = Callable[[Bound], None]
-"""Writes what follows."""
 MOST_PATTERNS = 60
 
 
 def compiled(start: Start) -> Find | None:
     """The search of a start as a function; ``None`` if it is not written as one."""
     plan = start.plan
-    if plan.variadic is not None or plan.scopes or plan.fuzzy or len(start.order) > MOST_PATTERNS:
+    if plan.fuzzy or len(start.order) > MOST_PATTERNS:
         return None
     try:
         function: Find = _Compiler(start).write().function()
@@ -68,15 +72,17 @@ def compiled(start: Start) -> Find | None:
     return function
 
 
-class _Compiler(NodeWriter):
+class _Compiler(InstanceWriter):
     """Writes the function of one start. Each method does what its goal does, and then what follows."""
 
     def __init__(self, start: Start) -> None:
-        super().__init__(Writer(("node", "outputs", "blocked", "crowds")), start.plan)
-        self.start = start
+        super().__init__(Writer(("node", "outputs", "blocked", "crowds")), start)
 
     def write(self) -> Writer:
         root = self.start.matchers[self.start.anchor]
+        if isinstance(root, VariadicMatcher) and self.plan.variadic is not None:
+            self.group(root, self.end)
+            return self.out
 
         def climb(bound: Bound) -> None:
             self.climb(tuple(self.start.ups), bound, self.end)
@@ -90,17 +96,13 @@ class _Compiler(NodeWriter):
         """All is bound: check what waited for that, and give the match."""
         for guard in self.start.final:
             write_guard(self.out, self.plan, guard, bound)
-        nodes = ", ".join(f"{self.of(pattern)}: {var}" for pattern, var in bound.nodes.items())
-        chosen = ", ".join(f"{self.of(alt)}: {number}" for alt, number in bound.chosen.items())
-        operators = ", ".join(f"{self.of(op)}: {var}.op" for op, var in bound.operators.items())
-        outputs = "".join(f"{bound.nodes[pattern]}, " for pattern in self.plan.outputs)
-        inner = [var for pattern, var in bound.nodes.items() if isinstance(pattern, (Call, Tuple, GetItem))]
-        covered = f"({''.join(f'{var}, ' for var in inner)})"
-        if self.plan.identity:
-            covered = f"tuple(dict.fromkeys({covered}))"  # the parts of an & are one node
-        known = f"{self.of(self.plan)}, {{{nodes}}}, {{{chosen}}}, {{{operators}}}, ({outputs}), {covered}"
+        nodes, chosen, operators, counts, heads = tables(self.out, self.plan, bound)
+        covered = self.covered(bound)
+        known = f"{self.of(self.plan)}, {{{nodes}}}, {{{chosen}}}, {{{operators}}}, {self.outputs(bound)}, {covered}"
         match = f"{self.of(found)}({known})"
-        self.out.line(f"yield {match}" if self.out.is_generator else f"return ({match},)")
+        if bound.many:
+            match = f"{self.of(with_instances)}({match}, {{{counts}}}, {{{heads}}})"
+        self.out.result(match)
 
     def match(self, matcher: Matcher, var: str, bound: Bound, then: Then) -> None:
         """The pattern is the node of the variable."""
@@ -131,6 +133,9 @@ class _Compiler(NodeWriter):
                 theirs = operators(self.start.matchers[identity]) if identity in self.start.matchers else None
                 if mine is None or theirs is None or mine & theirs:
                     self.out.fail_if(f"{var} is {other}")
+        for many in bound.many.values():
+            if many.var not in bound.above[var] and (mine is None or many.ops is None or mine & many.ops):
+                raise Uncovered  # it would be looked for among all instances
         bound.taken.setdefault(matcher.identity, var)
 
     def descend(self, matcher: Matcher, var: str, bound: Bound, then: Then) -> None:
@@ -158,6 +163,10 @@ class _Compiler(NodeWriter):
                         own = bound.copy()
                         own.chosen[matcher.pattern] = number
                         self.match(choice, var, own, then)
+            case RepeatMatcher():
+                self.chain_down(matcher, var, bound, then)
+            case VariadicMatcher():
+                self.variadic(matcher, var, bound, then)
             case _:
                 then(bound)
 
@@ -242,6 +251,10 @@ class _Compiler(NodeWriter):
             return
         if step.wide:
             raise Uncovered
+        self.each(step.goal, self.reach(step, bound), bound, then)
+
+    def reach(self, step: Up, bound: Bound) -> str:
+        """Write the nodes that are made of what is bound and may be the goal: a variable."""
         reached: dict[Pattern, str] = {}
         for matcher, below in step.parts:
             if matcher.pattern in bound.nodes:
@@ -259,7 +272,7 @@ class _Compiler(NodeWriter):
             else:
                 users = f"n for m in ({''.join(many)}) for n in m.users{given}"
                 self.out.line(f"{new} = list(dict.fromkeys([{users}]))")
-        self.each(step.goal, reached[step.goal.pattern], bound, then)
+        return reached[step.goal.pattern]
 
     def users(self, new: str, var: str, goal: Matcher | None, given: str) -> None:
         """The users of a node that a pattern may be: a list, or of many users an iterator, which is in order."""
@@ -272,10 +285,17 @@ class _Compiler(NodeWriter):
     def each(self, matcher: Matcher, nodes: str, bound: Bound, then: Then) -> None:
         """One of several nodes, in graph order."""
         self.out.fail_if(f"not {nodes}")
-        is_sorted = f"{nodes}.__class__ is not list or len({nodes}) < 2"
-        with self.out.loop(f"({nodes} if {is_sorted} else sorted({nodes}, key={self.of(INDEX)}))") as (new,):
+        with self.out.loop(self.in_order(nodes)) as (new,):
             bound.above[new] = frozenset()
-            self.match(matcher, new, bound, then)
+            if isinstance(matcher, RepeatMatcher):
+                self.chain_up(matcher, new, bound, then)
+            else:
+                self.match(matcher, new, bound, then)
+
+    def in_order(self, nodes: str) -> str:
+        """A list of nodes sorted as they stand in the graph; an iterator is in order."""
+        is_sorted = f"{nodes}.__class__ is not list or len({nodes}) < 2"
+        return f"({nodes} if {is_sorted} else sorted({nodes}, key={self.of(INDEX)}))"
 
     def links(self, links: tuple[Link, ...], bound: Bound, then: Then) -> None:
         if links:
@@ -289,9 +309,13 @@ class _Compiler(NodeWriter):
         if use in bound.related:
             then(bound)
             return
-        if has_head(use.user):
+        if isinstance(use.user, Repeat):
+            user = bound.heads.get(use.user)
+        elif has_head(use.user):
             raise Uncovered
-        operand, user = bound.nodes.get(use.operand), bound.nodes.get(use.user)
+        else:
+            user = bound.nodes.get(use.user)
+        operand = bound.nodes.get(use.operand)
         at = "" if use.index is None else f"[{use.index}:{use.index + 1}]"
         if operand is not None and user is not None:
             out.fail_if(f"{operand} not in {user}.operands{at}")
@@ -311,7 +335,9 @@ class _Compiler(NodeWriter):
         else:
             assert operand is not None
             nodes = out.variable()
-            if isinstance(link.user, AltMatcher):
+            if isinstance(link.user, RepeatMatcher):
+                out.line(f"{nodes} = list({self.of(link.user)}.firsts({self.quiet}, {operand}.users))")
+            elif isinstance(link.user, AltMatcher):
                 out.line(f"{nodes} = list({self.firsts(link.user, f'{operand}.users')})")
             else:
                 test = self.plausible(link.user, "n")

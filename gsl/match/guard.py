@@ -22,20 +22,34 @@ Path = tuple[int, ...]
 
 def references(node: Ast) -> Iterator[Pattern]:
     """The patterns whose attributes an expression reads."""
-    stack, done = [node], set()
-    while stack:
-        part = stack.pop()
-        if id(part) in done:
-            continue
-        done.add(id(part))
+    for part in _parts(node):
         if isinstance(part, ast.Attribute):
             yield part.pattern
             if isinstance(part.pattern, Instance):
                 yield part.pattern.variadic
-                stack.append(part.pattern.number)
         elif isinstance(part, ast.Chosen):
             yield part.alternative
-        stack.extend(part.children())
+
+
+def counts(node: Ast, chain: Pattern) -> bool:
+    """Whether an expression reads the number of nodes of a chain, which is known when all of them are bound."""
+    if not isinstance(chain, Repeat):
+        return False
+    lengths = (part.pattern for part in _parts(node) if isinstance(part, ast.Attribute) and part.name == "length")
+    return any(pattern is chain for pattern in lengths)
+
+
+def _parts(node: Ast) -> Iterator[Ast]:
+    """What an expression is made of, also that of the numbers of instances."""
+    stack, done = [node], set()
+    while stack:
+        part = stack.pop()
+        if id(part) not in done:
+            done.add(id(part))
+            yield part
+            if isinstance(part, ast.Attribute) and isinstance(part.pattern, Instance):
+                stack.append(part.pattern.number)
+            stack.extend(part.children())
 
 
 def read(node: Node, name: str) -> Any:

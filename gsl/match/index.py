@@ -1,14 +1,15 @@
 """At which nodes of a graph the rules of a set may match: one look at each node, however many rules there are.
 
 A search starts from the rarest operator of its rule. Where several rules start from one operator, a second operator,
-right below or above it, tells most of them apart: with the operators of its neighbours a node is looked up in a table,
-which tells the rules for which both are what they want.
+right below or above it, tells most of them apart: with the operator of a neighbour a node is looked up in a table,
+which tells the rules for which both are what they want. A third operator tells the rest apart in the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -41,9 +42,12 @@ ANY = -1
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What a node has next to it where a search succeeds that starts there: one of these operators at that place."""
+    """What is near to a node where a search succeeds that starts there: one of these operators at the end of a path.
 
-    place: int
+    A path is a place next to the node, or the positions of an operand and of one of its operands.
+    """
+
+    path: tuple[int, ...]
     ops: frozenset[Op]
 
 
@@ -66,75 +70,117 @@ def candidates(plans: Iterable[Plan], by_op: Mapping[Op, list[Node]]) -> list[Ca
         anchor, ops = plan.rarest(by_op)
         nodes = plan.in_order(anchor, ops, by_op, groups)
         found.append(Candidates(plan.start(anchor), nodes, ops))
-    rows = [each for each in found if each.nodes and each.start.hint is not None]
+    rows = [_Row(each) for each in found if each.nodes and each.start.hints]
     for each in found:
-        if len(rows) < SEVERAL or each.start.hint is None:
+        if len(rows) < SEVERAL or not each.start.hints:
             each.ops = None
     if len(rows) >= SEVERAL:
-        _look_up(rows, by_op)
+        groups_of_rows: dict[Op, list[_Row]] = {}
+        for row in rows:
+            for op in row.candidates.ops or ():
+                groups_of_rows.setdefault(op, []).append(row)
+        for op, group in groups_of_rows.items():
+            _sort(by_op.get(op, []), group, 0)
+        for row in rows:
+            row.candidates.nodes = row.nodes()
     return found
 
 
-def _look_up(rows: Sequence[Candidates], by_op: Mapping[Op, list[Node]]) -> None:
-    """Leave to each of the rows the nodes whose neighbours have the operators that it wants."""
-    tables: dict[Op, dict[int, dict[Op, list[list[Node]]]]] = {}
-    chosen: list[list[Node]] = []
+class _Row:
+    """The nodes that a table has for a rule."""
+
+    __slots__ = ("candidates", "hints", "parts")
+
+    def __init__(self, candidates: Candidates) -> None:
+        self.candidates = candidates
+        self.hints = candidates.start.hints
+        self.parts: list[list[Node]] = []
+        """Nodes in graph order; those of other operators, at a node or near to it, are in another list."""
+
+    def nodes(self) -> list[Node]:
+        """The nodes in graph order."""
+        if len(self.parts) > 1:
+            return sorted(dict.fromkeys(chain.from_iterable(self.parts)), key=_index)
+        return self.parts[0] if self.parts else []
+
+
+def _sort(nodes: list[Node], rows: Sequence[_Row], depth: int) -> None:
+    """Give to each of some rows those of the nodes for which its hints hold, from one of these on."""
+    tables: dict[tuple[int, ...], dict[Op, list[_Row]]] = {}
     for row in rows:
-        hint, nodes = row.start.hint, list[Node]()
-        assert hint is not None
-        chosen.append(nodes)
-        for op in row.ops or ():
-            table = tables.setdefault(op, {}).setdefault(hint.place, {})
-            for neighbour in hint.ops & by_op.keys():
-                table.setdefault(neighbour, []).append(nodes)
-    for op, places in tables.items():
-        for place, table in places.items():
-            (_sort_by_operand if place >= 0 else _sort_by_any)(by_op.get(op, ()), place, table)
-    for row, nodes in zip(rows, chosen):
-        row.nodes = sorted(nodes, key=_index) if row.ops is not None and len(row.ops) > 1 else nodes
+        if depth == len(row.hints):
+            row.parts.append(nodes)
+        else:
+            table = tables.setdefault(row.hints[depth].path, {})
+            for op in row.hints[depth].ops:
+                table.setdefault(op, []).append(row)
+    for path, table in tables.items():
+        found: dict[Op, list[Node]] = {op: [] for op in table}
+        _distribute(nodes, path, found)
+        for op, some in found.items():
+            if some:
+                _sort(some, table[op], depth + 1)
 
 
-def _sort_by_operand(nodes: Iterable[Node], place: int, table: Mapping[Op, list[list[Node]]]) -> None:
-    """Append each node to the lists that the table has for the operator of one of its operands."""
-    get = table.get
+def _distribute(nodes: Sequence[Node], path: tuple[int, ...], lists: Mapping[Op, list[Node]]) -> None:
+    """Append each node to the list for the operator of what is at the end of a path from it; of a place, all of it."""
+    get, (place, *more) = lists.get, path
     for node in nodes:
         operands = node.operands
-        if place < len(operands):
-            lists = get(operands[place].op)
-            if lists is not None:
-                for each in lists:
-                    each.append(node)
+        if place < 0:
+            for op in {other.op for other in (node.users if place == USER else operands)}:
+                if op in lists:
+                    lists[op].append(node)
+        elif place < len(operands):
+            end = operands[place]
+            if more:
+                if more[0] >= len(end.operands):
+                    continue
+                end = end.operands[more[0]]
+            found = get(end.op)
+            if found is not None:
+                found.append(node)
 
 
-def _sort_by_any(nodes: Iterable[Node], place: int, table: Mapping[Op, list[list[Node]]]) -> None:
-    """Append each node to the lists that the table has for the operators of its operands, or users."""
-    for node in nodes:
-        for op in {other.op for other in (node.users if place == USER else node.operands)}:
-            for each in table.get(op, ()):
-                if not each or each[-1] is not node:  # a list may stand in the table for several operators
-                    each.append(node)
-
-
-def hint_of(start: Start) -> Hint | None:
-    """What tells a start from others with the same operator, if there is something; what lies below goes first."""
+def hints_of(start: Start) -> tuple[Hint, ...]:
+    """What tells a start from others with the same operator, most telling first: nothing, or one or two operators."""
     plan, anchor = start.plan, start.anchor
     if plan.variadic is not None or plan.fuzzy or not isinstance(anchor, (Call, Tuple, GetItem)):
-        return None
-    found = [*_below(start, anchor), *_above(start, anchor)]
-    return min(found, key=lambda hint: (hint.place == USER, len(hint.ops)), default=None)
+        return ()
+    near = [*_below(start, anchor, ()), *_above(start, anchor)]
+    first = min(near, key=lambda hint: (hint.path[0] == USER, len(hint.ops)), default=None)
+    if first is None:
+        return ()
+    far = [hint for hint in (*near, *_further(start, anchor)) if hint.path != first.path]
+    second = min(far, key=lambda hint: (hint.path[0] == USER, len(hint.ops)), default=None)
+    return (first,) if second is None else (first, second)
 
 
-def _below(start: Start, anchor: Pattern) -> Iterator[Hint]:
-    matcher = start.matchers[anchor]
-    may_turn = isinstance(matcher, CallMatcher) and (matcher.ops is None or bool(matcher.ops & COMMUTATIVE))
+def _below(start: Start, anchor: Pattern, path: tuple[int, ...]) -> Iterator[Hint]:
+    """What stands right below the pattern to which a path leads."""
+    turns = _may_turn(start, anchor)
     for position, child in enumerate(anchor.children()):
         ops = operators(start.matchers[child])
         if ops is not None:
-            yield Hint(ANY if may_turn else position, ops)
+            yield Hint((*path, ANY if turns else position), ops)
     for use in start.plan.ways:
         ops = operators(start.matchers[use.operand]) if use.user is anchor else None
         if ops is not None:
-            yield Hint(ANY if use.index is None else use.index, ops)
+            yield Hint((*path, ANY if use.index is None else use.index), ops)
+
+
+def _further(start: Start, anchor: Pattern) -> Iterator[Hint]:
+    """What stands right below a pattern that stands below the anchor, where both places are certain."""
+    if not _may_turn(start, anchor):
+        for position, child in enumerate(anchor.children()):
+            if isinstance(child, (Call, Tuple, GetItem)):
+                yield from (hint for hint in _below(start, child, (position,)) if hint.path[-1] >= 0)
+
+
+def _may_turn(start: Start, pattern: Pattern) -> bool:
+    """Whether operands may match in either order."""
+    matcher = start.matchers[pattern]
+    return isinstance(matcher, CallMatcher) and (matcher.ops is None or bool(matcher.ops & COMMUTATIVE))
 
 
 def _above(start: Start, anchor: Pattern) -> Iterator[Hint]:
@@ -143,7 +189,7 @@ def _above(start: Start, anchor: Pattern) -> Iterator[Hint]:
     for user in users:
         ops = operators(start.matchers[user])
         if ops is not None:
-            yield Hint(USER, ops)
+            yield Hint((USER,), ops)
 
 
 def operators(matcher: Matcher) -> frozenset[Op] | None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Goals = Any
 """``END``, or a tuple of a function, its argument, a path and further goals."""
 END: Goals = ()
+MOST_FORMS = 1000
+"""How many calls that differ are kept in mind."""
 COMMUTATIVE = frozenset(name for name, spec in TABLE.items() if spec.commutative)
 """The operators whose two operands match in either order."""
 
@@ -142,7 +144,7 @@ class ConstMatcher(LeafMatcher):
 
 
 class CallMatcher(Matcher):
-    __slots__ = ("literals", "operands", "ops")
+    __slots__ = ("accepted", "forms", "literals", "operands", "ops")
     pattern: Call
 
     def __init__(self, pattern: Call, level: int, identity: Pattern) -> None:
@@ -155,6 +157,10 @@ class CallMatcher(Matcher):
         )  # fmt: skip
         """The operators that match, ``None`` where only the class knows."""
         self.literals = {name: node.value for name, node in pattern.attrs.items() if isinstance(node, Literal)}
+        self.accepted: Mapping[str, Any] | None = None
+        """The attributes of the last node that had the literals as they stand."""
+        self.forms: dict[tuple[int, ...], tuple[bool, Any]] = {}
+        """Whether calls have the literals, by the addresses of their attributes and types, which are kept as well."""
 
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
         self.operands = tuple([matchers[operand] for operand in self.pattern.operands or ()])
@@ -190,6 +196,18 @@ class CallMatcher(Matcher):
             if not decidedly_same(wanteds[name], attrs[name]):
                 return search.miss(self.pattern, node, name, wanteds[name], attrs[name])
         return True
+
+    def in_another_form(self, search: Search, node: Node) -> bool:
+        """Whether the node has the literal attributes, which is found out once for equal calls."""
+        types = [operand.type for operand in node.operands]
+        key = (id(node.attrs), *map(id, types))
+        known = self.forms.get(key)
+        if known is None:
+            if len(self.forms) >= MOST_FORMS:
+                self.forms.clear()
+            holds = self.literals_hold(search, node)
+            known = self.forms[key] = (holds, (node.attrs, types))
+        return known[0]
 
     def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
         if len(self.operands) == 2 and node.op in COMMUTATIVE:

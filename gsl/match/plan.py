@@ -290,17 +290,12 @@ class Plan:
         where = candidates([self], graph.by_op())[0] if where is None else where
         start, nodes = where.start, where.nodes
         outputs = graph.ends()
-        if search is None and self.variadic is None:
-            find = start.finder(len(nodes))
-            crowds = Crowds(graph.by_op())
-            for node in nodes:
-                yield from find(node, outputs, (), crowds)
-            return
-        search = Search(self, outputs) if search is None else search
+        if search is None:
+            find, crowds = start.finder(len(nodes)), Crowds(graph.by_op())
         grouped: set[Node] = set()
         for node in nodes:
             if node not in grouped:
-                for match in start.matches(node, search):
+                for match in find(node, outputs, (), crowds) if search is None else start.matches(node, search):
                     if self.variadic is not None:
                         grouped.update(match.outputs)
                     yield match

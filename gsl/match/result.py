@@ -136,7 +136,7 @@ def found(
     plan: Plan, nodes: dict[Any, Node], chosen: dict[Any, int], operators: Mapping[OpClass, Op],
     outputs: tuple[Node, ...], inner: tuple[Node, ...],
 ) -> Match:  # fmt: skip
-    """A match of a source without templates, of which all is known."""
+    """A match of which all is known; of instances, see ``with_instances``."""
     bindings = Bindings(plan.scopes)
     bindings.nodes = nodes
     bindings.chosen = chosen

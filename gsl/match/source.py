@@ -4,15 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from gsl.attr.compile import Names, Uncovered
-from gsl.pat import Alt, OpClass, Pattern, Use
+from gsl.graph import Op
+from gsl.match.instances import Keys, Own
+from gsl.pat import Alt, OpClass, Pattern, Repeat, Use, Variadic
 
 MOST_LINES = 400
 """How many lines a function may have; alternatives write what follows them once for each choice."""
 MOST_LOOPS = 12
 """How many loops may stand in each other; Python allows 20 blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """The instances of a chain or of a variadic: the variable of a list, of a tuple of nodes for each instance."""
+
+    pattern: Repeat | Variadic
+    var: str
+    keys: Keys
+    """What its nodes are bound to. Instances before the first of these have variables of their own."""
+    own: Own
+    """The nodes of operators."""
+    ops: frozenset[Op] | None
+    """The operators that these may have, ``None`` where they can't be enumerated."""
+    place: int
+    """How many patterns were bound before."""
+
+    @property
+    def length(self) -> str:
+        """The number of all instances."""
+        return f"(len({self.var}) + {self.keys.first})" if self.keys.first else f"len({self.var})"
 
 
 class Bound:
@@ -30,25 +54,42 @@ class Bound:
         """The use relations that hold."""
         self.above: dict[str, frozenset[str]] = {}
         """For a variable, those whose nodes are made of its node."""
+        self.many: dict[Pattern, Many] = {}
+        self.heads: dict[Pattern, str] = {}
+        """The variables of the first nodes of chains."""
+        self.number: str | None = None
+        """The source of the number of the instance that is being bound, if one is."""
 
     def copy(self) -> Bound:
         """What is bound, to be extended for one choice."""
         new = Bound()
         for name, table in vars(self).items():
-            setattr(new, name, table.copy())
+            setattr(new, name, table.copy() if isinstance(table, dict | set) else table)
         return new
 
 
 class Writer:
     """A function in two parts: tests in a row, and from the first choice on a generator, in which choices are loops."""
 
-    def __init__(self, parameters: Sequence[str]) -> None:
-        self.names = Names()
+    def __init__(self, parameters: Sequence[str], name: str = "find", names: Names | None = None) -> None:
+        self.names = Names() if names is None else names
+        self.name = name
         self.is_generator = False
-        self._lines = [f"def find({', '.join(parameters)}):"]
+        self._lines = [f"def {name}({', '.join(parameters)}):"]
+        self._others: list[Writer] = []
         self._variables = list(parameters)
         self._depth = 1
+        """How many loops there are around a line, and the function."""
+        self._inside = 0
+        """How many other blocks there are around it."""
         self._number = 0
+
+    def other(self, parameters: Sequence[str]) -> Writer:
+        """A function beside this one."""
+        other = Writer(parameters, f"{self.name}_{len(self._others)}", self.names)
+        other._number = self._number
+        self._others.append(other)
+        return other
 
     def variable(self) -> str:
         """A new variable."""
@@ -62,7 +103,7 @@ class Writer:
         """Write a line. Uncovered if there are too many."""
         if len(self._lines) > MOST_LINES:
             raise Uncovered
-        self._lines.append("    " * self._depth + text)
+        self._lines.append("    " * (self._depth + self._inside) + text)
 
     def mark(self) -> int:
         """The place that is reached."""
@@ -77,9 +118,21 @@ class Writer:
         """What is done when a test fails."""
         return "return ()" if not self.is_generator else "return" if self._depth == 1 else "continue"
 
-    def fail_if(self, condition: str) -> None:
+    def fail_if(self, condition: str, word: str = "if") -> None:
         """Go on with the innermost choice if a condition holds."""
-        self.line(f"if {condition}: {self.miss}")
+        self.line(f"{word} {condition}: {self.miss}")
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """What is written meanwhile belongs to a head; it is no choice."""
+        self.line(head)
+        self._inside += 1
+        yield
+        self._inside -= 1
+
+    def result(self, value: str) -> None:
+        """Give a value, and go on with the innermost choice, if there is one."""
+        self.line(f"yield {value}" if self.is_generator else f"return ({value},)")
 
     def attempt(self, *lines: str, errors: str) -> None:
         """Write lines; an error in them is a failed test."""
@@ -92,8 +145,9 @@ class Writer:
     def loop(self, over: str, number: int = 1) -> Iterator[list[str]]:
         """A choice: a loop around what is written meanwhile. Gives its variables."""
         if not self.is_generator:
-            self.line(f"return choices({', '.join(self._variables)})")
-            self._lines += ["", f"def choices({', '.join(self._variables)}):"]
+            rest = f"{self.name}_choices({', '.join(self._variables)})"
+            self.line(f"return {rest}")
+            self._lines += ["", f"def {rest}:"]
             self.is_generator = True
         if self._depth > MOST_LOOPS:
             raise Uncovered
@@ -110,5 +164,5 @@ class Writer:
         return table["find"]
 
     def text(self) -> str:
-        """The source of the function."""
-        return "\n".join(self._lines) + "\n"
+        """The source of the function, and of those beside it."""
+        return "\n".join(self._lines) + "\n" + "".join(f"\n{other.text()}" for other in self._others)

@@ -16,8 +16,8 @@ from gsl.match.conditions import Distinct, Everywhere, guards_of
 from gsl.match.constraints import UsedOutside, guard_of
 from gsl.match.crowd import Crowds
 from gsl.match.engine import Search
-from gsl.match.guard import Guard, Path
-from gsl.match.index import Hint, hint_of
+from gsl.match.guard import Guard, Path, counts
+from gsl.match.index import Hint, hints_of
 from gsl.match.matchers import (
     END,
     AltMatcher,
@@ -35,7 +35,7 @@ from gsl.match.matchers import (
 )
 from gsl.match.result import Match, held
 from gsl.match.up import Up
-from gsl.match.uses import Link, SeqMatcher, Skipping
+from gsl.match.uses import Link, SeqMatcher, Skipping, skip_between
 from gsl.pat import (
     Alt,
     And,
@@ -67,8 +67,8 @@ KINDS: dict[type[Pattern], type[Matcher]] = {
 Region = tuple[object, ...]
 """The alternatives (``Alt`` with the choice), variadics and negations around a pattern: it is bound only there."""
 
-PAYS = 100
-"""From how many nodes on it pays to write a function for the search."""
+PAYS, STEPS = 100, 10
+"""From how many nodes on it pays to write a function for the search, and how many steps of a search count as a node."""
 
 Way = list[tuple[Pattern, tuple[Pattern, ...]]]
 """Patterns, operands first, each with those right below it."""
@@ -90,7 +90,7 @@ class Start:
         """What a step leads to: it is bound after all steps in any case."""
         self.linked: set[Use] = set()
         self._asked = 0
-        """From how many nodes matches were wanted."""
+        """From how many nodes matches were wanted, and what that cost."""
         self.ups: list[Up | Link] = []
         self.final: list[Guard] = []
         if plan.variadic is not None:
@@ -104,7 +104,7 @@ class Start:
         over = {pattern: Skipping(matcher) for pattern, matcher in self.matchers.items()} if plan.fuzzy else {}
         for matcher in self.matchers.values():
             matcher.link(self.matchers)
-            _skip_between(matcher, over)
+            skip_between(matcher, over)
         for pattern in self.order:
             for guard in guards_of(pattern):
                 self._schedule(guard, absent)
@@ -136,9 +136,9 @@ class Start:
         return compiled(self)
 
     @cached_property
-    def hint(self) -> Hint | None:
-        """What a node has next to it where the search succeeds."""
-        return hint_of(self)
+    def hints(self) -> tuple[Hint, ...]:
+        """What is near to a node where the search succeeds."""
+        return hints_of(self)
 
     def finder(self, number: int) -> Find:
         """What finds the matches from a node, to be asked for so many nodes."""
@@ -150,7 +150,11 @@ class Start:
     def _search(
         self, node: Node, outputs: Container[Node], blocked: Collection[Node], crowds: Crowds
     ) -> Iterator[Match]:
-        return self.matches(node, Search(self.plan, outputs, blocked, crowds))
+        search = Search(self.plan, outputs, blocked, crowds)
+        try:
+            yield from self.matches(node, search)
+        finally:
+            self._asked += search.steps // STEPS
 
     def matches(self, node: Node, search: Search) -> Iterator[Match]:
         """The matches whose anchor is the node. The search must not be left half-way and used again."""
@@ -338,7 +342,7 @@ class Start:
             return
         if all(self._is_bound_within(pattern, region) for pattern in needed):
             last = max(needed, key=self.order.__getitem__)
-            if self.regions[last] == region:
+            if self.regions[last] == region and not counts(guard.expected, last):
                 self.matchers[last].guards.append(guard)
                 return
         if negation is not None:
@@ -399,18 +403,3 @@ def _made_of(pattern: Pattern) -> tuple[Pattern, ...]:
     if isinstance(pattern, (Not, Repeat)):
         return ()
     return tuple(pattern.same_node() if isinstance(pattern, Seq) else pattern.children())
-
-
-def _skip_between(matcher: Matcher, over: Mapping[Pattern, Matcher]) -> None:
-    """Let operators that may be skipped stand between a matcher and its operands."""
-
-    def instead(operand: Matcher) -> Matcher:
-        return over.get(operand.pattern, operand)
-
-    match matcher:
-        case CallMatcher():
-            matcher.operands = tuple(map(instead, matcher.operands))
-        case TupleMatcher():
-            matcher.items = tuple(map(instead, matcher.items))
-        case GetItemMatcher():
-            matcher.tuple = instead(matcher.tuple)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gsl.graph import Node
 from gsl.match.guard import Path
-from gsl.match.matchers import Goals, Matcher
+from gsl.match.matchers import CallMatcher, GetItemMatcher, Goals, Matcher, TupleMatcher
 from gsl.pat import Pattern, Seq, Use
 
 if TYPE_CHECKING:
@@ -168,6 +168,21 @@ class Skipping(Matcher):
             return match(search, node, path, rest)
         ways = beyond(search, node)
         return search.choose((match, below, path, rest) for below, skipped in ways if skip_all(search, skipped))
+
+
+def skip_between(matcher: Matcher, over: Mapping[Pattern, Matcher]) -> None:
+    """Let operators that may be skipped stand between a matcher and its operands."""
+
+    def instead(operand: Matcher) -> Matcher:
+        return over.get(operand.pattern, operand)
+
+    match matcher:
+        case CallMatcher():
+            matcher.operands = tuple(map(instead, matcher.operands))
+        case TupleMatcher():
+            matcher.items = tuple(map(instead, matcher.items))
+        case GetItemMatcher():
+            matcher.tuple = instead(matcher.tuple)
 
 
 class SeqMatcher(Matcher):

@@ -1,4 +1,4 @@
-"""Guards as Python source."""
+"""Guards as Python source, and what is bound where they are asked."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from gsl.match.conditions import Value
 from gsl.match.constraints import OneUser, Output, UsedOutside
 from gsl.match.engine import Search
 from gsl.match.guard import Guard, read
+from gsl.match.instances import all_of
 from gsl.match.source import Bound, Writer
 from gsl.pat import Instance, Pattern, Repeat, Variadic
 
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 
 def write_guard(out: Writer, plan: Plan, guard: Guard, bound: Bound) -> None:
     """Write the test that a guard holds."""
-    if guard.owner is not None and guard.owner not in bound.nodes:
+    if guard.owner is not None and not _may_be_bound(plan, guard.owner, bound):
         return  # it is part of an alternative that was not taken
     if type(guard) in (Guard, Value):
         mark = out.mark()
         try:
-            _expression(out, guard, bound)
+            symbols = {each.symbol for each in plan.scopes.get(guard.owner, ())} if guard.owner is not None else set()
+            _expression(out, guard, bound, bound.number if symbols >= guard.expected.symbols else None)
             return
         except Uncovered:
             out.back(mark)
@@ -34,22 +36,32 @@ def write_guard(out: Writer, plan: Plan, guard: Guard, bound: Bound) -> None:
         _ask(out, plan, guard, bound)
 
 
-def _expression(out: Writer, guard: Guard, bound: Bound) -> None:
-    """The expression is true, or equals what the node has."""
+def _may_be_bound(plan: Plan, owner: Pattern, bound: Bound) -> bool:
+    """Whether a pattern is bound, or a template of which there may be instances."""
+    around = plan.scopes.get(owner)
+    return owner in bound.nodes or owner in bound.many or (around is not None and around[0] in bound.many)
+
+
+def _expression(out: Writer, guard: Guard, bound: Bound, number: str | None) -> None:
+    """The expression is true, or equals what the node has. An index stands for a number."""
     of = out.names.of
 
     def attribute(pattern: Any, name: str) -> str:
-        if isinstance(pattern, (Instance, Variadic, Repeat)):
+        if isinstance(pattern, (Variadic, Repeat)) and name == "length":
+            return f"{of(_unbound)}({of(pattern)})" if pattern not in bound.many else bound.many[pattern].length
+        if isinstance(pattern, Instance):
             raise Uncovered
         var = bound.nodes.get(pattern)
         return f"{of(_unbound)}({of(pattern)})" if var is None else f"{of(read)}({var}, {name!r})"
 
-    value = source(guard.expected, out.names, attribute, bound.chosen.get)
+    value = source(guard.expected, out.names, attribute, bound.chosen.get, number)
     if guard.actual is None:
         out.attempt(f"value = {value}", errors=of(NO_VALUE))
         out.fail_if("value is not True")
         return
     assert guard.owner is not None
+    if isinstance(guard.owner, Variadic):
+        raise Uncovered  # it has a number of instances where it is no node
     var = bound.nodes[guard.owner]
     out.attempt(f"actual = {of(guard.actual)}(None, {var}, ())", f"value = {value}", errors=of(NO_VALUE))
     out.fail_if(f"not {of(guard)}.fits(value, actual, {var})")
@@ -69,6 +81,8 @@ def _uses(out: Writer, guard: OneUser | Output | UsedOutside, bound: Bound) -> b
             out.fail_if(f"len({var}.users) + ({var} in outputs) != 1")
         case Output():
             out.fail_if(f"{var} not in outputs")
+        case UsedOutside() if bound.many:
+            return False
         case UsedOutside():
             taken = f"({''.join(f'{each}, ' for each in bound.taken.values())})"
             ends = [bound.nodes[output] for output in guard.outputs if output in bound.nodes]
@@ -77,6 +91,8 @@ def _uses(out: Writer, guard: OneUser | Output | UsedOutside, bound: Bound) -> b
                     rest = [end for end in ends if end not in bound.above[each]] if not var else []
                     others = "".join(f" and {each} is not {end}" for end in rest)
                     used = f"{out.names.of(is_used_outside)}({each}, outputs, {taken})"
+                    if not bound.above[each].isdisjoint(bound.taken.values()):  # so its only user is part of the match
+                        used = f"((len({each}.users) > 1 or {each} in outputs) and {used})"
                     out.fail_if(f"{'not ' if guard.used else ''}{used}{others}")
     return True
 
@@ -92,18 +108,34 @@ def is_used_outside(node: Node, outputs: Container[Node], taken: Collection[Node
 def _ask(out: Writer, plan: Plan, guard: Guard, bound: Bound) -> None:
     """The guard itself decides, of a search that has bound as much."""
     of = out.names.of
-    nodes = ", ".join(f"{of(pattern)}: {var}" for pattern, var in bound.nodes.items())
-    chosen = ", ".join(f"{of(alt)}: {number}" for alt, number in bound.chosen.items())
-    taken = ", ".join(f"{var}: ({of(identity)}, ())" for identity, var in bound.taken.items())
-    operators = ", ".join(f"{of(op)}: {var}.op" for op, var in bound.operators.items())
-    state = f"{{{nodes}}}, {{{chosen}}}, {{{taken}}}, {{{operators}}}"
-    out.fail_if(f"not {of(guard)}.check({of(_state)}({of(plan)}, outputs, blocked, {state}), ())")
+    taken = "".join(f"{var}: ({of(identity)}, ()), " for identity, var in bound.taken.items())
+    for many in bound.many.values():
+        taken += f"**{of(dict.fromkeys)}({of(all_of)}({many.var}, {of(many.own)}), (None, ())), "
+    given = ", ".join(f"{{{table}}}" for table in (*tables(out, plan, bound), taken))
+    path = "()" if bound.number is None else f"({bound.number},)"
+    out.fail_if(f"not {of(guard)}.check({of(_state)}({of(plan)}, outputs, blocked, {given}), {path})")
+
+
+def tables(out: Writer, plan: Plan, bound: Bound) -> tuple[str, str, str, str, str]:
+    """What is bound, chosen and so on, as the items of tables: nodes, choices, operators, counts and heads."""
+    of = out.names.of
+    path = f"({bound.number or 0},)"
+    nodes = [f"{f'({of(p)}, {path})' if p in plan.scopes else of(p)}: {var}, " for p, var in bound.nodes.items()]
+    for many in reversed(bound.many.values()):
+        nodes.insert(many.place, f"**{of(many.keys.bind)}({many.var}), ")
+    chosen = "".join(f"{of(alt)}: {number}, " for alt, number in bound.chosen.items())
+    operators = "".join(f"{of(op)}: {var}.op, " for op, var in bound.operators.items())
+    counts = "".join(f"({of(p)}, ()): {many.length}, " for p, many in bound.many.items())
+    heads = "".join(f"({of(p)}, ()): {var}, " for p, var in bound.heads.items())
+    return "".join(nodes), chosen, operators, counts, heads
 
 
 def _state(
     plan: Plan, outputs: Container[Node], blocked: Collection[Node], nodes: dict[Any, Node], chosen: dict[Any, int],
-    taken: dict[Node, Any], operators: dict[Any, Any],
+    operators: dict[Any, Any], counts: dict[Any, int], heads: dict[Any, Node], taken: dict[Node, Any],
 ) -> Search:  # fmt: skip
     search = Search(plan, outputs, blocked)
-    search.bindings.nodes, search.bindings.chosen, search.taken, search.operators = nodes, chosen, taken, operators
+    bindings = search.bindings
+    bindings.nodes, bindings.chosen, bindings.counts, bindings.heads = nodes, chosen, counts, heads
+    search.operators, search.taken = operators, taken
     return search

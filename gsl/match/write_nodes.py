@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gsl.attr.compile import Uncovered
 from gsl.graph import GETITEM, TUPLE, Op
+from gsl.match.chains import RepeatMatcher
 from gsl.match.engine import Search
 from gsl.match.literal import decidedly_same
 from gsl.match.matchers import (
@@ -20,6 +21,7 @@ from gsl.match.matchers import (
     Matcher,
     NotMatcher,
     TupleMatcher,
+    VariadicMatcher,
 )
 from gsl.match.source import Bound, Writer
 from gsl.match.uses import SeqMatcher
@@ -50,9 +52,11 @@ class NodeWriter:
                 self.call(matcher, var, bound)
             case TupleMatcher():
                 self.out.fail_if(f"{var}.op != {TUPLE!r} or len({var}.operands) != {len(matcher.items)}")
+            case VariadicMatcher():
+                self.out.fail_if(f"{var}.op != {TUPLE!r} or len({var}.operands) < {matcher.pattern.min_len}")
             case ConstMatcher() | GetItemMatcher():
                 self.out.fail_if(f"not {self.of(matcher)}.admits({self.quiet}, {var})")
-            case LeafMatcher() | AndMatcher() | AltMatcher() | SeqMatcher() | NotMatcher():
+            case LeafMatcher() | AndMatcher() | AltMatcher() | SeqMatcher() | NotMatcher() | RepeatMatcher():
                 test = self.plausible(matcher, var) if type(matcher) is LeafMatcher else None
                 if test is not None:
                     self.out.fail_if(f"not {test}")
@@ -74,18 +78,25 @@ class NodeWriter:
                 self.out.fail_if(f"{known}.op != {var}.op")
 
     def literals(self, matcher: CallMatcher, var: str) -> None:
-        """What is equal as it stands is accepted at once; a literal may also be another form of the attribute."""
+        """What is equal as it stands is accepted at once; a literal may also be another form of the attribute.
+
+        Equal calls share their attributes, so the last ones that were accepted are remembered.
+        """
         spec = matcher.pattern.op if isinstance(matcher.pattern.op, OpSpec) else None
-        others = []
+        plain: list[str] = []
+        others: list[str] = []
         for name, wanted in matcher.literals.items():
             test = self.is_literal(wanted, f"{var}.attrs.get({name!r}, ...)")
-            if spec is not None and _has_one_form(spec, name):
+            (plain if spec is not None and _has_one_form(spec, name) else others).append(test)
+        known = self.of(matcher)
+        with self.out.block(f"if {var}.attrs is not {known}.accepted:"):
+            for test in plain:
                 self.out.fail_if(f"not {test}")
+            if others:
+                self.out.line(f"if {' and '.join(others)}: {known}.accepted = {var}.attrs")
+                self.out.fail_if(f"not {known}.in_another_form({self.quiet}, {var})", word="elif")
             else:
-                others.append(test)
-        if others:
-            holds = f"{self.of(matcher)}.literals_hold({self.quiet}, {var})"
-            self.out.fail_if(f"not ({' and '.join(others)}) and not {holds}")
+                self.out.line(f"{known}.accepted = {var}.attrs")
 
     def is_literal(self, wanted: Any, found: str) -> str:
         """Whether an attribute is a value as it stands."""
@@ -103,7 +114,7 @@ class NodeWriter:
                 return f"{self.of(matcher.pattern.op)}.accepts({var}.op)"
             case LeafMatcher():
                 return None if matcher.kinds is None else self.is_one_of(matcher.kinds, var)
-            case TupleMatcher():
+            case TupleMatcher() | VariadicMatcher():
                 return f"({var}.op == {TUPLE!r})"
             case GetItemMatcher():
                 return f"({var}.op == {GETITEM!r})"
@@ -111,6 +122,8 @@ class NodeWriter:
                 return None
             case SeqMatcher():
                 return self.plausible(matcher.spine[-1], var)
+            case RepeatMatcher():
+                return self.plausible(matcher.inner, var)
             case AndMatcher():
                 tests = [self.plausible(part, var) for part in matcher.both]
                 return joined(" and ", [test for test in tests if test is not None])

@@ -56,7 +56,7 @@ class Pass:
         self.tried = 0
         """At how many nodes a search was started, all rules together: the measure of what the pass costs."""
         self.moved: dict[Node, None] = {}
-        """The nodes that have other neighbours than before, all of them older than the pass."""
+        """The nodes that have others near to them than before, as a ``Hint`` sees it; all are older than the pass."""
 
     def _work_on(self, graph: Graph) -> None:
         self.graph = graph
@@ -236,19 +236,20 @@ class Pass:
         self.checker.applied(replacement)
         self.blocked.update(inner)
         self.blocked.update(replacement.created)
-        kept = [other for other in inner if other not in self.splicer.dead]
-        if kept:
-            reused = _reused(replacement, kept)
-            kept = [other for other in kept if other not in reused]
+        kept: tuple[str, ...] = ()
+        alive = [other for other in inner if other not in self.splicer.dead]
+        if alive:
+            reused = _reused(replacement, alive)
+            kept = names_of([other for other in alive if other not in reused])
         self.trace.firings.append(
             Firing(
-                rule.name, names_of(replacement.old), names_of(replacement.new), names_of(kept), self.round, node.name,
+                rule.name, names_of(replacement.old), names_of(replacement.new), kept, self.round, node.name,
                 identity(match), names_of(inner), names_of(replacement.created),
             )
         )  # fmt: skip
 
     def _note_moves(self, replacement: Replacement) -> None:
-        """Take note of the nodes that get other neighbours, where these are older than the pass.
+        """Take note of the nodes that have others near to them than before, where they are older than the pass.
 
         A call that a rewrite makes is part of no other match in this pass, so next to it nothing new can be found.
         """
@@ -258,8 +259,10 @@ class Pass:
             self.crowds.forget(new)
             is_old = not is_new(new) and new not in self.blocked
             if new is not old and (is_old or new.op in LEAVES):
-                others = [user for user in old.users if user not in self.blocked]
-                self.moved.update(dict.fromkeys(others))
+                for user in old.users:
+                    if user not in self.blocked:
+                        self.moved[user] = None
+                    self.moved.update(dict.fromkeys([far for far in user.users if far not in self.blocked]))
                 if is_old:
                     self.moved[new] = None
 

@@ -154,5 +154,6 @@ _name = attrgetter("name")
 def identity(match: Match) -> tuple[Any, ...]:
     """What tells a match from others of its rule: the names of all that it binds, and what it chose."""
     bindings = match.bindings
+    skipped = names_of(bindings.skipped) if bindings.skipped else ()
     chosen, counts = tuple(bindings.chosen.values()), tuple(bindings.counts.values())
-    return names_of(bindings.nodes.values()), names_of(bindings.skipped), chosen, counts
+    return names_of(bindings.nodes.values()), skipped, chosen, counts

@@ -40,6 +40,8 @@ def rules() -> list[Subst]:
         ([op.Tanh(x), op.Abs(x)], [x, op.Exp(x)]),
         (is_op("exp") >> is_op("negative"), lambda match: op.Abs(match.inner[0].args[0])),
         (op.Abs(op.Exp(x)), op.Exp(x)),
+        (op.Tanh(op.Abs(op.Exp(x))), op.Sin(x)),
+        (op.Negative(op.Exp(op.Tanh(x) * y)), op.Cos(x)),
     ]
     return [Subst(source, target, name=f"rule {n}", priority=n % 3) for n, (source, target) in enumerate(pairs)]
 
@@ -101,6 +103,14 @@ SPARE = [Subst(op.Tanh(pat.Call(name, x)), x, name=f"spare {name}") for name in 
 def test_a_rule_sees_what_a_rule_before_it_laid_bare() -> None:
     view = chain("tanh", "negative", "negative", "exp", "nn.relu", "sin")
     gone, found = Subst(op.Negative(op.Negative(x)), x, name="gone"), Subst(op.Exp(op.Tanh(x)), op.Erf(x), name="found")
+    assert [firing.rule for firing in made(view, [gone, found, *SPARE]).trace.firings] == ["gone", "found"]
+
+
+def test_a_rule_sees_what_was_laid_bare_two_calls_away() -> None:
+    view = chain("exp", "negative", "negative", "tanh", "abs", "sin")
+    gone = Subst(op.Negative(op.Negative(x)), x, name="gone")
+    found = Subst(op.Abs(op.Tanh(op.Exp(x))), op.Erf(x), name="found")
+    assert [hint.path for hint in found.plan.start(found.plan.outputs[0]).hints] == [(0,), (0, 0)]
     assert [firing.rule for firing in made(view, [gone, found, *SPARE]).trace.firings] == ["gone", "found"]
 
 

@@ -1,0 +1,199 @@
+"""Instances of templates, found by functions that are written for a rule.
+
+Such a function (a ``Body``) gives the instances at one node, each as a tuple of nodes. What follows here puts instances
+together in the order of the search: chains of them, the fields of a tuple, the members of a group. A list that is given
+is extended and cut afterwards; who wants to keep it copies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter, itemgetter
+from typing import Any
+
+from gsl.graph import LEAVES, Node
+from gsl.match.chains import RepeatMatcher, computed
+from gsl.match.engine import Search
+from gsl.match.matchers import CallMatcher
+from gsl.match.result import Match
+from gsl.pat import Pattern
+
+Instance = tuple[Node, ...]
+Body = Callable[[Node], Iterable[Instance]]
+"""The instances at a node; the first node of an instance is that one. A tuple if there is one at most at any node."""
+NumberedBody = Callable[[Node, int], Iterable[Instance]]
+"""The same of an instance with a number."""
+Own = Callable[[Instance], tuple[Node, ...]]
+"""The nodes of an instance that no other pattern may have."""
+MOST_KEPT = 5_000
+"""For how many instances keys are kept."""
+
+
+def chains_down(
+    matcher: RepeatMatcher, body: Body, head: int, joint: Sequence[int], outputs: Container[Node], last: Node
+) -> Iterator[list[Instance]]:
+    """The chains that end at a node, numbered from there.
+
+    ``head`` is the place of an instance's first node; at the places of ``joint`` all have the same operators.
+    """
+    sole = matcher.pattern.sole
+
+    def more(instance: Instance) -> Iterable[Instance]:
+        return (found for below in computed(instance[head], outputs, sole=sole) for found in body(below))
+
+    found = body(last)
+    if sole and not joint and isinstance(found, tuple):
+        return _row(matcher, body, head, found)
+    return _chains(matcher, found, more, joint)
+
+
+def _row(matcher: RepeatMatcher, body: Body, head: int, found: Iterable[Instance]) -> Iterator[list[Instance]]:
+    """The chains where each node has at most one instance, and one operand from which to go on."""
+    shortest, longest, is_greedy = matcher.pattern.min, matcher.pattern.max, matcher.pattern.greedy
+    links: list[Instance] = []
+    while found:
+        links += found
+        if not is_greedy and len(links) >= shortest:
+            yield links
+        operands = links[-1][head].operands
+        if len(operands) != 1:
+            operands = tuple(computed(links[-1][head], (), sole=True))
+        if len(links) == longest or not operands or operands[0].op in LEAVES:
+            break
+        found = body(operands[0])
+    while is_greedy and len(links) >= shortest:
+        yield links
+        links.pop()
+
+
+def chains_up(
+    matcher: RepeatMatcher, body: Body, head: int, joint: Sequence[int], outputs: Container[Node], search: Search,
+    first: Node,
+) -> Iterator[list[Instance]]:  # fmt: skip
+    """The chains that begin at a node, numbered from there. In the name of the search, users are looked up."""
+    sole, is_one_node = matcher.pattern.sole, isinstance(matcher.inner, CallMatcher)
+
+    def more(instance: Instance) -> Iterator[Instance]:
+        last = instance[0]
+        users = last.users if is_one_node else list(matcher.firsts(search, last.users))
+        for user in sorted(users, key=_index) if len(users) > 1 else users:
+            for found in body(user):
+                operands = found[head].operands
+                is_sole = sole and len(operands) == 1 and operands[0] is last
+                if is_sole or last in computed(found[head], outputs, sole=sole):
+                    yield found
+
+    return _chains(matcher, body(first), more, joint)
+
+
+def _chains(
+    matcher: RepeatMatcher, first: Iterable[Instance], more: Callable[[Instance], Iterable[Instance]],
+    joint: Sequence[int],
+) -> Iterator[list[Instance]]:  # fmt: skip
+    """Chains of any length, depth first: each one before or after those that it begins."""
+    shortest, longest, is_greedy = matcher.pattern.min, matcher.pattern.max, matcher.pattern.greedy
+    links: list[Instance] = []
+    ways = [iter(first)]
+    while ways:
+        link = next(ways[-1], None)
+        if link is not None:
+            if joint and links and any(link[place].op != links[0][place].op for place in joint):
+                continue
+            links.append(link)
+            if not is_greedy and len(links) >= shortest:
+                yield links
+            ways.append(iter(()) if len(links) == longest else iter(more(link)))
+        else:
+            ways.pop()
+            if links:
+                if is_greedy and len(links) >= shortest:
+                    yield links
+                links.pop()
+
+
+def fields(
+    body: NumberedBody, nodes: Sequence[Node], first: int, taken: set[Node], own: Own
+) -> Iterator[list[Instance]]:
+    """An instance at each of some nodes, of which the operators are nodes of their own: in all ways."""
+    if not nodes:
+        yield []
+        return
+    links: list[Instance] = []
+    ways = [iter(body(nodes[0], first))]
+    while ways:
+        link = next(ways[-1], None)
+        if link is None:
+            ways.pop()
+        elif taken.isdisjoint(own(link)):
+            links.append(link)
+            taken.update(own(link))
+            if len(links) < len(nodes):
+                ways.append(iter(body(nodes[len(links)], first + len(links))))
+                continue
+            yield links
+        else:
+            continue
+        if links:
+            taken.difference_update(own(links.pop()))
+
+
+def members(body: NumberedBody, nodes: Iterable[Node], taken: set[Node], own: Own) -> list[Instance]:
+    """Beside one, the first instance at each of some nodes that has one whose operators are nodes of their own."""
+    found: list[Instance] = []
+    for node in nodes:
+        if node not in taken:
+            for link in body(node, len(found) + 1):
+                mine = own(link)
+                if taken.isdisjoint(mine):
+                    taken.update(mine)
+                    found.append(link)
+                    break
+    return found
+
+
+def not_before(nodes: Iterable[Node], node: Node) -> list[Node]:
+    """Those that do not come before a node in the graph."""
+    return [other for other in nodes if other.index >= node.index]
+
+
+def own_nodes(places: Sequence[int]) -> Own:
+    """What gives the nodes at some places of an instance."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))  # a tuple, too
+
+
+def all_of(links: Iterable[Instance], own: Own) -> Iterable[Node]:
+    """The nodes that are the instances' own."""
+    return chain.from_iterable(map(own, links))
+
+
+class Keys:
+    """The keys of what the templates of numbered instances are bound to: made for the longest list so far, and kept."""
+
+    def __init__(self, templates: Sequence[Pattern], first: int) -> None:
+        self.templates = tuple(templates)
+        self.first = first
+        """The number of the first instance."""
+        self._made: tuple[Any, ...] = ()
+
+    def bind(self, links: Sequence[Instance]) -> dict[Any, Node]:
+        """What the templates are bound to."""
+        keys = self._made
+        if len(keys) < len(links) * len(self.templates):
+            number = max(len(links), MOST_KEPT if len(links) > MOST_KEPT // 2 else 2 * len(links))
+            keys = tuple([(p, (i,)) for i in range(self.first, self.first + number) for p in self.templates])
+            if number <= MOST_KEPT:
+                self._made = keys
+        return dict(zip(keys, chain.from_iterable(links)))
+
+
+def with_instances(match: Match, counts: Mapping[Any, int], heads: Mapping[Any, Node]) -> Match:
+    """A match, and how many instances there are and where chains begin."""
+    match.bindings.counts.update(counts)
+    match.bindings.heads.update(heads)
+    return match
+
+
+_index = attrgetter("index")
