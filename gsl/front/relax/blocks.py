@@ -23,8 +23,6 @@ class Blocks:
         """The number of the block that is filled."""
         self.is_dataflow = isinstance(self.old[0], relax.DataflowBlock)
         """Whether that is a block of dataflow."""
-        self.made: set[Any] = set()
-        """The variables that the old function does not have."""
         self._renamed: dict[Any, Any] = {}
         """The new variables that stand for old ones which can't be bound where they stand now."""
 
@@ -36,9 +34,7 @@ class Blocks:
 
     def variable(self, name: str, type: Any, *, seen: bool = False) -> Any:
         """A new variable for the block that is filled; ``seen`` for one that is part of the function's result."""
-        var = (dataflow_variable if self.is_dataflow and not seen else variable)(name, type, None)
-        self.made.add(var)
-        return var
+        return (dataflow_variable if self.is_dataflow and not seen else variable)(name, type, None)
 
     def again(self, var: Any) -> Any | None:
         """The variable itself, to be bound to another expression; ``None`` where it can't be bound."""
@@ -55,7 +51,8 @@ class Blocks:
     def keep(self, place: int, changed: Any = None) -> Any:
         """Bind an old variable again, to what it was bound to or as ``changed`` binds it; the variable of the value."""
         # A binding that has no part in the view stays in the block in which it stood, if that is still being filled.
-        self.move(self.function.block_of(place))
+        if len(self.old) > 1:
+            self.move(self.function.block_of(place))
         binding = self.function.bindings[place] if changed is None else changed
         own = var = self.function.vars[place]
         if not self._fits(var):
@@ -80,7 +77,8 @@ class Blocks:
         for number, (old, bindings) in enumerate(zip(self.old, self.contents)):
             new = bindings
             if visible:
-                instead = {var: new for var, (home, new) in visible.items() if var in self.made or home != number}
+                is_old = self.function.has
+                instead = {var: new for var, (home, new) in visible.items() if not is_old(var) or home != number}
                 new = [_with_visible(binding, instead) for binding in bindings]
                 shown = [var for var, (home, _) in visible.items() if home == number and var not in instead]
                 new += [relax.VarBinding(visible[var][1], var) for var in shown]

@@ -5,8 +5,9 @@ A reading depends on the operator, its attributes and the types; only for some o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Final
 
 import tvm_ffi
@@ -18,10 +19,10 @@ from gsl.front.relax.function import Function
 from gsl.front.relax.handle import Leaf
 from gsl.front.relax.objects import VARIABLES
 from gsl.front.relax.scope import FunctionScope
-from gsl.front.relax.trees import Constants, Tree
-from gsl.graph import Effect, Node, Op, TensorType, Type
+from gsl.front.relax.trees import Tree
+from gsl.graph import Effect, Node, Op, Type
 
-_key: Final[Any] = tvm_ffi.StructuralKey
+_StructuralKey: Final[Any] = tvm_ffi.StructuralKey
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +51,7 @@ class Form:
 class _Operator:
     """What is known of one operator."""
 
-    __slots__ = ("effect", "looks_at", "name", "reads")
+    __slots__ = ("effect", "forms", "looks_at", "name", "reads")
 
     def __init__(self, op: Any, binding: Any) -> None:
         self.name = op.name
@@ -58,26 +59,27 @@ class _Operator:
         self.looks_at = spellings.LOOKS_AT.get(self.name)
         self.effect: Effect | None = effect_of(binding)
         """The effect of calls of plain arguments."""
+        self.forms: dict[tuple[Any, ...], Form] = {}
+        """The forms of its calls, by what their readings depend on."""
 
 
 class Forms:
     """The forms of the calls of one function."""
 
-    def __init__(self, function: Function, scope: FunctionScope, constant: Constants) -> None:
+    def __init__(self, function: Function, scope: FunctionScope) -> None:
         self.function = function
         self.scope = scope
-        self.constant = constant
         self.aliases: set[Any] = set()
         """The variables that are bound to another variable or a constant, whose types need not be those of the nodes
         that they have in the view."""
+        self.key: tuple[Any, ...] | None = None
+        """What the reading of the last call depends on, besides the operator; ``None`` where that is more than can be
+        told."""
         self._operators: dict[Any, _Operator] = {}
-        self._forms: dict[Any, Form] = {}
 
-    def _operator(self, number: int) -> _Operator | None:
+    def _operator(self, number: int) -> _Operator:
         """What is known of the operator of a call of plain arguments."""
         op = self.function.ops[number]
-        if op is None:
-            return None
         known = self._operators.get(op)
         if known is None:
             known = self._operators[op] = _Operator(op, self.function.bindings[number])
@@ -85,69 +87,58 @@ class Forms:
 
     def effect(self, number: int) -> Effect | None:
         """The effect of a binding."""
-        operator = self._operator(number)
-        return effect_of(self.function.bindings[number]) if operator is None else operator.effect
+        if self.function.ops[number] is None:
+            return effect_of(self.function.bindings[number])
+        return self._operator(number).effect
 
-    def key(self, number: int, views: Mapping[Any, Node]) -> tuple[Any, ...] | None:
-        """What the reading of a call depends on, ``None`` where that is more than can be told here."""
+    def known(self, number: int, args: Sequence[Any], operands: Sequence[Node]) -> Form | None:
+        """The form of a call of plain arguments with these view nodes, if one was noted. ``key`` is then its key."""
+        self.key = None
         function = self.function
-        operator = self._operator(number)
-        args = function.args[number]
-        if operator is None or args is None or not operator.reads or operator.effect is not None:
+        operator = self._operators.get(function.ops[number]) or self._operator(number)
+        if not operator.reads or (self.aliases and not self.aliases.isdisjoint(args)):
             return None
-        key: list[Any] = [operator, id(self.scope.type_of(function.vars[number]))]
-        for arg in args:
-            view = views.get(arg)
-            if view is None:
-                view = self.constant(arg) if type(arg) is ir.GenericConst and arg.value.shape else None
-            elif arg in self.aliases or not (operator.looks_at is None or self._is_plain(arg, operator.looks_at)):
-                view = None
-            if view is None or type(view.type) is not TensorType:
-                return None
-            key.append(id(view.type))
-        if len(args) > 1 and len(set(args)) < len(args):
-            key.append(tuple([args.index(arg) for arg in args]))
+        if operator.looks_at is not None and not all(map(self._is_plain, args, repeat(operator.looks_at))):
+            return None
+        # Types are told apart by their addresses: they stay as long as the view's nodes do.
+        own = id(self.scope.types[number])
+        if len(operands) == 1:
+            key: tuple[Any, ...] = (own, id(operands[0].type))
+        else:
+            key = (own, *[id(operand.type) for operand in operands])
+            if len(set(args)) < len(args):
+                key += (tuple([args.index(arg) for arg in args]),)
         attrs = function.values[number].attrs
-        if attrs is not None:
-            key.append(_key(attrs))
-        return tuple(key)
+        self.key = key if attrs is None else (*key, _StructuralKey(attrs))
+        return operator.forms.get(self.key)
 
     def _is_plain(self, var: Any, looks_at: frozenset[str]) -> bool:
         """True unless a variable is bound to something at which a reading may look."""
         place = self.function.place.get(var)
         if place is None:
             return True
-        operator = self._operator(place)
-        return operator is not None and operator.name not in looks_at
+        return self.function.ops[place] is not None and self._operator(place).name not in looks_at
 
     def may_look(self, number: int) -> bool:
         """Whether readings of that operator look at what computes the arguments."""
-        operator = self._operator(number)
-        return operator is not None and operator.looks_at is not None
+        return self.function.ops[number] is not None and self._operator(number).looks_at is not None
 
-    def known(self, number: int, views: Mapping[Any, Node], but: Collection[Any]) -> Form | None:
-        """The form of a call, if one was noted; ``None`` for those that are bound to some variables."""
-        if self.function.ops[number] is None or (but and self.function.vars[number] in but):
-            return None
-        key = self.key(number, views)
-        return None if key is None else self._forms.get(key)
-
-    def note(self, key: Any, number: int, tree: Tree) -> None:
+    def note(self, key: tuple[Any, ...], number: int, tree: Tree) -> None:
         """Remember the reading of a call under its key, if it is one of the call's arguments alone."""
         args = self.function.args[number]
         assert args is not None
         steps: list[Step] = []
         for node, sources in zip(tree.nodes, tree.sources):
-            operands: list[int] = []
+            places: list[int] = []
             for source in sources:
                 expr = source.expr if isinstance(source, Leaf) and source.shape is None else source
                 if isinstance(source, int):
-                    operands.append(~source)
+                    places.append(~source)
                 elif type(expr) in VARIABLES or type(expr) is ir.GenericConst:
-                    operands.append(args.index(expr))
+                    places.append(args.index(expr))
                 else:
                     return
-            steps.append(Step(node.op, tuple(operands), node.attrs, node.type, node.name.removeprefix(tree.name)))
+            steps.append(Step(node.op, tuple(places), node.attrs, node.type, node.name.removeprefix(tree.name)))
         first = steps[0]
         single = first if len(steps) == 1 and first.operands == tuple(range(len(args))) else None
-        self._forms[key] = Form(tuple(steps), single)
+        self._operator(number).forms[key] = Form(tuple(steps), single)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import tvm_ffi
 from tvm import ir, relax
+from tvm.ir import Call, Op
+from tvm.relax import VarBinding
 
-from gsl.front.relax.objects import VARIABLES, call, has_types, items
+from gsl.front.relax.objects import VARIABLES, call, item, items, size
 
 
 class Function:
@@ -35,7 +38,10 @@ class Function:
         """The operator of each of these calls."""
         self.ends: list[int] = []
         """For each block, the number of the first binding behind it."""
+        self.names: list[str] = []
+        """The name of the variable of each binding."""
         self.params: list[Any] = items(native.params)
+        self._parameters = frozenset(self.params)
         self._plain = {var.__chandle__(): var for var in self.params}
         """The object of each variable and constant, by the address of what it stands for."""
         self._one: dict[int, Any] = {}
@@ -43,42 +49,44 @@ class Function:
         for block in self.blocks:
             self._read(items(block.bindings))
             self.ends.append(len(self.bindings))
-        self.place = {var: number for number, var in enumerate(self.vars)}
+        self.place = dict(zip(self.vars, range(len(self.vars))))
         """The number of the binding of each variable."""
         self.result: Any = self.own(body.body if isinstance(body, relax.SeqExpr) else body)
-        self.known = frozenset((*self.params, *self.vars))
         self._uses: dict[int, tuple[Any, ...]] = {}
 
     def _read(self, bindings: list[Any]) -> None:
         """Add bindings to the table. This is done for every binding of a function, and each look at TVM takes time."""
-        plain, one = self._plain, self._one
-        for binding in bindings:
-            var, value = binding.var, binding.value
-            plain[var.__chandle__()] = var
+        variables, values = [binding.var for binding in bindings], [binding.value for binding in bindings]
+        plain, one, add_args, add_op = self._plain, self._one, self.args.append, self.ops.append
+        plain.update({var.__chandle__(): var for var in variables})
+        for binding, value in zip(bindings, values):
             op, args = None, None
-            if type(value) is ir.Call and type(binding) is relax.VarBinding:
+            if type(value) is Call and type(binding) is VarBinding:
                 op = value.op
-                if type(op) is ir.Op and not has_types(value):
+                # The types that some calls are given besides their arguments may mention variables.
+                if type(op) is Op and not size(value.ty_args):
                     op = one.setdefault(op.__chandle__(), op)
-                    args = self._arguments(value.args)
-            self.vars.append(var)
-            self.values.append(value)
-            self.args.append(args)
-            self.ops.append(None if args is None else op)
+                    array = value.args
+                    try:
+                        if size(array) == 1:
+                            args = (plain[item(array, 0).__chandle__()],)
+                        else:
+                            args = tuple([plain[arg.__chandle__()] for arg in items(array)])
+                    except KeyError:
+                        args = self._arguments(items(array))
+            add_args(args)
+            add_op(None if args is None else op)
         self.bindings += bindings
+        self.vars += variables
+        # TVM's own strings hold on to objects of TVM.
+        self.names += [str(var.name) for var in variables]
+        self.values += values
 
-    def _arguments(self, array: Any) -> tuple[Any, ...] | None:
-        plain = self._plain
-        args = []
-        for arg in items(array):
-            address = arg.__chandle__()
-            known = plain.get(address)
-            if known is None:
-                if type(arg) not in VARIABLES and type(arg) is not ir.GenericConst:
-                    return None
-                known = plain[address] = arg
-            args.append(known)
-        return tuple(args)
+    def _arguments(self, args: list[Any]) -> tuple[Any, ...] | None:
+        """The objects of the arguments of a call; ``None`` if they are more than variables and constants."""
+        if not all(type(arg) in VARIABLES or type(arg) is ir.GenericConst for arg in args):
+            return None
+        return tuple([self._plain.setdefault(arg.__chandle__(), arg) for arg in args])
 
     def own(self, expr: Any) -> Any:
         """The one object of an expression."""
@@ -107,15 +115,27 @@ class Function:
                 found.setdefault(var, []).append(number)
         return found
 
+    def unused(self, variables: Iterable[Any]) -> set[Any]:
+        """Those of the variables to which no binding refers."""
+        found = set(variables)
+        found.difference_update(chain.from_iterable(filter(None, self.args)))
+        for number, args in enumerate(self.args):
+            if args is None:
+                found.difference_update(self.uses(number))
+        return found
+
+    def has(self, var: Any) -> bool:
+        """Whether a variable is one of the function."""
+        return var in self.place or var in self._parameters
+
     @cached_property
-    def names(self) -> Mapping[Any, str]:
+    def all_names(self) -> frozenset[str]:
         """The names of the variables."""
-        return {var: var.name for var in (*self.params, *self.vars)}
+        return frozenset((*[str(var.name) for var in self.params], *self.names))
 
     def _among(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """The variables of the function among the arguments of a call."""
-        known = self.known
-        return tuple([var for var in (args if len(args) == 1 else dict.fromkeys(args)) if var in known])
+        return tuple([var for var in (args if len(args) == 1 else dict.fromkeys(args)) if self.has(var)])
 
     def _used(self, expr: Any) -> tuple[Any, ...]:
         return self._among([self.own(var) for var in relax.analysis.free_vars(expr)])
@@ -142,7 +162,7 @@ class Function:
         value, args = self.values[place], self.args[place]
         if args is None:
             return replaced(value, instead)
-        return call(value.op, [instead.get(arg, arg) for arg in args], value.attrs, value.ty_args, value.ty, value.span)
+        return call(value.ty, value.op, [instead.get(arg, arg) for arg in args], value.attrs, value.ty_args, value.span)
 
 
 def with_value(binding: Any, value: Any, var: Any = None) -> Any:

@@ -26,7 +26,7 @@ class Home:
         self.values = dict(values)
         self.free = free
         self.added: list[Any] = []
-        self._names = set(loaded.function.names.values())
+        self._names = set(loaded.function.all_names)
         self._made: dict[Node, Any] = {}
 
     def weight(self, node: Node) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -12,10 +11,11 @@ from tvm import relax
 from gsl.front.relax import spellings
 from gsl.front.relax.canonical import canonical
 from gsl.front.relax.effects import effect_of
-from gsl.front.relax.forms import Form, Forms, Step
+from gsl.front.relax.forms import Form, Forms
 from gsl.front.relax.function import Function
 from gsl.front.relax.groups import body_of, called_group, label_of
 from gsl.front.relax.handle import Handle, Leaf, Reading, Single, Source
+from gsl.front.relax.leaves import Leaves
 from gsl.front.relax.loaded import Field, Fields, Fixed, Loaded, Result
 from gsl.front.relax.opaque import describe, is_tensor_expr
 from gsl.front.relax.scope import FunctionScope
@@ -24,8 +24,7 @@ from gsl.front.relax.tree import Reshaped
 from gsl.front.relax.trees import Tree, tuple_of
 from gsl.front.relax.types import is_constant, is_tensors
 from gsl.front.tree import Canon, Literal
-from gsl.front.tvm.tensors import to_torch
-from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Inference, Node, TensorType, Type
+from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Inference, Node, TensorType, Type
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE
 
@@ -58,11 +57,8 @@ class Loader:
         """The view node of each variable."""
         self.fields: dict[Any, Canon] = {}
         """The readings of fields of calls that have no view node of their own, by the variables of the fields."""
-        self.tensors: dict[Node, Any] = {}
-        """The native tensors of the weights."""
-        self._constants: dict[Any, Node] = {}
-        self._names: Counter[str] = Counter()
-        self._forms = Forms(function, scope, self.constant)
+        self._leaves = Leaves(self.nodes)
+        self._forms = Forms(function, scope)
         self._wanted = result_tuples(function)
         self._has_more = False
         """Whether there are nodes that may be there for nothing but readings which see through them."""
@@ -71,83 +67,26 @@ class Loader:
         """The view."""
         for var in self.function.params:
             self._parameter(var)
-        for number in range(len(self.function.bindings)):
-            form = self._forms.known(number, self.views, self._wanted)
-            if form is None:
-                self._binding(number)
-            elif form.single is None:
-                self._again(number, form)
-            else:
-                self._single(number, form.single)
+        self._bindings()
         outputs: list[Node] = []
-        self.loaded.result = self._result(self.function.result, outputs)
-        aliases, nodes = self._forms.aliases, self.nodes
-        if self._has_more:
+        loaded, leaves, aliases, nodes = self.loaded, self._leaves, self._forms.aliases, self.nodes
+        loaded.result = self._result(self.function.result, outputs)
+        if self._has_more or leaves.constants:
             nodes = seen(nodes, outputs, {self.views[var] for var in aliases}, self.function)
-        self.loaded.nodes, self.loaded.views = nodes, self.views
-        if self.tensors or "" in self._names:
-            self._name_constants(nodes)
-            self.loaded.leaves = {node.name: self.tensors[node] for node in nodes if node in self.tensors}
-        self.loaded.aliases = {var for var in aliases if var in self.loaded.shown} if aliases else set()
-        self.loaded.outputs = len(outputs)
-        self.loaded.graph = Graph(nodes, outputs, self.infer, self.canonical)
-        return self.loaded
-
-    # ------------------------------------------------------------ leaves
+        loaded.nodes, loaded.views = nodes, self.views
+        if leaves.tensors or "" in leaves.names:
+            loaded.leaves = leaves.named(nodes)
+        loaded.aliases = {var for var in aliases if loaded.shown(var) is not None}
+        loaded.outputs = len(outputs)
+        loaded.graph = Graph(nodes, outputs, self.infer, self.canonical)
+        return loaded
 
     def _parameter(self, var: Any) -> None:
-        name = self.name(var.name)
-        value = self.values.get(var.name)
+        name, value = self._leaves.name(var.name), self.values.get(var.name)
         if value is None:
             self._add(var, Node(INPUT, type=self.scope.type_of(var), name=name), ())
         else:
-            self.views[var] = self._leaf(Leaf(var), value, PARAM, self.scope.type_of(var))
-            self.views[var].name = name
-
-    def _leaf(self, leaf: Leaf, native: Any, kind: str, type: Type | None = None) -> Node:
-        value = to_torch(native)
-        if leaf.shape is not None:
-            value = value.reshape(leaf.shape)
-        own = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
-        node = Node(kind, attrs={"value": value}, type=type or own, native=leaf)
-        self.tensors[node] = native
-        self.nodes.append(node)
-        return node
-
-    def constant(self, expr: Any, shape: tuple[int, ...] | None = None) -> Node:
-        """The one view node of a constant, seen with this shape."""
-        key = (expr, shape)
-        if key not in self._constants:
-            kind = PARAM if expr.value.shape else CONST
-            self._constants[key] = self._leaf(Leaf(expr, shape), expr.value, kind)
-            self._has_more = True
-        return self._constants[key]
-
-    def _name_constants(self, nodes: list[Node]) -> None:
-        """Name the constants by what they are to the first call that uses them."""
-        for node in nodes:
-            names = TABLE[node.op].operands if isinstance(node.op, str) and node.op in TABLE else ()
-            for place, operand in enumerate(node.operands):
-                if operand in self.tensors and not operand.name:
-                    role = names[place] if place < len(names) else "constant"
-                    operand.name = self.name(f"{node.name}_{role}")
-        for node in nodes:
-            if not node.name:
-                node.name = self.name("constant")
-
-    def name(self, wanted: str) -> str:
-        """The name, with a number behind it if another node has it."""
-        if wanted not in self._names:
-            self._names[wanted] = 1
-            return wanted
-        self._names[wanted] += 1
-        name, number = wanted, self._names[wanted] - 1
-        while number and self._names[name]:
-            name = f"{wanted}_{number}"
-            number += 1
-        if name != wanted:
-            self._names[name] += 1
-        return name
+            self.views[var] = self._leaves.add(Leaf(var), value, PARAM, self.scope.type_of(var), name)
 
     def _add(self, var: Any, view: Node, sources: tuple[Source, ...]) -> None:
         """Add a view node that alone makes up the reading of a binding or an input."""
@@ -157,7 +96,36 @@ class Loader:
 
     # ------------------------------------------------------------ bindings
 
-    def _binding(self, number: int) -> None:
+    def _bindings(self) -> None:
+        """Load all bindings. Nearly all are calls of a form that is known and has one node: they are loaded here."""
+        function, views, nodes, leaves = self.function, self.views, self.nodes, self._leaves
+        known, view_of, names, constants = self._forms.known, views.__getitem__, leaves.names, leaves.constants
+        for number, (args, var, name) in enumerate(zip(function.args, function.vars, function.names)):
+            operands, form = None, None
+            if args is not None:
+                try:
+                    operands = tuple(map(view_of, args))
+                except KeyError:
+                    operands = self._operands(args)
+                if operands is not None:
+                    form = known(number, args, operands)
+            if args is None or operands is None or form is None:
+                self._binding(number, operands)
+            elif form.single is None:
+                self._again(number, form, operands)
+            else:
+                step = form.single
+                if name in names:
+                    name = leaves.name(name)
+                else:
+                    names[name] = 1
+                # Arguments by keyword would take as long as all the rest of making a node.
+                node = views[var] = Node(step.op, operands, step.attrs, step.type)
+                node.name = name
+                node.native = Single(var, self._sources(args, operands) if constants else args)
+                nodes.append(node)
+
+    def _binding(self, number: int, operands: tuple[Node, ...] | None) -> None:
         var, value, binding = self.function.vars[number], self.function.values[number], self.function.bindings[number]
         effect = self._forms.effect(number)
         if isinstance(binding, relax.MatchCast):
@@ -172,74 +140,54 @@ class Loader:
                 self.views[var] = self.views[value]
                 self._forms.aliases.add(var)
             case _ if is_constant(value):
-                self.views[var] = self.constant(value)
+                self.views[var] = self._leaves.constant(value)
                 self._forms.aliases.add(var)
             case relax.Tuple() if is_tensor_expr(value) and self._tree(number, tuple_of(value)):
                 pass
             case relax.TupleGetItem() if self._field(number):
                 pass
-            case relax.Call() if self._group(number) or self._call(number):
+            case relax.Call() if self._group(number) or self._call(number, operands):
                 pass
             case _:
                 self._opaque(number, binding, None)
 
-    def _call(self, number: int) -> bool:
-        key = self._forms.key(number, self.views)
+    def _operands(self, args: tuple[Any, ...]) -> tuple[Node, ...] | None:
+        """The view nodes of the arguments of a call; ``None`` where one may be shown in more than one way."""
+        views = self.views
+        if any(arg not in views and not (is_constant(arg) and arg.value.shape) for arg in args):
+            return None
+        return tuple([self._leaves.constant(arg) if arg not in views else views[arg] for arg in args])
+
+    def _call(self, number: int, operands: tuple[Node, ...] | None) -> bool:
+        known = operands is not None and all(type(operand.type) is TensorType for operand in operands)
+        key = self._forms.key if known else None
         looked = self.scope.lookups
         canon = spellings.read(self.function.values[number], self.scope)
         if self.scope.lookups != looked and not self._forms.may_look(number):
             key = None
         return (canon is not None and self._tree(number, canon, key)) or self._has_fields(number)
 
-    def _single(self, number: int, step: Step) -> None:
-        """Load a call of a form that is known, and has one node: nearly all are such."""
-        function, views = self.function, self.views
-        var, args = function.vars[number], function.args[number]
-        assert args is not None
-        name = function.names[var]
-        if name in self._names:
-            name = self.name(name)
-        else:
-            self._names[name] = 1
-        sources: tuple[Source, ...] = args
-        try:
-            operands = tuple([views[arg] for arg in args])
-        except KeyError:
-            operands = tuple([self.constant(arg) if arg not in views else views[arg] for arg in args])
-            sources = tuple([arg if arg in views else view.native for arg, view in zip(args, operands)])
-        node = views[var] = Node(step.op, operands, step.attrs, step.type, name=name, native=Single(var, sources))
-        self.nodes.append(node)
-
-    def _again(self, number: int, form: Form) -> None:
-        """Load a call of a form that is known."""
-        var, args = self.function.vars[number], self.function.args[number]
-        assert args is not None
+    def _sources(self, args: Any, operands: tuple[Node, ...]) -> tuple[Source, ...]:
+        """Where the operands of a call came from: its arguments, but for constants."""
         views = self.views
-        name, own = self._own(number), self.function.names[var]
-        steps = form.steps
-        reading = Reading(var, len(steps))
-        self._has_more = self._has_more or len(steps) > 1
+        return tuple([arg if arg in views else view.native for arg, view in zip(args, operands)])
+
+    def _again(self, number: int, form: Form, given: tuple[Node, ...]) -> None:
+        """Load a call of a form that is known."""
+        var = self.function.vars[number]
+        given_sources = self._sources(self.function.args[number], given)
+        name, own = self._own(number), self.function.names[number]
+        reading = Reading(var, len(form.steps))
+        self._has_more = self._has_more or len(form.steps) > 1
         nodes: list[Node] = []
-        for slot, step in enumerate(steps):
-            operands: list[Node] = []
-            sources: list[Source] = []
-            for place in step.operands:
-                if place < 0:
-                    operands.append(nodes[~place])
-                    sources.append(~place)
-                    continue
-                arg = args[place]
-                view = views.get(arg)
-                if view is None:
-                    view = self.constant(arg)
-                    arg = view.native
-                operands.append(view)
-                sources.append(arg)
-            nodes.append(Node(step.op, tuple(operands), step.attrs, step.type, name=own + step.name,
-                              native=Handle(reading, slot, tuple(sources))))  # fmt: skip
+        for slot, step in enumerate(form.steps):
+            operands = tuple([nodes[~place] if place < 0 else given[place] for place in step.operands])
+            sources = tuple([~place if place < 0 else given_sources[place] for place in step.operands])
+            nodes.append(Node(step.op, operands, step.attrs, step.type, name=own + step.name,
+                              native=Handle(reading, slot, sources)))  # fmt: skip
         nodes[-1].name = name
         self.nodes += nodes
-        views[var] = nodes[-1]
+        self.views[var] = nodes[-1]
 
     def _group(self, number: int) -> bool:
         """Load the call of an outlined group, whose body is loaded when somebody asks for it; False if it is none."""
@@ -290,10 +238,10 @@ class Loader:
         return True
 
     def _type(self, number: int) -> Type | None:
-        return self.scope.type_of(self.function.vars[number])
+        return self.scope.types[number]
 
     def _own(self, number: int) -> str:
-        return self.name(self.function.names[self.function.vars[number]])
+        return self._leaves.name(self.function.names[number])
 
     # ------------------------------------------------------------ canonical readings
 
@@ -301,7 +249,7 @@ class Loader:
         """Load the tree of a canonical reading; False if the view can't hold it. The key is that of its form."""
         if not self._acceptable(canon):
             return False
-        tree = Tree(self.views, self.constant, self.infer, self.function.own, self.function.vars[number].name)
+        tree = Tree(self.views, self._leaves.constant, self.infer, self.function.own, self.function.names[number])
         try:
             tree.add(canon, self._type(number))
         except ValueError:
@@ -361,7 +309,7 @@ class Loader:
         op, attrs = shown.op, shown.attrs
         if isinstance(binding, relax.MatchCast):
             op, attrs = relax.MatchCast, {"ty": self._type(number) or binding.ty}
-        tree = Tree(self.views, self.constant, self.infer, self.function.own, self.function.vars[number].name)
+        tree = Tree(self.views, self._leaves.constant, self.infer, self.function.own, self.function.names[number])
         tree.add(Canon(op, shown.operands, attrs), self._type(number))
         self._finish(number, tree, tuple([var for var in shown.deps if var in self.views]), effect)
 
@@ -394,7 +342,7 @@ class Loader:
             items = self.function.lookup(expr).fields
             return Fields(expr, tuple([self._result(item, outputs) for item in items]))
         if is_constant(expr):
-            outputs.append(self.constant(expr))
+            outputs.append(self._leaves.constant(expr))
         elif isinstance(expr, relax.Var) and expr in self.views:
             outputs.append(self.views[expr])
         else:

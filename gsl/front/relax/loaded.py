@@ -61,8 +61,7 @@ class Loaded:
         """The native handles of the view's nodes."""
         return {node.native for node in self.nodes}
 
-    @cached_property
-    def shown(self) -> dict[Any, Handle | Leaf]:
-        """For each variable: the native handle of the view node that has its value, if one has."""
-        natives = self.natives
-        return {var: view.native for var, view in self.views.items() if view.native in natives}
+    def shown(self, var: Any) -> Handle | Leaf | None:
+        """The native handle of the view node that has the value of a variable, if one has."""
+        view = self.views.get(var)
+        return view.native if view is not None and view.native in self.natives else None

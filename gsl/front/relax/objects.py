@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import repeat
 from typing import Any, Final
 
 import tvm_ffi
 from tvm import relax
 
-_get: Final[Any] = tvm_ffi.get_global_func("ffi.ArrayGetItem")
-_size: Final[Any] = tvm_ffi.get_global_func("ffi.ArraySize")
-_call: Final[Any] = tvm_ffi.get_global_func("ir.Call")
+item: Final[Any] = tvm_ffi.get_global_func("ffi.ArrayGetItem")
+"""One item of an array of TVM, by its position."""
+size: Final[Any] = tvm_ffi.get_global_func("ffi.ArraySize")
+"""The number of the items of an array of TVM."""
+call: Final[Any] = tvm_ffi.get_global_func("ir.Call")
+"""Makes a call of a type, an operator, arguments, attributes, types as further arguments, and a span."""
 variable: Final[Any] = tvm_ffi.get_global_func("ir.Var")
 """Makes a variable of a name, a type and a span."""
 dataflow_variable: Final[Any] = tvm_ffi.get_global_func("relax.DataflowVar")
@@ -25,14 +27,8 @@ VARIABLES: Final = frozenset((relax.Var, relax.DataflowVar))
 
 def items(array: Any) -> list[Any]:
     """The items of an array of TVM."""
-    return list(map(_get, repeat(array), range(_size(array))))
-
-
-def call(op: Any, args: Sequence[Any], attrs: Any, ty_args: Any, type: Any, span: Any) -> Any:
-    """A call with a type."""
-    return _call(type, op, args, attrs, ty_args, span)
-
-
-def has_types(value: Any) -> bool:
-    """Whether a call is given types besides its arguments, which may mention variables."""
-    return bool(_size(value.ty_args))
+    count = size(array)
+    if count == 2:
+        # So many arguments have most calls that have more than one.
+        return [item(array, 0), item(array, 1)]
+    return list(map(item, repeat(array), range(count)))

@@ -57,7 +57,7 @@ class Outliner:
         key = _key_of(node, operands)
         if key is not None and key in self._written:
             var, result = self._written[key]
-            return call(var, operands, None, [], result, None)
+            return call(result, var, operands, None, [], None)
         operands = [relax.BlockBuilder().normalize(arg) if arg.ty.is_missing() else arg for arg in operands]
         passed = [operand for operand in operands if not is_constant(operand)]
         function = _Body(self, node, operands, writer).function()

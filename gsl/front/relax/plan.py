@@ -96,23 +96,25 @@ class _Planner:
         return True
 
     def _is_visible(self, place: int) -> bool:
-        handle = self.loaded.shown.get(self.function.bindings[place].var)
+        handle = self.loaded.shown(self.function.vars[place])
         return handle is not None and id(handle) in self.alive
 
     def names(self) -> None:
         """Keep the bindings that only give a value another name, where what is kept uses that name or nothing does."""
-        if not self.loaded.aliases:
+        aliases = self.loaded.aliases
+        if not aliases:
             return
-        work = [var for arguments in (*self.plan.kept.values(), *self.plan.hidden.values())
-                for var, node in arguments.items() if stands_for(node, var, self.loaded)]  # fmt: skip
+        kept = (*self.plan.kept.values(), *self.plan.hidden.values())
+        work = [var for arguments in kept for var, node in arguments.items()
+                if var in aliases and stands_for(node, var, self.loaded)]  # fmt: skip
         work += self.function.used_by_result
-        work += [var for var in self.function.vars if var not in self.function.users]
+        work += self.function.unused(aliases)
         while work:
             var = work.pop()
             place = self.function.place.get(var)
-            if place is None or place in self.plan.hidden or var not in self.loaded.aliases:
+            if place is None or place in self.plan.hidden or var not in aliases:
                 continue
-            node = self.alive.get(id(self.loaded.shown.get(var)))
+            node = self.alive.get(id(self.loaded.shown(var)))
             if node is not None:
                 self.plan.hidden[place] = dict.fromkeys(self.function.uses(place), node)
                 work.extend(self.function.uses(place))
@@ -120,7 +122,7 @@ class _Planner:
 
 def stands_for(node: Node, var: Any, loaded: Loaded) -> bool:
     """True if the view node is (still) the value of that variable."""
-    return node.native is not None and node.native is loaded.shown.get(var)
+    return node.native is not None and node.native is loaded.shown(var)
 
 
 def _arguments_of(node: Node, handle: Handle) -> Arguments | None:

@@ -16,6 +16,7 @@ from tvm.relax.expr import _update_type
 from gsl.errors import FrontEndError, nearest
 from gsl.front.base import Unchangeable
 from gsl.front.relax.canonical import canonical
+from gsl.front.relax.check import check
 from gsl.front.relax.dims import Dims
 from gsl.front.relax.function import Function
 from gsl.front.relax.groups import composite, plain, without_unused
@@ -124,7 +125,7 @@ class RelaxProgram(Unchangeable):
             return RelaxProgram(self._module, self._name, values, self._dims)
         module = with_function(self._module, self._name, function, storer.outliner.functions)
         try:
-            relax.analysis.well_formed(module)
+            check(module, function, storer.fresh)
         except Exception as error:
             raise FrontEndError(f"the rewritten Relax function {self._name!r} is not well-formed: {error}") from error
         return RelaxProgram(module, self._name, values, self._dims)

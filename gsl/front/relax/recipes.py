@@ -28,6 +28,8 @@ class Part:
     type: Any
     name: str
     """The operator's own name."""
+    is_plain: bool
+    """Whether the operands are the tensors, in their order."""
 
 
 Recipe = tuple[Part, ...]
@@ -90,7 +92,9 @@ def recipe(tensors: Sequence[Any], calls: Sequence[tuple[Any, Any]]) -> Recipe |
             if place is None and relax.analysis.free_vars(arg):
                 return None
             args.append(arg if place is None else place)
-        parts.append(Part(expr.op, tuple(args), expr.attrs, expr.ty_args, expr.ty, expr.op.name.rpartition(".")[2]))
+        name = expr.op.name.rpartition(".")[2]
+        is_plain = [arg if type(arg) is int else None for arg in args] == list(range(len(tensors)))
+        parts.append(Part(expr.op, tuple(args), expr.attrs, expr.ty_args, expr.ty, name, is_plain))
         if var is not None:
             places[var.__chandle__()] = ~(len(parts) - 1)
     return tuple(parts)
@@ -103,13 +107,13 @@ def follow(
     """The expression of a call by a recipe: all parts but the last are bound to variables."""
     if len(parts) == 1:
         part = parts[0]
-        args = [tensors[arg] if type(arg) is int else arg for arg in part.args]
-        return call(part.op, args, part.attrs, part.ty_args, part.type, span)
+        args = tensors if part.is_plain else [tensors[arg] if type(arg) is int else arg for arg in part.args]
+        return call(part.type, part.op, args, part.attrs, part.ty_args, span)
     made: list[Any] = []
     expr = None
     for number, part in enumerate(parts):
         args = [arg if type(arg) is not int else tensors[arg] if arg >= 0 else made[~arg] for arg in part.args]
-        expr = call(part.op, args, part.attrs, part.ty_args, part.type, span)
+        expr = call(part.type, part.op, args, part.attrs, part.ty_args, span)
         if number < len(parts) - 1:
             made.append(make(f"{name}_{part.name}", part.type))
             emit(made[-1], expr)

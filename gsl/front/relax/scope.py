@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
-from tvm import relax
+from tvm import ir
+from tvm.relax import ShapeExpr, TensorType
 from tvm.tirx import IntImm
 
 from gsl.front.relax.dims import Dims
@@ -22,8 +25,10 @@ class FunctionScope:
         self.dims = dims
         self.lookups = 0
         """How often it was asked what is bound to a variable."""
+        self.is_exact = True
+        """Whether all variables whose types were asked for have equal types in Relax if they have in the view."""
         self._types: dict[Any, Type | None] = {}
-        """The types of variables."""
+        """The types of the function's parameters."""
         self._equal: dict[Any, Type | None] = {}
         """One object for all types that are equal: by the sizes and the dtype, or by the type itself."""
         self._tensors: dict[tuple[int, int], tuple[Any, Any, Type | None]] = {}
@@ -41,24 +46,40 @@ class FunctionScope:
 
         Those of the function's variables are the same object if they are equal.
         """
+        place = self.function.place.get(expr)
+        if place is not None:
+            return self.types[place]
         if expr in self._types:
             return self._types[expr]
-        if expr not in self.function.known:
+        if not self.function.has(expr):
             return type_of(expr, self.dims, self.lookup)
-        found = self._types[expr] = self._of_variable(expr.ty)
+        (found,) = self._of_variables((expr,))
+        self._types[expr] = found
         return found
 
-    def _of_variable(self, own: Any) -> Type | None:
-        shape: Any = own.shape if type(own) is relax.TensorType else None
-        if type(shape) is not relax.ShapeExpr or own.dtype is None:
-            return self._one(own)
-        # A function has many types and few shapes.
-        dtype = own.dtype
-        key = (shape.__chandle__(), dtype.__chandle__())
-        found = self._tensors.get(key)
-        if found is None:
-            found = self._tensors[key] = (shape, dtype, self._of_sizes(own, items(shape.values), dtype))
-        return found[2]
+    @cached_property
+    def types(self) -> Sequence[Type | None]:
+        """The types of the variables of the function's bindings, in their order."""
+        return self._of_variables(self.function.vars)
+
+    def _of_variables(self, variables: Sequence[Any]) -> list[Type | None]:
+        """Their types. This is asked for every variable of a function, and each look at TVM takes time."""
+        known, found = self._tensors, []
+        for var in variables:
+            own = var.ty
+            shape: Any = own.shape if type(own) is TensorType else None
+            dtype = own.dtype if type(shape) is ShapeExpr else None
+            if dtype is None or own.vdevice is not None:
+                self.is_exact = self.is_exact and _is_exact(own)
+                found.append(self._one(own))
+                continue
+            # A function has many types and few shapes.
+            key = (shape.__chandle__(), dtype.__chandle__())
+            tensor = known.get(key)
+            if tensor is None:
+                tensor = known[key] = (shape, dtype, self._of_sizes(own, items(shape.values), dtype))
+            found.append(tensor[2])
+        return found
 
     def _of_sizes(self, own: Any, sizes: list[Any], dtype: Any) -> Type | None:
         place = dtype.__chandle__()
@@ -66,6 +87,7 @@ class FunctionScope:
             self._dtypes[place] = (dtype, str(dtype.dtype))
         numbers = tuple([size.value for size in sizes if type(size) is IntImm])
         if len(numbers) < len(sizes):
+            self.is_exact = False
             return self._one(own)
         key = (self._dtypes[place][1], numbers)
         if key not in self._equal:
@@ -83,3 +105,12 @@ class FunctionScope:
     def prim(self, dim: Dim) -> Any:
         """A dimension as a size of Relax: an int or a ``PrimExpr``."""
         return self.dims.prim(dim)
+
+
+def _is_exact(own: Any) -> bool:
+    """Whether the view shows all of a type of Relax: its sizes are numbers, it has a dtype, and no device."""
+    if type(own) is ir.TupleType:
+        return all(map(_is_exact, own.fields))
+    if type(own) is not TensorType or own.dtype is None or own.vdevice is not None:
+        return False
+    return type(own.shape) is ShapeExpr and all(type(size) is IntImm for size in own.shape.values)

@@ -46,7 +46,7 @@ def seen(nodes: list[Node], outputs: list[Node], named: set[Node], function: Fun
             unused = False
         elif handle is None:
             # A constant; a variable of the function stays.
-            unused = isinstance(node.native, Leaf) and node.native.expr not in function.known
+            unused = isinstance(node.native, Leaf) and not function.has(node.native.expr)
         else:
             unused = not handle.is_root or function.place[handle.reading.var] in through
         if unused:

@@ -10,7 +10,7 @@ from tvm import ir, relax
 from gsl.errors import FrontEndError
 from gsl.front.relax.blocks import Blocks
 from gsl.front.relax.function import with_value
-from gsl.front.relax.handle import Handle, Leaf, Reading, handle_of, is_literal, is_tensor_leaf
+from gsl.front.relax.handle import Leaf, Reading, handle_of, is_literal, is_tensor_leaf
 from gsl.front.relax.home import Home
 from gsl.front.relax.loaded import Field, Fields, Loaded, Result
 from gsl.front.relax.opaque import Caller
@@ -43,6 +43,8 @@ class Storer:
         self.outputs = set(graph.outputs)
         self._types: dict[int, tuple[Any, Type]] = {}
         """The types of new calls by the addresses of Relax's, which are kept so that they stay theirs."""
+        self._retyped = False
+        """Whether an old call may have operands of other types than before."""
 
     def store(self) -> Any:
         """The new function; the old one if nothing has changed."""
@@ -55,11 +57,18 @@ class Storer:
                     self._flush(self.function.place[handle.reading.var])
                 self._keep(node, handle.reading)
             elif node.op != TUPLE:
-                self.blocks.move(self.places[node])
+                if self.places:
+                    self.blocks.move(self.places[node])
                 self._write(node)
         self._flush(len(self.function.bindings))
         result = self._result(self.loaded.result, self.function.result)
         return self.home.function(*self.blocks.finish(result))
+
+    @property
+    def fresh(self) -> list[Any] | None:
+        """Calls among which every new one has its like; ``None`` where types of others may have changed as well."""
+        exact = self.loaded.scope.is_exact and not self._retyped and not self.outliner.functions
+        return self.writer.fresh if exact else None
 
     def _check(self) -> None:
         known = self.loaded.natives
@@ -76,9 +85,10 @@ class Storer:
             )
 
     def _places(self) -> dict[Node, int]:
-        """The block in which each node should stand: its own, or that of what it replaces."""
+        """The block in which each node should stand, its own or that of what it replaces; nothing if there is but one.
+        """
         if len(self.function.blocks) <= 1:
-            return dict.fromkeys(self.graph.nodes, 0)
+            return {}
         places: dict[Node, int] = {}
         limit = max(0, len(self.function.blocks) - 1)
         for node in reversed(self.graph.nodes):
@@ -163,8 +173,8 @@ class Storer:
         for through in reading.through:
             if through in self.plan.hidden:
                 self._hidden(through)
-        value = self.function.values[place] if node.op == GETITEM else None
-        if isinstance(value, relax.TupleGetItem):
+        value = self.function.values[place]
+        if node.op == GETITEM and isinstance(value, relax.TupleGetItem):
             whole = self._argument(self.function.own(value.tuple_value), arguments)
             if isinstance(whole, relax.Tuple):
                 self.values[node] = whole.fields[node.attrs["index"]]
@@ -179,10 +189,16 @@ class Storer:
             new = self._argument(var, arguments)
             if new is not var and not new.same_as(var):
                 instead[var] = new
+                self._retyped = self._retyped or not self._is_typed_like(var, arguments.get(var))
         if not instead:
             return self.blocks.keep(place)
         binding, value = self.function.bindings[place], self.function.with_args(place, instead)
         return self.blocks.keep(place, with_value(binding, value, self.function.vars[place]))
+
+    def _is_typed_like(self, var: Any, node: Node | None) -> bool:
+        """Whether what takes the place of a variable has its type."""
+        own = self.loaded.scope.type_of(var)
+        return node is None or (own is not None and (own is node.type or own == node.type))
 
     def _argument(self, var: Any, arguments: Arguments) -> Any:
         """What a variable of an old binding is in the new function."""
@@ -198,8 +214,9 @@ class Storer:
 
     def value(self, node: Node) -> Any:
         """The expression of a view node: a variable, a constant, or a tuple of those."""
-        if node in self.values:
-            return self.values[node]
+        known = self.values.get(node)
+        if known is not None:
+            return known
         if node.op == TUPLE:
             return relax.Tuple([self.value(operand) for operand in node.operands])
         if node.op == INPUT:
@@ -212,7 +229,8 @@ class Storer:
         return self.values[node]
 
     def _write(self, node: Node) -> None:
-        if isinstance(node.native, Handle) and not (node.users or node.effect or node in self.graph.outputs):
+        handle = None if node.native is None else handle_of(node)
+        if handle is not None and not (node.users or node.effect or node in self.outputs):
             # Part of a reading that fell apart, which nobody needs.
             return
         if node.op == GETITEM:
@@ -234,10 +252,7 @@ class Storer:
                 raise FrontEndError(f"{node.name}: Relax gives it the type {found}, not {node.type}")
             if type(own) is relax.TensorType:
                 self._types[own.__chandle__()] = (own, node.type)
-        handle = handle_of(node)
-        var = None
-        if handle is not None and handle.is_root:
-            var = self.blocks.again(handle.reading.var)
+        var = None if handle is None or not handle.is_root else self.blocks.again(handle.reading.var)
         if var is None:
             var = self.blocks.variable(self.writer.name(node.name), own, seen=node in self.outputs)
         emit(var, expr)

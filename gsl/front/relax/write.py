@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -40,9 +39,9 @@ class Writer:
         self._recipes: dict[bytes, Recipe | None] = {} if around is None else around._recipes
         self._nearby: dict[Any, Recipe] = {}
         """Those of the calls of one view, by what is quicker to ask for than the whole key."""
-        self._names: Counter[str] = Counter() if around is None else around._names
-        if around is None:
-            self._names.update(loaded.function.names.values())
+        self.fresh: list[Any] = [] if around is None else around.fresh
+        """The calls that were written without a recipe: all others have the types of one of them."""
+        self._names: set[str] = set(loaded.function.all_names) if around is None else around._names
 
     def write(self, node: Node, make: Callable[[str, Any], Any], emit: Emit) -> Any:
         """The expression of a call of the view, in pieces: ``make`` makes a variable of a name and a type.
@@ -57,7 +56,8 @@ class Writer:
             if known is not None and nearby is not None:
                 self._nearby[nearby] = known
         if known is not None:
-            return follow(known, self._tensors(node), node.name, span_of(node, self.loaded), make, emit)
+            span = span_of(node, self.loaded) if self.loaded.function.has_spans else None
+            return follow(known, self._tensors(node), node.name, span, make, emit)
         written: list[tuple[Any, Any]] = []
 
         def note(var: Any, expr: Any) -> None:
@@ -66,6 +66,7 @@ class Writer:
 
         try:
             found = self._flat(self._native(node), node, make, note)
+            self.fresh += [*[expr for _, expr in written], found]
             if key is not None and key not in self._recipes:
                 self._recipes[key] = recipe(self._tensors(node), [*written, (None, found)])
             return found
@@ -133,10 +134,10 @@ class Writer:
     def name(self, wanted: str) -> str:
         """A name that no other variable has."""
         name, number = wanted, 0
-        while self._names[name]:
+        while name in self._names:
             number += 1
             name = f"{wanted}_{number}"
-        self._names[name] = 1
+        self._names.add(name)
         return name
 
 

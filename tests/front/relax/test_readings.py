@@ -458,7 +458,7 @@ def test_calls_of_a_known_form_are_read_as_the_first_one_was(
 
     source = relax_helpers.function([tensor("x", 4, 4), tensor("w", 4, 4), tensor("bias", 4)], body, dataflow=dataflow)
     fast = from_module(source).load()
-    monkeypatch.setattr(Forms, "key", lambda *args: None)
+    monkeypatch.setattr(Forms, "known", lambda *args: None)
     slow = from_module(source).load()
     assert [(node.name, node.op, node.attrs, node.type) for node in fast] == [
         (node.name, node.op, node.attrs, node.type) for node in slow

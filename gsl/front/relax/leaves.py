@@ -1,0 +1,73 @@
+"""The weights and literal tensors of a view, and the names of its nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from gsl.front.relax.handle import Leaf
+from gsl.front.tvm.tensors import to_torch
+from gsl.graph import CONST, PARAM, Node, TensorType, Type
+from gsl.spec import TABLE
+
+
+class Leaves:
+    """The leaves of one view, each of which is added to its nodes when it is first asked for."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.nodes = nodes
+        self.tensors: dict[Node, Any] = {}
+        """The native tensors of the leaves."""
+        self.constants: dict[Any, Node] = {}
+        """The nodes of the constants, by those and their shapes."""
+        self.names: Counter[str] = Counter()
+        """The names of the nodes, each with how often it was wanted."""
+
+    def add(self, leaf: Leaf, native: Any, kind: str, type: Type | None = None, name: str = "") -> Node:
+        """A new node of a weight or a literal tensor."""
+        value = to_torch(native)
+        if leaf.shape is not None:
+            value = value.reshape(leaf.shape)
+        own = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
+        node = Node(kind, attrs={"value": value}, type=type or own, name=name, native=leaf)
+        self.tensors[node] = native
+        self.nodes.append(node)
+        return node
+
+    def constant(self, expr: Any, shape: tuple[int, ...] | None = None) -> Node:
+        """The one view node of a constant, seen with this shape."""
+        key = (expr, shape)
+        if key not in self.constants:
+            kind = PARAM if expr.value.shape else CONST
+            self.constants[key] = self.add(Leaf(expr, shape), expr.value, kind)
+        return self.constants[key]
+
+    def named(self, nodes: list[Node]) -> dict[str, Any]:
+        """The native tensors by the names of their nodes: constants by what they are to the first call that uses them.
+
+        ``nodes`` are all nodes of the view.
+        """
+        for node in nodes:
+            names = TABLE[node.op].operands if isinstance(node.op, str) and node.op in TABLE else ()
+            for place, operand in enumerate(node.operands):
+                if operand in self.tensors and not operand.name:
+                    role = names[place] if place < len(names) else "constant"
+                    operand.name = self.name(f"{node.name}_{role}")
+        for node in nodes:
+            if not node.name:
+                node.name = self.name("constant")
+        return {node.name: self.tensors[node] for node in nodes if node in self.tensors}
+
+    def name(self, wanted: str) -> str:
+        """The name, with a number behind it if another node has it."""
+        if wanted not in self.names:
+            self.names[wanted] = 1
+            return wanted
+        self.names[wanted] += 1
+        name, number = wanted, self.names[wanted] - 1
+        while number and self.names[name]:
+            name = f"{wanted}_{number}"
+            number += 1
+        if name != wanted:
+            self.names[name] += 1
+        return name

@@ -1,0 +1,101 @@
+"""What is checked of a new function: its structure everywhere, types where they may have changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tvm import ir, relax, tirx
+from tvm.relax.expr import _update_type
+from tvm.relax.global_info import VDevice
+
+from gsl import Subst, Workload, op, pat
+from gsl.front.relax import check as checking
+from gsl.front.relax.check import check
+from tests.front.relax.relax_helpers import function, tensor
+
+FILLING = 20
+"""So many bindings stand in a function that a single call among them is checked by itself."""
+
+
+def made(name: str, arg: Any, size: int) -> Any:
+    """A call of an operator, with the type of a tensor of that size whether or not it has it."""
+    call = ir.Call(ir.Op.get(f"relax.{name}"), [arg])
+    _update_type(call, relax.TensorType([size], "float32"))
+    return call
+
+
+def module_with(call: Any, x: Any) -> Any:
+    """A module whose function has some good calls, and then this one."""
+    bindings, last = [], x
+    for number in range(FILLING):
+        var = relax.Var(f"lv{number}", relax.TensorType([4], "float32"))
+        bindings.append(relax.VarBinding(var, made("exp", last, 4)))
+        last = var
+    result = relax.Var("result", call.ty)
+    bindings.append(relax.VarBinding(result, call))
+    body = relax.SeqExpr([relax.BindingBlock(bindings)], result)
+    _update_type(body, result.ty)
+    return ir.IRModule({"main": relax.Function([x], body, result.ty, True).with_attr("global_symbol", "main")})
+
+
+def test_a_good_function_passes() -> None:
+    x = tensor("x", 4)
+    good = made("tanh", x, 4)
+    for fresh in (None, [], [good]):
+        check(module_with(good, x), module_with(good, x)["main"], fresh)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_call_with_a_wrong_type_is_found(alone: bool) -> None:
+    x = tensor("x", 4)
+    wrong = made("tanh", x, 5)
+    module = module_with(wrong, x)
+    with pytest.raises(TypeError, match="tanh"):
+        check(module, module["main"], [wrong] if alone else None)
+
+
+@pytest.mark.parametrize(
+    ("arg", "reason"),
+    [(relax.Var("y", relax.TensorType([4], "float32")), "y is not defined"), (None, "not in ANF")],
+    ids=["unknown", "nested"],
+)
+def test_a_wrong_structure_is_found_without_types(arg: Any, reason: str) -> None:
+    x = tensor("x", 4)
+    wrong = made("tanh", made("exp", x, 4) if arg is None else arg, 4)
+    module = module_with(wrong, x)
+    with pytest.raises(ValueError, match=reason):
+        check(module, module["main"], [])
+
+
+def calls_checked_alone(rule: Subst, module: Any, monkeypatch: pytest.MonkeyPatch) -> int | None:
+    """How many calls are checked by themselves after a rewrite; ``None`` if all are checked where they stand."""
+    seen: list[Any] = []
+    monkeypatch.setattr(checking, "_alone", lambda calls: seen.append(list(calls)))
+    new = rule(Workload.from_relax(module))
+    assert new.trace.firings
+    return len(seen[0]) if seen else None
+
+
+def chain(x: Any, count: int) -> Any:
+    def body(b: Any, x: Any) -> Any:
+        for _ in range(count):
+            x = b.emit(relax.op.nn.relu(b.emit(relax.op.exp(x))))
+        return x
+
+    return function([x], body)
+
+
+def test_equal_calls_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = pat.Wildcard()
+    rule = Subst(op.ReLU(op.Exp(x)), op.Sigmoid(op.Tanh(x)), name="two for two")
+    assert calls_checked_alone(rule, chain(tensor("x", 4), 20), monkeypatch) == 2
+
+
+def test_types_that_the_view_does_not_show_in_full_are_checked_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = pat.Wildcard()
+    rule = Subst(op.ReLU(op.Exp(x)), op.Sigmoid(op.Tanh(x)), name="two for two")
+    device = relax.Var("x", relax.TensorType([4], "float32", VDevice("llvm")))
+    assert calls_checked_alone(rule, chain(device, 20), monkeypatch) is None
+    size = relax.Var("x", relax.TensorType([tirx.Var("n", "int64")], "float32"))
+    assert calls_checked_alone(rule, chain(size, 20), monkeypatch) is None
