@@ -15,6 +15,10 @@ class Draft(Protocol):
     """A native graph that is being written, from its first node to its last."""
 
     graph: fx.Graph
+    order: dict[fx.Node, int]
+    """The places of the nodes of the old graph."""
+    names: set[str]
+    """The names of those."""
 
     def create(
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, type: Any = None
@@ -33,6 +37,12 @@ class Draft(Protocol):
     def fetch(self, node: fx.Node) -> fx.Node:
         """What an old node without arguments has become, which stands somewhere before what is written next."""
 
+    def catch_up(self, node: fx.Node) -> None:
+        """What is written next stands behind that old node, which stays where it is."""
+
+    def has_passed(self, node: fx.Node) -> bool:
+        """True if an old node that is kept stands before what is written next."""
+
     def note(self, undo: Callable[[], object]) -> None:
         """Remember how to take back a change that was just made to something which the old program uses too."""
 
@@ -44,6 +54,8 @@ class NewGraph:
         self.graph = (
             fx.Graph() if old is None else fx.Graph(tracer_cls=old._tracer_cls, tracer_extras=old._tracer_extras)
         )
+        self.order = {} if old is None else places(old)
+        self.names = {node.name for node in self.order}
 
     def create(
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, type: Any = None
@@ -63,6 +75,12 @@ class NewGraph:
     def fetch(self, node: fx.Node) -> fx.Node:
         return self.stay(node)
 
+    def catch_up(self, node: fx.Node) -> None:
+        """Nothing: everything is written behind all that was."""
+
+    def has_passed(self, node: fx.Node) -> bool:
+        return True
+
     def note(self, undo: Callable[[], object]) -> None:
         """Nothing: the old program shares nothing with this graph."""
 
@@ -75,9 +93,8 @@ class InPlace:
 
     def __init__(self, graph: fx.Graph) -> None:
         self.graph = graph
-        self._order = {node: index for index, node in enumerate(graph.nodes)}
-        """The places of the nodes before anything was changed."""
-        self._taken = {node.name for node in graph.nodes}
+        self.order = places(graph)
+        self.names = {node.name for node in self.order}
         self._front = -1
         """The place of the last node that stayed where it was; everything written stands there or before it."""
         self._next: fx.Node = next(iter(graph.nodes))
@@ -112,7 +129,7 @@ class InPlace:
             self._inserting_before = self._next
             self.graph.inserting_before(self._next)
         new = self._create(self.graph, kind, target, args, kwargs, name, type)
-        if new.name != name and name in self._taken:
+        if new.name != name and name in self.names:
             self._names[new] = name
         self._touched[new] = None
         self._undo.append(lambda: self.graph.erase_node(new))
@@ -124,18 +141,25 @@ class InPlace:
         return self.stay(node)
 
     def stay(self, node: fx.Node) -> fx.Node:
-        place = self._order[node]
-        if place > self._front:
-            self._front = place
-            self._next = node.next
+        if self.order[node] > self._front:
+            self.catch_up(node)
         else:
             self._move(node)
         return node
 
+    def catch_up(self, node: fx.Node) -> None:
+        place = self.order[node]
+        if place > self._front:
+            self._front = place
+            self._next = node.next
+
+    def has_passed(self, node: fx.Node) -> bool:
+        return self.order[node] <= self._front or node in self._touched
+
     def fetch(self, node: fx.Node) -> fx.Node:
         if node is self._next:
             return self.stay(node)
-        if self._order[node] > self._front:
+        if not self.has_passed(node):
             self._move(node)
         return node
 
@@ -158,7 +182,7 @@ class InPlace:
     def finish(self, kept: Mapping[fx.Node, fx.Node]) -> list[fx.Node]:
         """Erase the nodes that were not kept; those, in their order. FrontEndError, before any is gone, if the graph
         would not be valid."""
-        dead = [node for node in self._order if node not in kept]
+        dead = [node for node in self.order if node not in kept]
         gone = set(dead)
         for node in dead:
             for user in node.users:
@@ -190,11 +214,23 @@ def _created(
 ) -> fx.Node:
     """A new node. Its arguments are set afterwards, because a graph searches those that it is handed for raw sizes."""
     new = graph.create_node(kind, target, (), {}, name, type)
-    if args:
-        new.args = args
-    if kwargs:
-        new.kwargs = kwargs
+    if args or kwargs:
+        set_arguments(new, args, kwargs)
     return new
+
+
+def set_arguments(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Give a node other arguments.
+
+    It is what torch does where ``args`` and ``kwargs`` of a node are set, for both at once, and without looking the
+    node up by its target, which stays.
+    """
+    node._update_args_kwargs(args, kwargs)
+
+
+def places(graph: fx.Graph) -> dict[fx.Node, int]:
+    """The places of the nodes of a graph."""
+    return {node: place for place, node in enumerate(graph.nodes)}
 
 
 def _nodes(arguments: Any) -> list[fx.Node]:
@@ -212,7 +248,4 @@ def _nodes(arguments: Any) -> list[fx.Node]:
 def _assign(node: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if target is not node.target:
         node.target = target
-    if args is not node.args:
-        node.args = args
-    if kwargs is not node.kwargs:
-        node.kwargs = kwargs
+    set_arguments(node, args, kwargs)

@@ -33,6 +33,8 @@ class Mutations:
 def mutations(graph: fx.Graph, reader: Reader, leaves: Leaves) -> Mutations:
     """The in-place calls of a native graph, sorted out."""
     result = Mutations()
+    if not reader.survey(graph):
+        return result
     order: dict[fx.Node, int] = {}
     changed: list[fx.Node] = []
     given: list[fx.Node] = []

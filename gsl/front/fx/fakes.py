@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import torch
 from torch import fx
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.passes.shape_prop import TensorMetadata, _extract_tensor_metadata
 from torch.utils._mode_utils import no_dispatch
 
 from gsl.front.fx.forms import NoKeyError, key
@@ -31,15 +31,14 @@ class Place:
     """The fake mode of the values."""
 
     @staticmethod
-    def of(native: fx.Graph, values: Values) -> Place:
-        """Where that graph keeps it; ``values`` are those of the graph."""
-        keys: set[str] = set()
-        mode = None
-        for node in native.nodes:
-            keys.update(node.meta)
-            if mode is None:
-                mode = _mode(values.value(node))
-        return Place(next((key for key in META_KEYS if key in keys), None), "tensor_meta" in keys, mode)
+    def of(nodes: Iterable[fx.Node], values: Values) -> Place:
+        """Where the graph of those nodes keeps it; ``values`` are those of the graph."""
+
+        def occurs(key: str) -> bool:
+            return any(key in node.meta for node in nodes)
+
+        mode = next((found for node in nodes if (found := _mode(values.value(node))) is not None), None)
+        return Place(next(filter(occurs, META_KEYS), None), occurs("tensor_meta"), mode)
 
 
 def _mode(value: Any) -> FakeTensorMode | None:
@@ -50,72 +49,56 @@ def _mode(value: Any) -> FakeTensorMode | None:
     return None
 
 
-class Layout(NamedTuple):
-    """What there is to know of a fake tensor, except with which others it shares memory."""
+def _form(value: FakeTensor) -> tuple[Any, ...]:
+    """What there is to know of a fake tensor, except with which others it shares memory.
 
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: torch.dtype
-    device: torch.device
-    is_conj: bool
-    is_neg: bool
-    is_plain: bool
-    """Whether nothing else is to be known, if it has memory of its own."""
+    Not to be compared where sizes are symbolic, for that would decide something about them; it has no hash then.
+    """
+    return (
+        value.shape, value.stride(), value.dtype, value.fake_device, value.is_conj(), value.is_neg(),
+        value.requires_grad, value.storage_offset(), value.constant is None and value.real_tensor is None,
+    )  # fmt: skip
+
+
+_PLAIN: Final = (False, False, False, 0, True)
+"""How the form of a tensor ends of which nothing else is to be known, if it has memory of its own."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """The plain tensors that are the results of calls which are alike."""
+
+    form: tuple[Any, ...]
+    metadata: TensorMetadata
+    """By which torch describes them."""
 
     @staticmethod
-    def of(value: Any) -> Layout | None:
-        """The layout of a fake tensor; ``None`` for any other value, and for one of symbolic sizes."""
+    def of(value: Any, operands: Iterable[Any]) -> Layout | None:
+        """The layout of the result of a call on these operands; ``None`` for one that is no plain tensor of its own."""
         if type(value) is not FakeTensor or value.layout != torch.strided:
             return None
-        shape, strides = value.shape, value.stride()
-        if any(isinstance(size, torch.SymInt) for size in (*shape, *strides)):
+        form, memory = _form(value), value.untyped_storage()._cdata
+        if any(isinstance(size, torch.SymInt) for size in (*form[0], *form[1])) or form[4:] != _PLAIN:
             return None
-        is_conj, is_neg = value.is_conj(), value.is_neg()
-        is_plain = not (
-            value.requires_grad or is_conj or is_neg or value.storage_offset() != 0
-            or value.constant is not None or value.real_tensor is not None
-        )  # fmt: skip
-        return Layout(tuple(shape), tuple(strides), value.dtype, value.fake_device, is_conj, is_neg, is_plain)
-
-    @functools.lru_cache(maxsize=4096)  # noqa: B019 (a layout is a small tuple)
-    def metadata(self) -> Any:
-        """The metadata by which torch describes a plain tensor of this layout."""
-        from torch.fx.passes.shape_prop import _extract_tensor_metadata
-
-        memory = torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device="meta")
-        return _extract_tensor_metadata(memory)
+        if any(other.untyped_storage()._cdata == memory for other in operands):
+            return None
+        return Layout(form, _extract_tensor_metadata(_memory(form)))
 
     def fake(self, mode: FakeTensorMode) -> FakeTensor:
         """A fake tensor of this layout."""
         with no_dispatch():
-            memory = torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device="meta")
-        return FakeTensor(mode, memory, self.device)
+            memory = _memory(self.form)
+        return FakeTensor(mode, memory, self.form[3])
 
 
-def _shares_memory(value: FakeTensor, others: Iterable[Any]) -> bool:
-    """True if a tensor may be a view of one of those, which are tensors of a known layout."""
-    memory = value.untyped_storage()._cdata
-    return any(other.untyped_storage()._cdata == memory for other in others)
+def _memory(form: tuple[Any, ...]) -> torch.Tensor:
+    return torch.empty_strided(form[0], form[1], dtype=form[2], device="meta")
 
 
 _LAYOUTS: Final[dict[Any, Layout]] = {}
 """The results of calls of operators that were run, by all that they depend on."""
 
 _MOST_LAYOUTS: Final = 8192
-
-
-def _alike(node: fx.Node, operands: Sequence[Layout]) -> Any:
-    """What two calls of an operator have in common that have results alike; ``None`` if that is not known."""
-    if not isinstance(node.target, OpOverload) or torch._C._is_any_autocast_enabled():
-        return None
-    places = {operand: index for index, operand in enumerate(node.all_input_nodes)}
-    try:
-        return (
-            node.target, *operands, key(node.args, places), torch.get_default_dtype(),
-            tuple([(name, key(value, places)) for name, value in node.kwargs.items()]),
-        )  # fmt: skip
-    except NoKeyError:
-        return None
 
 
 class Fakes:
@@ -127,8 +110,6 @@ class Fakes:
         """The values of the new graph, which are the old ones where the old graph is changed in place."""
         self.place = place
         self.mode = place.mode
-        self._layouts: dict[int, tuple[Any, Layout | None]] = {}
-        """The layouts of values by their identity, with the value itself, so that no other one takes it."""
         self._copied: dict[fx.Node, fx.Node] = {}
         """The old node of each one that was copied."""
         self._before: dict[fx.Node, Any] = {}
@@ -136,6 +117,8 @@ class Fakes:
         self.moved: dict[fx.Node, bool] = {}
         """The nodes of the new graph that may lie otherwise in memory than what stood there in the old one, and
         whether it is known how."""
+        self.have_spread = False
+        """Whether a call that is kept is among those, so that others that are kept may be, too."""
 
     def inner(self) -> Fakes:
         """The fakes of a graph of its own within this one."""
@@ -153,23 +136,25 @@ class Fakes:
             return True
         if not isinstance(new, fx.Node) or (new not in self.moved and (new is old or self._copied.get(new) is old)):
             return False
-        value = self._before[old] if old in self._before else self.old.value(old)
-        before, after = _strides(value), _strides(self.values.value(new))
-        return not self.moved.get(new, True) or before is None or before != after
+        before = self._before[old] if old in self._before else self.old.value(old)
+        after = self.values.value(new)
+        if not self.moved.get(new, True) or not _is_strided(before):
+            return True
+        return after is not before and (not _is_strided(after) or _strides(before) != _strides(after))
 
     def move(self, node: fx.Node, note: Callable[[Callable[[], object]], object]) -> None:
         """Take note that a call that is kept has arguments that lie otherwise in memory, and so may its result.
 
         ``note`` takes what undoes it.
         """
-        value, before = self._run(node, None), self.values.value(node)
+        (value, layout), before = self._run(node, ()), self.values.value(node)
         known = value is not UNKNOWN and type_of_value(value) == type_of_value(before)
-        self.moved[node] = known
+        self.moved[node], self.have_spread = known, True
         if known:
             self._before[node] = before
             meta, worked_out = dict(node.meta), self.values.known.get(node, UNKNOWN)
             note(lambda: self._restore(node, meta, worked_out))
-            self.set(node, value)
+            self.set(node, value, layout)
 
     def _restore(self, node: fx.Node, meta: dict[str, Any], worked_out: Any) -> None:
         node.meta.clear()
@@ -179,41 +164,33 @@ class Fakes:
         else:
             self.values.known[node] = worked_out
 
-    def record(self, node: fx.Node, type: Type | None, replaced: fx.Node | None = None) -> None:
+    def record(self, node: fx.Node, type: Type | None, replaced: Iterable[fx.Node] = ()) -> None:
         """Work out the value of a new call, and store it; ``type`` is what the view says about it.
 
-        Where that of the old node whose place it takes is alike, it is that. Such a value may have memory in common
-        with others where the new call has memory of its own, which is only less than could be known.
+        Where that of one of the old nodes whose place it takes is alike, it is that. Such a value may have memory in
+        common with others where the new call has memory of its own, which is only less than could be known.
         """
-        value = self._run(node, replaced)
+        value, layout = self._run(node, replaced)
         found = self.values.type_of(value)
-        self.moved[node] = value is not UNKNOWN and found == type
-        if type is not None and found != type:
+        is_alike = found is type or found == type
+        self.moved[node] = is_alike and value is not UNKNOWN
+        if type is not None and not is_alike:
             # The meaning of the operator decides; only the strides are lost.
-            value = self.of_type(type, self._device(node))
-        self.set(node, value)
+            value, layout = self.of_type(type, self._device(node)), None
+        self.set(node, value, layout)
         if self.mode is None and self.place.has_tensor_meta and isinstance(type, TensorType) and not has_symbols(type):
             shape: Any = type.shape
-            self._set_tensor_meta(node, torch.empty(shape, dtype=getattr(torch, type.dtype), device="meta"))
+            memory = torch.empty(shape, dtype=getattr(torch, type.dtype), device="meta")
+            node.meta["tensor_meta"] = _extract_tensor_metadata(memory)
 
-    def set(self, node: fx.Node, value: Any) -> None:
+    def set(self, node: fx.Node, value: Any, layout: Layout | None = None) -> None:
         """Store the value of a new node where the old graph has its values."""
         if self.place.key is not None:
             node.meta[self.place.key] = None if value is UNKNOWN else value
         elif value is not UNKNOWN:
             self.values.known[node] = value
         if self.place.has_tensor_meta and isinstance(value, torch.Tensor):
-            layout = self._layout(value)
-            if layout is not None and layout.is_plain:
-                node.meta["tensor_meta"] = layout.metadata()
-            else:
-                self._set_tensor_meta(node, value)
-
-    @staticmethod
-    def _set_tensor_meta(node: fx.Node, value: torch.Tensor) -> None:
-        from torch.fx.passes.shape_prop import _extract_tensor_metadata
-
-        node.meta["tensor_meta"] = _extract_tensor_metadata(value)
+            node.meta["tensor_meta"] = _extract_tensor_metadata(value) if layout is None else layout.metadata
 
     def of_tensor(self, value: torch.Tensor) -> Any:
         """The fake of a weight."""
@@ -237,34 +214,52 @@ class Fakes:
         env = None if self.mode is None else self.mode.shape_env
         return UNKNOWN if env is None else env.create_symintnode(torch_expression(size.expr), hint=None)
 
-    def _layout(self, value: Any) -> Layout | None:
-        found = self._layouts.get(id(value))
-        if found is None:
-            found = self._layouts[id(value)] = value, Layout.of(value)
-        return found[1]
-
-    def _run(self, node: fx.Node, replaced: fx.Node | None) -> Any:
+    def _run(self, node: fx.Node, replaced: Iterable[fx.Node]) -> tuple[Any, Layout | None]:
         """The value of a call on the values of its arguments: by running it, or like that of an equal call before."""
         if self.mode is None or node.op not in ("call_function", "call_method"):
-            return UNKNOWN
-        known = [self.values.value(arg) for arg in node.all_input_nodes]
-        if any(value is UNKNOWN or value is None for value in known):
-            return UNKNOWN
-        operands = [self._layout(value) for value in known]
-        alike = None if None in operands else _alike(node, operands)  # type: ignore[arg-type]
-        layout = None if alike is None else _LAYOUTS.get(alike)
+            return UNKNOWN, None
+        alike = self._alike(node)
+        try:
+            layout = None if alike is None else _LAYOUTS.get(alike)
+        except TypeError:  # symbolic sizes
+            alike = layout = None
         if layout is not None:
-            old = None if replaced is None else self.old.value(replaced)
-            if self._layout(old) == layout and old.fake_mode is self.mode:  # type: ignore[union-attr]
-                return old
-            return layout.fake(self.mode)
+            for old in map(self.old.value, replaced):
+                if type(old) is FakeTensor and old.fake_mode is self.mode and _is_of(old, layout):
+                    return old, layout
+            return layout.fake(self.mode), layout
+        operands = [self.values.value(arg) for arg in node._input_nodes]
+        if any(value is UNKNOWN or value is None for value in operands):
+            return UNKNOWN, None
         value = self._computed(node)
-        layout = None if alike is None else Layout.of(value)
-        if layout is not None and layout.is_plain and not _shares_memory(value, known):
+        layout = None if alike is None else Layout.of(value, operands)
+        if layout is not None:
             if len(_LAYOUTS) >= _MOST_LAYOUTS:
                 _LAYOUTS.clear()
             _LAYOUTS[alike] = layout
-        return value
+        return value, layout
+
+    def _alike(self, node: fx.Node) -> tuple[Any, ...] | None:
+        """What two calls of an operator have in common that have results alike; ``None`` if that is not known.
+
+        It has no hash where sizes are symbolic.
+        """
+        if not isinstance(node.target, OpOverload) or torch._C._is_any_autocast_enabled():
+            return None
+        parts: list[Any] = [node.target, torch.get_default_dtype()]
+        places: dict[fx.Node, int] = {}
+        for operand in node._input_nodes:
+            value = self.values.value(operand)
+            if type(value) is not FakeTensor or value.layout != torch.strided:
+                return None
+            parts.append(_form(value))
+            places[operand] = len(places)
+        try:
+            parts += [places[arg] if arg.__class__ is fx.Node else key(arg, places) for arg in node.args]
+            parts += [(name, key(value, places)) for name, value in node.kwargs.items()]
+        except NoKeyError:
+            return None
+        return tuple(parts)
 
     def _computed(self, node: fx.Node) -> Any:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), self.values.value)
@@ -297,10 +292,23 @@ class Fakes:
         return None
 
 
-def _strides(value: Any) -> tuple[Any, ...] | None:
+def _is_of(value: FakeTensor, layout: Layout) -> bool:
+    """True for a tensor of that layout, without deciding anything about symbolic sizes."""
+    if value.layout != torch.strided:
+        return False
+    form = _form(value)
+    try:
+        return hash(form) == hash(layout.form) and form == layout.form
+    except TypeError:
+        return False
+
+
+def _is_strided(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout == torch.strided
+
+
+def _strides(value: torch.Tensor) -> tuple[Any, ...]:
     """How a (fake) tensor lies in memory, without deciding anything about symbolic sizes."""
-    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
-        return None
     return tuple([dim_of(stride) for stride in value.stride()])
 
 

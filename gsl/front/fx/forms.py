@@ -7,6 +7,7 @@ are loaded by the rows that were recorded then.
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ import torch
 from torch import fx
 
 from gsl.front.fx.handle import Source
+from gsl.front.fx.values import UNKNOWN, Values
 from gsl.graph import Effect, Node, Op, Type
 
 
@@ -34,10 +36,25 @@ class Row:
     """How many of them are operands."""
     in_order: bool
     """Whether those are just the native operands of the call, in their order."""
+    is_whole: bool
+    """Whether there is no other row, and in this one all places are in order and of operands."""
     effect: Effect | None
 
 
 Rows = tuple[Row, ...]
+
+
+class Role(enum.Enum):
+    """What has to be looked at to load a call, besides the call itself."""
+
+    ALONE = "alone"
+    """Nothing."""
+    FACTOR = "factor"
+    """The user, which may be a product that is read together with the call, as one linear layer."""
+    CHECK = "check"
+    """Whether it has users: if it has none, it has no view node."""
+    OTHER = "other"
+    """Its users, its operands, or what stands around it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,57 +69,96 @@ class Form:
     """Whether foreign code is called, which may change whatever it can reach."""
     effect: Effect | None
     """What else a call does."""
-    alone: bool
-    """Whether a call is read without regard to its users and to other calls."""
+    role: Role
+    """Whether a call is read without regard to others."""
     is_shared: bool
     """Whether it holds for all graphs of the process, because nothing of any graph is part of it."""
+    named: tuple[Any, ...]
+    """The target and the types, which are in the key of the form by their addresses: so nothing else gets those."""
     rows: dict[Any, Rows] = field(default_factory=dict)
-    """How such calls were loaded in other graphs: by what else that depends on."""
+    """How such calls were loaded before: ``None`` for a call by itself, or by what else that depends on."""
 
 
 def recorded(tree: Sequence[Node], sources: Sequence[Sequence[Source]], name: str, inputs: Sequence[fx.Node]) -> Rows:
     """The rows of the view nodes as which a call of that name, with these native operands, was loaded."""
     places = {node: ~index for index, node in enumerate(inputs)}
-    in_order = tuple(inputs)
 
     def place(source: Source) -> int:
         return source if isinstance(source, int) else places[source]  # type: ignore[index] # no module is called
 
-    return tuple(
-        [
-            Row(
-                node.op, node.attrs, node.type, node.name.removeprefix(name), tuple(map(place, own)),
-                len(node.operands), tuple(own) == in_order, node.effect,
-            )
-            for node, own in zip(tree, sources)
-        ]
-    )  # fmt: skip
+    def row(node: Node, own: Sequence[Source]) -> Row:
+        in_order = tuple(own) == tuple(inputs)
+        return Row(
+            node.op, node.attrs, node.type, node.name.removeprefix(name), tuple(map(place, own)), len(node.operands),
+            in_order, in_order and not node.deps and len(tree) == 1, node.effect,
+        )  # fmt: skip
+
+    return tuple(map(row, tree, sources))
 
 
 class NoKeyError(Exception):
     """A call has no form of its own that others could share."""
 
 
-_PLAIN: Final = frozenset((int, bool, str, type(None)))
-_VALUES: Final = frozenset((torch.dtype, torch.device, torch.layout, torch.memory_format, complex))
+_PLAIN: Final = frozenset(
+    (int, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, complex)
+)
 
 
-def key(value: Any, places: Mapping[fx.Node, int]) -> Any:
-    """What is the same for arguments that are alike. NoKeyError for one of which that is not known.
+def key(argument: Any, places: dict[fx.Node, int]) -> tuple[Any, ...]:
+    """What is the same for arguments that are alike, among nodes of these numbers. NoKeyError for one that holds
+    something else than nodes and literals."""
+    parts: list[Any] = []
+    _write((argument,), parts, places, _NOTHING)
+    return tuple(parts)
 
-    The numbers 1 and 1.0 are not alike, nor are 0.0 and -0.0, nor a list and a tuple.
+
+_NOTHING: Final = Values()
+
+
+def key_of_call(node: fx.Node, values: Values) -> tuple[tuple[Any, ...], tuple[fx.Node, ...]]:
+    """What is the same for calls that are alike, and the native operands of the call, each once. NoKeyError for a call
+    that has an argument of another kind.
+
+    It is flat, and has targets and types by their addresses, because it is made for every call of every graph.
     """
-    kind = value.__class__
-    if kind is fx.Node:
-        return places[value]
-    if kind in _PLAIN:
-        return kind, value
-    if kind is float:
-        return kind, value, math.copysign(1.0, value)
-    if isinstance(value, (list, tuple)):
-        return kind, tuple([key(item, places) for item in value])
-    if kind is slice:
-        return kind, key(value.start, places), key(value.stop, places), key(value.step, places)
-    if kind in _VALUES:
-        return kind, value
-    raise NoKeyError
+    parts: list[Any] = [id(node.target), id(values.types[node])]
+    places: dict[fx.Node, int] = {}
+    _write(node.args, parts, places, values)
+    if node.kwargs:
+        for name, value in node.kwargs.items():
+            parts.append(name)
+            _write((value,), parts, places, values)
+    return tuple(parts), tuple(places)
+
+
+def _write(arguments: Sequence[Any], parts: list[Any], places: dict[fx.Node, int], values: Values) -> None:
+    """Add what tells arguments from others to the parts of a key: for a node its type, or its number if it has one.
+
+    A literal stands there with its class before it, a list with its class and length. So the numbers 1 and 1.0 are not
+    alike, nor are a list and a tuple, and no two lists of arguments give the same parts.
+    """
+    for value in arguments:
+        kind = value.__class__
+        if kind is fx.Node:
+            if value in places:
+                parts.append(~places[value])
+                continue
+            type = values.types[value]
+            if type is None and values.value(value) is not UNKNOWN:
+                raise NoKeyError
+            places[value] = len(places)
+            parts.append(id(type))
+        elif kind in _PLAIN:
+            parts.append(kind)
+            parts.append(value)
+        elif kind is float:
+            parts += kind, value, math.copysign(1.0, value)  # 0.0 and -0.0 are equal
+        elif isinstance(value, (list, tuple)):
+            parts += kind, len(value)
+            _write(value, parts, places, values)
+        elif kind is slice:
+            parts.append(kind)
+            _write((value.start, value.stop, value.step), parts, places, values)
+        else:
+            raise NoKeyError

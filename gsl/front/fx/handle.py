@@ -56,16 +56,16 @@ class Handle:
 
 def handle_of(node: Node) -> Handle | None:
     """The handle of a node that came from a native call or input; ``None`` for leaves and new nodes."""
-    return node.native if isinstance(node.native, Handle) else None
+    own = node.native
+    return own if own.__class__ is Handle else None
 
 
 def native_of(node: Node) -> fx.Node | None:
     """The native node whose value the view node is, or belongs to."""
-    if isinstance(node.native, Handle):
-        return node.native.reading.node
-    if isinstance(node.native, Leaf):
-        return next(iter(node.native.reads), None)
-    return None
+    own = node.native
+    if own.__class__ is Handle:
+        return own.reading.node
+    return next(iter(own.reads), None) if own.__class__ is Leaf else None
 
 
 def is_literal(node: Node) -> bool:

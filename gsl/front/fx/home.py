@@ -174,7 +174,8 @@ class OwnHome(ModuleHome):
     def forget(self, dead: Iterable[fx.Node]) -> None:
         """Delete what nodes that are gone referred to, unless others do."""
         if before := _targets(dead):
-            self._clean(before, _targets(self.new.graph.nodes))
+            graph = self.new.graph
+            self._clean(before, _targets([*graph.find_nodes(op="get_attr"), *graph.find_nodes(op="call_module")]))
 
     def _may_change(self, path: str) -> bool:
         module: Any = self.new

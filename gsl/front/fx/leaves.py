@@ -46,21 +46,27 @@ class ModuleLeaves:
     def __init__(self, root: torch.nn.Module) -> None:
         self.root = root
         self._by_tensor: dict[int, Leaf] = {}
+        self._owners: dict[str, Any] = {"": root}
+        """What has the attributes that were read so far, by its path: mostly a module, that has several of them."""
 
     def kind(self, node: fx.Node) -> str | None:
         if node.op == "placeholder":
             return INPUT
-        value = attribute(self.root, str(node.target))
-        if not isinstance(value, torch.Tensor):
+        owner, name = self._place(node)
+        if not isinstance(getattr(owner, name), torch.Tensor):
             return None
-        *prefix, name = str(node.target).split(".")
-        owner = attribute(self.root, ".".join(prefix))
         registered = name in owner._parameters or name in owner._buffers
         return PARAM if registered and not _LITERAL_NAME.match(name) else CONST
 
     def leaf(self, node: fx.Node) -> Leaf:
-        path = str(node.target)
-        return self.of_module(path, attribute(self.root, path))
+        return self.of_module(str(node.target), getattr(*self._place(node)))
+
+    def _place(self, node: fx.Node) -> tuple[Any, str]:
+        """What has the attribute that a node reads, and the name of the attribute there."""
+        path, _, name = str(node.target).rpartition(".")
+        if path not in self._owners:
+            self._owners[path] = attribute(self.root, path)
+        return self._owners[path], name
 
     def of_module(self, path: str, value: Any) -> Leaf:
         return self._by_tensor.setdefault(id(value), Leaf(path, value))
@@ -68,7 +74,7 @@ class ModuleLeaves:
     def memory(self, node: fx.Node) -> Hashable:
         if node.op == "placeholder":
             return node
-        value = attribute(self.root, str(node.target))
+        value = getattr(*self._place(node))
         return memory(value) if isinstance(value, torch.Tensor) else str(node.target)
 
     def written(self) -> Mapping[str, int | None]:

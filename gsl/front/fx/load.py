@@ -11,7 +11,7 @@ from gsl.errors import FrontEndError
 from gsl.front.fx.canonical import canonical
 from gsl.front.fx.effects import Mutations, mutations
 from gsl.front.fx.expand import Expansion, is_tuple
-from gsl.front.fx.forms import Form, Rows, recorded
+from gsl.front.fx.forms import Role, Rows, recorded
 from gsl.front.fx.groups import INVOKE, are_fields, is_group, label_of, module_of, operands_of
 from gsl.front.fx.handle import Handle, Leaf, Reading, Source
 from gsl.front.fx.leaves import Leaves, ModuleLeaves, memory
@@ -24,7 +24,6 @@ from gsl.graph import GETITEM, INPUT, TUPLE, Effect, Graph, Inference, Node
 from gsl.graph.subgraph import Subgraph
 from gsl.rewrite.pause import paused_collector
 from gsl.spec import TABLE
-from gsl.spec.symbolic import has_symbols
 
 
 class Loader:
@@ -47,9 +46,6 @@ class Loader:
         """Those calls, and what else has no view node."""
         self.mutations = Mutations()
         self._leaf_views: dict[Leaf, Node] = {}
-        self._rows: dict[Any, Rows] = {}
-        """How calls were loaded: by their form, that of the call which they are read with, or the effect of a call that
-        has no reading, and the identity of their type."""
 
     def load(self) -> Graph:
         """The view."""
@@ -60,26 +56,41 @@ class Loader:
         self.mutations = mutations(self.graph, self.reader, self.leaves)
         outputs: list[Node] = []
         regions = 0
+        forms, touched = self.reader.forms, self.mutations.visible | self.mutations.exposed
+        alone, other = Role.ALONE, Role.OTHER
         for node in self.graph.nodes:
-            regions += opens_region(node)
-            match node.op:
-                case "placeholder" | "get_attr":
-                    self._leaf(node)
-                case "output":
-                    outputs = [self.views[arg] for arg in arguments(node)]
-                case _ if regions:
+            kind = node.op
+            if kind in ("placeholder", "get_attr"):
+                self._leaf(node)
+            elif kind == "output":
+                outputs = [self.views[arg] for arg in arguments(node)]
+            elif kind not in CALLS:
+                raise FrontEndError(f"{node.format_node()}: a node of kind {kind!r} is not known")
+            elif regions or (form := forms[node]) is None or (role := form.role) is other or node in touched:
+                regions += opens_region(node)
+                if regions:
                     self._opaque(node, Effect.OTHER)
-                case _ if node not in self.hidden_calls and not self.reader.is_assertion(node):
+                elif node not in self.hidden_calls and not self.reader.is_assertion(node):
                     self._call(node)
-        names = {node.name: node for node in self.graph.find_nodes(op="placeholder")}
-        written = {self.views[names[name]]: place for name, place in self.leaves.written().items()}
-        return Graph(self.nodes, outputs, self.infer, canonical, written)
+            elif role is alone or not self._is_part(node, role):
+                rows = form.rows.get(None)
+                if rows is not None and self._replay(node, rows):
+                    continue
+                if form.op is None or not self._tree(node):
+                    self._opaque(node, form.effect)
+        written = self.leaves.written()
+        names = {node.name: node for node in self.graph.find_nodes(op="placeholder")} if written else {}
+        places = {self.views[names[name]]: place for name, place in written.items()}
+        return Graph(self.nodes, outputs, self.infer, canonical, places)
 
     # ------------------------------------------------------------ leaves
 
     def _leaf(self, node: fx.Node) -> None:
         kind = self.leaves.kind(node)
-        if kind is None:
+        if kind == INPUT or (kind is not None and node in self.mutations.exposed):
+            name = str(node.target) if node.op == "get_attr" else node.name
+            self._add(node, Node(INPUT, type=self.values.types[node] or self._known_type(node), name=name))
+        elif kind is None:
             if node.users and all(map(is_group, node.users)):
                 return
             # A submodule that is an argument of a higher-order operator.
@@ -87,9 +98,6 @@ class Loader:
             self.values.known[node] = value
             op: Any = fx.GraphModule if isinstance(value, fx.GraphModule) else type(value)
             self._add(node, Node(op, attrs={"name": str(node.target)}, name=node.name))
-        elif kind == INPUT or node in self.mutations.exposed:
-            name = str(node.target) if node.op == "get_attr" else node.name
-            self._add(node, Node(INPUT, type=self.values.type(node) or self._known_type(node), name=name))
         else:
             leaf = self.leaves.leaf(node)
             leaf.reads[node] = None
@@ -121,13 +129,6 @@ class Loader:
 
     def _call(self, node: fx.Node) -> None:
         visible = node in self.mutations.visible
-        form = self.reader.form(node)
-        if form is not None and form.alone and not visible and node not in self.mutations.exposed:
-            if form.op is None or not self._tree(node):
-                self._opaque(node, form.effect)
-            return
-        if node.op not in CALLS:
-            raise FrontEndError(f"{node.format_node()}: a node of kind {node.op!r} is not known")
         if (module := module_of(node, self.reader.root)) is not None:
             self._group(node, module)
             return
@@ -139,10 +140,9 @@ class Loader:
                 return
             if node in self.fields and node.target is not operator.getitem and self._layer(node):
                 return
-            if self._has_fields(node) or self._is_of_layer(node):
+            if self._has_fields(node):
                 return
-            canon = self.reader.read(node)
-            if canon is not None and self._tree(node, canon):
+            if self.reader.read_op(node) is not None and self._tree(node):
                 return
         self._opaque(node, Effect.MUTATES if visible else self.reader.effect(node))
 
@@ -184,6 +184,12 @@ class Loader:
         self.hidden_calls.update(unread)
         return True
 
+    def _is_part(self, node: fx.Node, role: Role) -> bool:
+        """True if a call has no view node, because of its users."""
+        if role is Role.CHECK:
+            return not node.users
+        return role is Role.FACTOR and self.reader.feeds_product(node) and self._is_of_layer(node)
+
     def _is_of_layer(self, node: fx.Node) -> bool:
         """True if a call transposes a weight for the product of a linear layer, the reading of which is then noted."""
         found = self.reader.read_layer(node)
@@ -214,8 +220,11 @@ class Loader:
 
         With ``call``, the reading is one of both calls, of which that one has no view node of its own.
         """
-        form = self._form(node, call)
-        rows = None if form is None else self._known_rows(form, node)
+        form = self.reader.form(node)
+        other = None if call is None else self.reader.form(call)
+        if call is not None and other is None:
+            form = None
+        rows = None if form is None else form.rows.get(other)
         if rows is not None:
             return self._replay(node, rows, call)
         origin = call or node
@@ -234,8 +243,8 @@ class Loader:
         extra = tuple(arg for arg in origin.all_input_nodes if arg not in used)
         root.deps = tuple(self.views[arg] for arg in extra)
         tree.sources[-1] += extra
-        if form is not None:
-            self._record(form, node, recorded(tree.nodes, tree.sources, node.name, _inputs(node, call)))
+        if form is not None and (other is None or other.is_shared or not form.is_shared):
+            form.rows[other] = recorded(tree.nodes, tree.sources, node.name, _inputs(node, call))
         reading = Reading(node, len(tree.nodes), call, self.mutations.hidden.get(node))
         for slot, (view, sources) in enumerate(zip(tree.nodes, tree.sources)):
             view.native = Handle(reading, slot, sources)
@@ -243,57 +252,35 @@ class Loader:
         self.views[node] = root
         return True
 
-    def _form(self, node: fx.Node, call: fx.Node | None) -> tuple[Form, Form | None, int] | None:
-        """What calls have in common that are loaded alike; ``None`` for a call that is looked at by itself."""
-        own = self.reader.form(node)
-        other = None if call is None else self.reader.form(call)
-        if own is None or (call is not None and other is None):
-            return None
-        return own, other, id(self.values.type(node))
-
-    def _known_rows(self, form: tuple[Form, Any, int], node: fx.Node) -> Rows | None:
-        """The rows of calls of a form, if one was loaded in this graph or in another."""
-        rows = self._rows.get(form)
-        if rows is None and form[0].rows:
-            rows = form[0].rows.get((form[1], self.values.type(node)))
-            if rows is not None:
-                self._rows[form] = rows
-        return rows
-
-    def _record(self, form: tuple[Form, Any, int], node: fx.Node, rows: Rows) -> None:
-        """Take note of how a call of a form was loaded."""
-        own, other, _ = form
-        type = self.values.type(node)
-        self._rows[form] = rows
-        if own.is_shared and (not isinstance(other, Form) or other.is_shared) and not has_symbols(type):
-            own.rows[other, type] = rows
-
-    def _replay(self, node: fx.Node, rows: Rows, call: fx.Node | None) -> bool:
+    def _replay(self, node: fx.Node, rows: Rows, call: fx.Node | None = None) -> bool:
         """Load a call as another one of its form was loaded; False if an operand is not in the view."""
-        inputs = node.all_input_nodes if call is None else _inputs(node, call)
+        inputs = self.reader.operands[node] if call is None else _inputs(node, call)
         try:
-            views = [self.views[operand] for operand in inputs]
+            views = tuple(map(self.views.__getitem__, inputs))
         except KeyError:
             return False
         reading = Reading(node, len(rows), call, self.mutations.hidden.get(node))
+        row = rows[0]
+        if row.is_whole:
+            handle = Handle(reading, 0, inputs)
+            view = Node(row.op, views, row.attrs, row.type, name=node.name, native=handle, effect=row.effect)
+            self.nodes.append(view)
+            self.views[node] = view
+            return True
         tree: list[Node] = []
-        sources: tuple[Source, ...]
         for row in rows:
-            places = row.places
-            if row.in_order:
-                found, sources = tuple(views), tuple(inputs)
-            else:
-                found = tuple([views[~place] if place < 0 else tree[place] for place in places])
-                sources = tuple([inputs[~place] if place < 0 else place for place in places])
+            own = views
+            sources: tuple[Source, ...] = inputs
+            if not row.in_order:
+                own = tuple([views[~place] if place < 0 else tree[place] for place in row.places])
+                sources = tuple([inputs[~place] if place < 0 else place for place in row.places])
             view = Node(
-                row.op, found[: row.operands], row.attrs, row.type, name=node.name + row.suffix, effect=row.effect
-            )
-            if row.operands < len(places):
-                view.deps = found[row.operands:]
-            view.native = Handle(reading, len(tree), sources)
+                row.op, own[: row.operands], row.attrs, row.type, name=node.name + row.suffix, effect=row.effect,
+                native=Handle(reading, len(tree), sources), deps=own[row.operands:],
+            )  # fmt: skip
             tree.append(view)
         self.nodes += tree
-        self.views[node] = tree[-1]
+        self.views[node] = view
         return True
 
     def _acceptable(self, canon: Canon, node: fx.Node) -> bool:
@@ -347,11 +334,8 @@ class Loader:
         self.views[node] = view
 
     def _opaque(self, node: fx.Node, effect: Effect | None) -> None:
-        own = self.reader.form(node)
-        form = None
-        if own is not None and node not in self.mutations.hidden:
-            form = own, ("opaque", effect), id(self.values.type(node))
-        rows = None if form is None else self._known_rows(form, node)
+        form = None if node in self.mutations.hidden else self.reader.form(node)
+        rows = None if form is None else form.rows.get(("opaque", effect))
         if rows is not None and self._replay(node, rows, None):
             return
         target = operator_of(node, self.reader.root)
@@ -375,14 +359,14 @@ class Loader:
         sources = (*call.operands, *call.deps)
         self._add(node, view, sources)
         if form is not None:
-            self._record(form, node, recorded([view], [sources], node.name, node.all_input_nodes))
+            form.rows["opaque", effect] = recorded([view], [sources], node.name, node.all_input_nodes)
 
 
-def _inputs(node: fx.Node, call: fx.Node | None) -> list[fx.Node]:
+def _inputs(node: fx.Node, call: fx.Node | None) -> tuple[fx.Node, ...]:
     """The native operands of one call, or of two that are read as one."""
     if call is None:
-        return node.all_input_nodes
-    return [each for each in dict.fromkeys((*call.all_input_nodes, *node.all_input_nodes)) if each is not call]
+        return tuple(node.all_input_nodes)
+    return tuple([each for each in dict.fromkeys((*call.all_input_nodes, *node.all_input_nodes)) if each is not call])
 
 
 def arguments(node: fx.Node) -> list[fx.Node]:

@@ -63,7 +63,7 @@ def _module(outer: Writer, node: Node, operands: tuple[Any, ...]) -> tuple[fx.Gr
             raise FrontEndError(f"{node.name}: the operand {operand!r} of a group is no tensor")
         results[parameter] = graph.placeholder(inner.name(parameter.name))
         inner.fakes.set(results[parameter], outer.fakes.values.value(operand))
-        inner.sizes.note(results[parameter])
+        inner.sizes.note((results[parameter],))
     plan = plan_anew(body)
     for view in body.nodes:
         if is_written(view, plan):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import fx
 
+from gsl.errors import FrontEndError
 from gsl.front.fx import spellings
 from gsl.front.fx.handle import Handle, Leaf, Reading, Source, handle_of, is_literal
 from gsl.front.fx.load import arguments
 from gsl.front.fx.reader import Reader
 from gsl.front.reading import whole
-from gsl.graph import LEAVES, TUPLE, Graph, Node
+from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node
 
 Arguments = dict[fx.Node, Node]
 """For each native node to which a kept call refers: the view node that now takes its place."""
@@ -21,47 +24,160 @@ Arguments = dict[fx.Node, Node]
 class Plan:
     """How each node of a rewritten view gets into the new native graph."""
 
-    kept: dict[Reading, Arguments | None] = field(default_factory=dict)
+    kept: dict[fx.Node, Arguments | None] = field(default_factory=dict)
     """The native calls that are kept, with what their arguments have become; ``None`` for a call whose arguments all
     are what they were."""
+    calls: dict[fx.Node, Arguments | None] = field(default_factory=dict)
+    """The same of calls that were read together with those, and have no view node of their own."""
     hidden: set[fx.Node] = field(default_factory=set)
     """Native nodes without a view node of their own that are kept too."""
     inner: set[Node] = field(default_factory=set)
     """View nodes that are part of a call that is kept, or joined to one that is written."""
     joined: dict[Node, Node] = field(default_factory=dict)
     """For each bias addition that is written together with its call: the call."""
+    staying: dict[fx.Node, fx.Node] = field(default_factory=dict)
+    """The native calls that the old graph keeps as they are and where they are, as keys and as values."""
+    steps: list[tuple[Node, int]] = field(default_factory=list)
+    """What else there is to do in the old graph: view nodes, each with how many of those calls come before it."""
 
 
-def plan(graph: Graph, native: fx.Graph) -> Plan:
-    """Decide for each node of the view whether its native call is kept or written anew."""
-    result = Plan()
-    outputs = set(graph.outputs)
-    for node in graph.nodes:
-        handle = handle_of(node)
-        if handle is None or not handle.is_root:
-            continue
-        if _is_untouched(node, handle):
-            result.kept[handle.reading] = None
-            continue
+def plan(graph: Graph, order: Mapping[fx.Node, int], inputs: int) -> Plan:
+    """Decide for each node of the view whether its native call is kept or written anew.
+
+    ``order`` has the places of the native nodes, ``inputs`` is that of the last placeholder. FrontEndError for a view
+    that was not loaded from them.
+    """
+    planner = _Planner(graph, order)
+    planner.walk(inputs)
+    _joins([node for node, _ in planner.plan.steps], graph, planner.plan)
+    _hidden_nodes(graph, order, planner.plan)
+    return planner.plan
+
+
+class _Planner:
+    """One pass over a view, in its order."""
+
+    def __init__(self, graph: Graph, order: Mapping[fx.Node, int]) -> None:
+        self.graph = graph
+        self.order = order
+        self.plan = Plan()
+        self.outputs = graph.ends()
+        self.standing: dict[Node, Any] = {}
+        """The native nodes for which view nodes stand, of the readings that are kept."""
+
+    def walk(self, inputs: int) -> None:
+        """Decide for all nodes.
+
+        Most of them are as they were: what is done here for one of those is most of what a small change costs in a big
+        graph.
+        """
+        order, kept, staying, steps = self.order, self.plan.kept, self.plan.staying, self.plan.steps
+        standing, stands = self.standing, self.standing.get
+        front = -1  # the last place where something stays: a call behind it may stay where it is
+        for node in self.graph.nodes:
+            own = node.native
+            if own.__class__ is Handle:
+                reading = own.reading
+                source = reading.node
+                place = order.get(source)
+                if place is None:
+                    raise _foreign(node)
+                if own.slot == reading.size - 1:
+                    operands = (*node.operands, *node.deps) if node.deps else node.operands
+                    alike = tuple(map(stands, operands)) == own.sources and reading.overwrites is None
+                    if alike or self._is_untouched(node, reading):
+                        kept[source] = None
+                        standing[node] = source
+                        if place > front and reading.call is None:
+                            staying[source] = source
+                            front = place
+                            continue
+                        if self._stays(node, reading, front):
+                            front = max(front, place)
+                            continue
+                    elif self._is_kept(node, reading):
+                        if node.op != GETITEM:  # which may be a field of a tuple now, and not a call any more
+                            standing[node] = source
+                        front = max(front, place)
+                    else:
+                        front = max(front, inputs)
+                steps.append((node, len(staying)))
+            elif own is not None:
+                standing[node] = next(iter(own.reads), own)
+            elif node.op == INPUT:
+                raise _added(node)
+            elif node.op not in LEAVES and node.op != TUPLE:
+                front = max(front, inputs)  # before what is new come all placeholders
+                steps.append((node, len(staying)))
+
+    def _is_untouched(self, node: Node, reading: Reading) -> bool:
+        """True for a reading of which all nodes and all operands are what they were."""
+        if reading.overwrites is not None:
+            return False
+        tree = [node]
+        # The list grows while it is read: it ends up with all nodes of the reading.
+        for part in tree:
+            operands = (*part.operands, *part.deps)
+            sources = part.native.sources
+            if len(operands) != len(sources):
+                return False
+            for operand, source in zip(operands, sources):
+                own = operand.native
+                if source.__class__ is int:
+                    if own.__class__ is not Handle or own.reading is not reading or own.slot != source:
+                        return False
+                    tree.append(operand)
+                elif self.standing.get(operand) is not source and not (
+                    own.__class__ is Leaf and (own is source or source in own.reads)
+                ):
+                    return False
+        if len(tree) > 1:
+            if any(_used_outside(inner, tree, self.outputs) for inner in tree):
+                return False
+            self.plan.inner.update(tree[1:])
+        return True
+
+    def _stays(self, node: Node, reading: Reading, front: int) -> bool:
+        """Take note that an untouched reading stays where it is in the old graph; False if it has to move behind the
+        front."""
+        staying, call = self.plan.staying, reading.call
+        if call is not None:
+            self.plan.calls[call] = None
+        if self.order[reading.node] < front and node.op != INPUT:
+            return False
+        if call is not None and call not in staying:
+            if self.order[call] < front:
+                return False
+            staying[call] = call
+        staying[reading.node] = reading.node
+        return True
+
+    def _is_kept(self, node: Node, reading: Reading) -> bool:
+        """Find out what has become of the arguments of a call that is not as it was; False if it is not kept."""
         tree = whole(node, handle_of, Leaf)
-        if tree is None or any(_used_outside(inner, tree, outputs) for inner in tree):
-            continue
+        if tree is None or any(_used_outside(inner, tree, self.outputs) for inner in tree):
+            return False
         mapping = _mapping(tree)
-        if mapping is None or not _may_overwrite(node, handle.reading, mapping, outputs, result):
-            continue
-        result.kept[handle.reading] = mapping
-        result.inner.update(inner for inner in tree if inner is not node)
-    _joins(graph, outputs, result)
-    _hidden_nodes(graph, native, result)
-    return result
+        if mapping is None or not _may_overwrite(node, reading, mapping, self.outputs, self.plan):
+            return False
+        self.plan.kept[reading.node] = mapping
+        if reading.call is not None:
+            self.plan.calls[reading.call] = mapping
+        self.plan.inner.update(tree[1:])
+        return True
 
 
-def _is_untouched(node: Node, handle: Handle) -> bool:
-    """True for a reading of one node whose operands all are what they were."""
-    if handle.reading.size > 1 or handle.reading.overwrites is not None:
-        return False
-    operands = (*node.operands, *node.deps) if node.deps else node.operands
-    return len(operands) == len(handle.sources) and all(map(stands_for, operands, handle.sources))
+def _foreign(node: Node) -> FrontEndError:
+    return FrontEndError(
+        f"{node.name}: the view was not loaded from this program of torch; store takes a view that load() of the same "
+        "program made"
+    )
+
+
+def _added(node: Node) -> FrontEndError:
+    return FrontEndError(
+        f"{node.name}: a rewrite can't add an input to a program of torch; add it to the module and load it"
+    )
 
 
 def arguments_of(node: Node) -> Arguments:
@@ -72,7 +188,7 @@ def arguments_of(node: Node) -> Arguments:
     return mapping
 
 
-def _used_outside(node: Node, tree: list[Node], outputs: set[Node]) -> bool:
+def _used_outside(node: Node, tree: list[Node], outputs: Collection[Node]) -> bool:
     if node is tree[0] or is_literal(node):
         return False
     return node in outputs or any(user not in tree for user in node.users)
@@ -90,7 +206,7 @@ def _mapping(tree: list[Node]) -> Arguments | None:
     return mapping
 
 
-def _may_overwrite(node: Node, reading: Reading, mapping: Arguments, outputs: set[Node], known: Plan) -> bool:
+def _may_overwrite(node: Node, reading: Reading, mapping: Arguments, outputs: Collection[Node], known: Plan) -> bool:
     """True unless the call works in place on what it did not overwrite before, or on what is read after it now."""
     if reading.overwrites is None:
         return True
@@ -107,7 +223,7 @@ def _may_overwrite(node: Node, reading: Reading, mapping: Arguments, outputs: se
 
 
 def _is_overwritten(
-    native: fx.Node, operand: Node, node: Node, reading: Reading, outputs: set[Node], known: Plan
+    native: fx.Node, operand: Node, node: Node, reading: Reading, outputs: Collection[Node], known: Plan
 ) -> bool:
     """True if an operand is what it was, and everybody else who reads it did so before."""
     if operand in outputs or not stands_for(operand, native):
@@ -117,7 +233,7 @@ def _is_overwritten(
         own = handle_of(user)
         if user is node or (own is not None and own.reading is reading):
             continue
-        if own is None or own.reading not in known.kept or native not in own.sources:
+        if own is None or own.reading.node not in known.kept or native not in own.sources:
             return False
     return True
 
@@ -125,17 +241,17 @@ def _is_overwritten(
 def plan_anew(graph: Graph) -> Plan:
     """The plan of a view of which everything is written anew."""
     result = Plan()
-    _joins(graph, set(graph.outputs), result)
+    _joins(graph.nodes, graph, result)
     return result
 
 
-def _joins(graph: Graph, outputs: set[Node], result: Plan) -> None:
+def _joins(nodes: Iterable[Node], graph: Graph, result: Plan) -> None:
     """Find the calls that can take a bias, which is added to them and to nothing else."""
-    for node in graph.nodes:
+    for node in nodes:
         if node.op != "nn.bias_add" or not is_written(node, result):
             continue
         call = node.operands[0]
-        if not is_written(call, result) or call in outputs or list(call.users) != [node]:
+        if not is_written(call, result) or call in graph.ends() or list(call.users) != [node]:
             continue
         if call is node.operands[1] or not _takes_bias(call, node):
             continue
@@ -148,7 +264,7 @@ def is_written(node: Node, plan: Plan) -> bool:
     if node.op in LEAVES or node.op == TUPLE or node in plan.inner:
         return False
     handle = handle_of(node)
-    return handle is None or handle.reading not in plan.kept
+    return handle is None or handle.reading.node not in plan.kept
 
 
 def _takes_bias(call: Node, bias_add: Node) -> bool:
@@ -165,31 +281,38 @@ def _takes_bias(call: Node, bias_add: Node) -> bool:
     return bool(axis == layout.index("C"))
 
 
-def _hidden_nodes(graph: Graph, native: fx.Graph, result: Plan) -> None:
+def _hidden_nodes(graph: Graph, order: Mapping[fx.Node, int], result: Plan) -> None:
     """Find the native nodes without a view node that kept calls need, or that were unused all along.
 
     These are the reads of weights, and calls of which only fields are in the view.
     """
-    needed: set[fx.Node] = set()
-    for reading, mapping in result.kept.items():
-        referred = (reading.call or reading.node).all_input_nodes
-        if mapping is None:
-            needed.update([source for source in referred if source.op == "get_attr"])
-        else:
-            needed.update(source for source, view in mapping.items() if _reads(source, view))
-            # What a call refers to that is no value: the graph of an outlined group.
-            needed.update(source for source in referred if source.op == "get_attr" and source not in mapping)
-        if reading.call is not None:
-            needed.add(reading.call)
-            needed.update(user for user in reading.call.users if not user.users)
-    outputs = iter(graph.outputs)
-    for node in native.nodes:
-        if node.op == "output":
-            needed.update(source for source, view in zip(arguments(node), outputs) if _reads(source, view))
-        elif (node.op == "get_attr" and not node.users) or Reader.is_assertion(node):
-            needed.add(node)
-    own = {reading.node for reading in result.kept}
-    result.hidden = {node for node in needed if node not in own and node.op != "placeholder"}
+    hidden = result.hidden
+    hidden.update(result.calls)
+    for call in result.calls:
+        hidden.update([user for user in call.users if not user.users])
+    for node in order:
+        if node.op == "get_attr":
+            if not node.users or any(_is_needed(node, user, result) for user in node.users):
+                hidden.add(node)
+        elif node.op == "output":
+            hidden.update(
+                source for source, view in zip(arguments(node), graph.outputs)
+                if _reads(source, view) and source.op != "placeholder"
+            )  # fmt: skip
+        elif not node.users and Reader.is_assertion(node):
+            hidden.add(node)
+    hidden.difference_update(result.kept)
+
+
+def _is_needed(read: fx.Node, user: fx.Node, result: Plan) -> bool:
+    """True if a user of the read of a weight is kept, and still reads that weight."""
+    for known in (result.kept, result.calls):
+        if user in known:
+            mapping = known[user]
+            # What a call refers to that is no value is the graph of an outlined group.
+            if mapping is None or read not in mapping or _reads(read, mapping[read]):
+                return True
+    return False
 
 
 def _reads(native: fx.Node, view: Node) -> bool:

@@ -13,10 +13,10 @@ from torch.ao.quantization.stubs import DeQuantStub, QuantStub
 from torch.fx.node import _side_effectful_functions
 
 from gsl.front.fx import spellings
-from gsl.front.fx.forms import Form, NoKeyError, key
+from gsl.front.fx.forms import Form, NoKeyError, Role, key_of_call
 from gsl.front.fx.groups import INVOKE
 from gsl.front.fx.tree import Weight
-from gsl.front.fx.values import UNKNOWN, Values, dim_of
+from gsl.front.fx.values import Values, dim_of
 from gsl.front.tree import Canon
 from gsl.graph import Effect, SymDim, TensorType
 from gsl.spec import TABLE, Trait
@@ -24,9 +24,9 @@ from gsl.spec.symbolic import has_symbols
 
 CALLS: Final = ("call_function", "call_method", "call_module")
 
-_SHARED: Final[dict[Any, Form]] = {}
-"""The forms of calls of operators, by target, types and constants, and by how many functions torch was told to have
-side effects: more of them may be made known at any time."""
+_SHARED: Final[dict[int, dict[Any, Form]]] = {}
+"""The forms of calls of operators by their keys, all by how many functions torch was told to have side effects: more
+of them may be made known at any time."""
 
 _MOST_SHARED: Final = 8192
 
@@ -45,73 +45,67 @@ class Reader:
     def __init__(self, root: torch.nn.Module, values: Values) -> None:
         self.root = root
         self.values = values
+        self.forms: dict[fx.Node, Form | None] = {}
+        """The forms of calls that were found so far."""
+        self.operands: dict[fx.Node, tuple[fx.Node, ...]] = {}
+        """The native operands of the calls that have one."""
         self._read: dict[fx.Node, Canon | None] = {}
-        self._forms: dict[fx.Node, Form | None] = {}
         self._by_key: dict[Any, Form] = {}
+        """The forms that hold for this graph only."""
+        self._shared = _shared_forms()
 
     def module(self, node: fx.Node) -> torch.nn.Module:
         """The module that a ``call_module`` calls."""
         return self.root.get_submodule(str(node.target))
 
+    def survey(self, graph: fx.Graph) -> bool:
+        """Find the forms of all calls of a graph. False if none of them changes anything in place."""
+        changes = False
+        self.values.types.find_all(graph.nodes)
+        for node in graph.nodes:
+            if node.op in CALLS:
+                form = self.forms[node] = self._find_form(node)
+                if form is None or form.mutated or form.unknown:
+                    changes = True
+        return changes
+
     def form(self, node: fx.Node) -> Form | None:
         """The form of a call; ``None`` for one that is looked at by itself."""
         try:
-            return self._forms[node]
+            return self.forms[node]
         except KeyError:
-            found = self._forms[node] = self._find_form(node)
+            found = self.forms[node] = self._find_form(node)
             return found
 
     def _find_form(self, node: fx.Node) -> Form | None:
-        target = node.target
-        types: list[int] = []
-        places: dict[fx.Node, int] = {}
         if node.op == "call_module":
             return None
-        for operand in node.all_input_nodes:
-            type = self.values.type(operand)
-            if type is None and self.values.value(operand) is not UNKNOWN:
-                return None
-            places[operand] = len(types)
-            types.append(id(type))
         try:
-            own = (node.op, target if isinstance(target, str) else id(target), tuple(types), key(node.args, places))
-            if node.kwargs:
-                own += tuple([(name, key(value, places)) for name, value in node.kwargs.items()])
+            own, self.operands[node] = key_of_call(node, self.values)
         except NoKeyError:
             return None
-        found = self._by_key.get(own)
-        if found is None:
-            found = self._by_key[own] = self._shared_form(node, own[3:]) or self._new_form(node)
-        return found
+        return self._shared.get(own) or self._by_key.get(own) or self._new_form(node, own)
 
-    def _shared_form(self, node: fx.Node, arguments: tuple[Any, ...]) -> Form | None:
-        """The form of the call of an operator, which is the same in all graphs; ``None`` for any other call."""
-        types = tuple([self.values.type(operand) for operand in node.all_input_nodes])
-        if not isinstance(node.target, OpOverload) or has_symbols(types):
-            return None
-        own = node.target, types, arguments, len(_side_effectful_functions)
-        found = _SHARED.get(own)
-        if found is None:
-            if len(_SHARED) >= _MOST_SHARED:
-                _SHARED.clear()
-            found = _SHARED[own] = self._new_form(node, is_shared=True)
-        return found
-
-    def _new_form(self, node: fx.Node, *, is_shared: bool = False) -> Form:
+    def _new_form(self, node: fx.Node, own: tuple[Any, ...]) -> Form:
+        target = node.target
+        types = tuple([self.values.type(each) for each in (node, *node.all_input_nodes)])
+        # Operators are the same in all graphs, whereas functions may do something else at any time.
+        is_shared = isinstance(target, OpOverload) and not has_symbols(types)
         canon = self.read(node)
-        return Form(
+        form = Form(
             op=None if canon is None else canon.op,
-            mutated=spellings.mutated(node.target, node.args, node.kwargs),
+            mutated=spellings.mutated(target, node.args, node.kwargs),
             unknown=_is_foreign(node),
             effect=_effect(node),
-            alone=not (
-                node.target in _NOT_ALONE
-                or node.target in _ASSERTIONS
-                or spellings.has_fields(node.target)
-                or (canon is not None and canon.op == "transpose")
-            ),
+            role=_role(target, canon),
             is_shared=is_shared,
+            named=(target, *types),
         )
+        known = self._shared if is_shared else self._by_key
+        if is_shared and len(known) >= _MOST_SHARED:
+            known.clear()
+        known[own] = form
+        return form
 
     def read(self, node: fx.Node) -> Canon | None:
         """The canonical reading of a call, or ``None``."""
@@ -140,14 +134,19 @@ class Reader:
         args, kwargs = self.arguments(node)
         return spellings.read_fields(node.target, args, kwargs, self.values.of)
 
+    def feeds_product(self, node: fx.Node) -> bool:
+        """True for the operand of nothing but a product that may be a linear layer."""
+        return len(node.users) == 1 and next(iter(node.users)).target in _PRODUCTS
+
     def read_layer(self, node: fx.Node) -> tuple[fx.Node, Canon] | None:
         """The product for which alone a call transposes a weight, and its reading as a linear layer of that weight.
 
         So linear layers are decomposed. ``None`` if the call is anything else.
         """
-        weight, user = (node.args or (None,))[0], next(iter(node.users), None)
-        if len(node.users) != 1 or user is None or user.target not in _PRODUCTS or not isinstance(weight, fx.Node):
+        weight = node.args[0] if node.args else None
+        if not self.feeds_product(node) or not isinstance(weight, fx.Node):
             return None
+        user = next(iter(node.users))
         kind = self.values.type(weight)
         if weight.op not in ("placeholder", "get_attr") or not isinstance(kind, TensorType) or kind.ndim != 2:
             return None
@@ -275,13 +274,30 @@ class Reader:
         return node.op == "call_module" or not spellings.is_view(node.target)
 
 
+def _shared_forms() -> dict[Any, Form]:
+    """The forms that hold for all graphs."""
+    count = len(_side_effectful_functions)
+    if count not in _SHARED:
+        _SHARED.clear()
+    return _SHARED.setdefault(count, {})
+
+
 _NOT_ALONE: Final = frozenset(
     (
         operator.getitem, INVOKE, torch.ops.aten.mm.default, torch.ops.aten.addmm.default,
         torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast,
     )
 )  # fmt: skip
-"""What is read together with other calls, or has no reading: see :class:`gsl.front.fx.forms.Form`."""
+"""What is read together with other calls, or has no reading: see :class:`gsl.front.fx.forms.Role`."""
+
+def _role(target: Any, canon: Canon | None) -> Role:
+    """What a call has to do with others; ``canon`` is its reading."""
+    if target in _ASSERTIONS:
+        return Role.CHECK
+    if target in _NOT_ALONE or spellings.has_fields(target):
+        return Role.OTHER
+    return Role.FACTOR if canon is not None and canon.op == "transpose" else Role.ALONE
+
 
 _PRODUCTS: Final = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -29,9 +29,9 @@ class Sizes:
         self._noted: list[fx.Node] = []
         """The nodes that have not been asked yet which sizes they give; most graphs never need to know."""
 
-    def note(self, node: fx.Node) -> None:
-        """Take note of a native node of the new graph, from which sizes may be known: its value, or an axis of it."""
-        self._noted.append(node)
+    def note(self, nodes: Iterable[fx.Node]) -> None:
+        """Take note of native nodes of the new graph, from which sizes may be known: their values, or axes of them."""
+        self._noted += nodes
 
     def _learn(self, node: fx.Node) -> None:
         value = self._fakes.values.value(node)

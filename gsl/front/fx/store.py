@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 from torch import fx
@@ -35,37 +36,64 @@ class Storer:
         self.graph = graph
         self.native = native
         self.draft = draft
-        self.order = {node: index for index, node in enumerate(native.nodes)}
-        self._check()
-        self.plan = plan(graph, native)
+        self.order = draft.order
+        self.placeholders = deque(native.find_nodes(op="placeholder"))
+        """Those that do not stand yet before all that is written."""
+        self.plan = plan(graph, self.order, self.order[self.placeholders[-1]] if self.placeholders else -1)
+        self.is_in_place = draft.graph is native
         self.kept: dict[fx.Node, fx.Node] = {}
         """What each old native node that is kept has become."""
         self.results: dict[Node, Any] = {}
         """The native value of each view node that has one: a native node, or a Python tuple of those."""
-        self.calls = {r.call: mapping for r, mapping in self.plan.kept.items() if r.call is not None}
+        waiting = {*self.placeholders, *self.plan.hidden} - self.plan.kept.keys()
+        if self.is_in_place:
+            self.kept = dict(self.plan.staying)
+            self.kept.update({node: node for node in waiting if not node._input_nodes})
+            waiting.difference_update(self.kept)
+            self.placeholders = deque(list(self.placeholders)[-1:])
         # What has no view node is kept where it stood; placeholders stay whether they are used or not.
-        own = {reading.node for reading in self.plan.kept}
-        placeholders = [node for node in native.find_nodes(op="placeholder") if node not in own]
-        self.pending = deque(sorted({*placeholders, *self.plan.hidden}, key=self.order.__getitem__))
+        self.pending = deque(sorted(waiting, key=self.order.__getitem__))
         self.waiting: dict[fx.Node, list[fx.Node]] = {}
         """Those of which an argument did not exist when it was their turn, by that argument."""
-        self.placeholders = deque(sorted(native.find_nodes(op="placeholder"), key=self.order.__getitem__))
-        # A name that goes out of use is not given to another value: the module hierarchy speaks of values by name.
-        reserved = {node.name for node in native.nodes}
-        fakes = Fakes(values, values if draft.graph is native else Values(), Place.of(native, values))
-        self.writer = Writer(self.value, draft, fakes, home, dialect, reserved)
+        fakes = Fakes(values, values if self.is_in_place else Values(), Place.of(self.order, values))
+        self.writer = Writer(self.value, draft, fakes, home, dialect)
 
     def store(self) -> None:
         """Write the view to the draft."""
-        for node in self.graph.nodes:
+        for node in self._changed() if self.is_in_place else self.graph.nodes:
             handle = handle_of(node)
-            if handle is not None and handle.is_root and handle.reading in self.plan.kept:
+            if handle is not None and handle.is_root and handle.reading.node in self.plan.kept:
                 self._flush(self.order[handle.reading.node])
                 self._keep(node, handle.reading)
             elif is_written(node, self.plan):
                 self._write(node)
         self._flush(len(self.order))
         self._output()
+
+    def _changed(self) -> Iterator[Node]:
+        """The view nodes for which there is something to do in the old graph, each when its turn has come."""
+        staying, passed = list(self.plan.staying), 0
+        for node, before in self.plan.steps:
+            if before > passed:
+                self._flush(self.order[staying[before - 1]])
+                self.draft.catch_up(staying[before - 1])
+                self.writer.sizes.note(staying[passed:before])
+                passed = before
+            yield node
+            if self.writer.fakes.have_spread:
+                yield from self._all_behind(node)
+                break
+
+    def _all_behind(self, node: Node) -> list[Node]:
+        """All view nodes behind one whose native call lies otherwise in memory now, as may what is computed from it."""
+        nodes = self.graph.nodes[self.graph.nodes.index(node) + 1:]
+        for later in nodes:
+            handle = handle_of(later)
+            if handle is not None and handle.is_root and later.op != INPUT:
+                for native in (handle.reading.node, handle.reading.call):
+                    if native in self.kept and not self.draft.has_passed(native):
+                        del self.kept[native]
+        return nodes
 
     def renamed(self) -> dict[str, str]:
         """The new names of values whose native node was replaced, as far as something still uses them."""
@@ -77,19 +105,6 @@ class Storer:
                     names[native.name] = result.name
         return names
 
-    def _check(self) -> None:
-        for node in self.graph.nodes:
-            handle = handle_of(node)
-            if handle is not None and handle.reading.node not in self.order:
-                raise FrontEndError(
-                    f"{node.name}: the view was not loaded from this program of torch; store takes a view that load() "
-                    "of the same program made"
-                )
-            if node.op == INPUT and node.native is None:
-                raise FrontEndError(
-                    f"{node.name}: a rewrite can't add an input to a program of torch; add it to the module and load it"
-                )
-
     # ------------------------------------------------------------ what is kept
 
     def _flush(self, before: int) -> None:
@@ -98,13 +113,13 @@ class Storer:
             node = self.pending.popleft()
             missing = self._missing(node)
             if missing is None:
-                self._keep_native(node, self.calls.get(node, {}))
+                self._keep_native(node, self.plan.calls.get(node))
             else:
                 self.waiting.setdefault(missing, []).append(node)
 
     def _missing(self, node: fx.Node) -> fx.Node | None:
         """An argument of a waiting node that does not exist yet."""
-        mapping = self.calls.get(node) or {}
+        mapping = self.plan.calls.get(node) or {}
         for arg in node.all_input_nodes:
             if arg not in self.kept and not (arg in mapping and self._has_value(mapping[arg])):
                 return arg
@@ -123,7 +138,7 @@ class Storer:
         return view in self.results or is_literal(view) or is_tensor_leaf(view)
 
     def _keep(self, node: Node, reading: Reading) -> None:
-        mapping = self.plan.kept[reading]
+        mapping = self.plan.kept[reading.node]
         if mapping is None:
             found = self._keep_as_it_is(reading)
             if found is not None:
@@ -174,6 +189,9 @@ class Storer:
         """The native value of a view node: a native node, a Python scalar, or a tuple of those."""
         if view in self.results:
             return self.results[view]
+        own = view.native
+        if own.__class__ is Handle and own.reading.node in self.kept and own.is_root:
+            return self.kept[own.reading.node]
         if is_literal(view):
             return view.attrs["value"]
         if view.op == TUPLE:
@@ -190,7 +208,7 @@ class Storer:
         """A native node that reads a weight or a literal tensor: an old one if there is one, else a new one."""
         reads = view.native.reads if isinstance(view.native, Leaf) else {}
         for native in reads:
-            if native in self.kept:
+            if native in self.kept and self.draft.has_passed(native):
                 return self.kept[native]
         for native in reads:
             return self._becomes(native, self.writer.fetch(native))
@@ -199,7 +217,9 @@ class Storer:
     def _write(self, node: Node) -> None:
         # No call comes before a placeholder.
         while self.placeholders:
-            self._keep_native(self.placeholders.popleft(), {})
+            placeholder = self.placeholders.popleft()
+            self._keep_native(placeholder, None)
+            self.draft.catch_up(placeholder)
         call = self.plan.joined.get(node)
         if node.op == GETITEM:
             fields = self.value(node.operands[0])

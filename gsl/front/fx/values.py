@@ -14,7 +14,7 @@ from torch.fx.passes.shape_prop import TensorMetadata
 from gsl.front.tree import Literal
 from gsl.graph import TensorType, TupleType, Type
 from gsl.spec.meaning import quiet
-from gsl.spec.symbolic import from_torch
+from gsl.spec.symbolic import from_torch, has_symbols
 
 META_KEYS = ("val", "example_value")
 """Where exported graphs, and graphs from torch.compile, keep the fake value of a node."""
@@ -27,6 +27,17 @@ class _Unknown:
 
 UNKNOWN = _Unknown()
 """The value of a node of which nothing is known (``None`` is a value)."""
+
+
+def value_of(node: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
+    """The fake value of a node, from what is known of it besides its metadata or from those; or UNKNOWN."""
+    if known and node in known:
+        return known[node]
+    meta = node.meta
+    for key in META_KEYS:
+        if key in meta:
+            return meta[key]
+    return meta.get("tensor_meta", UNKNOWN)
 
 
 def dim_of(size: Any) -> Any:
@@ -65,50 +76,90 @@ def scalar_type(value: Any) -> TensorType:
     return TensorType((), dtype_name(torch.tensor(value).dtype))
 
 
-class Values:
-    """The known values of the nodes of one native graph: those in its metadata, and those worked out beside it."""
+class Types(dict[fx.Node, "Type | None"]):
+    """The types of native nodes, each found when it is asked for first; equal ones are the same object.
 
-    __slots__ = ("_by_shape", "_same", "_types", "known")
+    ``None`` where a type is unknown or not a tensor's. It is a dictionary because loading asks for the types of all
+    operands of all calls.
+    """
 
-    def __init__(self, known: Mapping[fx.Node, Any] | None = None) -> None:
-        self.known = dict(known or {})
-        """What the metadata does not tell. The native graph itself is never written to."""
-        self._types: dict[fx.Node, Type | None] = {}
-        self._by_shape: dict[Any, TensorType] = {}
+    __slots__ = ("_by_shape", "_known", "_same")
+
+    def __init__(self, known: Mapping[fx.Node, Any]) -> None:
+        self._known = known
+        self._by_shape: dict[Any, Type] = {}
         """The types of tensors without symbolic sizes, by shape and dtype."""
         self._same: dict[Type, Type] = {}
-        """All types that were found: equal ones are the same object."""
+        """All types that were found."""
 
-    def value(self, node: fx.Node) -> Any:
-        """The fake value of a node, or UNKNOWN."""
-        if node in self.known:
-            return self.known[node]
-        for key in META_KEYS:
-            if key in node.meta:
-                return node.meta[key]
-        return node.meta.get("tensor_meta", UNKNOWN)
+    def __missing__(self, node: fx.Node) -> Type | None:
+        found = self[node] = self.of(value_of(node, self._known))
+        return found
 
-    def type(self, node: fx.Node) -> Type | None:
-        """The type of a native node; ``None`` where it is unknown or not a tensor. Equal types are the same object."""
-        try:
-            return self._types[node]
-        except KeyError:
-            found = self._types[node] = self.type_of(self.value(node))
-            return found
+    def find_all(self, nodes: Iterable[fx.Node]) -> None:
+        """Find the types of many nodes, which takes half the time that it takes to ask for one after the other."""
+        by_shape, known, first = self._by_shape, self._known, META_KEYS[0]
+        for node in nodes:
+            value = node.meta.get(first)
+            if isinstance(value, FakeTensor) and not (known and node in known):
+                try:
+                    self[node] = by_shape[value.shape, value.dtype]
+                    continue
+                except (KeyError, TypeError):
+                    pass
+            self.__missing__(node)
 
-    def type_of(self, value: Any) -> Type | None:
+    def of(self, value: Any) -> Type | None:
         """The type of a value, ``None`` for one that is no tensor and no tuple of some."""
         if isinstance(value, torch.Tensor):
             key = value.shape, value.dtype
             try:
                 return self._by_shape[key]
             except KeyError:
-                found = self._by_shape[key] = TensorType(tuple(map(dim_of, key[0])), dtype_name(key[1]))
-                return self._same.setdefault(found, found)
+                found = self._by_shape[key] = self._one(_tensor_type(*key))
+                return found
             except TypeError:  # symbolic sizes can't be keys
                 pass
-        type = None if is_scalar(value) else type_of_value(value)
-        return None if type is None else self._same.setdefault(type, type)
+        type = None if value is None or is_scalar(value) else type_of_value(value)
+        return None if type is None else self._one(type if has_symbols(type) else _common(type))
+
+    def _one(self, type: Type) -> Type:
+        """The object that stands for a type in this graph."""
+        return self._same.setdefault(type, type)
+
+
+@functools.lru_cache(maxsize=8192)
+def _common(type: Type) -> Type:
+    """The object that stands for a type in all graphs."""
+    return type
+
+
+@functools.lru_cache(maxsize=8192)
+def _tensor_type(shape: Sequence[int], dtype: torch.dtype) -> Type:
+    return _common(TensorType(tuple(map(dim_of, shape)), dtype_name(dtype)))
+
+
+class Values:
+    """The known values of the nodes of one native graph: those in its metadata, and those worked out beside it."""
+
+    __slots__ = ("known", "types")
+
+    def __init__(self, known: Mapping[fx.Node, Any] | None = None) -> None:
+        self.known = dict(known or {})
+        """What the metadata does not tell. The native graph itself is never written to."""
+        self.types = Types(self.known)
+
+    def value(self, node: fx.Node) -> Any:
+        """The fake value of a node, or UNKNOWN."""
+        return value_of(node, self.known)
+
+    def type(self, node: fx.Node) -> Type | None:
+        """The type of a native node; ``None`` where it is unknown or not a tensor. Equal types are the same object."""
+        return self.types[node]
+
+    def type_of(self, value: Any) -> Type | None:
+        """The type of a value, ``None`` for one that is no tensor and no tuple of some."""
+        return self.types.of(value)
 
     def of(self, argument: Any) -> Type | None:
         """The type of an argument of a native call."""
@@ -125,7 +176,7 @@ class Values:
         """Drop what is known of nodes that are gone."""
         for node in nodes:
             self.known.pop(node, None)
-            self._types.pop(node, None)
+            self.types.pop(node, None)
 
     def is_tensor(self, node: fx.Node) -> bool:
         """False for a node that is known to be no tensor and no tuple of tensors: a size, a shape, None."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 
 from gsl.errors import FrontEndError, nearest
 from gsl.front.fx import spellings
@@ -43,6 +44,7 @@ _RESHAPES: Final[Mapping[Any, Any]] = {
 }
 """Views that only exist for some strides, and the calls that copy where they don't."""
 
+_READS: Final = ("placeholder", "get_attr")
 _ILLEGAL: Final = re.compile(r"\W+")
 
 
@@ -56,21 +58,19 @@ class Writer:
         fakes: Fakes,
         home: Home,
         dialect: Dialect,
-        reserved: set[str],
     ) -> None:
         self.value = value
         self.draft = draft
         self.fakes = fakes
         self.home = home
         self.dialect = dialect
-        self.reserved = reserved
-        """The names of the old native nodes, which only those that have the same values may take."""
         self.sizes = Sizes(self.fakes, self.create, dialect)
         self._used: set[str] = set()
+        """The names of new nodes. Those of old ones are only taken by what has the same value."""
 
     def inner(self, value: Callable[[Node], Any], home: Home) -> Writer:
         """A writer of a graph of its own within this one."""
-        return Writer(value, NewGraph(), self.fakes.inner(), home, self.dialect, set())
+        return Writer(value, NewGraph(), self.fakes.inner(), home, self.dialect)
 
     # ------------------------------------------------------------ what is kept
 
@@ -81,11 +81,15 @@ class Writer:
         def replace(old: fx.Node) -> Any:
             nonlocal moved, changed
             new = argument(old)
+            if new is not old:
+                changed = True
+            elif new not in self.fakes.moved:
+                return new
             moved = moved or self.fakes.have_moved(old, new)
-            changed = changed or new is not old
             return new
 
-        args, kwargs = fx.node.map_arg(node.args, replace), fx.node.map_arg(node.kwargs, replace)
+        args = fx.node.map_arg(node.args, replace)
+        kwargs = fx.node.map_arg(node.kwargs, replace) if node.kwargs else node.kwargs
         if not changed:
             args, kwargs = node.args, node.kwargs
         target = self._for_any_strides(node) if moved else node.target
@@ -122,10 +126,9 @@ class Writer:
         return new
 
     def _kept(self, old: fx.Node, new: fx.Node) -> None:
-        self._used.add(old.name)
         if new is not old:
             self.fakes.carry(old, new)
-        self.sizes.note(new)
+        self.sizes.note((new,))
 
     @staticmethod
     def _for_any_strides(node: fx.Node) -> Any:
@@ -145,15 +148,25 @@ class Writer:
         if isinstance(node.op, Subgraph):
             return write_group(self, node)
         try:
-            native = self._module_call(node) if isinstance(node.op, type) else self._native(node, joined)
-            value = self._emit(native, node, {}, outermost=True)
+            if node.op.__class__ is OpOverload and not node.attrs:
+                value = self._call(node)
+            else:
+                native = self._module_call(node) if isinstance(node.op, type) else self._native(node, joined)
+                value = self._emit(native, node, {}, outermost=True)
         except FrontEndError:
             raise
         except Exception as error:
             raise FrontEndError(f"{node.name or op_name(node.op)}: can't be written in torch: {error}") from error
         if isinstance(value, fx.Node):
-            self.sizes.note(value)
+            self.sizes.note((value,))
         return value
+
+    def _call(self, node: Node) -> fx.Node:
+        """The call of an operator of torch that takes nothing but its operands."""
+        args = tuple([self.value(operand) for operand in node.operands])
+        new = self.create("call_function", node.op, args, {}, node.name, node)
+        self.fakes.record(new, node.type, replaced(node))
+        return new
 
     def _native(self, node: Node, joined: Node | None) -> Any:
         operands = tuple([stand_in(operand) for operand in node.operands])
@@ -192,7 +205,7 @@ class Writer:
                 kind = "call_method" if isinstance(native.target, str) else "call_function"
                 name = node.name if outermost else ""
                 new = self.create(kind, native.target, args, kwargs, name, node)
-                self.fakes.record(new, node.type if outermost else None, replaced(node) if outermost else None)
+                self.fakes.record(new, node.type if outermost else None, replaced(node) if outermost else ())
                 made[native] = new
                 return new
             case Node():
@@ -251,7 +264,7 @@ class Writer:
         """A name for a new native node that no other has or will have."""
         base = _identifier(wanted) if wanted else self.draft.graph._target_to_str(target if kind else "weight")
         name, number = base, 0
-        while name in self.reserved or name in self._used:
+        while name in self.draft.names or name in self._used:
             number += 1
             name = f"{base}_{number}"
         self._used.add(name)
@@ -259,6 +272,8 @@ class Writer:
 
 
 def _identifier(text: str) -> str:
+    if text.isidentifier():
+        return text
     text = _ILLEGAL.sub("_", text)
     return f"_{text}" if text[:1].isdigit() else text
 
@@ -268,21 +283,33 @@ def inherited(node: Node) -> dict[str, Any]:
     if node.origin is None:
         native = native_of(node) if handle_of(node) is not None else None
         return {} if native is None else {key: native.meta[key] for key in INHERITED if key in native.meta}
-    natives = [native for old in node.origin.replaced if (native := native_of(old)) is not None]
-    meta: dict[str, Any] = {}
-    if call := replaced(node):
-        meta = {key: call.meta[key] for key in INHERITED if key in call.meta}
-    meta[RULE] = {"rule": node.origin.rule, "from": list(dict.fromkeys([native.name for native in natives]))}
+    names: dict[str, None] = {}
+    call = None
+    for old in node.origin.replaced:
+        native = native_of(old)
+        if native is not None:
+            names[native.name] = None
+            if native.op not in _READS:
+                call = native
+    meta: dict[str, Any] = {} if call is None else {key: call.meta[key] for key in INHERITED if key in call.meta}
+    meta[RULE] = {"rule": node.origin.rule, "from": list(names)}
     return meta
 
 
-def replaced(node: Node) -> fx.Node | None:
-    """The last one of the native calls instead of which a rewrite made a node, which mostly had the same value."""
-    for old in reversed(node.origin.replaced) if node.origin is not None else ():
+def replaced(node: Node) -> Iterator[fx.Node]:
+    """The native calls instead of which a rewrite made a node, first those that most likely had the same value."""
+    if node.origin is None:
+        return
+    for user in node.users:
+        for old, new in (user.redirects or {}).items():
+            native = native_of(old) if new is node else None
+            if native is not None and native.op not in _READS:
+                yield native
+    for old in reversed(node.origin.replaced):
         native = native_of(old)
-        if native is not None and native.op not in ("placeholder", "get_attr"):
-            return native
-    return None
+        if native is not None and native.op not in _READS:
+            yield native
+            break
 
 
 def stand_in(node: Node) -> Any:

@@ -11,6 +11,8 @@ from torch import fx, nn
 
 from gsl import Subst, Workload, op, pat
 from gsl.front.fx import reader
+from gsl.front.fx.forms import key_of_call
+from gsl.front.fx.values import Values
 from gsl.graph import Graph
 
 WIDTH = 4
@@ -63,6 +65,35 @@ def test_constants_that_are_equal_but_of_other_types_are_told_apart() -> None:
     old = Workload.from_torch(Scaled(), (x,))
     assert [str(node.type) for node in old.graph if node.op == "add"] == ["int64[3]", "float32[3]", "int64[3]"]
     assert all(map(torch.equal, old(x), Scaled()(x)))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda x, y: (x, x), lambda x, y: (x, y)),
+        (lambda x, y: (x, y, x), lambda x, y: (x, y, y)),
+        (lambda x, y: (x, [y]), lambda x, y: ([x, y],)),
+        (lambda x, y: ([x, [1], 2],), lambda x, y: ([x, [1, 2]],)),
+        (lambda x, y: (x, 0.0), lambda x, y: (x, -0.0)),
+        (lambda x, y: (x, 1), lambda x, y: (x, True)),
+        (lambda x, y: (x, "dim", 1), lambda x, y: (x, {"dim": 1})),
+    ],
+)
+def test_calls_that_are_not_alike_have_other_keys(one: Callable[..., Any], other: Callable[..., Any]) -> None:
+    graph, values = fx.Graph(), Values()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+
+    def key(arguments: tuple[Any, ...]) -> Any:
+        *args, last = arguments
+        kwargs = last if isinstance(last, dict) else {}
+        node = graph.call_function(torch.add, tuple(args) if kwargs else arguments, kwargs)
+        return key_of_call(node, values)[0]
+
+    assert key(one(x, y)) != key(other(x, y))
+    assert key(one(x, y)) == key(one(y, x))
+    values.known[x] = torch.empty(2)
+    values.types.clear()
+    assert key(one(x, x)) != key(one(y, y))
 
 
 def test_the_type_of_a_python_function_is_not_kept_between_passes(monkeypatch: pytest.MonkeyPatch) -> None:
