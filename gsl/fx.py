@@ -205,6 +205,7 @@ class Pass(CustomInferenceAwareGraphPass):
             program.update(new)
             if compiled and dialect_of(module.graph) == "aten":
                 decompose(module.graph)
+        new.release()
 
     def uuid(self) -> str | None:
         """What tells this pass from others in inductor's cache; ``None``, for not to use it, where nothing does."""

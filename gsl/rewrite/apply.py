@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst
 
 Subject = TypeVar("Subject")
+Work = Callable[[Graph, "Evaluate | None", bool], tuple[Graph, Trace]]
+"""What is done to a view, given what computes calls ahead of time, and whether the view may be changed itself."""
 
 
 def rewrite(
@@ -35,10 +37,10 @@ def rewrite(
 ) -> Subject:
     """Apply rules to a workload or a view; the result is new and the subject unchanged, whatever happens."""
 
-    def work(graph: Graph, evaluate: Evaluate | None) -> tuple[Graph, Trace]:
+    def work(graph: Graph, evaluate: Evaluate | None, own: bool) -> tuple[Graph, Trace]:
         return apply(
             rules, graph, strategy=strategy, iterative=iterative, max_steps=max_steps,
-            evaluate=evaluate if fold_params else None,
+            evaluate=evaluate if fold_params else None, own=own,
         )  # fmt: skip
 
     return on_subject(subject, work, new_name)
@@ -47,26 +49,27 @@ def rewrite(
 def replay(trace: Trace, subject: Subject, steps: int | None = None) -> Subject:
     """Repeat the firings of a trace, or the first of them, on a workload or a view; the subject is unchanged."""
 
-    def work(graph: Graph, evaluate: Evaluate | None) -> tuple[Graph, Trace]:
+    def work(graph: Graph, evaluate: Evaluate | None, own: bool) -> tuple[Graph, Trace]:
         return repeat(trace, graph, steps, evaluate)
 
     return on_subject(subject, work, None)
 
 
-def on_subject(
-    subject: Subject, work: Callable[[Graph, Evaluate | None], tuple[Graph, Trace]], name: str | None
-) -> Subject:
+def on_subject(subject: Subject, work: Work, name: str | None) -> Subject:
     """What becomes of a workload or a view when its view is rewritten."""
     if isinstance(subject, Graph):
-        return work(subject, None)[0]  # type: ignore[return-value]
+        return work(subject, None, False)[0]  # type: ignore[return-value]
     workload: Any = subject
     if not hasattr(workload, "program"):
         raise RewriteError(
             f"rules are applied to a Workload or to the view of one, but got {type(subject).__name__}; make a workload "
             "with Workload.from_torch, from_fx or from_exported"
         )
-    graph, trace = work(workload.graph, workload.program.evaluate)
+    view, own = workload.lend()
+    graph, trace = work(view, workload.program.evaluate, own)
     result: Subject = workload.replace(graph, name=name, trace=trace)
+    if own or graph is not view:
+        graph.release()
     return result
 
 

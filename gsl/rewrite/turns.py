@@ -37,7 +37,7 @@ def alternate(
     if max_steps is not None and (isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1):
         raise PatternError(located(f"alternate: max_steps is a number of steps, 1 or more, got {max_steps!r}"))
 
-    def work(graph: Graph, evaluate: Evaluate | None) -> tuple[Graph, Trace]:
+    def work(graph: Graph, evaluate: Evaluate | None, own: bool) -> tuple[Graph, Trace]:
         for rule in rules.values():
             rule.plan.check(graph)
         run = Run(graph, Trace(rules=rules, iterative=True), evaluate if fold_params else None)

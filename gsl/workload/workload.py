@@ -43,7 +43,7 @@ class Workload:
     values of some of its parameters in ``params``.
     """
 
-    __slots__ = ("_call", "_graph", "_name", "_program", "_trace")
+    __slots__ = ("_call", "_graph", "_lent", "_name", "_program", "_trace")
 
     def __init__(self, source: Any, params: Mapping[str, Any] | None = None, *, name: str | None = None) -> None:
         from gsl import front
@@ -56,6 +56,8 @@ class Workload:
         self._program: Program = source if is_program else front.program(source, params)
         self._name = name or _own_name(self._program.native)
         self._graph: Graph | None = None
+        self._lent = False
+        """Whether a view was given away, to be changed."""
         self._call: Callable[..., Any] | None = None
         self._trace: Trace | None = None
 
@@ -218,6 +220,16 @@ class Workload:
         if self._graph is None:
             self._graph = self._program.load()
         return self._graph
+
+    def lend(self) -> tuple[Graph, bool]:
+        """A view for a rewrite, and whether it may be changed itself: one time, if nobody has seen it.
+
+        Most workloads are rewritten once, and then the copy of a view that nobody looks at would be for nothing.
+        """
+        if self._graph is None and not self._lent:
+            self._lent = True
+            return self._program.load(), True
+        return self.graph, False
 
     def replace(self, graph: Graph, *, name: str | None = None, trace: Trace | None = None) -> Workload:
         """The workload of a rewritten copy of this one's view. FrontEndError if it can't be written back."""
