@@ -219,7 +219,7 @@ def is_training(module: fx.GraphModule) -> bool:
     That of a module in training mode (as torch.compile's are always) is, if gradients are enabled and something
     requires one; that of autograd is, if autograd has made it for training.
     """
-    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    placeholders = module.graph.find_nodes(op="placeholder")
     if any(node.name.startswith(("primals_", "tangents_")) for node in placeholders):
         return True
     if not module.training or not torch.is_grad_enabled():

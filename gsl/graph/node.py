@@ -58,7 +58,6 @@ class Node:
         operands: tuple[Node, ...] = (),
         attrs: Mapping[str, Any] | None = None,
         type: Type | None = None,
-        *,
         name: str = "",
         native: Any = None,
         effect: Effect | None = None,
@@ -347,12 +346,8 @@ class Graph:
             operands = old.operands
             if operands:
                 operands = (new[operands[0]],) if len(operands) == 1 else tuple([new[operand] for operand in operands])
-            node = new[old] = Node(old.op, operands, old.attrs, old.type)
-            node.name = old.name
-            node.native = old.native
+            node = new[old] = Node(old.op, operands, old.attrs, old.type, old.name, old.native, old.effect)
             node.origin = old.origin
-            if old.effect is not None:
-                node.effect = old.effect
             if old.deps:
                 node.deps = tuple([new[dep] for dep in old.deps])
         written = {new[node]: output for node, output in self.written.items()}

@@ -228,14 +228,15 @@ class Splicer:
         done = set(self.dead)
         for node in graph.nodes:
             if node not in done:
-                if not node.deps and done.issuperset(node.operands):
+                if not node.deps and done.issuperset(node.operands):  # as in _emit, of which there are very many calls
                     done.add(node)
                     order.append(node)
                 else:
                     _emit(node, done, order)
             if node in self._instead:
                 for root in self._instead[node]:
-                    _emit(root, done, order)
+                    if root not in done:
+                        _emit(root, done, order)
         graph.reorder(order)
         self._instead.clear()
 
@@ -250,7 +251,7 @@ class Splicer:
                 continue
             dead.add(node)
             dropped.append(node)
-            for operand in _needs(node):
+            for operand in node.operands if not node.deps else _needs(node):
                 users = operand.users
                 if isinstance(users, dict):  # as in drop_user, of which there are very many calls
                     users.pop(node, None)
@@ -272,7 +273,8 @@ def _put_in_order(new: Node, users: tuple[Node, ...]) -> None:
     Either what it is made from gets the lowest number of the users, or what is made from the users gets its number. It
     is looked at both in turns, and that is done of which there is less.
     """
-    high, low = new.index, min([user.index for user in users])
+    high = new.index
+    low = users[0].index if len(users) == 1 else min([user.index for user in users])
     if low >= high:
         return
     below, above = {new: None}, dict.fromkeys([user for user in users if user.index < high])
@@ -289,7 +291,9 @@ def _put_in_order(new: Node, users: tuple[Node, ...]) -> None:
 
 def _emit(root: Node, done: set[Node], order: list[Node]) -> None:
     """Append a node to the order, after the operands that are not in it yet."""
-    if root in done:
+    if not root.deps and done.issuperset(root.operands):
+        done.add(root)
+        order.append(root)
         return
     stack: list[tuple[Node, Iterator[Node]]] = [(root, iter((*root.operands, *root.deps)))]
     done.add(root)

@@ -65,9 +65,16 @@ def on_subject(subject: Subject, work: Work, name: str | None) -> Subject:
             f"rules are applied to a Workload or to the view of one, but got {type(subject).__name__}; make a workload "
             "with Workload.from_torch, from_fx or from_exported"
         )
+    with paused_collector():  # once, and not for each of the steps; by its end, what they made is gone
+        result: Subject = _rewritten(workload, work, name)
+    return result
+
+
+def _rewritten(workload: Any, work: Work, name: str | None) -> Any:
+    """The workload of the rewritten view of a workload."""
     view, own = workload.lend()
     graph, trace = work(view, workload.program.evaluate, own)
-    result: Subject = workload.replace(graph, name=name, trace=trace)
+    result = workload.replace(graph, name=name, trace=trace)
     if own or graph is not view:
         graph.release()
     return result

@@ -233,7 +233,8 @@ class Pass:
             raise no_end(self.trace, self.limit)
         self._note_moves(replacement)
         self.splicer.apply(replacement, inner)
-        self.checker.applied(replacement)
+        if self.checker.effects:
+            self.checker.applied(replacement)
         self.blocked.update(inner)
         self.blocked.update(replacement.created)
         kept: tuple[str, ...] = ()
@@ -241,12 +242,12 @@ class Pass:
         if alive:
             reused = _reused(replacement, alive)
             kept = names_of([other for other in alive if other not in reused])
+        new = names_of(replacement.new)
+        made = new if replacement.created == replacement.new else names_of(replacement.created)
+        known, covered = identity(match), names_of(inner)
         self.trace.firings.append(
-            Firing(
-                rule.name, names_of(replacement.old), names_of(replacement.new), kept, self.round, node.name,
-                identity(match), names_of(inner), names_of(replacement.created),
-            )
-        )  # fmt: skip
+            Firing(rule.name, names_of(replacement.old), new, kept, self.round, node.name, known, covered, made)
+        )
 
     def _note_moves(self, replacement: Replacement) -> None:
         """Take note of the nodes that have others near to them than before, where they are older than the pass.
@@ -254,10 +255,11 @@ class Pass:
         A call that a rewrite makes is part of no other match in this pass, so next to it nothing new can be found.
         """
         for old, new in zip(replacement.old, replacement.new):
-            if is_new(new) and new.operands:
+            made = is_new(new)
+            if made and new.operands:
                 continue
             self.crowds.forget(new)
-            is_old = not is_new(new) and new not in self.blocked
+            is_old = not made and new not in self.blocked
             if new is not old and (is_old or new.op in LEAVES):
                 for user in old.users:
                     if user not in self.blocked:
@@ -268,7 +270,8 @@ class Pass:
 
     def prepare(self, rule: Subst, match: Match) -> tuple[Replacement, tuple[Node, ...]]:
         """What is to replace what in the graph, which is not changed. Raises Refusal if that must not be."""
-        self.checker.before(match)
+        if self.checker.effects:  # they are looked for before anything is rewritten
+            self.checker.before(match)
         old, inner = match.outputs, match.inner
         try:
             new, created = rule.target.build(match, self.graph, rule.builder)

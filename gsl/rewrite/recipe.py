@@ -10,7 +10,7 @@ For ``op.Tanh(op.Sigmoid(x))`` it is, with the names of objects in their place::
         key = (sigmoid, id(n1.type), )
         known = formed.get(key)
         if known is None or n1.op in NUMBERS:
-            n2 = kept(builder(match, graph).new_call(Sigmoid, (n1, ), {}), formed, key, None)
+            n2 = kept(builder(match, graph).new_call(Sigmoid, (n1, ), {}), formed, key, None, match)
         else:
             n2 = Node(known[0], (n1, ), known[1], known[2])
             n2.name, n2.index, n2.origin = known[3], -1, origin
@@ -178,7 +178,7 @@ class _Writer:
         self.line(f"key = {_row([of(pattern), *addresses])}")
         self.line("known = formed.get(key)")
         self.line(f"if {' or '.join(['known is None', *tests])}:")
-        self.line(f"    {var} = {of(_kept)}(builder(match, graph).{slow}, formed, key, {model})")
+        self.line(f"    {var} = {of(_kept)}(builder(match, graph).{slow}, formed, key, {model}, match)")
         self.line("else:")
         self.line(f"    {var} = {of(Node)}(known[0], {_row(operands)}, known[1], known[2])")
         self.line(f"    {var}.name, {var}.index, {var}.origin = known[3], -1, origin")
@@ -226,8 +226,14 @@ def _formed(own: dict[Any, dict[Any, Any]], graph: Graph) -> dict[Any, Any]:
     return formed
 
 
-def _kept(node: Node, formed: dict[Any, Any], key: Any, model: Node | None) -> Node:
-    """A new call, after taking note of it for the calls that are equal to it."""
+def _kept(node: Node, formed: dict[Any, Any], key: Any, model: Node | None, match: Match) -> Node:
+    """A new call, after taking note of it for the calls that are equal to it.
+
+    Its type is the same object as that of an operand or of what it may replace, if they are equal: types are compared
+    at every match, and an object is equal to itself at once.
+    """
+    known = [near.type for near in (*node.operands, *match.outputs)]
+    node.type = next((type for type in known if type == node.type), node.type)
     if is_stateless(node.op) and not any(operand.op in NUMBERS for operand in node.operands):
         if len(formed) >= MOST_CALLS:
             formed.clear()

@@ -125,7 +125,7 @@ def is_compiled(module: fx.GraphModule) -> bool:
     """Whether a graph is one of ``torch.compile``: of dynamo, or traced from it for autograd and inductor."""
     if torch._guards.TracingContext.try_get() is not None:
         return True
-    return any("grapharg" in node.meta for node in module.graph.nodes if node.op == "placeholder")
+    return any("grapharg" in node.meta for node in module.graph.find_nodes(op="placeholder"))
 
 
 def regions(module: fx.GraphModule, weights: Collection[str]) -> dict[str, set[str]]:

@@ -120,6 +120,7 @@ class InPlace:
         if kind is not None:
             while self._undo:
                 self._undo.pop()()
+        self._undo.clear()  # they refer to this object, which would wait for the garbage collector
         self._point.__exit__(kind, error, trace)
 
     def create(

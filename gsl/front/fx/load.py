@@ -263,7 +263,7 @@ class Loader:
         row = rows[0]
         if row.is_whole:
             handle = Handle(reading, 0, inputs)
-            view = Node(row.op, views, row.attrs, row.type, name=node.name, native=handle, effect=row.effect)
+            view = Node(row.op, views, row.attrs, row.type, node.name, handle, row.effect)
             self.nodes.append(view)
             self.views[node] = view
             return True
@@ -275,8 +275,8 @@ class Loader:
                 own = tuple([views[~place] if place < 0 else tree[place] for place in row.places])
                 sources = tuple([inputs[~place] if place < 0 else place for place in row.places])
             view = Node(
-                row.op, own[: row.operands], row.attrs, row.type, name=node.name + row.suffix, effect=row.effect,
-                native=Handle(reading, len(tree), sources), deps=own[row.operands:],
+                row.op, own[: row.operands], row.attrs, row.type, node.name + row.suffix,
+                Handle(reading, len(tree), sources), row.effect, own[row.operands:],
             )  # fmt: skip
             tree.append(view)
         self.nodes += tree

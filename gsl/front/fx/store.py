@@ -69,6 +69,7 @@ class Storer:
                 self._write(node)
         self._flush(len(self.order))
         self._output()
+        self.writer.close()
 
     def _changed(self) -> Iterator[Node]:
         """The view nodes for which there is something to do in the old graph, each when its turn has come."""

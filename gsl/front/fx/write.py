@@ -68,6 +68,10 @@ class Writer:
         self._used: set[str] = set()
         """The names of new nodes. Those of old ones are only taken by what has the same value."""
 
+    def close(self) -> None:
+        """Forget what is needed to write: it refers to this object, which would wait for the garbage collector."""
+        del self.value, self.sizes
+
     def inner(self, value: Callable[[Node], Any], home: Home) -> Writer:
         """A writer of a graph of its own within this one."""
         return Writer(value, NewGraph(), self.fakes.inner(), home, self.dialect)

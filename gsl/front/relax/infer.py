@@ -11,6 +11,7 @@ from gsl.errors import FrontEndError
 from gsl.front.infer import field_type
 from gsl.front.relax.dims import Dims
 from gsl.front.relax.handle import is_literal
+from gsl.front.relax.loaded import Loaded
 from gsl.front.relax.opaque import Caller
 from gsl.front.relax.types import to_relax, type_of
 from gsl.graph import GETITEM, INPUT, TUPLE, Node, Op, TupleType, Type, op_name
@@ -19,11 +20,13 @@ from gsl.spec import TABLE, meaning
 
 
 class Infer:
-    """Computes the type of a new call; ValueError if it is ill-typed."""
+    """Computes the types of new calls in one view, and in what rewrites make of it; ValueError if one is ill-typed."""
 
     def __init__(self, caller: Caller, dims: Dims) -> None:
         self.caller = caller
         self.dims = dims
+        self.loaded: Loaded | None = None
+        """How the view is connected with its function."""
 
     def __call__(self, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
         if op == TUPLE:

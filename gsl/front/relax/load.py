@@ -63,7 +63,7 @@ class Loader:
         self._has_more = False
         """Whether there are nodes that may be there for nothing but readings which see through them."""
 
-    def load(self) -> Loaded:
+    def load(self) -> Graph:
         """The view."""
         for var in self.function.params:
             self._parameter(var)
@@ -78,8 +78,7 @@ class Loader:
             loaded.leaves = leaves.named(nodes)
         loaded.aliases = {var for var in aliases if loaded.shown(var) is not None}
         loaded.outputs = len(outputs)
-        loaded.graph = Graph(nodes, outputs, self.infer, self.canonical)
-        return loaded
+        return Graph(nodes, outputs, self.infer, self.canonical)
 
     def _parameter(self, var: Any) -> None:
         name, value = self._leaves.name(var.name), self.values.get(var.name)
@@ -204,7 +203,7 @@ class Loader:
         function = Function(native)
         scope = FunctionScope(function, self.scope.dims)
         shown = partial(canonical, scope=scope)
-        return Loader(function, scope, {}, self.infer, shown, self.module).load().graph
+        return Loader(function, scope, {}, self.infer, shown, self.module).load()
 
     def _has_fields(self, number: int) -> bool:
         """True if all the used fields of a call with several results have canonical readings, which are then noted."""

@@ -1,4 +1,4 @@
-"""What loading a function gives: the view, and how it is connected with the function."""
+"""What loading a function gives besides the view: how the two are connected."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Union
 from gsl.front.relax.function import Function
 from gsl.front.relax.handle import Handle, Leaf
 from gsl.front.relax.scope import FunctionScope
-from gsl.graph import Graph, Node
+from gsl.graph import Node
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +39,7 @@ Result = Union[Field, Fields, Fixed]
 
 @dataclass
 class Loaded:
-    """The view of a function, and how it is connected with the function."""
+    """How a view is connected with the function of which it is one."""
 
     function: Function
     scope: FunctionScope
@@ -54,7 +54,6 @@ class Loaded:
     """The number of the view's outputs."""
     leaves: dict[str, Any] = field(default_factory=dict)
     """The native tensors of the weights by the names of their view nodes."""
-    graph: Graph = field(init=False)
 
     @cached_property
     def natives(self) -> set[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from threading import Lock
 from types import MappingProxyType
 from typing import Any
 
@@ -49,10 +48,8 @@ class RelaxProgram(Unchangeable):
         self._native = module[function]
         self._dims = dims or Dims()
         self._caller = Caller(module, self._dims)
-        self._views: list[Loaded] = []
-        """The views that were loaded: the first one is given away as it is, the second one stays to be copied."""
-        self._given = False
-        self._lock = Lock()
+        self._leaves: Mapping[str, Any] | None = None
+        """The weights by name, when a view has been loaded."""
 
     @property
     def native(self) -> Any:
@@ -77,7 +74,9 @@ class RelaxProgram(Unchangeable):
     @property
     def params(self) -> Mapping[str, Any]:
         """The weights by name, as tensors of TVM: known values of parameters, and constants."""
-        return dict(self._view(0).leaves)
+        if self._leaves is None:
+            self.load()
+        return dict(self._leaves or {})
 
     @property
     def example_inputs(self) -> Sequence[Any] | None:
@@ -85,26 +84,25 @@ class RelaxProgram(Unchangeable):
 
     def load(self) -> Graph:
         """A fresh view of the function."""
-        with self._lock:
-            first, self._given = not self._given, True
-        return self._view(0).graph if first else self._view(1).graph.copy()
+        with paused_collector():
+            function = Function(self._native)
+            scope = FunctionScope(function, self._dims)
+            infer = Infer(self._caller, self._dims)
+            shown = partial(canonical, scope=scope)
+            loader = Loader(function, scope, self._values or {}, infer, shown, self._module)
+            graph, infer.loaded = loader.load(), loader.loaded
+            self._leaves = loader.loaded.leaves
+            return graph
 
-    def _view(self, number: int) -> Loaded:
-        """The first or the second view; a view of a graph is loaded when it is asked for."""
-        with self._lock, paused_collector():
-            while len(self._views) <= number:
-                function = Function(self._native)
-                scope = FunctionScope(function, self._dims)
-                infer = Infer(self._caller, self._dims)
-                shown = partial(canonical, scope=scope)
-                loader = Loader(function, scope, self._values or {}, infer, shown, self._module)
-                self._views.append(loader.load())
-            return self._views[number]
-
-    def _view_of(self, graph: Graph) -> Loaded:
-        """The view of which a rewritten one was made: the first one, if none of its nodes tells."""
-        natives = [node.native for node in graph.nodes[:1]]
-        return next((view for view in self._views if natives and natives[0] in view.natives), self._view(0))
+    def _loaded(self, graph: Graph) -> Loaded:
+        """From what a rewritten view was made. FrontEndError for one of another program."""
+        loaded = graph.infer.loaded if isinstance(graph.infer, Infer) else None
+        if loaded is None or not loaded.function.native.same_as(self._native):
+            raise FrontEndError(
+                f"the view was not loaded from the Relax function {self._name!r} of this program; store takes a view "
+                "that load() of the same program made"
+            )
+        return loaded
 
     def store(self, graph: Graph) -> RelaxProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
@@ -112,7 +110,7 @@ class RelaxProgram(Unchangeable):
             return self._store(graph)
 
     def _store(self, graph: Graph) -> RelaxProgram:
-        loaded = self._view_of(graph)
+        loaded = self._loaded(graph)
         home = Home(loaded, self._values or {}, self._values is not None and not self._is_called())
         try:
             storer = Storer(graph, loaded, home, self._caller)

@@ -62,6 +62,7 @@ class Storer:
                 self._write(node)
         self._flush(len(self.function.bindings))
         result = self._result(self.loaded.result, self.function.result)
+        self.writer.close()
         return self.home.function(*self.blocks.finish(result))
 
     @property

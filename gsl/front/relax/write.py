@@ -43,6 +43,10 @@ class Writer:
         """The calls that were written without a recipe: all others have the types of one of them."""
         self._names: set[str] = set(loaded.function.all_names) if around is None else around._names
 
+    def close(self) -> None:
+        """Forget what refers to this object, which would wait for the garbage collector."""
+        del self.value, self.outliner
+
     def write(self, node: Node, make: Callable[[str, Any], Any], emit: Emit) -> Any:
         """The expression of a call of the view, in pieces: ``make`` makes a variable of a name and a type.
 
