@@ -7,7 +7,7 @@ produces or shares the changed memory.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from torch import fx
@@ -30,15 +30,15 @@ class Mutations:
     """The memory of the weights that may be changed, as ``leaves.memory`` tells it."""
 
 
-def mutations(graph: fx.Graph, reader: Reader, leaves: Leaves) -> Mutations:
-    """The in-place calls of a native graph, sorted out."""
+def mutations(graph: fx.Graph, nodes: Sequence[fx.Node], reader: Reader, leaves: Leaves) -> Mutations:
+    """The in-place calls of a native graph, of which these are the nodes, sorted out."""
     result = Mutations()
-    if not reader.survey(graph):
+    if not reader.survey(nodes):
         return result
     order: dict[fx.Node, int] = {}
     changed: list[fx.Node] = []
     given: list[fx.Node] = []
-    for index, node in enumerate(graph.nodes):
+    for index, node in enumerate(nodes):
         order[node] = index
         if node.op not in CALLS:
             continue

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Final
 
 import torch
@@ -23,21 +24,19 @@ from gsl.graph import Effect, Node, Op, Type
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """One view node of a recorded reading. ``places`` are those of its operands and then of its deps: the number of
-    another row, or ``~i`` for the native operand ``i`` of the call."""
+    """One view node of a recorded reading."""
 
     op: Op
     attrs: Mapping[str, Any]
     type: Type | None
     suffix: str
     """What follows the name of the native node in that of the view node."""
-    places: tuple[int, ...]
+    take: Callable[[Sequence[Any]], tuple[Any, ...]]
+    """Picks its operands and then its deps from the native operands of the call, followed by what other rows made."""
     operands: int
     """How many of them are operands."""
-    in_order: bool
-    """Whether those are just the native operands of the call, in their order."""
     is_whole: bool
-    """Whether there is no other row, and in this one all places are in order and of operands."""
+    """Whether there is no other row, and this one has just the native operands of the call, in their order."""
     effect: Effect | None
 
 
@@ -81,19 +80,22 @@ class Form:
 
 def recorded(tree: Sequence[Node], sources: Sequence[Sequence[Source]], name: str, inputs: Sequence[fx.Node]) -> Rows:
     """The rows of the view nodes as which a call of that name, with these native operands, was loaded."""
-    places = {node: ~index for index, node in enumerate(inputs)}
-
-    def place(source: Source) -> int:
-        return source if isinstance(source, int) else places[source]  # type: ignore[index] # no module is called
+    places: dict[Source, int] = {source: index for index, source in enumerate((*inputs, *range(len(tree))))}
 
     def row(node: Node, own: Sequence[Source]) -> Row:
-        in_order = tuple(own) == tuple(inputs)
-        return Row(
-            node.op, node.attrs, node.type, node.name.removeprefix(name), tuple(map(place, own)), len(node.operands),
-            in_order, in_order and not node.deps and len(tree) == 1, node.effect,
-        )  # fmt: skip
+        is_whole = len(tree) == 1 and not node.deps and tuple(own) == tuple(inputs)
+        take, suffix = _taker([places[source] for source in own]), node.name.removeprefix(name)
+        return Row(node.op, node.attrs, node.type, suffix, take, len(node.operands), is_whole, node.effect)
 
     return tuple(map(row, tree, sources))
+
+
+def _taker(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """What gives the items at some places as a tuple."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    first = slice(places[0], places[0] + 1) if places else slice(0)
+    return lambda items: tuple(items[first])
 
 
 class NoKeyError(Exception):

@@ -53,12 +53,13 @@ class Loader:
             return self._load()
 
     def _load(self) -> Graph:
-        self.mutations = mutations(self.graph, self.reader, self.leaves)
+        natives = list(self.graph.nodes)
+        self.mutations = mutations(self.graph, natives, self.reader, self.leaves)
         outputs: list[Node] = []
         regions = 0
         forms, touched = self.reader.forms, self.mutations.visible | self.mutations.exposed
         alone, other = Role.ALONE, Role.OTHER
-        for node in self.graph.nodes:
+        for node in natives:
             kind = node.op
             if kind in ("placeholder", "get_attr"):
                 self._leaf(node)
@@ -267,19 +268,15 @@ class Loader:
             self.nodes.append(view)
             self.views[node] = view
             return True
-        tree: list[Node] = []
-        for row in rows:
-            own = views
-            sources: tuple[Source, ...] = inputs
-            if not row.in_order:
-                own = tuple([views[~place] if place < 0 else tree[place] for place in row.places])
-                sources = tuple([inputs[~place] if place < 0 else place for place in row.places])
+        known, sources = list(views), (*inputs, *range(len(rows)))
+        for slot, row in enumerate(rows):
+            own, handle = row.take(known), Handle(reading, slot, row.take(sources))
             view = Node(
-                row.op, own[: row.operands], row.attrs, row.type, node.name + row.suffix,
-                Handle(reading, len(tree), sources), row.effect, own[row.operands:],
+                row.op, own[: row.operands], row.attrs, row.type, node.name + row.suffix, handle, row.effect,
+                own[row.operands:],
             )  # fmt: skip
-            tree.append(view)
-        self.nodes += tree
+            known.append(view)
+            self.nodes.append(view)
         self.views[node] = view
         return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -58,11 +58,11 @@ class Reader:
         """The module that a ``call_module`` calls."""
         return self.root.get_submodule(str(node.target))
 
-    def survey(self, graph: fx.Graph) -> bool:
-        """Find the forms of all calls of a graph. False if none of them changes anything in place."""
+    def survey(self, nodes: Sequence[fx.Node]) -> bool:
+        """Find the forms of all calls among the nodes of a graph. False if none of them changes anything in place."""
         changes = False
-        self.values.types.find_all(graph.nodes)
-        for node in graph.nodes:
+        self.values.types.find_all(nodes)
+        for node in nodes:
             if node.op in CALLS:
                 form = self.forms[node] = self._find_form(node)
                 if form is None or form.mutated or form.unknown:
