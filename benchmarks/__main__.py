@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", action="append", choices=list(PARTS), help="run this part; may be given again")
     parser.add_argument("--largest", type=int, default=100_000, help="leave out graphs of more operators")
-    parser.add_argument("--rounds", type=int, default=5, help="how often each system runs on a graph at most")
+    parser.add_argument("--rounds", type=int, default=9, help="how often each system runs on a graph at most")
     parser.add_argument("--output", type=Path, default=RESULTS, help="where to write the page; curves go beside it")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")

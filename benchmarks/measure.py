@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,9 +36,10 @@ System = Callable[[], Job]
 class Sample:
     """The seconds of one system on one graph."""
 
-    median: float
     least: float
     rounds: int
+    first: float = 0.0
+    """The seconds of its very first run."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class Row:
     cells: Mapping[str, Sample | str]
 
     def seconds(self, name: str) -> float | None:
-        """The median of a system, None where it was not measured."""
+        """The time of a system, None where it was not measured."""
         cell = self.cells.get(name)
-        return cell.median if isinstance(cell, Sample) else None
+        return cell.least if isinstance(cell, Sample) else None
 
     def ratio(self, name: str, other: str) -> float | None:
         """How many times as long as another system one takes."""
@@ -66,8 +66,10 @@ class Row:
 class Meter:
     """Measures rows. It knows the limits of a run, and what each system took before."""
 
-    rounds: int = 5
+    rounds: int = 9
     """How often each system runs on a graph at most."""
+    warming: float = 0.3
+    """Seconds. A system that takes less has two runs before its rounds, which don't count."""
     patience: float = 4.0
     """Seconds that one system may use on one graph; it runs once in any case."""
     limit: float = 30.0
@@ -91,25 +93,38 @@ class Meter:
         gc.collect()
         gc.freeze()  # the modules and graphs that are there are not searched for garbage again and again
         try:
+            first = {name: self._warmed(name, systems[name], taken) for name, taken in times.items()}
             self._turns(systems, times)
         finally:
             gc.unfreeze()
         for name, taken in times.items():
-            cells[name] = Sample(statistics.median(taken), min(taken), len(taken))
+            cells[name] = Sample(min(taken), len(taken), first[name])
         row = Row(label, size, {name: cells[name] for name in systems})
         self.rows.append(row)
         print(shown(row), flush=True)
         return row
 
-    def _turns(self, systems: Mapping[str, System | str], times: Mapping[str, list[float]]) -> None:
-        for turn in range(self.rounds):
-            for name, taken in times.items():
-                if not turn or sum(taken) * (turn + 1) / turn < self.patience:
-                    system = systems[name]
-                    assert not isinstance(system, str)
-                    taken.append(self._once(name, system, check=not turn))
+    def _warmed(self, name: str, system: System | str, taken: list[float]) -> float:
+        """The seconds of the first run of a system, the result of which is checked. It counts if it is a long one."""
+        try:
+            first = self._once(system, check=True)
+        except Different as error:
+            raise Different(f"{name}: {error}") from None
+        if first < self.warming:
+            self._once(system, check=False)
+        else:
+            taken.append(first)
+        return first
 
-    def _once(self, name: str, system: System, *, check: bool) -> float:
+    def _turns(self, systems: Mapping[str, System | str], times: Mapping[str, list[float]]) -> None:
+        for _ in range(self.rounds):
+            for name, taken in times.items():
+                done = len(taken)
+                if done < self.rounds and (not done or sum(taken) * (done + 1) / done < self.patience):
+                    taken.append(self._once(systems[name], check=False))
+
+    def _once(self, system: System | str, *, check: bool) -> float:
+        assert not isinstance(system, str)
         job = system()
         gc.collect()
         start = self.clock()
@@ -119,10 +134,7 @@ class Meter:
             job.work()
             taken, runs = self.clock() - start, runs + 1
         if check:
-            try:
-                job.check(result)
-            except Different as error:
-                raise Different(f"{name}: {error}") from None
+            job.check(result)
         return taken / runs
 
 
@@ -140,7 +152,7 @@ def expected_seconds(rows: Sequence[Row], name: str, size: int) -> float:
 
 def shown(row: Row) -> str:
     """A row for the terminal."""
-    cells = [f"{name} {cell if isinstance(cell, str) else duration(cell.median)}" for name, cell in row.cells.items()]
+    cells = [f"{name} {cell if isinstance(cell, str) else duration(cell.least)}" for name, cell in row.cells.items()]
     return f"{row.label} ({row.size:,} operators): {', '.join(cells)}"
 
 

@@ -54,7 +54,7 @@ def _cell(row: Row, name: str, reference: str) -> str:
     if not isinstance(cell, Sample):
         return cell
     ratio = row.ratio(name, reference)
-    text = duration(cell.median)
+    text = duration(cell.least)
     return text if name == reference or ratio is None else f"{text} ({times(ratio)})"
 
 
