@@ -114,7 +114,10 @@ class Node:
         if len(operands) > MANY:
             postpone(self, old, new)
             return
-        self.operands = (new,) if len(operands) == 1 else tuple([new if o is old else o for o in operands])
+        if len(operands) == 1 and operands[0] is old:
+            self.operands = (new,)
+        else:
+            self.operands = tuple([new if operand is old else operand for operand in operands])
         if self.deps:
             self.deps = tuple([new if dep is old else dep for dep in self.deps])
         moved = self.redirects = {} if self.redirects is None else self.redirects

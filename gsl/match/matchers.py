@@ -159,8 +159,9 @@ class CallMatcher(Matcher):
         self.literals = {name: node.value for name, node in pattern.attrs.items() if isinstance(node, Literal)}
         self.accepted: Mapping[str, Any] | None = None
         """The attributes of the last node that had the literals as they stand."""
-        self.forms: dict[tuple[int, ...], tuple[bool, Any]] = {}
-        """Whether calls have the literals, by the addresses of their attributes and types, which are kept as well."""
+        self.forms: dict[tuple[Any, ...], tuple[bool, Any]] = {}
+        """Whether calls have the literals, by their operators, and the addresses of their attributes and types, which
+        are kept as well."""
 
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
         self.operands = tuple([matchers[operand] for operand in self.pattern.operands or ()])
@@ -200,7 +201,7 @@ class CallMatcher(Matcher):
     def in_another_form(self, search: Search, node: Node) -> bool:
         """Whether the node has the literal attributes, which is found out once for equal calls."""
         types = [operand.type for operand in node.operands]
-        key = (id(node.attrs), *map(id, types))
+        key = (node.op, id(node.attrs), *map(id, types))
         known = self.forms.get(key)
         if known is None:
             if len(self.forms) >= MOST_FORMS:

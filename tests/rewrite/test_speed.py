@@ -205,6 +205,17 @@ def test_operands_replaced_one_by_one(count: int) -> None:
     assert type(join) is Node
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 40])
+def test_a_dep_is_replaced_whatever_the_number_of_operands(count: int) -> None:
+    """A branch, for example, depends on what it reads besides its condition."""
+    operands = tuple([Node("input", name=f"operand{number}") for number in range(count)])
+    old, new, other = (Node("input", name=name) for name in ("old", "new", "other"))
+    node = Node("branch", operands, deps=(old, other))
+    node.redirect(old, new)
+    assert (node.operands, node.deps) == (operands, (new, other))
+    assert node.redirects == {old: new}
+
+
 def test_operands_of_a_node_that_joins_many_branches_are_replaced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     real = splice.Splicer.apply
