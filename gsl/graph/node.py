@@ -281,9 +281,8 @@ class Graph:
                     operand.add_user(node)
             for dep in node.deps:
                 dep.add_user(node)
-        self.formed: dict[Any, tuple[tuple[Mapping[str, Any], Type | None], Mapping[str, Any], list[Type | None]]] = {}
-        """While rules work on the graph: for new calls, by what they are made from, all attributes and the type; then
-        the attributes that were given and the types of the operands, whose addresses tell calls apart."""
+        self.formed: dict[Any, Any] = {}
+        """While rules work on the graph: attributes and types of new calls, by what these are made from."""
         self._by_op: dict[Op, list[Node]] | None = None
         self._ends: tuple[list[Node], frozenset[Node]] | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Final
@@ -201,7 +201,7 @@ class Builder:
         if spec is None and model.op in (CONST, TUPLE, GETITEM, "input", "param"):
             raise Refusal(f"{pattern.of!r} matched {model!r}, which is not a call, so nothing can be built like it")
         if not pattern.attrs:
-            return self.new_call(spec if spec is not None else model.op, operands, model.attrs, given=id(model.attrs))
+            return self.new_call(spec if spec is not None else model.op, operands, model.attrs)
         attrs = {**model.attrs, **{name: self.value(node, symbols) for name, node in pattern.attrs.items()}}
         return self.new_call(spec if spec is not None else model.op, operands, attrs)
 
@@ -211,10 +211,9 @@ class Builder:
         operands: Sequence[Node],
         attrs: Mapping[str, Any],
         dropped: Mapping[str, list[Any]] = _NOTHING,
-        given: Hashable = None,
     ) -> Node:
         """The new call of an operator; for the arguments, see :func:`gsl.rewrite.calls.form`."""
-        full, type = form(self.graph, op, operands, attrs, dropped, given)
+        full, type = form(self.graph, op, operands, attrs, dropped)
         return self._new(op.name if isinstance(op, OpSpec) else op, operands, full, type)
 
     def _module(self, pattern: Module, symbols: Symbols) -> Node:

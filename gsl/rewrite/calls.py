@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
 
@@ -25,40 +25,26 @@ def form(
     operands: Sequence[Node],
     attrs: Mapping[str, Any],
     dropped: Mapping[str, list[Any]],
-    given: Hashable = None,
 ) -> Formed:
     """All attributes of a new call, and its type. Refusal where the call is not well-formed.
 
-    ``dropped`` are values that matched calls have, and that the new one has to have too. ``given`` stands for the
-    attributes where calls are told apart; their address does, and then they may be all those of another call.
-    ``graph.formed`` keeps what is known of calls.
+    ``dropped`` are values that matched calls have, and that the new one has to have too. ``graph.formed`` keeps what is
+    known of calls.
     """
-    if not is_stateless(op):
+    if not is_stateless(op) or any(operand.op in NUMBERS for operand in operands):
         return _form(graph, op, operands, attrs, dropped)
     name = op.name if isinstance(op, OpSpec) else op
-    types = []
-    near = [name, given]  # with the addresses of the types, which are kept
-    for operand in operands:
-        if operand.op in NUMBERS:
-            return _form(graph, op, operands, attrs, dropped)
-        types.append(operand.type)
-        near.append(id(operand.type))
-    key: Any = tuple(near)
-    known = None if given is None else graph.formed.get(key)
+    types = tuple([operand.type for operand in operands])
+    try:
+        key = (name, (tuple(attrs), *map(exact, attrs.values())), types)
+        known: Formed | None = graph.formed.get(key)
+    except TypeError:
+        return _form(graph, op, operands, attrs, dropped)
     if known is None:
-        try:
-            exactly = (name, (tuple(attrs), *map(exact, attrs.values())), tuple(types))
-            known = graph.formed.get(exactly)
-        except TypeError:
-            return _form(graph, op, operands, attrs, dropped)
-        if known is None:
-            known = graph.formed[exactly] = (_form(graph, op, operands, attrs, dropped), attrs, types)
-            dropped = {}
-        if given is not None:  # attributes and types are kept as well, so that their addresses stay theirs
-            graph.formed[key] = (known[0], attrs, types)
-    if dropped:
-        _check_dropped(name, known[0][0], dropped)
-    return known[0]
+        known = graph.formed[key] = _form(graph, op, operands, attrs, dropped)
+    elif dropped:
+        _check_dropped(name, known[0], dropped)
+    return known
 
 
 def is_stateless(op: OpSpec | Op) -> bool:
