@@ -6,12 +6,15 @@ import argparse
 import logging
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.curves import draw
 from benchmarks.measure import Meter
 from benchmarks.parts import PARTS
 from benchmarks.report import page
+from benchmarks.section import Section
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 CURVES = {
@@ -30,22 +33,30 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=9, help="how often each system runs on a graph at most")
     parser.add_argument("--output", type=Path, default=RESULTS, help="where to write the page; curves go beside it")
     options = parser.parse_args(arguments)
-    warnings.simplefilter("ignore")
-    logging.disable(logging.WARNING)
     start = time.perf_counter()
-    meter = Meter(rounds=options.rounds)
     sections = []
     for name in options.only or PARTS:
-        print(f"== {name}", flush=True)
-        section = PARTS[name](meter, options.largest)
+        # Each part begins with a fresh process, whatever ran before: what an earlier part leaves behind in memory and
+        # in caches would slow down some systems more than others.
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            section = process.submit(run, name, options.rounds, options.largest).result()
         sections.append(section)
         if name in CURVES:
             file, title = CURVES[name]
             drawn = draw(section.rows, options.output.with_name(file), title)
             image = f"![{title}, logarithmic axes]({file})"
             section.blocks.append(image if drawn else "The curves are drawn where matplotlib is installed.")
+    meter = Meter(rounds=options.rounds)
     options.output.write_text(page(sections, meter, time.perf_counter() - start), encoding="utf-8")
     print(f"written: {options.output}")
+
+
+def run(name: str, rounds: int, largest: int) -> Section:
+    """Run one part on graphs of at most so many operators."""
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    print(f"== {name}", flush=True)
+    return PARTS[name](Meter(rounds=rounds), largest)
 
 
 if __name__ == "__main__":

@@ -22,9 +22,9 @@ def page(sections: Sequence[Section], meter: Meter, seconds: float) -> str:
         "# Results",
         "",
         _filled(
-            """Written by `make bench`. All systems of a table ran in turn, in one process, on the same graphs, and
-            the result of each was read back and compared: the same calls on the same operands in every framework,
-            and, where the graph can be run, the same numbers."""
+            """Written by `make bench`. All systems of a table ran in turn, on the same graphs, in one process in which
+            no other part of the benchmarks had run, and the result of each was read back and compared: the same calls
+            on the same operands in every framework, and, where the graph can be run, the same numbers."""
         ),
         "",
         table(["what", "goal", "measured", "met"], [[g.what, g.goal, g.measured, MARKS[g.met]] for g in goals]),

@@ -13,7 +13,7 @@ from torch import fx
 from benchmarks.__main__ import main
 from benchmarks.measure import Different, Job, Meter, Row, Sample, System, expected_seconds
 from benchmarks.models import Bottleneck, Model
-from benchmarks.parts import PARTS, chain, exports, footprint, growth, inference, many_rules, worst
+from benchmarks.parts import PARTS, chain, exports, footprint, inference, many_rules, worst
 from benchmarks.peers import absent, native, torch_fx
 from benchmarks.report import page
 from benchmarks.section import Goal, Section, goal_of_ratios
@@ -85,11 +85,11 @@ def test_exports_and_models(monkeypatch: pytest.MonkeyPatch) -> None:
     assert line.count("not compiled") == 2
 
 
-def test_the_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growth, "SIZES", (40, 80))
-    main(["--only", "growth", "--rounds", "1", "--output", str(tmp_path / "page.md")])
+def test_the_command_writes_the_page(tmp_path: Path) -> None:
+    options = ["--only", "growth", "--rounds", "1", "--largest", "3000", "--output", str(tmp_path / "page.md")]
+    main(options)
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert "| growth, 40 to 80 operators | exponent at most 1.1 |" in text
+    assert "| growth, 1,000 to 3,000 operators | exponent at most 1.1 |" in text
     assert "## How it was measured" in text
     for image in tmp_path.glob("*.svg"):
         assert "<text" in image.read_text(encoding="utf-8")

@@ -225,7 +225,7 @@ def test_random_sources_are_written_and_match_often_enough(strategy: Any) -> Non
         starts[plan.start(plan.anchors[0]).function is not None] += 1
 
     count()
-    assert starts[True] > starts[False]
+    assert starts[True] > 60
     assert counts["none"] > 1000
     assert counts["one"] > 100
     assert counts["several"] > 20 or strategy is variadics
