@@ -12,7 +12,7 @@ from torch import fx
 from torch._inductor.custom_graph_pass import CustomInferenceAwareGraphPass
 
 from gsl.errors import EvaluationError, FixpointError, FrontEndError, GSLError, NotRewrittenWarning, RewriteError
-from gsl.front.fx.compiled import CompiledProgram, alike, is_compiled, regions
+from gsl.front.fx.compiled import CompiledProgram, alike, is_autocast, is_compiled, regions
 from gsl.front.fx.decompose import decompose
 from gsl.front.fx.hoist import hoisted
 from gsl.front.fx.program import GraphModuleProgram, dialect_of
@@ -117,6 +117,11 @@ class Backend:
 
     def _rewritten(self, module: fx.GraphModule, training: bool) -> tuple[fx.GraphModule, list[Trace]]:
         """The module after the rules, itself if none fired, and the traces of it and of the graphs within."""
+        if is_autocast(module.graph):
+            raise FrontEndError(
+                "it runs under torch.autocast, where calls have other dtypes than their operators say; put autocast "
+                "into the model, around a part of it, or apply the rules as post_grad_custom_pre_pass of inductor"
+            )
         program = CompiledProgram(module)
         graph, trace = _applied(self.rules, program, iterative=self.iterative, training=training)
         new = program.store(graph).module if trace.firings else module

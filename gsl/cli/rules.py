@@ -88,7 +88,7 @@ def one_rule(source: str, terminal: Terminal) -> Subst:
     """The only rule of a source. UsageError if it has several."""
     rules = selection([source], terminal).rules
     if len(rules) > 1:
-        example = shlex.quote(f"{source}:{rules[0].name}")
+        example = shlex.quote(f"{_split(source)[0]}:{rules[0].name}")
         raise UsageError(f"{source} has {len(rules)} rules; name the one that is meant, as in {example}")
     return rules[0]
 

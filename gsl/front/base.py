@@ -72,6 +72,15 @@ class Scoped(Protocol):
         """The names of the modules that a node of a view is part of, from the outermost one; none where unknown."""
 
 
+@runtime_checkable
+class Placed(Protocol):
+    """What a program may offer besides: it knows on which devices its inputs are."""
+
+    @property
+    def input_devices(self) -> Mapping[str, Any]:
+        """The devices of inputs by name, as torch has them, where known."""
+
+
 class Unchangeable:
     """A program whose native graph can't be changed in place."""
 

@@ -137,7 +137,7 @@ def _fake_run(
         return operand
 
     try:
-        with mode, torch.no_grad(), quiet():
+        with mode, torch.no_grad(), torch._C._DisableAutocast(), quiet():
             found = _type_of(_run(torch, spec, tuple(map(fake, operands)), concrete(dict(attrs))))
     except Exception as error:
         # Whatever torch's kernels raise, the call is ill-typed; the first line has the reason.

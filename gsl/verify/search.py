@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from gsl.graph import LEAVES, Graph, TensorType
@@ -148,12 +148,21 @@ class Search:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch use one thread: for tensors of a few elements, handing them out costs far more than it gains."""
+    """Let torch use one thread: for tensors of a few elements, handing them out costs far more than it gains.
+
+    It is one of the CPU, whatever the default device is, and the caller's autocast does not count.
+    """
     import torch
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with torch._C._DisableAutocast(), _on_cpu(torch):
+            yield
     finally:
         torch.set_num_threads(threads)
+
+
+def _on_cpu(torch: Any) -> AbstractContextManager[Any]:
+    """Makes new tensors lie on the CPU. It costs something at each call, so it is nothing where they do anyway."""
+    return nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")

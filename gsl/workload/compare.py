@@ -207,9 +207,16 @@ Override = Callable[[Tolerance], Tolerance]
 
 
 def compare_results(
-    run: int, expected: Sequence[tuple[Path, Any]], found: Sequence[tuple[Path, Any]], override: Override
+    run: int,
+    expected: Sequence[tuple[Path, Any]],
+    found: Sequence[tuple[Path, Any]],
+    override: Override,
+    *,
+    devices: bool = False,
 ) -> list[Compared]:
     """The leaves of two results compared, each with the one that has the same path.
+
+    With ``devices``, tensors have to be on the same device, too.
 
     So the order of a mapping's keys does not matter, nor does it whether a container is a tuple or a list, or a
     mapping or a dataclass; the keys and the nesting have to be the same.
@@ -218,7 +225,7 @@ def compare_results(
     rows = []
     for path, a in expected:
         if path in others:
-            rows.append(compare_leaf(run, path_text(path), a, others[path], override))
+            rows.append(compare_leaf(run, path_text(path), a, others[path], override, devices=devices))
         else:
             reason = "the second workload has no such output"
             rows.append(Compared(run, path_text(path), describe(a), "", reason=reason))
@@ -253,6 +260,10 @@ def describe(value: Any) -> str:
     tensor = as_tensor(value)
     if tensor is None:
         return f"{value!r:.40}"
+    return _dtype_and_shape(tensor)
+
+
+def _dtype_and_shape(tensor: Any) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')}[{', '.join(map(str, tensor.shape))}]"
 
 
@@ -274,8 +285,14 @@ def as_tensor(value: Any) -> Any:
     return tensor if str(tensor.layout) in ("torch.strided", "torch._mkldnn") else tensor.to_dense()
 
 
-def compare_leaf(run: int, name: str, expected: Any, found: Any, override: Override) -> Compared:
-    """One leaf compared: type and shape first, then the values as the table of tolerances says."""
+def compare_leaf(
+    run: int, name: str, expected: Any, found: Any, override: Override, *, devices: bool = False
+) -> Compared:
+    """One leaf compared: device, type and shape first, then the values as the table of tolerances says."""
+    are_tensors = _is_tensor(expected) and _is_tensor(found)
+    if devices and are_tensors and expected.device != found.device:
+        reason = f"device: expected {expected.device}, found {found.device}"
+        return Compared(run, name, _dtype_and_shape(expected), _dtype_and_shape(found), reason=reason)
     a, b = as_tensor(expected), as_tensor(found)
     types = describe(expected), describe(found)
     if a is None or b is None:
@@ -288,6 +305,12 @@ def compare_leaf(run: int, name: str, expected: Any, found: Any, override: Overr
     dtype = str(a.dtype).removeprefix("torch.")
     tolerance = override(TOLERANCES[dtype]) if dtype in TOLERANCES else None
     return _compare_values(run, name, types, a, b, tolerance)
+
+
+def _is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
 
 
 def _same_object(a: Any, b: Any) -> bool:
@@ -324,7 +347,7 @@ def _compare_values(
     flat = int(torch.where(bad, excess, -1.0).argmax()) if count else int(error.argmax())
     index = None
     if count or float(error.max()) > 0:
-        index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), a.shape))
+        index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat, device=a.device), a.shape))
     reason = ""
     if count:
         x, y = a.reshape(-1)[flat].item(), b.reshape(-1)[flat].item()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from gsl.errors import WorkloadError, nearest
 from gsl.graph import Dim, SymDim, TensorType, Type
@@ -12,6 +13,8 @@ from gsl.workload.tensors import as_tensor
 
 Types = Mapping[str, Type | None]
 """The inputs by name, in order."""
+NOWHERE: Final[Mapping[str, Any]] = MappingProxyType({})
+"""The devices of inputs, of which none is known."""
 
 
 def bind(
@@ -22,11 +25,13 @@ def bind(
     kwargs: Mapping[str, Any],
     *,
     casts: bool = False,
+    devices: Mapping[str, Any] = NOWHERE,
 ) -> list[Any]:
     """The inputs in order, from values by position and by name; arrays of numpy and TVM become torch tensors.
 
-    ``who`` names the workload in messages. ``casts`` makes floats of numpy those of the input. Raises WorkloadError for
-    a wrong number, an unknown, doubled or missing name, or a value that does not have the type.
+    ``who`` names the workload in messages. Arrays have no device, and go to those of ``devices``. ``casts`` makes
+    floats of numpy those of the input. Raises WorkloadError for a wrong number, an unknown, doubled or missing name, or
+    a value that does not have the type.
     """
     names = list(types)
     if any(isinstance(value, (tuple, list, dict)) for value in args):
@@ -47,7 +52,7 @@ def bind(
         raise WorkloadError(
             f"{who}: no value for the input {', '.join(map(repr, missing))}; it takes ({_signature(types)})"
         )
-    bound = [as_native(values[name]) if name in values else defaults[name] for name in names]
+    bound = [as_native(values[name], devices.get(name)) if name in values else defaults[name] for name in names]
     if casts:
         bound = [_cast(value, values.get(name), types[name]) for name, value in zip(names, bound)]
     sizes: dict[Any, int] = {}
@@ -64,15 +69,15 @@ def random(
     *,
     seed: int,
     sizes: Mapping[str, int] | None = None,
-    device: Any = None,
+    devices: Mapping[str, Any] = NOWHERE,
     keep_integers: bool = False,
     strategy: Strategy = STRATEGIES["normal"],
 ) -> list[Any]:
     """Inputs that have the types: floats by a strategy, integers within the range of the example (0 and 1 without one).
 
     A float example with two distinct values is taken for a mask, and its values are drawn again, if the strategy says
-    so. A symbolic size is
-    the example's, or that of ``sizes``. ``keep_integers`` leaves examples that are not floats as they are.
+    so. A symbolic size is the example's, or that of ``sizes``; the device is the example's, or that of ``devices``.
+    ``keep_integers`` leaves examples that are not floats as they are.
     """
     import torch
 
@@ -81,7 +86,7 @@ def random(
         if symbol not in symbols:
             raise WorkloadError(f"{who} has no symbolic size {symbol!r}; {nearest(symbol, symbols)}")
     known = _known_sizes(types, examples, sizes or {})
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator("cpu").manual_seed(seed)
     result: list[Any] = []
     for index, (name, type) in enumerate(types.items()):
         example = None if examples is None else examples[index]
@@ -103,14 +108,18 @@ def random(
             result.append(example)
             continue
         shape = [_size(who, name, expected, known) for expected in type.shape]
-        value = _draw(shape, getattr(torch, type.dtype), example, generator, strategy)
-        result.append(value.to(device if example is None else example.device))
+        with torch.device("cpu"):  # that of the generator, whatever the default is
+            value = _draw(shape, getattr(torch, type.dtype), example, generator, strategy)
+        result.append(value.to(devices.get(name) if example is None else example.device))
     return result
 
 
-def as_native(value: Any) -> Any:
-    """A tensor of numpy or TVM as a torch tensor; anything else as it is."""
-    return as_tensor(value) if hasattr(value, "shape") and hasattr(value, "dtype") else value
+def as_native(value: Any, device: Any = None) -> Any:
+    """A tensor of numpy or TVM as a torch tensor, on that device if there is one; anything else as it is."""
+    if not (hasattr(value, "shape") and hasattr(value, "dtype")):
+        return value
+    tensor = as_tensor(value)
+    return tensor if tensor is value or tensor is None else tensor.to(device)
 
 
 def _cast(value: Any, given: Any, type: Type | None) -> Any:

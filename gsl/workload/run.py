@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,7 +30,7 @@ def isolated(
     }
     versions = {name: _version(value) for name, value in state.items() if name not in guarded}
     try:
-        with torch.no_grad(), _seeded(seed, [*copies.values(), *state.values()]):
+        with torch.no_grad(), _seeded(seed):
             result = call(*copies.values())
         changed = [name for name, version in versions.items() if version != _version(state[name])]
         if changed:
@@ -54,10 +54,11 @@ def isolated(
 
 
 @contextmanager
-def _seeded(seed: int, values: Sequence[Any]) -> Iterator[None]:
+def _seeded(seed: int) -> Iterator[None]:
     import torch
 
-    devices = sorted({v.device.index for v in values if isinstance(v, torch.Tensor) and v.device.type == "cuda"})
+    # All generators are seeded, those of devices on which the program has nothing yet, too.
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
         yield

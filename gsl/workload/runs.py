@@ -82,7 +82,9 @@ def compared(first: Workload, second: Workload, wanted: Sequence[Run], override:
         names = second.inputs if by_name else list(named)
         same = dict(zip(names, second.bind([named[name] for name in names])))
         expected, found = first.isolated(named, run.seed), second.isolated(same, run.seed)
-        rows += compare_results(number, expected, found if same_front_end else by_position(expected, found), override)
+        if not same_front_end:
+            found = by_position(expected, found)
+        rows += compare_results(number, expected, found, override, devices=same_front_end)
     return without_numbers(rows)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gsl import draw
 from gsl.draw import hide_defaults, hide_nothing
 from gsl.errors import ReplayError, WorkloadError
-from gsl.front.base import Program, Scoped
+from gsl.front.base import Placed, Program, Scoped
 from gsl.graph import GETITEM, LEAVES, TUPLE, Effect, Graph, Node, Type, op_name
 from gsl.graph.text import text
 from gsl.match import Match
@@ -276,11 +276,10 @@ class Workload:
         those of the example with ``keep_integers``. ``sizes`` gives symbolic sizes by name; the others are those of
         the example. WorkloadError where a type or size is not known.
         """
-        devices = [param.device for param in self._program.params.values() if hasattr(param, "is_cuda")]
         return tuple(
             _inputs.random(
                 self.name, self._program.inputs, self.example_inputs, seed=seed, sizes=sizes,
-                device=devices[0] if devices else None, keep_integers=keep_integers,
+                devices=self._devices(), keep_integers=keep_integers,
                 strategy=strategy if isinstance(strategy, Strategy) else strategy_of(strategy),
             )
         )  # fmt: skip
@@ -445,8 +444,19 @@ class Workload:
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         return _inputs.bind(
-            self.name, self._program.inputs, self._defaults(), args, kwargs, casts=self._program.casts_inputs
-        )
+            self.name, self._program.inputs, self._defaults(), args, kwargs, casts=self._program.casts_inputs,
+            devices=self._devices(),
+        )  # fmt: skip
+
+    def _devices(self) -> Mapping[str, Any]:
+        """The devices of the inputs: those of the first weight where the program tells none."""
+        if not isinstance(self._program, Placed):
+            return {}
+        known = self._program.input_devices
+        if len(known) == len(self._program.inputs):
+            return known
+        weight = next((weight.device for weight in self._program.params.values()), None)
+        return {**dict.fromkeys(self._program.inputs, weight), **known}
 
     def _defaults(self) -> Mapping[str, Any]:
         """The values of the inputs that may be left out, as the module's signature gives them."""

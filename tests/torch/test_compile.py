@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
+from torch.utils.checkpoint import checkpoint
 
 import gsl
 from gsl import RuleSet, Subst, Trace, op, pat
@@ -114,6 +115,27 @@ def test_weights_are_folded_once() -> None:
     assert recorder.calls(torch.rsqrt) == recorder.calls(torch.cat) == recorder.calls(torch.concat) == 0
     names = [node.name for node in recorder.graphs[-1].graph.nodes if node.op == "placeholder"]
     assert sum(name.endswith("_folded") for name in names) == 4
+
+
+def test_weights_that_depend_on_new_tensors_are_folded_once() -> None:
+    class Shortcut(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 3, 3, padding=1, bias=False)
+            self.other, self.norm = nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, affine=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.norm(self.other(torch.relu(self.conv(x) + x)))
+
+    module, recorder = Shortcut().eval(), Recorder()
+    call, backend = compiled(module, BOOK, recorder, fold_params=True)
+    with torch.no_grad():
+        equal(call(IMAGES), module(IMAGES))
+        module.conv.weight.mul_(2)
+        equal(call(IMAGES), module(IMAGES))
+    assert backend.traces[0].summary() == {"conv-shortcut-add": 1, "conv-batch-norm": 1}
+    graph = recorder.graphs[-1].graph
+    assert [node.target for node in graph.nodes if node.op == "call_function"] == [F.conv2d, torch.relu, F.conv2d]
 
 
 def test_weights_without_versions_are_computed_at_every_run() -> None:
@@ -289,3 +311,38 @@ def test_nothing_is_warned_of_in_the_ordinary_case() -> None:
 def test_importing_gsl_does_not_import_torch() -> None:
     code = "import sys, gsl; assert 'torch' not in sys.modules; gsl.torch_backend; assert 'torch' in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# ---------------------------------------------------------------- autocast
+
+
+def test_a_graph_under_autocast_goes_on_as_it_was() -> None:
+    module = Branches().eval()
+    call, backend = compiled(module, BOOK)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        with pytest.warns(NotRewrittenWarning, match="runs under torch.autocast, where calls have other dtypes"):
+            found = call(IMAGES)
+        equal(found, module(IMAGES))
+    assert backend.traces == []
+    with torch.no_grad():
+        equal(call(IMAGES), module(IMAGES))
+    assert backend.traces[0].count("conv-batch-norm") == 1
+    call, _ = compiled(module, BOOK, strict=True)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(BackendCompilerFailed):
+        call(IMAGES)
+
+
+def test_a_graph_within_a_region_of_autocast_is_kept() -> None:
+    def inside(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return F.linear(x, weight).relu().relu()
+
+    def form(self: Any, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = checkpoint(inside, x, self.w, use_reentrant=False)
+        return y.float() + checkpoint(torch.relu, x.relu(), use_reentrant=False)
+
+    module = model(form, w=torch.randn(4, 4))
+    call, backend = compiled(module, SMALL)
+    inputs = torch.randn(2, 4, requires_grad=True)
+    equal(call(inputs), module(inputs))
+    assert sum(trace.count("relus") for trace in backend.traces) == 0

@@ -33,6 +33,11 @@ def identity() -> Subst:
     return Subst(relu, relu)
 
 
+def literal() -> Subst:
+    numbers = np.array([1.0, 2.0], np.float32)
+    return Subst(op.Tanh(x) * numbers, numbers * op.Tanh(x))
+
+
 def native() -> Subst:
     return Subst(pat.Call(torch.special.erfcx, x), op.Exp(x))
 
@@ -74,6 +79,11 @@ def test_unchecked(make: Callable[[], Subst], reason: str) -> None:
     assert reason in found.reason
     assert reason in str(found)
     assert not found
+
+
+def test_literal_tensors_of_numpy_are_understood() -> None:
+    found = literal().verify(max_examples=40)
+    assert isinstance(found, Supported), str(found)
 
 
 def test_a_node_that_is_to_be_an_output_is_one() -> None:

@@ -6,13 +6,14 @@ that stands for it. A rewrite computes with weights in the graph, so nothing of 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 import torch
 from torch import fx
 from torch._dynamo.source import ConstantSource
-from torch._ops import HigherOrderOperator
+from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from gsl.errors import FrontEndError
@@ -21,6 +22,7 @@ from gsl.front.fx.infer import infer
 from gsl.front.fx.leaves import ModuleLeaves, memory
 from gsl.front.fx.load import Loader, arguments
 from gsl.front.fx.program import GraphModuleProgram
+from gsl.front.fx.reader import opens_region
 from gsl.front.fx.values import Values, dim_of
 from gsl.graph import INPUT, PARAM, Graph
 
@@ -68,7 +70,8 @@ class CompiledProgram(GraphModuleProgram):
     def load(self) -> Graph:
         """A fresh view of the graph."""
         leaves = CompiledLeaves(self._module, self.weights, self._values)
-        return Loader(self._module, self._module.graph, leaves, self._values, infer).load()
+        graph = self._module.graph
+        return Loader(self._module, graph, leaves, self._values, infer, autocast=is_autocast(graph)).load()
 
     def store(self, graph: Graph) -> CompiledProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
@@ -84,6 +87,19 @@ class CompiledProgram(GraphModuleProgram):
 
     def _check_updated(self) -> None:
         check_held(self._module)
+
+
+def is_autocast(graph: fx.Graph) -> bool:
+    """Whether a graph runs under the autocast of who has it compiled. One of overloads has its casts in it."""
+    return torch._C._is_any_autocast_enabled() and any(map(_is_of_dynamo, graph.nodes))
+
+
+def _is_of_dynamo(node: fx.Node) -> bool:
+    """True for a call that computes a tensor, and is none of an overload."""
+    if node.op != "call_function":
+        return node.op in ("call_method", "call_module")
+    is_overload = isinstance(node.target, OpOverload | HigherOrderOperator) or node.target is operator.getitem
+    return not is_overload and isinstance(Values().value(node), torch.Tensor)
 
 
 def static_inputs(graph: fx.Graph) -> frozenset[str]:
@@ -132,7 +148,10 @@ def regions(module: fx.GraphModule, weights: Collection[str]) -> dict[str, set[s
     """The paths of the graphs that higher-order operators run on some operands, with the names of the placeholders that
     are always fed with weights. ``weights`` are those of the graph itself."""
     found: dict[str, set[str]] = {}
+    barred: set[str] = set()
+    autocast = 0
     for node in module.graph.nodes:
+        autocast += opens_region(node)
         reads = _REGIONS.get(str(node.target)) if isinstance(node.target, HigherOrderOperator) else None
         if reads is None:
             continue
@@ -143,8 +162,10 @@ def regions(module: fx.GraphModule, weights: Collection[str]) -> dict[str, set[s
                 names = [p.name for p in inner.graph.nodes if p.op == "placeholder"]
                 fed = {name for name, item in zip(names, operands) if getattr(item, "name", None) in weights}
                 path = str(body.target)
+                if autocast:  # calls have other types there than their operators say
+                    barred.add(path)
                 found[path] = found.get(path, fed) & fed if len(names) == len(operands) else set()
-    return found
+    return {path: fed for path, fed in found.items() if path not in barred}
 
 
 def alike(old: fx.GraphModule, new: fx.GraphModule) -> bool:

@@ -6,11 +6,13 @@ import operator
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch import fx
 from torch._ops import OpOverload
 
 from gsl.errors import FrontEndError
-from gsl.front.fx.write import INHERITED, RULE
+from gsl.front.fx.handle import RULE
+from gsl.front.fx.write import INHERITED
 
 
 def decompose(graph: fx.Graph) -> None:
@@ -43,7 +45,9 @@ def _traced(node: fx.Node, table: Any) -> fx.Graph:
         return target(*args, **kwargs)
 
     values = [item.meta["val"] for item in inputs]
-    mode = next((value.fake_mode for value in values if isinstance(value, torch._subclasses.FakeTensor)), None)
+    # A call that creates a tensor has no operands.
+    fakes = pytree.tree_leaves([values, node.meta["val"]])
+    mode = next((value.fake_mode for value in fakes if isinstance(value, torch._subclasses.FakeTensor)), None)
     if mode is None:
         raise FrontEndError(f"{node.format_node()}: no fake value of an operand tells how to decompose the call")
     with torch.no_grad(), mode:

@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.passes.shape_prop import TensorMetadata, _extract_tensor_metadata
 from torch.utils._mode_utils import no_dispatch
 
+from gsl.front.fx.devices import check_joint
 from gsl.front.fx.forms import NoKeyError, key
 from gsl.front.fx.values import META_KEYS, UNKNOWN, Values, dim_of, type_of_value
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
@@ -136,11 +137,14 @@ class Fakes:
             return True
         if not isinstance(new, fx.Node) or (new not in self.moved and (new is old or self._copied.get(new) is old)):
             return False
-        before = self._before[old] if old in self._before else self.old.value(old)
-        after = self.values.value(new)
+        before, after = self.values_of(old, new)
         if not self.moved.get(new, True) or not _is_strided(before):
             return True
         return after is not before and (not _is_strided(after) or _strides(before) != _strides(after))
+
+    def values_of(self, old: fx.Node, new: fx.Node) -> tuple[Any, Any]:
+        """What was known of an old node, and what is of the one that takes its place."""
+        return self._before[old] if old in self._before else self.old.value(old), self.values.value(new)
 
     def move(self, node: fx.Node, note: Callable[[Callable[[], object]], object]) -> None:
         """Take note that a call that is kept has arguments that lie otherwise in memory, and so may its result.
@@ -244,7 +248,7 @@ class Fakes:
 
         It has no hash where sizes are symbolic.
         """
-        if not isinstance(node.target, OpOverload) or torch._C._is_any_autocast_enabled():
+        if not isinstance(node.target, OpOverload):
             return None
         parts: list[Any] = [node.target, torch.get_default_dtype()]
         places: dict[fx.Node, int] = {}
@@ -268,17 +272,19 @@ class Fakes:
                 if isinstance(node.target, str):
                     return getattr(args[0], node.target)(*args[1:], **kwargs)
                 return node.target(*args, **kwargs)
-            except Exception:
+            except Exception as error:
+                check_joint(node, map(self.values.value, node.all_input_nodes), error)
                 # The type of the view stands in for what can't be run on fakes.
                 return UNKNOWN
 
     @contextlib.contextmanager
     def _quietly(self) -> Iterator[None]:
-        """Run on fakes without adding guards to the program."""
+        """Run on fakes without adding guards to the program, and without the autocast of who rewrites it."""
         assert self.mode is not None
         env = self.mode.shape_env
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.no_grad())
+            stack.enter_context(torch._C._DisableAutocast())
             stack.enter_context(self.mode)
             if env is not None:
                 stack.enter_context(env.suppress_guards())

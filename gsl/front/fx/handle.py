@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from torch import fx
 from torch._ops import OpOverload
 from torch.nn import Module
 
 from gsl.graph import CONST, PARAM, Node
+
+RULE: Final = "gsl"
+"""Where the metadata of a new native node says which rule made it, and of what."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

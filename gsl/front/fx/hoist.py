@@ -10,8 +10,7 @@ import torch
 from torch import fx
 
 from gsl.front.fx.compiled import CompiledProgram, keep_sources
-from gsl.front.fx.handle import Leaf, native_of
-from gsl.front.fx.write import RULE
+from gsl.front.fx.handle import RULE, Leaf, native_of
 from gsl.graph import PARAM
 
 Compile = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
@@ -70,15 +69,16 @@ def _is_state(state: tuple[Any, ...], weight: torch.Tensor) -> bool:
 def _wanted(module: fx.GraphModule) -> list[fx.Node]:
     """The calls of rules that depend on weights alone, and that something else uses."""
     # The view tells which weights nothing changes, and which calls have no effect.
-    known: set[fx.Node] = set()
+    known: dict[fx.Node, bool] = {}  # whether they depend on a weight, and not on literal tensors alone
     for view in CompiledProgram(module).load():
         native = native_of(view)
         if native is None or view.effect is not None:
             continue
-        made = RULE in native.meta and bool(native.all_input_nodes)
-        if view.op == PARAM or (made and all(operand in known for operand in native.all_input_nodes)):
-            known.update(view.native.reads if isinstance(view.native, Leaf) else (native,))
-    calls = [node for node in module.graph.nodes if node in known and node.op not in ("placeholder", "get_attr")]
+        if isinstance(view.native, Leaf):
+            known.update(dict.fromkeys(view.native.reads, view.op == PARAM))
+        elif RULE in native.meta and all(operand in known for operand in native.all_input_nodes):
+            known[native] = any(known[operand] for operand in native.all_input_nodes)
+    calls = [node for node in module.graph.nodes if known.get(node) and node.op not in ("placeholder", "get_attr")]
     return [node for node in calls if any(user not in known for user in node.users)]
 
 

@@ -63,7 +63,7 @@ class ModuleHome:
     def _add(self, node: Node, writer: Writer) -> str:
         wanted = node.name if node.op == PARAM else f"{LITERAL_PREFIX}{node.name}"
         name = unique(writer.name(wanted), lambda name: hasattr(self.new, name))
-        value = as_tensor(node.attrs["value"])
+        value = writer.tensor(node)
         if node.op == PARAM and isinstance(parameter := as_parameter(value), torch.nn.Parameter):
             self.new.register_parameter(name, parameter)
         else:
@@ -190,8 +190,8 @@ class OwnHome(ModuleHome):
 
 
 def as_tensor(value: Any) -> Any:
-    """A numpy array as a tensor with memory of its own; anything else as it is."""
-    return torch.tensor(value) if isinstance(value, (np.ndarray, np.generic)) else value
+    """A numpy array as a tensor of the CPU with memory of its own; anything else as it is."""
+    return torch.tensor(value, device="cpu") if isinstance(value, (np.ndarray, np.generic)) else value
 
 
 def as_parameter(value: Any) -> Any:

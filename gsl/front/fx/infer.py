@@ -14,6 +14,7 @@ from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gsl.errors import FrontEndError
+from gsl.front.fx.devices import Devices, is_created, is_placed
 from gsl.front.fx.handle import Handle, handle_of, is_literal
 from gsl.front.fx.home import as_tensor
 from gsl.front.fx.opaque import native_call
@@ -69,7 +70,8 @@ def _type_of_function(
 
 
 def _run_on_fakes(op: Op, operands: Sequence[_Operand], attrs: Mapping[str, Any]) -> Type | None:
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad(), meaning.quiet():
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with mode, torch.no_grad(), torch._C._DisableAutocast(), meaning.quiet():
         try:
             if "module" in attrs and isinstance(attrs["module"], torch.nn.Module):
                 attrs = {**attrs, "module": faked(attrs["module"], mode)}
@@ -114,18 +116,23 @@ def _fake_of(type: Type | None) -> Any:
     return None if type is None else tuple([_fake_of(item) for item in type.fields])
 
 
-def evaluate(root: torch.nn.Module, node: Node, operands: Sequence[Any]) -> Any:
-    """The value of a node on tensors and Python numbers, without gradients; ``root`` has the called modules."""
-    with torch.no_grad():
+def evaluate(root: torch.nn.Module, node: Node, operands: Sequence[Any], devices: Devices) -> Any:
+    """The value of a node on tensors and Python numbers, without gradients; ``root`` has the called modules, and
+    ``devices`` are those of its graph."""
+    with torch.no_grad(), torch._C._DisableAutocast():
         if node.op == TUPLE:
             return tuple(operands)
         if node.op == GETITEM:
             return operands[0][node.attrs["index"]]
         if node.op in LEAVES:
             return node.attrs["value"]
-        operands = [as_tensor(operand) for operand in operands]
+        operands = [
+            as_tensor(value) if is_placed(part) else devices.place(as_tensor(value), part)
+            for value, part in zip(operands, node.operands)
+        ]
         if isinstance(node.op, str):
-            return meaning.evaluate(TABLE[node.op], operands, node.attrs)
+            value = meaning.evaluate(TABLE[node.op], operands, node.attrs)
+            return devices.place(value, node) if is_created(node) else value
         if node.effect is not None:
             raise FrontEndError(f"{node.name}: {op_name(node.op)} has effects, and is not computed ahead of time")
         handle = handle_of(node)

@@ -19,7 +19,7 @@ from torch.export.graph_signature import (
 )
 
 from gsl.errors import FrontEndError
-from gsl.front.fx.home import as_parameter, as_tensor, clone, unique
+from gsl.front.fx.home import as_parameter, clone, unique
 from gsl.graph import PARAM, Node
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class ExportedHome:
         self._root = old.graph_module
 
     def read(self, node: Node, writer: Writer) -> fx.Node:
-        tensor = value = as_tensor(node.attrs["value"])
+        tensor = value = writer.tensor(node)
         if node.op == PARAM:
             value = as_parameter(value)
             kind = InputKind.PARAMETER if isinstance(value, torch.nn.Parameter) else InputKind.BUFFER

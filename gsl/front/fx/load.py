@@ -29,8 +29,19 @@ from gsl.spec import TABLE
 class Loader:
     """Builds the view of one native graph."""
 
-    def __init__(self, root: fx.GraphModule, graph: fx.Graph, leaves: Leaves, values: Values, infer: Inference) -> None:
+    def __init__(
+        self,
+        root: fx.GraphModule,
+        graph: fx.Graph,
+        leaves: Leaves,
+        values: Values,
+        infer: Inference,
+        *,
+        autocast: bool = False,
+    ) -> None:
         self.graph = graph
+        self.autocast = autocast
+        """Whether the whole graph is within a region of autocast."""
         self.leaves = leaves
         self.values = values
         self.infer = infer
@@ -56,7 +67,7 @@ class Loader:
         natives = list(self.graph.nodes)
         self.mutations = mutations(self.graph, natives, self.reader, self.leaves)
         outputs: list[Node] = []
-        regions = 0
+        regions = int(self.autocast)
         forms, touched = self.reader.forms, self.mutations.visible | self.mutations.exposed
         alone, other = Role.ALONE, Role.OTHER
         for node in natives:

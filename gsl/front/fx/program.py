@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from torch.export.graph_signature import InputKind
 
 from gsl.errors import FrontEndError
 from gsl.front.base import Program, Unchangeable
+from gsl.front.fx.devices import Devices
 from gsl.front.fx.draft import InPlace, NewGraph
 from gsl.front.fx.home import ModuleHome, OwnHome
 from gsl.front.fx.infer import evaluate, infer
@@ -47,6 +48,7 @@ class GraphModuleProgram:
         self._placeholders = module.graph.find_nodes(op="placeholder")
         self._examples = None if example_inputs is None else self._in_order(example_inputs)
         self._values = values or self._find_values()
+        self._devices = Devices(module.graph, self._values, lambda: (*module.parameters(), *module.buffers()))
 
     def _in_order(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """The inputs one by one, as the placeholders take them."""
@@ -88,6 +90,11 @@ class GraphModuleProgram:
         return {node.name: self._values.type(node) for node in self._placeholders}
 
     @property
+    def input_devices(self) -> Mapping[str, torch.device]:
+        """The devices of the inputs, where known."""
+        return _devices_of(self._placeholders, self._values)
+
+    @property
     def params(self) -> Mapping[str, Any]:
         """The parameters and buffers by name."""
         module = self._module
@@ -111,7 +118,7 @@ class GraphModuleProgram:
         with _STORING, paused_collector():
             home = ModuleHome(self._module)
             draft = NewGraph(native)
-            storer = Storer(graph, native, self._values, home, dialect_of(native), draft)
+            storer = Storer(graph, native, self._values, self._devices, home, dialect_of(native), draft)
             storer.store()
             draft.graph.lint()
             new = GraphModuleProgram(home.finish(draft.graph), self._examples, storer.writer.fakes.values)
@@ -128,7 +135,7 @@ class GraphModuleProgram:
         with _STORING, paused_collector():
             with InPlace(native) as draft:
                 home = OwnHome(self._module, draft.note)
-                storer = Storer(graph, native, self._values, home, dialect_of(native), draft)
+                storer = Storer(graph, native, self._values, self._devices, home, dialect_of(native), draft)
                 storer.store()
                 self._check_updated()
                 dead = draft.finish(storer.kept)
@@ -150,7 +157,7 @@ class GraphModuleProgram:
 
     def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
         """The value of a call node on tensors."""
-        return evaluate(self._module, node, operands)
+        return evaluate(self._module, node, operands, self._devices)
 
 
 class ExportProgram(Unchangeable):
@@ -161,6 +168,9 @@ class ExportProgram(Unchangeable):
     def __init__(self, exported: ExportedProgram, example_inputs: Sequence[Any] | None = None) -> None:
         self._exported = exported
         self._values = Values()
+        self._devices = Devices(
+            exported.graph, self._values, lambda: (*exported.state_dict.values(), *exported.constants.values())
+        )
         self._module: fx.GraphModule | None = None
         self._examples = example_inputs
         if example_inputs is None and exported.example_inputs is not None:
@@ -182,12 +192,18 @@ class ExportProgram(Unchangeable):
     @property
     def inputs(self) -> Mapping[str, Type | None]:
         """The names of the user's inputs in order, with their types where known."""
+        return {node.name: self._values.type(node) for node in self._user_inputs()}
+
+    @property
+    def input_devices(self) -> Mapping[str, torch.device]:
+        """The devices of the user's inputs, where known."""
+        return _devices_of(self._user_inputs(), self._values)
+
+    def _user_inputs(self) -> list[fx.Node]:
         specs = self._exported.graph_signature.input_specs
         user = {spec.arg.name for spec in specs if spec.kind == InputKind.USER_INPUT}
-        nodes = [node for node in self._exported.graph.nodes if node.op == "placeholder"]
-        return {
-            node.name: self._values.type(node) for node, spec in zip(nodes, specs) if spec.arg.name in user
-        }
+        return [node for node, spec in zip(self._exported.graph.find_nodes(op="placeholder"), specs)
+                if spec.arg.name in user]  # fmt: skip
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -212,7 +228,7 @@ class ExportProgram(Unchangeable):
         with _STORING, paused_collector():
             home = ExportedHome(self._exported)
             draft = NewGraph(self._exported.graph)
-            storer = Storer(graph, self._exported.graph, self._values, home, "aten", draft)
+            storer = Storer(graph, self._exported.graph, self._values, self._devices, home, "aten", draft)
             storer.store()
             try:
                 exported = home.finish(draft.graph, storer.renamed())
@@ -232,7 +248,7 @@ class ExportProgram(Unchangeable):
 
     def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
         """The value of a call node on tensors."""
-        return evaluate(self._exported.graph_module, node, operands)
+        return evaluate(self._exported.graph_module, node, operands, self._devices)
 
 
 def from_graph_module(module: fx.GraphModule, example_inputs: Sequence[Any] | None = None) -> GraphModuleProgram:
@@ -325,6 +341,11 @@ def structured(call: Callable[..., Any], spec: pytree.TreeSpec) -> Callable[...,
         return call(*arguments)
 
     return flat
+
+
+def _devices_of(nodes: Iterable[fx.Node], values: Values) -> dict[str, torch.device]:
+    found = {node.name: values.value(node) for node in nodes}
+    return {name: value.device for name, value in found.items() if isinstance(value, torch.Tensor)}
 
 
 def _flat(arguments: tuple[Any, ...]) -> list[Any]:

@@ -78,7 +78,7 @@ class Reader:
             return found
 
     def _find_form(self, node: fx.Node) -> Form | None:
-        if node.op == "call_module":
+        if node.op == "call_module" or self._moves(node):
             return None
         try:
             own, self.operands[node] = key_of_call(node, self.values)
@@ -113,7 +113,16 @@ class Reader:
             self._read[node] = self._read_call(node)
         return self._read[node]
 
+    def _moves(self, node: fx.Node) -> bool:
+        """True for a cast to the type of a tensor which may lie on another device, where the result is then, too."""
+        if node.target not in _BY_TENSOR:
+            return False
+        found = {getattr(self.values.value(operand), "device", None) for operand in node.all_input_nodes}
+        return None in found or len(found) > 1
+
     def _read_call(self, node: fx.Node) -> Canon | None:
+        if self._moves(node):
+            return None
         args, kwargs = self.arguments(node)
         if node.op == "call_module":
             return spellings.read_module(self.module(node), args, kwargs, self.values.of)
@@ -298,6 +307,9 @@ def _role(target: Any, canon: Canon | None) -> Role:
         return Role.OTHER
     return Role.FACTOR if canon is not None and canon.op == "transpose" else Role.ALONE
 
+
+_BY_TENSOR: Final = ("type_as", torch.Tensor.type_as, torch.ops.aten.type_as.default)
+"""Casts to the type, and the device, of another tensor."""
 
 _PRODUCTS: Final = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
 

@@ -9,6 +9,7 @@ from typing import Any
 from torch import fx
 
 from gsl.errors import FrontEndError
+from gsl.front.fx.devices import Devices
 from gsl.front.fx.draft import Draft
 from gsl.front.fx.fakes import Fakes, Place
 from gsl.front.fx.handle import Handle, Leaf, Reading, handle_of, is_literal, is_tensor_leaf, native_of
@@ -29,6 +30,7 @@ class Storer:
         graph: Graph,
         native: fx.Graph,
         values: Values,
+        devices: Devices,
         home: Home,
         dialect: Dialect,
         draft: Draft,
@@ -56,7 +58,7 @@ class Storer:
         self.waiting: dict[fx.Node, list[fx.Node]] = {}
         """Those of which an argument did not exist when it was their turn, by that argument."""
         fakes = Fakes(values, values if self.is_in_place else Values(), Place.of(self.order, values))
-        self.writer = Writer(self.value, draft, fakes, home, dialect)
+        self.writer = Writer(self.value, draft, fakes, home, dialect, devices)
 
     def store(self) -> None:
         """Write the view to the draft."""

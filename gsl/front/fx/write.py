@@ -13,10 +13,11 @@ from torch._ops import OpOverload
 
 from gsl.errors import FrontEndError, nearest
 from gsl.front.fx import spellings
+from gsl.front.fx.devices import Devices, check_same, is_created, is_placed
 from gsl.front.fx.draft import Draft, NewGraph
 from gsl.front.fx.fakes import Fakes
-from gsl.front.fx.handle import handle_of, is_literal, native_of
-from gsl.front.fx.home import Home
+from gsl.front.fx.handle import RULE, handle_of, is_literal, native_of
+from gsl.front.fx.home import Home, as_tensor
 from gsl.front.fx.opaque import native_call
 from gsl.front.fx.outline import write_group
 from gsl.front.fx.sizes import Sizes
@@ -30,9 +31,6 @@ from gsl.spec import TABLE
 
 INHERITED: Final = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "seq_nr")
 """What a new native node takes over from the one that it replaces."""
-
-RULE: Final = "gsl"
-"""Where the metadata of a new native node says which rule made it, and of what."""
 
 _BY_STRIDES: Final = frozenset((torch.as_strided, "as_strided", torch.ops.aten.as_strided.default))
 _RESHAPES: Final[Mapping[Any, Any]] = {
@@ -58,12 +56,14 @@ class Writer:
         fakes: Fakes,
         home: Home,
         dialect: Dialect,
+        devices: Devices,
     ) -> None:
         self.value = value
         self.draft = draft
         self.fakes = fakes
         self.home = home
         self.dialect = dialect
+        self.devices = devices
         self.sizes = Sizes(self.fakes, self.create, dialect)
         self._used: set[str] = set()
         """The names of new nodes. Those of old ones are only taken by what has the same value."""
@@ -74,7 +74,7 @@ class Writer:
 
     def inner(self, value: Callable[[Node], Any], home: Home) -> Writer:
         """A writer of a graph of its own within this one."""
-        return Writer(value, NewGraph(), self.fakes.inner(), home, self.dialect)
+        return Writer(value, NewGraph(), self.fakes.inner(), home, self.dialect, self.devices)
 
     # ------------------------------------------------------------ what is kept
 
@@ -89,6 +89,8 @@ class Writer:
                 changed = True
             elif new not in self.fakes.moved:
                 return new
+            if isinstance(new, fx.Node):
+                check_same(node, *self.fakes.values_of(old, new))
             moved = moved or self.fakes.have_moved(old, new)
             return new
 
@@ -188,9 +190,17 @@ class Writer:
                     f"{node.name}: {node.op!r} is not an operator of the vocabulary, so it can't be written in torch; "
                     f"{nearest(node.op, TABLE)}"
                 )
-            return spellings.write(node.op, node.attrs, operands, type_of, self.dialect)
+            native = spellings.write(node.op, node.attrs, operands, type_of, self.dialect)
+            return self._placed(native, node) if is_created(node) else native
         call = native_call(node.op, operands, node.attrs)
         return lowered(call) if self.dialect == "aten" else call
+
+    def _placed(self, native: Native, node: Node) -> Native:
+        """A call that creates a tensor, on the device where it belongs."""
+        device = self.devices.of(node)
+        if device is None or (self.dialect == "torch" and device == torch.get_default_device()):
+            return native
+        return Native(native.target, native.args, {**native.kwargs, "device": device})
 
     def _emit(self, native: Any, node: Node, made: dict[Native, fx.Node], *, outermost: bool = False) -> Any:
         """Create the native nodes of a tree of native calls, and whatever its arguments need.
@@ -245,6 +255,11 @@ class Writer:
     def weight(self, node: Node) -> fx.Node:
         """The native node that reads a weight or a literal tensor."""
         return self.home.read(node, self)
+
+    def tensor(self, node: Node) -> Any:
+        """The tensor of a new weight or literal, where it belongs."""
+        value = as_tensor(node.attrs["value"])
+        return value if is_placed(node) else self.devices.place(value, node)
 
     def create(
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, node: Node

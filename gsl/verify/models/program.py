@@ -10,6 +10,7 @@ from typing import Any
 
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type
 from gsl.spec import TABLE, OpSpec
+from gsl.workload.tensors import as_tensor
 
 # The digits of the significand, and the largest exponent, of the floating-point dtypes.
 _PRECISION: Mapping[str, tuple[int, int]] = {
@@ -63,7 +64,8 @@ def program_of(graph: Graph) -> Program:
     for node in _needed(graph):
         slot = slots[node] = len(slots)
         if node.op == CONST:
-            literals[slot] = node.attrs["value"]
+            value = node.attrs["value"]
+            literals[slot] = as_tensor(value) if hasattr(value, "shape") else value
         elif node.op in (INPUT, PARAM):
             leaves[node.name] = (slot, _concrete(node))
         else:

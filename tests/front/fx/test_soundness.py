@@ -260,6 +260,25 @@ def test_a_region_of_autocast_is_left_as_it_is() -> None:
     assert len(new.trace.firings) == 1
 
 
+@pytest.mark.parametrize("form", ["exported", "traced"])
+def test_the_autocast_of_who_rewrites_does_not_count(form: str) -> None:
+    def layers(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return self.b(self.a(x))
+
+    v, w = pat.Param(), pat.Param()
+    joined = Subst(op.Dense(op.Dense(X, v), w), op.Dense(X, op.Matmul(w, v)), name="joined")
+    module = model(layers, a=nn.Linear(5, 4, bias=False), b=nn.Linear(4, 3, bias=False))
+    inputs = (torch.randn(2, 5),)
+    old = Workload.from_torch(module, inputs) if form == "exported" else Workload.from_fx(
+        fx.symbolic_trace(module), inputs
+    )  # fmt: skip
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        new = joined(old)
+    assert new.trace.count("joined") == 1
+    assert agree(old, new)
+    assert {value.dtype for value in new.params.values()} == {torch.float32}
+
+
 # ---------------------------------------------------------------- storing
 
 
