@@ -120,7 +120,10 @@ class Node:
             self.operands = tuple([new if operand is old else operand for operand in operands])
         if self.deps:
             self.deps = tuple([new if dep is old else dep for dep in self.deps])
-        moved = self.redirects = {} if self.redirects is None else self.redirects
+        moved = self.redirects
+        if moved is None:
+            self.redirects = {old: new}
+            return
         for key, value in moved.items():
             if value is old:
                 moved[key] = new
@@ -149,8 +152,9 @@ class Node:
         users = self.users
         if isinstance(users, dict):
             users.pop(user, None)
-        elif len(users) > 1 or user in users:
-            self.users = () if len(users) == 1 else tuple([other for other in users if other is not user])
+        elif user in users:
+            place = users.index(user)
+            self.users = users[:place] + users[place + 1 :]
 
     def __repr__(self) -> str:
         return f"<{self.name or '?'}: {op_name(self.op)}>"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 
 from gsl.graph.node import FEW, INPUT, Graph, Node, Origin, op_name
 
@@ -67,9 +67,12 @@ def closes_cycle(replacement: Replacement) -> bool:
     """
     old = replacement.old
     low = old[0].index if len(old) == 1 else min([node.index for node in old])
-    made_from = [node for node in replacement.used if node.index >= low and (node.operands or node.deps)]
-    if not made_from:
+    for node in replacement.used:
+        if node.index >= low and (node.operands or node.deps):
+            break
+    else:  # as nearly always
         return False
+    made_from = [node for node in replacement.used if node.index >= low and (node.operands or node.deps)]
     high = max([node.index for node in made_from])
     users = [user for old in replacement.old for user in old.users if user.index <= high]
     below, above = dict.fromkeys(made_from), dict.fromkeys(users)
@@ -140,6 +143,10 @@ def _depends_on_itself(replacement: Replacement, low: int) -> bool:
     return False
 
 
+_SEVERAL = Node("several")
+"""Stands for nodes that have one name."""
+
+
 class Splicer:
     """Applies replacements to a graph, and puts its list of nodes in order at the end.
 
@@ -154,15 +161,12 @@ class Splicer:
             self.outputs.setdefault(node, []).append(position)
         self.dead: set[Node] = set()
         """What the replacements left unused."""
-        self._names: dict[str, int] = {}
-        """For each name: how many nodes have it. Counted when it is first needed."""
         self._numbers: dict[str, int] = {}
         """For each name: the last number that was put behind it."""
         self._instead: dict[Node, list[Node]] = {}
 
     def apply(self, replacement: Replacement, matched: Iterable[Node]) -> None:
         """Put the new nodes in the place of the old ones, and drop those of the matched ones that are then unused."""
-        names = self._names = self._names or Counter([node.name for node in self.graph.nodes])
         created: Collection[Node] = replacement.created
         if len(created) > FEW:
             created = dict.fromkeys(created)
@@ -177,43 +181,61 @@ class Splicer:
                 if operand.index > high:
                     high = operand.index
             node.index = high
-        for new, users in self._link(replacement, created):
-            _put_in_order(new, users)
-        for node in self._drop([*matched, *reversed(replacement.created)]):
-            if node not in created:
-                names[node.name] -= 1
-        for node in created:
-            if node not in self.dead:
-                node.name = self._name(node.name or op_name(node.op).rpartition(".")[2])
-
-    def _link(
-        self, replacement: Replacement, created: Collection[Node]
-    ) -> list[tuple[Node, tuple[Node, ...]]]:
-        """Let users and outputs have the new nodes instead of the old ones; each new node with these users."""
         moved: list[tuple[Node, tuple[Node, ...]]] = []
         for old, new in zip(replacement.old, replacement.new):
-            if new is old:
-                continue
-            users = tuple([user for user in old.users if user not in created])
-            if users:
-                for user in users:
-                    user.redirect(old, new)
-                old.users = () if len(users) == len(old.users) else tuple(filter(created.__contains__, old.users))
-                new.add_users(users)
-                moved.append((new, users))
-            positions = self.outputs.pop(old, ())
-            if positions:
-                self.outputs.setdefault(new, []).extend(positions)
-            self._instead.setdefault(old, []).append(new)
-        return moved
+            if new is not old:
+                taken = self._link(old, new, created)
+                if taken and (len(taken) > 1 or taken[0].index < new.index):
+                    moved.append((new, taken))
+        for new, taken in moved:
+            _put_in_order(new, taken)
+        self._drop(matched)
+        self._drop([new for new in replacement.new if not new.users and new in created])
+        names, dead = self._names, self.dead
+        for node in created:
+            if node not in dead:
+                wanted = node.name or op_name(node.op).rpartition(".")[2]
+                holder = names.get(wanted)
+                if holder is not None and holder not in dead:
+                    wanted = self._numbered(wanted)
+                names[wanted] = node
+                node.name = wanted
 
-    def _name(self, wanted: str) -> str:
-        """The name, with a number behind it if another node of the graph has it."""
-        name = wanted
-        while self._names.get(name, 0) > 0:
+    def _link(self, old: Node, new: Node, created: Collection[Node]) -> tuple[Node, ...]:
+        """Let users and outputs have a new node instead of an old one; these users, without those among the created.
+        """
+        users = old.users
+        taken = tuple(users)  # of a tuple, that is the same one
+        old.users = ()
+        for user in users:
+            if user in created:
+                taken = tuple([user for user in users if user not in created])
+                old.users = tuple([user for user in users if user in created])
+                break
+        if taken:
+            for user in taken:
+                user.redirect(old, new)
+            new.add_users(taken)
+        positions = self.outputs.pop(old, None)
+        if positions:
+            self.outputs.setdefault(new, []).extend(positions)
+        self._instead.setdefault(old, []).append(new)
+        return taken
+
+    @cached_property
+    def _names(self) -> dict[str, Node]:
+        """For each name that a node of the graph has: the node, or one that never dies if there are several."""
+        found: dict[str, Node] = {}
+        for node in self.graph.nodes:
+            found[node.name] = node if node.name not in found else _SEVERAL
+        return found
+
+    def _numbered(self, wanted: str) -> str:
+        """The name with a number behind it that no other node of the graph has."""
+        name, names, dead = wanted, self._names, self.dead
+        while name in names and names[name] not in dead:
             self._numbers[wanted] = number = self._numbers.get(wanted, 0) + 1
             name = f"{wanted}_{number}"
-        self._names[name] = 1
         return name
 
     def finish(self) -> None:
@@ -240,31 +262,31 @@ class Splicer:
         graph.reorder(order)
         self._instead.clear()
 
-    def _drop(self, suspects: list[Node]) -> list[Node]:
-        """Take nodes that nothing uses out of the graph, and what only they used; all of the graph's that went."""
-        work = suspects[::-1]
-        dropped: list[Node] = []
+    def _drop(self, suspects: Iterable[Node]) -> None:
+        """Take nodes that nothing uses out of the graph, and what only they used."""
         dead, outputs = self.dead, self.outputs
-        while work:
-            node = work.pop()
-            if node.users or node in dead or node in outputs or node.effect is not None or node.op == INPUT:
+        for suspect in suspects:
+            if suspect.users:
                 continue
-            dead.add(node)
-            dropped.append(node)
-            for operand in node.operands if not node.deps else _needs(node):
-                users = operand.users
-                if isinstance(users, dict):  # as in drop_user, of which there are very many calls
-                    users.pop(node, None)
-                    if users:
-                        continue
-                elif len(users) == 1 and users[0] is node:
-                    operand.users = ()
-                else:
-                    operand.drop_user(node)
-                    if operand.users:
-                        continue
-                work.append(operand)
-        return dropped
+            work = [suspect]
+            while work:
+                node = work.pop()
+                if node.users or node in dead or node in outputs or node.effect is not None or node.op == INPUT:
+                    continue
+                dead.add(node)
+                for operand in node.operands if not node.deps else _needs(node):
+                    users = operand.users
+                    if isinstance(users, dict):  # as in drop_user, of which there are very many calls
+                        users.pop(node, None)
+                        if users:
+                            continue
+                    elif len(users) == 1 and users[0] is node:
+                        operand.users = ()
+                    else:
+                        operand.drop_user(node)
+                        if operand.users:
+                            continue
+                    work.append(operand)
 
 
 def _put_in_order(new: Node, users: tuple[Node, ...]) -> None:

@@ -86,14 +86,21 @@ class MatchScope:
 class Bindings:
     """What the patterns of a rule are bound to. A pattern that is a template has a binding per instance."""
 
-    def __init__(self, scopes: Mapping[Pattern, tuple[Variadic | Repeat, ...]]) -> None:
+    __slots__ = ("chosen", "counts", "heads", "nodes", "scopes", "skipped")
+
+    def __init__(
+        self,
+        scopes: Mapping[Pattern, tuple[Variadic | Repeat, ...]],
+        nodes: dict[Any, Node] | None = None,
+        chosen: dict[Any, int] | None = None,
+    ) -> None:
         self.scopes = scopes
-        self.nodes: dict[Any, Node] = {}
+        self.nodes = {} if nodes is None else nodes
         self.heads: dict[Any, Node] = {}
         """The first nodes of chains, whose last ones are in ``nodes``."""
         self.skipped: dict[Node, bool] = {}
         """The nodes that stand between related ones, and to which no pattern is bound."""
-        self.chosen: dict[Any, int] = {}
+        self.chosen = {} if chosen is None else chosen
         self.counts: dict[Any, int] = {}
 
     def key(self, pattern: Pattern, path: Path) -> Any:

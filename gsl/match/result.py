@@ -137,12 +137,9 @@ def found(
     outputs: tuple[Node, ...], inner: tuple[Node, ...],
 ) -> Match:  # fmt: skip
     """A match of which all is known; of instances, see ``with_instances``."""
-    bindings = Bindings(plan.scopes)
-    bindings.nodes = nodes
-    bindings.chosen = chosen
-    match = Match(plan, bindings, operators)
-    match.__dict__["outputs"] = outputs  # what the cached properties would find
-    match.__dict__["inner"] = inner
+    match = Match(plan, Bindings(plan.scopes, nodes, chosen), operators)
+    match.outputs = outputs  # what the cached properties would find
+    match.inner = inner
     return match
 
 

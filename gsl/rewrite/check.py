@@ -53,7 +53,7 @@ class Checker:
                 self.untyped = self.untyped or (self.typed and old is not new)
             elif old.type is not new.type and old.type != new.type:
                 raise Refusal(f"%{old.name} is {old.type}, but its replacement {new!r} is {new.type}")
-            if new is not old and not is_new(new) and new in replacement.old and _is_replaced(new, replacement):
+            if new.index >= 0 and new is not old and new in replacement.old and _is_replaced(new, replacement):
                 raise Refusal(f"%{new.name} would replace %{old.name}, but is itself replaced")
         if self.effects:
             places = [node.index for node in inner]

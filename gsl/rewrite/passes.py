@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gsl.errors import ReplayError, RewriteError
 from gsl.graph import LEAVES, Graph, Node
-from gsl.graph.splice import Replacement, Splicer, is_new
+from gsl.graph.splice import Replacement, Splicer
 from gsl.match import Candidates, Crowds, Find, Match, Miss, Search, candidates
 from gsl.rewrite.check import Checker
 from gsl.rewrite.loop import no_end
@@ -167,11 +167,12 @@ class Pass:
 
     def _first(self, rule: Subst, matches: Iterable[Match], node: Node) -> None:
         """Rewrite the first match from this node that is not refused."""
-        seen: set[Refused] = set()
+        seen: set[Refused] | None = None
         for match in islice(matches, MAX_REFUSALS):
             refused = self._try(rule, match, node)
             if refused is None:
                 return
+            seen = set() if seen is None else seen
             if refused not in seen:
                 seen.add(refused)
                 self.trace.refused.append(refused)
@@ -235,11 +236,10 @@ class Pass:
         self.splicer.apply(replacement, inner)
         if self.checker.effects:
             self.checker.applied(replacement)
-        self.blocked.update(inner)
-        self.blocked.update(replacement.created)
+        self.blocked.update(inner, replacement.created)
         kept: tuple[str, ...] = ()
-        alive = [other for other in inner if other not in self.splicer.dead]
-        if alive:
+        if not self.splicer.dead.issuperset(inner):
+            alive = [other for other in inner if other not in self.splicer.dead]
             reused = _reused(replacement, alive)
             kept = names_of([other for other in alive if other not in reused])
         new = names_of(replacement.new)
@@ -255,7 +255,7 @@ class Pass:
         A call that a rewrite makes is part of no other match in this pass, so next to it nothing new can be found.
         """
         for old, new in zip(replacement.old, replacement.new):
-            made = is_new(new)
+            made = new.index < 0
             if made and new.operands:
                 continue
             self.crowds.forget(new)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gsl.draw import pre
@@ -143,17 +142,18 @@ def _rest(number: int, what: str, plural: str = "s") -> list[str]:
     return [f"… and {number} more {what}{plural * (number > 1)}"] if number > 0 else []
 
 
-def names_of(nodes: Iterable[Node]) -> tuple[str, ...]:
+def names_of(nodes: Sequence[Node]) -> tuple[str, ...]:
     """The names of nodes, by which a trace tells them."""
-    return tuple(map(_name, nodes))
-
-
-_name = attrgetter("name")
+    if len(nodes) == 1:  # as nearly always
+        return (nodes[0].name,)
+    return tuple([node.name for node in nodes])
 
 
 def identity(match: Match) -> tuple[Any, ...]:
     """What tells a match from others of its rule: the names of all that it binds, and what it chose."""
     bindings = match.bindings
-    skipped = names_of(bindings.skipped) if bindings.skipped else ()
-    chosen, counts = tuple(bindings.chosen.values()), tuple(bindings.counts.values())
-    return names_of(bindings.nodes.values()), skipped, chosen, counts
+    bound = tuple([node.name for node in bindings.nodes.values()])
+    skipped = names_of(tuple(bindings.skipped)) if bindings.skipped else ()
+    chosen = tuple(bindings.chosen.values()) if bindings.chosen else ()
+    counts = tuple(bindings.counts.values()) if bindings.counts else ()
+    return bound, skipped, chosen, counts

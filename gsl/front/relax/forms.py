@@ -91,26 +91,26 @@ class Forms:
             return effect_of(self.function.bindings[number])
         return self._operator(number).effect
 
-    def known(self, number: int, args: Sequence[Any], operands: Sequence[Node]) -> Form | None:
+    def known(
+        self, number: int, op: Any, type: Type | None, args: Sequence[Any], operands: Sequence[Node]
+    ) -> Form | None:
         """The form of a call of plain arguments with these view nodes, if one was noted. ``key`` is then its key."""
-        self.key = None
-        function = self.function
-        operator = self._operators.get(function.ops[number]) or self._operator(number)
-        if not operator.reads or (self.aliases and not self.aliases.isdisjoint(args)):
-            return None
-        if operator.looks_at is not None and not all(map(self._is_plain, args, repeat(operator.looks_at))):
+        operator = self._operators.get(op) or self._operator(number)
+        if not operator.reads or (self.aliases and not self.aliases.isdisjoint(args)) or (
+            operator.looks_at is not None and not all(map(self._is_plain, args, repeat(operator.looks_at)))
+        ):
+            self.key = None
             return None
         # Types are told apart by their addresses: they stay as long as the view's nodes do.
-        own = id(self.scope.types[number])
         if len(operands) == 1:
-            key: tuple[Any, ...] = (own, id(operands[0].type))
+            key: tuple[Any, ...] = (id(type), id(operands[0].type))
         else:
-            key = (own, *[id(operand.type) for operand in operands])
+            key = (id(type), *[id(operand.type) for operand in operands])
             if len(set(args)) < len(args):
                 key += (tuple([args.index(arg) for arg in args]),)
-        attrs = function.values[number].attrs
-        self.key = key if attrs is None else (*key, _StructuralKey(attrs))
-        return operator.forms.get(self.key)
+        attrs = self.function.values[number].attrs
+        self.key = key = key if attrs is None else (*key, _StructuralKey(attrs))
+        return operator.forms.get(key)
 
     def _is_plain(self, var: Any, looks_at: frozenset[str]) -> bool:
         """True unless a variable is bound to something at which a reading may look."""

@@ -6,14 +6,22 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 import tvm_ffi
 from tvm import ir, relax
 from tvm.ir import Call, Op
 from tvm.relax import VarBinding
 
+from gsl.front.relax import spellings
 from gsl.front.relax.objects import VARIABLES, call, item, items, size
+
+_SPAN: Final = attrgetter("span")
+
+_ALONE, _TYPED, _OTHER = "alone", "typed", "other"
+"""The kinds of operators: calls have arguments alone; they may have types besides, which may mention variables; and
+functions, of which a call is no table of arguments."""
 
 
 class Function:
@@ -46,6 +54,8 @@ class Function:
         """The object of each variable and constant, by the address of what it stands for."""
         self._one: dict[int, Any] = {}
         """The object of each operator, and of all else, in the same way."""
+        self._kinds: dict[Any, str] = {}
+        """What kind of operator each one is."""
         for block in self.blocks:
             self._read(items(block.bindings))
             self.ends.append(len(self.bindings))
@@ -56,31 +66,40 @@ class Function:
 
     def _read(self, bindings: list[Any]) -> None:
         """Add bindings to the table. This is done for every binding of a function, and each look at TVM takes time."""
+        first = len(self.bindings)
         variables, values = [binding.var for binding in bindings], [binding.value for binding in bindings]
-        plain, one, add_args, add_op = self._plain, self._one, self.args.append, self.ops.append
-        plain.update({var.__chandle__(): var for var in variables})
-        for binding, value in zip(bindings, values):
-            op, args = None, None
-            if type(value) is Call and type(binding) is VarBinding:
-                op = value.op
-                # The types that some calls are given besides their arguments may mention variables.
-                if type(op) is Op and not size(value.ty_args):
-                    op = one.setdefault(op.__chandle__(), op)
-                    array = value.args
-                    try:
-                        if size(array) == 1:
-                            args = (plain[item(array, 0).__chandle__()],)
-                        else:
-                            args = tuple([plain[arg.__chandle__()] for arg in items(array)])
-                    except KeyError:
-                        args = self._arguments(items(array))
-            add_args(args)
-            add_op(None if args is None else op)
+        self._plain.update({var.__chandle__(): var for var in variables})
         self.bindings += bindings
         self.vars += variables
+        self.values += values
         # TVM's own strings hold on to objects of TVM.
         self.names += [str(var.name) for var in variables]
-        self.values += values
+        self.args += [None] * len(bindings)
+        self.ops += [None] * len(bindings)
+        places = [
+            place for place, (binding, value) in enumerate(zip(bindings, values), first)
+            if type(value) is Call and type(binding) is VarBinding
+        ]  # fmt: skip
+        self._read_calls(places, [self.values[place] for place in places])
+
+    def _read_calls(self, places: Sequence[int], calls: Sequence[Any]) -> None:
+        """Read the operators and arguments of calls that are bound at these places."""
+        one, plain, kinds = self._one.setdefault, self._plain, self._kinds
+        ops, arrays = [value.op for value in calls], [value.args for value in calls]
+        for place, value, op, array, count in zip(places, calls, ops, arrays, map(size, arrays)):
+            op = one(op.__chandle__(), op)
+            kind = kinds.get(op) or kinds.setdefault(op, _kind(op))
+            if kind is _OTHER or (kind is _TYPED and size(value.ty_args)):
+                continue
+            try:
+                if count == 1:
+                    args: tuple[Any, ...] | None = (plain[item(array, 0).__chandle__()],)
+                else:
+                    args = tuple([plain[item(array, number).__chandle__()] for number in range(count)])
+            except KeyError:
+                args = self._arguments(items(array))
+            if args is not None:
+                self.args[place], self.ops[place] = args, op
 
     def _arguments(self, args: list[Any]) -> tuple[Any, ...] | None:
         """The objects of the arguments of a call; ``None`` if they are more than variables and constants."""
@@ -131,7 +150,7 @@ class Function:
     @cached_property
     def all_names(self) -> frozenset[str]:
         """The names of the variables."""
-        return frozenset((*[str(var.name) for var in self.params], *self.names))
+        return frozenset([*[str(var.name) for var in self.params], *self.names])
 
     def _among(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """The variables of the function among the arguments of a call."""
@@ -155,7 +174,7 @@ class Function:
     @cached_property
     def has_spans(self) -> bool:
         """Whether any binding has a source location."""
-        return any(part.span is not None for part in (*self.bindings, *self.values))
+        return any(map(_SPAN, self.bindings)) or any(map(_SPAN, self.values))
 
     def with_args(self, place: int, instead: Mapping[Any, Any]) -> Any:
         """The expression of a binding with other expressions for some of its variables."""
@@ -163,6 +182,12 @@ class Function:
         if args is None:
             return replaced(value, instead)
         return call(value.ty, value.op, [instead.get(arg, arg) for arg in args], value.attrs, value.ty_args, value.span)
+
+
+def _kind(op: Any) -> str:
+    if type(op) is not Op:
+        return _OTHER
+    return _ALONE if op.name in spellings.READERS else _TYPED
 
 
 def with_value(binding: Any, value: Any, var: Any = None) -> Any:

@@ -26,7 +26,8 @@ class Home:
         self.values = dict(values)
         self.free = free
         self.added: list[Any] = []
-        self._names = set(loaded.function.all_names)
+        self._names: set[str] = set()
+        """The names of new parameters."""
         self._made: dict[Node, Any] = {}
 
     def weight(self, node: Node) -> Any:
@@ -42,8 +43,8 @@ class Home:
 
     def _variable(self, node: Node, tensor: Any) -> Any:
         base = node.name or "weight"
-        name, number = base, 0
-        while name in self._names:
+        name, number, old = base, 0, self.loaded.function.all_names
+        while name in self._names or name in old:
             number += 1
             name = f"{base}_{number}"
         self._names.add(name)

@@ -99,7 +99,8 @@ class Loader:
         """Load all bindings. Nearly all are calls of a form that is known and has one node: they are loaded here."""
         function, views, nodes, leaves = self.function, self.views, self.nodes, self._leaves
         known, view_of, names, constants = self._forms.known, views.__getitem__, leaves.names, leaves.constants
-        for number, (args, var, name) in enumerate(zip(function.args, function.vars, function.names)):
+        columns = zip(function.args, function.ops, self.scope.types, function.vars, function.names)
+        for number, (args, op, type, var, name) in enumerate(columns):
             operands, form = None, None
             if args is not None:
                 try:
@@ -107,7 +108,7 @@ class Loader:
                 except KeyError:
                     operands = self._operands(args)
                 if operands is not None:
-                    form = known(number, args, operands)
+                    form = known(number, op, type, args, operands)
             if args is None or operands is None or form is None:
                 self._binding(number, operands)
             elif form.single is None:
@@ -118,10 +119,9 @@ class Loader:
                     name = leaves.name(name)
                 else:
                     names[name] = 1
+                native = Single(var, self._sources(args, operands) if constants else args)
                 # Arguments by keyword would take as long as all the rest of making a node.
-                node = views[var] = Node(step.op, operands, step.attrs, step.type)
-                node.name = name
-                node.native = Single(var, self._sources(args, operands) if constants else args)
+                node = views[var] = Node(step.op, operands, step.attrs, step.type, name, native)
                 nodes.append(node)
 
     def _binding(self, number: int, operands: tuple[Node, ...] | None) -> None:

@@ -42,7 +42,14 @@ def nearby_key(node: Node) -> tuple[Any, ...] | None:
     Other calls may be written alike as well. It holds as long as none of these objects goes.
     """
     operands = node.operands
-    if type(node.type) is not TensorType or (len(operands) > 1 and len(set(operands)) < len(operands)):
+    if type(node.type) is not TensorType:
+        return None
+    if len(operands) == 1:  # as below, for those of which there are most
+        (operand,) = operands
+        if operand.op == CONST or type(operand.type) is not TensorType:
+            return None
+        return (node.op, id(node.attrs), id(node.type), id(operand.type))
+    if len(set(operands)) < len(operands):
         return None
     key: list[Any] = [node.op, id(node.attrs), id(node.type)]
     for operand in operands:

@@ -16,6 +16,7 @@ from gsl.front.relax.loaded import Field, Fields, Loaded, Result
 from gsl.front.relax.opaque import Caller
 from gsl.front.relax.outline import Outliner
 from gsl.front.relax.plan import Arguments, plan, stands_for
+from gsl.front.relax.recipes import Part
 from gsl.front.relax.write import Writer, places_of
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node, Type
 
@@ -41,8 +42,8 @@ class Storer:
         self.blocks = Blocks(self.function)
         self.places = self._places()
         self.outputs = set(graph.outputs)
-        self._types: dict[int, tuple[Any, Type]] = {}
-        """The types of new calls by the addresses of Relax's, which are kept so that they stay theirs."""
+        self._like: dict[Part, Type] = {}
+        """For calls that are written alike: the type in the view, which is that of Relax."""
         self._retyped = False
         """Whether an old call may have operands of other types than before."""
 
@@ -240,24 +241,31 @@ class Storer:
                 self.values[node] = whole.fields[node.attrs["index"]]
                 return
         emit = self.blocks.add
-        expr = self.writer.write(node, self._make, emit)
-        if type(expr) is not ir.Call and not isinstance(expr, relax.TupleGetItem):
-            self.values[node] = expr
-            return
-        own = expr.ty
-        # Calls that are written alike share the type of Relax, as those that a rule makes share that of the view.
-        seen = self._types.get(own.__chandle__())
-        if node.type is not None and (seen is None or seen[1] is not node.type):
-            found = self.loaded.scope.type_of(expr)
-            if found != node.type:
-                raise FrontEndError(f"{node.name}: Relax gives it the type {found}, not {node.type}")
-            if type(own) is relax.TensorType:
-                self._types[own.__chandle__()] = (own, node.type)
+        recipe = self.writer.known(node)
+        if recipe is not None and self._like.get(recipe[-1]) is node.type:
+            expr, own = self.writer.follow(recipe, node, self._make, emit), recipe[-1].type
+        else:
+            expr = self.writer.write(node, self._make, emit)
+            if type(expr) is not ir.Call and not isinstance(expr, relax.TupleGetItem):
+                self.values[node] = expr
+                return
+            own = self._checked(node, expr)
         var = None if handle is None or not handle.is_root else self.blocks.again(handle.reading.var)
         if var is None:
             var = self.blocks.variable(self.writer.name(node.name), own, seen=node in self.outputs)
         emit(var, expr)
         self.values[node] = var
+
+    def _checked(self, node: Node, expr: Any) -> Any:
+        """The type that Relax gives to what was written for a node, if it is that of the node."""
+        if node.type is not None:
+            found = self.loaded.scope.type_of(expr)
+            if found != node.type:
+                raise FrontEndError(f"{node.name}: Relax gives it the type {found}, not {node.type}")
+            recipe = self.writer.known(node)
+            if recipe is not None:
+                self._like[recipe[-1]] = node.type
+        return expr.ty
 
     def _make(self, name: str, type: Any) -> Any:
         """A variable for a part of what is written for a node."""

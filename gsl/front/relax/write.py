@@ -41,17 +41,15 @@ class Writer:
         """Those of the calls of one view, by what is quicker to ask for than the whole key."""
         self.fresh: list[Any] = [] if around is None else around.fresh
         """The calls that were written without a recipe: all others have the types of one of them."""
-        self._names: set[str] = set(loaded.function.all_names) if around is None else around._names
+        self._names: set[str] = set() if around is None else around._names
+        """The names of new variables."""
 
     def close(self) -> None:
         """Forget what refers to this object, which would wait for the garbage collector."""
         del self.value, self.outliner
 
-    def write(self, node: Node, make: Callable[[str, Any], Any], emit: Emit) -> Any:
-        """The expression of a call of the view, in pieces: ``make`` makes a variable of a name and a type.
-
-        What is left is a call without calls among its arguments, or a variable.
-        """
+    def known(self, node: Node) -> Recipe | None:
+        """The recipe of a call of the view, if one that is written alike has been written."""
         nearby = nearby_key(node)
         known = self._nearby.get(nearby)
         if known is None:
@@ -59,9 +57,17 @@ class Writer:
             known = None if key is None else self._recipes.get(key)
             if known is not None and nearby is not None:
                 self._nearby[nearby] = known
+        return known
+
+    def write(self, node: Node, make: Callable[[str, Any], Any], emit: Emit) -> Any:
+        """The expression of a call of the view, in pieces: ``make`` makes a variable of a name and a type.
+
+        What is left is a call without calls among its arguments, or a variable.
+        """
+        known = self.known(node)
         if known is not None:
-            span = span_of(node, self.loaded) if self.loaded.function.has_spans else None
-            return follow(known, self._tensors(node), node.name, span, make, emit)
+            return self.follow(known, node, make, emit)
+        key = key_of(node)
         written: list[tuple[Any, Any]] = []
 
         def note(var: Any, expr: Any) -> None:
@@ -72,13 +78,18 @@ class Writer:
             found = self._flat(self._native(node), node, make, note)
             self.fresh += [*[expr for _, expr in written], found]
             if key is not None and key not in self._recipes:
-                self._recipes[key] = recipe(self._tensors(node), [*written, (None, found)])
+                self._recipes[key] = recipe(self.tensors(node), [*written, (None, found)])
             return found
         except FrontEndError:
             raise
         except Exception as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise FrontEndError(f"{node.name or op_name(node.op)}: can't be written in Relax: {reason}") from error
+
+    def follow(self, known: Recipe, node: Node, make: Callable[[str, Any], Any], emit: Emit) -> Any:
+        """The expression of a call of the view by a recipe, as :meth:`write` gives it."""
+        span = span_of(node, self.loaded) if self.loaded.function.has_spans else None
+        return follow(known, self.tensors(node), node.name, span, make, emit)
 
     def _native(self, node: Node) -> Any:
         if node.op == GETITEM:
@@ -93,7 +104,7 @@ class Writer:
         tensors = [relax.Tuple(list(item)) if isinstance(item, tuple) else item for item in operands]
         return self.caller.call(node.op, tensors, node.attrs)
 
-    def _tensors(self, node: Node) -> list[Any]:
+    def tensors(self, node: Node) -> list[Any]:
         """The expressions of the operands that are no numbers."""
         value = self.value
         return [value(operand) for operand in node.operands if operand.op != CONST or not is_literal(operand)]
@@ -137,8 +148,8 @@ class Writer:
 
     def name(self, wanted: str) -> str:
         """A name that no other variable has."""
-        name, number = wanted, 0
-        while name in self._names:
+        name, number, old = wanted, 0, self.loaded.function.all_names
+        while name in self._names or name in old:
             number += 1
             name = f"{wanted}_{number}"
         self._names.add(name)
