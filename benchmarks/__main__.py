@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import time
-import warnings
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.curves import draw
 from benchmarks.measure import Meter
-from benchmarks.parts import PARTS
+from benchmarks.parts import PARTS, run_part
 from benchmarks.report import page
-from benchmarks.section import Section
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 CURVES = {
@@ -39,7 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
         # Each part begins with a fresh process, whatever ran before: what an earlier part leaves behind in memory and
         # in caches would slow down some systems more than others.
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-            section = process.submit(run, name, options.rounds, options.largest).result()
+            section = process.submit(run_part, name, options.rounds, options.largest).result()
         sections.append(section)
         if name in CURVES:
             file, title = CURVES[name]
@@ -49,14 +46,6 @@ def main(arguments: list[str] | None = None) -> None:
     meter = Meter(rounds=options.rounds)
     options.output.write_text(page(sections, meter, time.perf_counter() - start), encoding="utf-8")
     print(f"written: {options.output}")
-
-
-def run(name: str, rounds: int, largest: int) -> Section:
-    """Run one part on graphs of at most so many operators."""
-    warnings.simplefilter("ignore")
-    logging.disable(logging.WARNING)
-    print(f"== {name}", flush=True)
-    return PARTS[name](Meter(rounds=rounds), largest)
 
 
 if __name__ == "__main__":

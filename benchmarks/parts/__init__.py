@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Callable
 
 from benchmarks.measure import Meter
@@ -20,3 +22,11 @@ PARTS: dict[str, Callable[[Meter, int], Section]] = {
     "inference": inference.run,
 }
 """Each takes the meter and the largest number of operators."""
+
+
+def run_part(name: str, rounds: int, largest: int) -> Section:
+    """Run one part on graphs of at most so many operators."""
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    print(f"== {name}", flush=True)
+    return PARTS[name](Meter(rounds=rounds), largest)
