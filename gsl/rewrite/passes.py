@@ -72,8 +72,13 @@ class Pass:
             first = next((number for number, (_, where) in enumerate(found) if self._has_match(where)), len(found))
             if first == len(found):
                 return
+            found = found[first:]
+            source = self.graph
             self._work_on(self.take())
-            found = self._candidates([rule for rule, _ in found[first:]])
+            if self.graph is not source:
+                copies = self.graph.nodes
+                for _, where in found:
+                    where.nodes = [copies[node.index] for node in where.nodes]
         if self.strategy == "priority":
             for rule, where in found:
                 self._in_order(rule, where)
