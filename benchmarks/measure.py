@@ -117,8 +117,9 @@ class Meter:
         return first
 
     def _turns(self, systems: Mapping[str, System | str], times: Mapping[str, list[float]]) -> None:
-        for _ in range(self.rounds):
-            for name, taken in times.items():
+        for number in range(self.rounds):
+            # There and back, so that none always runs in the caches and the memory that the same other one left.
+            for name, taken in list(times.items())[:: -1 if number % 2 else 1]:
                 done = len(taken)
                 if done < self.rounds and (not done or sum(taken) * (done + 1) / done < self.patience):
                     taken.append(self._once(systems[name], check=False))

@@ -43,14 +43,15 @@ def _method(meter: Meter, seconds: float) -> list[str]:
     installed = [f"{name} {version}" for name, version in known.items() if version != "not installed"]
     missing = [name for name, version in known.items() if version == "not installed"]
     texts = [
-        f"""Each number is the least of up to {meter.rounds} rounds, in which the systems take turns, because what else
-        goes on in a machine only adds to a time, and more to some rounds than to others; a system that has used
-        {meter.patience:.0f} seconds on a graph runs no more on it, and one that is expected to take over
-        {meter.limit:.0f} seconds, by how it grew before, is left out. Times are processor time, of inference and
-        import wall time. Before each run, garbage is collected; the collector stays on. Each system gets a graph of
-        its own, made before its time is taken, and its rules are made, registered and compiled before: one that takes
-        less than {meter.warming} seconds has run twice, on other copies of the graph, so that the functions are there
-        that GSL writes for rules, and what it keeps of the forms of calls.""",
+        f"""Each number is the least of up to {meter.rounds} rounds, because what else goes on in a machine only adds
+        to a time, and more to some rounds than to others. The systems take turns, in every second round in the reverse
+        order, so that none always runs behind the same other one. A system that has used {meter.patience:.0f} seconds
+        on a graph runs no more on it, and one that is expected to take over {meter.limit:.0f} seconds, by how it grew
+        before, is left out. Times are processor time, of inference and import wall time. Before each run, garbage is
+        collected; the collector stays on. Each system gets a graph of its own, made before its time is taken, and its
+        rules are made, registered and compiled before: one that takes less than {meter.warming} seconds has run twice,
+        on other copies of the graph, so that the functions are there that GSL writes for rules, and what it keeps of
+        the forms of calls.""",
         """GSL checks types, cycles, effects and attributes at every match, records a trace, and matches in either
         order of commutative operands; that is part of its time. The peers check the uses of inner nodes at most, and
         match operands as they stand.""",
