@@ -218,14 +218,14 @@ def test_variadics(plan: Plan, view: Graph) -> None:
 def test_random_sources_are_written_and_match_often_enough(strategy: Any) -> None:
     counts, starts = Counter[str](), Counter[bool]()
 
-    @settings(QUICK, max_examples=200)
+    @settings(QUICK, max_examples=800)  # of 200, a sample may be too far from the mean
     @given(made(strategy), graphs())
     def count(plan: Plan, view: Graph) -> None:
         both_ways(plan, view, counts)
         starts[plan.start(plan.anchors[0]).function is not None] += 1
 
     count()
-    assert starts[True] > 60
+    assert starts[True] > starts[False]
     assert counts["none"] > 1000
     assert counts["one"] > 100
     assert counts["several"] > 20 or strategy is variadics

@@ -14,14 +14,9 @@ from tvm import ir, relax
 from tvm.ir import Call, Op
 from tvm.relax import VarBinding
 
-from gsl.front.relax import spellings
 from gsl.front.relax.objects import VARIABLES, call, item, items, size
 
 _SPAN: Final = attrgetter("span")
-
-_ALONE, _TYPED, _OTHER = "alone", "typed", "other"
-"""The kinds of operators: calls have arguments alone; they may have types besides, which may mention variables; and
-functions, of which a call is no table of arguments."""
 
 
 class Function:
@@ -54,8 +49,6 @@ class Function:
         """The object of each variable and constant, by the address of what it stands for."""
         self._one: dict[int, Any] = {}
         """The object of each operator, and of all else, in the same way."""
-        self._kinds: dict[Any, str] = {}
-        """What kind of operator each one is."""
         for block in self.blocks:
             self._read(items(block.bindings))
             self.ends.append(len(self.bindings))
@@ -84,12 +77,11 @@ class Function:
 
     def _read_calls(self, places: Sequence[int], calls: Sequence[Any]) -> None:
         """Read the operators and arguments of calls that are bound at these places."""
-        one, plain, kinds = self._one.setdefault, self._plain, self._kinds
+        one, plain = self._one.setdefault, self._plain
         ops, arrays = [value.op for value in calls], [value.args for value in calls]
         for place, value, op, array, count in zip(places, calls, ops, arrays, map(size, arrays)):
-            op = one(op.__chandle__(), op)
-            kind = kinds.get(op) or kinds.setdefault(op, _kind(op))
-            if kind is _OTHER or (kind is _TYPED and size(value.ty_args)):
+            # The types that some calls are given besides their arguments may mention variables.
+            if type(op) is not Op or size(value.ty_args):
                 continue
             try:
                 if count == 1:
@@ -99,7 +91,7 @@ class Function:
             except KeyError:
                 args = self._arguments(items(array))
             if args is not None:
-                self.args[place], self.ops[place] = args, op
+                self.args[place], self.ops[place] = args, one(op.__chandle__(), op)
 
     def _arguments(self, args: list[Any]) -> tuple[Any, ...] | None:
         """The objects of the arguments of a call; ``None`` if they are more than variables and constants."""
@@ -182,12 +174,6 @@ class Function:
         if args is None:
             return replaced(value, instead)
         return call(value.ty, value.op, [instead.get(arg, arg) for arg in args], value.attrs, value.ty_args, value.span)
-
-
-def _kind(op: Any) -> str:
-    if type(op) is not Op:
-        return _OTHER
-    return _ALONE if op.name in spellings.READERS else _TYPED
 
 
 def with_value(binding: Any, value: Any, var: Any = None) -> Any:

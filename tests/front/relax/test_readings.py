@@ -11,6 +11,7 @@ from tvm import ir, relax, tirx
 
 from gsl.front.relax import from_module
 from gsl.front.relax.forms import Forms
+from gsl.front.relax.function import Function
 from gsl.front.relax.spellings import read, read_field
 from gsl.front.relax.tree import Reshaped
 from gsl.front.tree import Canon, Literal
@@ -465,3 +466,17 @@ def test_calls_of_a_known_form_are_read_as_the_first_one_was(
     ]
     assert str(fast) == str(slow)
     assert {"nn.bias_add", "nn.dense", "matmul", "add"} <= {str(node.op) for node in fast}
+
+
+def test_a_call_that_is_given_types_is_more_than_its_arguments() -> None:
+    x = relax.Var("x", relax.TensorType([4], "float32"))
+    placed = relax.TensorType([4], "float32", vdevice=relax.VDevice("llvm"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            builder.emit(relax.op.tanh(x))
+            output = builder.emit_output(ir.Call(ir.Op.get("relax.tanh"), [x], None, [placed]))
+        builder.emit_func_output(output)
+    plain, given = Function(builder.get()["main"]).args
+    assert plain == (x,)
+    assert given is None
