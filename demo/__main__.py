@@ -20,7 +20,7 @@ from rich.table import Table
 
 from demo.models import MODELS, Model
 from gsl import RuleSet, Workload
-from rules import OPTIMISING
+from gsl.rules import OPTIMISING
 
 RUNS = 15
 """How often each model is run before and after, in turn; the median is reported."""

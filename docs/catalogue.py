@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gsl import Subst
-from rules import FAMILIES, MODULE_FUSION
+from gsl.rules import FAMILIES, MODULE_FUSION
 
 TITLES = {
     "layout": "Layout, casts and copies",
@@ -22,9 +22,9 @@ DRAWINGS = "_rules"
 """The folder of the drawings."""
 HEAD = """# The rule book
 
-`from rules import BOOK, RULES, FAMILIES`: all rules as one rule set, by name, and in families. Every rule is verified
-([verification](verification.md)), and tested on every front end. A rule is printed with its source, its conditions and
-its target; `RULES["conv-batch-norm"].verify()` tells what its verdict rests on.
+`from gsl.rules import BOOK, RULES, FAMILIES`: all rules as one rule set, by name, and in families. Every rule is
+verified ([verification](verification.md)), and tested on every front end. A rule is printed with its source, its
+conditions and its target; `RULES["conv-batch-norm"].verify()` tells what its verdict rests on.
 """
 MODULES = """
 ## Fusion into modules

@@ -33,7 +33,7 @@ from gsl.draw.colours import PALETTE, tint
 from gsl.draw.scopes import by_weights
 from gsl.errors import MissingPackageError
 from gsl.graph import Graph, Node
-from rules import RULES
+from gsl.rules import RULES
 from tests.helpers.drawings import SVG, texts, view
 from tests.helpers.graphs import Builder, graph
 

@@ -15,7 +15,7 @@ from benchmarks.measure import Different, Meter
 from benchmarks.section import Section
 from demo.models import MODELS, Model
 from gsl import RuleSet, Workload
-from rules import OPTIMISING
+from gsl.rules import OPTIMISING
 
 RUNS = 9
 BEFORE, AFTER = "exported", "exported, rewritten by GSL"

@@ -186,7 +186,7 @@ def _file(place: str) -> Found:
 
 
 def _module(place: str) -> Found:
-    """The rules of a module that can be imported from here."""
+    """The rules of a module that can be imported from here; ``rules`` is the rule book if no such module is here."""
     if not all(part.isidentifier() for part in place.split(".")):
         raise UsageError(f"there is no file {place}")
     with importable(os.getcwd()):
@@ -195,7 +195,9 @@ def _module(place: str) -> Found:
         except ModuleNotFoundError as error:
             if error.name is None or not f"{place}.".startswith(f"{error.name}."):
                 raise
-            raise UsageError(f"there is neither a file nor a module {place}") from None
+            if place != "rules":
+                raise UsageError(f"there is neither a file nor a module {place}") from None
+            module = importlib.import_module("gsl.rules")
     return _collected(vars(module))
 
 

@@ -10,7 +10,7 @@ from torch import fx, nn
 
 from gsl import Workload
 from gsl.errors import FrontEndError, RewriteError
-from rules import BOOK
+from gsl.rules import BOOK
 
 X = torch.randn(2, 4)
 IMAGE = torch.randn(1, 3, 6, 6)

@@ -10,7 +10,7 @@ import torch
 from torch.export import ExportedProgram
 
 from gsl import RuleSet, Workload
-from rules import BOOK, OPTIMISING, RULES
+from gsl.rules import BOOK, OPTIMISING, RULES
 from tests.helpers.models import MODELS
 
 NAMES = (

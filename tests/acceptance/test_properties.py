@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from gsl import Workload
-from rules import BOOK
+from gsl.rules import BOOK
 
 SEEDS = int(os.environ.get("GSL_SEEDS", "100"))
 Value = torch.Tensor

@@ -10,8 +10,8 @@ import torch
 
 from gsl import Workload
 from gsl.graph import PARAM, Graph, Node
+from gsl.rules import BOOK
 from gsl.workload.compare import as_tensor, flatten
-from rules import BOOK
 from tests.conformance.front_ends import AVAILABLE, FX, FrontEnd
 from tests.conformance.programs import plain, program_of, single, with_sizes, write
 from tests.rules.cases_layout import B, S

@@ -9,7 +9,7 @@ import pytest
 from gsl import Workload
 from gsl.errors import FrontEndError
 from gsl.graph import INPUT, Node, SymDim
-from rules import RULES
+from gsl.rules import RULES
 from tests.conformance.front_ends import AVAILABLE, FrontEnd
 from tests.conformance.programs import ordered, plain, program_of, single, write
 from tests.rules.harness import Build, Fires, Refuses, build, shown

@@ -9,8 +9,8 @@ import torch
 
 from gsl import Subst, Workload, op, pat
 from gsl.graph import PARAM, Node
+from gsl.rules import RULES
 from gsl.workload.compare import as_tensor, flatten
-from rules import RULES
 from tests.conformance.front_ends import AVAILABLE, FrontEnd
 from tests.conformance.programs import plain, program_of
 from tests.rules.harness import Build, build, inputs, run

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import rules
-from gsl import Subst, is_op, op, pat, rules_from_tensat
+from gsl import Subst, is_op, op, pat, rules, rules_from_tensat
 
 CONV = (
     "nn.conv2d({0}, {1}, strides=(1, 1), padding=(({1}.shape[2] // 2), ({1}.shape[3] // 2), (({1}.shape[2] - 1) // 2), "

@@ -14,7 +14,7 @@ from gsl import RuleSet, Subst, Workload
 from gsl.errors import FixpointError, PatternError
 from gsl.front.fx import from_graph_module
 from gsl.rewrite.apply import apply
-from rules import RULES
+from gsl.rules import RULES
 from tests.fuzz.laws import LAWS, Abstraction, is_canonical
 from tests.fuzz.programs import FORMS, PURE, STEPS, Program, inputs, steps, workload
 from tests.fuzz.target import target

@@ -12,7 +12,7 @@ from torch import nn
 
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.graph import Graph, Node
-from rules import BOOK
+from gsl.rules import BOOK
 from tests.helpers.graphs import Builder, graph, infer_type
 from tests.rewrite.checks import faults
 from tests.rewrite.test_scale import TRIPLE, chain, wide

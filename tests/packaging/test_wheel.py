@@ -19,7 +19,7 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SOURCES = ("gsl", "rules", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("gsl", "pyproject.toml", "README.md", "LICENSE")
 SITE = Path(sysconfig.get_path("purelib"))
 RULE = """\
 from gsl import *
@@ -112,8 +112,8 @@ def about(wheel: Path) -> Message:
 def test_everything_is_in_the_wheel(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as opened:
         names = set(opened.namelist())
-    sources = {str(path.relative_to(ROOT)) for top in ("gsl", "rules") for path in (ROOT / top).rglob("*.py")}
-    assert {name for name in names if ".dist-info/" not in name} == {*sources, "gsl/py.typed", "rules/py.typed"}
+    sources = {str(path.relative_to(ROOT)) for path in (ROOT / "gsl").rglob("*.py")}
+    assert {name for name in names if ".dist-info/" not in name} == {*sources, "gsl/py.typed"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
@@ -192,7 +192,7 @@ def test_what_is_missing_is_told(command: list[str], mend: str, core: Environmen
 def test_the_types_are_seen(core: Environment) -> None:
     """A program that uses the wheel is checked against its types, which are strict."""
     program = core.folder / "typed.py"
-    program.write_text(f"{RULE}from rules import BOOK\nreveal_type(rule)\nreveal_type(BOOK)\nrule.nme\n")
+    program.write_text(f"{RULE}from gsl.rules import BOOK\nreveal_type(rule)\nreveal_type(BOOK)\nrule.nme\n")
     if importlib.util.find_spec("mypy") is None:
         pytest.fail("mypy is part of what the tests need")
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--ignore-missing-imports"]

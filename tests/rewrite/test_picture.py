@@ -6,7 +6,7 @@ import pytest
 
 from gsl import Subst, attr_eq, dup, fork_to, is_op, op, pat, wildcard
 from gsl.draw import clipped
-from rules import MODULE_FUSION, RULES
+from gsl.rules import MODULE_FUSION, RULES
 from tests.helpers.drawings import texts, view
 
 A, W, B = wildcard(), pat.Param(), pat.Param()

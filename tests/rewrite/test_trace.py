@@ -14,7 +14,7 @@ from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import ReplayError
 from gsl.graph import Graph, Node, TensorType
 from gsl.rewrite import Trace
-from rules import BOOK, OPTIMISING
+from gsl.rules import BOOK, OPTIMISING
 from tests.helpers.graphs import Builder, graph
 from tests.match.random_cases import graphs
 from tests.rewrite.checks import corrupted, rewritten

@@ -13,7 +13,7 @@ from torch.ao.nn.quantized import FloatFunctional
 from torch.ao.quantization import DeQuantStub, QuantStub
 
 from gsl import Workload, modules
-from rules import MODULE_FUSION
+from gsl.rules import MODULE_FUSION
 from tests.rules.test_rules_fx import settled
 
 Function = Callable[..., Any]

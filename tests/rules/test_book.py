@@ -9,7 +9,7 @@ import pytest
 
 from gsl import RuleSet
 from gsl.graph import Node
-from rules import BOOK, OPTIMISING
+from gsl.rules import BOOK, OPTIMISING
 from tests.rules.harness import Build, View, build, largest_error, shown
 
 

@@ -17,7 +17,7 @@ from torch.ao.nn.quantized import FloatFunctional
 from torch.ao.quantization import DeQuantStub, QuantStub
 
 from gsl import Workload, modules
-from rules import MODULE_FUSION
+from gsl.rules import MODULE_FUSION
 from tests.rules.cases_modules import (
     IMAGE,
     LAYERS,

@@ -13,7 +13,7 @@ from torch import fx, nn
 
 from gsl import Workload, modules
 from gsl.errors import FrontEndError
-from rules import MODULE_FUSION
+from gsl.rules import MODULE_FUSION
 from tests.rules.cases_modules import (
     ACTIVATIONS,
     ADDITIONS,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from rules import RULES
+from gsl.rules import RULES
 from tests.rules.cases_layout import casts, joined, rejoined, reshapes, transposes
 from tests.rules.cases_norm import batch_norm, layer_norm, normed, scaled
 from tests.rules.cases_parallel import convs, dense

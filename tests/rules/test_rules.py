@@ -6,7 +6,7 @@ import pytest
 
 from gsl import Subst, op, pat
 from gsl.graph import SymDim
-from rules import BOOK, FAMILIES, OPTIMISING, RULES
+from gsl.rules import BOOK, FAMILIES, OPTIMISING, RULES
 from tests.rules import cases_layout, cases_norm, cases_parallel, cases_sums
 from tests.rules.harness import Build, Fires, Refuses, build, largest_error, shown
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from gsl import Workload
-from rules import BOOK, RULES
+from gsl.rules import BOOK, RULES
 
 Function = Callable[..., Any]
 

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 import gsl
 from gsl import RuleSet, Subst, Trace, op, pat
 from gsl.errors import NotRewrittenWarning, WorkloadError
-from rules import BOOK, OPTIMISING, RULES
+from gsl.rules import BOOK, OPTIMISING, RULES
 from tests.torch.models import RELUS, SMALL, TRIPLE, Branches, Recorder, X, compiled, equal, model
 
 IMAGES = torch.randn(2, 3, 8, 8)

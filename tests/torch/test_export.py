@@ -12,7 +12,7 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 
 from gsl import RuleSet, Subst, Workload, op
-from rules import BOOK, OPTIMISING, RULES
+from gsl.rules import BOOK, OPTIMISING, RULES
 from tests.torch.models import SMALL, Branches, X, equal, model
 
 IMAGES = torch.randn(2, 3, 8, 8)

@@ -22,7 +22,7 @@ from gsl import RuleSet, Subst, op, pat
 from gsl.errors import FixpointError, FrontEndError
 from gsl.fx import Pass
 from gsl.rewrite.fingerprint import fingerprint
-from rules import BOOK, OPTIMISING, RULES
+from gsl.rules import BOOK, OPTIMISING, RULES
 from tests.torch.models import RELUS, SMALL, TRIPLE, Branches, X, equal, gradients
 
 IMAGES = torch.randn(2, 3, 8, 8)

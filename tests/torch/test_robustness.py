@@ -16,7 +16,7 @@ from torch import fx, nn
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import FrontEndError, RewriteError, UntypedWarning, WorkloadError
 from gsl.fx import Pass
-from rules import BOOK, RULES
+from gsl.rules import BOOK, RULES
 from tests.torch.models import RELUS, SMALL, TRIPLE, Branches, X, compiled, equal, model
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
 from gsl.fx import is_training
-from rules import BOOK, OPTIMISING, RULES
+from gsl.rules import BOOK, OPTIMISING, RULES
 from tests.torch.models import SMALL, Branches, Recorder, compiled, equal, gradients, model
 
 IMAGES = torch.randn(2, 3, 8, 8)

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from gsl import Supported
+from gsl.rules import BOOK, RULES
 from gsl.verify import Evidence, Verdict
-from rules import BOOK, RULES
 
 NOT_POSSIBLE = {
     "dispatch-tuple": "of length 0",  # an empty tuple has no field

@@ -9,10 +9,10 @@ import pytest
 
 from gsl import Subst, attr, attr_eq, fork_to, is_op, op, pat
 from gsl.graph import Graph, Node
+from gsl.rules import RULES
 from gsl.spec import TABLE
 from gsl.verify.choices import Coverage, Dead, Drawn, Random
 from gsl.verify.instance import generate
-from rules import RULES
 
 TRIED = 40
 LISTS = ("concatenate", "stack", "einsum")

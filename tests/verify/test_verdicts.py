@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from gsl import Refuted, Subst, Supported, Unchecked, attr, op, pat
+from gsl.rules import RULES
 from gsl.verify import Verdict
 from gsl.verify.shrink import MissingHypothesisError
-from rules import RULES
 from tests.verify.wrong import WRONG
 
 x, y, w = pat.Wildcard(), pat.Wildcard(), pat.Param()

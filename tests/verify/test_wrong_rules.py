@@ -8,10 +8,10 @@ import io
 import pytest
 
 from gsl import Refuted, Subst, Supported
+from gsl.rules import RULES
 from gsl.verify import Verdict, verify
 from gsl.verify.models import Comparison, OutputComparison
 from gsl.verify.rebuild import rebuilt
-from rules import RULES
 from tests.verify.wrong_rules import VARIANTS
 
 SOME = list(VARIANTS)[::3]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gsl import attr, op, pat
 from gsl.rewrite import Subst
-from rules.common import ATTRS, channels_first, convolution, precise, same_dtype
+from gsl.rules.common import ATTRS, channels_first, convolution, precise, same_dtype
 
 
 class Wrong(NamedTuple):

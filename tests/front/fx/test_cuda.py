@@ -19,7 +19,7 @@ import gsl
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import FrontEndError, NotRewrittenWarning
 from gsl.fx import Pass
-from rules import BOOK
+from gsl.rules import BOOK
 
 GPU = torch.device("cuda", 0)
 CPU = torch.device("cpu")

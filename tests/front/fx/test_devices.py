@@ -21,7 +21,7 @@ import gsl
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import FrontEndError, NotRewrittenWarning
 from gsl.fx import Pass
-from rules import BOOK
+from gsl.rules import BOOK
 
 X, Y, W = pat.Wildcard(), pat.Wildcard(), pat.Param()
 META = torch.device("meta")

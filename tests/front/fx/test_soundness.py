@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from gsl import Subst, Workload, op, pat
-from rules import BOOK
+from gsl.rules import BOOK
 
 X = pat.Wildcard()
 COPY = Subst(X + 0, X)

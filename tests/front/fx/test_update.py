@@ -14,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import FrontEndError
 from gsl.rewrite.apply import apply
-from rules import FAMILIES
+from gsl.rules import FAMILIES
 
 x = pat.Wildcard()
 Value = torch.Tensor

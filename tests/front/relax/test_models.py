@@ -10,9 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-import rules
 from demo.models import settle
-from gsl import Workload
+from gsl import Workload, rules
 from tests.front.relax.relax_helpers import exported
 
 

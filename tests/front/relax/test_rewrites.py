@@ -10,8 +10,7 @@ import torch
 import tvm
 from tvm import relax
 
-import rules
-from gsl import Subst, Workload, op, pat
+from gsl import Subst, Workload, op, pat, rules
 from gsl.errors import FrontEndError
 from gsl.front.relax import from_module
 from gsl.graph import CONST, PARAM, Graph, Node, TensorType

@@ -11,8 +11,7 @@ import tvm
 from torch import nn
 from tvm import relax
 
-import rules
-from gsl import Subst, Workload, op, pat
+from gsl import Subst, Workload, op, pat, rules
 from gsl.errors import FrontEndError, WorkloadError
 from gsl.graph import Node, TensorType
 from tests.front.relax.relax_helpers import Net, exported, function, lines, tensor

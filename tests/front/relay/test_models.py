@@ -16,7 +16,7 @@ from tvm.relay import testing
 
 from gsl import RuleSet, Workload
 from gsl.graph import Node
-from rules import BOOK
+from gsl.rules import BOOK
 from tests.front.relay.helpers import FAST, exprs, loaded, random
 
 MODELS: dict[str, Callable[[], Any]] = {

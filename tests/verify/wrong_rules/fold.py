@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gsl import attr, op, pat
-from rules.common import Sides, along, channels_first, convolution, ones, precise, same_dtype, weight
-from rules.fold import of_kernel, per_channel
+from gsl.rules.common import Sides, along, channels_first, convolution, ones, precise, same_dtype, weight
+from gsl.rules.fold import of_kernel, per_channel
 from tests.verify.wrong_rules.table import wrong
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gsl import attr, op, pat
-from rules.common import Sides, precise, same_dtype
+from gsl.rules.common import Sides, precise, same_dtype
 from tests.verify.wrong_rules.table import wrong
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gsl import attr, op, pat
-from rules.common import Sides, along, precise, same_dtype, weight
-from rules.fold import affine
+from gsl.rules.common import Sides, along, precise, same_dtype, weight
+from gsl.rules.fold import affine
 from tests.verify.wrong_rules.table import wrong
 
 

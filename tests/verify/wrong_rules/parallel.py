@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gsl import attr, op, pat
-from rules.common import ATTRS, Sides, channels_first, convolution, fields, same_dtype
-from rules.parallel import join, split
+from gsl.rules.common import ATTRS, Sides, channels_first, convolution, fields, same_dtype
+from gsl.rules.parallel import join, split
 from tests.verify.wrong_rules.table import wrong
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from gsl import Subst
 from gsl.errors import DroppedAttributeWarning
-from rules import RULES
-from rules.common import Sides
+from gsl.rules import RULES
+from gsl.rules.common import Sides
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gsl import attr, op, pat
-from rules.common import Sides, along, channels_first, convolution, ones, precise, rule, same_dtype, weight
+from gsl.rules.common import Sides, along, channels_first, convolution, ones, precise, rule, same_dtype, weight
 
 
 def of_kernel(c: pat.Pattern, w: pat.Pattern) -> pat.Cond:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gsl import attr, op, pat
-from rules.common import ATTRS, Sides, channels_first, convolution, ones, rule, same_dtype
+from gsl.rules.common import ATTRS, Sides, channels_first, convolution, ones, rule, same_dtype
 
 
 @rule(priority=4, extern_use=False)

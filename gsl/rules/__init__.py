@@ -9,9 +9,9 @@ Sizes that are not known at rewrite time satisfy a guard only if they are the sa
 
 from __future__ import annotations
 
-from gsl import RuleSet, Subst
-from rules import fold, layout, lower, merge, parallel, sums
-from rules.modules import MODULE_FUSION as MODULE_FUSION
+from gsl.rewrite import RuleSet, Subst
+from gsl.rules import fold, layout, lower, merge, parallel, sums
+from gsl.rules.modules import MODULE_FUSION as MODULE_FUSION
 
 FAMILIES: dict[str, tuple[Subst, ...]] = {
     "layout": (

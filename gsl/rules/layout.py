@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gsl import attr, op, pat
-from rules.common import Sides, rule
+from gsl.rules.common import Sides, rule
 
 
 @rule()

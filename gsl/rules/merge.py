@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gsl import Match, attr, op, pat
-from rules.common import Sides, fields, rule, same_dtype
+from gsl import attr, op, pat
+from gsl.match import Match
+from gsl.rules.common import Sides, fields, rule, same_dtype
 
 
 @rule(extern_use=False)

@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from gsl import Subst, attr, op, pat
+from gsl import attr, op, pat
+from gsl.rewrite import Subst
 
 Sides = tuple[Any, ...]
 """Source, target, and the conditions between them."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gsl import attr, op, pat
-from rules.common import Sides, along, precise, rule, same_dtype, weight
-from rules.fold import affine
+from gsl.rules.common import Sides, along, precise, rule, same_dtype, weight
+from gsl.rules.fold import affine
 
 
 @rule(priority=-1)

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gsl import Match, RuleSet, Subst, op, pat
-from rules.common import channels_first, weight
+from gsl import op, pat
+from gsl.match import Match
+from gsl.rewrite import RuleSet, Subst
+from gsl.rules.common import channels_first, weight
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gsl import attr, op, pat
-from rules.common import ATTRS, Sides, channels_first, convolution, fields, rule, same_dtype
+from gsl.rules.common import ATTRS, Sides, channels_first, convolution, fields, rule, same_dtype
 
 
 def join(whole: pat.Variadic, template: pat.Pattern) -> pat.Call:

@@ -1,0 +1,7 @@
+"""The rule book on one page: ``from rules import BOOK`` in this repository, ``from gsl.rules import BOOK`` anywhere."""
+
+from gsl.rules import BOOK as BOOK
+from gsl.rules import FAMILIES as FAMILIES
+from gsl.rules import MODULE_FUSION as MODULE_FUSION
+from gsl.rules import OPTIMISING as OPTIMISING
+from gsl.rules import RULES as RULES
