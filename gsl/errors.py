@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_RULES = os.path.join(_PACKAGE, "rules", "")
+"""The rule book, whose rules are written where they stand, as a user's are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +29,15 @@ class Location:
 
 
 def caller() -> Location:
-    """The nearest line of a caller that is not part of GSL."""
+    """The nearest line of a caller that is not part of GSL, or is one of its rule book."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and _is_inside(frame.f_code.co_filename):
         frame = frame.f_back
     return Location(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _is_inside(file: str) -> bool:
+    return file.startswith(_PACKAGE) and not file.startswith(_RULES)
 
 
 def located(message: str) -> str:

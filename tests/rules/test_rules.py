@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gsl import Subst, op, pat
@@ -55,6 +57,11 @@ def test_the_rules_are_documented_and_in_families() -> None:
         assert where
     assert {rule for family in FAMILIES.values() for rule in family} == set(RULES.values()) == set(BOOK)
     assert set(OPTIMISING) < set(RULES.values())
+
+
+def test_the_patterns_tell_where_they_are_written() -> None:
+    files = {output.location.file for rule in RULES.values() for output in rule.source.outputs}
+    assert {Path(file).parent.name for file in files} == {"rules"}
 
 
 def test_the_numbers_can_tell_a_wrong_rule() -> None:
