@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +17,7 @@ from gsl.pat.leaf import Const, Exactly
 from gsl.pat.opclass import OpClass, resolve
 from gsl.pat.typed import TENSOR, Named, TypeGuard
 from gsl.spec import TABLE, OpSpec
+from gsl.spec.natives import arguments
 
 Operator = OpSpec | OpClass | Op
 
@@ -43,7 +44,10 @@ class Call(Pattern):
     """A call of an operator whose operands and attributes match.
 
     ``op`` is a name, a class of ``gsl.op``, an operator class, or a native function. An attribute is a value or an
-    expression; what is not given is not constrained (in a source) or the operator's default (in a target).
+    expression; what is not given is not constrained (in a source) or the operator's default (in a target). In a source,
+    ``shape=``, ``dtype=`` and ``ndim=`` are demands on the type of the result, unless they are attributes of the
+    operator. All arguments of a native function are its own; ``has_shape``, ``has_dtype`` and ``has_ndim`` are the
+    demands there.
 
     Raises PatternError for an unknown operator, attribute or a wrong number of operands.
     """
@@ -225,24 +229,31 @@ def declared(op: Operator | None) -> frozenset[str] | None:
     return op.attributes() if isinstance(op, OpClass) else None
 
 
+def _is_native(op: Operator) -> bool:
+    """Whether an operator is a native target, or a class of these."""
+    if isinstance(op, OpClass):
+        return bool(op.members) and not any(isinstance(member, str) for member in op.members or ())
+    return not isinstance(op, OpSpec)
+
+
 def _is_typed(op: Operator, name: str) -> bool:
     """Whether ``shape=``, ``dtype=`` or ``ndim=`` of a call speaks of the result's type, not of an attribute."""
     if isinstance(op, OpClass):
-        return not _all_members(op, lambda spec: name in spec.attrs)
-    return not isinstance(op, OpSpec) or (name not in op.attrs and not op.fields)
+        return not _all_members(op, lambda spec: name in spec.attrs, natives=True)
+    return isinstance(op, OpSpec) and name not in op.attrs and not op.fields
 
 
-def _all_members(op: OpClass, holds: Callable[[OpSpec], bool]) -> bool:
-    """Whether something holds for all operators of a class, as far as they are known and declared."""
+def _all_members(op: OpClass, holds: Callable[[OpSpec], bool], *, natives: bool) -> bool:
+    """Whether something holds for all operators of a class, as far as they are known; ``natives``: for those too."""
     members = op.members or ()
-    return bool(members) and all(isinstance(member, str) and holds(TABLE[member]) for member in members)
+    return bool(members) and all(holds(TABLE[m]) if isinstance(m, str) else natives for m in members)
 
 
 def _check_operands(op: Operator, operands: Sequence[Any]) -> None:
     def refuses(spec: OpSpec) -> bool:
         return not len(spec.operands) - spec.optional <= len(operands) <= len(spec.operands)
 
-    if isinstance(op, OpClass) and _all_members(op, refuses):
+    if isinstance(op, OpClass) and _all_members(op, refuses, natives=False):
         raise PatternError(located(f"no operator of {op} takes {len(operands)} operands"))
     if isinstance(op, OpSpec) and refuses(op):
         raise PatternError(
@@ -264,10 +275,23 @@ def _native_ast(value: Any) -> Ast:
     return Literal(value)
 
 
+def _check_arguments(target: Any, owner: str, given: Iterable[str]) -> None:
+    """Raise PatternError for a demand on the type of a function of torch that is written like an argument of it."""
+    demands = [name for name in TENSOR if name in given]
+    known = arguments(target) if demands else None
+    for name in demands:
+        if known is not None and name not in known:
+            raise PatternError(
+                located(f"{owner} has no argument {name!r}; what is demanded of its result is written .has_{name}(…)")
+            )
+
+
 def _attributes(op: Operator | None, owner: str, given: Mapping[str, Any]) -> Mapping[str, Ast]:
     """The attributes given to a call. PatternError for unknown names and for literals that have no meaning."""
     check_names(owner, given, declared(op))
-    native = op is not None and not isinstance(op, (OpSpec, OpClass))
+    native = op is not None and _is_native(op)
+    if native:
+        _check_arguments(op, owner, given)
     attrs = {name: _native_ast(value) if native else to_ast(value) for name, value in given.items()}
     for name, node in attrs.items():
         if isinstance(op, OpSpec) and isinstance(node, Literal):

@@ -16,6 +16,7 @@ from gsl.graph.subgraph import Subgraph, call_type, outlined
 from gsl.match import Match
 from gsl.match.guard import MatchScope, read
 from gsl.pat import (
+    And,
     Call,
     Cond,
     Const,
@@ -89,17 +90,13 @@ class Builder:
             raise Refusal(f"{node!r} can't be computed: {error}") from error
 
     def _make(self, pattern: Pattern, symbols: Symbols) -> Node:
+        check_demands(pattern)
         match pattern:
             case Exactly():
                 return pattern.node
             case Instance():
                 return self._instance(pattern, symbols)
             case Call():
-                if pattern.guard is not None and not self.graph.typed:
-                    raise PatternError(
-                        f"{pattern.location}: {pattern.guard!r} of a new {pattern.label} is taken for its type, and "
-                        "the nodes of this graph have none; give the attribute another name"
-                    )
                 operands = [self.build(operand, symbols) for operand in pattern.operands or ()]
                 return self.call(pattern, operands, symbols)
             case Like():
@@ -333,6 +330,20 @@ def _key(pattern: Pattern, symbols: Symbols) -> Any:
 def not_matched(pattern: Pattern) -> Refusal:
     """The refusal of a target that needs a pattern which the match does not bind."""
     return Refusal(f"{pattern!r} is part of an alternative that was not matched")
+
+
+def check_demands(pattern: Pattern) -> None:
+    """Raise PatternError for a new node of which a type is demanded: it has the type that follows from what it is."""
+    guard = pattern.both[1].guard if isinstance(pattern, And) else pattern.guard
+    names = [demand.name for demand in guard.keywords()] if guard is not None else []
+    if isinstance(pattern, Const) and "dtype" in names:
+        names.remove("dtype")  # which is what a literal is made of, and no demand
+    if names:
+        raise PatternError(
+            f"{pattern.location}: {pattern!r} is new, so nothing can be demanded of its type, which follows from its "
+            f"operands and attributes: leave out {' and '.join(names)}, or convert it, with op.Cast, op.Reshape or "
+            "op.BroadcastTo"
+        )
 
 
 def needed(pattern: Pattern) -> Sequence[Pattern]:

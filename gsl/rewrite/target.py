@@ -25,7 +25,7 @@ from gsl.pat import (
     to_pattern,
 )
 from gsl.pat import Match as MatchClause
-from gsl.rewrite.build import Builder
+from gsl.rewrite.build import Builder, check_demands
 from gsl.rewrite.recipe import Build, MakeBuilder, written
 from gsl.spec import REQUIRED, OpSpec
 
@@ -89,6 +89,7 @@ class Target:
                 raise PatternError(
                     f"{pattern.location}: {pattern!r} stands for all outputs of the rule, so it is the whole target"
                 )
+            check_demands(pattern)
             if isinstance(pattern, (Alt, And, Not)):
                 raise PatternError(f"{pattern.location}: {pattern!r} can't be built in a target; use pat.Match or Cond")
             if isinstance(pattern, MatchClause) and pattern.alternative not in bound:

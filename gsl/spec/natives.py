@@ -56,6 +56,16 @@ def overloads(target: Any) -> tuple[Any, ...]:
     return () if name is None else _overloads(name)
 
 
+def arguments(target: Any) -> frozenset[str] | None:
+    """The names of all arguments of an operator of torch, in any of its overloads; ``None`` for any other target."""
+    if "torch" not in sys.modules:
+        return None
+    import torch
+
+    found = (target,) if isinstance(target, torch._ops.OpOverload) else overloads(target)
+    return frozenset(argument.name for each in found for argument in each._schema.arguments) if found else None
+
+
 def parameters(target: Any) -> tuple[str, ...]:
     """The names of the positional parameters of a builtin function, as far as all its overloads agree on them."""
     lists = [

@@ -147,6 +147,45 @@ def test_a_function_that_is_read_for_some_arguments_only() -> None:
     assert not list(Subst(pat.Call(torch.var, x, correction=3), x).match(plain))
 
 
+def test_arguments_named_like_types() -> None:
+    """A function's own dtype= is an argument like any other: matched, read and written."""
+    wl = workload(net(lambda net, a: torch.nansum(a, dim=[0], dtype=torch.float64)), (MATRIX,), "exported")
+    total = pat.Call(aten.nansum.default, x, dim=[0], dtype=torch.float64)
+    assert sum(1 for _ in Subst(total, x).match(wl)) == 1
+    assert not list(Subst(pat.Call(aten.nansum.default, x, dtype=torch.float32), x).match(wl))
+    kept = pat.Call(aten.nansum.default, x, dim=[0], keepdim=True, dtype=total.dtype)
+    new = Subst(total, op.Reshape(kept, newshape=x.shape[1:]))(wl)
+    assert new.trace.count() == 1
+    cancelling = torch.tensor([[1e8], [1.0], [-1e8]]).expand(3, 4)  # the sum is 0 in single precision
+    wl.compare(new, (cancelling,), rtol=1e-12).check()
+
+
+def test_pairs_of_quantize_and_dequantize() -> None:
+    """The two calls that every quantiser of torch writes are matched, and built."""
+    import torch.ao.quantization.fx._decomposed  # defines them
+
+    quantized = torch.ops.quantized_decomposed
+    scheme = {"scale": 0.1, "zero_point": 3, "quant_min": -128, "quant_max": 127, "dtype": torch.int8}
+
+    def fake(net: Any, a: torch.Tensor) -> torch.Tensor:
+        q = quantized.quantize_per_tensor(a, 0.1, 3, -128, 127, torch.int8)
+        return quantized.dequantize_per_tensor(q, 0.1, 3, -128, 127, torch.int8).relu()  # type: ignore[no-any-return]
+
+    wl = workload(net(fake), (MATRIX,), "exported")
+    q = pat.Call(quantized.quantize_per_tensor.default, x, **scheme)
+    same = {name: getattr(q, name) for name in scheme}
+    pair = pat.Call(quantized.dequantize_per_tensor.default, q, **same)
+    removed = Subst(pair, x)
+    assert removed(wl).op_counts() == {"nn.relu": 1}
+    assert not list(Subst(pat.Call(quantized.quantize_per_tensor.default, x, dtype=torch.uint8), x).match(wl))
+
+    plain = workload(net(lambda net, a: torch.relu(a)), (MATRIX,), "exported")
+    q = pat.Call(quantized.quantize_per_tensor.default, x, **scheme)
+    built = Subst(op.ReLU(x), op.ReLU(pat.Call(quantized.dequantize_per_tensor.default, q, **scheme)))(plain)
+    torch.testing.assert_close(built(MATRIX), fake(None, MATRIX), rtol=0, atol=0)
+    assert removed(built).op_counts() == {"nn.relu": 1}
+
+
 def test_functions_of_others() -> None:
     """A function of the user's own, as a leaf of the trace."""
     wl = Workload.from_fx(traced_with(own), (MATRIX,))

@@ -275,6 +275,22 @@ def test_a_dtype_of_a_class_of_operators_is_that_of_the_result() -> None:
     assert op.Cast(X, dtype="float16").attrs
 
 
+@pytest.mark.parametrize("op_", [torch.nansum, torch.ops.aten.nansum.default, pat.OneOf(torch.nansum, torch.cumprod)])
+def test_arguments_of_a_native_call_are_its_own(op_: Any) -> None:
+    """Whatever they are called; demands on types have methods."""
+    call = pat.Call(op_, X, dtype=torch.float64)
+    assert call.guard is None
+    assert call.attrs == {"dtype": Literal(torch.float64)}
+    assert pat.is_op(op_)(X, dtype=torch.float64).attrs == call.attrs
+    assert repr(call.has_dtype("float64")).endswith(" & Wildcard(dtype='float64'))")
+
+
+def test_a_demand_that_is_no_argument_of_a_native_call() -> None:
+    for target in (torch.erfinv, torch.ops.aten.erfinv.default):
+        with pytest.raises(PatternError, match=r"erfinv.* has no argument 'shape'; .* is written \.has_shape\(…\)"):
+            pat.Call(target, X, shape=(2,))
+
+
 # Demands on types
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from gsl import RuleSet, Subst, attr, op, pat
-from gsl.errors import DroppedAttributeWarning, PatternError
+from gsl.errors import DroppedAttributeWarning, PatternError, RewriteError
+from tests.helpers.graphs import graph
 
 X, Y, W = pat.Wildcard(), pat.Wildcard(), pat.Variable()
 CONV = op.Conv2D(X, W)
@@ -70,6 +71,14 @@ REFUSED: list[tuple[str, Callable[[], Any], list[str]]] = [
     ("target's attribute refers elsewhere", lambda: rule(RELU, op.Reshape(X, newshape=Y.shape)), ["the source lacks"]),
     ("condition that is a pattern", lambda: rule(RELU, X, where=Y), ["where= takes", "Wildcard"]),
     ("condition that is a bool", lambda: rule(RELU, X, where=True), ["where= takes", "True of type bool"]),
+    ("demand in the target", lambda: rule(RELU, op.Tanh(X, dtype="float64")),
+     ["tanh(Wildcard, dtype='float64') is new", "leave out dtype", "op.Cast"]),
+    ("demand inside the target", lambda: rule(RELU, op.Exp(op.Tanh(X, shape=(7, 7), ndim=2))),
+     ["is new", "leave out shape and ndim"]),
+    ("demand by a method in the target", lambda: rule(RELU, op.Exp(X).has_shape((2,))), ["is new", "leave out shape"]),
+    ("demand on a field in the target", lambda: rule(RELU, pat.GetItem(op.Split(X, indices_or_sections=2), 0, ndim=1)),
+     ["is new", "leave out ndim"]),
+    ("shape of a literal in the target", lambda: rule(RELU, X + pat.Const(1.0, shape=(2,))), ["leave out shape"]),
     ("class without an operator", lambda: rule(RELU, pat.Call(pat.OneOf("exp", "tanh"), X)), ["no matched operator"]),
 ]  # fmt: skip
 
@@ -119,6 +128,14 @@ def test_a_rule_without_a_name_has_its_place() -> None:
 def test_an_unbound_symbol_is_refused(make: Callable[[], Any]) -> None:
     with pytest.raises(PatternError, match="symbol k is not bound"):
         make()
+
+
+def test_a_demand_in_a_target_that_a_function_makes() -> None:
+    view = graph(lambda b: b.call("nn.relu", b.input("x", 2)))
+    with pytest.raises(RewriteError, match="is new, so nothing can be demanded of its type"):
+        Subst(RELU, lambda match: op.Tanh(X, dtype="float64")).apply(view)
+    new, _ = Subst(RELU, lambda match: op.Maximum(X, pat.Const(0.0, dtype="float32"))).apply(view)
+    assert "maximum" in str(new), "the dtype of a literal is what it is made of"
 
 
 def test_a_failed_construction_leaves_patterns_usable() -> None:

@@ -364,3 +364,22 @@ def test_rules_made_for_one_front_end_hold_for_the_other():
     assert ONCE(on_relay).op_counts() == ONCE(on_torch).op_counts() == {"exp": 1, "nn.relu": 1}
     assert on_relay.compare(on_torch)
     assert ONCE(on_torch).compare(ONCE(on_relay))
+
+
+# ---------------------------------------------------------------- native calls
+
+
+def test_arguments_of_a_native_call_that_are_named_like_types():
+    size = tvm.ir.Op.get("ndarray_size")
+    wl = workload(relay.ndarray_size(X, dtype="int64"), "x")
+    source = pat.Call(size, A, dtype="int64")
+    assert len(list(Subst(source, A).match(wl))) == 1
+    assert not list(Subst(pat.Call(size, A, dtype="int32"), A).match(wl))
+    new = Subst(source, pat.Call(size, op.Exp(A), dtype="int64"))(wl)
+    assert len(new.trace.firings) == 1
+    assert int(new(x=random(2, 3))) == 6
+
+    collapse = tvm.ir.Op.get("collapse_sum_to")
+    wl = workload(relay.collapse_sum_to(X, (1, 3)), "x")
+    assert len(list(Subst(pat.Call(collapse, A, B, shape=(1, 3)), A).match(wl))) == 1
+    assert not list(Subst(pat.Call(collapse, A, B, shape=(2, 3)), A).match(wl))
