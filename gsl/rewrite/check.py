@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
-from gsl.graph import Graph, Node
+from gsl.graph import LEAVES, Graph, Node
 from gsl.graph.splice import Replacement, closes_cycle, is_new
 from gsl.match import Match
 from gsl.rewrite.effects import STEADY, changed, may_be_view, seen_through
@@ -56,7 +56,7 @@ class Checker:
             if new.index >= 0 and new is not old and new in replacement.old and _is_replaced(new, replacement):
                 raise Refusal(f"%{new.name} would replace %{old.name}, but is itself replaced")
         if self.effects:
-            places = [node.index for node in inner]
+            places = [node.index for node in inner or replacement.old]  # a leaf covers nothing
             self._moves(replacement, min(places), max(places))
             if self.changed:
                 self._aliases(replacement, min(places))
@@ -87,7 +87,8 @@ class Checker:
     def _aliases(self, replacement: Replacement, low: int) -> None:
         """Refuse a view in the place of a copy, or the other way round, where its memory is changed later."""
         for old, new in zip(replacement.old, replacement.new):
-            if new is not old and (not is_new(new) or may_be_view(new) or may_be_view(old)):
+            fresh = is_new(new) and not may_be_view(new) and not may_be_view(old) and old.op not in LEAVES
+            if new is not old and not fresh:
                 node = next((n for n in seen_through((old, new)) if self.changed.get(n, -1) > low), None)
                 if node is not None:
                     raise Refusal(

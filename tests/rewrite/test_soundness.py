@@ -142,6 +142,34 @@ def test_a_copy_that_is_changed_later_does_not_become_a_view() -> None:
     assert reasons(trace) == ["%x is changed in place later, so it matters whether %leaky_relu shares its memory"]
 
 
+@pytest.mark.parametrize("effect", [Effect.RANDOM, Effect.OBSERVES, Effect.OTHER, Effect.MUTATES])
+def test_what_a_leaf_matched_is_replaced_beside_an_effect(effect: Effect) -> None:
+    """A source that is a leaf covers nothing; what it stands for is replaced where it stands."""
+    behind = Subst(x, lambda match: op.ReLU(match.outputs[0]), where=lambda match: match[x].op == "exp", name="behind")
+
+    def make(b: Builder) -> list[Node]:
+        exp = b.call("exp", b.input("x", 4))
+        return [b.call("negative", exp), b.call(opaque_add_, b.input("y", 4), b.param("w", 4), effect=effect)]
+
+    new, trace = rewritten(behind, graph(make), numbers=False)
+    assert trace.count() == 1
+    assert ops(new) == ["exp", "nn.relu", "negative", str(opaque_add_)]
+    assert behind.explain(graph(make))
+
+
+def test_an_input_that_is_changed_later_is_not_replaced() -> None:
+    """The program would change something else than what its caller hands in."""
+    def make(b: Builder) -> list[Node]:
+        data = b.input("x", 4)
+        return [b.call("negative", data), b.call(opaque_add_, data, b.param("one", 4), effect=Effect.MUTATES)]
+
+    given = pat.Input()
+    rule = Subst(given, lambda match: op.ReLU(match.outputs[0]), where=lambda match: True, name="behind")
+    new, trace = rewritten(rule, graph(make), numbers=False)
+    assert reasons(trace) == ["%x is changed in place later, so it matters whether %x shares its memory"]
+    assert ops(new) == ops(graph(make))
+
+
 def test_a_pure_node_moves_across_a_random_one() -> None:
     def make(b: Builder) -> list[Node]:
         relu = b.call("nn.relu", b.input("x", 4))
