@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gsl.errors import ReplayError, RewriteError, UntypedWarning, caller
 from gsl.graph import Graph, Node
 from gsl.graph.text import node_names
+from gsl.rewrite.fields import take_fields
 from gsl.rewrite.fold import Evaluate, fold
 from gsl.rewrite.loop import Watch
 from gsl.rewrite.passes import Pass
@@ -188,10 +189,11 @@ class Run:
         return self._pass
 
     def end(self) -> None:
-        """Tidy up after a pass: share what it made equal, and fold weights."""
+        """Tidy up after a pass: take fields of tuples that it made, share what it made equal, and fold weights."""
         assert self._pass is not None
         self.untyped |= self._pass.checker.untyped
         if self._pass.blocked:
+            take_fields(self.graph)
             if self.trace.iterative:
                 self.trace.shared += share(self.graph)
             if self.evaluate is not None:

@@ -15,6 +15,7 @@ from gsl.spec import TABLE
 
 x, y, z = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
 halves = op.Split(x, indices_or_sections=2, axis=1)
+pieces = op.Split(op.Concatenate([x, y], axis=1), indices_or_sections=2, axis=1)
 products = op.Concatenate([x, x], axis=0) * op.Concatenate([y, z], axis=0)
 parts = op.Split(products, indices_or_sections=x.shape[:1], axis=0)
 activated = pat.Alt(op.ReLU(op.ReLU(x)), op.Abs(op.ReLU(x)))
@@ -31,6 +32,7 @@ LAWS = (
     Subst(x * 2.0, x + x, name="double"),
     Subst(x * 0.5, x / 2.0, name="half"),
     Subst(op.Concatenate([halves[0], halves[1]], axis=1), x, name="halves"),
+    Subst(pieces, pat.Tuple(x, y), name="pieces", where=x.shape == y.shape),
     Subst([x * y, x * z], [parts[0], parts[1]], name="both", where=[y.shape == x.shape, z.shape == x.shape]),
     Subst([op.Tanh(x), op.Sigmoid(x)], [op.Tanh(x), op.Divide(1.0, op.Exp(-x) + 1.0)], name="sigmoid by exp"),
     Subst(op.ReLU(x), op.Maximum(x, 0.0), name="relu by maximum", where=x.dtype == "float64"),

@@ -54,6 +54,8 @@ def check_view(data: st.DataObject) -> None:
         return
     event("fired" if trace.count() else "did not fire")
     assert str(trace.replay(view)) == str(new)
+    if iterative:
+        assert Applied(rules).apply(new, iterative=True, max_steps=60)[1].summary() == {}
     if trace.count():
         half = trace.replay(view, steps=trace.count() // 2)
         assert faults(half) == []

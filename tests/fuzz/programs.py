@@ -25,6 +25,11 @@ def split(self: Program, a: Value, b: Value, n: int) -> Value:
     return torch.cat([fields[n % 2], fields[1]], dim=1)
 
 
+def joined(self: Program, a: Value, b: Value, n: int) -> Value:
+    fields = torch.cat([torch.relu(a), b], dim=1).chunk(2, dim=1)
+    return torch.relu(fields[0]) if n else fields[0] + fields[1]
+
+
 def topk(self: Program, a: Value, b: Value, n: int) -> Value:
     values, _ = torch.topk(a, WIDTH, dim=1)
     return values
@@ -50,6 +55,7 @@ PURE: dict[str, Make] = {
     "linear": lambda self, a, b, n: F.linear(a, self.weight, self.bias if n else None),
     "norm": lambda self, a, b, n: F.layer_norm(a, (WIDTH,), self.bias, self.bias),
     "split": split,
+    "joined": joined,
     "topk": topk,
     "rows": lambda self, a, b, n: a[:1] + b,
     "sum": lambda self, a, b, n: a.sum(dim=n % 2, keepdim=True) + b,

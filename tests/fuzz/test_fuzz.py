@@ -14,7 +14,7 @@ from gsl.front.fx.program import GraphModuleProgram
 from gsl.graph import Graph
 from gsl.graph.splice import Splicer
 from gsl.match.start import Start
-from gsl.rewrite import Trace
+from gsl.rewrite import Trace, apply
 from gsl.rulefile.reader import Reader
 from tests.fuzz import on_files, on_patterns, on_programs, on_views  # noqa: F401  (they hold the targets)
 from tests.fuzz.target import TARGETS
@@ -82,6 +82,15 @@ def never_ends(solve: Any) -> Any:
     return broken
 
 
+def stops_too_early(patch: pytest.MonkeyPatch) -> None:
+    """Fields of new tuples hide from the next pass what they are."""
+    named = {rule.name: rule for rule in on_programs.LAWS}
+    patch.setattr(on_programs, "LAWS", (named["pieces"], named["relu"]))
+    patch.setattr(on_programs, "RULES", {})
+    patch.setattr(on_programs, "STEPS", ("joined", "relu"))
+    patch.setattr(apply, "take_fields", lambda graph: None)
+
+
 def crashes(function: Any) -> Any:
     def broken(*args: Any, **options: Any) -> Any:
         raise KeyError("a fault")
@@ -105,6 +114,7 @@ FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "a rewrite that changes the old view": ("views", instead(Graph, "copy", changes_the_old_graph)),
     "a trace that lacks a step": ("views", instead(Trace, "replay", loses_a_firing)),
     "a wrong rule on torch": ("programs", only(WRONG)),
+    "rules that fire once more": ("programs", stops_too_early),
     "an update that does nothing": ("programs", instead(GraphModuleProgram, "update", updates_nothing)),
     "a wrong rule in Relax": ("relax", only(OVER)),
     "a crash in the reader of files": ("rule-files", instead(Reader, "flag", crashes)),

@@ -10,6 +10,7 @@ from typing import Any, Final
 import torch
 from torch import fx
 from torch._ops import OpOverload
+from torch.fx.graph import _illegal_names
 
 from gsl.errors import FrontEndError, nearest
 from gsl.front.fx import spellings
@@ -280,10 +281,10 @@ class Writer:
         return new
 
     def name(self, wanted: str, kind: str = "", target: Any = None) -> str:
-        """A name for a new native node that no other has or will have."""
+        """A name for a new native node that no other has or will have, and that torch leaves as it is."""
         base = _identifier(wanted) if wanted else self.draft.graph._target_to_str(target if kind else "weight")
         name, number = base, 0
-        while name in self.draft.names or name in self._used:
+        while name in self.draft.names or name in self._used or name in _illegal_names:
             number += 1
             name = f"{base}_{number}"
         self._used.add(name)

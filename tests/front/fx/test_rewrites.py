@@ -131,6 +131,22 @@ def test_bias_is_replaced_and_joined(way: str) -> None:
     same(program, stored, IMAGE, like=like)
 
 
+def test_names_that_torch_does_not_give() -> None:
+    """A new call may not be called ``sum``, which is a function of Python, and gets a name that no old call has."""
+
+    class Sums(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            first = x.sum(0, keepdim=True) + x
+            return first.sum(0)
+
+    program = fx.from_graph_module(torch.fx.symbolic_trace(Sums()), (IMAGE[0, 0],))
+    edit = Edit(program)
+    add, first = edit.find("add"), edit.find("sum")
+    parts = [edit.call("sum", first.operands[0], axis=(0,), keepdims=True, name="sum") for _ in range(2)]
+    new = edit.call("add", edit.call("multiply", edit.call("maximum", *parts), edit.const(1.0)), add.operands[1])
+    same(program, edit.replace({add: new}).store(), IMAGE[0, 0])
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_half_of_a_reading_stays(way: str) -> None:
     """An output that reads the convolution without its bias splits the native call."""
