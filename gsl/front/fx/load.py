@@ -159,7 +159,10 @@ class Loader:
         self._opaque(node, Effect.MUTATES if visible else self.reader.effect(node))
 
     def _field(self, node: fx.Node) -> bool:
-        """Load a ``getitem`` that takes a field of a tuple; False if it is something else."""
+        """Load a ``getitem`` that takes a field of a tuple; False if it is something else.
+
+        ``torch.export`` writes one for every field of a call with several results.
+        """
         operand, index = node.args[0], node.args[1]
         if not isinstance(operand, fx.Node) or not isinstance(index, int):
             return False
@@ -168,6 +171,8 @@ class Loader:
         view = self.views[operand]
         if not is_tuple(view):
             return False
+        if not node.users:
+            return True  # a field that nobody uses is no user of the tuple either
         getitem = Node(GETITEM, (view,), {"index": index}, self.values.type(node), name=node.name)
         self._add(node, getitem, (operand,))
         return True

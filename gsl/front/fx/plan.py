@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -299,9 +300,14 @@ def _hidden_nodes(graph: Graph, order: Mapping[fx.Node, int], result: Plan) -> N
                 source for source, view in zip(arguments(node), graph.outputs)
                 if _reads(source, view) and source.op != "placeholder"
             )  # fmt: skip
-        elif not node.users and Reader.is_assertion(node):
+        elif not node.users and (Reader.is_assertion(node) or _is_unused_field(node, result)):
             hidden.add(node)
     hidden.difference_update(result.kept)
+
+
+def _is_unused_field(node: fx.Node, result: Plan) -> bool:
+    """Whether a native node takes a field of a call that is kept."""
+    return node.target is operator.getitem and node.args[0] in result.kept
 
 
 def _is_needed(read: fx.Node, user: fx.Node, result: Plan) -> bool:

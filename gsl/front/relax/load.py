@@ -232,6 +232,11 @@ class Loader:
         whole, index = self.function.own(value.tuple_value), int(value.index)
         if whole not in self.views or not is_tensors(whole.ty):
             return False
+        if not self.function.users.get(var) and var not in self.function.used_by_result:
+            # A field that nobody uses is no user of the tuple either; its binding stays as long as the tuple does.
+            self.views[var] = self.views[whole]
+            self._forms.aliases.add(var)
+            return True
         view = Node(GETITEM, (self.views[whole],), {"index": index}, self._type(number), name=self._own(number))
         self._add(var, view, (whole,))
         return True
