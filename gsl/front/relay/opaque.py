@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -134,11 +136,60 @@ def call(module: Any, op: Any, operands: Sequence[Any], attrs: Mapping[str, Any]
     if not isinstance(op, Op):
         raise FrontEndError(f"{op_name(op)}: in Relay, a rule can make calls of an Op, a GlobalVar or a Function only")
     try:
-        made = tvm.ir.make_node(op.attrs_type_key, **attrs) if op.attrs_type_key else None
+        return relay.Call(op, list(operands), _attributes_of(module, op, operands, attrs))
     except (tvm.TVMError, AttributeError, TypeError, ValueError) as error:
         reason = str(error).strip().splitlines()[-1]
         raise FrontEndError(f"Relay's {op.name} takes no attributes {dict(attrs)}: {reason}") from error
-    return relay.Call(op, list(operands), made)
+
+
+def _attributes_of(module: Any, op: Op, operands: Sequence[Any], given: Mapping[str, Any]) -> Any:
+    """The attributes of a new call; ``None`` for an operator that has none.
+
+    Some operators do not tell of what class theirs are, and Relay ends the process over a call without them: they are
+    found as those of an example.
+    """
+    if op.attrs_type_key:
+        return tvm.ir.make_node(op.attrs_type_key, **given)
+    function = function_of(op)
+    try:
+        made = _example(op, operands, function(*operands, **given))
+        return made.attrs
+    except (tvm.TVMError, AttributeError, TypeError, ValueError):
+        # The function names the attributes in another way.
+        made = _call_in(module, op) or _example(op, operands, function(*operands))
+    if made.attrs is None and given:
+        raise ValueError("it has none")
+    return None if made.attrs is None else tvm.ir.make_node(_type_key(made.attrs), **given)
+
+
+def function_of(op: Op) -> Callable[..., Any]:
+    """The function of Relay that makes calls of an operator. AttributeError if there is none of its name."""
+    found: Callable[..., Any] = functools.reduce(getattr, op.name.split("."), relay)
+    return found
+
+
+def _example(op: Op, operands: Sequence[Any], made: Any) -> Any:
+    """What a function of Relay has made, if that is a call of the operator with just these operands."""
+    call = made.astuple() if isinstance(made, relay.expr.TupleWrapper) else made
+    same = isinstance(call, relay.Call) and call.op == op and len(call.args) == len(operands)
+    if not same or not all(a.same_as(b) for a, b in zip(call.args, operands)):
+        raise ValueError(f"relay.{op.name} makes another call")
+    return call
+
+
+def _call_in(module: Any, op: Op) -> Any:
+    """A call of an operator in the function ``@main`` of a module; ``None`` if there is none."""
+    found: list[Any] = []
+    relay.analysis.post_order_visit(
+        module["main"], lambda expr: found.append(expr) if isinstance(expr, relay.Call) and expr.op == op else None
+    )
+    return found[0] if found else None
+
+
+def _type_key(attrs: Any) -> str:
+    """The name under which TVM knows the class of attributes."""
+    saved = json.loads(tvm.ir.save_json(attrs))
+    return str(saved["nodes"][saved["root"]]["type_key"])
 
 
 def _global(module: Any, name: str) -> Any:

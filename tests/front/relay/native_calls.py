@@ -149,6 +149,7 @@ READ: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.group_norm(V.x, V.p, V.v, 2), "nn.group_norm(x, p, v, num_groups=2)"),
     (lambda: nn.instance_norm(V.x, V.p, V.v), "nn.instance_norm(x, p, v)"),
     (lambda: nn.l2_normalize(V.a, 0.5, [1]), "nn.l2_normalize(a, eps=0.5, axis=(1,))"),
+    (lambda: nn.l2_normalize(V.a, 0.5), "nn.l2_normalize(a, eps=0.5, axis=(0, 1, 2))"),
     (lambda: nn.softmax(V.a), "nn.softmax(a, axis=2)"),
     (lambda: nn.log_softmax(V.m, axis=0), "nn.log_softmax(m, axis=0)"),
     (lambda: nn.leaky_relu(V.a, 0.2), "nn.leaky_relu(a, alpha=0.2)"),
@@ -185,6 +186,7 @@ UNREAD: dict[str, Callable[[], Any]] = {
     "channels of one group for all": lambda: nn.conv2d_transpose(V.x, c(np.ones((4, 3, 2, 2))), groups=2),
     "a layout in blocks": lambda: nn.max_pool2d(relay.layout_transform(V.x, "NCHW", "NCHW4c"), 2, layout="NCHW4c"),
     "an approximation": lambda: nn.fast_softmax(V.a),
+    "no axes, which Relay can't compile": lambda: nn.l2_normalize(V.a, 0.5, []),
     "another function": lambda: nn.space_to_depth(V.y, 2),
 }
 """Calls without an exact reading."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -214,6 +216,61 @@ def test_a_native_operator_is_matched_and_built():
     built = Subst(op.ReLU(found), pat.Call(sort, op.ReLU(A), axis=0, is_ascend=True))(wl)
     assert tvm.ir.structural_equal(built.mod, new.mod)
     assert wl.compare(new)
+
+
+@pytest.mark.parametrize("old", [
+    relay.cumprod(X, axis=1, exclusive=True),
+    relay.nn.dilate(X, [1, 2], 0.5),
+    relay.scatter_nd(X, relay.const([[0, 1]]), relay.const([[1.0] * 3] * 2), "add"),
+    relay.stft(X, 2, hop_length=1, window=relay.const([1.0, 1.0])),
+], ids=["cumprod", "dilate", "scatter_nd", "stft"])  # fmt: skip
+def test_a_call_of_an_operator_that_does_not_tell_its_attributes_is_built_like_another(old):
+    """Relay ends the process over such a call without attributes."""
+    others = [pat.Wildcard() for _ in old.args[1:]]
+    found = pat.Call(old.op, A, *others)
+    new = Subst(op.ReLU(found), found.like(op.ReLU(A), *others))(workload(relay.nn.relu(old)))
+    assert new.trace.firings
+    made = new.mod["main"].body
+    assert made.op == old.op and tvm.ir.structural_equal(made.attrs, old.attrs)
+
+
+def test_a_new_call_of_an_operator_that_does_not_tell_its_attributes():
+    cumprod = tvm.ir.Op.get("cumprod")
+    new = Subst(op.ReLU(A), pat.Call(cumprod, A, axis=1))(workload(relay.nn.relu(X)))
+    assert body(new).startswith("cumprod(%x, axis=1")
+    for given in ({}, {"axes": 1}, {"axis": "one"}):
+        new = Subst(op.ReLU(A), pat.Call(cumprod, A, **given))(workload(relay.nn.relu(X)))
+        assert not new.trace.firings and "refused" in str(new.trace)
+    new = Subst(op.ReLU(A), pat.Call(tvm.ir.Op.get("tan"), A, axis=1))(workload(relay.nn.relu(X)))
+    assert "tan takes no attributes {'axis': 1}: it has none" in str(new.trace)
+
+
+def test_no_operator_ends_the_process():
+    """A call without attributes of each operator that does not tell of what class they are has a type, or is refused.
+    """
+    program = """
+import tvm
+from tvm import relay
+from gsl.front.relay.infer import infer
+from gsl.graph import INPUT, Node, TensorType
+
+module = tvm.IRModule.from_expr(relay.nn.relu(relay.var("x", shape=(2, 4))))
+others = ("tl.", "tir.", "relax.")
+names = [str(name) for name in tvm.ir.Op.list_op_names() if not str(name).startswith(others)]
+done = 0
+for name in names:
+    for count in () if tvm.ir.Op.get(name).attrs_type_key else (1, 2, 3):
+        operands = tuple([Node(INPUT, type=TensorType((2, 4), "float32"), name="x") for _ in range(count)])
+        try:
+            infer(module, tvm.ir.Op.get(name), operands, {})
+        except ValueError:
+            pass
+        done += 1
+print(done)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-500:]
+    assert int(run.stdout) > 300
 
 
 def test_an_operator_that_is_opaque_is_folded():

@@ -130,7 +130,8 @@ def _l2_normalize(w: Writing) -> Any:
 
 
 def _read_l2_normalize(r: Reading) -> Canon:
-    check(bool(r["axis"]))
+    """Without axes, over all of them; Relay can't compile an empty list of axes."""
+    check(r["axis"] != ())
     return _of_floats("nn.l2_normalize")(r)
 
 
