@@ -86,7 +86,7 @@ class _Planner:
                 if own.slot == reading.size - 1:
                     operands = (*node.operands, *node.deps) if node.deps else node.operands
                     alike = tuple(map(stands, operands)) == own.sources and reading.overwrites is None
-                    if alike or self._is_untouched(node, reading):
+                    if (alike or self._is_untouched(node, reading)) and self._agrees(reading, None):
                         kept[source] = None
                         standing[node] = source
                         if place > front and reading.call is None:
@@ -138,12 +138,16 @@ class _Planner:
             self.plan.inner.update(tree[1:])
         return True
 
+    def _agrees(self, reading: Reading, mapping: Arguments | None) -> bool:
+        """Take note of what has become of the arguments of a call of which a field was read; False if it differs from
+        what another field of the call needs."""
+        call = reading.call
+        return call is None or self.plan.calls.setdefault(call, mapping) == mapping
+
     def _stays(self, node: Node, reading: Reading, front: int) -> bool:
         """Take note that an untouched reading stays where it is in the old graph; False if it has to move behind the
         front."""
         staying, call = self.plan.staying, reading.call
-        if call is not None:
-            self.plan.calls[call] = None
         if self.order[reading.node] < front and node.op != INPUT:
             return False
         if call is not None and call not in staying:
@@ -161,9 +165,9 @@ class _Planner:
         mapping = _mapping(tree)
         if mapping is None or not _may_overwrite(node, reading, mapping, self.outputs, self.plan):
             return False
+        if not self._agrees(reading, mapping):
+            return False
         self.plan.kept[reading.node] = mapping
-        if reading.call is not None:
-            self.plan.calls[reading.call] = mapping
         self.plan.inner.update(tree[1:])
         return True
 

@@ -78,7 +78,7 @@ class Reader:
             return found
 
     def _find_form(self, node: fx.Node) -> Form | None:
-        if node.op == "call_module" or self._moves(node):
+        if node.op == "call_module" or self._is_elsewhere(node):
             return None
         try:
             own, self.operands[node] = key_of_call(node, self.values)
@@ -113,15 +113,23 @@ class Reader:
             self._read[node] = self._read_call(node)
         return self._read[node]
 
-    def _moves(self, node: fx.Node) -> bool:
-        """True for a cast to the type of a tensor which may lie on another device, where the result is then, too."""
-        if node.target not in _BY_TENSOR:
+    def _is_elsewhere(self, node: fx.Node) -> bool:
+        """True for a call whose result may lie on another device than a canonical operator would put it."""
+        if node.target not in _PLACING:
             return False
-        found = {getattr(self.values.value(operand), "device", None) for operand in node.all_input_nodes}
+        devices = [getattr(self.values.value(each), "device", None) for each in (node, *node.all_input_nodes)]
+        if node.target in _BY_TENSOR:
+            found = set(devices[1:])
+        elif node.target in _LIKE_FIRST:
+            if not any(isinstance(each, (torch.device, str)) for each in (*node.args, *node.kwargs.values())):
+                return False
+            found = set(devices[:2])
+        else:
+            found = {devices[0], torch.get_default_device()}
         return None in found or len(found) > 1
 
     def _read_call(self, node: fx.Node) -> Canon | None:
-        if self._moves(node):
+        if self._is_elsewhere(node):
             return None
         args, kwargs = self.arguments(node)
         if node.op == "call_module":
@@ -138,7 +146,7 @@ class Reader:
 
     def read_fields(self, node: fx.Node) -> Mapping[int, Canon] | None:
         """The canonical readings of the fields of a call with several results, or ``None``."""
-        if node.op != "call_function":
+        if node.op == "call_module":
             return None
         args, kwargs = self.arguments(node)
         return spellings.read_fields(node.target, args, kwargs, self.values.of)
@@ -310,6 +318,16 @@ def _role(target: Any, canon: Canon | None) -> Role:
 
 _BY_TENSOR: Final = ("type_as", torch.Tensor.type_as, torch.ops.aten.type_as.default)
 """Casts to the type, and the device, of another tensor."""
+
+_LIKE_FIRST: Final = (
+    "to", torch.Tensor.to, torch.ops.aten.to.device, torch.ops.aten.to.dtype_layout, torch.ops.aten._to_copy.default,
+)  # fmt: skip
+"""Calls that may name another device than that of their operand."""
+
+_NEW: Final = ()
+"""Calls that make a tensor on the device of another one."""
+
+_PLACING: Final = frozenset((*_BY_TENSOR, *_LIKE_FIRST, *_NEW))
 
 _PRODUCTS: Final = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
 

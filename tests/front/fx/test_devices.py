@@ -235,6 +235,20 @@ def test_a_cast_to_the_type_of_a_tensor_elsewhere_is_more_than_a_cast(form: str)
     assert results(other, torch.ones(3), meta(3)) == {META}
 
 
+@pytest.mark.parametrize(
+    "move",
+    [lambda y: y.to("meta"), lambda y: y.to(META, torch.float32), lambda y: y.to(device=META, dtype=torch.float32)],
+    ids=["device", "device and dtype", "by name"],
+)
+@pytest.mark.parametrize("form", ["exported", "decomposed", "traced"])
+def test_a_move_is_more_than_a_cast(form: str, move: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    model = module(lambda self, x: move(x * 2) * 2)
+    same = UNCAST(loaded(form, model, meta(3)))
+    other = UNCAST(loaded(form, model, torch.ones(3)))
+    assert (same.trace.count("uncast"), other.trace.count("uncast")) == (int(form != "decomposed"), 0)
+    assert results(other, torch.ones(3)) == {META}
+
+
 REFUSED: dict[str, tuple[Subst, Callable[..., Any], tuple[torch.Tensor, torch.Tensor], str]] = {
     "a number becomes a tensor": (
         RESHAPED, lambda self, x, y: x * y, (meta(2, 3), torch.ones(())),

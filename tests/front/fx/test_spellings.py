@@ -575,6 +575,9 @@ SAME: dict[str, list[C]] = {
         c("to", x, torch.int64), c("long", x), c("type", x, torch.int64), c("type_as", x, ints),
         c(aten.to.dtype, x, torch.int64),
         c(aten._to_copy.default, x, dtype=torch.int64), c("to", x, dtype=torch.int64, non_blocking=True),
+        c(torch.ops.prims.convert_element_type.default, x, torch.int64), c("to", x, "cpu", torch.int64),
+        c(aten.to.device, x, torch.device("cpu"), torch.int64), c("to", x, torch.device("cpu"), dtype=torch.int64),
+        c(aten.to.dtype_layout, x, dtype=torch.int64, layout=torch.strided, device=torch.device("cpu")),
     ],
     "where": [c(torch.where, mask, x, y), c("where", x, mask, y), c(aten.where.self, mask, x, y)],
     "masked fill": [
@@ -685,9 +688,14 @@ SAME: dict[str, list[C]] = {
         c(torch.transpose, long, 1, 2), c("transpose", long, -2, -1), c("permute", long, 0, 2, 1),
         c("permute", long, (0, 2, 1)), c(torch.permute, long, (0, 2, 1)),
         c("swapaxes", long, 1, 2), c(aten.transpose.int, long, 1, 2), c(aten.permute.default, long, [0, 2, 1]),
-        c(getattr, long, "mT"), c("movedim", long, 1, 2),
+        c(getattr, long, "mT"), c(aten.mT.default, long), c("movedim", long, 1, 2), c(aten.moveaxis.int, long, 1, 2),
+        c(aten.swapaxes.default, long, 1, 2), c(aten.swapdims.default, long, -1, -2),
+        c(torch.swapaxes, long, axis0=1, axis1=2),
         c(torch.movedim, long, (2, 1), (1, 2)),
     ],
+    "T": [c(getattr, long, "T"), c(aten.numpy_T.default, long), c("permute", long, 2, 1, 0)],
+    "view as": [c("view_as", one, x), c("reshape_as", one, x), c(aten.view_as.default, one, x),
+                c(aten.reshape_as.default, one, x), c("view", one, 2, 3)],
     "t": [c("t", x), c(torch.t, x), c(getattr, x, "T"), c(aten.t.default, x), c("transpose", x, 0, 1)],
     "unsqueeze": [
         c("unsqueeze", x, 1), c(torch.unsqueeze, x, dim=-2), c(aten.unsqueeze.default, x, 1),
@@ -916,7 +924,8 @@ def test_rows_have_the_parameters_of_the_functions() -> None:
     c(F.softmax, x), c(F.dropout, x), c(F.dropout, x, 0.5, True), c(aten.dropout.default, x, 0.5, True),
     c(F.batch_norm, img, channel, channel, channel, channel, True), c(torch.sum, x, 1, out=x),
     c(torch.add, x, y, out=x),
-    c("view", x, torch.int32), c("to", x, "cpu"), c("to", x, torch.device("cpu")), c("to", x, y),
+    c("view", x, torch.int32), c("to", x, y), c(aten.to.dtype_layout, x, layout=torch.sparse_coo),
+    c(aten.to.device, x, torch.device("cpu"), torch.int64, False, True),
     c("type", x, "torch.IntTensor"),
     c(torch.add, ints, ints, alpha=1.5), c("add_", half, x), c(operator.iadd, ints, x),
     c("eq_", x, y), c("mul_", half, x), c(F.embedding, idx, table, max_norm=1.0),
@@ -980,11 +989,12 @@ FIELDS = [
     c(aten.max.dim, x, 1, True),
     c(aten._scaled_dot_product_flash_attention_for_cpu.default, q, k, val),
     c(aten.adaptive_max_pool2d.default, img, [2, 2]),
+    c(torch.unbind, long), c("unbind", long, -2), c(aten.unbind.int, long, 1),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("call", FIELDS, ids=str)
-def test_the_first_of_several_results_is_read(call: C) -> None:
+def test_single_results_of_several_are_read(call: C) -> None:
     once = Once()
     assert read(call, once) is None
     fields = spellings.read_fields(call.target, once.of(call.args), once.of(call.kwargs), type_of)

@@ -117,8 +117,14 @@ def _cast_method(dtype: str) -> Reader:
 
 
 def _to(c: Call) -> Canon:
-    """``x.to(dtype)``. Whether a device is the operand's own is not known."""
-    return Canon("cast", (tensor(c, c.input),), {"dtype": dtype_name(c.dtype)})
+    """``x.to(dtype)``, also with the device where the operand is; a move has no reading (``gsl.front.fx.reader``)."""
+    dtype = c.dtype_of(c.input) if c.dtype is None else dtype_name(c.dtype)
+    return Canon("cast", (tensor(c, c.input),), {"dtype": dtype})
+
+
+def _to_device(c: Call) -> Canon:
+    unread_unless(isinstance(c.device, (torch.device, str)))
+    return _to(c)
 
 
 def _type_as(c: Call) -> Canon:
@@ -126,7 +132,7 @@ def _type_as(c: Call) -> Canon:
 
 
 def _to_copy(c: Call) -> Canon:
-    unread_unless(c.layout in (None, torch.strided))
+    unread_unless(c.layout in (None, torch.strided) and not c.pin_memory)
     return _to(c)
 
 
@@ -196,9 +202,14 @@ ROWS: Final = (
     ),
     *(Row(f".{name}", "input", _cast_method(dtype)) for name, dtype in CAST_METHODS.items()),
     Row(".to", "input dtype non_blocking=False copy=False", _to),
+    Row(".to", "input device dtype=None non_blocking=False copy=False", _to_device),
     Row(".type", "input dtype non_blocking=False", _to),
-    Row("aten.to.dtype", "input dtype", _to),
-    Row("aten._to_copy.default", "input dtype=None layout=None non_blocking=False", _to_copy),
+    Row("aten.to.dtype aten.to.device prims.convert_element_type.default", "input dtype device=None", _to),
+    Row(
+        "aten._to_copy.default aten.to.dtype_layout",
+        "input dtype=None layout=None device=None pin_memory=None non_blocking=False",
+        _to_copy,
+    ),
     Row(".type_as aten.type_as.default", "input other", _type_as),
     Row(
         "torch.where aten.where.self aten.where.Scalar aten.where.ScalarOther aten.where.ScalarSelf",

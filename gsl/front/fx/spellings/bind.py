@@ -16,7 +16,7 @@ TypeOf = Callable[[Any], "Type | None"]
 ALIASES: Final = {
     "self": "input", "x": "input", "a": "input", "tensor1": "input", "axis": "dim", "keepdims": "keepdim",
     "tensor2": "other", "mat2": "other", "vec": "other", "exponent": "other", "b": "other", "tensor": "other",
-    "min_val": "min", "max_val": "max",
+    "min_val": "min", "max_val": "max", "axis0": "dim0", "axis1": "dim1",
     "split_size_or_sections": "split_size", "split_sizes": "split_size", "train": "training", "attn_bias": "attn_mask",
 }  # fmt: skip
 """Other names under which torch takes the same argument."""

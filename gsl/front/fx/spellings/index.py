@@ -9,6 +9,7 @@ from gsl.front.fx.spellings.bind import Call, UnreadError, axis, integer, is_dim
 from gsl.front.fx.spellings.elementwise import tensor
 from gsl.front.fx.spellings.table import Reader, Row
 from gsl.front.tree import Canon
+from gsl.graph import TUPLE
 
 
 def bound(value: Any) -> Any:
@@ -42,6 +43,15 @@ def _narrow(c: Call) -> Canon:
 def _select(c: Call) -> Canon:
     unread_unless(is_int(c.index))
     return Canon("take", (tensor(c, c.input), c.index), {"axis": integer(c.dim)})
+
+
+def _unbind(c: Call) -> Canon:
+    """The elements along an axis, one by one."""
+    shape = c.typed(c.input).shape
+    where = axis(c.dim, len(shape))
+    count: Any = shape[where] if shape else None
+    unread_unless(is_int(count))
+    return Canon(TUPLE, tuple([Canon("take", (tensor(c, c.input), i), {"axis": where}) for i in range(count)]))
 
 
 def _is_places(c: Call, item: Any) -> bool:
@@ -161,3 +171,5 @@ ROWS: Final = (
         _aten_embedding,
     ),
 )
+FIELDS: Final = (Row("torch.unbind .unbind aten.unbind.int", "input dim=0", _unbind),)
+"""Calls with several results, each of which is canonical."""

@@ -157,6 +157,7 @@ ROWS: Final = (
         "torch.dropout aten.dropout.default torch.feature_dropout aten.feature_dropout.default",
         "input p training",
         _dropout,
+        inplace=True,
     ),
     Row("F.scaled_dot_product_attention aten.scaled_dot_product_attention.default", _SDPA, _attention),
 )

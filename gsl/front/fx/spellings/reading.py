@@ -17,7 +17,7 @@ from gsl.front.fx.spellings.modules import is_plain
 from gsl.front.fx.spellings.table import Index, Reader, index
 from gsl.front.fx.tree import Weight
 from gsl.front.tree import Canon
-from gsl.graph import TensorType, Type
+from gsl.graph import TUPLE, TensorType, Type
 from gsl.modules import FUSION_OF, Fusion
 
 FAMILIES: Final = (elementwise, activation, linear, norm, shape, indexing, reduce, create)
@@ -37,9 +37,11 @@ def read(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of:
 def read_fields(
     target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of: TypeOf
 ) -> dict[int, Canon] | None:
-    """The canonical readings of single fields of a call with several results."""
+    """The canonical readings of single fields of a call with several results: of the first, or of all in a tuple."""
     found = _first(FIELDS, target, args, kwargs, type_of)
-    return None if found is None else {0: found}
+    if found is None:
+        return None
+    return dict(enumerate(found.operands)) if found.op == TUPLE else {0: found}
 
 
 def has_fields(target: Any) -> bool:

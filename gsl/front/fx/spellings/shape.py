@@ -107,7 +107,7 @@ def _permute(c: Call) -> Canon:
 
 
 def _t(c: Call) -> Canon:
-    """At most two axes, in reverse order."""
+    """All axes, in reverse order."""
     return Canon("transpose", (tensor(c, c.input),), {"axes": None})
 
 
@@ -252,9 +252,9 @@ ROWS: Final = (
     Row(".view .reshape", "input *shape", _reshape),
     Row("torch.reshape aten.reshape.default", "input shape", _reshape),
     Row("aten.view.default aten._unsafe_view.default", "input size", _view),
-    Row(".view_as .reshape_as", "input other", _view_as),
+    Row(".view_as .reshape_as aten.view_as.default aten.reshape_as.default", "input other", _view_as),
     Row("torch.flatten .flatten aten.flatten.using_ints", "input start_dim=0 end_dim=-1", _flatten),
-    Row("torch.ravel .ravel", "input start_dim=0 end_dim=-1", _flatten),
+    Row("torch.ravel .ravel aten.ravel.default", "input start_dim=0 end_dim=-1", _flatten),
     Row("torch.unflatten .unflatten aten.unflatten.int", "input dim sizes", _unflatten),
     Row("torch.squeeze .squeeze aten.squeeze.default aten.squeeze.dim aten.squeeze.dims", "input dim=None", _squeeze),
     Row("torch.unsqueeze .unsqueeze aten.unsqueeze.default", "input dim", _unsqueeze),
@@ -266,15 +266,18 @@ ROWS: Final = (
     ),
     Row(".expand_as aten.expand_as.default", "input other", _expand_as),
     Row(
-        "torch.transpose .transpose aten.transpose.int torch.swapaxes .swapaxes torch.swapdims .swapdims",
+        "torch.transpose .transpose aten.transpose.int torch.swapaxes .swapaxes aten.swapaxes.default "
+        "torch.swapdims .swapdims aten.swapdims.default",
         "input dim0 dim1",
         _transpose,
     ),
     Row(".permute", "input *dims", _permute),
     Row("torch.permute aten.permute.default", "input dims", _permute),
-    Row("torch.t .t aten.t.default", "input", _t),
+    Row("torch.t .t aten.t.default aten.numpy_T.default", "input", _t),
+    Row("aten.mT.default", "input", lambda c: swapped(c, c.input, -2, -1)),
     Row(
-        "torch.movedim .movedim torch.moveaxis .moveaxis aten.movedim.int aten.movedim.intlist",
+        "torch.movedim .movedim torch.moveaxis .moveaxis aten.movedim.int aten.movedim.intlist aten.moveaxis.int "
+        "aten.moveaxis.intlist",
         "input source destination",
         _movedim,
     ),

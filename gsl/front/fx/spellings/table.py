@@ -66,9 +66,9 @@ def resolve(spelling: str) -> Any:
     space, _, name = spelling.partition(".")
     if not space:
         return name if hasattr(torch.Tensor, name) else None
-    if space == "aten":
+    if space in ("aten", "prims"):
         packet, _, overload = name.partition(".")
-        return getattr(getattr(torch.ops.aten, packet, None), overload, None)
+        return getattr(getattr(getattr(torch.ops, space), packet, None), overload, None)
     return getattr(_SPACES[space], name, None)
 
 
