@@ -247,6 +247,7 @@ def _applied(
         [rule for rule in rules if rule not in left_out],
         graph,
         strategy=rules.strategy,
+        tidy=rules.tidy,
         iterative=iterative,
         max_steps=rules.max_steps,
         evaluate=program.evaluate if fold_params else None,

@@ -189,8 +189,8 @@ class Splicer:
                     moved.append((new, taken))
         for new, taken in moved:
             _put_in_order(new, taken)
-        self._drop(matched)
-        self._drop([new for new in replacement.new if not new.users and new in created])
+        self.drop(matched)
+        self.drop([new for new in replacement.new if not new.users and new in created])
         names, dead = self._names, self.dead
         for node in created:
             if node not in dead:
@@ -262,7 +262,7 @@ class Splicer:
         graph.reorder(order)
         self._instead.clear()
 
-    def _drop(self, suspects: Iterable[Node]) -> None:
+    def drop(self, suspects: Iterable[Node]) -> None:
         """Take nodes that nothing uses out of the graph, and what only they used."""
         dead, outputs = self.dead, self.outputs
         for suspect in suspects:

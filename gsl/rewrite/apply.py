@@ -15,7 +15,7 @@ from gsl.rewrite.fold import Evaluate, fold
 from gsl.rewrite.loop import Watch
 from gsl.rewrite.passes import Pass
 from gsl.rewrite.pause import paused_collector
-from gsl.rewrite.share import share
+from gsl.rewrite.share import drop_unused, share
 from gsl.rewrite.trace import Trace
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def rewrite(
     subject: Subject,
     *,
     strategy: str = "priority",
+    tidy: bool = False,
     iterative: bool = False,
     max_steps: int | None = None,
     fold_params: bool = True,
@@ -40,7 +41,7 @@ def rewrite(
 
     def work(graph: Graph, evaluate: Evaluate | None, own: bool) -> tuple[Graph, Trace]:
         return apply(
-            rules, graph, strategy=strategy, iterative=iterative, max_steps=max_steps,
+            rules, graph, strategy=strategy, tidy=tidy, iterative=iterative, max_steps=max_steps,
             evaluate=evaluate if fold_params else None, own=own,
         )  # fmt: skip
 
@@ -86,6 +87,7 @@ def apply(
     source: Graph,
     *,
     strategy: str = "priority",
+    tidy: bool = False,
     iterative: bool = False,
     max_steps: int | None = None,
     evaluate: Evaluate | None = None,
@@ -94,13 +96,14 @@ def apply(
     """A rewritten copy of a view, and what was done; with ``evaluate``, weights are folded after each pass.
 
     One pass does nothing but rewrite (and fold); with ``own``, it may change the view itself instead of a copy. With
-    ``iterative``, what the rewrites of a pass made equal is shared before the next one. Raises FixpointError where
-    there is no end.
+    ``iterative``, what the rewrites of a pass made equal is shared before the next one; with ``tidy``, whatever is
+    equal, and what nothing uses goes. Raises FixpointError where there is no end.
     """
     for rule in rules:
         rule.plan.check(source)
-    trace = Trace(rules={rule.name: rule for rule in rules}, iterative=iterative)
+    trace = Trace(rules={rule.name: rule for rule in rules}, iterative=iterative, tidy=tidy)
     run = Run(source, trace, evaluate, own and not iterative)
+    run.start()
     limit = None
     if iterative:
         limit = max_steps if max_steps is not None else limit_of(source)
@@ -127,8 +130,10 @@ def repeat(trace: Trace, source: Graph, steps: int | None, evaluate: Evaluate | 
         raise ReplayError(f"steps={steps}: the trace has {total} firings")
     if trace.folded and evaluate is None:
         raise ReplayError("weights were folded between the rounds, so replay the trace on a workload, not on a view")
-    run = Run(source, Trace(rules=trace.rules, iterative=trace.iterative), evaluate if trace.folds else None)
+    again = Trace(rules=trace.rules, iterative=trace.iterative, tidy=trace.tidy)
+    run = Run(source, again, evaluate if trace.folds else None)
     run.take()
+    run.start()
     for _, firings in groupby(trace.firings[:steps], key=lambda firing: firing.round):
         current = run.begin("priority", None)
         for firing in firings:
@@ -172,6 +177,19 @@ class Run:
                 node.name = name  # unique, so that a name in the trace tells one node
         return self.graph
 
+    def start(self) -> None:
+        """Tidy up before the first pass, where that is wanted."""
+        if self.trace.tidy:
+            with paused_collector():
+                if not self._owned:
+                    self.take()
+                self._tidy()
+
+    def _tidy(self) -> None:
+        """Share equal calls, and drop what nothing uses."""
+        self.trace.shared += share(self.graph, all=True)
+        self.trace.unused += drop_unused(self.graph)
+
     def round(self, strategy: str, limit: int | None, rules: Iterable[Subst] | None = None) -> bool:
         """Make a pass of some of the rules, or of all, and tidy up after it; whether any fired."""
         before = len(self.trace.firings)
@@ -194,7 +212,9 @@ class Run:
         self.untyped |= self._pass.checker.untyped
         if self._pass.blocked:
             take_fields(self.graph)
-            if self.trace.iterative:
+            if self.trace.tidy:
+                self._tidy()
+            elif self.trace.iterative:
                 self.trace.shared += share(self.graph)
             if self.evaluate is not None:
                 self.trace.folded += fold(self.graph, self.evaluate, self._roots)

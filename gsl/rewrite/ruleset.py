@@ -37,9 +37,19 @@ class RuleSet:
     one whose first output comes last, and of these the largest, as a walk that starts at the outputs of the graph
     meets them. Among equals, the higher priority counts, then, for ``"priority"``, the order of the rules before the
     order of the graph, and otherwise the order of the graph before that of the rules.
+
+    With ``tidy``, equal calls are computed once, those of the program too, and calls that nothing uses go: before the
+    first pass and after each. Without it, only what rewriting made equal is shared, between the passes.
     """
 
-    def __init__(self, rules: Iterable[Subst], *, strategy: str = "priority", max_steps: int | None = None) -> None:
+    def __init__(
+        self,
+        rules: Iterable[Subst],
+        *,
+        strategy: str = "priority",
+        max_steps: int | None = None,
+        tidy: bool = False,
+    ) -> None:
         self.rules = tuple(rules)
         self._by_name: dict[str, Subst] = {}
         for rule in self.rules:
@@ -55,6 +65,7 @@ class RuleSet:
             raise PatternError(f"unknown strategy {strategy!r}: {nearest(strategy, STRATEGIES)}")
         self.strategy = strategy
         self.max_steps = max_steps
+        self.tidy = tidy
 
     @classmethod
     def from_yaml(cls, path: str | Path, *, heuristics: Mapping[str, Heuristic] | None = None) -> RuleSet:
@@ -93,10 +104,12 @@ class RuleSet:
             raise KeyError(f"no rule is named {name!r}: {nearest(name, self._by_name)}") from None
 
     def __add__(self, other: RuleSet) -> RuleSet:
-        """The rules of both, with the strategy and max_steps of the first; a rule that both have stands once."""
+        """The rules of both, with the strategy and max_steps of the first, tidy if one is; a rule of both stands once.
+        """
         if not isinstance(other, RuleSet):
             return NotImplemented
-        return RuleSet(dict.fromkeys((*self, *other)), strategy=self.strategy, max_steps=self.max_steps)
+        rules, tidy = dict.fromkeys((*self, *other)), self.tidy or other.tidy
+        return RuleSet(rules, strategy=self.strategy, max_steps=self.max_steps, tidy=tidy)
 
     def match(self, subject: Any) -> Iterator[tuple[Subst, Match]]:
         """All matches of all rules in a workload or graph view, without rewriting. They may overlap."""
@@ -133,6 +146,7 @@ class RuleSet:
             self.rules,
             subject,
             strategy=self.strategy,
+            tidy=self.tidy,
             iterative=iterative,
             max_steps=self.max_steps if max_steps is None else max_steps,
             fold_params=fold_params,
@@ -145,6 +159,7 @@ class RuleSet:
             self.rules,
             graph,
             strategy=self.strategy,
+            tidy=self.tidy,
             iterative=iterative,
             max_steps=self.max_steps if max_steps is None else max_steps,
         )

@@ -1,21 +1,33 @@
-"""Common subexpressions: calls that rewriting made equal to others are computed once."""
+"""Common subexpressions, and calls that nothing uses."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
-from gsl.graph import CONST, INPUT, PARAM, Graph, Node
+from gsl.graph import CONST, INPUT, LEAVES, PARAM, Graph, Node
 from gsl.graph.splice import Replacement, Splicer
 from gsl.rewrite.effects import changed, may_be_view
 
 
-def share(graph: Graph) -> int:
+def drop_unused(graph: Graph) -> int:
+    """Take the calls that nothing uses out of a graph, with what only they used; how many went.
+
+    Inputs, and calls with effects, stay.
+    """
+    splicer = Splicer(graph)
+    splicer.drop([node for node in graph.nodes if node.op not in LEAVES])
+    if splicer.dead:
+        graph.reorder([node for node in graph.nodes if node not in splicer.dead])
+    return _calls(splicer.dead)
+
+
+def share(graph: Graph, *, all: bool = False) -> int:
     """Let one call stand for all that have its operator, operands, attributes and type; how many went.
 
-    Of two equal calls, at least one was made by a rewrite or got other operands by one: what a program computes twice
-    itself stays. So do calls with effects, opaque ones, and what reads memory that is changed in place. Weights count
-    as equal if they are one tensor, numbers if they have one value and type.
+    Of two equal calls, at least one was made by a rewrite or got other operands by one, unless ``all`` is true: what a
+    program computes twice itself stays. So do calls with effects, opaque ones, and what reads memory that is changed in
+    place. Weights count as equal if they are one tensor, numbers if they have one value and type.
     """
     unsteady = _unsteady(graph)
     splicer = Splicer(graph)
@@ -31,10 +43,15 @@ def share(graph: Graph) -> int:
             first = found.setdefault((node.op, operands, frozen(node.attrs), node.type, node.deps), node)
         except TypeError:  # an attribute that has no hash
             continue
-        if first is not node and (_is_touched(first) or _is_touched(node)):
+        if first is not node and (all or _is_touched(first) or _is_touched(node)):
             splicer.apply(Replacement([node], [first]), [node])
     splicer.finish()
-    return sum(node.op not in (PARAM, CONST) for node in splicer.dead)
+    return _calls(splicer.dead)
+
+
+def _calls(nodes: Iterable[Node]) -> int:
+    """How many of the nodes are no weights and numbers."""
+    return sum(node.op not in (PARAM, CONST) for node in nodes)
 
 
 def frozen(value: Any) -> Hashable:

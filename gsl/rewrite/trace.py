@@ -83,11 +83,15 @@ class Trace:
     folded: int = 0
     """How many calls were computed ahead of time, because they depend on weights only."""
     shared: int = 0
-    """How many calls went between the rounds, because rewriting had made them equal to others."""
+    """How many calls went between the rounds, because they were equal to others."""
+    unused: int = 0
+    """How many calls went because nothing uses them."""
     rules: Mapping[str, Subst] = field(default_factory=dict, repr=False)
     """The rules that were applied, by name."""
     iterative: bool = field(default=False, repr=False)
     """Whether calls were shared between rounds."""
+    tidy: bool = field(default=False, repr=False)
+    """Whether all equal calls were shared, and what nothing uses went, before the first round and after each."""
     folds: bool = field(default=False, repr=False)
     """Whether weights were folded after each round."""
 

@@ -40,7 +40,9 @@ def alternate(
     def work(graph: Graph, evaluate: Evaluate | None, own: bool) -> tuple[Graph, Trace]:
         for rule in rules.values():
             rule.plan.check(graph)
-        run = Run(graph, Trace(rules=rules, iterative=True), evaluate if fold_params else None)
+        trace = Trace(rules=rules, iterative=True, tidy=any(turn.tidy for turn in sets))
+        run = Run(graph, trace, evaluate if fold_params else None)
+        run.start()
         limit = limit_of(graph) if max_steps is None else None
         watch: Watch | None = None
         steps = 0

@@ -12,6 +12,7 @@ from __future__ import annotations
 from gsl.rewrite import RuleSet, Subst
 from gsl.rules import fold, layout, lower, merge, parallel, sums
 from gsl.rules.modules import MODULE_FUSION as MODULE_FUSION
+from gsl.rules.normal import NORMAL as NORMAL
 
 FAMILIES: dict[str, tuple[Subst, ...]] = {
     "layout": (

@@ -56,6 +56,11 @@ def same_dtype(first: pat.Pattern, *others: pat.Pattern) -> attr.Expr:
     return attr.all([other.dtype == first.dtype for other in others])
 
 
+def same_type(x: pat.Pattern, y: pat.Pattern) -> attr.Expr:
+    """Whether two tensors have one shape and one dtype."""
+    return (x.shape == y.shape) & same_dtype(x, y)
+
+
 def precise(x: pat.Pattern) -> attr.Expr:
     """Whether statistics computed in the dtype keep their precision: normalisations of halves compute in float32."""
     return attr.In(x.dtype, ("float32", "float64"))

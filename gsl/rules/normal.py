@@ -1,0 +1,293 @@
+"""The normal form: one way of writing what programs write in many ways, so that one rule of an idiom finds them all.
+
+Exports, decomposed exports, graphs of ``torch.compile``, traced modules and Relax modules spell one model differently.
+In the normal form
+
+* what changes nothing is gone: copies, casts, reshapes, slices and expansions to the same, dropout, factors of 1;
+* transpositions that follow each other are one, and so are reshapes and casts; an axis of size 1 comes and goes by a
+  reshape. A transposition stays where it is before a product: a rule that wants the second operand of a product the
+  other way round transposes it in its target, and the two transpositions become one or none;
+* a product has the leading axes that its users want: matrices flattened before a product and taken apart after it
+  (what torch decomposes linear layers and batched products into) are the product of the tensors themselves;
+* a linear layer is ``op.Dense(x, w)``, with a weight of (units, in), also where a program multiplies with a weight of
+  (in, units) as GPT-2 does; its bias is ``op.BiasAdd`` along the last axis;
+* numbers that are added or multiplied stand on the right of tensors, squares are ``op.Square``.
+
+No rule moves elements that were not moved before, and none makes two products of one.
+"""
+
+from __future__ import annotations
+
+from gsl import attr, op, pat
+from gsl.rewrite import RuleSet
+from gsl.rules import layout
+from gsl.rules.common import Sides, rule, same_dtype, same_type
+
+_INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+_MOST_AXES = 6
+"""How many axes a row may be taken apart into."""
+
+# What changes nothing
+
+
+@rule(priority=2)
+def broadcast_identity() -> Sides:
+    """broadcast_to(x, shape of x) = x
+
+    Symbolic sizes must be the same expressions.
+    """
+    x = pat.Wildcard()
+    return op.BroadcastTo(x, shape=x.shape), x
+
+
+@rule(priority=2)
+def broadcast_broadcast() -> Sides:
+    """broadcast_to(broadcast_to(x, s), t) = broadcast_to(x, t)
+
+    Everywhere: what is broadcast to s is broadcast to what s is broadcast to.
+    """
+    x = pat.Wildcard()
+    outer = op.BroadcastTo(op.BroadcastTo(x))
+    return outer, op.BroadcastTo(x, shape=outer.shape)
+
+
+@rule(priority=2)
+def slice_identity() -> Sides:
+    """x[:, …, :] = x
+
+    Where the slice has the shape of x, and no stride is negative.
+    """
+    x = pat.Wildcard()
+    part = op.StridedSlice(x, shape=x.shape)
+    return part, x, attr.min(part.strides) > 0
+
+
+@rule(priority=2)
+def multiply_one() -> Sides:
+    """x · 1 = x
+
+    Where the product has the shape and dtype of x.
+    """
+    x = pat.Wildcard()
+    product = x * 1
+    return product, x, same_type(x, product)
+
+
+@rule(priority=2)
+def divide_one() -> Sides:
+    """x / 1 = x
+
+    Where the quotient has the shape and dtype of x.
+    """
+    x = pat.Wildcard()
+    quotient = x / 1
+    return quotient, x, same_type(x, quotient)
+
+
+@rule(priority=2)
+def add_zero() -> Sides:
+    """x + 0 = x
+
+    For integers (among floats, -0 + 0 is 0), where the sum has the shape and dtype of x.
+    """
+    x = pat.Wildcard()
+    total = x + 0
+    return total, x, same_type(x, total) & attr.In(x.dtype, _INTEGERS)
+
+
+@rule(priority=2)
+def subtract_zero() -> Sides:
+    """x - 0 = x
+
+    Where the difference has the shape and dtype of x.
+    """
+    x = pat.Wildcard()
+    difference = x - 0
+    return difference, x, same_type(x, difference)
+
+
+# Axes of size 1
+
+
+@rule()
+def expand_dims_reshape() -> Sides:
+    """expand_dims(x) = reshape(x)
+
+    Everywhere; so the reshapes around it become one.
+    """
+    x = pat.Wildcard()
+    expanded = op.ExpandDims(x)
+    return expanded, op.Reshape(x, newshape=expanded.shape)
+
+
+@rule()
+def squeeze_reshape() -> Sides:
+    """squeeze(x) = reshape(x)
+
+    Everywhere.
+    """
+    x = pat.Wildcard()
+    squeezed = op.Squeeze(x)
+    return squeezed, op.Reshape(x, newshape=squeezed.shape)
+
+
+# Squares
+
+
+@rule()
+def power_two() -> Sides:
+    """x ^ 2 = x²
+
+    For floats, where the power has the shape and dtype of x.
+    """
+    x = pat.Wildcard()
+    power = op.Power(x, 2)
+    return power, op.Square(x), same_type(x, power) & attr.In(x.dtype, _FLOATS)
+
+
+@rule()
+def multiply_same() -> Sides:
+    """x · x = x²
+
+    For floats.
+    """
+    x = pat.Wildcard()
+    return x * x, op.Square(x), attr.In(x.dtype, _FLOATS)
+
+
+# Linear layers
+
+
+@rule()
+def matmul_transposed() -> Sides:
+    """x (wᵀ) = x wᵀ: a product with a transposed matrix is a linear layer
+
+    Where w has two axes, and x two or more.
+    """
+    x, w = pat.Wildcard(), pat.Wildcard(ndim=2)
+    turned = op.Transpose(w, axes=(1, 0))
+    product = op.Matmul(x, turned)
+    return product, op.Dense(x, w, out_dtype=product.out_dtype), x.ndim >= 2
+
+
+@rule()
+def linear_bias() -> Sides:
+    """x wᵀ + b = bias_add(x wᵀ, b)
+
+    For a product with a matrix, and a vector with an element for each of its columns.
+    """
+    x, w, b = pat.Wildcard(), pat.Wildcard(ndim=2), pat.Wildcard(ndim=1)
+    product = op.Dense(x, w) | op.Matmul(x, w)
+    axis = product.ndim - 1
+    fits = (x.ndim >= 2) & (b.shape[0] == product.shape[axis]) & same_dtype(b, product)
+    return product + b, op.BiasAdd(product, b, axis=axis), fits
+
+
+# The leading axes of products
+
+
+def leading(out: pat.Pattern, product: pat.Pattern, row: attr.Expr) -> attr.Expr:
+    """The leading axes of a reshaped product: those before the axes that hold a row of so many elements.
+
+    Where no axes hold just that, the leading axes of the product itself. The sizes are multiplied from the last one on
+    until they are the size of a row, so that symbolic leading sizes are compared with nothing.
+    """
+    own = product.shape[:-1]
+    found = own
+    for behind in range(_MOST_AXES, 0, -1):
+        holds = attr.prod(out.shape[out.ndim - behind :]) == row
+        found = attr.Cond(out.ndim < behind, own, attr.Cond(holds, out.shape[: out.ndim - behind], found))
+    return found
+
+
+@rule(extern_use=False)
+def dense_leading() -> Sides:
+    """reshape(x wᵀ) = reshape(reshape(x) wᵀ)
+
+    Where the leading axes of x are not those of the result: a product of (14, 8) with (6, 8)ᵀ that becomes (2, 7, 6) or
+    (2, 7, 3, 2) is one of (2, 7, 8).
+    """
+    x, w = pat.Wildcard(), pat.Wildcard()
+    product = op.Dense(x, w)
+    out = op.Reshape(product)
+    lead = leading(out, product, w.shape[0])
+    taken = op.Reshape(x, newshape=lead + w.shape[1:])
+    return out, out.like(product.like(taken, w)), lead != x.shape[:-1]
+
+
+@rule(extern_use=False)
+def matrix_leading() -> Sides:
+    """reshape(x w) = reshape(reshape(x) w)
+
+    As dense-leading, for a product with a matrix as it is.
+    """
+    x, w = pat.Wildcard(), pat.Wildcard(ndim=2)
+    product = op.Matmul(x, w)
+    out = op.Reshape(product)
+    lead = leading(out, product, w.shape[1])
+    taken = op.Reshape(x, newshape=lead + w.shape[:1])
+    return out, out.like(product.like(taken, w)), (x.ndim >= 2) & (lead != x.shape[:-1])
+
+
+@rule(extern_use=False)
+def bias_leading() -> Sides:
+    """reshape(bias_add(x, b)) = reshape(bias_add(reshape(x), b))
+
+    For a bias of the last axis, as dense-leading.
+    """
+    x, b = pat.Wildcard(), pat.Wildcard()
+    biased = op.BiasAdd(x, b, axis=x.ndim - 1)
+    out = op.Reshape(biased)
+    lead = leading(out, biased, b.shape[0])
+    taken = op.Reshape(x, newshape=lead + b.shape)
+    return out, out.like(op.BiasAdd(taken, b, axis=attr.Len(lead))), lead != x.shape[:-1]
+
+
+@rule(extern_use=False)
+def batch_leading() -> Sides:
+    """reshape(a b) = reshape(reshape(a) reshape(b))
+
+    For batched products: one of (8, 7, 5) and (8, 5, 7) that becomes (2, 4, 7, 7) is one of (2, 4, 7, 5) and (2, 4, 5,
+    7). Where the last two axes stay, and both operands have the same axes before them.
+    """
+    a, b = pat.Wildcard(), pat.Wildcard()
+    product = op.Matmul(a, b)
+    out = op.Reshape(product)
+    lead = out.shape[:-2]
+    kept = out.shape[-2:] == product.shape[-2:]
+    alike = (a.ndim >= 3) & (a.shape[:-2] == b.shape[:-2])
+    left = op.Reshape(a, newshape=lead + a.shape[-2:])
+    right = op.Reshape(b, newshape=lead + b.shape[-2:])
+    return out, product.like(left, right), kept & alike & (out.ndim > a.ndim)
+
+
+@rule(extern_use=False)
+def transpose_leading() -> Sides:
+    """reshape(transpose(x)) = transpose(reshape(x))
+
+    Where the last two axes of three are exchanged, and the first one is taken apart: the second operand of a batched
+    product, as batch-leading leaves it.
+    """
+    x = pat.Wildcard(ndim=3)
+    turned = op.Transpose(x, axes=(0, 2, 1))
+    out = op.Reshape(turned)
+    n = out.ndim
+    kept = (out.shape[-2:] == turned.shape[1:]) & (n > 3)
+    taken = op.Reshape(x, newshape=out.shape[:-2] + x.shape[1:])
+    return out, op.Transpose(taken, axes=attr.Range(n - 2) + attr.Tuple(n - 1, n - 2)), kept
+
+
+NORMAL = RuleSet(
+    [
+        layout.copy_identity, layout.dropout_identity, layout.cast_identity, layout.cast_cast,
+        layout.reshape_identity, broadcast_identity, broadcast_broadcast, slice_identity,
+        multiply_one, divide_one, add_zero, subtract_zero,
+        layout.dispatch_tuple, layout.split_concat, layout.split_concat_variadic,
+        expand_dims_reshape, squeeze_reshape, layout.reshape_reshape, layout.transpose_transpose,
+        power_two, multiply_same, matmul_transposed, linear_bias,
+        dense_leading, matrix_leading, bias_leading, batch_leading, transpose_leading,
+    ],
+    tidy=True,
+)  # fmt: skip
+"""The rules of the normal form."""
