@@ -2,6 +2,7 @@
 
 from gsl.rules import BOOK as BOOK
 from gsl.rules import FAMILIES as FAMILIES
+from gsl.rules import IDIOMS as IDIOMS
 from gsl.rules import MODULE_FUSION as MODULE_FUSION
 from gsl.rules import NORMAL as NORMAL
 from gsl.rules import OPTIMISING as OPTIMISING

@@ -1,0 +1,10 @@
+"""Idioms: what one operator does, written out with others."""
+
+from __future__ import annotations
+
+from gsl.rewrite import RuleSet
+from gsl.rules.idioms import activations, norms
+from gsl.rules.normal import NORMAL
+
+IDIOMS = NORMAL + RuleSet([*norms.RULES, *activations.RULES])
+"""The rules of the normal form, and those that recognise idioms in it."""

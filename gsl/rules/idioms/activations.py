@@ -1,0 +1,134 @@
+"""Activations and softmax that are written out.
+
+Written for the normal form, in which a square is ``op.Square``. Constants are compared in the dtype of the
+program, so that eight digits are enough in float32.
+
+What is left as it is, as no framework has a kernel for it: the sigmoid approximation of GELU, x · sigmoid(1.702 x), which
+as a SiLU of 1.702 x would need as many calls; and gated units, silu(x wᵀ) · (x vᵀ), of which the SiLU is recognised, and
+the two products are merged by the rules of parallel layers where that pays.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gsl import attr, op, pat
+from gsl.rules.common import Sides, rule
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+def is_float(x: pat.Pattern) -> attr.Expr:
+    """Whether elements are floats."""
+    return attr.In(x.dtype, _FLOATS)
+
+
+def gelu_of(x: pat.Pattern, inner: pat.Pattern) -> pat.Alt:
+    """The spellings of x · (1 + inner) / 2."""
+    both = inner + 1
+    return pat.Alt(
+        *((x * 0.5) * both, (x * both) * 0.5, x * (both * 0.5)),
+        *((x / 2) * both, (x * both) / 2, x * (both / 2)),
+        x * (inner * 0.5 + 0.5),
+    )
+
+
+@rule(extern_use=False)
+def gelu_erf() -> Sides:
+    """x · (1 + erf(x / √2)) / 2 = gelu(x)
+
+    For floats, with the three factors in any order.
+    """
+    x = pat.Wildcard()
+    argument = pat.Alt(x / math.sqrt(2), x * math.sqrt(0.5), x * (1 / math.sqrt(2)))
+    return gelu_of(x, op.Erf(argument)), op.GELU(x), is_float(x)
+
+
+@rule(extern_use=False)
+def gelu_tanh() -> Sides:
+    """x · (1 + tanh(√(2 / π) · (x + 0.044715 x³))) / 2 = gelu(x) by its approximation with tanh
+
+    For floats, with the factors in any order, the cube as a power or a product, and x before the sum or in it.
+    """
+    x, k, a = pat.Wildcard(), math.sqrt(2 / math.pi), 0.044715
+    square = op.Square(x)
+    cubes = (op.Power(x, 3) * a, (square * x) * a, (square * a) * x, (x * a) * square, ((x * a) * x) * x)
+    sums = [x + cube for cube in cubes]
+    ones = [part + 1 for part in (square * a, (x * a) * x)]
+    argument = pat.Alt(*(total * k for total in sums), *((x * k) * one for one in ones), *((x * one) * k for one in ones))
+    return gelu_of(x, op.Tanh(argument)), op.GELU(x, approximate="tanh"), is_float(x)
+
+
+@rule(extern_use=False)
+def sigmoid_exp() -> Sides:
+    """1 / (1 + exp(-x)) = sigmoid(x)
+
+    For floats.
+    """
+    x = pat.Wildcard()
+    total = op.Exp(-x) + 1
+    return op.Reciprocal(total) | 1 / total, op.Sigmoid(x), is_float(x)
+
+
+@rule(extern_use=False)
+def silu_sigmoid() -> Sides:
+    """x · sigmoid(x) = silu(x), and x / (1 + exp(-x))
+
+    For floats.
+    """
+    x = pat.Wildcard()
+    return x * op.Sigmoid(x) | x / (op.Exp(-x) + 1), op.SiLU(x), is_float(x)
+
+
+@rule(extern_use=False)
+def mish_softplus() -> Sides:
+    """x · tanh(log(1 + exp(x))) = mish(x)
+
+    For floats.
+    """
+    x = pat.Wildcard()
+    return x * op.Tanh(op.Softplus(x, beta=1.0, threshold=20.0)), op.Mish(x), is_float(x)
+
+
+@rule(extern_use=False)
+def hardswish_clip() -> Sides:
+    """x · min(max(x + 3, 0), 6) / 6 = hardswish(x)
+
+    For floats, with relu6 too, which is that minimum.
+    """
+    x = pat.Wildcard()
+    shifted = x + 3
+    inner = op.ReLU6(shifted) | op.Clip(shifted, a_min=0, a_max=6)
+    return (x * inner) / 6 | x * (inner / 6), op.Hardswish(x), is_float(x)
+
+
+@rule(extern_use=False)
+def softmax_exp() -> Sides:
+    """exp(x - m) / sum(exp(x - m)) = softmax(x)
+
+    Along one axis, for floats, where m is the maximum along that axis, or there is none.
+    """
+    x = pat.Wildcard()
+    largest = op.Max(x, keepdims=True, exclude=False)
+    shifted = x - largest
+    exponent = shifted | x
+    e = op.Exp(exponent)
+    total = op.Sum(e, keepdims=True, exclude=False)
+    axes = attr.Match(exponent, [largest.axis == total.axis, attr.Const(True)])
+    return e / total, op.Softmax(x, axis=total.axis[0]), is_float(x) & (attr.Len(total.axis) == 1) & axes
+
+
+@rule(extern_use=False)
+def log_softmax_sum() -> Sides:
+    """x - logsumexp(x) = log_softmax(x)
+
+    Along one axis, for floats.
+    """
+    x = pat.Wildcard()
+    total = op.LogSumExp(x, keepdims=True, exclude=False)
+    return x - total, op.LogSoftmax(x, axis=total.axis[0]), is_float(x) & (attr.Len(total.axis) == 1)
+
+
+RULES = (
+    gelu_erf, gelu_tanh, sigmoid_exp, silu_sigmoid, mish_softplus, hardswish_clip, softmax_exp, log_softmax_sum,
+)  # fmt: skip

@@ -1,0 +1,165 @@
+"""Normalisations that are written out: RMS, layer and group norm.
+
+The parts are recognised one after the other, each by a rule of its own, so that every order and spelling of them is
+found: first what is divided by its root mean square, then that its mean was subtracted, then weights. All are written
+for the normal form, in which a square is ``op.Square``.
+
+Statistics are those of float32 or float64, as they were: the casts that models put around a norm of halves stay.
+"""
+
+from __future__ import annotations
+
+from gsl import attr, op, pat
+from gsl.rules.common import Sides, precise, rule, same_dtype
+
+
+def over_root(x: pat.Pattern, square: pat.Pattern) -> list[pat.Pattern]:
+    """The spellings of x / √square."""
+    root = op.Sqrt(square)
+    return [
+        x * op.Rsqrt(square),
+        x / root,
+        x * op.Power(square, -0.5),
+        x / op.Power(square, 0.5),
+        x * op.Reciprocal(root),
+        x * (1 / root),
+    ]
+
+
+def last_axes(axes: attr.Expr, x: pat.Pattern) -> attr.Expr:
+    """Whether these are the last axes of a tensor, over which there are kernels."""
+    return axes == attr.Range(x.ndim - attr.Len(axes), x.ndim)
+
+
+def fits_last(w: pat.Pattern, axes: attr.Expr, x: pat.Pattern) -> attr.Expr:
+    """Whether the axes are the last ones, and a weight has their sizes."""
+    return last_axes(axes, x) & (w.shape == x.shape[x.ndim - attr.Len(axes) :])
+
+
+@rule(extern_use=False)
+def rms_norm() -> Sides:
+    """x / √(mean(x²) + ε) = rms_norm(x; ε)
+
+    Over the last axes, in float32 or float64. The quotient may be a product with rsqrt, with a power of -1/2, or with a
+    reciprocal.
+    """
+    x, epsilon = pat.Wildcard(), pat.Const(ndim=0)
+    mean = op.Mean(op.Square(x), keepdims=True, exclude=False)
+    norm = pat.Alt(*over_root(x, mean + epsilon))
+    return norm, op.RMSNorm(x, axis=mean.axis, epsilon=epsilon.value), last_axes(mean.axis, x) & precise(x)
+
+
+@rule(extern_use=False)
+def rms_norm_weighted() -> Sides:
+    """x · (w / √(mean(x²) + ε)) = rms_norm(x, w; ε)
+
+    As rms-norm, where the weight is multiplied by the reciprocal root, or x by the weight, first.
+    """
+    x, w, epsilon = pat.Wildcard(), pat.Wildcard(), pat.Const(ndim=0)
+    mean = op.Mean(op.Square(x), keepdims=True, exclude=False)
+    norm = pat.Alt(*(x * scaled for scaled in over_root(w, mean + epsilon)), *over_root(x * w, mean + epsilon))
+    fits = precise(x) & same_dtype(x, w) & fits_last(w, mean.axis, x)
+    return norm, op.RMSNorm(x, w, axis=mean.axis, epsilon=epsilon.value), fits
+
+
+@rule(extern_use=False)
+def rms_norm_scale() -> Sides:
+    """rms_norm(x) · w = rms_norm(x, w)
+
+    For a weight of the normalised axes, which are the last ones, in float32 or float64.
+    """
+    x, w = pat.Wildcard(), pat.Wildcard()
+    norm = op.RMSNorm(x)
+    return norm * w, norm.like(x, w), same_dtype(x, w) & precise(x) & fits_last(w, norm.axis, x)
+
+
+@rule(extern_use=False)
+def layer_norm_centre() -> Sides:
+    """rms_norm(x - mean(x)) = layer_norm(x), and with a weight
+
+    Over the same axes: the mean square of what is centred is its variance.
+    """
+    x, w = pat.Wildcard(), pat.Wildcard()
+    mean = op.Mean(x, keepdims=True, exclude=False)
+    centred = x - mean
+    plain, weighted = op.RMSNorm(centred, axis=mean.axis), op.RMSNorm(centred, w, axis=mean.axis)
+    either = plain | weighted
+    target = [op.LayerNorm(x, axis=mean.axis, epsilon=plain.epsilon),
+              op.LayerNorm(x, w, axis=mean.axis, epsilon=weighted.epsilon)]
+    return either, pat.Match(either, target), precise(x)
+
+
+@rule(extern_use=False)
+def layer_norm_variance() -> Sides:
+    """(x - mean(x)) / √(variance(x) + ε) = layer_norm(x; ε)
+
+    Over the last axes, in float32 or float64, with the biased variance.
+    """
+    x, epsilon = pat.Wildcard(), pat.Const(ndim=0)
+    mean = op.Mean(x, keepdims=True, exclude=False)
+    variance = op.Variance(x, axis=mean.axis, keepdims=True, exclude=False, unbiased=False)
+    norm = pat.Alt(*over_root(x - mean, variance + epsilon))
+    return norm, op.LayerNorm(x, axis=mean.axis, epsilon=epsilon.value), last_axes(mean.axis, x) & precise(x)
+
+
+@rule(extern_use=False)
+def layer_norm_scale() -> Sides:
+    """layer_norm(x) · w = layer_norm(x, w)
+
+    For a weight of the normalised axes, in float32 or float64.
+    """
+    x, w = pat.Wildcard(), pat.Wildcard()
+    norm = op.LayerNorm(x)
+    return norm * w, norm.like(x, w, scale=True), same_dtype(x, w) & precise(x) & fits_last(w, norm.axis, x)
+
+
+@rule(extern_use=False)
+def layer_norm_shift() -> Sides:
+    """layer_norm(x, w) + b = layer_norm(x, w, b)
+
+    For a bias of the normalised axes, in float32 or float64.
+    """
+    x, w, b = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
+    norm = op.LayerNorm(x, w)
+    return norm + b, norm.like(x, w, b, center=True), same_dtype(x, w, b) & precise(x) & fits_last(b, norm.axis, x)
+
+
+@rule(extern_use=False)
+def group_norm() -> Sides:
+    """reshape(layer_norm(reshape(x))) = group_norm(x)
+
+    Where the first reshape takes the channels on axis 1 apart into groups, all behind the groups is normalised, and the
+    second one has the shape of x.
+    """
+    x = pat.Wildcard()
+    groups = op.Reshape(x)
+    norm = op.LayerNorm(groups, axis=attr.Range(2, groups.ndim))
+    out = op.Reshape(norm, shape=x.shape)
+    size = groups.shape[1]
+    fits = (x.ndim >= 2) & (groups.shape[0] == x.shape[0]) & (x.shape[1] % size == 0)
+    return out, op.GroupNorm(x, num_groups=size, axis=1, epsilon=norm.epsilon), fits
+
+
+def per_channel(w: pat.Pattern, x: pat.Pattern) -> attr.Expr:
+    """Whether there is one factor or summand for each channel on axis 1: of shape (C, 1, …) or (1, C, 1, …)."""
+    ones = attr.Map(x.shape[2:], lambda _: 1)
+    return attr.In(w.shape, (attr.Tuple(x.shape[1]) + ones, attr.Tuple(1, x.shape[1]) + ones))
+
+
+@rule(extern_use=False)
+def group_norm_affine() -> Sides:
+    """group_norm(x) · w + b = group_norm(x, w, b)
+
+    For a weight and a bias of the channels, in float32 or float64.
+    """
+    x, w, b = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
+    norm = op.GroupNorm(x, axis=1)
+    vector = {"newshape": (-1,)}
+    whole = norm.like(x, op.Reshape(w, **vector), op.Reshape(b, **vector), scale=True, center=True)
+    return norm * w + b, whole, same_dtype(x, w, b) & precise(x) & per_channel(w, x) & per_channel(b, x)
+
+
+RULES = (
+    rms_norm, rms_norm_weighted, rms_norm_scale, layer_norm_centre, layer_norm_variance,
+    layer_norm_scale, layer_norm_shift, group_norm, group_norm_affine,
+)  # fmt: skip
