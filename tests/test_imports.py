@@ -16,13 +16,16 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "gsl"
 LAYERS = [
     "errors", "graph", "attr", "spec", "draw", "pat", "op", "match", "rewrite", "exchange", "rulefile", "modules",
-    "front", "rules", "workload", "verify", "relax", "fx", "cli", "__main__",
+    "front", "rules", "workload", "cost", "verify", "relax", "fx", "cli", "__main__",
 ]  # fmt: skip
 """From the lowest; each may import those before it. As in the table of docs/architecture.md."""
 LATE = {"gsl.pat.base", "gsl.rewrite.trace"}
 """Modules whose functions import from their own package what needs them: patterns' operators build patterns, and
 traces are replayed by what makes them."""
-UPWARD = {"gsl.rewrite.subst": ("verify",), "gsl.rewrite.ruleset": ("rulefile", "verify")}
+UPWARD = {
+    "gsl.rewrite.subst": ("verify",), "gsl.rewrite.ruleset": ("rulefile", "verify"),
+    "gsl.workload.workload": ("cost",),
+}  # fmt: skip
 """Modules with methods that import from higher layers what they are short for: ``rule.verify()``."""
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from gsl.errors import FrontEndError
@@ -79,6 +80,40 @@ class Placed(Protocol):
     @property
     def input_devices(self) -> Mapping[str, Any]:
         """The devices of inputs by name, as torch has them, where known."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One native call of a program, as it is made when the program runs."""
+
+    name: str
+    """What the native graph calls it."""
+    nodes: tuple[Node, ...]
+    """The nodes of a view that the call computes, operands before their users; none where no view shows it."""
+    key: str
+    """All that its time depends on, besides the machine: the function, its arguments, their types and layouts."""
+    weights: int
+    """How many bytes of weights it reads."""
+    native: Any
+
+
+@runtime_checkable
+class Stepped(Protocol):
+    """What a program may offer besides: its native calls are known one by one, and can be run alone."""
+
+    @property
+    def fuses(self) -> bool:
+        """Whether what runs the program makes one loop of several calls."""
+
+    def steps(self, graph: Graph) -> Sequence[Step]:
+        """The calls that compute, in order; ``graph`` is a view that :meth:`load` made and nobody has changed."""
+
+    def alone(self, steps: Sequence[Step], *, copies: int = 1) -> Callable[[], object]:
+        """A function that makes these calls and no others, on weights as they are and on other operands made for it.
+
+        With ``copies``, each run takes other operands and weights than the one before, so many of them in turns.
+        Raises FrontEndError where that is not possible.
+        """
 
 
 class Unchangeable:

@@ -32,6 +32,8 @@ from gsl.workload.strategies import strategy as strategy_of
 if TYPE_CHECKING:
     import torch
 
+    from gsl.cost import Costs, Model
+
 DRAWABLE = 150
 """A view whose drawing has more boxes than this is summed up in a notebook, because nobody can read it."""
 
@@ -357,6 +359,21 @@ class Workload:
         """How often each operator is called, the most frequent first."""
         counts = Counter(op_name(node.op) for node in self.graph if _is_call(node))
         return Counter(dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))))
+
+    def cost(
+        self, model: str | Callable[[Node], float] | Model = "measured", *, threads: int | None = None
+    ) -> Costs:
+        """What each call costs on this machine, and all of them together; prints as a table.
+
+        ``"measured"``: seconds, by a run of each call alone on operands like its own; what was measured once is kept in
+        the user's cache. ``"analytic"``: the least seconds that its operations and bytes can take. A function of a
+        node: what it returns. ``threads`` are those of torch, as many as it has unless told otherwise.
+
+        WorkloadError for another model, and for a program whose calls can't be run one by one.
+        """
+        from gsl.cost import cost
+
+        return cost(self, model, threads=threads)
 
     def text(self, *, full: bool = False) -> str:
         """The view as text, without attributes that have their default value unless ``full``."""

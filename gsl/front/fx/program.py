@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from gsl.errors import FrontEndError
-from gsl.front.base import Program, Unchangeable
+from gsl.front.base import Program, Step, Unchangeable
 from gsl.front.fx.devices import Devices
 from gsl.front.fx.draft import InPlace, NewGraph
 from gsl.front.fx.home import ModuleHome, OwnHome
@@ -24,6 +24,7 @@ from gsl.front.fx.lifted import ExportedHome
 from gsl.front.fx.load import Loader
 from gsl.front.fx.modules import module_path
 from gsl.front.fx.spellings.table import Dialect
+from gsl.front.fx.steps import Steps
 from gsl.front.fx.store import Storer
 from gsl.front.fx.values import UNKNOWN, Values, propagate
 from gsl.graph import Graph, Node, Type
@@ -38,6 +39,7 @@ class GraphModuleProgram:
     """A ``torch.fx.GraphModule``: traced, or handed to a back end by ``torch.compile``, or of ``make_fx``."""
 
     casts_inputs = False
+    fuses = False
 
     def __init__(
         self, module: fx.GraphModule, example_inputs: Sequence[Any] | None = None, values: Values | None = None
@@ -155,6 +157,17 @@ class GraphModuleProgram:
         """The names of the modules that a node is part of."""
         return module_path(node)
 
+    def steps(self, graph: Graph) -> Sequence[Step]:
+        """The calls of the module that compute, in order."""
+        return self._steps().steps(graph)
+
+    def alone(self, steps: Sequence[Step], *, copies: int = 1) -> Callable[[], object]:
+        """A function that makes these calls and no others."""
+        return self._steps().alone(steps, copies)
+
+    def _steps(self) -> Steps:
+        return Steps(self._module, self._module.graph, ModuleLeaves(self._module), self._values)
+
     def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
         """The value of a call node on tensors."""
         return evaluate(self._module, node, operands, self._devices)
@@ -164,6 +177,7 @@ class ExportProgram(Unchangeable):
     """A ``torch.export.ExportedProgram``, as exported or decomposed."""
 
     casts_inputs = False
+    fuses = False
 
     def __init__(self, exported: ExportedProgram, example_inputs: Sequence[Any] | None = None) -> None:
         self._exported = exported
@@ -245,6 +259,18 @@ class ExportProgram(Unchangeable):
     def scope(self, node: Node) -> tuple[str, ...]:
         """The names of the modules that a node is part of."""
         return module_path(node)
+
+    def steps(self, graph: Graph) -> Sequence[Step]:
+        """The calls of the program that compute, in order."""
+        return self._steps().steps(graph)
+
+    def alone(self, steps: Sequence[Step], *, copies: int = 1) -> Callable[[], object]:
+        """A function that makes these calls and no others."""
+        return self._steps().alone(steps, copies)
+
+    def _steps(self) -> Steps:
+        exported = self._exported
+        return Steps(exported.graph_module, exported.graph, ExportedLeaves(exported), self._values)
 
     def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
         """The value of a call node on tensors."""

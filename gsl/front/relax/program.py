@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError, nearest
-from gsl.front.base import Unchangeable
+from gsl.front.base import Step, Unchangeable
 from gsl.front.relax.canonical import canonical
 from gsl.front.relax.check import check
 from gsl.front.relax.dims import Dims
@@ -27,6 +27,7 @@ from gsl.front.relax.objects import items
 from gsl.front.relax.opaque import Caller
 from gsl.front.relax.run import compiled, evaluate
 from gsl.front.relax.scope import FunctionScope
+from gsl.front.relax.steps import Steps
 from gsl.front.relax.store import Storer
 from gsl.front.relax.types import from_relax
 from gsl.front.tvm.tensors import to_tvm
@@ -38,6 +39,7 @@ class RelaxProgram(Unchangeable):
     """One Relax function of an ``IRModule``; whatever else the module has stays as it is."""
 
     casts_inputs = True
+    fuses = True
 
     def __init__(
         self, module: Any, function: str, values: Mapping[str, Any] | None = None, dims: Dims | None = None
@@ -140,6 +142,17 @@ class RelaxProgram(Unchangeable):
         """A callable that takes the inputs in order and returns numpy arrays; options are those of ``tvm.compile``."""
         params = items(self._native.params)
         return compiled(plain(self._module), self._name, params, self._values or {}, target, options)
+
+    def steps(self, graph: Graph) -> Sequence[Step]:
+        """The bindings of the function that compute, in order."""
+        return self._steps().steps(graph)
+
+    def alone(self, steps: Sequence[Step], *, copies: int = 1) -> Callable[[], object]:
+        """A function that runs these bindings and no others on TVM's machine."""
+        return self._steps().alone(steps, copies)
+
+    def _steps(self) -> Steps:
+        return Steps(self._module, self._native, self._values or ())
 
     def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
         """The value of a call node on torch tensors."""

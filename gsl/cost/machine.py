@@ -1,0 +1,121 @@
+"""The machine on which a program runs: what it is, how it is timed, and what it can do at best."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from gsl.cost.store import Store
+
+SECONDS = 0.03
+"""For how long a call is repeated."""
+_MEMORY, _SIDE = 1 << 26, 1024
+"""The bytes that are copied, and the size of the matrices that are multiplied, to see what the machine can do."""
+
+
+@lru_cache(maxsize=1)
+def machine() -> str:
+    """What tells this machine from others: the model of its processor, the number of cores, the version of torch."""
+    import torch
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{_processor()}, {cores} cores, torch {torch.__version__}"
+
+
+def _processor() -> str:
+    """The model of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    found = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    model = [found.get(part, "") for part in ("model name", "cpu family", "model", "stepping")]
+    return " ".join(model).strip() or platform.processor() or platform.machine()
+
+
+def devices() -> str:
+    """The accelerators that are in use, by name."""
+    import torch
+
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return "cpu"
+    return ", ".join(torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count()))
+
+
+@contextmanager
+def threads_of(number: int | None) -> Iterator[int]:
+    """Let torch use so many threads, or as many as it does; how many these are."""
+    import torch
+
+    before = torch.get_num_threads()
+    number = before if number is None else number
+    torch.set_num_threads(number)
+    try:
+        yield number
+    finally:
+        torch.set_num_threads(before)
+
+
+def timed(call: Callable[[], object], seconds: float = SECONDS) -> float:
+    """How many seconds a call takes: the median of repetitions, after some that are not counted."""
+    import torch
+    from torch.utils.benchmark import Timer
+
+    with torch.no_grad():
+        timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
+        return float(timer.blocked_autorange(min_run_time=seconds).median)
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """What a machine can do at best: arithmetic by dtype, memory, and calls of nothing (Williams, Waterman and
+    Patterson, "Roofline", Communications of the ACM 52, 2009)."""
+
+    threads: int
+    bandwidth: float
+    """Bytes per second."""
+    overhead: float
+    """Seconds per call."""
+    store: Store
+
+    @staticmethod
+    def here(threads: int, store: Store) -> Roofline:
+        """The roofline of this machine with so many threads, measured once."""
+        import torch
+
+        def copy() -> float:
+            source, target = torch.ones(_MEMORY // 4), torch.empty(_MEMORY // 4)
+            return 2 * _MEMORY / timed(lambda: target.copy_(source))
+
+        def nothing() -> float:
+            one = torch.ones(1)
+            return timed(lambda: one + one)
+
+        bandwidth, overhead = _once(store, "bandwidth", threads, copy), _once(store, "call", threads, nothing)
+        return Roofline(threads, bandwidth, overhead, store)
+
+    def speed(self, dtype: str) -> float:
+        """Operations on numbers of a dtype per second, in a product of matrices."""
+        import torch
+
+        def product() -> float:
+            a = torch.ones(_SIDE, _SIDE).to(getattr(torch, dtype))
+            return float(2 * _SIDE**3 / timed(lambda: a @ a))
+
+        return _once(self.store, f"operations on {dtype}", self.threads, product)
+
+
+def _once(store: Store, what: str, threads: int, measure: Callable[[], float]) -> float:
+    """What is measured the first time that it is asked for."""
+    known: Any = store.get(machine(), what, threads)
+    if known is None:
+        with threads_of(threads):
+            known = measure()
+        store.put(known, machine(), what, threads)
+    return float(known)

@@ -1,0 +1,203 @@
+"""Cost models: what tells the cost of each call of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, Union
+
+from gsl.cost.machine import Roofline, devices, machine, threads_of, timed
+from gsl.cost.regions import Region, regions
+from gsl.cost.store import Store
+from gsl.cost.table import Cost, Costs
+from gsl.cost.work import Sizes, is_free, work
+from gsl.errors import GSLError, WorkloadError, nearest
+from gsl.front.base import Scoped, Stepped
+from gsl.graph import GETITEM, LEAVES, TUPLE, Node, op_name
+from gsl.workload import Workload
+
+PerNode = Callable[[Node], float]
+"""A cost model of the user's: what a node of the view costs, in any unit."""
+
+
+class Model(Protocol):
+    """Tells what a program costs."""
+
+    @property
+    def name(self) -> str:
+        """What tells it from other models, also in another process; empty where nothing does."""
+
+    @property
+    def noise(self) -> float:
+        """By what share of them two costs may differ by chance."""
+
+    def costs(self, workload: Workload) -> Costs:
+        """The costs of all calls of a program."""
+
+
+Wanted = Union[str, PerNode, Model]
+MODELS = ("measured", "analytic")
+"""The models that have a name."""
+
+
+def model_of(wanted: Wanted, *, threads: int | None = None, store: Store | None = None) -> Model:
+    """The cost model of that name, or that a function of a node is. WorkloadError for anything else."""
+    if isinstance(wanted, str):
+        if wanted not in MODELS:
+            raise WorkloadError(f"there is no cost model {wanted!r}: {nearest(wanted, MODELS)}; a function of a node "
+                                "is one, too")  # fmt: skip
+        with threads_of(threads) as number:
+            store = Store() if store is None else store
+            return Measured(number, store) if wanted == "measured" else Analytic(number, store)
+    if hasattr(wanted, "costs"):
+        return wanted  # type: ignore[return-value]
+    if callable(wanted):
+        return OfNodes(wanted)
+    raise WorkloadError(
+        f"a cost model is one of {', '.join(map(repr, MODELS))} or a function from a node to a number, got {wanted!r} "
+        f"of type {type(wanted).__name__}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OfNodes:
+    """The cost model that a function of a node is."""
+
+    function: PerNode
+    noise: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return ""
+
+    def of(self, node: Node) -> float:
+        """The cost of a node. WorkloadError where the function returns no number."""
+        value = self.function(node)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+            raise WorkloadError(f"the cost of %{node.name} ({op_name(node.op)}) should be a number that is not "
+                                f"negative, got {value!r}")  # fmt: skip
+        return float(value)
+
+    def costs(self, workload: Workload) -> Costs:
+        """The costs of all calls of a view."""
+        return Costs(workload.name, getattr(self.function, "__name__", "own"), _by_node(workload, self.of), unit="")
+
+
+class Analytic:
+    """The cost model that counts operations and bytes, and divides them by what the machine can do at best."""
+
+    name = "analytic"
+    noise = 0.0
+
+    def __init__(self, threads: int, store: Store) -> None:
+        self.threads = threads
+        self.roofline = Roofline.here(threads, store)
+
+    def of(self, node: Node, sizes: Sizes) -> float:
+        """The least time that a call can take, in seconds."""
+        if is_free(node):
+            return 0.0
+        own, roofline = work(node, sizes), self.roofline
+        product = own.operations / roofline.speed(own.dtype) if own.operations and _is_float(own.dtype) else 0.0
+        return roofline.overhead + max(product, own.moved / roofline.bandwidth)
+
+    def costs(self, workload: Workload) -> Costs:
+        """The costs of all calls of a view."""
+        sizes = Sizes.of(workload)
+        calls = _by_node(workload, lambda node: self.of(node, sizes))
+        return Costs(workload.name, self.name, calls, unit="s", threads=self.threads)
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype in ("float32", "float64", "float16", "bfloat16")
+
+
+def _by_node(workload: Workload, of: Callable[[Node], float]) -> list[Cost]:
+    scope = _scope(workload)
+    return [
+        Cost(node.name, op_name(node.op), scope(node), of(node), key=op_name(node.op))
+        for node in workload.graph
+        if node.op not in LEAVES and node.op not in (TUPLE, GETITEM)
+    ]
+
+
+def _scope(workload: Workload) -> Callable[[Node], tuple[str, ...]]:
+    program = workload.program
+    return program.scope if isinstance(program, Scoped) else lambda node: ()
+
+
+class Measured:
+    """The cost model that runs each call alone, on operands of its shapes, dtypes and layouts, and keeps the time.
+
+    Calls that only together cost what they do in the program are run together, see :mod:`gsl.cost.regions`. A call
+    that can't be run alone is taken at its analytic cost.
+    """
+
+    name = "measured"
+    noise = 0.03
+    cold = 1 << 26
+    """How many bytes of weights a call reads before it reads the same again: those of a program are not in a cache."""
+
+    def __init__(self, threads: int, store: Store) -> None:
+        self.threads = threads
+        self.store = store
+        self.measured = 0
+        """How many times were measured, and not known from before."""
+
+    def costs(self, workload: Workload) -> Costs:
+        """The costs of all native calls of a program."""
+        program = workload.program
+        if not isinstance(program, Stepped):
+            raise WorkloadError(f"the calls of {type(program.native).__name__} can't be run one by one: use the cost "
+                                "model 'analytic', or a function of a node")  # fmt: skip
+        found = regions(program.steps(workload.graph), fuses=program.fuses)
+        weights = sum(region.weights for region in found)
+        scope, sizes, costs = _scope(workload), Sizes.of(workload), list[Cost]()
+        with threads_of(self.threads):
+            for region in found:
+                seconds = self._seconds(program, region, weights)
+                value = self._estimate(region, sizes) if seconds is None else seconds
+                for unit, share in zip(region.units, region.shares(sizes)):
+                    module = scope(unit.nodes[-1]) if unit.nodes else ()
+                    costs.append(Cost(unit.name, unit.op, module, value * share, region.key, seconds is None))
+        return Costs(workload.name, self.name, costs, unit="s", threads=self.threads)
+
+    def _seconds(self, program: Stepped, region: Region, weights: int) -> float | None:
+        """How long a region takes; ``None`` if it can't be run alone."""
+        copies = self._copies(region.weights, weights)
+        key = (machine(), devices(), self.threads, copies, region.key)
+        known: Any = self.store.get(*key)
+        if known is None:
+            self.measured += 1
+            known = self._run(partial(program.alone, region.steps, copies=copies), copies)
+            self.store.put(known, *key)
+        return None if known < 0 else float(known)
+
+    def _copies(self, own: int, all_weights: int) -> int:
+        """How many copies of its weights a region reads in turns."""
+        return 1 if own == 0 else max(1, min(8, min(self.cold, all_weights) // own))
+
+    def _run(self, prepare: Callable[[], Callable[[], object]], copies: int) -> float:
+        import torch
+
+        try:
+            with torch.no_grad():
+                call = prepare()
+                for _ in range(copies):
+                    call()
+            return timed(call)
+        except GSLError:
+            return -1.0
+        except Exception:
+            # A call may need values that nobody can make up: indices in a range, a state.
+            return -1.0
+
+    def _estimate(self, region: Region, sizes: Sizes) -> float:
+        analytic = Analytic(self.threads, self.store)
+        return sum(analytic.of(node, sizes) for unit in region.units for node in unit.nodes)
+
+
+def cost(workload: Workload, model: Wanted = "measured", *, threads: int | None = None) -> Costs:
+    """What each call of a program costs here, see ``Workload.cost``."""
+    return model_of(model, threads=threads).costs(workload)

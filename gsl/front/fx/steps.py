@@ -1,0 +1,222 @@
+"""The calls of a native graph one by one: what the time of each depends on, and how some of them are run alone."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import torch
+from torch import fx
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+
+from gsl.errors import FrontEndError
+from gsl.front.base import Step
+from gsl.front.fx.handle import Leaf, handle_of
+from gsl.front.fx.leaves import Leaves
+from gsl.front.fx.values import UNKNOWN, Values
+from gsl.graph import INPUT, Graph, Node
+
+_CALLS: Final = ("call_function", "call_method", "call_module")
+
+
+class Steps:
+    """The calls of one native graph; ``root`` has the modules and tensors that it refers to."""
+
+    def __init__(self, root: torch.nn.Module, graph: fx.Graph, leaves: Leaves, values: Values) -> None:
+        self.root = root
+        self.graph = graph
+        self.leaves = leaves
+        self.values = values
+
+    def steps(self, view: Graph) -> list[Step]:
+        """The calls that compute, with the nodes of a view that they stand for."""
+        shown = _shown(view)
+        return [
+            Step(node.name, tuple(shown.get(node, ())), self._key(node), self._weights(node), node)
+            for node in self.graph.nodes
+            if node.op in _CALLS and not self._is_free(node)
+        ]
+
+    def alone(self, steps: Sequence[Step], copies: int) -> Callable[[], object]:
+        """A function that makes some of the calls. FrontEndError where an operand can't be made up."""
+        natives = [step.native for step in steps]
+        graph, operands = self._region(natives)
+        forward = fx.GraphModule(self._modules(natives), graph).forward
+        generator = torch.Generator().manual_seed(0)
+        sets = [[self._operand(node, generator, number > 0) for node in operands] for number in range(copies)]
+        if copies == 1:
+            return partial(forward, *sets[0])
+        turns = itertools.cycle(sets)
+        return lambda: forward(*next(turns))
+
+    def _region(self, natives: Sequence[fx.Node]) -> tuple[fx.Graph, list[fx.Node]]:
+        """A graph of these calls alone, and the native nodes that are its inputs."""
+        graph = fx.Graph()
+        made: dict[fx.Node, Any] = {}
+        operands: list[fx.Node] = []
+        for native in natives:
+            for used in native.all_input_nodes:
+                if used not in made:
+                    made[used] = self._number(used)
+                    if made[used] is UNKNOWN:
+                        made[used] = graph.placeholder(f"x{len(operands)}")
+                        operands.append(used)
+            made[native] = graph.node_copy(native, made.__getitem__)
+        inside = set(natives)
+        ends = [native for native in natives if not native.users or not inside.issuperset(native.users)]
+        graph.output(tuple([made[native] for native in ends]))
+        return graph, operands
+
+    def _modules(self, natives: Sequence[fx.Node]) -> dict[str, Any]:
+        """The modules that calls call, by name."""
+        return {str(n.target): self.root.get_submodule(str(n.target)) for n in natives if n.op == "call_module"}
+
+    def _is_free(self, node: fx.Node) -> bool:
+        """Whether a call does nothing but take a field of a tuple, or look at a size."""
+        value = self.values.value(node)
+        if node.target is operator.getitem and not isinstance(self.values.value(node.args[0]), torch.Tensor):  # type: ignore[arg-type]
+            return value is not UNKNOWN
+        return isinstance(value, (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool, torch.Size))
+
+    def _number(self, node: fx.Node) -> Any:
+        """The number that a node of sizes has for the example; UNKNOWN for anything else."""
+        value = self.values.value(node)
+        return _hint(value) if isinstance(value, (int, float, torch.SymInt, torch.SymFloat)) else UNKNOWN
+
+    def _leaf(self, node: fx.Node) -> Leaf | None:
+        """The weight or literal tensor that a node reads."""
+        kind = self.leaves.kind(node) if node.op in ("placeholder", "get_attr") else None
+        return None if kind in (None, INPUT) else self.leaves.leaf(node)
+
+    def _operand(self, node: fx.Node, generator: torch.Generator, fresh: bool) -> Any:
+        """What a call is run on: the weight itself (a copy if it is to be ``fresh``), or something made up."""
+        leaf = self._leaf(node)
+        if leaf is not None and not isinstance(leaf.value, FakeTensor):
+            return leaf.value.detach().clone() if fresh and isinstance(leaf.value, torch.Tensor) else leaf.value
+        value = self.values.value(node)
+        if value is UNKNOWN and node.op == "get_attr":
+            return operator.attrgetter(str(node.target))(self.root)
+        return _made_up(node.name, value, generator)
+
+    def _weights(self, node: fx.Node) -> int:
+        if node.op == "call_module":
+            return sum(map(_bytes, self.root.get_submodule(str(node.target)).parameters()))
+        return sum(_bytes(leaf.value) for leaf in map(self._leaf, node.all_input_nodes) if leaf is not None)
+
+    def _key(self, node: fx.Node) -> str:
+        """The text of a call: its function, and its arguments by what they are."""
+        args = [self._argument(item) for item in node.args]
+        args += [f"{name}={self._argument(item)}" for name, item in node.kwargs.items()]
+        return f"{self._function(node)}({', '.join(args)})"
+
+    def _function(self, node: fx.Node) -> str:
+        target: Any = node.target
+        if node.op == "call_module":
+            module = self.root.get_submodule(str(target))
+            code = module.code if isinstance(module, fx.GraphModule) else ""
+            return f"{type(module).__module__}.{module}{list(map(_described, module.parameters()))}{code}"
+        if isinstance(target, (str, OpOverload)):
+            return str(target)
+        return f"{getattr(target, '__module__', '')}.{getattr(target, '__qualname__', target)}"
+
+    def _argument(self, argument: Any) -> str:
+        match argument:
+            case fx.Node():
+                leaf = self._leaf(argument)
+                if leaf is not None:
+                    return f"weight {_described(leaf.value)}"
+                value = self.values.value(argument)
+                if value is UNKNOWN and argument.op == "get_attr":
+                    value = operator.attrgetter(str(argument.target))(self.root)
+                return _described(value)
+            case list() | tuple():
+                return f"[{', '.join(map(self._argument, argument))}]"
+            case Mapping():
+                return f"{{{', '.join(f'{key}: {self._argument(item)}' for key, item in argument.items())}}}"
+        return _described(argument)
+
+
+def _shown(view: Graph) -> dict[fx.Node, list[Node]]:
+    """The view nodes that each native call stands for. Of two calls that are read as one, both stand for them."""
+    found: dict[fx.Node, list[Node]] = {}
+    for node in view.nodes:
+        handle = handle_of(node)
+        if handle is not None:
+            for native in (handle.reading.node, handle.reading.call):
+                if native is not None:
+                    found.setdefault(native, []).append(node)
+    return found
+
+
+def _described(value: Any) -> str:
+    """An argument by what time depends on: a tensor by its dtype, sizes, layout and device."""
+    match value:
+        case torch.Tensor() if value.is_nested or value.layout != torch.strided:
+            return f"{value.dtype} {value.layout} {value.device}"
+        case torch.Tensor():
+            shape, strides = _sizes(value.shape), _sizes(value.stride())
+            layout = "" if strides == _dense(shape) else f" strides {strides}"
+            device = "" if value.device.type == "cpu" else f" {value.device}"
+            return f"{str(value.dtype).removeprefix('torch.')}{list(shape)}{layout}{device}"
+        case torch.SymInt() | torch.SymFloat():
+            return str(_hint(value)) if value.node.has_hint() else "?"
+        case fx.GraphModule():
+            return value.code
+        case tuple() | list():
+            return f"[{', '.join(map(_described, value))}]"
+        case _ if value is UNKNOWN:
+            return "?"
+    return repr(value)
+
+
+def _hint(value: Any) -> Any:
+    """The number of a size in the example. FrontEndError for one that only a run tells."""
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        if not value.node.has_hint():
+            raise FrontEndError(f"the size {value} is known at run time only")
+        return value.node.hint
+    return value
+
+
+def _sizes(values: Sequence[Any]) -> tuple[int, ...]:
+    return tuple([-1 if isinstance(v, torch.SymInt) and not v.node.has_hint() else _hint(v) for v in values])
+
+
+def _dense(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a contiguous tensor."""
+    strides = itertools.accumulate(reversed(shape), lambda stride, size: stride * max(size, 1), initial=1)
+    return tuple(strides)[-2::-1] if shape else ()
+
+
+def _made_up(name: str, value: Any, generator: torch.Generator) -> Any:
+    """A tensor like a fake one: floats at random, integers that are valid indices; a tuple of such."""
+    match value:
+        case torch.Tensor() if value.is_nested or value.layout != torch.strided:
+            raise FrontEndError(f"{name}: an operand of layout {value.layout} can't be made up")
+        case torch.Tensor():
+            return _tensor(value, generator)
+        case tuple() | list():
+            return type(value)(_made_up(name, item, generator) for item in value)
+        case None | bool() | int() | float() | torch.SymInt() | torch.SymFloat():
+            return _hint(value)
+    raise FrontEndError(f"{name}: nothing is known of this operand: give example inputs when loading")
+
+
+def _tensor(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    shape, strides = [_hint(size) for size in value.shape], [_hint(stride) for stride in value.stride()]
+    room = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides) if size > 1)
+    if value.dtype.is_floating_point or value.dtype.is_complex:
+        wide = torch.complex64 if value.dtype.is_complex else torch.float32
+        memory = torch.randn(room, dtype=wide, generator=generator).to(value.dtype)
+    else:
+        memory = torch.full((room,), value.dtype == torch.bool, dtype=value.dtype)
+    return memory.to(value.device).as_strided(shape, strides)
+
+
+def _bytes(value: Any) -> int:
+    return value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
+

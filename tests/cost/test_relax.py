@@ -1,0 +1,32 @@
+"""What calls of Relax cost on TVM's machine."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from gsl import Workload
+
+relax = pytest.importorskip("tvm.relax")
+
+
+def workload() -> Workload:
+    from tvm.relax.frontend.torch import from_exported_program
+
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Softmax(-1)).eval()
+    exported = torch.export.export(model, (torch.randn(4, 64),))
+    mod = from_exported_program(exported, keep_params_as_input=True)
+    return Workload.from_relax(*relax.frontend.detach_params(mod))
+
+
+def test_what_runs_in_one_loop_is_timed_together() -> None:
+    costs = workload().cost()
+    assert [call.op for call in costs] == ["nn.dense", "nn.bias_add", "nn.relu", "nn.softmax"]
+    assert len({call.key for call in costs}) == 2
+    assert costs.total > 0
+    assert not any(call.estimated for call in costs)
+
+
+def test_the_analytic_model_needs_no_machine() -> None:
+    assert workload().cost("analytic").by()[0].name == "nn.dense"
