@@ -123,7 +123,7 @@ def leaves(b: Builder) -> Node:
 @pytest.mark.parametrize(
     ("leaf", "count"),
     [
-        (X, 5), (pat.Wildcard(shape=(3,)), 3), (pat.Wildcard(ndim=2), 2), (pat.Wildcard(dtype="float16"), 0),
+        (X & X, 5), (pat.Wildcard(shape=(3,)), 3), (pat.Wildcard(ndim=2), 2), (pat.Wildcard(dtype="float16"), 0),
         (pat.Variable(), 2), (pat.Variable(shape=(None,)), 1), (pat.Variable(shape=(2, None), dtype="float32"), 1),
         (pat.Input(), 1), (pat.Param(), 1), (pat.Const(), 1), (pat.Variable() | pat.Const(), 3), (pat.Const(1), 1),
         (pat.Const(1, dtype="float16"), 0), (~pat.Variable(), 3),

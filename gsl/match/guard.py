@@ -22,7 +22,7 @@ Path = tuple[int, ...]
 
 def references(node: Ast) -> Iterator[Pattern]:
     """The patterns whose attributes an expression reads."""
-    for part in _parts(node):
+    for part in parts(node):
         if isinstance(part, ast.Attribute):
             yield part.pattern
             if isinstance(part.pattern, Instance):
@@ -35,11 +35,11 @@ def counts(node: Ast, chain: Pattern) -> bool:
     """Whether an expression reads the number of nodes of a chain, which is known when all of them are bound."""
     if not isinstance(chain, Repeat):
         return False
-    lengths = (part.pattern for part in _parts(node) if isinstance(part, ast.Attribute) and part.name == "length")
+    lengths = (part.pattern for part in parts(node) if isinstance(part, ast.Attribute) and part.name == "length")
     return any(pattern is chain for pattern in lengths)
 
 
-def _parts(node: Ast) -> Iterator[Ast]:
+def parts(node: Ast) -> Iterator[Ast]:
     """What an expression is made of, also that of the numbers of instances."""
     stack, done = [node], set()
     while stack:

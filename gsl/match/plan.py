@@ -135,7 +135,7 @@ class Plan:
         for pattern in self.outputs:
             self._check_scopes(pattern, ())
         if self.variadic is not None:
-            shared = [p for p in walk(self.variadic.field) if p not in self.scopes and not isinstance(p, Variadic)]
+            shared = [p for p in walk(self.variadic.field) if p not in self.scopes]
             if not shared:
                 raise PatternError(
                     f"{self.variadic.location}: the instances of a variadic output must share a pattern that is not "

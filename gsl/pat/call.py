@@ -199,6 +199,8 @@ class GetItem(Pattern):
                     "tensor write op.StridedSlice or op.Take"
                 )
             )
+        if isinstance(whole, Tuple) and isinstance(index, int) and not -len(whole.items) <= index < len(whole.items):
+            raise PatternError(located(f"there is no field {index} of {whole!r}, which has {len(whole.items)}"))
         number = None if index is None else to_ast(index)
         super().__init__(TypeGuard.of(shape, dtype, ndim), tuple=whole, number=number)
 

@@ -1,6 +1,7 @@
 """Operator classes: predicates on operators, used as the ``op`` of a call pattern.
 
-The same class object used twice in a rule means the same operator; used in a target it is the matched one.
+The same class object used twice in a rule means the same operator; used in a target it is the matched one. A class that
+is not ``joint`` has no such operator: each of its nodes has any.
 """
 
 from __future__ import annotations
@@ -50,16 +51,19 @@ def key(op: Any) -> Op:
 
 
 class OpClass:
-    """A set of operators."""
+    """A set of operators.
 
-    __slots__ = ("label", "members")
-    joint = True
-    """Whether a match has one operator for the class, wherever it is used."""
+    A match has one operator for the class, wherever it is used; with ``joint=False`` each node has its own.
+    """
 
-    def __init__(self, label: str, members: frozenset[Op] | None) -> None:
+    __slots__ = ("joint", "label", "members")
+
+    def __init__(self, label: str, members: frozenset[Op] | None, *, joint: bool = True) -> None:
         self.label = label
         self.members = members
         """The operators, where they can be enumerated; ``None`` where only :meth:`accepts` knows."""
+        self.joint = joint
+        """Whether a match has one operator for the class."""
 
     def __repr__(self) -> str:
         return self.label
@@ -85,8 +89,8 @@ class AnyOp(OpClass):
 
     __slots__ = ()
 
-    def __init__(self) -> None:
-        super().__init__("AnyOp()", None)
+    def __init__(self, *, joint: bool = True) -> None:
+        super().__init__(_text("AnyOp", "", joint), None, joint=joint)
 
 
 class OneOf(OpClass):
@@ -94,11 +98,11 @@ class OneOf(OpClass):
 
     __slots__ = ()
 
-    def __init__(self, *ops: Any) -> None:
+    def __init__(self, *ops: Any, joint: bool = True) -> None:
         members = frozenset(member for op in _flat(ops) for member in _same(key(op)))
         if not members:
             raise PatternError(located("pat.OneOf: expected at least one operator"))
-        super().__init__(f"OneOf({_names(ops)})", members)
+        super().__init__(_text("OneOf", _names(ops), joint), members, joint=joint)
 
 
 class NoneOf(OpClass):
@@ -106,8 +110,8 @@ class NoneOf(OpClass):
 
     __slots__ = ("excluded",)
 
-    def __init__(self, *ops: Any) -> None:
-        super().__init__(f"NoneOf({_names(ops)})", None)
+    def __init__(self, *ops: Any, joint: bool = True) -> None:
+        super().__init__(_text("NoneOf", _names(ops), joint), None, joint=joint)
         self.excluded = frozenset(member for op in _flat(ops) for member in _same(key(op)))
 
     def accepts(self, op: Op) -> bool:
@@ -119,7 +123,7 @@ class OpWithTrait(OpClass):
 
     __slots__ = ()
 
-    def __init__(self, *traits: Trait | str) -> None:
+    def __init__(self, *traits: Trait | str, joint: bool = True) -> None:
         wanted = Trait.NONE
         for trait in traits:
             if isinstance(trait, str):
@@ -131,7 +135,13 @@ class OpWithTrait(OpClass):
         if wanted is Trait.NONE:
             raise PatternError(located("pat.OpWithTrait: expected at least one trait"))
         members = frozenset(name for name, spec in TABLE.items() if wanted in spec.traits)
-        super().__init__(f"OpWithTrait({wanted.name})", members)
+        super().__init__(_text("OpWithTrait", str(wanted.name), joint), members, joint=joint)
+
+
+def _text(name: str, arguments: str, joint: bool) -> str:
+    """A class as it is written."""
+    written = [part for part in (arguments, "" if joint else "joint=False") if part]
+    return f"{name}({', '.join(written)})"
 
 
 def _same(op: Op) -> frozenset[Op]:

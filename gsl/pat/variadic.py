@@ -67,7 +67,12 @@ class Variadic(Pattern):
         inside = set(walk(self.field))
         for template in self.templates:
             if isinstance(template, Variadic):
-                raise PatternError(located("pat.Variadic: a template can't be a Variadic"))
+                raise PatternError(
+                    located(
+                        "pat.Variadic: a template can't be a Variadic: each instance would have any number of parts of "
+                        "its own; give it to a pattern that all share, or write the parts out"
+                    )
+                )
             if not isinstance(template, Pattern) or template not in inside:
                 raise PatternError(
                     located(f"pat.Variadic: the template {template!r} does not occur in the field {self.field!r}")

@@ -10,7 +10,7 @@ from gsl.attr import Expr
 from gsl.attr.ast import Ast
 from gsl.errors import PatternError, PatternTypeError, located
 from gsl.match import Match
-from gsl.pat import Constraint, Fused, Group, Like, Module, NonLeafExternUse, Pattern, Seq
+from gsl.pat import Constraint, Fused, Group, Like, Module, NonLeafExternUse, Pattern, Seq, Wildcard
 from gsl.pat.use import check_unique
 
 Predicate = Callable[[Match], "bool | str"]
@@ -56,12 +56,22 @@ class Source:
         for constraint in constraints:
             if isinstance(constraint, NonLeafExternUse):
                 extern_use = constraint.used
+        if not guards and not predicates and not constraints and _is_bare(outputs):
+            raise PatternError(
+                located(f"the source {outputs[0]!r} is any node at all: demand something of it, or give a condition, "
+                        "as where=…")
+            )  # fmt: skip
         kept = tuple(c for c in constraints if not isinstance(c, NonLeafExternUse))
         return Source(tuple(outputs), tuple(guards), tuple(predicates), kept, extern_use)
 
 
 def _items(value: Any, single: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) and not isinstance(value, single) else [value]
+
+
+def _is_bare(outputs: Sequence[Pattern]) -> bool:
+    """Whether a source is a single wildcard of which nothing is demanded."""
+    return len(outputs) == 1 and isinstance(outputs[0], Wildcard) and outputs[0].guard is None
 
 
 def _check_outputs(outputs: Sequence[Any]) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeGuard
 
+from gsl.attr.ast import Ast, Each
 from gsl.errors import PatternError, PatternTypeError
 from gsl.graph import Graph, Node
 from gsl.match import Match
-from gsl.match.guard import references
+from gsl.match.guard import parts, references
 from gsl.pat import (
     Alt,
     And,
@@ -100,6 +101,8 @@ class Target:
                 raise PatternError(f"{pattern.location}: a new {pattern!r} in a target needs an index")
             if isinstance(pattern, Call):
                 _check_call(pattern, bound)
+            for node in pattern.expressions():
+                _check_lengths(node, pattern)
             for used in (used for node in pattern.expressions() for used in references(node)):
                 if used in templates:
                     raise PatternError(
@@ -172,6 +175,16 @@ def _unmatched(outputs: Sequence[Pattern], bound: set[Pattern]) -> list[Pattern]
     return list(found)
 
 
+def _check_lengths(node: Ast, owner: Pattern) -> None:
+    """Refuse tuples whose length is taken from what they are compared with: here nothing is compared."""
+    for part in parts(node):
+        if isinstance(part, Each) and part.length is None and part.over is None:
+            raise PatternError(
+                f"{owner.location}: in a target, {part!r} has no length, which a source takes from the matched "
+                "attribute: write attr.Variadic(…, length)"
+            )
+
+
 def _check_call(pattern: Call, bound: set[Pattern]) -> None:
     if pattern.operands is None:
         raise PatternError(f"{pattern.location}: the new {pattern.label} in the target needs its operands")
@@ -180,6 +193,11 @@ def _check_call(pattern: Call, bound: set[Pattern]) -> None:
             raise PatternError(
                 f"{pattern.location}: the target builds a call of {pattern.op!r}, but the source has no call of that "
                 "class object, so there is no matched operator"
+            )
+        if not pattern.op.joint:
+            raise PatternError(
+                f"{pattern.location}: the target builds a call of {pattern.op!r}, of which each matched node has an "
+                "operator of its own: say whose, as matched.like(…)"
             )
         return
     if isinstance(pattern.op, OpSpec):

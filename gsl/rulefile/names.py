@@ -195,12 +195,11 @@ class OneNode(OpClass):
     """Some operators, or all but some, of which each node has its own; groups that were fused are none of them."""
 
     __slots__ = ("inverted", "ops")
-    joint = False
 
     def __init__(self, label: str, ops: Iterable[Op], *, inverted: bool = False) -> None:
         self.ops = frozenset(ops)
         self.inverted = inverted
-        super().__init__(label, None if inverted else self.ops)
+        super().__init__(label, None if inverted else self.ops, joint=False)
 
     def accepts(self, op: Op) -> bool:
         if not self.inverted:

@@ -85,6 +85,7 @@ def link(draw: st.DrawFn, outside: list[Any]) -> Pattern:
     made: list[Callable[[], Pattern]] = [
         *[lambda: op.ReLU(x)] * 4,
         lambda: pat.Call(unary, x),
+        lambda: pat.Call(pat.OneOf(*UNARY, "exp", joint=False), x),
         lambda: is_op(pat.OneOf(*UNARY, "nn.leaky_relu", "add")),
         lambda: is_op(pat.AnyOp()),
         lambda: is_op("nn.relu").uniq(),
@@ -166,6 +167,7 @@ def variadics(draw: st.DrawFn) -> Made:
         (call := op.LeakyReLU(shared, alpha=index * 1.0), [call]),
         (call := op.LeakyReLU(shared, alpha=attr.Sum(attr.Tuple(index, 0.0))), [call]),
         (part := pat.GetItem(shared, index), [part]),
+        (part := pat.GetItem(pat.Variadic(own, [own])), [part]),
         (either := op.ReLU(shared) | op.Tanh(shared), [either]),
     ]
     field, templates = draw(st.sampled_from(fields))
@@ -247,6 +249,7 @@ CASES: dict[str, tuple[Pattern, dict[str, Any]]] = {
     "of some length": (pat.Repeat(relu, 2, 3), {}),
     "nodes with other operands": (pat.Repeat(is_op(pat.AnyOp()), sole=False), {}),
     "one operator for all": (pat.Repeat(pat.Call(unary, x)), {}),
+    "an operator for each": (pat.Repeat(pat.Call(pat.OneOf(*UNARY, joint=False), x)), {}),
     "either order": (pat.Repeat(op.Add(x, y)), {}),
     "sequences": (pat.Repeat(is_op("nn.relu") > is_op(unary)), {}),
     "no other users": (pat.Repeat(relu.uniq()), {}),

@@ -56,6 +56,8 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("shape with a string", lambda: pat.Wildcard(shape=(1, "a")), ValueError, ["shape[1]", "'a'"]),
     ("negative dimension", lambda: X.has_shape((-1, 2)), ValueError, ["shape[0]", "-1"]),
     ("ndim that is True", lambda: pat.Wildcard(ndim=True), ValueError, ["ndim", "True"]),
+    ("field that a tuple lacks", lambda: pat.Tuple(X, W)[2], ValueError, ["no field 2 of Tuple(", "has 2"]),
+    ("field before the first", lambda: pat.is_tuple_get_item(pat.Tuple(X), -2), ValueError, ["no field -2", "has 1"]),
     ("field of a tensor", lambda: CONV[0], ValueError, ["nn.conv2d has a single tensor", "op.StridedSlice"]),
     ("GetItem of a tensor", lambda: pat.GetItem(CONV, 0), ValueError, ["nn.conv2d has a single tensor"]),
     ("slice of fields", lambda: SPLIT[0:1], TypeError, ["slice(0, 1, None)"]),
@@ -265,6 +267,15 @@ def test_classes_of_operators() -> None:
     assert pat.OpWithTrait(op.Trait.ELEMENT_WISE | op.Trait.BROADCASTING).members == both.members
     assert repr(both) == "OpWithTrait(ELEMENT_WISE|BROADCASTING)"
     assert repr(pat.NoneOf("relu", op.Tanh)) == "NoneOf('relu', tanh)"
+
+
+def test_classes_of_which_each_node_has_its_own_operator() -> None:
+    for made in (pat.AnyOp, lambda joint: pat.OneOf("relu", joint=joint), lambda joint: pat.NoneOf("relu", joint=joint),
+                 lambda joint: pat.OpWithTrait("activation", joint=joint)):  # fmt: skip
+        assert made(joint=True).joint
+        assert not made(joint=False).joint
+        assert "joint=False)" in repr(made(joint=False))
+        assert "joint" not in repr(made(joint=True))
 
 
 def test_a_dtype_of_a_class_of_operators_is_that_of_the_result() -> None:

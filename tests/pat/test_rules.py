@@ -26,6 +26,8 @@ def rule(src: Any, tgt: Any, **options: Any) -> Subst:
     return Subst(src, tgt, name="my rule", **options)
 
 
+OWN = pat.OneOf("exp", "tanh", joint=False)
+
 REFUSED: list[tuple[str, Callable[[], Any], list[str]]] = [
     ("leaf that the source lacks", lambda: rule(RELU, op.Exp(Y)), ["Wildcard", "not part of the source"]),
     ("leaf of the source's kind", lambda: rule(RELU, op.Add(X, pat.Variable())), ["Variable", "not part of"]),
@@ -79,6 +81,13 @@ REFUSED: list[tuple[str, Callable[[], Any], list[str]]] = [
     ("demand on a field in the target", lambda: rule(RELU, pat.GetItem(op.Split(X, indices_or_sections=2), 0, ndim=1)),
      ["is new", "leave out ndim"]),
     ("shape of a literal in the target", lambda: rule(RELU, X + pat.Const(1.0, shape=(2,))), ["leave out shape"]),
+    ("source that is any node", lambda: rule(X, RELU), ["the source Wildcard is any node at all", "where="]),
+    ("class of operators that each node has its own of", lambda: rule(pat.Call(OWN, X), pat.Call(OWN, op.Exp(X))),
+     ["OneOf('exp', 'tanh', joint=False)", "an operator of its own", "like(…)"]),
+    ("tuple without a length in the target", lambda: rule(RELU, op.Reshape(X, newshape=attr.Variadic(lambda k: k + 1))),
+     ["((i + 1) for i in ?) has no length", "attr.Variadic(…, length)"]),
+    ("tuple without a length in an expression of the target",
+     lambda: rule(RELU, pat.Cond(X.shape == attr.Variadic(lambda k: 1), X, RELU)), ["has no length"]),
     ("class without an operator", lambda: rule(RELU, pat.Call(pat.OneOf("exp", "tanh"), X)), ["no matched operator"]),
 ]  # fmt: skip
 

@@ -134,6 +134,42 @@ def test_a_callable_target_for_a_group() -> None:
     assert "nn.dense" not in ops(new)
 
 
+def fields_of_a_tuple(**options: Any) -> Subst:
+    """Whatever is taken out of a tuple is what was put in: a group of fields, over a tuple of any length."""
+    item, i = pat.Wildcard(), attr.Symbol()
+    whole = pat.Variadic(item, templates=[item])
+    field = pat.GetItem(whole)
+    group = pat.Variadic(field, templates=[field], **options)
+    return Subst(group, pat.Variadic(whole(item, group(field, i).index), index=i), name="fields")
+
+
+def packed(*fields: int) -> Graph:
+    """A tuple of three tensors, of which some fields are used."""
+
+    def make(b: Builder) -> list[Node]:
+        whole = b.tuple(b.input("x", 4), b.call("exp", b.nodes[0]), b.call("tanh", b.nodes[0]))
+        return [b.call("nn.relu", b.get(whole, index)) for index in fields]
+
+    return graph(make)
+
+
+def test_a_variadic_over_a_variadic() -> None:
+    new, trace = rewritten(fields_of_a_tuple(), packed(2, 0, 2))
+    assert trace.count() == 1
+    assert trace.firings[0].replaced == ("get", "get_1", "get_2")
+    assert ops(new) == ["tanh", "nn.relu", "nn.relu", "nn.relu"]
+    assert rewritten(fields_of_a_tuple(min_len=3), packed(2, 0))[1].count() == 0
+
+
+def test_a_template_is_no_variadic() -> None:
+    """Of which each instance would have any number of parts."""
+    item = pat.Wildcard()
+    parts = pat.Variadic(item, templates=[item])
+    joined = op.Concatenate(parts, axis=0)
+    with pytest.raises(PatternError, match=r"a template can't be a Variadic: .* give it to a pattern that all share"):
+        pat.Variadic(joined, templates=[joined, parts])
+
+
 def test_a_target_is_checked_when_the_rule_is_built() -> None:
     for target, text in (
         (op.ReLU(y), "not part of the source"),

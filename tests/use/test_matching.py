@@ -63,6 +63,29 @@ def test_attributes_of_a_chain() -> None:
     assert [node.attrs["newshape"] for node in new if node.op == "reshape"] == [(3, 2)]
 
 
+def test_a_chain_of_one_operator_and_a_chain_of_any_of_a_class() -> None:
+    view = unary("exp", "exp", "tanh", "tanh", "tanh", "exp", outputs=(-1,))
+
+    def lengths(**joint: bool) -> list[int]:
+        chain = pat.Repeat(is_op(pat.OneOf("exp", "tanh", **joint)), min=2)
+        return sorted(len(match.chain(chain)) for match in matches(view, chain))
+
+    assert lengths() == [2, 2, 2, 3]
+    assert lengths(joint=False) == [2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 5, 6]
+    chain = pat.Repeat(is_op(pat.OpWithTrait("element_wise", joint=False)))
+    rule = Subst(wildcard() > chain, lambda match: chain.like(match.chain(chain)[0].operands[0]), name="last")
+    assert [node.op for node in rule(view) if node.op != "input"] == ["exp"]
+
+
+def test_each_of_two_calls_of_a_class() -> None:
+    x = wildcard()
+    view = graph(lambda b: b.call("add", b.call("exp", b.input("x", 4)), b.call("tanh", b.input("x", 4))))
+    for joint in (True, False):
+        unary_op = pat.OneOf("exp", "tanh", joint=joint)
+        found = matches(view, pat.Call(unary_op, x) + pat.Call(unary_op, wildcard()))
+        assert len(found) == (0 if joint else 2)  # in either order
+
+
 @pytest.mark.parametrize(("greedy", "length"), [(True, 3), (False, 1)])
 def test_greedy_chains_come_first(greedy: bool, length: int) -> None:
     view = unary("exp", "nn.relu", "nn.relu", "nn.relu", "tanh")
