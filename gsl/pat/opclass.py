@@ -13,7 +13,7 @@ from gsl.errors import PatternError, located, nearest
 from gsl.graph import Op, op_name
 from gsl.graph.node import CONST, GETITEM, INPUT, PARAM, TUPLE
 from gsl.spec import TABLE, OpSpec, Trait, find
-from gsl.spec.natives import TVMFunction, same_function
+from gsl.spec.natives import OpName, TVMFunction, same_function
 
 _KINDS = frozenset((CONST, GETITEM, INPUT, PARAM, TUPLE))
 
@@ -33,7 +33,7 @@ def resolve(op: Any) -> OpSpec | Op:
                 located(f"unknown operator {op!r}: {nearest(op, TABLE)}; a native function is given itself")
             )
         return found
-    if callable(op) or isinstance(op, TVMFunction) or type(op).__module__.startswith("tvm."):
+    if callable(op) or isinstance(op, (OpName, TVMFunction)) or type(op).__module__.startswith("tvm."):
         target: Op = op
         return target
     raise PatternError(

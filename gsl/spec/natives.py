@@ -24,6 +24,16 @@ class TVMFunction:
         return self.name
 
 
+@dataclass(frozen=True, slots=True)
+class OpName:
+    """An operator by its name alone, in a graph of objects whose operators are strings."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
 def same_function(target: Any) -> frozenset[Any]:
     """The targets that call the same function as one of torch's or TVM's, itself included; of any other only itself."""
     if type(target).__module__.startswith("tvm."):

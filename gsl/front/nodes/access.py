@@ -9,13 +9,14 @@ from typing import Any
 
 from gsl.errors import FrontEndError
 from gsl.graph import Op, op_name
+from gsl.spec.natives import OpName
 
 Operands = Callable[[Any], Iterable[Any]]
 """The objects that an object takes its inputs from, in order."""
 Attributes = Callable[[Any], Mapping[str, Any]]
 """The configuration of an object by name."""
 Operator = Callable[[Any], Op]
-"""What kind of operation an object is: its class, or a function."""
+"""What kind of operation an object is: its class, a function, or a string, which patterns know as an ``OpName``."""
 Rebuild = Callable[[Op, Sequence[Any], Mapping[str, Any], Any], Any]
 """A new object from an operator, operands and attributes, and from the object that it stands for with other operands
 (``None`` for one that a rule made)."""
@@ -68,10 +69,12 @@ class Access:
     def op_of(self, item: Any) -> Op:
         """The operator of an object."""
         op = self._ask("op", self.op, item)
-        if isinstance(op, str) or not callable(op) or not isinstance(op, Hashable):
+        if isinstance(op, str):
+            return OpName(op)
+        if not callable(op) or not isinstance(op, Hashable):
             raise FrontEndError(
-                f"op({shown(item)}) gives {op!r} of type {type(op).__name__}, expected a class or a function, as which "
-                "patterns know the operator"
+                f"op({shown(item)}) gives {op!r} of type {type(op).__name__}, expected a class, a function or a "
+                "string, as which patterns know the operator"
             )
         return op
 
@@ -81,7 +84,7 @@ class Access:
         if self.rebuild is None:
             raise FrontEndError(f"{what}: the graph can only be matched; give rebuild= to Workload.from_nodes")
         try:
-            made = self.rebuild(op, operands, dict(attrs), old)
+            made = self.rebuild(op.name if isinstance(op, OpName) else op, operands, dict(attrs), old)
         except Exception as error:
             raise FrontEndError(f"{what} failed: {type(error).__name__}: {error}") from error
         if made is None:

@@ -229,3 +229,30 @@ def test_matches_are_objects_of_the_user() -> None:
     (match,) = join().match(workload(high))
     assert isinstance(match, Match)
     assert {node.native for node in match.inner} == {low, high}
+
+
+def test_operators_that_are_strings() -> None:
+    classes = {"Leaf": Leaf, "Shift": Shift, "Mul": Mul}
+
+    def rebuild(op: str, operands: tuple[Term, ...], attrs: dict[str, int], old: Term | None) -> Term:
+        return classes[op](tuple(operands), **attrs)
+
+    wl = workload(chain(2)[-1], op=lambda term: type(term).__name__, rebuild=rebuild)
+    assert str(wl) == "%Leaf = Leaf(n=5)\n%Shift = Shift(%Leaf, n=1)\n%Shift_1 = Shift(%Shift, n=2)\nreturn %Shift_1"
+    x, shift = pat.Wildcard(), pat.OpName("Shift")
+    first = pat.Call(shift, x)
+    second = is_op(shift)(first)
+    new = Subst(second, pat.Call(shift, x, n=first.n + second.n), name="join")(wl)
+    assert str(new) == "%Leaf = Leaf(n=5)\n%Shift = Shift(%Leaf, n=3)\nreturn %Shift"
+    assert len(list(Subst(is_op(pat.OneOf(shift, pat.OpName("Leaf"))), first_output).match(wl))) == 3
+    assert not list(Subst(is_op(pat.OpName("Mul")), first_output).match(wl))
+
+
+def test_a_string_is_not_the_operator_of_that_name() -> None:
+    wl = workload(Add((Leaf(n=1), Leaf(n=2))), op=lambda term: type(term).__name__.lower())
+    assert not list(Subst(is_op("add"), first_output).match(wl))
+    assert len(list(Subst(is_op(pat.OpName("add")), first_output).match(wl))) == 1
+
+
+def first_output(match: Match) -> list[object]:
+    return [match.outputs[0]]
