@@ -51,6 +51,12 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             "A template is a part of the field, so that each instance has one.",
         ),
     ),
+    "PicklingError": (
+        Example(
+            "import pickle\npickle.dumps(Subst(op.ReLU(x), x, where=lambda match: True, name='positive'))",
+            "Give the function a name, at the top of a module that the other process can import.",
+        ),
+    ),
     "PatternTypeError": (
         Example(
             "if x.shape == w.shape:\n    pass",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import pickle
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -68,6 +69,10 @@ class PatternTypeError(PatternError, TypeError):
 
 class UnknownAttributeError(PatternError, AttributeError):
     """An operator has no attribute of that name."""
+
+
+class PicklingError(GSLError, pickle.PicklingError):
+    """A rule holds a function that can't be pickled."""
 
 
 class EvaluationError(GSLError):

@@ -34,6 +34,9 @@ class Expr:
     def __deepcopy__(self, memo: Any) -> Expr:
         return self
 
+    def __reduce__(self) -> tuple[type[Expr], tuple[Ast]]:
+        return Expr, (self.ast,)
+
     def __repr__(self) -> str:
         return repr(self.ast)
 

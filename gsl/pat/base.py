@@ -13,6 +13,7 @@ from gsl.attr import Expr
 from gsl.attr.ast import Ast, Attribute, Symbol
 from gsl.attr.text import listed, render
 from gsl.errors import PatternTypeError, UnknownAttributeError, caller, located, nearest
+from gsl.pat.pickling import restore, state_of
 from gsl.pat.typed import TENSOR, TypeGuard
 
 if TYPE_CHECKING:
@@ -58,6 +59,12 @@ class Pattern:
 
     def __deepcopy__(self, memo: Any) -> Pattern:
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return state_of(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        restore(self, state)
 
     @property
     def label(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from gsl.errors import PatternError, located, nearest
 from gsl.graph import Op, op_name
 from gsl.graph.node import CONST, GETITEM, INPUT, PARAM, TUPLE
+from gsl.pat.pickling import restore, state_of
 from gsl.spec import TABLE, OpSpec, Trait, find
 from gsl.spec.natives import OpName, TVMFunction, same_function
 
@@ -67,6 +68,12 @@ class OpClass:
 
     def __repr__(self) -> str:
         return self.label
+
+    def __getstate__(self) -> dict[str, Any]:
+        return state_of(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        restore(self, state)
 
     def accepts(self, op: Op) -> bool:
         """Whether the operator belongs to the class; leaves and tuples are no operators."""

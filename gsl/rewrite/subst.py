@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,9 +14,11 @@ from gsl.graph import Graph, Op
 from gsl.match import Match, Plan
 from gsl.pat import Call, Group, OpClass, Pattern, walk
 from gsl.pat.opclass import key
+from gsl.pat.pickling import packed, unpacked
 from gsl.rewrite.apply import apply, rewrite
 from gsl.rewrite.build import Builder
 from gsl.rewrite.explain import Explanation, explain
+from gsl.rewrite.pickling import check
 from gsl.rewrite.picture import rule_drawing
 from gsl.rewrite.refusal import Refusal
 from gsl.rewrite.source import Source
@@ -66,21 +68,43 @@ class Subst:
         self.inference_only = inference_only
         self.doc = doc
         try:
-            self.source = source = Source.of(src, where, extern_use)
-            self.plan = Plan(
-                source.outputs,
-                source.guards,
-                constraints=source.constraints,
-                distinct=distinct,
-                extern_use=source.extern_use,
-                fuzzy=_operators(fuzzy),
-            )
-            self.target = Target(tgt, source.outputs, self.plan.known)
-            _check_symbols((*source.outputs, *self.target.outputs), source.guards)
+            self.source = Source.of(src, where, extern_use)
+            self._compile(tgt, distinct, _operators(fuzzy))
+            _check_symbols((*self.source.outputs, *self.target.outputs), self.source.guards)
         except PatternError as error:
             raise type(error)(f"{self.title}: {error}") from None
-        self._free = _free_attributes(self.plan.patterns)
         self._warn()
+
+    def _compile(self, target: Any, distinct: bool, fuzzy: Iterable[Op]) -> None:
+        source = self.source
+        self.plan = Plan(
+            source.outputs,
+            source.guards,
+            constraints=source.constraints,
+            distinct=distinct,
+            extern_use=source.extern_use,
+            fuzzy=tuple(fuzzy),
+        )
+        self.target = Target(target, source.outputs, self.plan.known)
+        self._free = _free_attributes(self.plan.patterns)
+
+    def __deepcopy__(self, memo: Any) -> Subst:
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What the rule was made of; it is compiled anew where it is read. Operands come first, so nothing recurses."""
+        check(self)
+        compiled = ("plan", "target", "_free")
+        return {
+            "patterns": tuple(walk(*self.plan.patterns, *self.target.outputs)),
+            "given": (self.target.callable or self.target.outputs, self.plan.distinct, packed(self.plan.fuzzy)),
+            "fields": {name: value for name, value in vars(self).items() if name not in compiled},
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state["fields"])
+        target, distinct, fuzzy = state["given"]
+        self._compile(target, distinct, unpacked(fuzzy))
 
     def __repr__(self) -> str:
         return f"<Subst {self.name}>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,25 @@ Sides = tuple[Any, ...]
 """Source, target, and the conditions between them."""
 
 
+class BookRule(Subst):
+    """A rule of the rule book: what its module calls by the name of the function that it was made of.
+
+    It is pickled by that name, with all that it holds.
+    """
+
+    home: tuple[str, str]
+    """The names of the module and of the function."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if _named(*self.home) is self:
+            return _named, self.home
+        return super().__reduce_ex__(protocol)
+
+
+def _named(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(module), name, None)
+
+
 def rule(
     *, priority: int = 0, extern_use: bool | None = None, inference_only: bool = False
 ) -> Callable[[Callable[[], Sides]], Subst]:
@@ -21,10 +41,12 @@ def rule(
     def make(sides: Callable[[], Sides]) -> Subst:
         source, target, *where = sides()
         name, doc = sides.__name__.replace("_", "-"), inspect.getdoc(sides) or ""
-        return Subst(
+        made = BookRule(
             source, target, where=where, name=name, doc=doc, priority=priority, extern_use=extern_use,
             inference_only=inference_only,
         )  # fmt: skip
+        made.home = (sides.__module__, sides.__name__)
+        return made
 
     return make
 
