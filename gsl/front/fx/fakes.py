@@ -152,13 +152,33 @@ class Fakes:
         ``note`` takes what undoes it.
         """
         (value, layout), before = self._run(node, ()), self.values.value(node)
-        known = value is not UNKNOWN and type_of_value(value) == type_of_value(before)
+        known = value is not UNKNOWN and type_of_value(value) == type_of_value(before) and self._lies(node, value)
         self.moved[node], self.have_spread = known, True
         if known:
             self._before[node] = before
             meta, worked_out = dict(node.meta), self.values.known.get(node, UNKNOWN)
             note(lambda: self._restore(node, meta, worked_out))
             self.set(node, value, layout)
+
+    def _lies(self, node: fx.Node, value: Any) -> bool:
+        """Whether a call's result lies as its value tells, although it is not known how some operands lie.
+
+        It does if it lies so for other operands, too, as the result of a product of matrices does.
+        """
+        unknown = [operand for operand in node._input_nodes if not self.moved.get(operand, True)]
+        if not unknown:
+            return True
+        turned = {operand: self._turned(self.values.value(operand)) for operand in unknown}
+        other = self._computed(node, lambda operand: turned.get(operand, self.values.value(operand)))
+        return _is_strided(value) and _is_strided(other) and _strides(value) == _strides(other)
+
+    def _turned(self, value: Any) -> Any:
+        """A fake tensor that lies with its axes in reversed order; anything else as it is."""
+        if not _is_strided(value) or value.ndim < 2:
+            return value
+        axes = tuple(reversed(range(value.ndim)))
+        with self._quietly():
+            return value.permute(axes).clone(memory_format=torch.contiguous_format).permute(axes)
 
     def _restore(self, node: fx.Node, meta: dict[str, Any], worked_out: Any) -> None:
         node.meta.clear()
@@ -168,8 +188,12 @@ class Fakes:
         else:
             self.values.known[node] = worked_out
 
-    def record(self, node: fx.Node, type: Type | None, replaced: Iterable[fx.Node] = ()) -> None:
+    def record(
+        self, node: fx.Node, type: Type | None, replaced: Iterable[fx.Node] = (), *, chosen: bool = False
+    ) -> None:
         """Work out the value of a new call, and store it; ``type`` is what the view says about it.
+
+        ``chosen`` tells that the kernel chooses how its result lies in memory, which a run on fakes does not tell.
 
         Where that of one of the old nodes whose place it takes is alike, it is that. Such a value may have memory in
         common with others where the new call has memory of its own, which is only less than could be known.
@@ -177,7 +201,7 @@ class Fakes:
         value, layout = self._run(node, replaced)
         found = self.values.type_of(value)
         is_alike = found is type or found == type
-        self.moved[node] = is_alike and value is not UNKNOWN
+        self.moved[node] = is_alike and value is not UNKNOWN and not chosen and self._lies(node, value)
         if type is not None and not is_alike:
             # The meaning of the operator decides; only the strides are lost.
             value, layout = self.of_type(type, self._device(node)), None
@@ -265,8 +289,9 @@ class Fakes:
             return None
         return tuple(parts)
 
-    def _computed(self, node: fx.Node) -> Any:
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), self.values.value)
+    def _computed(self, node: fx.Node, value: Callable[[fx.Node], Any] | None = None) -> Any:
+        """The value of a call by running it, on the known values of its arguments unless ``value`` gives others."""
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), value or self.values.value)
         with self._quietly():
             try:
                 if isinstance(node.target, str):

@@ -43,6 +43,12 @@ _RESHAPES: Final[Mapping[Any, Any]] = {
 }
 """Views that only exist for some strides, and the calls that copy where they don't."""
 
+_LAYOUT_CHOSEN: Final = frozenset((
+    "nn.attention", "nn.conv1d", "nn.conv2d", "nn.conv3d",
+    "nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose",
+))  # fmt: skip
+"""Operators whose kernels lay their results out by what they find fast on a device."""
+
 _READS: Final = ("placeholder", "get_attr")
 _ILLEGAL: Final = re.compile(r"\W+")
 
@@ -172,7 +178,7 @@ class Writer:
         """The call of an operator of torch that takes nothing but its operands."""
         args = tuple([self.value(operand) for operand in node.operands])
         new = self.create("call_function", node.op, args, {}, node.name, node)
-        self.fakes.record(new, node.type, replaced(node))
+        self.fakes.record(new, node.type, replaced(node), chosen=chooses_layout(node))
         return new
 
     def _native(self, node: Node, joined: Node | None) -> Any:
@@ -220,7 +226,8 @@ class Writer:
                 kind = "call_method" if isinstance(native.target, str) else "call_function"
                 name = node.name if outermost else ""
                 new = self.create(kind, native.target, args, kwargs, name, node)
-                self.fakes.record(new, node.type if outermost else None, replaced(node) if outermost else ())
+                before = replaced(node) if outermost else ()
+                self.fakes.record(new, node.type if outermost else None, before, chosen=chooses_layout(node))
                 made[native] = new
                 return new
             case Node():
@@ -314,6 +321,16 @@ def inherited(node: Node) -> dict[str, Any]:
     meta: dict[str, Any] = {} if call is None else {key: call.meta[key] for key in INHERITED if key in call.meta}
     meta[RULE] = {"rule": node.origin.rule, "from": list(names)}
     return meta
+
+
+def chooses_layout(node: Node) -> bool:
+    """Whether it is not known how the result of a new call lies in memory: its kernel decides, and no such call stood
+    there before."""
+    if isinstance(node.op, OpOverload):
+        chosen = node.op.namespace not in ("aten", "prims")
+    else:
+        chosen = node.op in _LAYOUT_CHOSEN
+    return chosen and (node.origin is None or all(old.op != node.op for old in node.origin.replaced))
 
 
 def replaced(node: Node) -> Iterator[fx.Node]:

@@ -1,0 +1,58 @@
+"""How results lie in memory that kernels lay out as they like: views of them are written so that they always run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from gsl import RuleSet, Subst, Workload, op, pat
+from gsl.rules import RULES
+
+q, k, v, mask = (pat.Wildcard() for _ in range(4))
+scores = op.Matmul(q, op.Transpose(k, axes=(0, 1, 3, 2))) * 0.5 + mask
+ATTENTION = Subst(op.Matmul(op.Softmax(scores, axis=-1), v), op.Attention(q, k, v, mask, scale=0.5), name="attention")
+
+
+class Model(nn.Module):
+    """Attention with a mask that decides which kernel computes it."""
+
+    def __init__(self, end: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.end = end
+        self.bias = nn.Parameter(torch.randn(16, 16, 2))
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+        scores = q @ k.transpose(-2, -1) * 0.5 + self.bias.permute(2, 0, 1).unsqueeze(0)
+        return self.end(torch.softmax(scores, -1) @ v)
+
+
+VALUES = tuple(torch.randn(2, 16, 2, 4) for _ in range(3))
+WEIGHT = torch.randn(4, 4)
+
+
+def workload(way: str, end: Callable[[torch.Tensor], torch.Tensor]) -> Workload:
+    model = Model(end).eval()
+    if way == "exported":
+        return Workload.from_torch(model, VALUES)
+    return Workload.from_fx(torch.fx.symbolic_trace(model), VALUES)
+
+
+@pytest.mark.parametrize("way", ["exported", "traced"])
+def test_view_of_attention_without_the_copy_between(way: str) -> None:
+    old = workload(way, lambda y: y.transpose(1, 2).contiguous().view(2, 16, 8))
+    new = RuleSet([ATTENTION, RULES["copy-identity"]])(old, iterative=True)
+    assert new.trace.summary() == {"attention": 1, "copy-identity": 1}
+    old.compare(new).check()
+
+
+def test_what_an_unknown_layout_does_not_reach() -> None:
+    """Only the view of the attention itself may need a copy: a product lies alike whatever its operands."""
+    old = workload("exported", lambda y: (y.view(256).view(2, 2, 16, 4) @ WEIGHT).view(2, 2, 64))
+    new = ATTENTION(old)
+    calls = [str(node.target) for node in new.exported.graph.nodes]
+    assert (calls.count("aten.reshape.default"), calls.count("aten.view.default")) == (1, 2)
+    old.compare(new).check()
