@@ -1,18 +1,22 @@
-"""Parameter folding: computing ahead what depends on weights only."""
+"""Folding: computing ahead what depends on weights and literals only."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from gsl.errors import GSLError, RewriteError
-from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, op_name
+from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, Origin, TensorType, TupleType, Type, op_name
 from gsl.graph.splice import Replacement, Splicer, new_node
 from gsl.graph.subgraph import Subgraph
-from gsl.rewrite.effects import changed
+from gsl.rewrite.effects import changed, seen_through
 from gsl.spec.symbolic import has_symbols
 
 Evaluate = Callable[[Node, Sequence[Any]], Any]
+MOST_BYTES: Final = 1 << 20
+"""How large a value may be that is larger than what it is computed from."""
 
 
 def fold(graph: Graph, evaluate: Evaluate, roots: dict[Node, str] | None = None) -> int:
@@ -31,13 +35,97 @@ def fold(graph: Graph, evaluate: Evaluate, roots: dict[Node, str] | None = None)
     splicer = Splicer(graph)
     for node in wanted:
         assert node.origin is not None
-        root = _root(node, roots)
+        root = _root(node, roots) or "constant"
         name = f"{root}_{op_name(node.op).rpartition('.')[2]}"
         param = new_node(Node(PARAM, (), {"value": values[node]}, node.type, name=name), node.origin)
         roots[param] = root
         splicer.apply(Replacement([node], [param]), [node])
     splicer.finish()
     return sum(node.op not in (TUPLE, GETITEM, PARAM, CONST) for node in splicer.dead)
+
+
+def fold_program(graph: Graph, evaluate: Evaluate, *, params: bool, most: int = MOST_BYTES) -> int:
+    """Replace all calls that depend on literals only by literal tensors, those of a program too; how many went.
+
+    With ``params``, also those that depend on weights, by parameters. Calls with effects stay, and so does what can't
+    be computed here, what the outputs may share memory with, and what is larger than ``most`` bytes and than all that
+    it is computed from.
+    """
+    failed: set[Node] = set()
+    while True:
+        known = _computable(graph, params, most, failed)
+        wanted = _wanted(graph, known)
+        try:
+            values = _values(graph, wanted, _noting(evaluate))
+            break
+        except _UncomputableError as error:
+            failed.add(error.node)
+    splicer = Splicer(graph)
+    roots: dict[Node, str] = {}
+    for node in wanted:
+        root = _root(node, roots)
+        kind, name = (CONST, node.name) if root is None else (PARAM, f"{root}_{op_name(node.op).rpartition('.')[2]}")
+        new = new_node(Node(kind, (), {"value": values[node]}, node.type, name=name), Origin("fold", (node,)))
+        if root is not None:
+            roots[new] = root
+        splicer.apply(Replacement([node], [new]), [node])
+    splicer.finish()
+    return sum(node.op not in (TUPLE, GETITEM, PARAM, CONST) for node in splicer.dead)
+
+
+class _UncomputableError(GSLError):
+    """A call can't be computed ahead of time."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node.name)
+        self.node = node
+
+
+def _noting(evaluate: Evaluate) -> Evaluate:
+    """The same, but the error for what can't be computed has the node."""
+
+    def value(node: Node, operands: Sequence[Any]) -> Any:
+        try:
+            return evaluate(node, operands)
+        except Exception:
+            raise _UncomputableError(node) from None
+
+    return value
+
+
+def _computable(graph: Graph, params: bool, most: int, failed: set[Node]) -> dict[Node, bool]:
+    """The nodes of a program whose values can be computed, all of them with ``True``."""
+    unsteady = changed(graph)
+    kept = {*failed, *seen_through(graph.outputs)}
+    known: dict[Node, bool] = {}
+    for node in graph.nodes:
+        if node in unsteady:
+            continue
+        if node.op in (PARAM, CONST):
+            fits = params or node.op == CONST
+        else:
+            fits = _is_constant(node) and node not in kept and _is_small(node, most)
+        if fits and all(operand in known for operand in node.operands):
+            known[node] = True
+    return known
+
+
+def _is_small(node: Node, most: int) -> bool:
+    """Whether a value takes no more memory than it may, or than what it is computed from."""
+    own = _bytes(node.type)
+    return own is not None and own <= max(most, sum(_bytes(operand.type) or 0 for operand in node.operands))
+
+
+def _bytes(type: Type | None) -> int | None:
+    """How much memory a value takes; ``None`` where that is not known."""
+    if isinstance(type, TupleType):
+        fields = [_bytes(field) for field in type.fields]
+        return None if None in fields else sum(filter(None, fields))
+    if not isinstance(type, TensorType) or has_symbols(type):
+        return None
+    bits = re.search(r"\d+", type.dtype)
+    size: Any = math.prod(type.shape)
+    return int(size) * (1 if bits is None else max(1, int(bits[0]) // 8))
 
 
 def _known(graph: Graph) -> dict[Node, bool]:
@@ -54,8 +142,13 @@ def _known(graph: Graph) -> dict[Node, bool]:
 
 
 def _foldable(node: Node) -> bool:
-    made = node.origin is not None and node.effect is None and not node.deps
-    return made and node.op != INPUT and not isinstance(node.op, Subgraph) and not has_symbols(dict(node.attrs))
+    return node.origin is not None and _is_constant(node)
+
+
+def _is_constant(node: Node) -> bool:
+    """Whether a node has always the same value where its operands have."""
+    pure = node.effect is None and not node.deps
+    return pure and node.op != INPUT and not isinstance(node.op, Subgraph) and not has_symbols(dict(node.attrs))
 
 
 def _wanted(graph: Graph, known: dict[Node, bool]) -> list[Node]:
@@ -112,8 +205,8 @@ def _value(node: Node, operands: Sequence[Any], evaluate: Evaluate) -> Any:
         ) from error
 
 
-def _root(node: Node, roots: Mapping[Node, str]) -> str:
-    """The name of the first weight from which a value is computed."""
+def _root(node: Node, roots: Mapping[Node, str]) -> str | None:
+    """The name of the first weight from which a value is computed; ``None`` for one of literals only."""
     done = {node}
     work = [node]
     while work:
@@ -123,4 +216,4 @@ def _root(node: Node, roots: Mapping[Node, str]) -> str:
         new = [operand for operand in reversed(part.operands) if operand not in done]
         done.update(new)
         work.extend(new)
-    return "constant"
+    return None

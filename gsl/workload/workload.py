@@ -19,6 +19,7 @@ from gsl.graph.text import text
 from gsl.match import Match
 from gsl.rewrite import Trace
 from gsl.rewrite.apply import repeat
+from gsl.rewrite.fold import fold_program
 from gsl.workload import inputs as _inputs
 from gsl.workload.bisect import culprit
 from gsl.workload.compare import Path as LeafPath
@@ -354,6 +355,17 @@ class Workload:
         Without a name, all of them. WorkloadError if there is none.
         """
         return self if not self.groups() and name is None else self.replace(inlined(self.name, self.graph, name))
+
+    def fold(self, *, params: bool = False) -> Workload:
+        """This workload with all that depends only on literals computed ahead of time, as literal tensors.
+
+        With ``params``, also what depends on weights, which become new weights: later changes of the old ones do not
+        count then, and no gradients flow to them. What is larger than a megabyte stays in the graph, unless it is made
+        from as much; so do calls with effects, what outputs may share memory with, and sizes that are known at run time
+        only.
+        """
+        graph = self.graph.copy()
+        return self.replace(graph) if fold_program(graph, self._program.evaluate, params=params) else self
 
     def op_counts(self) -> Counter[str]:
         """How often each operator is called, the most frequent first."""
