@@ -10,7 +10,7 @@ from typing import Any
 
 from gsl.graph.types import TensorType, TupleType, Type
 from gsl.spec.spec import OpSpec, Types
-from gsl.spec.symbolic import Sizes, has_symbols
+from gsl.spec.symbolic import Sizes, has_symbols, whatever_sizes
 
 Operand = Type | bool | int | float | None
 """What is known of an operand: its type, or the number that it is, or nothing."""
@@ -98,29 +98,10 @@ def _infer_symbolic(spec: OpSpec, operands: tuple[Operand, ...], attrs: Mapping[
     """The type of a call with symbolic sizes, which has to be the same whatever the sizes."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    def run(**regime: bool) -> tuple[Type, Sizes]:
-        sizes = Sizes(operands, attrs, **regime)
-        try:
-            found = _fake_run(FakeTensorMode(shape_env=sizes.env), sizes.concrete, spec, operands, attrs)
-        except ValueError as error:
-            raise ValueError(sizes.named(str(error))) from None
-        if sizes.specialised:
-            raise ValueError(f"{spec.name}: the type depends on the sizes at run time: {sizes.specialised}")
-        return sizes.symbolic(found), sizes
+    def run(sizes: Sizes) -> Type:
+        return _fake_run(FakeTensorMode(shape_env=sizes.env), sizes.concrete, spec, operands, attrs)
 
-    found, sizes = run()
-    if not sizes.compared:
-        return found
-    # Torch compared sizes. Either that was a check, and it does not matter, or it chose between results: then
-    # sizes that compare otherwise have another type, or are specialised on.
-    for regime in ({"small": True}, {"reverse": True}, {"small": True, "reverse": True}):
-        try:
-            other, _ = run(**regime)
-        except ValueError:
-            continue
-        if other != found:
-            raise ValueError(f"{spec.name}: the type depends on the sizes at run time: {sizes.compared}")
-    return found
+    return whatever_sizes(spec.name, run, operands, attrs)
 
 
 def _fake_run(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from gsl.graph.dim import SymDim, dim
@@ -109,7 +109,7 @@ class Sizes:
     def _dim(self, size: Any) -> Any:
         if isinstance(size, int):
             return size
-        return from_torch(size.node.expr, self._back)
+        return from_torch(size.expr if isinstance(size, SymDim) else size.node.expr, self._back)
 
     @property
     def specialised(self) -> str:
@@ -151,6 +151,37 @@ class Sizes:
         """A message with the names of the symbols of the call for those of the run."""
         names = {str(symbol): str(atom) for symbol, atom in self._back.items()}
         return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), text)
+
+
+def whatever_sizes(name: str, run: Callable[[Sizes], Type], operands: Any, attrs: Any) -> Type:
+    """The type of a call with symbolic sizes, which has to be the same whatever the sizes; ``run`` tells it for some.
+
+    Raises ValueError, besides those of ``run``, if the type depends on the sizes.
+    """
+
+    def found_with(**regime: bool) -> tuple[Type, Sizes]:
+        sizes = Sizes(operands, attrs, **regime)
+        try:
+            found = run(sizes)
+        except ValueError as error:
+            raise ValueError(sizes.named(str(error))) from None
+        if sizes.specialised:
+            raise ValueError(f"{name}: the type depends on the sizes at run time: {sizes.specialised}")
+        return sizes.symbolic(found), sizes
+
+    found, sizes = found_with()
+    if not sizes.compared:
+        return found
+    # Torch compared sizes. Either that was a check, and it does not matter, or it chose between results: then
+    # sizes that compare otherwise have another type, or are specialised on.
+    for regime in ({"small": True}, {"reverse": True}, {"small": True, "reverse": True}):
+        try:
+            other, _ = found_with(**regime)
+        except ValueError:
+            continue
+        if other != found:
+            raise ValueError(f"{name}: the type depends on the sizes at run time: {sizes.compared}")
+    return found
 
 
 def from_torch(expr: Any, symbols: Mapping[Any, Any] | None = None) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import BuiltinFunctionType, FunctionType
@@ -23,7 +24,7 @@ from gsl.front.fx.values import faked, type_of_value
 from gsl.front.infer import field_type
 from gsl.graph import GETITEM, LEAVES, TUPLE, Node, Op, TensorType, TupleType, Type, op_name
 from gsl.spec import TABLE, meaning
-from gsl.spec.symbolic import has_symbols
+from gsl.spec.symbolic import Sizes, has_symbols, whatever_sizes
 
 
 def infer(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
@@ -40,9 +41,11 @@ def infer(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type 
 
 def _infer_opaque(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
     """The type of an opaque call, by a run on tensors without data; ``None`` if that is not possible."""
-    types = [operand.type for operand in operands]
-    if any(type is None for type in types) or has_symbols(tuple(types)) or has_symbols(tuple(attrs.values())):
+    types = tuple([operand.type for operand in operands])
+    if any(type is None for type in types):
         return None
+    if has_symbols(types) or has_symbols(dict(attrs)):
+        return _infer_symbolic(op, operands, attrs)
     known = tuple([_Operand(operand.type, _number(operand)) for operand in operands])
     if is_pure(op):
         try:
@@ -50,6 +53,23 @@ def _infer_opaque(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) 
         except TypeError:  # an attribute that can't be a key
             pass
     return _run_on_fakes(op, known, attrs)
+
+
+def _infer_symbolic(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+    """The type of an opaque call with symbolic sizes; ``None`` also where it depends on them."""
+
+    known = [_Operand(operand.type, _number(operand)) for operand in operands]
+
+    def run(sizes: Sizes) -> Type:
+        found = _run_on_fakes(op, known, sizes.concrete(dict(attrs)), sizes)
+        if found is None:
+            raise ValueError(f"{op_name(op)}: the type does not follow")
+        return found
+
+    try:
+        return whatever_sizes(op_name(op), run, tuple([operand.known for operand in known]), dict(attrs))
+    except ValueError:
+        return None
 
 
 def is_pure(op: Op) -> bool:
@@ -69,13 +89,17 @@ def _type_of_function(
     return _run_on_fakes(op, operands, {name: value for name, _, value in attrs})
 
 
-def _run_on_fakes(op: Op, operands: Sequence[_Operand], attrs: Mapping[str, Any]) -> Type | None:
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+def _run_on_fakes(
+    op: Op, operands: Sequence[_Operand], attrs: Mapping[str, Any], sizes: Sizes | None = None
+) -> Type | None:
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=None if sizes is None else sizes.env)
     with mode, torch.no_grad(), torch._C._DisableAutocast(), meaning.quiet():
         try:
             if "module" in attrs and isinstance(attrs["module"], torch.nn.Module):
                 attrs = {**attrs, "module": faked(attrs["module"], mode)}
-            return type_of_value(_run(op, [operand.fake() for operand in operands], attrs))
+            return type_of_value(_run(op, [operand.tensor(torch.empty, sizes) for operand in operands], attrs))
+        except fake_tensor.UnsupportedOperatorException:
+            pass
         except _NOT_UNDERSTOOD:
             return None
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
@@ -84,6 +108,22 @@ def _run_on_fakes(op: Op, operands: Sequence[_Operand], attrs: Mapping[str, Any]
         except Exception:
             # Whatever stands in the way, the call is not understood: it has no type, which is no error.
             return None
+    return _run_on_zeros(op, operands, attrs) if sizes is None else None
+
+
+def _run_on_zeros(op: Op, operands: Sequence[_Operand], attrs: Mapping[str, Any]) -> Type | None:
+    """The type of a call of torch's own that has no form for tensors without data, as those have none that pack
+    weights; ``None`` if that would draw random numbers, change an operand, or take much memory."""
+    if not isinstance(op, torch._ops.OpOverload) or op.namespace not in _PACKERS or op._schema.is_mutable:
+        return None
+    if torch.Tag.nondeterministic_seeded in op.tags or sum(operand.size for operand in operands) > _MOST_ELEMENTS:
+        return None
+    with torch.no_grad():
+        try:
+            return type_of_value(_run(op, [operand.tensor(torch.zeros) for operand in operands], attrs))
+        except Exception:
+            # Zeros may not be what it takes.
+            return None
 
 
 _NOT_UNDERSTOOD: Final = (
@@ -91,6 +131,11 @@ _NOT_UNDERSTOOD: Final = (
     fake_tensor.UnsupportedFakeTensorException, fake_tensor.UnsupportedOperatorException,
 )  # fmt: skip
 """What torch raises where a call may be right, but can't be run on tensors without data."""
+
+_PACKERS: Final = ("mkldnn", "onednn", "quantized", "prepacked")
+"""The namespaces of torch that have operators without a form for tensors without data."""
+
+_MOST_ELEMENTS: Final = 1 << 26
 
 
 def _number(operand: Node) -> tuple[type, Any] | None:
@@ -105,15 +150,22 @@ class _Operand:
     known: Type | None
     number: tuple[type, Any] | None
 
-    def fake(self) -> Any:
-        """The operand without data."""
-        return _fake_of(self.known) if self.number is None else self.number[1]
+    def tensor(self, make: Callable[..., torch.Tensor], sizes: Sizes | None = None) -> Any:
+        """The operand as tensors that are made for it, or as the number that it is."""
+        return _tensor_of(self.known, make, sizes) if self.number is None else self.number[1]
+
+    @property
+    def size(self) -> int:
+        """How many elements the operand has, where it is a tensor of known sizes."""
+        sizes: Any = self.known.shape if isinstance(self.known, TensorType) else ()
+        return int(math.prod(sizes))
 
 
-def _fake_of(type: Type | None) -> Any:
+def _tensor_of(type: Type | None, make: Callable[..., torch.Tensor], sizes: Sizes | None) -> Any:
     if isinstance(type, TensorType):
-        return torch.empty(type.shape, dtype=getattr(torch, type.dtype))  # type: ignore[arg-type]
-    return None if type is None else tuple([_fake_of(item) for item in type.fields])
+        shape: Any = type.shape if sizes is None else sizes.concrete(type.shape)
+        return make(shape, dtype=getattr(torch, type.dtype))
+    return None if type is None else tuple([_tensor_of(item, make, sizes) for item in type.fields])
 
 
 def evaluate(root: torch.nn.Module, node: Node, operands: Sequence[Any], devices: Devices) -> Any:
