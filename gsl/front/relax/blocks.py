@@ -69,31 +69,23 @@ class Blocks:
 
     def finish(self, result: Any) -> tuple[list[Any], Any]:
         """The new blocks and the function's result, with the variables that are seen outside of a block made visible.
-
-        A new variable becomes a visible one; an old one stays, and gets a visible one beside it.
         """
         visible = self._visible(result)
         blocks: list[Any] = []
         for number, (old, bindings) in enumerate(zip(self.old, self.contents)):
-            new = bindings
-            if visible:
-                is_old = self.function.has
-                instead = {var: new for var, (home, new) in visible.items() if not is_old(var) or home != number}
-                new = [_with_visible(binding, instead) for binding in bindings]
-                shown = [var for var, (home, _) in visible.items() if home == number and var not in instead]
-                new += [relax.VarBinding(visible[var][1], var) for var in shown]
+            new = [_with_visible(binding, visible) for binding in bindings] if visible else bindings
             if not new and (old.bindings or not self.function.blocks):
                 continue
             blocks.append(old if self._is_same(number, new) else type(old)(new, old.span))
-        return blocks, replaced(result, {var: new for var, (_, new) in visible.items()})
+        return blocks, replaced(result, visible)
 
     def _is_same(self, number: int, bindings: list[Any]) -> bool:
         """Whether the bindings are those that the old block of this number has."""
         first, end = (0, *(self.function.ends or (0,)))[number : number + 2]
         return end - first == len(bindings) and all(map(is_, self.function.bindings[first:end], bindings))
 
-    def _visible(self, result: Any) -> dict[Any, tuple[int, Any]]:
-        """The variables of dataflow blocks that are used outside of them: the block of each, and a visible one."""
+    def _visible(self, result: Any) -> dict[Any, Any]:
+        """The variables of dataflow blocks that are used outside of them, each with a visible one to take its place."""
         found = dict.fromkeys(var for var in relax.analysis.free_vars(result) if isinstance(var, relax.DataflowVar))
         home = {}
         if found or len(self.contents) > 1:
@@ -107,7 +99,7 @@ class Blocks:
                 for var in relax.analysis.free_vars(binding.value) if home.get(var, number) != number
             )  # fmt: skip
             found = {**escaping, **found}
-        return {var: (home[var], relax.Var(var.name, var.ty)) for var in found if var in home}
+        return {var: relax.Var(var.name, var.ty) for var in found if var in home}
 
 
 def _with_visible(binding: Any, instead: Mapping[Any, Any]) -> Any:

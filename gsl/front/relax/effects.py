@@ -6,21 +6,35 @@ from typing import Any, Final
 
 from tvm import ir, relax
 
+from gsl.errors import FrontEndError
 from gsl.graph import Effect
 
 _IN_PLACE: Final = frozenset(("relax.call_tir_inplace", "relax.call_inplace_packed"))
 """Relax counts them as pure, because whoever writes them vouches for it that nobody reads what they overwrite."""
+_BUFFERS: Final = frozenset(("relax.builtin.alloc_tensor",))
+"""Relax counts them as pure, but each call makes memory of its own that others write to."""
+_PLANNED: Final = frozenset((
+    "relax.memory.alloc_storage", "relax.memory.alloc_tensor", "relax.vm.alloc_storage", "relax.vm.alloc_tensor",
+))  # fmt: skip
+"""What passes that plan memory make: several tensors may lie in one storage."""
 _OBSERVERS: Final = frozenset(("relax.assert_op", "relax.print"))
 
 
 def effect_of(binding: Any) -> Effect | None:
-    """The effect of a binding, ``None`` for a pure one."""
+    """The effect of a binding, ``None`` for a pure one. FrontEndError where it takes part in planned memory."""
     if isinstance(binding, relax.MatchCast):
         return Effect.OBSERVES
     value = binding.value
     name = value.op.name if isinstance(value, relax.Call) and isinstance(value.op, ir.Op) else None
     if name in _IN_PLACE:
         return Effect.MUTATES
+    if name in _PLANNED:
+        raise FrontEndError(
+            f"{binding.var.name}: {name} belongs to planned memory, where tensors share storages; apply rules before "
+            "StaticPlanBlockMemory"
+        )
+    if name in _BUFFERS:
+        return Effect.OTHER
     if name in _OBSERVERS:
         return Effect.OBSERVES
     if isinstance(value, relax.Function):

@@ -64,9 +64,10 @@ class Home:
         body = relax.BlockBuilder().normalize(body) if result.ty.is_missing() else body
         _update_type(body, result.ty)
         params = [*self._needed(blocks, result), *self.added]
-        same_type = result.ty == native.ret_ty
+        # A function may be declared to return something else than its result, as nothing at all.
+        declared = result.ty == native.ret_ty or function.result.ty != native.ret_ty
         return relax.Function(
-            params, body, native.ret_ty if same_type else None, native.is_pure, native.attrs, native.span
+            params, body, native.ret_ty if declared else None, native.is_pure, native.attrs, native.span
         )
 
     def _needed(self, blocks: list[Any], result: Any) -> list[Any]:

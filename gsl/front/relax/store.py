@@ -42,6 +42,8 @@ class Storer:
         self.blocks = Blocks(self.function)
         self.places = self._places()
         self.outputs = set(graph.outputs)
+        self.returned = self._returned()
+        """The nodes to which the result refers, other than by a tuple that is bound to a variable."""
         self._like: dict[Part, Type] = {}
         """For calls that are written alike: the type in the view, which is that of Relax."""
         self._retyped = False
@@ -113,6 +115,17 @@ class Storer:
                 work.extend(part.items)
                 if part.var is not None:
                     found[self.function.place[part.var]] = part
+        return found
+
+    def _returned(self) -> set[Node]:
+        found: set[Node] = set()
+        work = [self.loaded.result]
+        while work:
+            part = work.pop()
+            if isinstance(part, Field):
+                found.add(self.graph.outputs[part.position])
+            elif isinstance(part, Fields) and part.var is None:
+                work.extend(part.items)
         return found
 
     # ------------------------------------------------------------ what is kept
@@ -252,7 +265,7 @@ class Storer:
             own = self._checked(node, expr)
         var = None if handle is None or not handle.is_root else self.blocks.again(handle.reading.var)
         if var is None:
-            var = self.blocks.variable(self.writer.name(node.name), own, seen=node in self.outputs)
+            var = self.blocks.variable(self.writer.name(node.name), own, seen=node in self.returned)
         emit(var, expr)
         self.values[node] = var
 

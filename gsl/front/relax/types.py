@@ -36,10 +36,13 @@ def from_relax(found: Any, dims: Dims, lookup: Lookup) -> Type | None:
 
 
 def to_relax(type: Any, dims: Dims) -> Any:
-    """The type of Relax for one of the view; a type of Relax as it is. ValueError where nothing is known."""
+    """The type of Relax for one of the view; a type of Relax, or one in TVMScript, as it is. ValueError for others."""
     match type:
         case ir.Type():
             return type
+        case tvm.runtime.ObjectConvertible():
+            # As TVMScript has it: R.Tensor((16,), "float32")
+            return type.asobject()
         case TensorType():
             return relax.TensorType([dims.prim(size) for size in type.shape], type.dtype)
         case TupleType():

@@ -81,8 +81,9 @@ class Loader:
         if not known_dtype(dtype):
             self._opaque(expr)
             return
-        value = to_torch(expr.data)
-        view = Node(CONST, attrs={"value": value}, type=TensorType(shape, dtype), name="const", native=Leaf(expr))
+        # A constant with axes is a weight, as a variable with a known value is.
+        kind, value = PARAM if shape else CONST, to_torch(expr.data)
+        view = Node(kind, attrs={"value": value}, type=TensorType(shape, dtype), name="const", native=Leaf(expr))
         self._add(expr, view)
 
     def _add(self, expr: Any, view: Node) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import tvm
 from tvm import relax
+from tvm.relax.expr import _update_type
 
 import gsl.relax
 from gsl import RuleSet, Subst, op, pat
@@ -82,3 +83,19 @@ def test_errors_name_the_pass_the_function_and_the_rule() -> None:
 def test_a_pass_takes_modules_without_relax_functions() -> None:
     empty = tvm.IRModule({})
     assert gsl.relax.Pass(RELU_TWICE)(empty).same_as(empty)
+
+
+def test_a_function_may_be_declared_to_return_nothing() -> None:
+    """Its callers refer to it by a variable that has its type, so the type stays."""
+    old = module()["main"]
+    void = relax.Function(old.params, old.body, tvm.ir.TupleType([])).without_attr("global_symbol")
+    helper, y = tvm.ir.GlobalVar("helper"), tensor("y", 2)
+    _update_type(helper, void.ty)
+    builder = relax.BlockBuilder(tvm.IRModule({helper: void}))
+    with builder.function("main", [y]):
+        builder.emit_func_output(builder.emit(relax.Call(helper, [y])))
+    before = builder.get()
+    after = gsl.relax.Pass(RELU_TWICE)(before)
+    assert len(lines(after, "helper")) == 1
+    assert after["helper"].ret_ty == before["helper"].ret_ty
+    relax.analysis.well_formed(after)

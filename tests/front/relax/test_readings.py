@@ -64,7 +64,7 @@ def _type(tree: Any, scope: Variables) -> Any:
 
 
 X, Y, INDICES = var("x", 2, 3, 4), var("y", 2, 3, 4), var("i", 2, 3, dtype="int64")
-V, W, K, BYTES = var("v", 4), var("w", 5, 4), var("k", 6, 4, 3, 3), var("n", 2, 3, dtype="int32")
+V, W, WT, K, BYTES = var("v", 4), var("w", 5, 4), var("wt", 4, 5), var("k", 6, 4, 3, 3), var("n", 2, 3, dtype="int32")
 IMAGE, NHWC = var("im", 2, 4, 8, 8), var("nhwc", 2, 8, 8, 4)
 C4, V5, V6 = var("c4", 4), var("v5", 5), var("v6", 6)
 Q, BIAS = var("q", 2, 7, 3, 8), var("bias", 2, 3, 7, 7)
@@ -222,6 +222,11 @@ READ: list[tuple[Any, str]] = [
     (lambda s: R.add(s.bind("y", conv()), zeros(1, 6, 1, 1)), "nn.bias_add(y, const(1, 6, 1, 1):(6,))"),
     (lambda s: R.add(s.bind("y", conv(out_layout="NHWC")), V6), "nn.bias_add(y, v6, axis=3)"),
     (lambda s: R.add(s.bind("y", R.matmul(X, s.bind("t", R.permute_dims(W)))), V5), "nn.bias_add(y, v5, axis=2)"),
+    (lambda s: R.add(s.bind("y", R.matmul(X, WT)), V5), "nn.bias_add(y, v5, axis=2)"),
+    (lambda s: R.add(V5, s.bind("y", R.matmul(X, WT))), "nn.bias_add(y, v5, axis=2)"),
+    (lambda s: R.add(s.bind("y", R.matmul(X, WT)), zeros(1, 1, 5)), "add(y, const(1, 1, 5))"),
+    (lambda s: R.add(s.bind("y", R.matmul(X, WT)), zeros(1)), "add(y, const(1))"),
+    (lambda s: R.add(s.bind("y", R.matmul(V, V)), V5), "add(y, v5)"),
     (lambda s: R.add(V5, s.bind("y", R.matmul(V, s.bind("t", R.permute_dims(W))))), "nn.bias_add(y, v5, axis=0)"),
     (
         lambda s: R.add(s.bind("y", R.matmul(X, s.bind("t", R.permute_dims(W)))), zeros(1, 5)),

@@ -9,6 +9,7 @@ import pytest
 import torch
 import tvm
 from tvm import relax
+from tvm.script import relax as R
 
 from gsl import Subst, Workload, op, pat, rules
 from gsl.errors import FrontEndError
@@ -374,3 +375,34 @@ def test_deep_functions() -> None:
     new = rule(wl)
     assert len(new.trace.firings) == 2000
     assert len(bindings(new.mod)) == 4000
+
+
+@pytest.mark.parametrize("out", [R.Tensor((2, 3), "float32"), relax.TensorType((2, 3), "float32")])
+def test_the_type_of_a_new_call_is_given_as_tvm_writes_it(out: Any) -> None:
+    called = pat.Call(relax.ExternFunc("mine"), X, call="call_dps_packed", out_ty=out)
+    old = function([tensor("x", 2, 3)], lambda b, x: b.emit(relax.op.nn.relu(x)))
+    new = Subst(op.ReLU(X), called)(Workload(old))
+    assert new.trace.firings
+    assert "R.call_dps_packed(\"mine\", (x,), out_ty=R.Tensor((2, 3), dtype=\"float32\"))" in new.mod.script()
+
+
+def lowered(*, planned: bool) -> Any:
+    """``exp(x + x)`` with the buffers that its calls write to."""
+    module = function([tensor("x", 2, 3)], lambda b, x: b.emit(relax.op.exp(b.emit(relax.op.add(x, x)))))
+    names = ["LegalizeOps", "ToNonDataflow", "RemovePurityChecking", "CallTIRRewrite"]
+    passes = [getattr(relax.transform, name)() for name in names]
+    return tvm.transform.Sequential([*passes, relax.transform.StaticPlanBlockMemory()] if planned else passes)(module)
+
+
+def test_a_buffer_that_calls_write_to_stays_as_it_is() -> None:
+    wl = Workload(lowered(planned=False))
+    buffer = pat.Call(tvm.ir.Op.get("relax.builtin.alloc_tensor"))
+    assert len(list(Subst(buffer, buffer.like()).match(wl))) == 2
+    for target in (buffer.like(), op.Zeros(shape=(2, 3))):
+        new = Subst(buffer, target)(wl)
+        assert not new.trace.firings and "effect" in str(new.trace)
+
+
+def test_a_module_whose_memory_is_planned_is_refused() -> None:
+    with pytest.raises(FrontEndError, match="planned memory.* before StaticPlanBlockMemory"):
+        RELU_TWICE(Workload(lowered(planned=True)))

@@ -88,18 +88,19 @@ def _bias_add(w: Writing, data: Any, bias: Any, axis: int) -> Any:
 
 
 def _channel_axis(expr: Any, scope: Scope) -> int | None:
-    """The axis of the channels in the result of a convolution or linear layer; ``None`` of anything else."""
+    """The axis of the channels in the result of a convolution or product; ``None`` of anything else."""
     source = produced(expr, scope)
     if is_call(source, "relax.matmul"):
-        try:
-            is_layer = _read_matmul(source, scope).op == "nn.dense"
-        except Unread:
-            return None
-        return tensor_type(expr, scope).ndim - 1 if is_layer else None
+        rank = tensor_type(expr, scope).ndim
+        return rank - 1 if rank else None
     if is_call(source, *(f"relax.{name}" for name in CONVOLUTIONS)):
         layout = str(source.attrs.out_layout)
         return layout.index("C") if len(layout) == tensor_type(expr, scope).ndim else None
     return None
+
+
+def _is_layer(expr: Any, scope: Scope) -> bool:
+    return _read_matmul(produced(expr, scope), scope).op == "nn.dense"
 
 
 def _as_vector(expr: Any, size: Dim, scope: Scope) -> Any:
@@ -120,7 +121,9 @@ def _bias(data: Any, other: Any, scope: Scope) -> Canon:
         raise Unread
     shape, own = tensor_type(data, scope).shape, tensor_type(other, scope).shape
     size = shape[axis]
-    # The sum broadcasts the other operand along all axes but that of the channels.
+    # The sum broadcasts the other operand along all axes but that of the channels. What is added to scores, with as many
+    # axes as they have, is a mask.
+    unread_unless(len(own) == 1 or not is_call(produced(data, scope), "relax.matmul") or _is_layer(data, scope))
     padded = (1,) * (len(shape) - len(own)) + own
     unread_unless(0 < len(own) <= len(shape))
     unread_unless(padded == tuple([size if place == axis else 1 for place in range(len(shape))]))

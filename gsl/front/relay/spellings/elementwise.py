@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 from tvm import relay
 
+from gsl.front.relay.spellings.linear import read_bias
 from gsl.front.relay.spellings.table import (
     FLOATS,
     Reader,
@@ -214,10 +216,19 @@ def _atan2(w: Writing) -> Any:
     return relay.where(is_negative(y), relay.negative(angle), angle)
 
 
+_SUM: Final = _binary("add", _NUMBERS, of_bools="logical_or")
+
+
+def _read_add(r: Reading) -> Canon:
+    return read_bias(r) or _SUM.read["add"](r)
+
+
+_ADD: Final = replace(_SUM, read={**_SUM.read, "add": _read_add})
+
 _COMPARISONS: Final = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 
 _BINARY: Final = (
-    _binary("add", _NUMBERS, of_bools="logical_or"),
+    _ADD,
     _binary("subtract", _NUMBERS),
     _binary("multiply", _NUMBERS, of_bools="logical_and"),
     Row("divide", _divide, {"divide": _reads("divide", "float bfloat")}),

@@ -14,6 +14,7 @@ import torch
 from tvm import relay
 from tvm.ir import Op
 
+from gsl.front.relay.spellings.scope import Scope
 from gsl.front.relay.spellings.table import Reading, Row, Writing, check, const, reshaped, same, tensor_type
 from gsl.front.tree import Canon
 from gsl.graph import Dim, SymDim
@@ -159,6 +160,23 @@ def _bias_add(w: Writing) -> Any:
     dtype, axis = w.result.dtype, w["axis"]
     options = {} if axis == 1 else {"axis": -1 if axis == w.type().ndim - 1 else axis}
     return relay.nn.bias_add(w.expr(0, dtype), w.expr(1, dtype), **options)
+
+
+def read_bias(r: Reading) -> Canon | None:
+    """The sum of a product of matrices and a vector along its last axis, in either order; ``None`` for another sum."""
+    for data, bias in (r.operands, r.operands[::-1]):
+        shape = tensor_type(r.scope.type_of(data)).shape
+        fits = len(shape) > 1 and tensor_type(r.scope.type_of(bias)).shape == shape[-1:]
+        if fits and _is_product(data, r.scope):
+            return Canon("nn.bias_add", (data, bias), {"axis": len(shape) - 1})
+    return None
+
+
+def _is_product(expr: Any, scope: Scope) -> bool:
+    if any(_is_call(expr, name) for name in ("nn.dense", "nn.matmul", "nn.batch_matmul")):
+        return True
+    is_back = _is_call(expr, "reshape") or _is_call(expr, "reshape_like")
+    return is_back and read_layer(Reading(expr, scope)) is not None
 
 
 # ---------------------------------------------------------------- einsum
