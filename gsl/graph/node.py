@@ -235,7 +235,9 @@ def op_name(op: Op) -> str:
 
 def _tvm_name(op: Any) -> str:
     """The name of an operator or function of TVM, whose text would be a whole description of it."""
-    names = (getattr(op, attribute, None) for attribute in ("name", "name_hint", "global_symbol"))
+    names = [getattr(op, attribute, None) for attribute in ("name", "name_hint", "global_symbol")]
+    attrs = getattr(op, "attrs", None)
+    names += [attrs["global_symbol"]] if attrs is not None and "global_symbol" in attrs else []
     return next((str(name) for name in names if isinstance(name, str)), None) or type(op).__name__
 
 

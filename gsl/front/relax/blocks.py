@@ -73,7 +73,7 @@ class Blocks:
         visible = self._visible(result)
         blocks: list[Any] = []
         for number, (old, bindings) in enumerate(zip(self.old, self.contents)):
-            new = [_with_visible(binding, visible) for binding in bindings] if visible else bindings
+            new = [with_visible(binding, visible) for binding in bindings] if visible else bindings
             if not new and (old.bindings or not self.function.blocks):
                 continue
             blocks.append(old if self._is_same(number, new) else type(old)(new, old.span))
@@ -102,7 +102,7 @@ class Blocks:
         return {var: relax.Var(var.name, var.ty) for var in found if var in home}
 
 
-def _with_visible(binding: Any, instead: Mapping[Any, Any]) -> Any:
+def with_visible(binding: Any, instead: Mapping[Any, Any]) -> Any:
     """A binding with visible variables for hidden ones."""
     value = binding.value
     if instead and any(var in instead for var in relax.analysis.free_vars(value)):

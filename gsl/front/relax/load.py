@@ -306,7 +306,7 @@ class Loader:
                     pass
                 case _ if not is_constant(operand):
                     return False
-        return canon.op in TABLE or canon.op in (TUPLE, GETITEM) or not isinstance(canon.op, str)
+        return canon.op in TABLE or canon.op == TUPLE or not isinstance(canon.op, str)
 
     def _opaque(self, number: int, binding: Any, effect: Effect | None) -> None:
         shown = describe(self.function.values[number], self.function.uses(number), self.scope.dims)

@@ -6,7 +6,7 @@ A call is shown under the function that it computes: ``call_tir(f, (x, y))`` has
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -151,12 +151,24 @@ def python_value(value: Any) -> Any:
     return value
 
 
-class Caller:
-    """Makes native calls of opaque operators in a module."""
+def typed(var: Any, function: Any) -> Any:
+    """The variable of a function of a module, with the type of that function."""
+    if var.ty.is_missing():
+        # Whoever normalises a call of it fills the type in too.
+        _update_type(var, function.ty)
+    return var
 
-    def __init__(self, module: Any, dims: Dims) -> None:
+
+class Caller:
+    """Makes native calls of opaque operators in a module.
+
+    ``bring`` gives the variable of a function that is none of the module, and adds it where the call is to stand.
+    """
+
+    def __init__(self, module: Any, dims: Dims, bring: Callable[[Any], Any] | None = None) -> None:
         self.module = module
         self.dims = dims
+        self.bring = bring or (lambda function: typed(ir.GlobalVar("function"), function))
 
     def function(self, name: str) -> Any:
         """The variable of a function of the module, with its type. FrontEndError if there is none."""
@@ -164,10 +176,7 @@ class Caller:
         if name not in known:
             raise FrontEndError(f"the module has no function {name!r}: {nearest(name, known)}")
         found = self.module.get_global_var(name)
-        if found.ty.is_missing():
-            # Whoever normalises a call of it fills the type in too.
-            _update_type(found, self.module[found].ty)
-        return found
+        return typed(found, self.module[found])
 
     def call(self, op: Any, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
         """The call with these operands and attributes, without a type. FrontEndError if it can't be made."""
@@ -188,23 +197,27 @@ class Caller:
 
     def _of_function(self, op: Any, rest: list[Any], given: dict[str, Any]) -> Any:
         own = tvm_function(op) or op
-        if not isinstance(own, TVMFunction):
+        if isinstance(op, ir.BaseFunc) and not isinstance(op, relax.ExternFunc):
+            callee, function, name = self.bring(op), op, op_name(op)
+        elif isinstance(own, TVMFunction):
+            callee = relax.ExternFunc(own.name) if own.packed else self.function(own.name)
+            function, name = None if own.packed else self.module[own.name], own.name
+        else:
             return ir.Call(op, [self._expr(arg) for arg in self._positional([], rest, given)])
-        callee = relax.ExternFunc(own.name) if own.packed else self.function(own.name)
         kind, out = given.pop("call", None), given.pop("out_ty", None)
-        if kind is None and not own.packed and not isinstance(self.module[own.name], relax.Function):
+        if kind is None and function is not None and not isinstance(function, relax.Function):
             kind = "call_tir"
         if kind in ("call_tir", "call_dps_packed") and out is None:
-            raise FrontEndError(f"a {kind} of {own.name} needs the type of its result, as the attribute out_ty=")
+            raise FrontEndError(f"a {kind} of {name} needs the type of its result, as the attribute out_ty=")
         args = [self._expr(arg) for arg in self._positional([], rest, given)]
         if kind is None:
             return ir.Call(callee, args, None, self._types(out))
-        name = f"relax.{kind}"
         if given:
-            raise FrontEndError(f"a new {kind} of {own.name} can't have {', '.join(given)}")
-        if name in _LISTS:
+            raise FrontEndError(f"a new {kind} of {name} can't have {', '.join(given)}")
+        operator = f"relax.{kind}"
+        if operator in _LISTS:
             args = [relax.Tuple(args)]
-        return ir.Call(ir.Op.get(name), [callee, *args], None, self._types(out))
+        return ir.Call(ir.Op.get(operator), [callee, *args], None, self._types(out))
 
     def _types(self, out: Any) -> list[Any]:
         if out is None:

@@ -1,10 +1,12 @@
-"""Writes outlined groups: a function for each, as ``relax.transform.FuseOpsByPattern`` makes it, and its call."""
+"""Functions that a rewrite adds to a module: those of outlined groups, as ``relax.transform.FuseOpsByPattern`` makes
+them, with their calls, and those that a target brings along."""
 
 from __future__ import annotations
 
 import marshal
 import re
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Final
 
 import tvm_ffi
@@ -12,9 +14,13 @@ from tvm import ir, relax
 from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError
-from gsl.front.relax.groups import CODEGEN, COMPOSITE, PREFIX, PRIMITIVE, SYMBOL
+from gsl.front.relax.blocks import with_visible
+from gsl.front.relax.function import replaced
+from gsl.front.relax.groups import CODEGEN, COMPOSITE, PREFIX, PRIMITIVE, SYMBOL, composite
 from gsl.front.relax.handle import is_literal, is_tensor_leaf
 from gsl.front.relax.objects import VARIABLES, call
+from gsl.front.relax.opaque import typed
+from gsl.front.relax.swaps import Swaps
 from gsl.front.relax.types import is_constant
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Node, TensorType
 from gsl.graph.subgraph import Subgraph
@@ -26,17 +32,28 @@ Write = Callable[..., Any]
 
 
 class Outliner:
-    """The functions of the new groups of one program; ``weight`` gives the expression of a weight."""
+    """The new functions of one program; ``weight`` gives the expression of a weight."""
 
     def __init__(self, module: Any, weight: Callable[[Node], Any]) -> None:
+        self.module = module
         self.weight = weight
         self.functions: dict[Any, Any] = {}
-        """The new functions by their variables. Equal groups have one."""
+        """The new functions by their variables. Equal ones are one, and one with that of the module."""
         self._names = {var.name_hint for var in module.functions}
         self._written: dict[bytes, Any] = {}
         """The variables of groups whose functions need not be written once more, by what they depend on."""
-        self._equal: dict[Any, Any] = {}
-        """The variables of the new functions by their structure."""
+
+    @cached_property
+    def _equal(self) -> dict[Any, Any]:
+        """The variables of the private functions and groups by their structure, and by the groups' code generators."""
+        found: dict[Any, Any] = {}
+        for var, function in self.module.functions.items():
+            attrs = function.attrs or {}
+            own = function if SYMBOL not in attrs else composite(function) if CODEGEN in attrs else None
+            if own is not None:
+                codegen = str(attrs[CODEGEN]) if CODEGEN in attrs else None
+                found.setdefault((codegen, _StructuralKey(own)), typed(var, function))
+        return found
 
     def call(self, node: Node, operands: list[Any], writer: Callable[[Callable[[Node], Any]], Write]) -> Any:
         """The call of a new group. Constants among its operands become part of its function, as code generators expect.
@@ -70,25 +87,29 @@ class Outliner:
         if sizes:
             names = ", ".join(sorted(var.name for var in sizes))
             raise FrontEndError(f"{node.name}: no operand of the group {node.op.name} has the size {names} as its own")
-        var = self._add(node.op.name, function, codegen)
+        var = self._add(f"fused_{node.op.name}" + (f"_{codegen}" if codegen else ""), function, codegen)
         if key is not None:
             self._written[key] = (var, function.ret_ty)
         return ir.Call(var, passed)
 
+    def bring(self, function: Any) -> Any:
+        """The variable of a function that a target brings along, as a private one of the module."""
+        name = str(function.attrs[SYMBOL]) if SYMBOL in (function.attrs or {}) else "function"
+        return self._add(name, function.without_attr(SYMBOL), None)
+
     def _add(self, name: str, function: Any, codegen: str | None) -> Any:
-        text = re.sub(r"\W+", "_", f"fused_{name}" + (f"_{codegen}" if codegen else ""))
         # Whether a code generator is meant for it, and which, is part of what it is.
         key = (codegen, _StructuralKey(function))
         if key in self._equal:
             return self._equal[key]
+        text = re.sub(r"\W+", "_", name)
         unique, number = text, 0
         while unique in self._names:
             number += 1
             unique = f"{text}_{number}"
         self._names.add(unique)
-        var = ir.GlobalVar(unique)
         function = _around(function, codegen, unique) if codegen else function
-        _update_type(var, function.ty)
+        var = typed(ir.GlobalVar(unique), function)
         self.functions[var] = function
         self._equal[key] = var
         return var
@@ -105,6 +126,7 @@ class _Body:
         self.graph = node.op.body
         self.outliner = outliner
         self.write = writer(self.value)
+        self.swaps = Swaps()
         self.bindings: list[Any] = []
         self.params: list[Any] = []
         self.results: dict[Node, Any] = {}
@@ -133,9 +155,15 @@ class _Body:
         for node in self.graph.nodes:
             if node.op not in LEAVES and node.op != TUPLE:
                 self.results[node] = self._call(node)
-        results = [self._visible(self.value(output), output.name) for output in self.graph.outputs]
+        results = [self._bound(self.value(output), output.name) for output in self.graph.outputs]
         result = results[0] if len(results) == 1 else relax.Tuple(results)
-        body = relax.SeqExpr([relax.DataflowBlock(self.bindings)], result)
+        (bindings,), result = self.swaps.undone([self.bindings], result)
+        visible = {
+            var: relax.Var(var.name, var.ty)
+            for var in relax.analysis.free_vars(result) if isinstance(var, relax.DataflowVar)
+        }  # fmt: skip
+        bindings = [with_visible(binding, visible) for binding in bindings] if visible else bindings
+        body = relax.SeqExpr([relax.DataflowBlock(bindings)], replaced(result, visible))
         return relax.Function(self.params, relax.BlockBuilder().normalize(body), None, True)
 
     def _call(self, node: Node) -> Any:
@@ -143,24 +171,24 @@ class _Body:
             whole = self.value(node.operands[0])
             if isinstance(whole, relax.Tuple):
                 return whole.fields[node.attrs["index"]]
-        expr = self.write(node, lambda name, type: relax.DataflowVar(self._name(name), type), self._emit)
+        def emit(var: Any, expr: Any) -> None:
+            self.swaps.note(node, var, expr)
+            self.bindings.append(relax.VarBinding(var, expr))
+
+        expr = self.write(node, lambda name, type: relax.DataflowVar(self._name(name), type), emit)
         if not isinstance(expr, (relax.Call, relax.TupleGetItem)):
             return expr
-        make = relax.Var if node in self.graph.outputs else relax.DataflowVar
-        var = make(self._name(node.name), expr.ty)
-        self._emit(var, expr)
+        var = relax.DataflowVar(self._name(node.name), expr.ty)
+        emit(var, expr)
         return var
 
-    def _visible(self, expr: Any, name: str) -> Any:
-        """The variable of an output, which is seen outside of the block."""
-        if isinstance(expr, relax.Var) and not isinstance(expr, relax.DataflowVar):
+    def _bound(self, expr: Any, name: str) -> Any:
+        """The variable of an output."""
+        if isinstance(expr, relax.Var):
             return expr
-        var = relax.Var(self._name(name), expr.ty)
-        self._emit(var, expr)
-        return var
-
-    def _emit(self, var: Any, expr: Any) -> None:
+        var = relax.DataflowVar(self._name(name), expr.ty)
         self.bindings.append(relax.VarBinding(var, expr))
+        return var
 
     def _name(self, wanted: str) -> str:
         name, number = wanted, 0

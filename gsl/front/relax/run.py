@@ -94,6 +94,7 @@ def _run_opaque(node: Node, operands: Sequence[Any], caller: Caller) -> Any:
     ]  # fmt: skip
     params = [var for var in variables if isinstance(var, relax.Var)]
     builder = relax.BlockBuilder(caller.module)
+    caller = Caller(caller.module, caller.dims, lambda function: builder.add_func(function, "gsl_function"))
     with builder.function("gsl_evaluate", params):
         builder.emit_func_output(builder.emit(caller.call(node.op, variables, node.attrs)))
     values = [tensor for tensor in tensors if hasattr(tensor, "shape")]

@@ -17,6 +17,7 @@ from gsl.front.relax.opaque import Caller
 from gsl.front.relax.outline import Outliner
 from gsl.front.relax.plan import Arguments, plan, stands_for
 from gsl.front.relax.recipes import Part
+from gsl.front.relax.swaps import Swaps
 from gsl.front.relax.write import Writer, places_of
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node, Type
 
@@ -38,8 +39,10 @@ class Storer:
         self.tuples = self._result_tuples()
         self.pending = deque(sorted((*self.plan.hidden, *self.tuples)))
         self.outliner = Outliner(caller.module, home.weight)
-        self.writer = Writer(loaded, caller, self.value, self.outliner)
+        calls = Caller(caller.module, caller.dims, self.outliner.bring)
+        self.writer = Writer(loaded, calls, self.value, self.outliner)
         self.blocks = Blocks(self.function)
+        self.swaps = Swaps()
         self.places = self._places()
         self.outputs = set(graph.outputs)
         self.returned = self._returned()
@@ -65,6 +68,7 @@ class Storer:
                 self._write(node)
         self._flush(len(self.function.bindings))
         result = self._result(self.loaded.result, self.function.result)
+        self.blocks.contents, result = self.swaps.undone(self.blocks.contents, result)
         self.writer.close()
         return self.home.function(*self.blocks.finish(result))
 
@@ -253,7 +257,11 @@ class Storer:
             if isinstance(whole, relax.Tuple):
                 self.values[node] = whole.fields[node.attrs["index"]]
                 return
-        emit = self.blocks.add
+
+        def emit(var: Any, expr: Any) -> None:
+            self.swaps.note(node, var, expr)
+            self.blocks.add(var, expr)
+
         recipe = self.writer.known(node)
         if recipe is not None and self._like.get(recipe[-1]) is node.type:
             expr, own = self.writer.follow(recipe, node, self._make, emit), recipe[-1].type

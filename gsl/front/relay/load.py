@@ -205,7 +205,7 @@ class Loader:
                 case _:
                     if operand not in self.views:
                         return False
-        return canon.op in TABLE or canon.op in (TUPLE, GETITEM)
+        return canon.op in TABLE or canon.op == TUPLE
 
     def _between(self, root: Any, leaves: set[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The expressions from the leaves of a reading up to its root, and what else those are computed from."""

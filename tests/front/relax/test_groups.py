@@ -15,7 +15,7 @@ from gsl import Subst, Workload, op, pat
 from gsl.errors import FrontEndError
 from tests.front.relax.relax_helpers import difference, function, lines, tensor
 
-X, W = pat.Wildcard(), pat.Wildcard()
+X, Y, W = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
 SUM = X + W
 RELU = op.ReLU(SUM)
 WEIGHT = relax.const(np.linspace(-1, 1, 12, dtype="float32").reshape(3, 4))
@@ -169,3 +169,65 @@ def test_attributes_that_cannot_be_written(attrs: dict[str, Any], message: str) 
     before = Workload(module())
     with pytest.raises(FrontEndError, match=message):
         fuse(**attrs)(before)
+
+
+def local(inner: Any, *, swapped: bool = False) -> Any:
+    """A module whose ``main`` calls a function for a code generator: one that calls a local function."""
+    params = [tensor("x", 2), tensor("y", 2)]
+    outer = [tensor("x", 2), tensor("y", 2)]
+    x, y = params
+    block = relax.BindingBlock([relax.VarBinding(tensor("sum", 2), relax.BlockBuilder().normalize(relax.op.add(x, y)))])
+    body = relax.BlockBuilder().normalize(relax.SeqExpr([block], block.bindings[0].var))
+    local = inner(relax.Function(params, body, is_pure=True))
+    var = relax.Var("local", local.ty)
+    call = relax.BlockBuilder().normalize(relax.Call(var, outer[::-1] if swapped else outer))
+    output = tensor("output", 2)
+    block = relax.BindingBlock([relax.VarBinding(var, local), relax.VarBinding(output, call)])
+    body = relax.BlockBuilder().normalize(relax.SeqExpr([block], output))
+    function = relax.Function(outer, body, is_pure=True).with_attr("Codegen", "mine").with_attr("global_symbol", "f")
+    builder = relax.BlockBuilder()
+    called, args = builder.add_func(function, "f"), [tensor("a", 2), tensor("b", 2)]
+    with builder.function("main", args):
+        builder.emit_func_output(builder.emit(relax.Call(called, args)))
+    return builder.get()
+
+
+def test_what_only_looks_like_a_group() -> None:
+    group = lambda f: f.with_attr("Composite", "mine.add")
+    assert list(Workload(local(group)).groups())
+    for module in (local(lambda f: f), local(lambda f: f.with_attr("other", "mine.add")), local(group, swapped=True)):
+        assert not Workload(module).groups()
+
+
+def attention(b: Any, q: Any, k: Any, v: Any) -> Any:
+    return b.emit(relax.op.nn.attention(b.emit(relax.op.nn.relu(b.emit(relax.op.nn.relu(q)))), k, v))
+
+
+ATTENTION = op.Attention(op.Transpose(X), op.Transpose(Y), op.Transpose(W))
+
+
+def attended() -> Any:
+    return function([tensor(name, 2, 16, 4, 8) for name in "qkv"], attention)
+
+
+def test_a_group_of_an_attention_is_the_one_call() -> None:
+    """In the view the call has transpositions, because Relax has the heads on another axis."""
+    rule = Subst(op.Transpose(ATTENTION), pat.Fused("mine.attention"), name="attention")
+    before = Workload(attended())
+    after = rule(before)
+    assert [text.split(" = ")[1] for text in lines(after.mod, "fused_mine_attention")] == ["nn.attention(lv1, k, v)"]
+    assert "permute_dims" not in after.mod.script()
+    before.compare(after).check()
+
+
+def test_an_attention_that_is_written_anew_leaves_no_transpositions() -> None:
+    before = Workload(attended())
+    turned, relu = op.Transpose(X, axes=(0, 2, 1, 3)), op.ReLU(op.ReLU(X))
+    inner = op.Attention(op.Transpose(relu, axes=(0, 2, 1, 3)), Y, W)
+    moved = Subst(inner, inner.like(op.ReLU(turned), Y, W), name="moved")
+    after = moved(before)
+    assert [text.split(" = ")[1] for text in lines(after.mod)] == [
+        "permute_dims(q)", "nn.relu(transpose)", "permute_dims(relu)", "nn.attention(attention_permute_dims, k, v)",
+        "attention_attention",
+    ]  # fmt: skip
+    before.compare(after).check()

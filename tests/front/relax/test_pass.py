@@ -99,3 +99,15 @@ def test_a_function_may_be_declared_to_return_nothing() -> None:
     assert len(lines(after, "helper")) == 1
     assert after["helper"].ret_ty == before["helper"].ret_ty
     relax.analysis.well_formed(after)
+
+
+@pytest.mark.parametrize("codegen", [None, "mine"])
+def test_equal_groups_of_several_functions_are_one(codegen: str | None) -> None:
+    given = {} if codegen is None else {"codegen": codegen}
+    after = gsl.relax.Pass(Subst(op.ReLU(op.ReLU(X)), pat.Fused("two", **given)))(module())
+    name = "fused_two" if codegen is None else "fused_two_mine"
+    assert {var.name_hint for var in after.functions} == {"main", "other", name}
+    assert [lines(after, function) for function in ("main", "other")] == [[f"two = {name}(x)"]] * 2
+    other = gsl.relax.Pass(Subst(op.ReLU(op.ReLU(X)), pat.Fused("two", level=1, **given)), functions="other")
+    first = gsl.relax.Pass(Subst(op.ReLU(op.ReLU(X)), pat.Fused("two", **given)), functions="main")
+    assert len(other(first(module())).functions) == 4

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 import tvm
-from tvm import relax
+from tvm import relax, te
 from tvm.script import relax as R
 
+import gsl.relax
 from gsl import Subst, Workload, op, pat, rules
 from gsl.errors import FrontEndError
 from gsl.front.relax import from_module
@@ -406,3 +407,60 @@ def test_a_buffer_that_calls_write_to_stays_as_it_is() -> None:
 def test_a_module_whose_memory_is_planned_is_refused() -> None:
     with pytest.raises(FrontEndError, match="planned memory.* before StaticPlanBlockMemory"):
         RELU_TWICE(Workload(lowered(planned=True)))
+
+
+def plus_one() -> Any:
+    """A function of TIR."""
+    x = te.placeholder((2,), name="x")
+    return te.create_prim_func([x, te.compute((2,), lambda i: x[i] + 1.0)]).with_attr("global_symbol", "plus_one")
+
+
+@pytest.mark.parametrize("brought", [plus_one(), chain("relu", "exp")["main"]], ids=["tir", "relax"])
+def test_a_target_brings_a_function_along(brought: Any) -> None:
+    """The functions of a module share it."""
+    name = str(brought.attrs["global_symbol"])
+    out = {} if isinstance(brought, relax.Function) else {"out_ty": relax.TensorType((2,), "float32")}
+    rule = Subst(op.Sin(X), pat.Call(brought, X, **out), name="bring")
+    module = chain("sin", "sin", "sin")
+    other = chain("sin")["main"].with_attr("global_symbol", "other")
+    new = gsl.relax.Pass(rule)(tvm.IRModule({**dict(module.functions.items()), "other": other}))
+    (var,) = [var for var in new.functions if var.name_hint not in ("main", "other")]
+    assert var.name_hint == (name if name != "main" else "main_1")
+    assert new[var].attrs is None or "global_symbol" not in new[var].attrs
+    assert new.script().count(f"cls.{var.name_hint}") == 4
+    x = np.array([0.5, -0.5], dtype="float32")
+    wanted = x + 3 if name == "plus_one" else np.exp(np.exp(np.exp(np.maximum(x, 0))))
+    assert np.allclose(Workload(new)(x), wanted)
+
+
+def test_a_function_that_is_brought_along_is_folded() -> None:
+    rule = Subst(op.Sin(X), pat.Call(plus_one(), X, out_ty=relax.TensorType((2,), "float32")), name="bring")
+    weight = relax.const(np.array([1.0, 2.0], dtype="float32"))
+    module = function([tensor("x", 2)], lambda b, x: b.emit(relax.op.add(x, b.emit(relax.op.sin(weight)))))
+    new = rule(Workload(module))
+    assert lines(new.mod)[0] == "lv1 = add(x, const)"
+    assert np.allclose(new(np.zeros(2, dtype="float32")), [2.0, 3.0])
+
+
+def test_what_is_returned_has_one_name() -> None:
+    drop = Subst(op.Exp(X), X, name="drop")
+    assert lines(rewritten(drop, chain("sin", "exp"))) == ["lv = sin(x)"]
+
+    def body(b: Any, x: Any) -> Any:
+        y = b.emit(relax.op.sin(x))
+        return relax.Tuple([b.emit(relax.op.exp(y)), b.emit(relax.op.tanh(y))])
+
+    new = rewritten(Subst(op.Exp(X), op.Cos(X)), function([tensor("x", 2)], body))
+    assert lines(new) == ["lv = sin(x)", "cos = cos(lv)", "lv2 = tanh(lv)", "gv = (cos, lv2)"]
+    assert [type(binding.var) for binding in bindings(new)] == [relax.DataflowVar] * 3 + [relax.Var]
+
+
+def test_a_rule_takes_constants_and_parameters_with_values_for_weights() -> None:
+    rule = Subst(op.ReLU(X + W), op.Exp(X + W), name="exp")
+    body = lambda b, x, w: b.emit(relax.op.nn.relu(b.emit(relax.op.add(x, w))))
+    x, w, value = tensor("x", 2, 3), tensor("w", 3), np.ones(3, dtype="float32")
+    given = Workload.from_relax(function([x, w], body), {"w": value})
+    bound = Workload.from_relax(function([x], lambda b, x: body(b, x, relax.const(value))))
+    for wl in (given, bound):
+        assert rule(wl).op_counts() == {"add": 1, "exp": 1}
+    assert not rule(Workload.from_relax(function([x, w], body))).trace.firings

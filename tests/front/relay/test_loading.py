@@ -13,7 +13,7 @@ from tvm import relay
 from gsl import Subst, Workload, op, pat
 from gsl.errors import FrontEndError
 from gsl.front.relay import from_module
-from gsl.graph import Effect
+from gsl.graph import LEAVES, Effect
 from tests.front.relay.helpers import body, exprs, loaded, module_of, random, var, workload
 
 X = var("x", 2, 3)
@@ -206,17 +206,33 @@ def test_the_inputs_and_the_weights():
     ]  # fmt: skip
 
 
-def test_a_constant_is_a_tensor_of_torch():
+def test_a_constant_with_axes_is_a_weight():
     import torch
 
     wl = loaded(module_of(relay.nn.dense(X, relay.const(random(4, 3)))))
-    (const,) = [node for node in wl.graph if node.op == "const"]
+    (const,) = [node for node in wl.graph if node.op == "param"]
     assert torch.equal(const.attrs["value"], torch.from_numpy(random(4, 3)))
+
+
+def test_a_rule_takes_constants_and_variables_with_values_for_weights():
+    found = pat.Wildcard() + pat.Param()
+    rule = Subst(op.ReLU(found), op.Clip(found, a_min=0.0))
+    weight = random(3)
+    variable, constant = relay.var("w", shape=(3,)), relay.const(weight)
+    workloads = [
+        loaded(module_of(relay.nn.relu(X + variable), X, variable), {"w": weight}),
+        loaded(module_of(relay.nn.relu(X + constant), X)),
+    ]
+    for wl in workloads:
+        assert rule(wl).op_counts() == {"add": 1, "clip": 1}
+    number = Subst(op.ReLU(pat.Wildcard() + (pat.Const() | pat.Param())), lambda match: list(match.outputs))
+    for value in (relay.const(1.0), constant, relay.const(random(1))):
+        assert len(list(number.match(loaded(module_of(relay.nn.relu(X + value), X))))) == 1
 
 
 def test_random_numbers_are_an_effect():
     wl = loaded(module_of(PROGRAMS["random numbers"]()))
-    assert {node.effect for node in wl.graph if node.op not in ("input", "const")} == {Effect.RANDOM}
+    assert {node.effect for node in wl.graph if node.op not in LEAVES} == {Effect.RANDOM}
 
 
 def test_variables_that_share_a_name_are_told_apart():

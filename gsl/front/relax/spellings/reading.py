@@ -141,9 +141,6 @@ def type_of(tree: Any, scope: Scope) -> Operand:
     operands = [type_of(operand, scope) for operand in tree.operands]
     if tree.op == "tuple":
         return TupleType(tuple(operands))  # type: ignore[arg-type]
-    if tree.op == "getitem":
-        fields = operands[0]
-        return fields.fields[tree.attrs["index"]] if isinstance(fields, TupleType) else None
     return infer(TABLE[tree.op], operands, tree.attrs)
 
 

@@ -157,9 +157,6 @@ def type_of_tree(tree: Any, scope: Scope) -> Operand:
             return tree.value  # type: ignore[no-any-return]
         case Canon(op="tuple"):
             return TupleType(tuple([_as_type(type_of_tree(part, scope)) for part in tree.operands]))
-        case Canon(op="getitem"):
-            whole = type_of_tree(tree.operands[0], scope)
-            return whole.fields[tree.attrs["index"]] if isinstance(whole, TupleType) else None
         case Canon():
             return infer(TABLE[tree.op], [type_of_tree(part, scope) for part in tree.operands], tree.attrs)
         case bool() | int() | float():
