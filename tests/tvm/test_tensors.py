@@ -33,7 +33,8 @@ def test_dtypes_of_tensors(dtype: str) -> None:
     for tensor in (whole, whole[1:], whole[::2], whole[:0], whole[1]):
         native = to_tvm(tensor)
         assert isinstance(native, tvm.runtime.Tensor)
-        assert str(native.dtype) == dtype and tuple(native.shape) == tuple(tensor.shape)
+        assert str(native.dtype) == dtype
+        assert tuple(native.shape) == tuple(tensor.shape)
         assert same(to_torch(native), tensor)
 
 
@@ -46,7 +47,8 @@ def test_dtypes_of_arrays(dtype: str) -> None:
     assert str(to_tvm(array).dtype) == dtype
     for source in (wanted, to_tvm(wanted)):
         back = to_numpy(source)
-        assert back.dtype == array.dtype and np.array_equal(back.astype("float32"), array.astype("float32"))
+        assert back.dtype == array.dtype
+        assert np.array_equal(back.astype("float32"), array.astype("float32"))
 
 
 def test_an_array_that_can_not_be_written_to() -> None:
@@ -59,5 +61,6 @@ def test_an_array_that_can_not_be_written_to() -> None:
 
 def test_results_of_several_tensors() -> None:
     pair = to_numpy((to_tvm(torch.ones(2)), [to_tvm(torch.zeros(1, dtype=torch.int64))]))
-    assert pair[0].dtype == np.float32 and pair[1][0].dtype == np.int64
+    assert pair[0].dtype == np.float32
+    assert pair[1][0].dtype == np.int64
     assert to_numpy(tvm.runtime.ShapeTuple([2, 3])) == (2, 3)

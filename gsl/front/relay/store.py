@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from tvm import relay
+from tvm.ir import Op
 
 from gsl.errors import FrontEndError
 from gsl.front.reading import whole
@@ -143,7 +145,7 @@ class Storer:
             if isinstance(node.op, Subgraph):
                 expr = relay.Call(self._outlined(node.op, node.attrs), [self._number(operand) for operand in operands])
             elif isinstance(node.op, str):
-                expr = spellings.write(node.op, node.attrs, tuple(operands), self)
+                expr = self._with_shared_rows(spellings.write(node.op, node.attrs, tuple(operands), self))
             else:
                 expr = opaque.call(self.module, node.op, [self._number(operand) for operand in operands], node.attrs)
         except FrontEndError:
@@ -153,6 +155,24 @@ class Storer:
         if isinstance(expr, relay.expr.TupleWrapper):
             expr = expr.astuple()
         return self._spanned(expr, self._span(node))
+
+    def _with_shared_rows(self, expr: Any) -> Any:
+        """A new product with the matrix that another one has made of the same tensor."""
+        if not (isinstance(expr, relay.Call) and isinstance(expr.op, Op) and expr.op.name == "reshape"):
+            return expr
+        product = expr.args[0]
+        rows = product.args[0] if isinstance(product, relay.Call) and product.args else None
+        key = _reshape_of(rows)
+        if key is None:
+            return expr
+        shared = self._rows.setdefault(key, rows)
+        return rebuilt(expr, {product: rebuilt(product, {rows: shared})})
+
+    @cached_property
+    def _rows(self) -> dict[tuple[Any, tuple[int, ...]], Any]:
+        """The reshapes of the function, by what they make another shape of, and that shape."""
+        keys = {expr: _reshape_of(expr) for expr in in_order([self.function.body])}
+        return {key: expr for expr, key in keys.items() if key is not None}
 
     def _outlined(self, group: Subgraph, attrs: Mapping[str, Any]) -> relay.Function:
         """An outlined group as a function that carries its name and attributes."""
@@ -274,6 +294,13 @@ class Storer:
         params = kept + [var for var in self._new_variables if var in used]
         new = relay.Function(params, body, checked_type(body), old.type_params, old.attrs, old.span)
         return self._typed(new)
+
+
+def _reshape_of(expr: Any) -> tuple[Any, tuple[int, ...]] | None:
+    """What a reshape makes another shape of, and that shape; ``None`` for anything else."""
+    if not (isinstance(expr, relay.Call) and isinstance(expr.op, Op) and expr.op.name == "reshape"):
+        return None
+    return expr.args[0], tuple(map(int, expr.attrs.newshape))
 
 
 def _new_parts(expr: Any) -> Sequence[Any]:

@@ -193,7 +193,9 @@ def local(inner: Any, *, swapped: bool = False) -> Any:
 
 
 def test_what_only_looks_like_a_group() -> None:
-    group = lambda f: f.with_attr("Composite", "mine.add")
+    def group(function: Any) -> Any:
+        return function.with_attr("Composite", "mine.add")
+
     assert list(Workload(local(group)).groups())
     for module in (local(lambda f: f), local(lambda f: f.with_attr("other", "mine.add")), local(group, swapped=True)):
         assert not Workload(module).groups()

@@ -401,11 +401,12 @@ def test_a_buffer_that_calls_write_to_stays_as_it_is() -> None:
     assert len(list(Subst(buffer, buffer.like()).match(wl))) == 2
     for target in (buffer.like(), op.Zeros(shape=(2, 3))):
         new = Subst(buffer, target)(wl)
-        assert not new.trace.firings and "effect" in str(new.trace)
+        assert not new.trace.firings
+        assert "effect" in str(new.trace)
 
 
 def test_a_module_whose_memory_is_planned_is_refused() -> None:
-    with pytest.raises(FrontEndError, match="planned memory.* before StaticPlanBlockMemory"):
+    with pytest.raises(FrontEndError, match=r"planned memory.* before StaticPlanBlockMemory"):
         RELU_TWICE(Workload(lowered(planned=True)))
 
 
@@ -457,7 +458,10 @@ def test_what_is_returned_has_one_name() -> None:
 
 def test_a_rule_takes_constants_and_parameters_with_values_for_weights() -> None:
     rule = Subst(op.ReLU(X + W), op.Exp(X + W), name="exp")
-    body = lambda b, x, w: b.emit(relax.op.nn.relu(b.emit(relax.op.add(x, w))))
+
+    def body(b: Any, x: Any, w: Any) -> Any:
+        return b.emit(relax.op.nn.relu(b.emit(relax.op.add(x, w))))
+
     x, w, value = tensor("x", 2, 3), tensor("w", 3), np.ones(3, dtype="float32")
     given = Workload.from_relax(function([x, w], body), {"w": value})
     bound = Workload.from_relax(function([x], lambda b, x: body(b, x, relax.const(value))))

@@ -121,8 +121,8 @@ def _bias(data: Any, other: Any, scope: Scope) -> Canon:
         raise Unread
     shape, own = tensor_type(data, scope).shape, tensor_type(other, scope).shape
     size = shape[axis]
-    # The sum broadcasts the other operand along all axes but that of the channels. What is added to scores, with as many
-    # axes as they have, is a mask.
+    # The sum broadcasts the other operand along all axes but that of the channels. What is added to scores and has as
+    # many axes is a mask.
     unread_unless(len(own) == 1 or not is_call(produced(data, scope), "relax.matmul") or _is_layer(data, scope))
     padded = (1,) * (len(shape) - len(own)) + own
     unread_unless(0 < len(own) <= len(shape))
