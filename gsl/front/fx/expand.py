@@ -27,6 +27,8 @@ class Expansion:
         self.name = name
         self.nodes: list[Node] = []
         self.sources: list[tuple[Source, ...]] = []
+        self._slots: dict[int, int] = {}
+        """The numbers of the canonical calls that were added as operands: one that stands in the tree twice is one."""
 
     def add(self, canon: Canon, type: Any = None) -> int:
         """Add a canonical call with all its operands; its number. ValueError if its attributes are ill-formed."""
@@ -52,7 +54,9 @@ class Expansion:
     def _operand(self, operand: Any, type: Any) -> tuple[Node, Source]:
         match operand:
             case Canon():
-                slot = self.add(operand, type)
+                slot = self._slots.get(id(operand))
+                if slot is None:
+                    slot = self._slots[id(operand)] = self.add(operand, type)
                 return self.nodes[slot], slot
             case fx.Node():
                 return self.loader.views[operand], operand

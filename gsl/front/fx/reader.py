@@ -321,10 +321,15 @@ _BY_TENSOR: Final = ("type_as", torch.Tensor.type_as, torch.ops.aten.type_as.def
 
 _LIKE_FIRST: Final = (
     "to", torch.Tensor.to, torch.ops.aten.to.device, torch.ops.aten.to.dtype_layout, torch.ops.aten._to_copy.default,
+    torch.zeros_like, torch.ones_like, torch.full_like, torch.ops.aten.zeros_like.default,
+    torch.ops.aten.ones_like.default, torch.ops.aten.full_like.default,
 )  # fmt: skip
 """Calls that may name another device than that of their operand."""
 
-_NEW: Final = ()
+_NEW: Final = (
+    *(f"new_{name}" for name in ("zeros", "ones", "full")), torch.ops.aten.new_zeros.default,
+    torch.ops.aten.new_ones.default, torch.ops.aten.new_full.default,
+)  # fmt: skip
 """Calls that make a tensor on the device of another one."""
 
 _PLACING: Final = frozenset((*_BY_TENSOR, *_LIKE_FIRST, *_NEW))

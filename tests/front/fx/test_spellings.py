@@ -106,6 +106,8 @@ def show(tree: Any, typed: bool = True) -> Any:
             types = tuple(type_of_value(mean(x)) for x in operands) if typed else (None,) * len(operands)
             full = TABLE[op].complete(attrs, types)
             return (op, tuple(show(x, typed) for x in operands), full)
+        case Literal(torch.Tensor() as value):
+            return value.tolist()
     return tree
 
 
@@ -496,6 +498,7 @@ img, kernel, kbias, channel, spread = T(2, 4, 7, 7), T(6, 4, 3, 3), T(6), T(4), 
 ints, mask, idx = N(2, 3) + 1, T(2, 3, dtype=torch.bool), N(2, 4)
 table, batch1, batch2, square = T(5, 3), T(2, 3, 4), T(2, 4, 5), T(4, 4)
 q, k, val = T(2, 2, 4, 8), T(2, 2, 5, 8), T(2, 2, 5, 8)
+below = N(3, 1, high=3) - 2
 one, near, long, half = T(1, 2, 3), N(4, high=3), T(2, 3, 4), T(2, 3, dtype=torch.float16)
 
 SAME: dict[str, list[C]] = {
@@ -693,7 +696,7 @@ SAME: dict[str, list[C]] = {
         c(torch.swapaxes, long, axis0=1, axis1=2),
         c(torch.movedim, long, (2, 1), (1, 2)),
     ],
-    "T": [c(getattr, long, "T"), c(aten.numpy_T.default, long), c("permute", long, 2, 1, 0)],
+    "T": [c(aten.numpy_T.default, long), c("permute", long, 2, 1, 0)],
     "view as": [c("view_as", one, x), c("reshape_as", one, x), c(aten.view_as.default, one, x),
                 c(aten.reshape_as.default, one, x), c("view", one, 2, 3)],
     "t": [c("t", x), c(torch.t, x), c(getattr, x, "T"), c(aten.t.default, x), c("transpose", x, 0, 1)],
@@ -757,6 +760,31 @@ SAME: dict[str, list[C]] = {
         c(aten.embedding.default, table, idx, 1), c(operator.getitem, table, idx), c(aten.index.Tensor, table, [idx]),
         c(operator.getitem, table, (idx, slice(None))),
     ],
+    "index": [
+        c(aten.index.Tensor, batch1, [N(4, high=2), below]),
+        c(operator.getitem, batch1, (N(4, high=2), below)),
+    ],
+    "index of later axes": [c(aten.index.Tensor, img, [None, N(4, high=4), N(3, 1, high=7)])],
+    "index of axes apart": [c(aten.index.Tensor, img, [None, N(4, high=4), None, N(3, 1, high=7)])],
+    "roll": [c(torch.roll, long, (1, -2), (0, 2)), c("roll", long, (1, -2), dims=(0, -1)),
+             c(aten.roll.default, long, [1, 2], [0, 2])],
+    "unfold": [c("unfold", long, 1, 2, 1), c(aten.unfold.default, long, -2, 2, 1)],
+    "im2col": [c(F.unfold, img, (3, 2), 2, (1, 0), stride=(2, 1)),
+               c(aten.im2col.default, img, [3, 2], [2, 2], [1, 0], [2, 1])],
+    "upsample": [c(aten.upsample_nearest2d.vec, img, [14, 21], None),
+                 c(aten.upsample_nearest2d.vec, img, None, [2.0, 3.0])],
+    "addcmul": [c(torch.addcmul, x, y, v), c("addcmul", x, y, v), c(aten.addcmul.default, x, y, v, value=1),
+                c("addcmul_", x, y, v)],
+    "addcdiv": [c(torch.addcdiv, x, y, v, value=0.5), c(aten.addcdiv.default, x, y, v, value=0.5)],
+    "diff": [c(torch.diff, x), c("diff", x, 1, 1), c(aten.diff.default, x)],
+    "diff twice": [c(torch.diff, long, 2, 1, one.new_ones(2, 1, 4), long)],
+    "norm": [c(aten.linalg_vector_norm.default, long, order, [-1], True) for order in (2, 2.0)],
+    "norm 1": [c(aten.linalg_vector_norm.default, long, 1)],
+    "new": [
+        c("new_ones", x, 2, 3), c("new_ones", ints, (2, 3), dtype=torch.float32),
+        c(aten.new_ones.default, x, [2, 3]),
+    ],
+    "new full": [c("new_full", ints, (2,), 2.5), c(aten.new_full.default, ints, [2], 2.5)],
     "take axis": [c(aten.index.Tensor, long, [None, near]), c(operator.getitem, long, (slice(None), near))],
     "index select": [
         c(torch.index_select, table, 1, N(2, high=3)), c("index_select", table, -1, N(2, high=3)),
@@ -924,6 +952,7 @@ def test_rows_have_the_parameters_of_the_functions() -> None:
     c(F.softmax, x), c(F.dropout, x), c(F.dropout, x, 0.5, True), c(aten.dropout.default, x, 0.5, True),
     c(F.batch_norm, img, channel, channel, channel, channel, True), c(torch.sum, x, 1, out=x),
     c(torch.add, x, y, out=x),
+    c(aten.upsample_nearest2d.vec, img, [10, 14], None), c(aten.upsample_nearest2d.vec, img, None, [2.0, 1.5]),
     c("view", x, torch.int32), c("to", x, y), c(aten.to.dtype_layout, x, layout=torch.sparse_coo),
     c(aten.to.device, x, torch.device("cpu"), torch.int64, False, True),
     c("type", x, "torch.IntTensor"),
@@ -943,7 +972,7 @@ def test_rows_have_the_parameters_of_the_functions() -> None:
     c(aten.clone.default, x, memory_format=torch.channels_last), c("detach", x), c(torch.rand, 2),
     c("masked_fill", ints, mask, 0.5),
     c(torch.where, mask), c(torch.max, x, 1), c("sort", x),
-    c(torch.zeros, 2, device="meta"), c(torch.zeros, 2, requires_grad=True), c(torch.zeros_like, x, device="cpu"),
+    c(torch.zeros, 2, device="meta"), c(torch.zeros, 2, requires_grad=True),
     c(F.conv2d, img, kernel, padding="same", stride=2),
     c(torch.tensor_split, table, torch.tensor([1])), c(torch.repeat_interleave, x, idx),
     c(torch.reshape, torch.empty(0, 3), (0, 3)), c(aten.to.dtype, x, torch.int32, False, True),

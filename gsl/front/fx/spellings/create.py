@@ -31,6 +31,18 @@ def _filled(op: str) -> Reader:
     return read
 
 
+def _new(op: str) -> Reader:
+    """Of the dtype of a tensor, unless another one is given, and where that tensor is (``gsl.front.fx.reader``)."""
+
+    def read(c: Call) -> Canon:
+        unread_unless(c.layout in (None, torch.strided) and not c.pin_memory and not c.requires_grad)
+        dtype = c.dtype_of(c.input) if c.dtype is None else dtype_name(c.dtype)
+        value = () if op != "full" else (number(c.fill_value),)
+        return Canon(op, value, {"shape": dims(c.size), "dtype": dtype})
+
+    return read
+
+
 def _full(c: Call) -> Canon:
     _plain(c)
     unread_unless(not isinstance(c.fill_value, float) or c.dtype is not None or _is_usual())
@@ -50,7 +62,7 @@ def _is_usual() -> bool:
 def _like(op: str) -> Reader:
     def read(c: Call) -> Canon:
         unread_unless(c.layout in (None, torch.strided) and not c.pin_memory and not c.requires_grad)
-        unread_unless(c.device is None and c.memory_format in (None, torch.preserve_format))
+        unread_unless(c.memory_format in (None, torch.preserve_format))
         value = () if op != "full_like" else (number(c.fill_value),)
         if c.dtype is not None:
             # Filled in the other dtype, in which the number may be another.
@@ -80,6 +92,9 @@ _LIKE = f"{_OPTIONS} memory_format=None"
 ROWS: Final = (
     *(Row(f"torch.{op}", f"*size {_OPTIONS}", _filled(op)) for op in ("zeros", "ones")),
     *(Row(f"aten.{op}.default", f"size {_OPTIONS}", _filled(op)) for op in ("zeros", "ones")),
+    *(Row(f".new_{op}", f"input *size {_OPTIONS}", _new(op)) for op in ("zeros", "ones")),
+    *(Row(f"aten.new_{op}.default", f"input size {_OPTIONS}", _new(op)) for op in ("zeros", "ones")),
+    Row(".new_full aten.new_full.default", f"input size fill_value {_OPTIONS}", _new("full")),
     Row("torch.full aten.full.default", f"size fill_value {_OPTIONS}", _full),
     Row("torch.scalar_tensor aten.scalar_tensor.default", f"s {_OPTIONS}", _scalar_tensor),
     *(Row(f"torch.{op} aten.{op}.default", f"input {_LIKE}", _like(op)) for op in ("zeros_like", "ones_like")),

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from gsl.front.fx.spellings.bind import Call, is_number, number, unread_unless
+from gsl.front.fx.spellings.bind import Call, axis, is_number, number, unread_unless
 from gsl.front.fx.spellings.table import Reader, Row
 from gsl.front.tree import Canon
 from gsl.graph import SymDim, TupleType
@@ -280,6 +280,42 @@ def _power(c: Call, left: Any, right: Any) -> Canon:
     return Canon("power", (left, right))
 
 
+def _add_combined(op: str) -> Reader:
+    """``input + value * tensor1 * tensor2``, or divided by ``tensor2``, in one dtype."""
+
+    def read(c: Call) -> Canon:
+        operands = [tensor(c, each) for each in (c.input, c.tensor1, c.tensor2)]
+        dtypes = {c.dtype_of(each) for each in operands}
+        unread_unless(len(dtypes) == 1 and (op == "multiply" or dtypes <= _FLOATS) and "bool" not in dtypes)
+        unread_unless(isinstance(number(c.value), int) or dtypes <= _FLOATS)
+        data, left, right = operands
+        if isinstance(c.value, bool) or c.value != 1:
+            left = Canon("multiply", (left, c.value))
+        return Canon("add", (data, Canon(op, (left, right))))
+
+    return read
+
+
+def _diff(c: Call) -> Canon:
+    """Each element along an axis without the one before it."""
+    shape = c.typed(c.input).shape
+    unread_unless(shape and c.dtype_of(c.input) != "bool" and isinstance(c.n, int) and c.n > 0)
+    where = axis(c.dim, len(shape))
+    parts = [each for each in (c.prepend, c.input, c.append) if each is not None]
+    unread_unless(all(c.dtype_of(each) == c.dtype_of(c.input) and c.ndim(each) == len(shape) for each in parts))
+    result = tensor(c, c.input)
+    if len(parts) > 1:
+        result = Canon("concatenate", (Canon("tuple", tuple([tensor(c, each) for each in parts])),), {"axis": where})
+    for _ in range(c.n):
+        result = Canon("subtract", (_from(result, where, 1, None), _from(result, where, 0, -1)))
+    assert isinstance(result, Canon)
+    return result
+
+
+def _from(x: Any, where: int, begin: int, end: int | None) -> Canon:
+    return Canon("strided_slice", (x,), {"begin": (begin,), "end": (end,), "axes": (where,)})
+
+
 def _copy(c: Call) -> Canon:
     # Schemas give the default as the number of the format.
     unread_unless(c.memory_format in (None, torch.preserve_format, torch.contiguous_format, 0))
@@ -291,6 +327,18 @@ _COPIES: Final = (
     Row(".contiguous aten.contiguous.default", "input memory_format=None", _copy),
     Row("aten.alias.default aten.lift_fresh_copy.default", "input memory_format=None", _copy),
 )
+_COMBINED: Final = (
+    *(
+        Row(
+            f"torch.{name} .{name} aten.{name}.default",
+            "input tensor1 tensor2 * value=1",
+            _add_combined(op),
+            inplace=True,
+        )
+        for name, op in (("addcmul", "multiply"), ("addcdiv", "divide"))
+    ),
+    Row("torch.diff .diff aten.diff.default", "input n=1 dim=-1 prepend=None append=None", _diff),
+)
 
 
-ROWS: Final = (*_unary_rows(), *_binary_rows(), *_COPIES)
+ROWS: Final = (*_unary_rows(), *_binary_rows(), *_COPIES, *_COMBINED)

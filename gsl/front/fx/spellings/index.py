@@ -5,10 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gsl.front.fx.spellings.bind import Call, UnreadError, axis, integer, is_dim, is_int, unread_unless
+import numpy as np
+import torch
+
+from gsl.front.fx.spellings.activation import cast
+from gsl.front.fx.spellings.bind import (
+    Call,
+    UnreadError,
+    axis,
+    integer,
+    integers,
+    is_dim,
+    is_int,
+    per_axis,
+    unread_unless,
+)
 from gsl.front.fx.spellings.elementwise import tensor
+from gsl.front.fx.spellings.shape import padded, product, reshaped, transposed
 from gsl.front.fx.spellings.table import Reader, Row
-from gsl.front.tree import Canon
+from gsl.front.tree import Canon, Literal
 from gsl.graph import TUPLE
 
 
@@ -67,6 +82,8 @@ def _getitem(c: Call) -> Canon:
     lookups = [i for i, item in enumerate(items) if _is_places(c, item)]
     simple = [item is None or item is ... or is_int(item) or isinstance(item, slice) for item in items]
     unread_unless(all(ok or i in lookups for i, ok in enumerate(simple)))
+    if len(lookups) == len(items) > 1:
+        return _looked_up(c, tensor(c, c.input), items)
     if lookups:
         # Torch moves the axes of an index away from where they would be if it stands among ints.
         unread_unless(len(lookups) == 1 and not any(is_int(item) for item in items))
@@ -101,11 +118,131 @@ def _composed(x: Any, items: Sequence[Any]) -> Canon:
 
 
 def _index(c: Call) -> Canon:
-    """``aten.index`` with a tensor of indices for one axis."""
+    """``aten.index`` with tensors of indices."""
     unread_unless(isinstance(c.indices, (list, tuple)))
-    places = [place for place, item in enumerate(c.indices) if item is not None]
-    unread_unless(len(places) == 1 and _is_places(c, c.indices[places[0]]))
-    return Canon("take", (tensor(c, c.input), c.indices[places[0]]), {"axis": places[0]})
+    return _looked_up(c, tensor(c, c.input), c.indices)
+
+
+def _looked_up(c: Call, x: Any, items: Sequence[Any]) -> Canon:
+    """The elements at the places that tensors give for some axes; ``None`` stands for an axis that is taken whole.
+
+    Several axes are looked up as one, which has the elements of all of them.
+    """
+    axes = [axis for axis, item in enumerate(items) if item is not None]
+    places = [items[axis] for axis in axes]
+    unread_unless(places and all(_is_places(c, each) for each in places))
+    if len(places) == 1:
+        return Canon("take", (x, places[0]), {"axis": axes[0]})
+    shape = c.typed(x).shape
+    rest = [axis for axis in range(len(shape)) if axis not in axes]
+    first = x if axes == list(range(len(axes))) else transposed(c, x, (*axes, *rest))
+    sizes = integers([shape[axis] for axis in axes])
+    one = reshaped(c, first, (product(sizes), *(shape[axis] for axis in rest)))
+    found = Canon("take", (one, _place_in_all(c, places, sizes)), {"axis": 0})
+    # Where the axes follow each other, the axes of the places are where those were; else they come first.
+    before = axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0
+    if before == 0:
+        return found
+    new = max(c.ndim(each) for each in places)
+    order = (*range(new, new + before), *range(new), *range(new + before, new + len(rest)))
+    return Canon("transpose", (found,), {"axes": order})
+
+
+def _place_in_all(c: Call, places: Sequence[Any], sizes: Sequence[int]) -> Any:
+    """The place among the elements of several axes of these sizes; a negative place counts from the end of its axis."""
+    result: Any = None
+    for each, size in zip(places, sizes):
+        own = Canon("floor_mod", (cast(c, each, "int64"), size))
+        result = own if result is None else Canon("add", (Canon("multiply", (result, size)), own))
+    return result
+
+
+# ---------------------------------------------------------------- places that are known
+
+
+def _known_places(c: Call, x: Any, axis: int, places: Any) -> Canon:
+    """The elements at some places of an axis; the places may be a list of lists, which makes more axes."""
+    return Canon("take", (tensor(c, x), Literal(torch.tensor(places))), {"axis": axis})
+
+
+def _roll(c: Call) -> Canon:
+    shape, result = c.typed(c.input).shape, tensor(c, c.input)
+    shifts, dims = integers(c.shifts), integers(c.dims)
+    unread_unless(dims and len(shifts) == len(dims))
+    for shift, dim in zip(shifts, dims):
+        where = axis(dim, len(shape))
+        size = integer(shape[where])
+        result = _known_places(c, result, where, [(place - shift) % size for place in range(size)])
+    assert isinstance(result, Canon)
+    return result
+
+
+def _windows(size: Any, window: Any, step: Any, dilation: Any = 1) -> list[list[int]]:
+    """The places in each window of an axis."""
+    size, window, step, dilation = integer(size), integer(window), integer(step), integer(dilation)
+    unread_unless(window > 0 and step > 0 and size >= dilation * (window - 1) + 1)
+    starts = range(0, size - dilation * (window - 1), step)
+    return [[start + dilation * i for i in range(window)] for start in starts]
+
+
+def _unfold(c: Call) -> Canon:
+    """The windows of an axis, with their elements in a new last axis."""
+    shape = c.typed(c.input).shape
+    where, ndim = axis(c.dimension, len(shape)), len(shape)
+    unread_unless(ndim > 0)
+    windows = _known_places(c, c.input, where, _windows(shape[where], c.size, c.step))
+    return transposed(c, windows, [a for a in range(ndim + 1) if a != where + 1] + [where + 1])
+
+
+def _im2col(c: Call) -> Canon:
+    """The windows of images as columns."""
+    kind = c.typed(c.input)
+    unread_unless(kind.ndim == 4)
+    options = [per_axis(each, 2) for each in (c.kernel_size, c.dilation, c.padding, c.stride)]
+    result, places = tensor(c, c.input), []
+    height, width = options[2]
+    if height or width:
+        result = padded(c, result, (width, width, height, height), "constant", None)
+    for size, window, dilation, padding, step in zip(integers(kind.shape[2:]), *options):
+        rows = _windows(size + 2 * padding, window, step, dilation)
+        places.append([list(column) for column in zip(*rows)])
+    result = _known_places(c, _known_places(c, result, 2, places[0]), 4, places[1])
+    result = transposed(c, result, (0, 1, 2, 4, 3, 5))
+    batch, channels = kind.shape[:2]
+    kernel, columns = [len(rows) for rows in places], [len(rows[0]) for rows in places]
+    return reshaped(c, result, (batch, channels * product(kernel), product(columns)))
+
+
+def _nearest(c: Call) -> Canon:
+    """An image a whole number of times as large. For other sizes, torch's kernels differ in what is the nearest."""
+    kind, result = c.typed(c.input), tensor(c, c.input)
+    sizes = integers(kind.shape[2:])
+    scales, wanted = _per_size(c.scale_factors, len(sizes)), _per_size(c.output_size, len(sizes))
+    for where, (size, scale, new) in enumerate(zip(sizes, scales, wanted), start=2):
+        times = scale if new is None else new / size if size else None
+        unread_unless(isinstance(times, (int, float)) and is_enlarged(size, times, scale))
+        result = Canon("repeat", (result,), {"repeats": int(times), "axis": where})
+    assert isinstance(result, Canon)
+    return result
+
+
+def _per_size(value: Any, count: int) -> tuple[Any, ...]:
+    values = tuple(value) if isinstance(value, (list, tuple)) else (value,) * count
+    unread_unless(len(values) == count)
+    return values
+
+
+def is_enlarged(size: int, times: float, scale: float | None) -> bool:
+    """True if the nearest elements are those of an axis of that size, each so many times; torch computes with the
+    scale that it is given, in the precision of the elements or in float32."""
+    if times != int(times) or times < 1 or scale not in (None, times):
+        return False
+    places = np.arange(size * int(times))
+    steps = [kind(1) / kind(times) if scale is not None else kind(size) / kind(len(places)) for kind in _PRECISIONS]
+    return all(bool((np.floor(places.astype(type(step)) * step) == places // int(times)).all()) for step in steps)
+
+
+_PRECISIONS: Final[tuple[Any, ...]] = (np.float32, np.float64)
 
 
 def _gather(c: Call) -> Canon:
@@ -169,6 +306,14 @@ ROWS: Final = (
         "torch.embedding aten.embedding.default",
         "weight indices padding_idx=-1 scale_grad_by_freq=False sparse=False",
         _aten_embedding,
+    ),
+    Row("torch.roll .roll aten.roll.default", "input shifts dims=()", _roll),
+    Row(".unfold aten.unfold.default", "input dimension size step", _unfold),
+    Row("F.unfold aten.im2col.default", "input kernel_size dilation=1 padding=0 stride=1", _im2col),
+    Row(
+        "aten.upsample_nearest1d.vec aten.upsample_nearest2d.vec aten.upsample_nearest3d.vec",
+        "input output_size scale_factors",
+        _nearest,
     ),
 )
 FIELDS: Final = (Row("torch.unbind .unbind aten.unbind.int", "input dim=0", _unbind),)

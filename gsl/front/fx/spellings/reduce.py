@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gsl.front.fx.spellings.activation import cast
-from gsl.front.fx.spellings.bind import Call, flag, integer, integers, unread_unless
+from gsl.front.fx.spellings.bind import Call, UnreadError, flag, integer, integers, number, unread_unless
 from gsl.front.fx.spellings.elementwise import dtype_name, tensor
 from gsl.front.fx.spellings.table import Reader, Row
 from gsl.front.tree import Canon
@@ -67,6 +67,23 @@ def _arg(op: str) -> Reader:
     return read
 
 
+def _vector_norm(c: Call) -> Canon:
+    """In a dtype in which sums of squares are no narrower than torch's own."""
+    x = tensor(c, c.input)
+    if c.dtype is not None:
+        x = cast(c, x, dtype_name(c.dtype))
+    unread_unless((dtype_name(c.dtype) if c.dtype is not None else c.dtype_of(x)) in ("float32", "float64"))
+    found = axes(c.dim)
+    unread_unless(found is not None or c.dim is None)
+    attrs = {"axis": found, "keepdims": flag(c.keepdim)}
+    match number(c.ord):
+        case 2:
+            return Canon("sqrt", (Canon("sum", (Canon("square", (x,)),), attrs),))
+        case 1:
+            return Canon("sum", (Canon("abs", (x,)),), attrs)
+    raise UnreadError
+
+
 def _cumsum(c: Call) -> Canon:
     dtype = "" if c.dtype is None else dtype_name(c.dtype)
     return Canon("cumsum", (tensor(c, c.input),), {"axis": integer(c.dim), "dtype": dtype})
@@ -119,6 +136,7 @@ ROWS: Final = (
         "input dim keepdim=False",
         _plain("logsumexp"),
     ),
+    Row("aten.linalg_vector_norm.default", "input ord=2 dim=None keepdim=False dtype=None", _vector_norm),
     Row("torch.cumsum .cumsum aten.cumsum.default", "input dim dtype=None", _cumsum),
 )
 FIELDS: Final = tuple(
