@@ -53,6 +53,7 @@ def _as_json(explanation: Explanation) -> dict[str, Any]:
         "matches": explanation.matches,
         "refused": [{"at": list(refusal.at), "reason": refusal.reason} for refusal in explanation.refused],
         "absent": list(explanation.absent),
+        "hint": explanation.hint,
         "nearest": [
             {
                 "matched": miss.bound,

@@ -74,6 +74,15 @@ class Scoped(Protocol):
 
 
 @runtime_checkable
+class Explained(Protocol):
+    """What a program may offer besides: it tells why calls have no canonical reading."""
+
+    def why_unread(self) -> Callable[[Node], str | None]:
+        """A function that tells the reason for an opaque node of a view of the program, ``None`` for one that computes
+        a size or another value that is no tensor."""
+
+
+@runtime_checkable
 class Placed(Protocol):
     """What a program may offer besides: it knows on which devices its inputs are."""
 

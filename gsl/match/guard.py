@@ -9,7 +9,7 @@ from gsl.attr import ast
 from gsl.attr.ast import Ast, Symbol
 from gsl.attr.evaluate import Evaluator, same
 from gsl.errors import EvaluationError
-from gsl.graph import Node
+from gsl.graph import CONST, Node
 from gsl.pat import Alt, Instance, Pattern, Repeat, Seq, Variadic, has_head
 from gsl.spec import TABLE
 
@@ -55,13 +55,24 @@ def parts(node: Ast) -> Iterator[Ast]:
 def read(node: Node, name: str) -> Any:
     """The attribute of a node; EvaluationError if it has none, or if its type is not known."""
     if name in node.attrs:
-        return node.attrs[name]
+        value = node.attrs[name]
+        return number_of(value) if node.op == CONST and name == "value" else value
     if name in ("shape", "dtype", "ndim"):
         value = getattr(node, name)
         if value is None:
             raise EvaluationError(f"the type of {node.name or node!r} is not known")
         return value
     raise EvaluationError(f"{node!r} has no attribute {name!r}")
+
+
+def number_of(value: Any) -> Any:
+    """The value of a literal in expressions: of a tensor without axes its number, which it is to arithmetic too."""
+    if getattr(value, "shape", None) != ():
+        return value
+    try:
+        return value.item()
+    except Exception as error:
+        raise EvaluationError(f"the number in {type(value).__name__} is not known: {error}") from None
 
 
 class MatchScope:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gsl.draw import Drawing, page, saved
 from gsl.graph import Graph, Node
 from gsl.match import Match, Miss, Search
-from gsl.pat import Call
+from gsl.pat import Call, Pattern
 from gsl.rewrite.attempt import Attempt, attempt_drawing
 from gsl.rewrite.passes import Pass
 from gsl.rewrite.refusal import Refusal
@@ -37,6 +38,8 @@ class Explanation:
     """The operators of the source of which the graph has no call."""
     nearest: tuple[Miss, ...]
     """Where the partial matches that came furthest failed, the furthest first; empty when the rule matches."""
+    hint: str
+    """How the graph has what the source may mean, if it has it in another form."""
     subject: Subst = field(repr=False, compare=False)
     """The rule itself."""
     attempt: Attempt = field(default=Attempt({}), repr=False, compare=False)
@@ -58,6 +61,8 @@ class Explanation:
             if miss.node is not None:
                 lines.append(f"     at %{miss.node.name}")
             lines.append(f"     {miss.reason}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
 
     def visualize(self, path: str | Path | None = None) -> Drawing:
@@ -84,15 +89,33 @@ def explain(rule: Subst, graph: Graph, nearest: int) -> Explanation:
     nodes = {anchor: plan.possible(anchor, by_op) for anchor in plan.anchors}
     absent = tuple(dict.fromkeys(p.label for p in plan.anchors if isinstance(p, Call) and not nodes[p]))
     present = [p for p in plan.anchors if nodes[p]]
+    hint = BIAS if _adds_to_product(plan.patterns) and "nn.bias_add" in by_op else ""
     if not present:
-        return Explanation(rule.title, len(plan.patterns), 0, (), absent, (), rule)
+        return Explanation(rule.title, len(plan.patterns), 0, (), absent, (), hint, rule)
     anchor = min(present, key=lambda p: len(nodes[p]))
     found = _search(rule, graph, plan.start(anchor), nodes[anchor])
     misses = [] if found.matches else sorted(found.misses, key=lambda pair: -pair[0].bound)[:nearest]
     attempt = found.whole or (misses[0][1] if misses else Attempt({}))
     told = tuple([miss for miss, _ in misses])
     return Explanation(
-        rule.title, len(plan.patterns), found.matches, tuple(found.refused), absent, told, rule, attempt
+        rule.title, len(plan.patterns), found.matches, tuple(found.refused), absent, told,
+        "" if found.matches else hint, rule, attempt,
+    )  # fmt: skip
+
+
+BIAS: Final = (
+    "a vector that is added along the last axis of a product is a bias, op.BiasAdd; nn.Linear is "
+    "op.BiasAdd(op.Dense(x, w), b)"
+)
+_PRODUCTS: Final = ("nn.dense", "matmul")
+
+
+def _adds_to_product(patterns: Iterable[Pattern]) -> bool:
+    """Whether some patterns add to a product of matrices."""
+    calls = [pattern for pattern in patterns if isinstance(pattern, Call)]
+    return any(
+        call.label == "add" and any(isinstance(each, Call) and each.label in _PRODUCTS for each in call.operands or ())
+        for call in calls
     )
 
 

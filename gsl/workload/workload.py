@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gsl import draw
 from gsl.draw import hide_defaults, hide_nothing
 from gsl.errors import ReplayError, WorkloadError
-from gsl.front.base import Placed, Program, Scoped
+from gsl.front.base import Explained, Placed, Program, Scoped
 from gsl.graph import GETITEM, LEAVES, TUPLE, Effect, Graph, Node, Type, op_name
 from gsl.graph.text import text
 from gsl.match import Match
@@ -29,6 +29,7 @@ from gsl.workload.run import isolated
 from gsl.workload.runs import Wanted, compared, runs
 from gsl.workload.strategies import Strategy
 from gsl.workload.strategies import strategy as strategy_of
+from gsl.workload.unread import Unread, unread
 
 if TYPE_CHECKING:
     import torch
@@ -386,6 +387,12 @@ class Workload:
         from gsl.cost import cost
 
         return cost(self, model, threads=threads)
+
+    def unread(self) -> Unread:
+        """The calls that have no canonical reading: which, how often, and why, where the front end tells."""
+        program = self._program
+        reason = program.why_unread() if isinstance(program, Explained) else lambda node: ""
+        return unread(self.graph, [node for node in self.graph if _is_call(node)], reason)
 
     def text(self, *, full: bool = False) -> str:
         """The view as text, without attributes that have their default value unless ``full``."""

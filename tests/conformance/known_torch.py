@@ -85,8 +85,8 @@ _COMPOSED_EXPORTED: Final[Mapping[str, str]] = {
     "strided_slice(begin=(None,), end=(None,), axes=(1,))": "copy",
     "nn.conv2d_transpose(strides=2, padding=(2, 0, 1, 1), groups=2)": "aten.pad.default nn.conv2d_transpose",
     "nn.layer_norm(scale=False)": "aten.layer_norm.default",
-    "nn.l2_normalize(eps=1e-06, axis=1)": "aten.linalg_vector_norm.default clip divide",
-    "nn.l2_normalize(eps=1000000.0)": "aten.linalg_vector_norm.default clip divide",
+    "nn.l2_normalize(eps=1e-06, axis=1)": "clip divide sqrt square sum",
+    "nn.l2_normalize(eps=1000000.0)": "clip divide sqrt square sum",
 }
 
 _BIAS: Final = "a bias is only added by a layer"

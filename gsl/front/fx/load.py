@@ -14,13 +14,13 @@ from gsl.front.fx.expand import Expansion, is_tuple
 from gsl.front.fx.forms import Role, Rows, recorded
 from gsl.front.fx.groups import INVOKE, are_fields, is_group, label_of, module_of, operands_of
 from gsl.front.fx.handle import Handle, Leaf, Reading, Source
-from gsl.front.fx.leaves import Leaves, ModuleLeaves, memory
+from gsl.front.fx.leaves import ExportedLeaves, Leaves, ModuleLeaves, memory
 from gsl.front.fx.opaque import constructor_arguments, describe, operator_of, parameters
 from gsl.front.fx.reader import CALLS, Reader, opens_region, weight
 from gsl.front.fx.tree import Weight
 from gsl.front.fx.values import Values, type_of_value
 from gsl.front.tree import Canon, Literal
-from gsl.graph import GETITEM, INPUT, TUPLE, Effect, Graph, Inference, Node
+from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Effect, Graph, Inference, Node
 from gsl.graph.subgraph import Subgraph
 from gsl.rewrite.pause import paused_collector
 from gsl.spec import TABLE
@@ -57,6 +57,7 @@ class Loader:
         """Those calls, and what else has no view node."""
         self.mutations = Mutations()
         self._leaf_views: dict[Leaf, Node] = {}
+        self._is_exported = isinstance(leaves, ExportedLeaves)
 
     def load(self) -> Graph:
         """The view."""
@@ -78,6 +79,8 @@ class Loader:
                 outputs = [self.views[arg] for arg in arguments(node)]
             elif kind not in CALLS:
                 raise FrontEndError(f"{node.format_node()}: a node of kind {kind!r} is not known")
+            elif self._is_exported and self._literal(node):
+                continue
             elif regions or (form := forms[node]) is None or (role := form.role) is other or node in touched:
                 regions += opens_region(node)
                 if regions:
@@ -130,6 +133,29 @@ class Loader:
             self._leaf_views[leaf] = node
             self.nodes.append(node)
         return self._leaf_views[leaf]
+
+    def _literal(self, node: fx.Node) -> bool:
+        """Load a call that only makes a tensor of a literal as the literal itself; False if it is something else."""
+        view = self.views.get(node.args[0]) if self.reader.is_literal(node) else None  # type: ignore[arg-type]
+        if view is None or view.op != CONST or node in self.mutations.exposed or node in self.mutations.visible:
+            return False
+        if self._is_returned(node):
+            return False
+        view.native.reads[node] = None
+        self.views[node] = view
+        return True
+
+    def _is_returned(self, node: fx.Node) -> bool:
+        """True if an output may be the memory of a value: whoever gets it may write there."""
+        known, work = {node}, [node]
+        while work:
+            for user in work.pop().users:
+                if user.op == "output":
+                    return True
+                if user not in known and not self.reader.is_fresh(user):
+                    known.add(user)
+                    work.append(user)
+        return False
 
     def _add(self, node: fx.Node, view: Node, sources: tuple[Source, ...] = ()) -> None:
         """Add a view node that alone makes up the reading of a native node."""

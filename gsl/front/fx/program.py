@@ -23,6 +23,7 @@ from gsl.front.fx.leaves import ExportedLeaves, ModuleLeaves
 from gsl.front.fx.lifted import ExportedHome
 from gsl.front.fx.load import Loader
 from gsl.front.fx.modules import module_path
+from gsl.front.fx.reasons import Reasons
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.steps import Steps
 from gsl.front.fx.store import Storer
@@ -111,8 +112,14 @@ class GraphModuleProgram:
 
     def load(self) -> Graph:
         """A fresh view of the graph."""
-        graph = self._module.graph
-        return Loader(self._module, graph, ModuleLeaves(self._module), self._values, infer).load()
+        return self._loader().load()
+
+    def _loader(self) -> Loader:
+        return Loader(self._module, self._module.graph, ModuleLeaves(self._module), self._values, infer)
+
+    def why_unread(self) -> Callable[[Node], str | None]:
+        """What tells why an opaque node of a view has no canonical reading."""
+        return Reasons(self._loader())
 
     def store(self, graph: Graph) -> GraphModuleProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
@@ -234,8 +241,15 @@ class ExportProgram(Unchangeable):
 
     def load(self) -> Graph:
         """A fresh view of the graph."""
+        return self._loader().load()
+
+    def _loader(self) -> Loader:
         exported = self._exported
-        return Loader(exported.graph_module, exported.graph, ExportedLeaves(exported), self._values, infer).load()
+        return Loader(exported.graph_module, exported.graph, ExportedLeaves(exported), self._values, infer)
+
+    def why_unread(self) -> Callable[[Node], str | None]:
+        """What tells why an opaque node of a view has no canonical reading."""
+        return Reasons(self._loader())
 
     def store(self, graph: Graph) -> ExportProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""

@@ -78,12 +78,16 @@ class Reader:
             return found
 
     def _find_form(self, node: fx.Node) -> Form | None:
-        if node.op == "call_module" or self._is_elsewhere(node):
+        if node.op == "call_module" or self.is_elsewhere(node):
             return None
         try:
             own, self.operands[node] = key_of_call(node, self.values)
         except NoKeyError:
             return None
+        if self._adds_bias(node):
+            own = (*own, "bias")
+        elif self._detaches_literal(node):
+            own = (*own, "literal")
         return self._shared.get(own) or self._by_key.get(own) or self._new_form(node, own)
 
     def _new_form(self, node: fx.Node, own: tuple[Any, ...]) -> Form:
@@ -113,7 +117,7 @@ class Reader:
             self._read[node] = self._read_call(node)
         return self._read[node]
 
-    def _is_elsewhere(self, node: fx.Node) -> bool:
+    def is_elsewhere(self, node: fx.Node) -> bool:
         """True for a call whose result may lie on another device than a canonical operator would put it."""
         if node.target not in _PLACING:
             return False
@@ -129,12 +133,48 @@ class Reader:
         return None in found or len(found) > 1
 
     def _read_call(self, node: fx.Node) -> Canon | None:
-        if self._is_elsewhere(node):
+        if self.is_elsewhere(node):
             return None
         args, kwargs = self.arguments(node)
         if node.op == "call_module":
             return spellings.read_module(self.module(node), args, kwargs, self.values.of)
-        return spellings.read(node.target, args, kwargs, self.values.of)
+        if self._detaches_literal(node):
+            return Canon("copy", (node.args[0],))
+        canon = spellings.read(node.target, args, kwargs, self.values.of)
+        if canon is not None and canon.op == "add" and self._adds_bias(node):
+            # The product has more axes than the vector.
+            operands = sorted(canon.operands, key=lambda each: -self._rank(each))
+            if all(isinstance(each, fx.Node) for each in operands):
+                return Canon("nn.bias_add", tuple(operands), {"axis": -1})
+        return canon
+
+    @staticmethod
+    def is_literal(node: fx.Node) -> bool:
+        """True for a call that only makes a tensor of the program's own literal out of it."""
+        return node.target in _LIFTS or Reader._detaches_literal(node)
+
+    @staticmethod
+    def _detaches_literal(node: fx.Node) -> bool:
+        """True for a call that detaches a literal, which has no gradient anyway."""
+        operand = node.args[0] if node.target in _DETACHES and node.args else None
+        return isinstance(operand, fx.Node) and Reader.is_literal(operand)
+
+    def _rank(self, value: Any) -> int:
+        kind = self.values.of(value)
+        return kind.ndim if isinstance(kind, TensorType) else 0
+
+    def _adds_bias(self, node: fx.Node) -> bool:
+        """True for a call that adds a vector to a product of matrices, along its last axis."""
+        operands = node.all_input_nodes
+        if node.target not in _ADDS or len(operands) != 2:
+            return False
+        kinds = [self.values.type(operand) for operand in operands]
+        pair = sorted(zip(kinds, operands), key=lambda each: isinstance(each[0], TensorType) and each[0].ndim == 1)
+        (product, call), (vector, _) = pair
+        if not isinstance(product, TensorType) or not isinstance(vector, TensorType) or vector.ndim != 1:
+            return False
+        fits = product.ndim > 1 and product.shape[-1:] == vector.shape and product.dtype == vector.dtype
+        return fits and call.op in CALLS and self.read_op(call) in ("matmul", "nn.dense")
 
     def read_op(self, node: fx.Node) -> str | None:
         """The operator of the canonical reading of a call, or ``None``."""
@@ -228,8 +268,8 @@ class Reader:
         return _is_foreign(node) if form is None else form.unknown
 
     def _keeps_values(self, node: fx.Node) -> bool:
-        """True for a dropout that is switched off: its in-place form has nothing to do."""
-        return self.read_op(node) == "nn.dropout"
+        """True for what has nothing to do in place: a dropout that is switched off, a literal that is detached."""
+        return self.read_op(node) == "nn.dropout" or self._detaches_literal(node)
 
     @staticmethod
     def is_assertion(node: fx.Node) -> bool:
@@ -333,6 +373,16 @@ _NEW: Final = (
 """Calls that make a tensor on the device of another one."""
 
 _PLACING: Final = frozenset((*_BY_TENSOR, *_LIKE_FIRST, *_NEW))
+
+_ADDS: Final = frozenset(
+    (
+        operator.add, operator.iadd, torch.add, "add", "add_", "__add__", torch.ops.aten.add.Tensor,
+        torch.ops.aten.add_.Tensor,
+    )
+)  # fmt: skip
+
+_LIFTS: Final = (torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.lift_fresh.default)
+_DETACHES: Final = (torch.ops.aten.detach_.default, torch.ops.aten.detach.default)
 
 _PRODUCTS: Final = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
 

@@ -16,7 +16,7 @@ from gsl.front.fx.spellings.effects import (
     mutates_module,
 )
 from gsl.front.fx.spellings.modules import is_plain
-from gsl.front.fx.spellings.reading import has_fields, read, read_any_module, read_fields, read_module
+from gsl.front.fx.spellings.reading import has_fields, read, read_any_module, read_fields, read_module, why_unread
 from gsl.front.fx.spellings.writing import BIASED, write, write_biased
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "read_any_module",
     "read_fields",
     "read_module",
+    "why_unread",
     "write",
     "write_biased",
 ]

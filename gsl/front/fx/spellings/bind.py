@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -164,6 +166,32 @@ class Call:
 
     def ndim(self, value: Any) -> int:
         return self.typed(value).ndim
+
+
+class Watched(Call):
+    """A call that remembers at which arguments its reader looked."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self, target: Any, values: Mapping[str, Any], type_of: TypeOf) -> None:
+        super().__init__(target, values, type_of)
+        self._seen: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        value = self._seen[name] = super().__getattr__(name)
+        return value
+
+    def reason(self, error: UnreadError) -> str:
+        """Why the reading was given up: the arguments, and the condition that they do not meet."""
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name != "unread_unless"]
+        condition = re.fullmatch(r"unread_unless\((.*)\)", frames[-1].line or "")
+        given = ", ".join(f"{name}={self._shown(value)}" for name, value in self._seen.items())
+        return f"no reading with {given}" + (f"; it has to meet: {condition[1]}" if condition else "")
+
+    def _shown(self, value: Any) -> str:
+        literal = all(map(is_number, value)) if isinstance(value, (list, tuple)) else is_number(value) or value is None
+        kind = None if literal else self.type_of(value)
+        return repr(value) if kind is None else str(kind)
 
 
 def is_number(value: Any) -> bool:

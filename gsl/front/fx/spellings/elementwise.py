@@ -325,7 +325,7 @@ def _copy(c: Call) -> Canon:
 _COPIES: Final = (
     Row("torch.clone .clone aten.clone.default", "input * memory_format=None", _copy),
     Row(".contiguous aten.contiguous.default", "input memory_format=None", _copy),
-    Row("aten.alias.default aten.lift_fresh_copy.default", "input memory_format=None", _copy),
+    Row("aten.alias.default aten.lift_fresh_copy.default aten.lift_fresh.default", "input memory_format=None", _copy),
 )
 _COMBINED: Final = (
     *(

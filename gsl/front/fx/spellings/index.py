@@ -17,6 +17,7 @@ from gsl.front.fx.spellings.bind import (
     integers,
     is_dim,
     is_int,
+    number,
     per_axis,
     unread_unless,
 )
@@ -219,8 +220,9 @@ def _nearest(c: Call) -> Canon:
     sizes = integers(kind.shape[2:])
     scales, wanted = _per_size(c.scale_factors, len(sizes)), _per_size(c.output_size, len(sizes))
     for where, (size, scale, new) in enumerate(zip(sizes, scales, wanted), start=2):
-        times = scale if new is None else new / size if size else None
-        unread_unless(isinstance(times, (int, float)) and is_enlarged(size, times, scale))
+        unread_unless(size > 0 and (new is None) != (scale is None))
+        times = number(scale) if new is None else integer(new) / size
+        unread_unless(is_enlarged(size, times, scale))
         result = Canon("repeat", (result,), {"repeats": int(times), "axis": where})
     assert isinstance(result, Canon)
     return result

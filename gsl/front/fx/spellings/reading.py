@@ -11,7 +11,7 @@ from torch._ops import OpOverload
 
 from gsl.front.fx.spellings import activation, create, elementwise, linear, norm, reduce, shape
 from gsl.front.fx.spellings import index as indexing
-from gsl.front.fx.spellings.bind import Call, Signature, TypeOf, UnreadError
+from gsl.front.fx.spellings.bind import Call, Signature, TypeOf, UnreadError, Watched
 from gsl.front.fx.spellings.modules import ROWS as MODULES
 from gsl.front.fx.spellings.modules import is_plain
 from gsl.front.fx.spellings.table import Index, Reader, index
@@ -42,6 +42,26 @@ def read_fields(
     if found is None:
         return None
     return dict(enumerate(found.operands)) if found.op == TUPLE else {0: found}
+
+
+def why_unread(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of: TypeOf) -> str:
+    """Why a call has no reading: what fails in the row that comes furthest."""
+    rows = [*_rows(CALLS, target), *_rows(FIELDS, target)]
+    if not rows:
+        return "no canonical operator is spelled so"
+    reasons = ["it has an argument of which nothing is known here, or lacks one"]
+    for signature, reader in rows:
+        values = _bound(signature, target, args, kwargs)
+        if values is None:
+            continue
+        call = Watched(target, values, type_of)
+        try:
+            reader(call)
+        except UnreadError as error:
+            reasons.append(call.reason(error))
+        else:
+            reasons.append("not all of its results that are used have a reading")
+    return reasons[-1]
 
 
 def has_fields(target: Any) -> bool:
@@ -95,24 +115,32 @@ def read_any_module(
 def _first(
     table: Index, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of: TypeOf
 ) -> Canon | None:
-    try:
-        rows = table.get(target, ())
-    except TypeError:
-        return None
-    for signature, reader in rows:
+    for signature, reader in _rows(table, target):
         found = _read(signature, reader, target, args, kwargs, type_of)
         if found is not None:
             return found
     return None
 
 
+def _rows(table: Index, target: Any) -> Sequence[tuple[Signature, Reader]]:
+    try:
+        return table.get(target, ())
+    except TypeError:
+        return ()
+
+
+def _bound(
+    signature: Signature, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    if isinstance(target, OpOverload):
+        return signature.bind_schema(target, args, kwargs)
+    return signature.bind(args, kwargs)
+
+
 def _read(
     signature: Signature, reader: Reader, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of: TypeOf
 ) -> Canon | None:
-    if isinstance(target, OpOverload):
-        values = signature.bind_schema(target, args, kwargs)
-    else:
-        values = signature.bind(args, kwargs)
+    values = _bound(signature, target, args, kwargs)
     if values is None:
         return None
     try:

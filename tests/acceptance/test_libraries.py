@@ -1,0 +1,48 @@
+"""Models of transformers, torchvision and timm: nearly all of their calls are read, and they are rewritten and stored."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from typing import Any, Final
+
+import pytest
+import torch
+
+from tests.helpers.libraries import VISION, check, transformers
+
+MOST: Final = 0.01
+"""The part of the calls of all models that may have no canonical reading."""
+
+UNREAD: Final[dict[str, dict[str, dict[str, int]]]] = {"transformers": {}, "torchvision": {}, "timm": {}}
+"""The calls of the models of each library that have none."""
+
+
+def judge(library: str, found: dict[str, dict[str, Any]]) -> None:
+    """The models are those expected, with few calls that are not read, all of them listed."""
+    unread: Counter[str] = Counter()
+    for result in found.values():
+        unread.update(result["unread"])
+    assert {name: result["unread"] for name, result in found.items() if result["unread"]} == UNREAD[library]
+    assert sum(unread.values()) < MOST * sum(result["calls"] for result in found.values())
+    assert sum(result["fired"] > 0 for result in found.values()) >= len(found) // 2
+
+
+def test_models_of_transformers() -> None:
+    torch.manual_seed(0)
+    found = {name: check(*make()) for name, make in transformers().items()}
+    assert len(found) == 25
+    judge("transformers", found)
+
+
+@pytest.mark.skipif(not VISION.is_dir(), reason="make setup installs torchvision and timm in a folder of their own")
+@pytest.mark.parametrize("library", ["torchvision", "timm"])
+def test_models_of_vision(library: str) -> None:
+    command = [sys.executable, "-m", "tests.helpers.libraries", library]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert len(found) == 10
+    judge(library, found)

@@ -1,0 +1,67 @@
+"""What is told about calls that have no canonical reading."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from gsl import Workload
+from gsl.cli import main
+
+
+class Strange(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        rows = x.new_zeros(3, 4)
+        rows[0].fill_(1)
+        return F.pad(x, (1, -1)), torch.special.erfinv(x), torch.special.erfinv(x + rows), x.to("meta")
+
+
+@pytest.fixture(scope="module")
+def strange() -> Workload:
+    return Workload.from_torch(Strange(), (torch.rand(3, 4),))
+
+
+def test_unread_calls_have_their_reasons(strange: Workload) -> None:
+    found = strange.unread()
+    assert len(found) == 7
+    first = next(iter(found))
+    assert (first.op, len(first.names)) == ("aten.special_erfinv.default", 2)
+    assert first.reason == "no canonical operator is spelled so"
+    reasons = {each.op: each.reason for each in found}
+    assert "pad=[1, -1]" in reasons["aten.pad.default"]
+    assert "has to meet: len(widths) % 2 == 0" in reasons["aten.pad.default"]
+    assert reasons["aten.fill_.Scalar"] == "it changes an operand in place, which other calls can see"
+    assert reasons["aten.select.int"] == "its result may be changed in place by another call"
+    assert reasons["aten.to.dtype_layout"] == "its result may lie on another device than its operand"
+    assert str(found).startswith("7 of 8 calls have no canonical reading")
+
+
+def test_sizes_are_not_unread() -> None:
+    batch = torch.export.Dim("batch", min=2)
+    exported = torch.export.export(Doubled(), (torch.rand(3, 4),), dynamic_shapes=({0: batch},))
+    found = Workload.from_exported(exported).unread()
+    assert "sym_size" in str(exported.graph)
+    assert (len(found), str(found)) == (0, "0 of 2 calls have no canonical reading")
+
+
+class Doubled(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * 2).reshape(x.shape[0] * 4)
+
+
+def test_unread_calls_in_a_shell(strange: Workload, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "strange.pt2"
+    torch.export.save(strange.exported, path)
+    assert main(["unread", str(path)]) == 1
+    assert "aten.special_erfinv.default" in capsys.readouterr().out
+    assert main(["unread", str(path), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["calls"] == 8
+    assert {"op": "aten.special_erfinv.default", "names": ["special_erfinv", "special_erfinv_1"],
+            "reason": "no canonical operator is spelled so"} in told["unread"]  # fmt: skip

@@ -1,0 +1,70 @@
+"""Literal tensors: what an export makes of them, and their numbers in expressions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import fx, nn
+
+from gsl import Subst, Workload, op, pat
+
+LOW, HIGH = torch.tensor(-0.5), torch.tensor(0.5)
+x, low, high = pat.Wildcard(), pat.Const(), pat.Const()
+
+
+class Bounded(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return torch.minimum(torch.maximum(x, LOW), HIGH)
+
+
+class Written(nn.Module):
+    """A model with literals that an export lifts, copies and detaches."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return torch.relu(x) * torch.tensor(2.5), x + torch.tensor([1.0, 2.0, 3.0])
+
+
+class Returned(nn.Module):
+    """A model that returns a literal, and a view of one."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        factor, row = torch.tensor(2.5), torch.tensor([1.0, 2.0, 3.0])
+        return torch.relu(x) * factor + row, row.view(3, 1), factor
+
+
+X = torch.linspace(-1, 1, 6).reshape(2, 3)
+
+
+@pytest.mark.parametrize("form", ["exported", "traced"])
+def test_a_literal_without_axes_is_its_number(form: str) -> None:
+    old = Workload.from_torch(Bounded(), (X,)) if form == "exported" else Workload.from_fx(fx.symbolic_trace(Bounded()))
+    source = op.Minimum(op.Maximum(x, low), high)
+    rule = Subst(source, op.Clip(x, a_min=low.value, a_max=high.value), where=low.value <= high.value, name="clip")
+    assert not Subst(source, x, where=low.value > high.value, name="never").explain(old)
+    new = rule(old)
+    assert new.trace.count("clip") == 1
+    torch.testing.assert_close(new(X), X.clamp(-0.5, 0.5))
+
+
+def test_a_lifted_literal_is_a_literal() -> None:
+    exported = torch.export.export(Written(), (X,))
+    assert "detach_" in str(exported.graph)
+    old = Workload.from_exported(exported)
+    assert old.op_counts() == {"add": 1, "multiply": 1, "nn.relu": 1}
+    rule = Subst(op.ReLU(x) * low, op.Clip(x * low.value, a_min=0.0), name="scaled")
+    exact = Subst(op.Add(x, pat.Const([1.0, 2.0, 3.0])), x, name="exact")
+    new = rule(old)
+    assert (new.trace.count("scaled"), len(list(exact.match(old)))) == (1, 1)
+    old.compare(new).check()
+
+
+def test_nobody_can_write_to_a_literal() -> None:
+    new = Subst(op.ReLU(x), op.Maximum(x, 0.0), name="other")(Workload.from_torch(Returned(), (X,)))
+    module = new.exported.module()
+    for _ in range(2):
+        *_, column, factor = module(X)
+        assert (column.flatten().tolist(), factor.item()) == ([1.0, 2.0, 3.0], 2.5)
+        column.zero_()
+        factor.zero_()
