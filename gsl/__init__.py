@@ -44,7 +44,8 @@ __all__ = [
 ]  # fmt: skip
 _LATE = {
     "rules_from_taso": "gsl.exchange", "rules_from_tensat": "gsl.exchange",
-    "torch_backend": "gsl.fx", "Refuted": "gsl.verify", "Supported": "gsl.verify", "Unchecked": "gsl.verify",
+    "optimize": "gsl.cost", "torch_backend": "gsl.fx",
+    "Refuted": "gsl.verify", "Supported": "gsl.verify", "Unchecked": "gsl.verify",
 }  # fmt: skip
 """What is loaded when it is asked for, and from where."""
 

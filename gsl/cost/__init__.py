@@ -1,7 +1,18 @@
-"""What a program costs on this machine, and what rules are worth there."""
+"""What a program costs on this machine, and which rules pay there."""
 
+from gsl.cost.greedy import Greedy
+from gsl.cost.kinds import Choice, Kind
 from gsl.cost.model import Analytic, Measured, Model, OfNodes, cost, model_of
+from gsl.cost.optimization import optimize
+from gsl.cost.report import Optimized, OptimizeReport
+from gsl.cost.search import Found, Search, Trial
+from gsl.cost.space import Candidate, Clock, Space
 from gsl.cost.store import Store
 from gsl.cost.table import Cost, Costs, Row
+from gsl.cost.whole import Timing
 
-__all__ = ["Analytic", "Cost", "Costs", "Measured", "Model", "OfNodes", "Row", "Store", "cost", "model_of"]
+__all__ = [
+    "Analytic", "Candidate", "Choice", "Clock", "Cost", "Costs", "Found", "Greedy", "Kind", "Measured", "Model",
+    "OfNodes", "OptimizeReport", "Optimized", "Row", "Search", "Space", "Store", "Timing", "Trial", "cost", "model_of",
+    "optimize",
+]  # fmt: skip

@@ -13,8 +13,10 @@ from typing import Any
 
 from gsl.cost.store import Store
 
-SECONDS = 0.03
-"""For how long a call is repeated."""
+SECONDS = 0.015
+"""For how long a call is repeated, at each of the times at which it is measured."""
+LEAST = 3
+"""The least repetitions."""
 _MEMORY, _SIDE = 1 << 26, 1024
 """The bytes that are copied, and the size of the matrices that are multiplied, to see what the machine can do."""
 
@@ -63,13 +65,15 @@ def threads_of(number: int | None) -> Iterator[int]:
 
 
 def timed(call: Callable[[], object], seconds: float = SECONDS) -> float:
-    """How many seconds a call takes: the median of repetitions, after some that are not counted."""
+    """How many seconds a call takes: the least of its repetitions, because all else that runs can only add to it."""
     import torch
     from torch.utils.benchmark import Timer
 
     with torch.no_grad():
         timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
-        return float(timer.blocked_autorange(min_run_time=seconds).median)
+        found = timer.blocked_autorange(min_run_time=seconds)
+        times = [*found.times, *(timer.timeit(found.number_per_run).median for _ in range(LEAST - len(found.times)))]
+        return float(min(times))
 
 
 @dataclass(frozen=True, slots=True)

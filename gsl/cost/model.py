@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, Union
+from typing import Protocol, Union
 
 from gsl.cost.machine import Roofline, devices, machine, threads_of, timed
 from gsl.cost.regions import Region, regions
@@ -130,12 +131,15 @@ def _scope(workload: Workload) -> Callable[[Node], tuple[str, ...]]:
 class Measured:
     """The cost model that runs each call alone, on operands of its shapes, dtypes and layouts, and keeps the time.
 
+    The time is the least of all repetitions. Calls that only together cost what they do in the program are run
     Calls that only together cost what they do in the program are run together, see :mod:`gsl.cost.regions`. A call
     that can't be run alone is taken at its analytic cost.
     """
 
     name = "measured"
     noise = 0.03
+    passes = 2
+    """How many times over calls are measured."""
     cold = 1 << 26
     """How many bytes of weights a call reads before it reads the same again: those of a program are not in a cache."""
 
@@ -143,7 +147,9 @@ class Measured:
         self.threads = threads
         self.store = store
         self.measured = 0
-        """How many times were measured, and not known from before."""
+        """How many calls were measured, and not known from before."""
+        self.until: float | None = None
+        """When to stop measuring (a value of ``time.perf_counter``): what is not known by then is estimated."""
 
     def costs(self, workload: Workload) -> Costs:
         """The costs of all native calls of a program."""
@@ -155,24 +161,35 @@ class Measured:
         weights = sum(region.weights for region in found)
         scope, sizes, costs = _scope(workload), Sizes.of(workload), list[Cost]()
         with threads_of(self.threads):
+            copies = {region: self._copies(region.weights, weights) for region in found}
+            self._measure(program, copies)
             for region in found:
-                seconds = self._seconds(program, region, weights)
-                value = self._estimate(region, sizes) if seconds is None else seconds
+                seconds = self.store.get(*self._key(region, copies[region]))
+                value = self._estimate(region, sizes) if seconds is None or seconds < 0 else float(seconds)
                 for unit, share in zip(region.units, region.shares(sizes)):
                     module = scope(unit.nodes[-1]) if unit.nodes else ()
-                    costs.append(Cost(unit.name, unit.op, module, value * share, region.key, seconds is None))
+                    costs.append(Cost(unit.name, unit.op, module, value * share, region.key, value != seconds))
         return Costs(workload.name, self.name, costs, unit="s", threads=self.threads)
 
-    def _seconds(self, program: Stepped, region: Region, weights: int) -> float | None:
-        """How long a region takes; ``None`` if it can't be run alone."""
-        copies = self._copies(region.weights, weights)
-        key = (machine(), devices(), self.threads, copies, region.key)
-        known: Any = self.store.get(*key)
-        if known is None:
-            self.measured += 1
-            known = self._run(partial(program.alone, region.steps, copies=copies), copies)
-            self.store.put(known, *key)
-        return None if known < 0 else float(known)
+    def _measure(self, program: Stepped, copies: Mapping[Region, int]) -> None:
+        """Measure the regions of which the time is not known, while there is time: each of them several times over.
+
+        What else the machine did at one time is not there at another one.
+        """
+        keys = {region: self._key(region, number) for region, number in copies.items()}
+        new = {key: region for region, key in keys.items() if self.store.get(*key) is None}
+        self.measured += len(new)
+        for number in range(self.passes):
+            for key, region in new.items():
+                if self.until is not None and time.perf_counter() > self.until:
+                    return
+                known = self.store.get(*key)
+                if known is None or known >= 0:
+                    seconds = self._run(partial(program.alone, region.steps, copies=copies[region]), copies[region])
+                    self.store.put(seconds if number == 0 else min(known, seconds), *key)
+
+    def _key(self, region: Region, copies: int) -> tuple[object, ...]:
+        return (machine(), devices(), self.threads, copies, region.key)
 
     def _copies(self, own: int, all_weights: int) -> int:
         """How many copies of its weights a region reads in turns."""

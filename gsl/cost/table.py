@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -133,12 +133,12 @@ def amount(value: float, unit: str) -> str:
     return f"{value / 1e-6:.2g} µs" if value else "0 µs"
 
 
-def columns(rows: list[tuple[str, ...]]) -> str:
-    """Rows of words as text, of which the columns but the first are flush right."""
+def columns(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
+    """Rows of words as text, of which some columns are flush left and the others flush right."""
     widths = [max(map(len, column)) for column in zip(*rows)]
+    flush = [str.ljust if place in left else str.rjust for place in range(len(widths))]
     return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *[word.rjust(width) for word, width in zip(row[1:], widths[1:])]]).rstrip()
-        for row in rows
+        "  ".join([set_in(word, width) for set_in, word, width in zip(flush, row, widths)]).rstrip() for row in rows
     )
 
 

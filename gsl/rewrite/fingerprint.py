@@ -44,7 +44,7 @@ def _of_rule(rule: Subst) -> list[Any]:
     """All that the work of a rule depends on."""
     source, plan = rule.source, rule.plan
     conditions = [source.guards, source.constraints, source.predicates, source.extern_use]
-    options = [rule.name, rule.priority, rule.inference_only, plan.distinct, plan.fuzzy]
+    options = [rule.name, rule.priority, rule.inference_only, rule.approximate, plan.distinct, plan.fuzzy]
     return [options, source.outputs, conditions, rule.target.outputs, rule.target.callable]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -42,7 +44,8 @@ class Subst:
     string is the reason for refusing. ``extern_use=False`` demands that no inner node is used elsewhere (otherwise
     such a node stays alive beside its replacement), ``True`` that each is. ``distinct`` demands that no two leaves are
     the same node. Calls of the operators in ``fuzzy`` may stand between two related nodes of the match. A rule that is
-    ``inference_only`` is left out where ``torch.compile`` is at work on a graph whose gradients are wanted.
+    ``inference_only`` is left out where ``torch.compile`` is at work on a graph whose gradients are wanted. One that is
+    ``approximate`` changes numbers by more than rounding: ``gsl.optimize`` uses it only within a tolerance.
 
     Raises PatternError (with the place) for a rule that is not well-formed, and warns (DroppedAttributeWarning) when
     the target rebuilds an operator without an attribute that the source leaves free.
@@ -60,12 +63,14 @@ class Subst:
         distinct: bool = False,
         fuzzy: str | Sequence[Any] = (),
         inference_only: bool = False,
+        approximate: bool = False,
         doc: str = "",
     ) -> None:
         self.location = caller()
         self.name = name if name is not None else f"rule at {self.location}"
         self.priority = priority
         self.inference_only = inference_only
+        self.approximate = approximate
         self.doc = doc
         try:
             self.source = Source.of(src, where, extern_use)
@@ -112,7 +117,14 @@ class Subst:
     def __str__(self) -> str:
         """The rule in full: name, algebra, source, conditions, target."""
         where = (*self.source.constraints, *self.source.guards, *self.source.predicates)
-        return text(self.name, self.doc, self.source.outputs, self.target.outputs, where)
+        name = f"{self.name} (approximate)" if self.approximate else self.name
+        return text(name, self.doc, self.source.outputs, self.target.outputs, where)
+
+    def narrowed(self, condition: Callable[[Match], bool | str]) -> Subst:
+        """This rule with one more condition, as those in ``where``: a function of the match."""
+        rule = copy(self)
+        rule.source = replace(self.source, predicates=(*self.source.predicates, condition))
+        return rule
 
     def visualize(self, path: str | Path | None = None) -> Drawing:
         """A drawing of the rule, source and target side by side, also written to ``path`` (.svg, .png, .pdf, .dot)."""

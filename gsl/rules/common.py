@@ -34,7 +34,7 @@ def _named(module: str, name: str) -> Any:
 
 
 def rule(
-    *, priority: int = 0, extern_use: bool | None = None, inference_only: bool = False
+    *, priority: int = 0, extern_use: bool | None = None, inference_only: bool = False, approximate: bool = False
 ) -> Callable[[Callable[[], Sides]], Subst]:
     """Make a ``Subst`` of a function that returns its two sides: the function's name and docstring are the rule's."""
 
@@ -43,7 +43,7 @@ def rule(
         name, doc = sides.__name__.replace("_", "-"), inspect.getdoc(sides) or ""
         made = BookRule(
             source, target, where=where, name=name, doc=doc, priority=priority, extern_use=extern_use,
-            inference_only=inference_only,
+            inference_only=inference_only, approximate=approximate,
         )  # fmt: skip
         made.home = (sides.__module__, sides.__name__)
         return made

@@ -157,7 +157,7 @@ def test_what_is_measured_is_kept(tmp_path: Path) -> None:
     wl = net(512)
     first = Measured(1, Store(path))
     costs = first.costs(wl)
-    assert first.measured == 6  # two products, GELU, the sum, the normalisation, the view
+    assert first.measured == 6  # two products, GELU, the sum, the normalisation, the view of it
     assert costs.by()[0].name == "nn.dense"
     assert costs.by("module", depth=1)[0].name == "body"
     again = Measured(1, Store(path))

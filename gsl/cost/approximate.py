@@ -1,0 +1,73 @@
+"""Approximate rules: those kinds of matches that gain most for the error that they bring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gsl.cost.greedy import Difference
+from gsl.cost.kinds import Choice, Kind
+from gsl.cost.search import DROPPED, KEPT, Found, Trial
+from gsl.cost.space import Clock, Progress, Space
+from gsl.cost.whole import Inputs, error
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """What a kind alone gains, and what error it brings."""
+
+    kind: Kind
+    times: int
+    gain: float
+    error: float
+
+
+def approximated(
+    space: Space, found: Found, tolerance: float, inputs: Sequence[Inputs], clock: Clock, progress: Progress
+) -> Found:
+    """The best program with approximate rules whose error on the inputs is within the tolerance.
+
+    Kinds are taken in the order of gain per error; the error is that of the whole program with all that was taken,
+    so one that brings too much with those before it is left, and the next one is looked at.
+    """
+    base = found.best if found.best.choice is not None else space.at(Choice())
+    choice = base.choice
+    assert choice is not None
+    everything = space.at(choice.approximating(None))
+    kinds = [kind for kind in everything.fired if space.rules[kind.rule].approximate]
+    trials: list[Trial] = []
+    offers: list[_Offer] = []
+    for kind in kinds:
+        trial = Trial(kind.rule, kind.shape, everything.fired[kind])
+        if clock.left <= 0:
+            trials.append(replace(trial, verdict=DROPPED, why="not tried: the budget was spent"))
+            continue
+        progress(f"with {kind}")
+        alone = space.at(choice.approximating([kind]))
+        difference = Difference.of(base.costs, alone.costs, space.model.noise)
+        if not difference.pays or difference.gain <= 0:
+            trials.append(replace(trial, gain=difference.gain, verdict=DROPPED, why="it does not pay"))
+            continue
+        brought = error(space.workload, alone.workload, inputs)
+        offers.append(_Offer(kind, everything.fired[kind], difference.gain, brought))
+    best, taken = found.best, list[Kind]()
+    for offer in sorted(offers, key=lambda offer: -offer.gain / max(offer.error, 1e-12)):
+        trial = Trial(offer.kind.rule, offer.kind.shape, offer.times, offer.gain, error=offer.error)
+        if offer.error > tolerance:
+            trials.append(replace(trial, verdict=DROPPED, why=f"its error is above the tolerance of {tolerance:g}"))
+            continue
+        if clock.left <= 0:
+            trials.append(replace(trial, verdict=DROPPED, why="not tried: the budget was spent"))
+            continue
+        candidate = space.at(choice.approximating([*taken, offer.kind]))
+        whole = error(space.workload, candidate.workload, inputs)
+        if whole <= tolerance and candidate.costs.total < best.costs.total:
+            taken.append(offer.kind)
+            best = candidate
+            trials.append(replace(trial, verdict=KEPT, why=f"within the tolerance: {whole:.1g} in all"))
+        else:
+            is_within = whole <= tolerance
+            why = "it gains nothing beside the others" if is_within else f"the error would be {whole:.1g} in all"
+            trials.append(replace(trial, verdict=DROPPED, why=why))
+    return Found(best, (*found.trials, *trials))
+

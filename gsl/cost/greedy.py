@@ -1,0 +1,175 @@
+"""The greedy search: all rules are applied, and what does not pay is taken back, in large parts first.
+
+A rule that gains nothing itself, but makes others match, is taken back with a loss, because the others do not match any
+more; so it stays. Parts are whole stages, then rules, then kinds of matches.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from gsl.cost.kinds import Choice, Kind
+from gsl.cost.search import DROPPED, KEPT, Found, Trial
+from gsl.cost.space import Candidate, Clock, Progress, Space
+from gsl.cost.table import Costs
+
+FEW = 0.002
+"""Kinds of a rule are looked at one by one where it changes at least this share of the whole cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What one program costs more than another one, and how much of it may be chance."""
+
+    gain: float
+    margin: float
+    calls: int
+    """How many calls it has more."""
+
+    @staticmethod
+    def of(before: Costs, after: Costs, noise: float) -> Difference:
+        """What is won by going from one program to the other."""
+        changed = _cost_of(before, after) + _cost_of(after, before)
+        return Difference(before.total - after.total, noise * changed, len(before) - len(after))
+
+    @property
+    def pays(self) -> bool:
+        """Whether the second program is the better one: cheaper by more than chance, or as cheap with fewer calls."""
+        return self.gain > self.margin or (abs(self.gain) <= self.margin and self.calls > 0)
+
+
+def _cost_of(costs: Costs, others: Costs) -> float:
+    """What the calls of a program cost that another one does not have."""
+    left = Counter(call.key for call in others)
+    total = 0.0
+    for call in costs:
+        if left[call.key] > 0:
+            left[call.key] -= 1
+        else:
+            total += call.value
+    return total
+
+
+class Greedy:
+    """Takes back, of all that rules do, what does not pay."""
+
+    name = "greedy"
+
+    def run(self, space: Space, clock: Clock, progress: Progress) -> Found:
+        """The best program that was found in time, and what was tried for it."""
+        return _Run(space, clock, progress).found()
+
+
+class _Run:
+    def __init__(self, space: Space, clock: Clock, progress: Progress) -> None:
+        self.space = space
+        self.clock = clock
+        self.progress = progress
+        self.noise = space.model.noise
+        self.trials: dict[tuple[str, str], Trial] = {}
+        self.seen: dict[Kind, int] = {}
+        """The kinds that were rewritten in one of the programs that were the best so far, and how often."""
+        self._take(space.at(Choice()))
+
+    def _take(self, candidate: Candidate) -> None:
+        """Go on from a program."""
+        self.current = candidate
+        self.seen.update(candidate.fired)
+
+    def found(self) -> Found:
+        everything = self.current
+        for names in self._stages(everything):
+            self._try_without(names)
+        while True:
+            new = [[name] for name in self._fired(self.current) if (name, "") not in self.trials]
+            kinds = [] if new else list(self._kinds())
+            if self.clock.left <= 0 or not (new or kinds):
+                break
+            for names in new:
+                self._try_without(names)
+            for kind in kinds:
+                self._try_kind(kind)
+        for name in self._fired(everything):
+            if name in self._choice.rules_out and self.clock.left > 0:
+                self._put_back(name)
+        original = self.space.original
+        best = self.current if self.current.costs.total < original.costs.total else original
+        return Found(best, tuple(self._rows(best)))
+
+    @property
+    def _choice(self) -> Choice:
+        assert self.current.choice is not None
+        return self.current.choice
+
+    def _stages(self, everything: Candidate) -> list[list[str]]:
+        """The rules of each stage of which some fired, the last stage first."""
+        fired = set(self._fired(everything))
+        parts = [[rule.name for rule in stage if rule.name in fired] for stage in self.space.stages]
+        parts = [names for names in parts if names]
+        return [names for names in reversed(parts) if len(names) > 1] if len(parts) > 1 else []
+
+    def _fired(self, candidate: Candidate) -> list[str]:
+        names = {kind.rule for kind in candidate.fired}
+        return [name for name in self.space.rules if name in names]
+
+    def _difference(self, without: Candidate) -> Difference:
+        return Difference.of(self.current.costs, without.costs, self.noise)
+
+    def _try_without(self, names: Sequence[str]) -> None:
+        """Take back some rules, for good if that pays."""
+        if self._choice.rules_out.issuperset(names) or self.clock.left <= 0:
+            return
+        self.progress(f"without {', '.join(names)}")
+        without = self.space.at(self._choice.without_rules(names))
+        difference = self._difference(without)
+        trial = Trial.of(difference.gain, difference.pays, difference.margin)
+        self.trials.update({(name, ""): trial for name in names if difference.pays or len(names) == 1})
+        if difference.pays:
+            self._take(without)
+
+    def _kinds(self) -> Iterator[Kind]:
+        """The kinds of those rules that do much, and differ in what they match; the most frequent ones first."""
+        total = self.current.costs.total
+        for name in self._fired(self.current):
+            kinds = [kind for kind in self.current.fired if kind.rule == name]
+            if len(kinds) > 1 and self.clock.left > 0:
+                without = self.space.at(self._choice.without_rules([name]))
+                changed = _cost_of(self.current.costs, without.costs) + _cost_of(without.costs, self.current.costs)
+                if changed >= FEW * total:
+                    kinds = [kind for kind in kinds if (kind.rule, kind.calls) not in self.trials]
+                    yield from sorted(kinds, key=lambda kind: -self.current.fired[kind])
+
+    def _try_kind(self, kind: Kind) -> None:
+        """Take back the rewrites of a kind, for good if that pays."""
+        if kind not in self.current.fired or self.clock.left <= 0:
+            return
+        self.progress(f"without {kind}")
+        without = self.space.at(self._choice.without(kind))
+        difference = self._difference(without)
+        self.trials[kind.rule, kind.calls] = Trial.of(difference.gain, difference.pays, difference.margin)
+        if difference.pays:
+            self._take(without)
+
+    def _put_back(self, name: str) -> None:
+        """Take a rule again that was taken back, perhaps with others, if it pays now."""
+        self.progress(f"the rule {name} again")
+        again = self.space.at(self._choice.with_rule(name))
+        difference = Difference.of(self.current.costs, again.costs, self.noise)
+        self.trials[name, ""] = Trial.of(-difference.gain, not difference.pays, difference.margin)
+        if difference.pays:
+            self._take(again)
+
+    def _rows(self, best: Candidate) -> Iterator[Trial]:
+        """What became of each kind of match."""
+        for name in self.space.rules:
+            kinds = [kind for kind in self.seen if kind.rule == name]
+            for kind in kinds:
+                own = self.trials.get((name, kind.calls))
+                trial = (own or self.trials.get((name, "")) or Trial.untried()).at(
+                    kind, self.seen[kind], kind in self.current.fired, alone=own is not None or len(kinds) == 1
+                )
+                if best is not self.current and trial.verdict == KEPT:
+                    trial = replace(trial, verdict=DROPPED, why="all together are not cheaper than the program was")
+                yield trial

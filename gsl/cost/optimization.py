@@ -1,0 +1,238 @@
+"""Optimising a program: of some rules, those matches are rewritten that pay on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from gsl.cost.approximate import approximated
+from gsl.cost.defaults import Rules, default_rules, stages_of
+from gsl.cost.greedy import Greedy
+from gsl.cost.kinds import Choice, Kind
+from gsl.cost.machine import devices, machine, threads_of
+from gsl.cost.model import Model, Wanted, model_of
+from gsl.cost.report import Optimized, OptimizeReport
+from gsl.cost.search import Found, Search, Trial
+from gsl.cost.space import Candidate, Clock, Progress, Space
+from gsl.cost.store import Store
+from gsl.cost.whole import Inputs, Timing, error, in_turns, is_faster
+from gsl.draw import hide_nothing
+from gsl.errors import WorkloadError, nearest
+from gsl.graph.text import text
+from gsl.rewrite import RuleSet
+from gsl.rewrite.fingerprint import fingerprint
+from gsl.workload import Workload
+
+SEARCHES: Mapping[str, Search] = {search.name: search for search in (Greedy(),)}
+"""The searches by name."""
+FINAL = 0.25
+"""The share of the budget that is for timing whole programs at the end."""
+
+
+def optimize(
+    model: Any,
+    inputs: Any = None,
+    *,
+    rules: Rules | None = None,
+    cost: Wanted = "measured",
+    budget: float = 60.0,
+    tolerance: float | None = None,
+    calibration: Sequence[Any] | None = None,
+    search: str | Search = "greedy",
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Optimized:
+    """The program that is left when of some rules those matches are rewritten that pay here, and a report.
+
+    ``model`` is a workload or anything that one is made of; a plain ``torch.nn.Module`` is exported with ``inputs``,
+    on which all others are timed too (the example inputs, or random ones, unless given). ``rules`` are a set of rules,
+    or several that are applied one after the other; the rule book's unless given. ``cost`` is that of
+    ``Workload.cost``, and ``threads`` those of torch. At the end both whole programs are run in turns: the new one is
+    the result if its numbers agree, and it is faster in the median by more than the standard error of the difference.
+    Otherwise it is the program that was given.
+
+    Rules that are ``approximate`` are used only with a ``tolerance``: the largest error of an output, relative to the
+    largest magnitude of that output, on the inputs or on all those of ``calibration``. ``budget`` is in seconds: when
+    it is spent, no more is looked at. ``search`` is a name or a strategy, ``progress`` is told what is being done.
+
+    WorkloadError for arguments that do not fit.
+    """
+    start = time.perf_counter()
+    if not isinstance(budget, (int, float)) or isinstance(budget, bool) or not budget > 0:
+        raise WorkloadError(f"budget= is a number of seconds, more than 0, got {budget!r}")
+    if tolerance is not None and not (isinstance(tolerance, (int, float)) and 0 < tolerance < 1):
+        raise WorkloadError(f"tolerance= is a relative error between 0 and 1, got {tolerance!r}")
+    workload = _workload(model, inputs)
+    given = None if workload is not model and _is_module(model) else inputs
+    with threads_of(threads) as number:
+        run = _Optimization(
+            workload,
+            stages_of(rules) if rules is not None else default_rules(on_cpu=_on_cpu(workload)),
+            model_of(cost, threads=number, store=(store := Store())),
+            _search(search),
+            Inputs(workload, given),
+            [Inputs(workload, values) for values in calibration or ()],
+            Clock(float(budget)),
+            progress or (lambda what: None),
+            tolerance,
+            number,
+            store,
+        )
+        return run.done(start)
+
+
+@dataclass
+class _Optimization:
+    """One call of :func:`optimize`."""
+
+    workload: Workload
+    stages: tuple[RuleSet, ...]
+    model: Model
+    search: Search
+    inputs: Inputs
+    calibration: list[Inputs]
+    clock: Clock
+    progress: Progress
+    tolerance: float | None
+    threads: int
+    store: Store
+
+    def done(self, start: float) -> Optimized:
+        """The result and its report."""
+        space = Space(self.workload, self.stages, self.model)
+        known = self._known(space)
+        found = known or self._found(space)
+        best = found.best
+        before = after = None
+        wrong = None
+        if best.fired:
+            self.progress("timing both programs in turns")
+            wrong = error(self.workload, best.workload, self.calibration or [self.inputs])
+            before, after = in_turns([self.workload, best.workload], self.inputs, FINAL * self.clock.seconds)
+        taken, decision = self._decision(best, before, after, wrong)
+        report = OptimizeReport(
+            self.workload.name, taken, decision, self.search.name, found.trials,
+            None if known else space.original.costs, None if known else best.costs,
+            before, after, wrong, self.tolerance, self.threads, time.perf_counter() - start, known is not None,
+        )  # fmt: skip
+        return Optimized(best.workload if taken else self.workload, report)
+
+    def _found(self, space: Space) -> Found:
+        """The best program by the cost model; what was decided is kept for the next time."""
+        search_for = Clock(self.clock.left - FINAL * self.clock.seconds)
+        found = self.search.run(space, search_for, self.progress)
+        if self.tolerance is not None:
+            inputs = self.calibration or [self.inputs]
+            found = approximated(space, found, self.tolerance, inputs, search_for, self.progress)
+        choice = found.best.choice
+        if self._key is not None and choice is not None and search_for.left > 0:
+            trials = [asdict(trial) for trial in found.trials]
+            self.store.put({"choice": _packed(choice), "trials": trials}, *self._key)
+        return found
+
+    def _known(self, space: Space) -> Found | None:
+        """What was decided in an earlier run on an equal program."""
+        known = None if self._key is None else self.store.get(*self._key)
+        if known is None:
+            return None
+        self.progress("applying what was decided in an earlier run")
+        best = space.unpriced(_unpacked(known["choice"]))
+        return Found(best, tuple(Trial(**trial) for trial in known["trials"]))
+
+    @cached_property
+    def _key(self) -> tuple[object, ...] | None:
+        """All that decisions depend on; ``None`` where something has no text of its own."""
+        prints = [fingerprint(stage) for stage in self.stages]
+        if not self.model.name or not self.search.name or any(text is None for text in prints):
+            return None
+        graph = text(self.workload.graph, hide=hide_nothing)
+        shapes = [str(getattr(value, "shape", value)) for value in self.inputs.values]
+        program = hashlib.sha256("\n".join([graph, *shapes]).encode()).hexdigest()
+        return (machine(), devices(), self.threads, self.model.name, self.search.name, self.tolerance,
+                len(self.calibration), program, *prints)  # fmt: skip
+
+    def _decision(
+        self, best: Candidate, before: Timing | None, after: Timing | None, wrong: float | None
+    ) -> tuple[bool, str]:
+        """Whether the new program is taken, and why."""
+        if before is None or after is None or wrong is None:
+            return False, "no rule pays here, so the program is what it was"
+        if self.tolerance is not None and _is_approximate(best, self.stages):
+            if wrong > self.tolerance:
+                return False, f"the error of {wrong:.1e} is above the tolerance, so the old program stays"
+        else:
+            report = self.workload.compare(best.workload, list(self.inputs.values))
+            if not report.passed:
+                return False, f"the numbers differ, so the old program stays: {report.failures[0].name}"
+        if not is_faster(after, before):
+            return False, "the new program is not faster as a whole, so the old one stays"
+        return True, f"{before.median / after.median:.2f} times faster"
+
+
+def _is_approximate(candidate: Candidate, stages: Sequence[RuleSet]) -> bool:
+    rules = {rule.name: rule for stage in stages for rule in stage}
+    return any(rules[kind.rule].approximate for kind in candidate.fired)
+
+
+def _search(search: str | Search) -> Search:
+    if isinstance(search, str):
+        if search not in SEARCHES:
+            raise WorkloadError(f"there is no search {search!r}: {nearest(search, SEARCHES)}")
+        return SEARCHES[search]
+    if not hasattr(search, "run"):
+        raise WorkloadError(f"search= is one of {', '.join(map(repr, SEARCHES))} or a strategy, got {search!r} of type "
+                            f"{type(search).__name__}")  # fmt: skip
+    return search
+
+
+def _is_module(model: Any) -> bool:
+    """Whether a model is a module of torch that is not traced yet."""
+    import torch
+
+    return isinstance(model, torch.nn.Module) and not isinstance(model, torch.fx.GraphModule)
+
+
+def _workload(model: Any, inputs: Any) -> Workload:
+    """The workload of a model."""
+    if isinstance(model, Workload):
+        return model
+    if not _is_module(model):
+        return Workload(model)
+    if inputs is None:
+        raise WorkloadError(
+            f"{type(model).__name__} is exported before it is optimised, which takes inputs: "
+            "optimize(model, (example,))"
+        )
+    if isinstance(inputs, Mapping):
+        return Workload.from_torch(model, (), inputs)
+    return Workload.from_torch(model, inputs)
+
+
+def _on_cpu(workload: Workload) -> bool:
+    """Whether the weights and inputs of a program lie in the memory of the processor."""
+    values = [*workload.params.values(), *(workload.example_inputs or ())]
+    return all(getattr(getattr(value, "device", None), "type", "cpu") == "cpu" for value in values)
+
+
+def _packed(choice: Choice) -> dict[str, Any]:
+    """A choice as what JSON has."""
+    chosen = None if choice.approximate is None else sorted((kind.rule, kind.calls) for kind in choice.approximate)
+    return {
+        "rules_out": sorted(choice.rules_out),
+        "kinds_out": sorted((kind.rule, kind.calls) for kind in choice.kinds_out),
+        "approximate": chosen,
+    }
+
+
+def _unpacked(value: Mapping[str, Any]) -> Choice:
+    chosen = value["approximate"]
+    return Choice(
+        frozenset(value["rules_out"]),
+        frozenset(Kind(rule, calls) for rule, calls in value["kinds_out"]),
+        None if chosen is None else frozenset(Kind(rule, calls) for rule, calls in chosen),
+    )
+

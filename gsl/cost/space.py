@@ -1,0 +1,139 @@
+"""The programs that rules can make of one, each with its cost."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+from gsl.cost.kinds import Choice, Kind, Seen
+from gsl.cost.model import Model
+from gsl.cost.table import Costs
+from gsl.graph import Graph, Node
+from gsl.rewrite import RuleSet, Subst, Trace
+from gsl.rewrite.apply import Run, limit_of, on_subject
+from gsl.rewrite.fold import Evaluate
+from gsl.rewrite.loop import Watch
+from gsl.rewrite.share import frozen
+from gsl.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A program that rules made, what it costs, and how often each kind of match was rewritten."""
+
+    workload: Workload
+    costs: Costs
+    fired: Mapping[Kind, int]
+    choice: Choice | None = None
+    """The choice that gives this program again; ``None`` where it was found in another way."""
+
+
+class Clock:
+    """The time that is left."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._start = time.perf_counter()
+
+    @property
+    def spent(self) -> float:
+        return time.perf_counter() - self._start
+
+    @property
+    def left(self) -> float:
+        return self.seconds - self.spent
+
+
+class Progress(Protocol):
+    """Is told what is being done."""
+
+    def __call__(self, what: str) -> None: ...
+
+
+class Space:
+    """The programs that sets of rules, one after the other, make of one; each is made and priced once.
+
+    In every stage the rules of its set are applied until none fires.
+    """
+
+    def __init__(self, workload: Workload, stages: Sequence[RuleSet], model: Model) -> None:
+        self.workload = workload
+        self.stages = tuple(stages)
+        self.model = model
+        self.rules: dict[str, Subst] = {rule.name: rule for stage in stages for rule in stage}
+        self._candidates: dict[Choice, Candidate] = {}
+        self._folded: dict[Any, Any] = {}
+
+    @cached_property
+    def original(self) -> Candidate:
+        """The program as it is: without any rule that is not approximate, and of those without any kind."""
+        exact = frozenset(rule.name for rule in self.rules.values() if not rule.approximate)
+        return Candidate(self.workload, self.model.costs(self.workload), {}, Choice(rules_out=exact))
+
+    def unpriced(self, choice: Choice) -> Candidate:
+        """The program of a choice that was made before, of which nobody asks the cost again."""
+        workload, fired = self.applied(choice)
+        return Candidate(workload, Costs(workload.name, self.model.name, (), unit="s"), fired, choice)
+
+    def at(self, choice: Choice) -> Candidate:
+        """The program of a choice."""
+        known = self._candidates.get(choice)
+        if known is None:
+            workload, fired = self.applied(choice)
+            same = next((other for other in self._candidates.values() if other.fired == fired), None)
+            costs = self.original.costs if not fired else same.costs if same else self.model.costs(workload)
+            known = self._candidates[choice] = Candidate(workload, costs, fired, choice)
+        return known
+
+    def applied(self, choice: Choice) -> tuple[Workload, Mapping[Kind, int]]:
+        """The workload of a choice, which is not priced, and how often each kind was rewritten."""
+        seen = Seen(choice)
+        stages = [
+            (stage, [rule.narrowed(seen.condition(rule)) for rule in stage if rule.name not in choice.rules_out])
+            for stage in self.stages
+        ]
+
+        def work(graph: Graph, evaluate: Evaluate | None, own: bool) -> tuple[Graph, Trace]:
+            trace = Trace(rules=self.rules, iterative=True)
+            run = Run(graph, trace, None if evaluate is None else self._kept(evaluate))
+            for stage, rules in stages:
+                _exhaust(run, stage, rules)
+            return run.done()
+
+        new = on_subject(self.workload, work, None)
+        fired = Counter(seen[firing.rule, firing.match] for firing in new.trace.firings)
+        return (new if fired else self.workload), dict(fired)
+
+    def _kept(self, evaluate: Evaluate) -> Evaluate:
+        """What computes weights ahead of time, each once for all programs."""
+
+        def value(node: Node, operands: Sequence[Any]) -> Any:
+            try:
+                key = (node.op, frozen(dict(node.attrs)), tuple(map(id, operands)), node.type)
+                if key not in self._folded:
+                    # The operands are kept, so that no others get their numbers.
+                    self._folded[key] = evaluate(node, operands), operands
+            except TypeError:  # an attribute that has no hash
+                return evaluate(node, operands)
+            return self._folded[key][0]
+
+        return value
+
+
+def _exhaust(run: Run, stage: RuleSet, rules: Sequence[Subst]) -> None:
+    """Apply the rules of a stage until none fires."""
+    limit = len(run.trace.firings) + (limit_of(run.graph) if stage.max_steps is None else stage.max_steps)
+    refused = list(run.trace.refused)
+    watch: Watch | None = None
+    while rules:
+        run.trace.refused[:] = refused  # of a stage, what is refused in the end is what counts
+        if not run.round(stage.strategy, limit, rules):
+            break
+        if watch is None:
+            watch = Watch(run.graph)
+        else:
+            watch.check(run.graph, run.trace)

@@ -1,0 +1,170 @@
+"""Whole programs: timed in turns, and compared."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import hypot
+from typing import Any
+
+from gsl.errors import WorkloadError
+from gsl.graph import Effect
+from gsl.workload import Workload
+
+ROUNDS = (5, 31)
+"""The least and the most rounds in which programs are timed."""
+SAMPLE = 0.002
+"""The least seconds of one sample: shorter programs are run several times for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long a run takes, in seconds: in each round."""
+
+    samples: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.samples)
+
+    @property
+    def spread(self) -> float:
+        """Half of the distance between the quartiles."""
+        low, _, high = statistics.quantiles(self.samples, n=4)
+        return (high - low) / 2
+
+    @property
+    def uncertainty(self) -> float:
+        """The standard error of the median, of samples that are spread like a normal distribution."""
+        return float(1.86 * self.spread / len(self.samples) ** 0.5)
+
+
+def is_faster(new: Timing, old: Timing) -> bool:
+    """Whether one program is faster than another one with which it took turns: in the median, by more than the
+    standard error of the difference."""
+    return old.median - new.median > hypot(old.uncertainty, new.uncertainty)
+
+
+class Inputs:
+    """The inputs on which programs are run: in the order of one workload, whose names others know."""
+
+    def __init__(self, workload: Workload, given: Any = None) -> None:
+        self.names = list(workload.inputs)
+        if given is not None:
+            self.values = workload.bind(given)
+        elif workload.example_inputs is not None:
+            self.values = workload.bind(workload.example_inputs)
+        else:
+            self.values = workload.random_inputs()
+
+    def of(self, workload: Workload) -> dict[str, Any]:
+        """The same inputs by name for another workload, in its order."""
+        named = dict(zip(self.names, self.values))
+        order = workload.inputs if set(workload.inputs) == set(named) else list(named)
+        return dict(zip(workload.inputs, [named[name] for name in order]))
+
+
+def in_turns(workloads: Sequence[Workload], inputs: Inputs, seconds: float) -> list[Timing]:
+    """The times of programs that are run one after the other, in every second round in the opposite order."""
+    import torch
+
+    with _unchanged(workloads), torch.no_grad():
+        calls = [_call(workload, inputs) for workload in workloads]
+        runs = _runs(calls)
+        samples: list[list[float]] = [[] for _ in calls]
+        start = time.perf_counter()
+        for number in range(ROUNDS[1]):
+            if number >= ROUNDS[0] and time.perf_counter() - start > seconds:
+                break
+            order = range(len(calls)) if number % 2 == 0 else reversed(range(len(calls)))
+            for index in order:
+                samples[index].append(_sample(calls[index], runs))
+    return [Timing(tuple(times)) for times in samples]
+
+
+def _call(workload: Workload, inputs: Inputs) -> Callable[[], object]:
+    values = list(inputs.of(workload).values())
+    run = workload.program.build()
+    run(*values)  # packs weights, compiles
+    return lambda: run(*values)
+
+
+def _runs(calls: Sequence[Callable[[], object]]) -> int:
+    """How many runs of the slowest program one sample needs, by one run of each."""
+    return max(1, int(SAMPLE / max(_sample(call, 1) for call in calls)) + 1)
+
+
+def _sample(call: Callable[[], object], runs: int) -> float:
+    _wait()
+    start = time.perf_counter()
+    for _ in range(runs):
+        call()
+    _wait()
+    return (time.perf_counter() - start) / runs
+
+
+def _wait() -> None:
+    """Wait until an accelerator is done."""
+    import torch
+
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.synchronize()
+
+
+@contextmanager
+def _unchanged(workloads: Sequence[Workload]) -> Iterator[None]:
+    """While it lasts, runs may change buffers, which are restored."""
+    import torch
+
+    effects = (Effect.MUTATES, Effect.OTHER)
+    changing = [w for w in workloads if w.graph.written or any(node.effect in effects for node in w.graph)]
+    tensors = [value for w in changing for value in w.params.values() if isinstance(value, torch.Tensor)]
+    before = [(value, value.detach().clone()) for value in tensors]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for value, old in before:
+                value.copy_(old)
+
+
+def error(old: Workload, new: Workload, inputs: Sequence[Inputs]) -> float:
+    """The largest difference of an output, relative to the largest magnitude of that output, over all inputs.
+
+    Infinite where outputs have another shape, or are not finite in other places.
+    """
+    worst = 0.0
+    for run in inputs:
+        first, second = (dict(w.isolated(run.of(w), 0)) for w in (old, new))
+        if first.keys() != second.keys():
+            raise WorkloadError(f"{new.name} has other outputs than {old.name}")
+        worst = max([worst, *(_distance(value, second[path]) for path, value in first.items())])
+    return worst
+
+
+def _distance(expected: Any, found: Any) -> float:
+    import torch
+
+    from gsl.workload.tensors import as_tensor
+
+    if not hasattr(expected, "shape"):
+        return 0.0 if expected == found else float("inf")
+    a, b = as_tensor(expected).detach(), as_tensor(found).detach()
+    if a.shape != b.shape:
+        return float("inf")
+    if a.numel() == 0:
+        return 0.0
+    wide = torch.complex128 if a.is_complex() or b.is_complex() else torch.float64
+    a, b = a.to(wide), b.to(wide)
+    same = torch.where(torch.isfinite(a), torch.isfinite(b), a.eq(b) | (a.isnan() & b.isnan()))
+    if not bool(same.all()):
+        return float("inf")
+    finite = torch.isfinite(a)
+    if not bool(finite.any()):
+        return 0.0
+    gap, scale = (a - b)[finite].abs().max(), a[finite].abs().max()
+    return float(gap / scale) if scale else float("inf") if gap else 0.0
+

@@ -1,0 +1,399 @@
+"""Rules that pay are kept, others are not, and nothing gets slower."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import gsl
+from gsl import RuleSet, Subst, Workload, op, pat
+from gsl.cost import Found, Measured, OfNodes, OptimizeReport, Space, Store, Timing
+from gsl.cost.kinds import Choice
+from gsl.cost.optimization import SEARCHES
+from gsl.cost.space import Clock
+from gsl.cost.whole import Inputs, error, in_turns, is_faster
+from gsl.errors import WorkloadError
+from gsl.graph import Node
+from gsl.rules import BOOK, OPTIMISING
+
+x = pat.Wildcard()
+TO_SIGMOID = Subst(op.ReLU(x), op.Sigmoid(x), name="to-sigmoid", approximate=True)
+EXP_TANH = Subst(op.Exp(op.Tanh(x)), op.Tanh(op.Exp(x)), name="exp-tanh", doc="Lets tanh-tanh match (it is wrong).")
+RELU_RELU = Subst(op.ReLU(op.ReLU(x)), op.ReLU(x), name="relu-relu")
+SPLIT_RELU = Subst(op.ReLU(x), op.Clip(x, a_min=0.0, a_max=3.4e38), name="relu-clip")
+ABS_ABS = Subst(op.Abs(op.Abs(x)), op.Abs(x), name="abs-abs")
+COMMUTE = Subst(op.Abs(op.ReLU(op.Abs(x))), op.ReLU(op.Abs(op.Abs(x))), name="commute", doc="Lets abs-abs match.")
+
+
+class Chain(nn.Module):
+    """Functions one after the other."""
+
+    def __init__(self, *functions: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.functions = functions
+
+    def forward(self, a: torch.Tensor) -> torch.Tensor:
+        for function in self.functions:
+            a = function(a)
+        return a
+
+
+def chain(*functions: Callable[[torch.Tensor], torch.Tensor], rows: int = 4) -> Workload:
+    return Workload.from_torch(Chain(*functions), (torch.randn(rows, 3),))
+
+
+def priced(noise: float = 0.0, **prices: float) -> OfNodes:
+    """A cost model of operators by their prices; 1 for all others."""
+    return OfNodes(lambda node: prices.get(str(node.op).removeprefix("nn."), 1.0), noise)
+
+
+def greedy(wl: Workload, rules: Any, model: Any) -> tuple[Found, Space]:
+    stages = [rules] if isinstance(rules, RuleSet) else rules
+    space = Space(wl, stages, model)
+    return SEARCHES["greedy"].run(space, Clock(60.0), lambda what: None), space
+
+
+def verdicts(found: Found) -> Mapping[str, str]:
+    return {trial.rule: trial.verdict for trial in found.trials}
+
+
+# ------------------------------------------------------------ greedy
+
+
+def test_what_pays_is_kept() -> None:
+    found, _ = greedy(chain(torch.relu, torch.relu), RuleSet([RELU_RELU]), priced())
+    assert found.best.costs.total == 1.0
+    assert [(t.rule, t.shape, t.times, t.gain, t.verdict) for t in found.trials] == [
+        ("relu-relu", "float32[4, 3]", 1, 1.0, "kept")
+    ]
+
+
+def test_what_costs_is_dropped() -> None:
+    wl = chain(torch.relu, torch.tanh)
+    found, _ = greedy(wl, RuleSet([SPLIT_RELU]), priced(clip=3.0))
+    assert found.best.workload is wl
+    assert [(t.verdict, t.gain, t.why) for t in found.trials] == [("dropped", -2.0, "the program is cheaper without")]
+
+
+def test_a_rule_that_only_lets_others_match_stays() -> None:
+    wl = chain(torch.abs, torch.relu, torch.abs)
+    found, _ = greedy(wl, RuleSet([COMMUTE, ABS_ABS]), priced())
+    assert verdicts(found) == {"commute": "kept", "abs-abs": "kept"}
+    assert found.best.workload.op_counts() == {"abs": 1, "nn.relu": 1}
+    wl.compare(found.best.workload).check()
+    alone, _ = greedy(wl, RuleSet([COMMUTE]), priced())
+    assert alone.best.workload is wl, "alone it is worth nothing"
+
+
+def test_shapes_are_decided_one_by_one() -> None:
+    class Two(nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return torch.relu(a), torch.relu(b)
+
+    wl = Workload.from_torch(Two(), (torch.randn(4, 3), torch.randn(400, 3)))
+
+    def by_size(node: Node) -> float:
+        assert node.shape is not None
+        large = node.shape[0] == 400
+        return {"nn.relu": 5.0, "clip": 1.0 if large else 9.0}.get(str(node.op), 0.0)
+
+    found, _ = greedy(wl, RuleSet([SPLIT_RELU]), OfNodes(by_size))
+    assert {t.shape: (t.verdict, t.gain) for t in found.trials} == {
+        "float32[4, 3]": ("dropped", -4.0), "float32[400, 3]": ("kept", 4.0)
+    }  # fmt: skip
+    assert found.best.workload.op_counts() == {"nn.relu": 1, "clip": 1}
+    refused = [str(refused) for refused in found.best.workload.trace.refused]
+    assert refused == ["relu-clip refused at %relu: it does not pay here"]
+
+
+def test_a_stage_that_only_pays_without_its_parts_is_dropped_whole() -> None:
+    to_gelu = Subst(op.Tanh(x), op.Exp(x), name="tanh-exp")
+    back = Subst(op.Sigmoid(x), op.Cos(x), name="sigmoid-cos")
+    wl = chain(torch.tanh, torch.sigmoid, torch.relu, torch.relu)
+
+    def of(node: Node) -> float:
+        above = any(operand.op == "exp" for operand in node.operands)
+        return 5.0 if (node.op == "cos") != above and node.op in ("cos", "sigmoid") else 1.0 + 0.5 * (node.op == "exp")
+
+    found, _ = greedy(wl, [RuleSet([RELU_RELU]), RuleSet([to_gelu, back])], OfNodes(of))
+    assert found.best.workload.op_counts() == {"tanh": 1, "sigmoid": 1, "nn.relu": 1}
+
+
+def test_a_rule_that_matches_only_now_is_tried_too() -> None:
+    second = Subst(op.ReLU(x), op.Exp(x), name="worse")
+    first = Subst(op.ReLU(x), op.Clip(x, a_min=0.0, a_max=1.0), name="bad", priority=1)
+    found, _ = greedy(chain(torch.relu), RuleSet([first, second]), priced(clip=4.0, exp=3.0))
+    assert verdicts(found) == {"bad": "dropped", "worse": "dropped"}
+
+
+def test_costs_that_differ_by_chance_decide_nothing() -> None:
+    model = priced(clip=1.02, noise=0.03)
+    found, _ = greedy(chain(torch.relu, torch.relu), RuleSet([RELU_RELU, SPLIT_RELU]), model)
+    assert [(t.rule, t.why) for t in found.trials if t.rule == "relu-clip"] == [
+        ("relu-clip", "it costs nothing, or lets others match")
+    ]
+
+
+RULES = [
+    RELU_RELU, SPLIT_RELU, ABS_ABS, COMMUTE,
+    Subst(op.Tanh(x), op.Exp(x), name="tanh-exp"),
+    Subst(op.Exp(op.Abs(x)), op.Abs(op.Exp(x)), name="exp-abs"),
+    Subst(op.Clip(x, a_min=0.0, a_max=3.4e38), op.Sigmoid(op.Exp(x)), name="longer"),
+]  # fmt: skip
+FUNCTIONS = {"relu": torch.relu, "abs": torch.abs, "tanh": torch.tanh, "exp": torch.exp}
+PRICES = st.fixed_dictionaries({name: st.integers(0, 4) for name in ("relu", "abs", "clip", "exp", "tanh", "sigmoid")})
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.sampled_from(sorted(FUNCTIONS)), min_size=1, max_size=6), PRICES, st.integers(1, 6))
+def test_the_result_is_never_costlier(names: list[str], prices: dict[str, int], cut: int) -> None:
+    wl = chain(*[FUNCTIONS[name] for name in names])
+    before = str(wl)
+    model = priced(**prices)
+    stages = [RuleSet(RULES[:cut]), RuleSet(RULES[cut:])]
+    found, space = greedy(wl, stages, model)
+    assert model.costs(found.best.workload).total <= model.costs(wl).total
+    assert found.best.costs.total == model.costs(found.best.workload).total
+    assert str(wl) == before, "the program that was given is not changed"
+    if found.best.fired:
+        again = found.best.workload.trace.replay(wl)
+        assert str(again) == str(found.best.workload)
+        assert space.at(Choice(rules_out=frozenset(space.rules))).workload is wl, "all taken back is the program itself"
+        same, _ = greedy(wl, stages, model)
+        assert str(same.best.workload) == str(found.best.workload)
+
+
+def test_the_law_can_fail() -> None:
+    wl = chain(torch.relu)
+    model = priced(clip=2.0)
+    assert model.costs(SPLIT_RELU(wl)).total > model.costs(wl).total
+
+
+# ------------------------------------------------------------ optimize
+
+
+class Slow(nn.Module):
+    """Several times the work that is needed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(8, 32, 3, padding=1), nn.BatchNorm2d(32)
+
+    def forward(self, a: torch.Tensor) -> torch.Tensor:
+        a = self.norm(self.conv(a))
+        for _ in range(8):
+            a = torch.relu(a)
+        return a
+
+
+def slow() -> Workload:
+    torch.manual_seed(0)
+    return Workload.from_torch(Slow().eval(), (torch.randn(2, 8, 48, 48),))
+
+
+def told(report: OptimizeReport) -> list[tuple[str, str]]:
+    return [(trial.rule, trial.verdict) for trial in report.trials]
+
+
+def test_a_small_model_gets_faster() -> None:
+    wl = slow()
+    new, report = gsl.optimize(wl, rules=[RuleSet([RELU_RELU]), RuleSet(OPTIMISING)], budget=20, threads=1)
+    assert told(report) == [("relu-relu", "kept"), ("conv-batch-norm", "kept")]
+    assert report.taken, str(report)
+    assert report.speedup > 1
+    assert "times faster" in str(report)
+    assert new.op_counts()["nn.relu"] == 1
+    wl.compare(new).check()
+    assert report.error is not None
+    assert report.error < 1e-5
+    assert json.loads(json.dumps(report.as_json()))["rules"][0]["rule"] == "relu-relu"
+    _, second = gsl.optimize(wl, rules=[RuleSet([RELU_RELU]), RuleSet(OPTIMISING)], budget=20, threads=1)
+    assert second.from_cache
+    assert (told(second), second.trials) == (told(report), report.trials)
+
+
+def test_what_is_not_faster_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    wl = chain(torch.relu, torch.relu)
+    both = [Timing((1.0, 1.0, 1.0)), Timing((1.0, 1.1, 0.9))]
+    monkeypatch.setattr("gsl.cost.optimization.in_turns", lambda *_: both)
+    new, report = gsl.optimize(wl, rules=RELU_RELU, cost=priced())
+    assert new is wl
+    assert not report.taken
+    assert "not faster as a whole" in report.decision
+    assert report.speedup == 1.0
+
+
+def test_what_computes_something_else_is_given_back() -> None:
+    wl = chain(torch.relu, torch.relu)
+    wrong = Subst(op.ReLU(op.ReLU(x)), op.Tanh(x), name="wrong")
+    new, report = gsl.optimize(wl, rules=wrong, cost=priced())
+    assert new is wl
+    assert "numbers differ" in report.decision
+
+
+def test_where_no_rule_matches_nothing_is_timed() -> None:
+    wl = chain(torch.tanh)
+    new, report = gsl.optimize(wl, rules=BOOK, cost=priced())
+    assert (new, report.before, report.trials) == (wl, None, ())
+    assert "no rule pays here" in str(report)
+
+
+def test_modules_are_exported() -> None:
+    new, _ = gsl.optimize(Chain(torch.relu, torch.relu), (torch.randn(4, 3),), rules=[RELU_RELU], cost=priced())
+    assert isinstance(new, Workload)
+    with pytest.raises(WorkloadError, match=r"optimize\(model, \(example,\)\)"):
+        gsl.optimize(Chain(torch.relu), rules=[RELU_RELU])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"budget": 0}, "a number of seconds, more than 0, got 0"),
+        ({"tolerance": 2.0}, "between 0 and 1, got 2.0"),
+        ({"search": "gredy"}, "did you mean 'greedy'"),
+        ({"search": 3}, "or a strategy, got 3"),
+        ({"cost": "fast"}, "no cost model 'fast'"),
+        ({"rules": "BOOK"}, "a list of RuleSets that are applied one after the other; got 'B'"),
+        ({"rules": [RELU_RELU, RuleSet([Subst(op.Exp(x), x, name="relu-relu")])]}, "two rules are named 'relu-relu'"),
+    ],
+)
+def test_errors_of_use(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(WorkloadError, match=message):
+        gsl.optimize(chain(torch.relu), **{"rules": RELU_RELU, **arguments})
+
+
+def test_a_search_of_ones_own() -> None:
+    class Nothing:
+        name = "nothing"
+
+        def run(self, space: Space, clock: Clock, progress: Any) -> Found:
+            return Found(space.original, ())
+
+    wl = chain(torch.relu, torch.relu)
+    new, report = gsl.optimize(wl, rules=RELU_RELU, cost=priced(), search=Nothing())
+    assert (new, report.search) == (wl, "nothing")
+
+
+def test_without_time_everything_is_applied_and_timed() -> None:
+    _, report = gsl.optimize(chain(torch.relu, torch.relu), rules=[RELU_RELU], cost=priced(), budget=1e-6)
+    assert [trial.why for trial in report.trials] == ["not tried alone: the budget was spent"]
+
+
+def test_decisions_depend_on_the_program_and_the_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GSL_CACHE", str(tmp_path))
+
+    def cached(wl: Workload, rule: Subst) -> bool:
+        return gsl.optimize(wl, rules=rule, budget=5)[1].from_cache
+
+    assert not cached(chain(torch.relu, torch.relu), RELU_RELU)
+    assert cached(chain(torch.relu, torch.relu), RELU_RELU)
+    assert not cached(chain(torch.relu, torch.relu, rows=5), RELU_RELU)
+    assert not cached(chain(torch.relu, torch.relu, torch.relu), RELU_RELU)
+    assert not cached(chain(torch.relu, torch.relu), Subst(op.ReLU(op.ReLU(x)), op.ReLU(x), name="another name"))
+
+
+# ------------------------------------------------------------ approximate rules
+
+
+def rough(name: str, function: Any, to: Callable[[Any], Any]) -> Subst:
+    return Subst(function(x), to(x), name=name, approximate=True)
+
+
+FINE = rough("fine", op.Tanh, lambda a: a * 1.0)
+COARSE = rough("coarse", op.Exp, lambda a: op.Clip(a, a_min=-1.0, a_max=9.0) + 1.0)
+EXACT = rough("exact", op.Abs, lambda a: op.Sqrt(a * a))
+LOSS = rough("loss", op.Cos, lambda a: op.Sin(a + 1.5707963))
+
+
+def small(wl: Workload) -> Workload:
+    """The same program with inputs that are near to zero."""
+    return Workload.from_exported(wl.exported, (wl.example_inputs[0] * 0.1,))  # type: ignore[index]
+
+
+def test_approximate_rules_need_a_tolerance() -> None:
+    wl = chain(torch.exp)
+    new, report = gsl.optimize(wl, rules=COARSE, cost=priced(exp=9.0))
+    assert (new, report.trials) == (wl, ())
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "kept"), [(0.5, {"fine", "coarse", "exact"}), (0.005, {"fine", "exact"}), (1e-5, {"exact"})]
+)
+def test_approximate_rules_are_taken_until_the_tolerance_is_spent(
+    tolerance: float, kept: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gsl.cost.optimization.is_faster", lambda new, old: True)
+    wl = small(chain(torch.tanh, torch.exp, torch.abs, torch.cos))
+    model = priced(tanh=9.0, exp=9.0, abs=9.0)
+    new, report = gsl.optimize(wl, rules=[FINE, COARSE, EXACT, LOSS], cost=model, tolerance=tolerance)
+    assert {trial.rule for trial in report.kept} == kept, str(report)
+    assert report.error is not None
+    assert report.error <= tolerance
+    assert all(trial.error is not None for trial in report.kept)
+    assert report.taken
+    assert new is not wl
+
+
+def test_calibration_inputs_count() -> None:
+    wl = small(chain(torch.exp))
+    given: dict[str, Any] = {"rules": COARSE, "cost": priced(exp=9.0), "tolerance": 0.1}
+    assert gsl.optimize(wl, **given)[1].kept
+    far = [(torch.full((4, 3), 3.0),)]
+    assert not gsl.optimize(wl, **given, calibration=far)[1].kept
+
+
+def test_an_approximate_rule_says_so() -> None:
+    assert str(COARSE).splitlines()[0] == "coarse (approximate)"
+
+
+# ------------------------------------------------------------ whole programs
+
+
+def test_errors_are_relative_to_the_largest_output() -> None:
+    wl, other = chain(lambda a: a * 2), chain(lambda a: a * 2.002)
+    assert error(wl, other, [Inputs(wl)]) == pytest.approx(1e-3, rel=1e-2)
+    assert error(wl, wl, [Inputs(wl)]) == 0.0
+    assert error(wl, chain(lambda a: a / 0), [Inputs(wl)]) == float("inf")
+
+
+def test_programs_take_turns_and_buffers_stay() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(3))
+
+        def forward(self, a: torch.Tensor) -> torch.Tensor:
+            self.count.add_(1)  # type: ignore[operator]
+            return a + self.count  # type: ignore[operator]
+
+    wl = Workload.from_torch(Counting(), (torch.randn(2, 3),))
+    first, second = in_turns([wl, wl], Inputs(wl), 0.0)
+    assert len(first.samples) == len(second.samples) == 5
+    assert torch.equal(wl.params["count"], torch.zeros(3))
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "faster"),
+    [
+        ((1, 1, 1), (2, 2, 2), True), ((1, 1, 1.2), (2, 2, 2.2), True), ((1, 3, 3), (2, 2, 2), False),
+        ((1.9, 1, 3), (2, 1, 3), False), ((2, 2, 2), (2, 2, 2), False),
+    ],
+)
+def test_when_a_program_counts_as_faster(new: tuple[float, ...], old: tuple[float, ...], faster: bool) -> None:
+    assert is_faster(Timing(new), Timing(old)) is faster
+
+
+def test_measuring_stops_in_time(tmp_path: Path) -> None:
+    model = Measured(1, Store(tmp_path / "costs.sqlite"))
+    model.until = time.perf_counter() - 1
+    costs = model.costs(slow())
+    assert all(call.estimated for call in costs if call.op == "nn.conv2d")
