@@ -11,13 +11,13 @@ import warnings
 from collections.abc import Sequence
 from importlib import metadata
 
-from gsl.cli import apply, completion, draw, explain, listing, match, unread, verify
+from gsl.cli import apply, completion, draw, explain, listing, match, optimize, unread, verify
 from gsl.cli.command import Command, Exit, UsageError
 from gsl.cli.terminal import Terminal
 from gsl.errors import GSLError
 
 COMMANDS: tuple[Command, ...] = (
-    apply.COMMAND, match.COMMAND, explain.COMMAND, verify.COMMAND, listing.COMMAND, draw.COMMAND,
+    apply.COMMAND, optimize.COMMAND, match.COMMAND, explain.COMMAND, verify.COMMAND, listing.COMMAND, draw.COMMAND,
     unread.COMMAND, completion.COMMAND,
 )  # fmt: skip
 EPILOG = """\

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TextIO, TypeVar
@@ -72,15 +72,16 @@ class Terminal:
         yield from track(items, title, total=total, console=Console(file=self.err), transient=True)
 
     @contextmanager
-    def during(self, title: str) -> Iterator[None]:
-        """While it lasts, a terminal tells what is being done."""
+    def during(self, title: str) -> Iterator[Callable[[str], None]]:
+        """While it lasts, a terminal tells what is being done; the function that it gives tells more of it."""
         if not self.rich_err:
-            yield
+            yield lambda what: None
             return
         from rich.console import Console
+        from rich.text import Text
 
-        with Console(file=self.err).status(title):
-            yield
+        with Console(file=self.err).status(title) as status:
+            yield lambda what: status.update(Text(f"{title}: {what}"))
 
 
 def _has_rich() -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import gsl.rules as book
 from gsl.errors import WorkloadError
 from gsl.rewrite import RuleSet, Subst
 
@@ -16,6 +15,8 @@ STAGES = ("NORMAL", "IDIOMS", "OPTIMISING", "APPROXIMATE", "CPU")
 
 def default_rules(*, on_cpu: bool) -> tuple[RuleSet, ...]:
     """The stages of the rule book for a device."""
+    import gsl.rules as book
+
     sets = [getattr(book, name) for name in STAGES if hasattr(book, name) and (on_cpu or name != "CPU")]
     return stages_of([rules if isinstance(rules, RuleSet) else RuleSet(rules) for rules in sets])
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,7 @@ from gsl.cost.defaults import Rules, default_rules, stages_of
 from gsl.cost.greedy import Greedy
 from gsl.cost.kinds import Choice, Kind
 from gsl.cost.machine import devices, machine, threads_of
-from gsl.cost.model import Model, Wanted, model_of
+from gsl.cost.model import Measured, Model, Wanted, model_of
 from gsl.cost.report import Optimized, OptimizeReport
 from gsl.cost.search import Found, Search, Trial
 from gsl.cost.space import Candidate, Clock, Progress, Space
@@ -116,23 +117,36 @@ class _Optimization:
         taken, decision = self._decision(best, before, after, wrong)
         report = OptimizeReport(
             self.workload.name, taken, decision, self.search.name, found.trials,
-            None if known else space.original.costs, None if known else best.costs,
-            before, after, wrong, self.tolerance, self.threads, time.perf_counter() - start, known is not None,
+            space.original.costs, best.costs, before, after, wrong, self.tolerance, self.threads,
+            time.perf_counter() - start, known is not None,
         )  # fmt: skip
         return Optimized(best.workload if taken else self.workload, report)
 
     def _found(self, space: Space) -> Found:
         """The best program by the cost model; what was decided is kept for the next time."""
         search_for = Clock(self.clock.left - FINAL * self.clock.seconds)
-        found = self.search.run(space, search_for, self.progress)
-        if self.tolerance is not None:
-            inputs = self.calibration or [self.inputs]
-            found = approximated(space, found, self.tolerance, inputs, search_for, self.progress)
+        with self._measuring_for(search_for.left):
+            found = self.search.run(space, search_for, self.progress)
+            if self.tolerance is not None:
+                inputs = self.calibration or [self.inputs]
+                found = approximated(space, found, self.tolerance, inputs, search_for, self.progress)
         choice = found.best.choice
         if self._key is not None and choice is not None and search_for.left > 0:
             trials = [asdict(trial) for trial in found.trials]
             self.store.put({"choice": _packed(choice), "trials": trials}, *self._key)
         return found
+
+    @contextmanager
+    def _measuring_for(self, seconds: float) -> Iterator[None]:
+        """While it lasts, calls are measured for so long; those that are not known by then are estimated."""
+        if not isinstance(self.model, Measured):
+            yield
+            return
+        before, self.model.until = self.model.until, time.perf_counter() + seconds
+        try:
+            yield
+        finally:
+            self.model.until = before
 
     def _known(self, space: Space) -> Found | None:
         """What was decided in an earlier run on an equal program."""
@@ -140,7 +154,9 @@ class _Optimization:
         if known is None:
             return None
         self.progress("applying what was decided in an earlier run")
-        best = space.unpriced(_unpacked(known["choice"]))
+        with self._measuring_for(0.0):
+            best = space.at(_unpacked(known["choice"]))
+            _ = space.original
         return Found(best, tuple(Trial(**trial) for trial in known["trials"]))
 
     @cached_property

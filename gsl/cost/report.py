@@ -27,9 +27,10 @@ class OptimizeReport:
     search: str
     trials: tuple[Trial, ...]
     """For each kind of match: what it gained, and whether it was kept."""
-    costs_before: Costs | None
-    """What the calls cost before, by the cost model; ``None`` where the decisions were known from an earlier run."""
-    costs_after: Costs | None
+    costs_before: Costs
+    """What the calls cost before, by the cost model."""
+    costs_after: Costs
+    """What those of the new program cost, even if it was not taken."""
     before: Timing | None
     """The time of the whole program; ``None`` where no rule is worth anything, so that nothing was timed."""
     after: Timing | None
@@ -55,7 +56,7 @@ class OptimizeReport:
 
     def rows(self) -> list[tuple[str, str, str, str, str, str]]:
         """A line for each kind of match: rule, shape, times, gain, verdict, reason."""
-        unit = "s" if self.costs_before is None else self.costs_before.unit
+        unit = self.costs_before.unit
         return [
             (trial.rule, trial.shape, str(trial.times), _signed(trial.gain, unit), trial.verdict, _why(trial))
             for trial in self.trials
@@ -84,7 +85,7 @@ class OptimizeReport:
             "seconds": self.seconds, "from_cache": self.from_cache,
             "before": _json_of(self.before), "after": _json_of(self.after),
             "cost": {
-                side: None if costs is None else {"total": costs.total, "unit": costs.unit, "model": costs.model}
+                side: {"total": costs.total, "unit": costs.unit, "model": costs.model}
                 for side, costs in (("before", self.costs_before), ("after", self.costs_after))
             },
             "rules": [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from gsl.cost.kinds import Choice, Kind, Seen
 from gsl.cost.model import Model
@@ -19,6 +19,9 @@ from gsl.rewrite.fold import Evaluate
 from gsl.rewrite.loop import Watch
 from gsl.rewrite.share import frozen
 from gsl.workload import Workload
+
+Progress = Callable[[str], None]
+"""Is told what is being done."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,12 +51,6 @@ class Clock:
         return self.seconds - self.spent
 
 
-class Progress(Protocol):
-    """Is told what is being done."""
-
-    def __call__(self, what: str) -> None: ...
-
-
 class Space:
     """The programs that sets of rules, one after the other, make of one; each is made and priced once.
 
@@ -73,11 +70,6 @@ class Space:
         """The program as it is: without any rule that is not approximate, and of those without any kind."""
         exact = frozenset(rule.name for rule in self.rules.values() if not rule.approximate)
         return Candidate(self.workload, self.model.costs(self.workload), {}, Choice(rules_out=exact))
-
-    def unpriced(self, choice: Choice) -> Candidate:
-        """The program of a choice that was made before, of which nobody asks the cost again."""
-        workload, fired = self.applied(choice)
-        return Candidate(workload, Costs(workload.name, self.model.name, (), unit="s"), fired, choice)
 
     def at(self, choice: Choice) -> Candidate:
         """The program of a choice."""

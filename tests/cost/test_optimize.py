@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import gsl
-from gsl import RuleSet, Subst, Workload, op, pat
+from gsl import RuleSet, Subst, Unchecked, Workload, op, pat
 from gsl.cost import Found, Measured, OfNodes, OptimizeReport, Space, Store, Timing
 from gsl.cost.kinds import Choice
 from gsl.cost.optimization import SEARCHES
@@ -353,6 +353,9 @@ def test_calibration_inputs_count() -> None:
 
 def test_an_approximate_rule_says_so() -> None:
     assert str(COARSE).splitlines()[0] == "coarse (approximate)"
+    verdict = COARSE.verify()
+    assert isinstance(verdict, Unchecked)
+    assert "it is approximate" in verdict.reason
 
 
 # ------------------------------------------------------------ whole programs
