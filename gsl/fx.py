@@ -11,7 +11,20 @@ import torch
 from torch import fx
 from torch._inductor.custom_graph_pass import CustomInferenceAwareGraphPass
 
-from gsl.errors import EvaluationError, FixpointError, FrontEndError, GSLError, NotRewrittenWarning, RewriteError
+from gsl.cost.defaults import default_rules, stages_of
+from gsl.cost.greedy import Greedy
+from gsl.cost.model import Wanted, model_of
+from gsl.cost.search import Trial
+from gsl.cost.space import Clock, Space
+from gsl.errors import (
+    EvaluationError,
+    FixpointError,
+    FrontEndError,
+    GSLError,
+    NotRewrittenWarning,
+    RewriteError,
+    WorkloadError,
+)
 from gsl.front.fx.compiled import CompiledProgram, alike, is_autocast, is_compiled, regions
 from gsl.front.fx.decompose import decompose
 from gsl.front.fx.hoist import hoisted
@@ -31,9 +44,11 @@ _OF_RULES = (RewriteError, FixpointError, EvaluationError)
 
 
 def torch_backend(
-    rules: Rules,
+    rules: Rules | Iterable[RuleSet] | None = None,
     then: str | Callable[..., Any] = "inductor",
     *,
+    cost: Wanted | None = None,
+    budget: float = 60.0,
     iterative: bool = False,
     fold_params: bool = False,
     check: bool = False,
@@ -58,10 +73,17 @@ def torch_backend(
     each rewritten graph runs the original one too, on copies of the same inputs, and raises WorkloadError where the
     numbers differ, with the name of the rule. ``on_rewrite`` is called with the trace, the graph and what became of it;
     ``traces`` of the back end has all traces.
+
+    With a ``cost``, as of ``Workload.cost``, those matches are rewritten that pay, as ``optimize`` finds them, in
+    ``budget`` seconds for each graph; ``rules`` may then be several sets, which are applied one after the other until
+    nothing matches, and are those of the rule book if they are left out. Calls are priced as torch makes them one by
+    one, which is not how a back end that fuses them does. ``trials`` of the back end tells for each graph what was
+    found.
     """
     return Backend(
-        rules, then, iterative=iterative, fold_params=fold_params, check=check, strict=strict, on_rewrite=on_rewrite
-    )
+        rules, then, cost=cost, budget=budget, iterative=iterative, fold_params=fold_params, check=check,
+        strict=strict, on_rewrite=on_rewrite,
+    )  # fmt: skip
 
 
 class Backend:
@@ -69,16 +91,19 @@ class Backend:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: Rules | Iterable[RuleSet] | None,
         then: str | Callable[..., Any],
         *,
+        cost: Wanted | None,
+        budget: float,
         iterative: bool,
         fold_params: bool,
         check: bool,
         strict: bool | None,
         on_rewrite: OnRewrite | None,
     ) -> None:
-        self.rules = _rule_set(rules)
+        self.pricing = None if cost is None else Pricing(rules, cost, budget, fold_params)
+        self.rules = _plain(rules) if self.pricing is None else self.pricing.rules
         self.then = then
         if isinstance(then, str):
             torch._dynamo.lookup_backend(then)  # an unknown name is an error here
@@ -89,6 +114,8 @@ class Backend:
         self.on_rewrite = on_rewrite
         self.traces: list[Trace] = []
         """What the rules did to each graph, in the order of compilation; a graph within one comes after it."""
+        self.trials: list[tuple[Trial, ...]] = []
+        """With a cost: what was found about each kind of match in each graph."""
         self.__name__ = f"gsl_{then if isinstance(then, str) else getattr(then, '__name__', 'then')}"
 
     def __repr__(self) -> str:
@@ -123,21 +150,29 @@ class Backend:
                 "into the model, around a part of it, or apply the rules as post_grad_custom_pre_pass of inductor"
             )
         program = CompiledProgram(module)
-        graph, trace = _applied(self.rules, program, iterative=self.iterative, training=training)
-        new = program.store(graph).module if trace.firings else module
+        changed, trace = self._changed(program, training)
+        new = module if changed is None else changed
         traces = [trace]
         for path, weights in regions(module, program.weights).items():
             inner = CompiledProgram(getattr(module, path), weights=weights)
-            graph, trace = _applied(self.rules, inner, iterative=self.iterative, training=training)
+            region, trace = self._changed(inner, training)
             traces.append(trace)
-            if not trace.firings or not hasattr(new, path):
+            if region is None or not hasattr(new, path):
                 continue
-            region = inner.store(graph).module
             if alike(inner.module, region):
                 if new is module:
                     new = program.store(program.load()).module
                 new._modules[path] = region
         return new, traces
+
+    def _changed(self, program: CompiledProgram, training: bool) -> tuple[fx.GraphModule | None, Trace]:
+        """The module of a program after the rules, ``None`` if none fired, and what they did."""
+        if self.pricing is not None:
+            module, trace, trials = self.pricing.changed(program, training)
+            self.trials.append(trials)
+            return module, trace
+        graph, trace = _applied(self.rules, program, iterative=self.iterative, training=training)
+        return (program.store(graph).module if trace.firings else None), trace
 
     def _next(
         self, module: fx.GraphModule, example_inputs: Sequence[Any], options: Mapping[str, Any]
@@ -164,6 +199,29 @@ class Backend:
             NotRewrittenWarning,
             stacklevel=2,
         )
+
+
+class Pricing:
+    """How a back end chooses what pays."""
+
+    def __init__(self, rules: Rules | Iterable[RuleSet] | None, cost: Wanted, budget: float, hoists: bool) -> None:
+        self.stages = default_rules(on_cpu=True) if rules is None else stages_of(rules)
+        self.rules = RuleSet(dict.fromkeys(rule for stage in self.stages for rule in stage))
+        self.model = model_of(cost)
+        self.budget = budget
+        self.hoists = hoists
+        """Whether what depends on weights only is computed once, and not at every run."""
+
+    def changed(
+        self, program: CompiledProgram, training: bool
+    ) -> tuple[fx.GraphModule | None, Trace, tuple[Trial, ...]]:
+        """The module of a program after the rules that pay, what they did, and what was found about each kind."""
+        stages = [_for(stage, training) for stage in self.stages]
+        space = Space(Workload(program), stages, self.model, fold=False, hoists=self.hoists and not training)
+        found = Greedy().run(space, Clock(self.budget), lambda what: None)
+        trace = found.best.workload.trace if found.best.fired else Trace(rules=space.rules)
+        _note_left_out(trace, [rule for rule in self.rules if training and rule.inference_only], space.workload.graph)
+        return (found.best.workload.mod if found.best.fired else None), trace, found.trials
 
 
 class Pass(CustomInferenceAwareGraphPass):
@@ -233,6 +291,25 @@ def is_training(module: fx.GraphModule) -> bool:
     return any(isinstance(value, torch.Tensor) and value.requires_grad for value in (*fed, *module.parameters()))
 
 
+def _plain(rules: Any) -> RuleSet:
+    """The rules of a back end that applies all of them. WorkloadError where they are left out, or are several sets."""
+    several = isinstance(rules, (list, tuple)) and any(isinstance(item, RuleSet) for item in rules)
+    if rules is None or several:
+        raise WorkloadError(
+            "torch_backend takes a rule, a RuleSet or a list of rules; the rules may be left out, or be several sets, "
+            "with a cost by which they are chosen, as cost='measured'"
+        )
+    return _rule_set(rules)
+
+
+def _for(stage: RuleSet, training: bool) -> RuleSet:
+    """The rules of a set that may be applied."""
+    if not training:
+        return stage
+    rules = [rule for rule in stage if not rule.inference_only]
+    return RuleSet(rules, strategy=stage.strategy, max_steps=stage.max_steps)
+
+
 def _rule_set(rules: Rules) -> RuleSet:
     return rules if isinstance(rules, RuleSet) else RuleSet([rules] if isinstance(rules, Subst) else rules)
 
@@ -253,12 +330,17 @@ def _applied(
         evaluate=program.evaluate if fold_params else None,
         own=not left_out,
     )
-    for rule in left_out:
+    _note_left_out(trace, left_out, graph)
+    return new, trace
+
+
+def _note_left_out(trace: Trace, rules: Iterable[Subst], graph: Graph) -> None:
+    """Note that rules for inference match in a graph for training, and are left out."""
+    for rule in rules:
         for match in rule.match(graph):
             reason = "the rule is for inference only, and the graph for training: compile it under torch.no_grad()"
             trace.refused.append(Refused.of(rule.name, match, reason))
             break
-    return new, trace
 
 
 class _Check:

@@ -12,7 +12,7 @@ from typing import Any
 from gsl.cost.kinds import Choice, Kind, Seen
 from gsl.cost.model import Model
 from gsl.cost.table import Costs
-from gsl.graph import Graph, Node
+from gsl.graph import CONST, PARAM, Graph, Node
 from gsl.rewrite import RuleSet, Subst, Trace
 from gsl.rewrite.apply import Run, limit_of, on_subject
 from gsl.rewrite.fold import Evaluate
@@ -54,13 +54,18 @@ class Clock:
 class Space:
     """The programs that sets of rules, one after the other, make of one; each is made and priced once.
 
-    In every stage the rules of its set are applied until none fires.
+    In every stage the rules of its set are applied until none fires. Without ``fold``, what depends on weights only is
+    left in the programs; it costs nothing if somebody ``hoists`` it out of them later.
     """
 
-    def __init__(self, workload: Workload, stages: Sequence[RuleSet], model: Model) -> None:
+    def __init__(
+        self, workload: Workload, stages: Sequence[RuleSet], model: Model, *, fold: bool = True, hoists: bool = False
+    ) -> None:
         self.workload = workload
         self.stages = tuple(stages)
         self.model = model
+        self.fold = fold
+        self.hoists = hoists
         self.rules: dict[str, Subst] = {rule.name: rule for stage in stages for rule in stage}
         self._candidates: dict[Choice, Candidate] = {}
         self._folded: dict[Any, Any] = {}
@@ -69,7 +74,7 @@ class Space:
     def original(self) -> Candidate:
         """The program as it is: without any rule that is not approximate, and of those without any kind."""
         exact = frozenset(rule.name for rule in self.rules.values() if not rule.approximate)
-        return Candidate(self.workload, self.model.costs(self.workload), {}, Choice(rules_out=exact))
+        return Candidate(self.workload, self._costs(self.workload), {}, Choice(rules_out=exact))
 
     def at(self, choice: Choice) -> Candidate:
         """The program of a choice."""
@@ -77,9 +82,18 @@ class Space:
         if known is None:
             workload, fired = self.applied(choice)
             same = next((other for other in self._candidates.values() if other.fired == fired), None)
-            costs = self.original.costs if not fired else same.costs if same else self.model.costs(workload)
+            costs = self.original.costs if not fired else same.costs if same else self._costs(workload)
             known = self._candidates[choice] = Candidate(workload, costs, fired, choice)
         return known
+
+    def _costs(self, workload: Workload) -> Costs:
+        """The costs of a program, without those of what is hoisted."""
+        costs = self.model.costs(workload)
+        if not self.hoists:
+            return costs
+        once = {node.name for node in _of_weights(workload.graph)}
+        calls = [call for call in costs if call.name not in once]
+        return Costs(costs.name, costs.model, calls, unit=costs.unit, threads=costs.threads)
 
     def applied(self, choice: Choice) -> tuple[Workload, Mapping[Kind, int]]:
         """The workload of a choice, which is not priced, and how often each kind was rewritten."""
@@ -91,7 +105,7 @@ class Space:
 
         def work(graph: Graph, evaluate: Evaluate | None, own: bool) -> tuple[Graph, Trace]:
             trace = Trace(rules=self.rules, iterative=True)
-            run = Run(graph, trace, None if evaluate is None else self._kept(evaluate))
+            run = Run(graph, trace, self._kept(evaluate) if evaluate is not None and self.fold else None)
             for stage, rules in stages:
                 _exhaust(run, stage, rules)
             return run.done()
@@ -114,6 +128,16 @@ class Space:
             return self._folded[key][0]
 
         return value
+
+
+def _of_weights(graph: Graph) -> set[Node]:
+    """The calls that depend on weights and literals only."""
+    known: set[Node] = set()
+    for node in graph.nodes:
+        steady = node.effect is None and not node.deps
+        if node.op in (PARAM, CONST) or (node.operands and steady and known.issuperset(node.operands)):
+            known.add(node)
+    return known
 
 
 def _exhaust(run: Run, stage: RuleSet, rules: Sequence[Subst]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gsl.errors import WorkloadError
 from gsl.graph import GETITEM, LEAVES, PARAM, TUPLE, Dim, Node, SymDim, TensorType, TupleType, Type
@@ -59,7 +59,7 @@ class Sizes:
             if isinstance(type, TensorType):
                 numbers = getattr(value, "shape", (None,) * type.ndim)
                 named = [(size, number) for size, number in zip(type.shape, numbers) if isinstance(size, SymDim)]
-                found.update({str(size): number for size, number in named if size.expr.is_Symbol})
+                found.update({str(size): _number(number) for size, number in named if size.expr.is_Symbol})
         return Sizes(found)
 
     def number(self, size: Dim) -> int:
@@ -86,6 +86,11 @@ class Sizes:
         if isinstance(type, TupleType):
             return sum(map(self.bytes, type.fields))
         return 0 if type is None else self.elements(type) * _BITS.get(type.dtype, 8) // 8
+
+
+def _number(size: Any) -> int | None:
+    """A size of an example as a number. A symbol of torch is not asked for its own, which would be a guard."""
+    return size if size is None or isinstance(size, int) else size.node.hint if hasattr(size, "node") else int(size)
 
 
 def is_free(node: Node) -> bool:

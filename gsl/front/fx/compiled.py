@@ -23,6 +23,7 @@ from gsl.front.fx.leaves import ModuleLeaves, memory
 from gsl.front.fx.load import Loader, arguments
 from gsl.front.fx.program import GraphModuleProgram
 from gsl.front.fx.reader import opens_region
+from gsl.front.fx.steps import Steps
 from gsl.front.fx.values import Values, dim_of
 from gsl.graph import INPUT, PARAM, Graph
 
@@ -72,6 +73,10 @@ class CompiledProgram(GraphModuleProgram):
         leaves = CompiledLeaves(self._module, self.weights, self._values)
         graph = self._module.graph
         return Loader(self._module, graph, leaves, self._values, infer, autocast=is_autocast(graph)).load()
+
+    def _steps(self) -> Steps:
+        graph = self._module.graph
+        return Steps(self._module, graph, CompiledLeaves(self._module, self.weights, self._values), self._values)
 
     def store(self, graph: Graph) -> CompiledProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
