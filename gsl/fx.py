@@ -219,9 +219,10 @@ class Pricing:
         stages = [_for(stage, training) for stage in self.stages]
         space = Space(Workload(program), stages, self.model, fold=False, hoists=self.hoists and not training)
         found = Greedy().run(space, Clock(self.budget), lambda what: None)
-        trace = found.best.workload.trace if found.best.fired else Trace(rules=space.rules)
+        new = None if found.best.workload is space.workload else found.best.workload
+        trace = Trace(rules=space.rules) if new is None else new.trace
         _note_left_out(trace, [rule for rule in self.rules if training and rule.inference_only], space.workload.graph)
-        return (found.best.workload.mod if found.best.fired else None), trace, found.trials
+        return (None if new is None else new.mod), trace, found.trials
 
 
 class Pass(CustomInferenceAwareGraphPass):
@@ -307,7 +308,7 @@ def _for(stage: RuleSet, training: bool) -> RuleSet:
     if not training:
         return stage
     rules = [rule for rule in stage if not rule.inference_only]
-    return RuleSet(rules, strategy=stage.strategy, max_steps=stage.max_steps)
+    return RuleSet(rules, strategy=stage.strategy, max_steps=stage.max_steps, tidy=stage.tidy)
 
 
 def _rule_set(rules: Rules) -> RuleSet:

@@ -53,7 +53,7 @@ def optimize(
     on which all others are timed too (the example inputs, or random ones, unless given). ``rules`` are a set of rules,
     or several that are applied one after the other; the rule book's unless given. ``cost`` is that of
     ``Workload.cost``, and ``threads`` those of torch. At the end both whole programs are run in turns: the new one is
-    the result if its numbers agree, and it is faster in the median by more than the standard error of the difference.
+    the result if its numbers agree, and it is faster in the median and by more than chance (by the ranks of the times).
     Otherwise it is the program that was given.
 
     Rules that are ``approximate`` are used only with a ``tolerance``: the largest error of an output, relative to the
@@ -110,7 +110,7 @@ class _Optimization:
         best = found.best
         before = after = None
         wrong = None
-        if best.fired:
+        if best.workload is not self.workload:
             self.progress("timing both programs in turns")
             wrong = error(self.workload, best.workload, self.calibration or [self.inputs])
             before, after = in_turns([self.workload, best.workload], self.inputs, FINAL * self.clock.seconds)

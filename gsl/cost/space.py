@@ -54,8 +54,9 @@ class Clock:
 class Space:
     """The programs that sets of rules, one after the other, make of one; each is made and priced once.
 
-    In every stage the rules of its set are applied until none fires. Without ``fold``, what depends on weights only is
-    left in the programs; it costs nothing if somebody ``hoists`` it out of them later.
+    In every stage the rules of its set are applied until none fires; if one of the sets is tidy, all are. Without
+    ``fold``, what depends on weights only is left in the programs; it costs nothing if somebody ``hoists`` it out of
+    them later.
     """
 
     def __init__(
@@ -82,7 +83,8 @@ class Space:
         if known is None:
             workload, fired = self.applied(choice)
             same = next((other for other in self._candidates.values() if other.fired == fired), None)
-            costs = self.original.costs if not fired else same.costs if same else self._costs(workload)
+            is_original = workload is self.workload
+            costs = self.original.costs if is_original else same.costs if same else self._costs(workload)
             known = self._candidates[choice] = Candidate(workload, costs, fired, choice)
         return known
 
@@ -104,15 +106,17 @@ class Space:
         ]
 
         def work(graph: Graph, evaluate: Evaluate | None, own: bool) -> tuple[Graph, Trace]:
-            trace = Trace(rules=self.rules, iterative=True)
+            trace = Trace(rules=self.rules, iterative=True, tidy=any(stage.tidy for stage in self.stages))
             run = Run(graph, trace, self._kept(evaluate) if evaluate is not None and self.fold else None)
+            run.start()
             for stage, rules in stages:
                 _exhaust(run, stage, rules)
             return run.done()
 
         new = on_subject(self.workload, work, None)
         fired = Counter(seen[firing.rule, firing.match] for firing in new.trace.firings)
-        return (new if fired else self.workload), dict(fired)
+        changed = fired or new.trace.shared or new.trace.unused
+        return (new if changed else self.workload), dict(fired)
 
     def _kept(self, evaluate: Evaluate) -> Evaluate:
         """What computes weights ahead of time, each once for all programs."""

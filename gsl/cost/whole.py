@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import hypot
+from math import sqrt
 from typing import Any
 
 from gsl.errors import WorkloadError
@@ -18,6 +18,10 @@ ROUNDS = (5, 31)
 """The least and the most rounds in which programs are timed."""
 SAMPLE = 0.002
 """The least seconds of one sample: shorter programs are run several times for one."""
+
+
+SURE = 1.64
+"""How many standard deviations are more than chance: once in twenty times, it is chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +40,16 @@ class Timing:
         low, _, high = statistics.quantiles(self.samples, n=4)
         return (high - low) / 2
 
-    @property
-    def uncertainty(self) -> float:
-        """The standard error of the median, of samples that are spread like a normal distribution."""
-        return float(1.86 * self.spread / len(self.samples) ** 0.5)
-
 
 def is_faster(new: Timing, old: Timing) -> bool:
-    """Whether one program is faster than another one with which it took turns: in the median, by more than the
-    standard error of the difference."""
-    return old.median - new.median > hypot(old.uncertainty, new.uncertainty)
+    """Whether one program is faster than another one with which it took turns: in the median, and by more than chance.
+
+    That is told by the ranks of the samples, which other work on the machine disturbs little (F. Wilcoxon, "Individual
+    comparisons by ranking methods", Biometrics Bulletin 1, 1945).
+    """
+    m, n = len(old.samples), len(new.samples)
+    won = sum((b < a) + (b == a) / 2 for a in old.samples for b in new.samples)
+    return new.median < old.median and won - m * n / 2 > SURE * sqrt(m * n * (m + n + 1) / 12)
 
 
 class Inputs:
