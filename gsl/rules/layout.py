@@ -6,7 +6,7 @@ from gsl import attr, op, pat
 from gsl.rules.common import Sides, rule
 
 
-@rule()
+@rule(priority=1)
 def transpose_transpose() -> Sides:
     """transpose(transpose(x, p), q) = transpose(x, q∘p), and x where q∘p is the identity
 
@@ -19,7 +19,7 @@ def transpose_transpose() -> Sides:
     return outer, pat.Cond(axes == attr.Range(x.ndim), x, outer.like(x, axes=axes))
 
 
-@rule()
+@rule(priority=1)
 def reshape_reshape() -> Sides:
     """reshape(reshape(x, s), t) = reshape(x, t)
 
@@ -31,7 +31,7 @@ def reshape_reshape() -> Sides:
     return outer, outer.like(x), outer.newshape == outer.shape
 
 
-@rule()
+@rule(priority=2)
 def reshape_identity() -> Sides:
     """reshape(x, shape of x) = x
 
@@ -55,7 +55,7 @@ TO_INT = tuple((a, b) for a, wider in _INTS.items() for b in wider)
 """The casts to floats and to integers that keep every value."""
 
 
-@rule()
+@rule(priority=1)
 def cast_cast() -> Sides:
     """cast(cast(x, a), b) = cast(x, b)
 
@@ -71,7 +71,7 @@ def cast_cast() -> Sides:
     return outer, outer.like(x), attr.In(step, TO_INT) | to_float
 
 
-@rule()
+@rule(priority=2)
 def cast_identity() -> Sides:
     """cast(x, dtype of x) = x
 
@@ -81,7 +81,7 @@ def cast_identity() -> Sides:
     return op.Cast(x, dtype=x.dtype), x
 
 
-@rule()
+@rule(priority=2)
 def dropout_identity() -> Sides:
     """dropout(x) = x
 
@@ -91,7 +91,7 @@ def dropout_identity() -> Sides:
     return op.Dropout(x), x
 
 
-@rule()
+@rule(priority=2)
 def copy_identity() -> Sides:
     """copy(x) = x
 

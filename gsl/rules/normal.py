@@ -18,6 +18,9 @@ No rule moves elements that were not moved before, and none makes two products o
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from gsl import attr, op, pat
 from gsl.rewrite import RuleSet
 from gsl.rules import layout
@@ -110,7 +113,7 @@ def subtract_zero() -> Sides:
 # Axes of size 1
 
 
-@rule()
+@rule(priority=1)
 def expand_dims_reshape() -> Sides:
     """expand_dims(x) = reshape(x)
 
@@ -121,7 +124,7 @@ def expand_dims_reshape() -> Sides:
     return expanded, op.Reshape(x, newshape=expanded.shape)
 
 
-@rule()
+@rule(priority=1)
 def squeeze_reshape() -> Sides:
     """squeeze(x) = reshape(x)
 
@@ -135,7 +138,7 @@ def squeeze_reshape() -> Sides:
 # Squares
 
 
-@rule()
+@rule(priority=1)
 def power_two() -> Sides:
     """x ^ 2 = x²
 
@@ -146,7 +149,7 @@ def power_two() -> Sides:
     return power, op.Square(x), same_type(x, power) & attr.In(x.dtype, _FLOATS)
 
 
-@rule()
+@rule(priority=1)
 def multiply_same() -> Sides:
     """x · x = x²
 
@@ -159,7 +162,7 @@ def multiply_same() -> Sides:
 # Linear layers
 
 
-@rule()
+@rule(priority=1)
 def matmul_transposed() -> Sides:
     """x (wᵀ) = x wᵀ: a product with a transposed matrix is a linear layer
 
@@ -171,7 +174,7 @@ def matmul_transposed() -> Sides:
     return product, op.Dense(x, w, out_dtype=product.out_dtype), x.ndim >= 2
 
 
-@rule()
+@rule(priority=1)
 def linear_bias() -> Sides:
     """x wᵀ + b = bias_add(x wᵀ, b)
 
@@ -185,6 +188,15 @@ def linear_bias() -> Sides:
 
 
 # The leading axes of products
+
+
+def is_last(out: pat.Pattern) -> Callable[[Any], bool]:
+    """The condition that no reshape follows a reshape: it says what shape its users want."""
+
+    def holds(match: Any) -> bool:
+        return all(user.op != "reshape" for user in match[out].users)
+
+    return holds
 
 
 def leading(out: pat.Pattern, product: pat.Pattern, row: attr.Expr) -> attr.Expr:
@@ -213,7 +225,7 @@ def dense_leading() -> Sides:
     out = op.Reshape(product)
     lead = leading(out, product, w.shape[0])
     taken = op.Reshape(x, newshape=lead + w.shape[1:])
-    return out, out.like(product.like(taken, w)), lead != x.shape[:-1]
+    return out, out.like(product.like(taken, w)), lead != x.shape[:-1], is_last(out)
 
 
 @rule(extern_use=False)
@@ -227,7 +239,7 @@ def matrix_leading() -> Sides:
     out = op.Reshape(product)
     lead = leading(out, product, w.shape[1])
     taken = op.Reshape(x, newshape=lead + w.shape[:1])
-    return out, out.like(product.like(taken, w)), (x.ndim >= 2) & (lead != x.shape[:-1])
+    return out, out.like(product.like(taken, w)), (x.ndim >= 2) & (lead != x.shape[:-1]), is_last(out)
 
 
 @rule(extern_use=False)
@@ -241,41 +253,80 @@ def bias_leading() -> Sides:
     out = op.Reshape(biased)
     lead = leading(out, biased, b.shape[0])
     taken = op.Reshape(x, newshape=lead + b.shape)
-    return out, out.like(op.BiasAdd(taken, b, axis=attr.Len(lead))), lead != x.shape[:-1]
+    return out, out.like(op.BiasAdd(taken, b, axis=attr.Len(lead))), lead != x.shape[:-1], is_last(out)
+
+
+def heads_of(whole: pat.Pattern) -> tuple[pat.Call, attr.Expr]:
+    """A reshape that takes the first of three axes apart into two, batch and heads; and whether it is one."""
+    out = op.Reshape(whole, ndim=4)
+    return out, out.shape[2:] == whole.shape[1:]
+
+
+def by_heads(x: pat.Pattern, out: pat.Pattern) -> pat.Call:
+    """A tensor of three axes, of which the first one is taken apart as in the result."""
+    return op.Reshape(x, newshape=out.shape[:2] + x.shape[1:])
 
 
 @rule(extern_use=False)
 def batch_leading() -> Sides:
-    """reshape(a b) = reshape(reshape(a) reshape(b))
+    """reshape(a b) = reshape(a) reshape(b)
 
     For batched products: one of (8, 7, 5) and (8, 5, 7) that becomes (2, 4, 7, 7) is one of (2, 4, 7, 5) and (2, 4, 5,
-    7). Where the last two axes stay, and both operands have the same axes before them.
+    7). Where both operands have three axes, and the same first one.
     """
-    a, b = pat.Wildcard(), pat.Wildcard()
+    a, b = pat.Wildcard(ndim=3), pat.Wildcard(ndim=3)
     product = op.Matmul(a, b)
-    out = op.Reshape(product)
-    lead = out.shape[:-2]
-    kept = out.shape[-2:] == product.shape[-2:]
-    alike = (a.ndim >= 3) & (a.shape[:-2] == b.shape[:-2])
-    left = op.Reshape(a, newshape=lead + a.shape[-2:])
-    right = op.Reshape(b, newshape=lead + b.shape[-2:])
-    return out, product.like(left, right), kept & alike & (out.ndim > a.ndim)
+    out, fits = heads_of(product)
+    return out, product.like(by_heads(a, out), by_heads(b, out)), fits & (a.shape[0] == b.shape[0]), is_last(out)
 
 
 @rule(extern_use=False)
 def transpose_leading() -> Sides:
     """reshape(transpose(x)) = transpose(reshape(x))
 
-    Where the last two axes of three are exchanged, and the first one is taken apart: the second operand of a batched
-    product, as batch-leading leaves it.
+    Where the last two of three axes are exchanged, and the first one is taken apart: an operand of a batched product,
+    as batch-leading leaves it.
     """
     x = pat.Wildcard(ndim=3)
     turned = op.Transpose(x, axes=(0, 2, 1))
-    out = op.Reshape(turned)
-    n = out.ndim
-    kept = (out.shape[-2:] == turned.shape[1:]) & (n > 3)
-    taken = op.Reshape(x, newshape=out.shape[:-2] + x.shape[1:])
-    return out, op.Transpose(taken, axes=attr.Range(n - 2) + attr.Tuple(n - 1, n - 2)), kept
+    out, fits = heads_of(turned)
+    return out, op.Transpose(by_heads(x, out), axes=(0, 1, 3, 2)), fits, is_last(out)
+
+
+@rule(extern_use=False)
+def softmax_leading() -> Sides:
+    """reshape(softmax(x)) = softmax(reshape(x))
+
+    Along the last of three axes, where the first one is taken apart.
+    """
+    x = pat.Wildcard(ndim=3)
+    whole = op.Softmax(x, axis=2)
+    out, fits = heads_of(whole)
+    return out, op.Softmax(by_heads(x, out), axis=3), fits, is_last(out)
+
+
+@rule(extern_use=False)
+def scale_leading() -> Sides:
+    """reshape(x · c) = reshape(x) · c, and x / c
+
+    For a number c, where the first of three axes is taken apart.
+    """
+    x, c = pat.Wildcard(ndim=3), pat.Const(ndim=0)
+    whole = pat.Call(pat.OneOf("multiply", "divide"), x, c)
+    out, fits = heads_of(whole)
+    return out, whole.like(by_heads(x, out), c), fits, is_last(out)
+
+
+@rule(extern_use=False)
+def add_leading() -> Sides:
+    """reshape(x + y) = reshape(x) + reshape(y)
+
+    Where the first of three axes is taken apart, which both have.
+    """
+    x, y = pat.Wildcard(ndim=3), pat.Wildcard(ndim=3)
+    whole = x + y
+    out, fits = heads_of(whole)
+    return out, by_heads(x, out) + by_heads(y, out), fits & (x.shape[0] == y.shape[0]), is_last(out)
 
 
 NORMAL = RuleSet(
@@ -287,6 +338,7 @@ NORMAL = RuleSet(
         expand_dims_reshape, squeeze_reshape, layout.reshape_reshape, layout.transpose_transpose,
         power_two, multiply_same, matmul_transposed, linear_bias,
         dense_leading, matrix_leading, bias_leading, batch_leading, transpose_leading,
+        softmax_leading, scale_leading, add_leading,
     ],
     tidy=True,
 )  # fmt: skip

@@ -1,18 +1,26 @@
-"""The normal form: exports and decomposed exports of a model become one program, which stays as it is."""
+"""The normal form: exports and decomposed exports of a model become one program, whatever the order of the rules."""
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gsl import Workload
-from gsl.rules import NORMAL
+from gsl import RuleSet, Subst, Supported, Workload, op, pat
+from gsl.graph import LEAVES, Graph, Node
+from gsl.rewrite.share import frozen
+from gsl.rules import NORMAL, RULES
 from tests.helpers.models import MODELS
+from tests.rules.harness import Build, build, largest_error, shown
 
-SPELT_IN_TWO_WAYS = {"full", "zeros", "copy", "ones"}
-"""Numbers as tensors, which torch makes when it decomposes."""
+NUMBERS_AS_TENSORS = {"full", "zeros", "ones"}
+"""What torch makes of numbers when it decomposes."""
+NEW = [rule for rule in NORMAL if rule.name not in RULES]
 
 
 def workloads(name: str) -> tuple[Workload, Workload]:
@@ -25,7 +33,33 @@ def workloads(name: str) -> tuple[Workload, Workload]:
 
 
 def calls(wl: Workload) -> Counter[str]:
-    return Counter({op: n for op, n in wl.op_counts().items() if op not in SPELT_IN_TWO_WAYS and "aten" not in op})
+    return Counter({op: n for op, n in wl.op_counts().items() if op not in NUMBERS_AS_TENSORS and "aten" not in op})
+
+
+def structure(graph: Graph) -> Hashable:
+    """What a graph computes, whatever its nodes are named and in which order they are listed."""
+    places: dict[Node, int] = {}
+    lines: list[Hashable] = []
+    stack = list(reversed(graph.outputs))
+    while stack:
+        node = stack[-1]
+        waiting = [operand for operand in node.operands if operand not in places]
+        if node in places or waiting:
+            stack += reversed(waiting) if node not in places else []
+            if node in places:
+                stack.pop()
+            continue
+        stack.pop()
+        places[node] = len(places)
+        label = node.name if node.op in LEAVES and node.op != "const" else ""
+        lines.append((str(node.op), label, frozen(node.attrs), tuple(places[operand] for operand in node.operands)))
+    return tuple(lines), tuple(places[output] for output in graph.outputs)
+
+
+def shuffled(seed: int) -> RuleSet:
+    rules = list(NORMAL)
+    random.Random(seed).shuffle(rules)
+    return RuleSet(rules, tidy=True)
 
 
 @pytest.mark.parametrize("name", ["bert", "t5_encoder", "vit"])
@@ -38,3 +72,105 @@ def test_exports_and_decomposed_exports_become_one_program(name: str) -> None:
         before.compare(after).check()
         assert len(after.graph) < len(before.graph)
         assert NORMAL(after, iterative=True).trace.count() == 0
+        normal = structure(NORMAL(before.graph, iterative=True))
+        for seed in range(5):
+            assert structure(shuffled(seed)(before.graph, iterative=True)) == normal
+
+
+Make = Callable[[Build, Node, random.Random], Node]
+
+
+def moved(b: Build, x: Node, draw: random.Random) -> Node:
+    axes = list(range(len(x.shape or ())))
+    draw.shuffle(axes)
+    return b.call("transpose", x, axes=tuple(axes))
+
+
+def reshaped(b: Build, x: Node, draw: random.Random) -> Node:
+    shapes = [(2, 3, 4, 5), (6, 4, 5), (6, 20), (2, 12, 5), (2, 3, 20), (24, 5), (120,), (1, 6, 20), (2, 3, 1, 20)]
+    return b.call("reshape", x, newshape=draw.choice(shapes))
+
+
+def flat_product(b: Build, x: Node, draw: random.Random) -> Node:
+    """A linear layer of matrices that are flattened before and taken apart after it, as torch decomposes it."""
+    size = draw.choice((4, 5, 20))
+    rows = b.call("reshape", x, newshape=(120 // size, size))
+    y = b.call("nn.dense", rows, b.param(f"w{len(b.nodes)}", size, size))
+    y = b.bias(y, f"b{len(b.nodes)}") if draw.random() < 0.5 else y
+    return b.call("reshape", y, newshape=x.shape) if draw.random() < 0.7 else y
+
+
+def batched_product(b: Build, x: Node, draw: random.Random) -> Node:
+    """A product of four axes, as torch decomposes it."""
+    heads = b.call("reshape", x, newshape=(2, 3, 4, 5))
+    left = b.call("reshape", b.call("broadcast_to", heads, shape=(2, 3, 4, 5)), newshape=(6, 4, 5))
+    right = b.call("transpose", heads, axes=(0, 1, 3, 2))
+    product = b.call("matmul", left, b.call("reshape", b.call("copy", right), newshape=(6, 5, 4)))
+    square = b.call("reshape", product, newshape=(2, 3, 4, 4))
+    return b.call("reshape", b.call("matmul", b.call("nn.softmax", square), heads), newshape=x.shape)
+
+
+def axes_of_one(b: Build, x: Node, draw: random.Random) -> Node:
+    x = b.call("expand_dims", x, axis=draw.randrange(len(x.shape or ()) + 1))
+    return x if len(x.shape or ()) < 6 and draw.random() < 0.3 else b.call("squeeze", x)
+
+
+def nothing(b: Build, x: Node, draw: random.Random) -> Node:
+    makes: list[Callable[[], Node]] = [
+        lambda: b.call("copy", x), lambda: b.call("nn.dropout", x), lambda: b.call("cast", x, dtype="float64"),
+        lambda: b.call("multiply", x, 1), lambda: b.call("divide", x, 1.0), lambda: b.call("subtract", x, 0),
+        lambda: b.call("broadcast_to", x, shape=x.shape),
+    ]  # fmt: skip
+    return draw.choice(makes)()
+
+
+def squared(b: Build, x: Node, draw: random.Random) -> Node:
+    return b.call("power", x, 2) if draw.random() < 0.5 else b.call("multiply", x, x)
+
+
+MAKES: tuple[Make, ...] = (
+    moved, reshaped, reshaped, flat_product, flat_product, batched_product, axes_of_one, nothing, nothing, squared,
+    lambda b, x, draw: b.call("tanh", x), lambda b, x, draw: b.call("add", x, x),
+)  # fmt: skip
+
+
+def program(seed: int) -> Graph:
+    """A random program of what exports are full of; some calls are made twice, and some are not used."""
+
+    def view(b: Build) -> Sequence[Node]:
+        draw = random.Random(seed)
+        pool = [b.input("x", 2, 3, 4, 5)]
+        for _ in range(12):
+            pool.append(draw.choice(MAKES)(b, draw.choice(pool[-2:]), draw))
+        return [b.call("tanh", pool[-1]), b.call("sigmoid", pool[-2])]
+
+    return build(view)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 10**6))
+def test_no_order_of_the_rules_changes_the_normal_form(seed: int, order: int) -> None:
+    before = program(seed)
+    after = NORMAL(before, iterative=True)
+    assert structure(shuffled(order)(before, iterative=True)) == structure(after), f"{before}\n{after}"
+    assert shown(NORMAL(after, iterative=True)) == shown(after)
+    assert largest_error(before, after) <= 10
+
+
+def test_the_comparison_of_orders_can_fail() -> None:
+    x = pat.Wildcard()
+    left = Subst(op.Tanh(op.Sigmoid(x)), op.Tanh(x), name="left")
+    right = Subst(op.Sigmoid(op.Tanh(x)), op.Sigmoid(x), name="right")
+
+    def view(b: Build) -> Node:
+        return b.call("tanh", b.call("sigmoid", b.call("tanh", b.input("x", 3))))
+
+    results = {structure(RuleSet(rules)(build(view))) for rules in ([left, right], [right, left])}
+    assert len(results) == 2
+
+
+@pytest.mark.parametrize("rule", NEW, ids=lambda rule: rule.name)
+def test_it_is_supported(rule: Subst) -> None:
+    found = rule.verify(max_examples=60)
+    assert isinstance(found, Supported), str(found)
+    assert found.evidence.evaluated >= 30

@@ -3,9 +3,9 @@
 Written for the normal form, in which a square is ``op.Square``. Constants are compared in the dtype of the
 program, so that eight digits are enough in float32.
 
-What is left as it is, as no framework has a kernel for it: the sigmoid approximation of GELU, x · sigmoid(1.702 x), which
-as a SiLU of 1.702 x would need as many calls; and gated units, silu(x wᵀ) · (x vᵀ), of which the SiLU is recognised, and
-the two products are merged by the rules of parallel layers where that pays.
+What is left as it is, because no framework has a kernel for it: the sigmoid approximation of GELU,
+x · sigmoid(1.702 x), which as a SiLU of 1.702 x would need as many calls; and gated units, silu(x wᵀ) · (x vᵀ), of
+which the SiLU is recognised, and the two products are merged by the rules of parallel layers where that pays.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def gelu_tanh() -> Sides:
     cubes = (op.Power(x, 3) * a, (square * x) * a, (square * a) * x, (x * a) * square, ((x * a) * x) * x)
     sums = [x + cube for cube in cubes]
     ones = [part + 1 for part in (square * a, (x * a) * x)]
-    argument = pat.Alt(*(total * k for total in sums), *((x * k) * one for one in ones), *((x * one) * k for one in ones))
+    factors = [*((x * k) * one for one in ones), *((x * one) * k for one in ones)]
+    argument = pat.Alt(*(total * k for total in sums), *factors)
     return gelu_of(x, op.Tanh(argument)), op.GELU(x, approximate="tanh"), is_float(x)
 
 
