@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from gsl.spec import activation, conv, create, index, linear, math, norm, pool, reduce, shape
+from gsl.spec import activation, conv, create, index, linear, math, norm, packed, pool, reduce, shape
 from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Trait, Types
 
 __all__ = ["REQUIRED", "TABLE", "AttrSpec", "OpSpec", "Trait", "Types", "find"]
 
-_FAMILIES: Final = (math, create, shape, index, reduce, linear, conv, pool, norm, activation)
+_FAMILIES: Final = (math, create, shape, index, reduce, linear, conv, pool, norm, activation, packed)
 
 TABLE: Final[Mapping[str, OpSpec]] = MappingProxyType({spec.name: spec for family in _FAMILIES for spec in family.OPS})
 """The declaration of each operator by its canonical name."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType
 from gsl.graph.text import node_names
+from gsl.spec import packed
 
 _SHOW = '''\
 for number, (a, b) in enumerate(zip(source({leaves}), target({leaves}))):
@@ -84,6 +85,7 @@ def _names(before: Graph, after: Graph) -> dict[Node, str]:
 
 def _body(torch: Any, graph: Graph, names: Mapping[Node, str], wide: bool) -> Iterator[str]:
     from gsl.front.fx import spellings
+    from gsl.front.fx.spellings.packed import plain
     from gsl.front.fx.tree import Native
     from gsl.front.fx.write import stand_in, type_of
 
@@ -122,7 +124,12 @@ def _body(torch: Any, graph: Graph, names: Mapping[Node, str], wide: bool) -> It
             yield f"{names[node]} = {_operand(node.operands[0])}[{node.attrs['index']}]"
         elif node.op not in (INPUT, PARAM, CONST, TUPLE):
             operands = tuple([stand_in(operand) for operand in node.operands])
-            yield f"{names[node]} = {text(spellings.write(str(node.op), node.attrs, operands, type_of, 'torch'))}"
+            op = str(node.op)
+            if op in packed.NAMES:  # torch alone has no such kernels
+                call = plain(op, node.attrs, operands, type_of)
+            else:
+                call = spellings.write(op, node.attrs, operands, type_of, "torch")
+            yield f"{names[node]} = {text(call)}"
     outputs = [f"{_operand(node)}" for node in graph.outputs]
     yield f"return [{', '.join(outputs)}]"
 

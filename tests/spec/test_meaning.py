@@ -279,6 +279,12 @@ def attention(q: Any, k: Any, v: Any, mask: Any, scale: float) -> Any:
 
 CAUSAL = torch.triu(torch.full((3, 3), -float("inf")), 1)
 Q, K, V = rand(2, 4, 3, 8), rand(2, 4, 3, 8).flip(3), rand(2, 4, 3, 8).flip(1)
+
+
+def silu(x: torch.Tensor) -> torch.Tensor:
+    return x / (1 + torch.exp(-x))
+
+
 LINEAR: list[Row] = [
     ("matmul", (X, rand(4, 5)), {}, by_numpy(np.matmul)),
     ("matmul", (I32.to(torch.int8), I32.T.to(torch.int8)), {"out_dtype": "int32"}, lambda a, b: a.int() @ b.int()),
@@ -291,6 +297,11 @@ LINEAR: list[Row] = [
     ),
     ("nn.dense", (X, rand(5, 4)), {}, lambda x, w: torch.einsum("bik,jk->bij", x, w)),
     ("nn.dense", (X.half(), rand(5, 4).half()), {"out_dtype": "float32"}, lambda x, w: x.float() @ w.float().T),
+    ("packed.dense", (X, rand(5, 4)), {"activation": "silu"}, lambda x, w: silu(x @ w.T)),
+    ("packed.dense", (X, rand(5, 4), rand(5)), {"precision": "int8"}, lambda x, w, b: x @ w.T + b),
+    ("packed.dense_add", (X, rand(5, 4), rand(2, 3, 5)), {}, lambda x, w, y: x @ w.T + y),
+    ("packed.dense_add", (X, rand(5, 4), rand(2, 3, 5), rand(5)), {"activation": "silu"},
+     lambda x, w, y, b: silu(x @ w.T + b + y)),
     ("nn.bias_add", (X, rand(3)), {}, lambda x, b: x + b[:, None]),
     ("nn.bias_add", (X, ROW), {"axis": -1}, lambda x, b: x + b),
     ("einsum", ((X, rand(4, 5)),), {"equation": "bik, kj -> bji"}, lambda p: (p[0] @ p[1]).mT),

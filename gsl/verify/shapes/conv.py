@@ -7,7 +7,9 @@ from functools import cache
 from itertools import product
 from typing import Any
 
+from gsl.spec import TABLE
 from gsl.spec.layout import spatial
+from gsl.spec.packed import ACTIVATIONS, PRECISIONS
 from gsl.verify.choices import Dead
 from gsl.verify.draft import Draft, Goal, meet
 from gsl.verify.solve import ShapeRule, Solver
@@ -289,5 +291,31 @@ RULES: dict[str, ShapeRule] = {
     for count in (1, 2, 3)
     for transposed in (False, True)
 }
+
+
+def packed_conv2d(s: Solver, draft: Draft, goal: Goal) -> None:
+    """As a plain convolution, of which the other operands follow."""
+    s.attr(draft, "activation", ("none", *ACTIVATIONS))
+    s.attr(draft, "precision", PRECISIONS)
+    x, w, *others = draft.operands
+    plain = Draft(draft.number)
+    plain.op, plain.operands, plain.patterns = "nn.conv2d", [x, w], draft.patterns
+    RULES["nn.conv2d"](s, plain, goal)
+    if any(plain.attrs[name] != default for name, default in _PLAIN.items()):
+        raise Dead("a packed convolution has the plain layouts")
+    draft.attrs.update({name: plain.attrs[name] for name in ("strides", "padding", "dilation", "groups")})
+    data, weight = draft.operand(0).dims, draft.operand(1).dims
+    strides, dilation, pads = (draft.attrs[name] for name in ("strides", "dilation", "padding"))
+    sizes = [
+        output_size(data[2 + i], weight[2 + i], dilation[i], strides[i], pads[i] + pads[2 + i], 0, False)
+        for i in range(2)
+    ]
+    for name, operand in zip(TABLE[str(draft.op)].operands[2:], others):
+        shape = (weight[0],) if name == "bias" else (data[0], weight[0], *sizes)
+        s.solve(operand, Goal(shape, draft.operand(0).dtype))
+
+
+_PLAIN = {"data_layout": "NCHW", "kernel_layout": "OIHW", "out_layout": ""}
 _TRANSPOSED = frozenset(name for name in RULES if name.endswith("_transpose"))
+RULES.update(dict.fromkeys(("packed.conv2d", "packed.conv2d_add"), packed_conv2d))
 FLOAT_ONLY = frozenset(RULES)

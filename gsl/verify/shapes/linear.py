@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from gsl.graph.node import TUPLE
+from gsl.spec import TABLE
+from gsl.spec.packed import ACTIVATIONS, PRECISIONS
 from gsl.verify.choices import Dead
 from gsl.verify.draft import Draft, Goal, meet
 from gsl.verify.shapes.elementwise import broadcast_shape
@@ -122,6 +124,20 @@ def bias_add(s: Solver, draft: Draft, goal: Goal) -> None:
     s.solve(b, Goal((x.dims[axis],), data.dtype))
 
 
+def packed_dense(s: Solver, draft: Draft, goal: Goal) -> None:
+    """As a dense layer, of which the other operands follow."""
+    x, w, *others = draft.operands
+    s.attr(draft, "activation", ("none", *ACTIVATIONS))
+    s.attr(draft, "precision", PRECISIONS)
+    rank = s.rank(goal, 1, options=(2, 3, 1, 4))
+    data = s.solve(x, Goal((*goal.sizes(rank)[:-1], None), goal.dtype))
+    weight = s.solve(w, Goal((goal.sizes(rank)[-1], data.shape[-1]), data.dtype))
+    shape = (*data.shape[:-1], weight.shape[0])
+    names = TABLE[str(draft.op)].operands[2:]
+    for name, operand in zip(names, others):
+        s.solve(operand, Goal(shape[-1:] if name == "bias" else shape, data.dtype))
+
+
 def attention(s: Solver, draft: Draft, goal: Goal) -> None:
     query, key, value, *mask = draft.operands
     s.attr(draft, "scale", (None, 0.5))
@@ -171,6 +187,8 @@ RULES: dict[str, ShapeRule] = {
     "nn.batch_matmul": batch_matmul,
     "nn.bias_add": bias_add,
     "nn.attention": attention,
+    "packed.dense": packed_dense,
+    "packed.dense_add": packed_dense,
     "einsum": einsum,
 }
 FLOAT_ONLY = frozenset(RULES) - {"nn.bias_add"}

@@ -26,6 +26,7 @@ from gsl.front.tree import Canon, Literal
 from gsl.graph import TensorType, TupleType, Type
 from gsl.spec import TABLE
 from gsl.spec.meaning import evaluate
+from gsl.spec.packed import ACTIVATIONS
 
 aten = torch.ops.aten
 
@@ -313,6 +314,10 @@ WRITES = [
     Write("nn.batch_matmul", (T(2, 3, 4), T(2, 5, 4))),
     Write("nn.batch_matmul", (T(2, 4, 3), T(2, 4, 5)), {"transpose_a": True, "transpose_b": False}),
     Write("nn.dense", (T(2, 3, 4), T(5, 4))),
+    *(Write("packed.dense", (T(2, 3, 4), T(5, 4)), {"activation": name}) for name in ("none", *ACTIVATIONS)),
+    Write("packed.dense", (T(2, 4), T(5, 4), T(5)), {"precision": "bfloat16"}),
+    Write("packed.dense_add", (T(2, 3, 4), T(5, 4), T(2, 3, 5)), {"activation": "gelu_tanh"}),
+    Write("packed.dense_add", (T(2, 3, 4), T(5, 4), T(2, 3, 5), T(5))),
     Write("nn.bias_add", (T(2, 3), T(3)), {"axis": -1}),
     Write("nn.bias_add", (X, T(3))),
     Write("einsum", ((T(2, 3), T(3, 4)),), {"equation": "ij,jk->ik"}),

@@ -166,6 +166,8 @@ def test_what_is_written_is_read_as_the_same_call() -> None:
     """With the same attributes, for every operator that Relay has."""
     wrong, seen = [], set()
     for row in meaning.ROWS:
+        if row[0] in MISSING:
+            continue
         call = Written(row[:3])
         text, found = call.text(), call.read_back()
         seen.add(text)

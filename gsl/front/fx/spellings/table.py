@@ -35,7 +35,8 @@ class Row:
     """Native calls that are spelled with the same parameters and read in the same way.
 
     ``spellings`` are words like ``torch.relu``, ``F.relu``, ``.relu`` (a method), ``operator.add``,
-    ``aten.relu.default``. With ``inplace``, each name with an underscore behind it belongs to the row too.
+    ``aten.relu.default``, ``gsl.linear.default``. With ``inplace``, each name with an underscore behind
+    it belongs to the row too.
     """
 
     spellings: str
@@ -66,7 +67,7 @@ def resolve(spelling: str) -> Any:
     space, _, name = spelling.partition(".")
     if not space:
         return name if hasattr(torch.Tensor, name) else None
-    if space in ("aten", "prims"):
+    if space in ("aten", "prims", "gsl"):
         packet, _, overload = name.partition(".")
         return getattr(getattr(getattr(torch.ops, space), packet, None), overload, None)
     return getattr(_SPACES[space], name, None)

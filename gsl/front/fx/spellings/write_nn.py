@@ -19,7 +19,7 @@ from gsl.front.fx.tree import Native
 _SPATIAL: Final = "DHW"
 
 
-def _padded(x: Any, padding: Sequence[int], value: float = 0.0) -> Native:
+def padded(x: Any, padding: Sequence[int], value: float = 0.0) -> Native:
     """The operand with its last axes padded: that before each, then that after each. Negative widths crop."""
     rank = len(padding) // 2
     pairs = [(padding[i], padding[rank + i]) for i in range(rank)]
@@ -46,7 +46,7 @@ def _conv(rank: int) -> Writer:
         weight = relaid(weight, s["kernel_layout"], "OI" + plain[2:])
         padding = s["padding"][:rank]
         if padding != s["padding"][rank:]:
-            x, padding = _padded(x, s["padding"]), zeros
+            x, padding = padded(x, s["padding"]), zeros
         kwargs = options(
             stride=(s["strides"], ones),
             padding=(padding, zeros),
@@ -79,7 +79,7 @@ def _conv_transpose(rank: int) -> Writer:
         result = call(target, x, weight, *s.operands[2:], **kwargs)
         if before != after:
             # Padding crops the result; torch takes off the same on both sides.
-            result = _padded(result, [p - q for p, q in zip(padding * 2, s["padding"], strict=True)])
+            result = padded(result, [p - q for p, q in zip(padding * 2, s["padding"], strict=True)])
         return _laid_out(result, plain, s["out_layout"] or s["data_layout"])
 
     return write
@@ -160,7 +160,7 @@ def _max_pool(rank: int) -> Writer:
         if not _fits(s, rank):
             dtype = dtype_of(s.known().dtype)
             least = -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
-            x, padding = _padded(x, s["padding"], least), zeros
+            x, padding = padded(x, s["padding"], least), zeros
         kwargs = options(
             stride=(s["strides"], s["pool_size"]),
             padding=(padding, zeros),
@@ -185,10 +185,10 @@ def _avg_pool(rank: int) -> Writer:
                 kwargs = {}
             result = call(target, x, s["pool_size"], **common, **kwargs)
         else:
-            result = call(target, _padded(x, s["padding"]), s["pool_size"], **common)
+            result = call(target, padded(x, s["padding"]), s["pool_size"], **common)
             if not s["count_include_pad"]:
                 # The share of each window that is not padding.
-                inside = _padded(call(torch.ones_like, x), s["padding"])
+                inside = padded(call(torch.ones_like, x), s["padding"])
                 result = call(operator.truediv, result, call(target, inside, s["pool_size"], **common))
         return _laid_out(result, plain, s["out_layout"] or s["layout"])
 

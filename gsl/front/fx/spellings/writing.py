@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from gsl.front.fx.spellings import write_math, write_nn, write_shape
+from gsl.front.fx.spellings import packed, write_math, write_nn, write_shape
 from gsl.front.fx.spellings.bind import TypeOf
 from gsl.front.fx.spellings.lower import lower
 from gsl.front.fx.spellings.table import Dialect, Site, Writer
 from gsl.front.fx.tree import Native
 
-WRITERS: Final[Mapping[str, Writer]] = {**write_math.WRITERS, **write_shape.WRITERS, **write_nn.WRITERS}
+WRITERS: Final[Mapping[str, Writer]] = {
+    **write_math.WRITERS, **write_shape.WRITERS, **write_nn.WRITERS, **packed.WRITERS,
+}  # fmt: skip
 
 BIASED: Final = frozenset(["nn.dense", *(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose"))])
 """The operators whose native call takes a bias."""

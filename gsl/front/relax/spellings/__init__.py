@@ -32,6 +32,7 @@ from gsl.front.relax.spellings.scope import Scope
 from gsl.front.relax.spellings.writing import Writer
 from gsl.front.tree import Canon
 from gsl.graph import TupleType
+from gsl.spec import packed
 
 _FAMILIES: Final[tuple[Any, ...]] = (
     elementwise, create, shape, index, reduce, linear, conv, pool, norm, activation,
@@ -47,7 +48,7 @@ LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {**linear.LOOKS_AT, **index.LOOK
 They may also look at variables that are bound to anything but a call, and at a constant without axes.
 """
 
-MISSING: Final[Mapping[str, str]] = {}
+MISSING: Final[Mapping[str, str]] = dict.fromkeys(packed.NAMES, packed.REASON)
 """The canonical operators that can't be written in Relax, each with the reason."""
 
 

@@ -8,8 +8,9 @@ from typing import Any, Final
 from gsl.front.relay.spellings.rows import ROWS
 from gsl.front.relay.spellings.scope import Scope
 from gsl.front.relay.spellings.table import Writing
+from gsl.spec import packed
 
-MISSING: Final[Mapping[str, str]] = {}
+MISSING: Final[Mapping[str, str]] = dict.fromkeys(packed.NAMES, packed.REASON)
 """The operators that Relay can't say, with the reason."""
 
 

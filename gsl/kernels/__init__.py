@@ -1,0 +1,21 @@
+"""Operators of torch that the rules of ``gsl.rules.CPU`` and ``gsl.rules.APPROXIMATE`` write.
+
+``import gsl.kernels`` registers them; a saved program that calls them needs it before it is loaded. They take plain
+weights, so they can be saved, moved and differentiated. On a CPU without gradients, the second call with the same
+weight packs it, in whichever way is fastest on this machine for this shape; the packed form is kept while the weight
+lives and does not change.
+
+``gsl::linear(x, weight, bias=None, addend=None, *, activation="none", precision="float32")``
+    activation(x weightᵀ + bias + addend)
+``gsl::conv2d(x, weight, bias=None, addend=None, stride, padding, dilation, groups, *, activation, precision)``
+    The same of a convolution. The result lies in memory with the channels last.
+"""
+
+from __future__ import annotations
+
+from gsl.kernels.conv import CONV2D
+from gsl.kernels.linear import LINEAR
+from gsl.kernels.packed import clear
+from gsl.kernels.tune import choices
+
+__all__ = ["CONV2D", "LINEAR", "choices", "clear"]

@@ -1,0 +1,126 @@
+"""Linear layers with a bias, an addition and an activation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import torch
+import torch.nn.functional as F
+
+from gsl.kernels.activations import ACTIVATIONS, Activation
+from gsl.kernels.int8 import ENGINES, packed_linear
+from gsl.kernels.operator import is_packable, register
+from gsl.kernels.packed import packed
+from gsl.kernels.tune import Run, fastest
+
+Tensor = torch.Tensor
+_onednn = torch.ops.mkldnn._linear_pointwise.default
+_reorder = torch.ops.mkldnn._reorder_linear_weight.default
+
+
+def formula(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    addend: Tensor | None = None,
+    *,
+    activation: str = "none",
+    precision: str = "float32",
+) -> Tensor:
+    """What the operator computes, without the rounding of a lower precision."""
+    result = F.linear(x, weight, bias)
+    return ACTIVATIONS[activation].function(result if addend is None else result + addend)
+
+
+def kernel(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    addend: Tensor | None = None,
+    *,
+    activation: str = "none",
+    precision: str = "float32",
+) -> Tensor:
+    """The formula by a packed weight, where there is one and more than one row."""
+    rows = x.numel() // x.shape[-1] if x.dim() > 1 and x.shape[-1] else 0
+    if rows < 2 or weight.dim() != 2 or not is_packable(x, weight, bias):
+        return formula(x, weight, bias, addend, activation=activation)
+    fused = activation if addend is None else "none"
+
+    def make() -> Run:
+        shape = ("linear", rows, *weight.shape, bias is None, fused, precision)
+        return fastest(shape, "plain", _ways(weight, bias, rows, ACTIVATIONS[fused], precision), x, weight, bias)
+
+    run = packed(weight, bias, (fused, precision), make)
+    result = _plain(ACTIVATIONS[fused], x, weight, bias) if run is None else run(x.contiguous(), weight, bias)
+    if addend is None:
+        return result
+    result = result.add_(addend) if addend.shape == result.shape else result + addend
+    return ACTIVATIONS[activation].in_place(result)
+
+
+def _plain(activation: Activation, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return activation.in_place(F.linear(x, weight, bias))
+
+
+def _ways(
+    weight: Tensor, bias: Tensor | None, rows: int, activation: Activation, precision: str
+) -> Mapping[str, Callable[[], Run | None]]:
+    """The ways to compute a layer. A run holds what it packed, but not the weight: that would keep it alive."""
+    ways: dict[str, Callable[[], Run | None]] = {
+        "plain": lambda: partial(_plain, activation),
+        "onednn": lambda: _by_onednn(weight, activation),
+        "mkl": lambda: _by_mkl(weight, rows, activation),
+    }
+    if precision == "bfloat16":
+        ways["bfloat16"] = lambda: _in_bfloat16(weight, activation)
+    if precision == "int8":
+        for engine in ENGINES:
+            ways[f"int8 {engine}"] = partial(_in_int8, engine, weight, bias, activation)
+    return ways
+
+
+def _by_onednn(weight: Tensor, activation: Activation) -> Run | None:
+    if not torch._C._has_mkldnn:
+        return None
+    own, name, algorithm = _reorder(weight), activation.name, activation.algorithm
+    return lambda x, weight, bias: _onednn(x, own, bias, name, [], algorithm)
+
+
+def _by_mkl(weight: Tensor, rows: int, activation: Activation) -> Run | None:
+    """MKL packs for a number of rows; for another one, its call is one with the plain weight."""
+    if not torch._C.has_mkl:
+        return None
+    own, multiply = torch.ops.mkl._mkl_reorder_linear_weight(weight, rows), torch.ops.mkl._mkl_linear.default
+    return lambda x, weight, bias: activation.in_place(multiply(x, own, weight, bias, rows))
+
+
+def _in_bfloat16(weight: Tensor, activation: Activation) -> Run | None:
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return None
+    own = _reorder(weight.to(torch.bfloat16))
+
+    def run(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        result = _onednn(x.to(torch.bfloat16), own, None, "none", [], "").to(torch.float32)
+        return activation.in_place(result if bias is None else result.add_(bias))
+
+    return run
+
+
+def _in_int8(engine: str, weight: Tensor, bias: Tensor | None, activation: Activation) -> Run | None:
+    found = packed_linear(engine, weight, bias)
+    if found is None:
+        return None
+    own, reduced = found
+    multiply = torch.ops.quantized.linear_dynamic.default
+    return lambda x, weight, bias: activation.in_place(multiply(x, own, reduced))
+
+
+LINEAR: Final = register(
+    "linear(Tensor x, Tensor weight, Tensor? bias=None, Tensor? addend=None, *, "
+    'str activation="none", str precision="float32") -> Tensor',
+    kernel,
+    formula,
+)

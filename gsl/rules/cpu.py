@@ -1,0 +1,186 @@
+"""Rules for inference on a CPU: products by packed weights, together with what follows them.
+
+What they write are calls of ``gsl.kernels``. They hold everywhere; they are no part of the rule book because they pay
+only on a CPU, and a program that calls these kernels needs ``import gsl.kernels`` before it is loaded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gsl import attr, op, pat
+from gsl.rewrite import RuleSet
+from gsl.rules.common import Sides, rule
+from gsl.spec.packed import ACTIVATIONS
+
+
+def single(*patterns: pat.Pattern) -> attr.Expr:
+    """Whether all are of single precision, which is what weights are packed for."""
+    return attr.all([pattern.dtype == "float32" for pattern in patterns])
+
+
+def dense(x: pat.Pattern, w: pat.Pattern) -> pat.Alt:
+    """A layer by a weight: in the form (units, in), or multiplied from the right as (in, units)."""
+    return pat.Alt(op.Dense(x, w, out_dtype=""), op.Matmul(x, w, out_dtype=""))
+
+
+def as_rows(product: pat.Alt, w: pat.Pattern) -> pat.Match:
+    """The weight of a layer as (units, in)."""
+    return pat.Match(product, [w, op.Transpose(w, axes=(1, 0))])
+
+
+def activated(y: pat.Pattern) -> pat.Alt:
+    """An activation of y, as one of those that kernels compute, in their order."""
+    return pat.Alt(*(pat.Call(name, y, **attrs) for name, attrs in ACTIVATIONS.values()))
+
+
+def by_activation(activation: pat.Alt, target: Any) -> pat.Match:
+    """What ``target`` gives for the name of the activation that was matched."""
+    return pat.Match(activation, [target(name) for name in ACTIVATIONS])
+
+
+@rule()
+def pack_dense() -> Sides:
+    """x wᵀ = packed(x, w)
+
+    For any weight in single precision.
+    """
+    x, w = pat.Wildcard(), pat.Param(ndim=2)
+    product = dense(x, w)
+    return product, op.PackedDense(x, as_rows(product, w)), single(x, w)
+
+
+@rule(priority=1, extern_use=False)
+def pack_dense_bias() -> Sides:
+    """x wᵀ + b = packed(x, w, b)
+
+    As pack-dense, before which it comes. The product without its bias must have no other use.
+    """
+    x, w, b = pat.Wildcard(), pat.Param(ndim=2), pat.Param(dtype="float32")
+    product = dense(x, w)
+    layer = op.BiasAdd(product, b, axis=product.ndim - 1)
+    return layer, op.PackedDense(x, as_rows(product, w), b), single(x, w)
+
+
+@rule(priority=3, extern_use=False)
+def pack_dense_activation() -> Sides:
+    """f(x wᵀ + b) = packed(x, w, b; f)
+
+    As pack-dense-bias, before which it comes, with a bias or without, and an activation f. The layer must have no
+    other use.
+    """
+    x, w, b = pat.Wildcard(), pat.Param(ndim=2), pat.Param(dtype="float32")
+    product = dense(x, w)
+    layer = pat.Alt(op.BiasAdd(product, b, axis=product.ndim - 1), product)
+    f, weight = activated(layer), as_rows(product, w)
+
+    def target(name: str) -> pat.Match:
+        clauses = [op.PackedDense(x, weight, b, activation=name), op.PackedDense(x, weight, activation=name)]
+        return pat.Match(layer, clauses)
+
+    return f, by_activation(f, target), single(x, w)
+
+
+@rule(priority=2, extern_use=False)
+def pack_dense_add() -> Sides:
+    """x wᵀ + b + y = packed(x, w, b, y)
+
+    As pack-dense-bias, before which it comes, with a bias or without, for a y of the same shape.
+    The layer must have no other use.
+    """
+    x, w, b, y = pat.Wildcard(), pat.Param(ndim=2), pat.Param(dtype="float32"), pat.Wildcard()
+    product = dense(x, w)
+    layer = pat.Alt(op.BiasAdd(product, b, axis=product.ndim - 1), product)
+    weight = as_rows(product, w)
+    targets = [op.PackedDenseAdd(x, weight, y, b), op.PackedDenseAdd(x, weight, y)]
+    return layer + y, pat.Match(layer, targets), single(x, w, y) & (y.shape == product.shape)
+
+
+# Convolutions
+
+
+def conv(x: pat.Pattern, w: pat.Pattern) -> pat.Call:
+    """A convolution of images, the channels first."""
+    return op.Conv2D(x, w, data_layout="NCHW", kernel_layout="OIHW", out_layout="", out_dtype="")
+
+
+def window(product: pat.Pattern) -> dict[str, Any]:
+    """How the kernel of a convolution is moved, as attributes."""
+    return {name: getattr(product, name) for name in ("strides", "padding", "dilation", "groups")}
+
+
+@rule()
+def pack_conv() -> Sides:
+    """conv(x, w) = packed(x, w)
+
+    For a convolution of images, of any window and number of groups, in single precision.
+    """
+    x, w = pat.Wildcard(), pat.Param()
+    product = conv(x, w)
+    return product, op.PackedConv2D(x, w, **window(product)), single(x, w)
+
+
+@rule(priority=1, extern_use=False)
+def pack_conv_bias() -> Sides:
+    """conv(x, w) + b = packed(x, w, b)
+
+    As pack-conv, before which it comes. The convolution without its bias must have no other use.
+    """
+    x, w, b = pat.Wildcard(), pat.Param(), pat.Param(dtype="float32")
+    product = conv(x, w)
+    return op.BiasAdd(product, b, axis=1), op.PackedConv2D(x, w, b, **window(product)), single(x, w)
+
+
+@rule(priority=3, extern_use=False)
+def pack_conv_activation() -> Sides:
+    """f(conv(x, w) + b) = packed(x, w, b; f)
+
+    As pack-conv-bias, before which it comes, with a bias or without, and an activation f. The convolution must have no
+    other use.
+    """
+    x, w, b = pat.Wildcard(), pat.Param(), pat.Param(dtype="float32")
+    product = conv(x, w)
+    layer = pat.Alt(op.BiasAdd(product, b, axis=1), product)
+    f, moved = activated(layer), window(product)
+
+    def target(name: str) -> pat.Match:
+        clauses = [
+            op.PackedConv2D(x, w, b, activation=name, **moved), op.PackedConv2D(x, w, activation=name, **moved),
+        ]  # fmt: skip
+        return pat.Match(layer, clauses)
+
+    return f, by_activation(f, target), single(x, w)
+
+
+@rule(priority=2, extern_use=False)
+def pack_conv_add() -> Sides:
+    """conv(x, w) + b + y = packed(x, w, b, y)
+
+    As pack-conv-bias, before which it comes, with a bias or without, for a y of the same shape. The convolution must
+    have no other use.
+    """
+    x, w, b, y = pat.Wildcard(), pat.Param(), pat.Param(dtype="float32"), pat.Wildcard()
+    product = conv(x, w)
+    layer, moved = pat.Alt(op.BiasAdd(product, b, axis=1), product), window(product)
+    targets = [op.PackedConv2DAdd(x, w, y, b, **moved), op.PackedConv2DAdd(x, w, y, **moved)]
+    return layer + y, pat.Match(layer, targets), single(x, w, y) & (y.shape == product.shape)
+
+
+@rule(priority=4, extern_use=False)
+def pack_conv_add_relu() -> Sides:
+    """relu(conv(x, w) + b + y) = packed(x, w, b, y; relu)
+
+    As pack-conv-add, before which it comes: the end of a residual block.
+    """
+    x, w, b, y = pat.Wildcard(), pat.Param(), pat.Param(dtype="float32"), pat.Wildcard()
+    product = conv(x, w)
+    layer = pat.Alt(op.BiasAdd(product, b, axis=1), product)
+    moved = {**window(product), "activation": "relu"}
+    targets = [op.PackedConv2DAdd(x, w, y, b, **moved), op.PackedConv2DAdd(x, w, y, **moved)]
+    return op.ReLU(layer + y), pat.Match(layer, targets), single(x, w, y) & (y.shape == product.shape)
+
+
+DENSE = (pack_dense, pack_dense_bias, pack_dense_add, pack_dense_activation)
+CONV = (pack_conv, pack_conv_bias, pack_conv_add, pack_conv_activation, pack_conv_add_relu)
+CPU = RuleSet((*DENSE, *CONV))
+"""The rules for a CPU. What pays is for ``gsl.optimize`` to find out; each call also chooses the fastest kernel."""

@@ -1,0 +1,228 @@
+"""The linear layer of gsl.kernels: right for every kind of operand, packed only while that is right."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from gsl import kernels
+from gsl.kernels import LINEAR
+from gsl.kernels.activations import ACTIVATIONS
+from gsl.kernels.packed import entries
+
+X, W, B, Y = torch.randn(3, 5, 32), torch.randn(48, 32) / 6, torch.randn(48), torch.randn(3, 5, 48)
+
+
+@pytest.fixture(autouse=True)
+def _without_gradients() -> Iterator[None]:
+    kernels.clear()
+    with torch.no_grad():
+        yield
+    kernels.clear()
+
+
+def expected(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, addend: torch.Tensor | None, activation: str
+) -> torch.Tensor:
+    result = torch.einsum("...i,oi->...o", x, weight)
+    for more in (bias, addend):
+        result = result if more is None else result + more
+    functions = {
+        "none": lambda x: x, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "tanh": torch.tanh,
+        "sigmoid": torch.sigmoid,
+    }  # fmt: skip
+    return functions.get(activation, getattr(F, activation, None))(result)  # type: ignore[no-any-return,misc]
+
+
+def assert_close(found: torch.Tensor, wanted: torch.Tensor) -> None:
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("bias", [B, None], ids=["bias", "no bias"])
+@pytest.mark.parametrize("addend", [Y, None], ids=["addend", "no addend"])
+def test_packed_and_not_packed(activation: str, bias: torch.Tensor | None, addend: torch.Tensor | None) -> None:
+    weight = W.clone()
+    for _ in range(3):  # the second call packs
+        found = LINEAR(X, weight, bias, addend, activation=activation)
+        assert_close(found, expected(X, weight, bias, addend, activation))
+    assert len(entries()) == 1
+
+
+@pytest.mark.parametrize("way", ["onednn", "mkl"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_every_way(way: str, activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gsl.kernels.tune._fastest", lambda plain, runs, args: way if way in runs else plain)
+    monkeypatch.setattr("gsl.kernels.tune._CHOICES", {})
+    weight = W.clone()
+    for x in (X, X, X[:, :2], X[0], X.transpose(0, 1)):
+        for bias in (B, None):
+            LINEAR(x, weight, bias, activation=activation)
+            found = LINEAR(x, weight, bias, activation=activation)
+            assert_close(found, expected(x, weight, bias, None, activation))
+
+
+def test_the_comparison_can_fail() -> None:
+    with pytest.raises(AssertionError):
+        assert_close(LINEAR(X, W, B, activation="gelu"), expected(X, W, B, None, "gelu_tanh"))
+
+
+OPERANDS = {
+    "one row": (X[0, :1], W),
+    "a vector": (X[0, 0], W),
+    "no rows": (X[:0], W),
+    "no columns": (X[..., :0], W[:, :0]),
+    "operands apart in memory": (X.transpose(0, 1), W.t().contiguous().t()),
+    "doubles": (X.double(), W.double()),
+    "halves": (X.bfloat16(), W.bfloat16()),
+    "a vector for a weight": (X, W[0]),
+}
+
+
+@pytest.mark.parametrize("kind", OPERANDS)
+def test_operands_of_other_kinds(kind: str) -> None:
+    x, weight = OPERANDS[kind]
+    for _ in range(3):
+        torch.testing.assert_close(LINEAR(x, weight), F.linear(x, weight))
+
+
+def test_an_addend_is_broadcast_and_not_changed() -> None:
+    addend = torch.randn(2, 1, 5, 48)
+    before = addend.clone()
+    for _ in range(3):
+        assert_close(LINEAR(X, W, B, addend), F.linear(X, W, B) + addend)
+    assert torch.equal(addend, before)
+
+
+def test_a_weight_that_changes_is_packed_anew() -> None:
+    weight, bias = W.clone(), B.clone()
+    for change in (weight.mul_, bias.add_, weight.copy_):
+        for _ in range(3):
+            assert_close(LINEAR(X, weight, bias), F.linear(X, weight, bias))
+        change(torch.tensor(2.0))
+    assert_close(LINEAR(X, weight, bias), F.linear(X, weight, bias))
+    assert len(entries()) == 1
+
+
+def test_int8_sees_a_bias_that_changes() -> None:
+    bias = B.clone()
+    for _ in range(3):
+        LINEAR(X, W, bias, precision="int8")
+    bias.add_(100)
+    for _ in range(3):
+        assert (LINEAR(X, W, bias, precision="int8") - F.linear(X, W, bias)).abs().max() < 1
+
+
+def test_the_packed_form_lives_as_long_as_the_weight() -> None:
+    weight = torch.nn.Parameter(W.clone())
+    view = weight.detach()[:]
+    for _ in range(2):
+        LINEAR(X, weight)
+        LINEAR(X, view)
+    assert len(entries()) == 1  # one memory, one packed form
+    del weight
+    gc.collect()
+    assert len(entries()) == 1
+    del view
+    gc.collect()
+    assert not entries()
+
+
+def test_a_weight_that_is_new_at_each_call_is_not_packed() -> None:
+    for _ in range(3):
+        LINEAR(X, W * 2)
+    assert not entries()
+
+
+def test_gradients() -> None:
+    def gradients(packed: bool) -> list[torch.Tensor]:
+        leaves = [t.clone().requires_grad_() for t in (X, W, B, Y)]
+        with torch.enable_grad():
+            result = LINEAR(*leaves, activation="gelu") if packed else expected(*leaves, "gelu")
+            result.square().sum().backward()
+        return [leaf.grad for leaf in leaves]  # type: ignore[misc]
+
+    for found, wanted in zip(gradients(True), gradients(False)):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_inference_mode() -> None:
+    with torch.inference_mode():
+        weight = W.clone()  # has no version: changes would not be seen
+        for _ in range(3):
+            assert_close(LINEAR(X, weight, B), F.linear(X, weight, B))
+            weight.mul_(2)
+        assert not entries()
+        for _ in range(3):
+            assert_close(LINEAR(X, W, B), F.linear(X, W, B))
+        assert len(entries()) == 1
+
+
+def test_threads() -> None:
+    weights = [W.clone() for _ in range(4)]
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        with torch.no_grad():
+            for _ in range(20):
+                for place, weight in enumerate(weights):
+                    if not torch.allclose(LINEAR(X * number, weight, B), F.linear(X * number, weight, B), atol=1e-4):
+                        wrong.append(place)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert len(entries()) == 4
+
+
+@pytest.mark.parametrize("activation", ["none", "silu"])
+def test_torch_knows_the_operator(activation: str) -> None:
+    kwargs = {"activation": activation}
+    torch.library.opcheck(LINEAR, (X, W, B, Y), kwargs)
+    with torch.enable_grad():
+        torch.library.opcheck(LINEAR, (X, W.clone().requires_grad_(), None, None), kwargs)
+
+
+def test_it_is_one_call_for_a_compiler() -> None:
+    def layer(x: torch.Tensor) -> torch.Tensor:
+        return LINEAR(x, W, B, activation="relu").sin()
+
+    traced = torch.export.export(_Module(layer), (X,)).run_decompositions()
+    assert next(node.target for node in traced.graph.nodes if node.op == "call_function") is LINEAR
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    for _ in range(3):
+        assert_close(compiled(X), layer(X))
+
+
+class _Module(torch.nn.Module):
+    def __init__(self, function: object) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)  # type: ignore[operator,no-any-return]
+
+
+def test_a_saved_program_needs_one_import(tmp_path: Path) -> None:
+    path = tmp_path / "layer.pt2"
+    layer = _Module(lambda x: LINEAR(x, torch.ones(4, 32)))
+    torch.export.save(torch.export.export(layer, (X,)), path)
+    load = f"import torch; print(torch.export.load({str(path)!r}).module()(torch.ones(3, 5, 32)).sum().item())"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import gsl.kernels; {load}"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "1920.0"
+    failed = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True)
+    assert failed.returncode
+    assert "gsl.linear" in failed.stderr or "gsl::linear" in failed.stderr
