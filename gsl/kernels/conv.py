@@ -146,10 +146,11 @@ def _in_int8(shape: Sequence[int], weight: Tensor, window: Window, activation: A
 
     def run(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         data, scale, zero = quantised(x, small.reduced)
-        return convolve(
+        result: Tensor = convolve(
             data, scale, zero, own, small.scales, small.zeros, bias, w.stride, w.padding, w.dilation, w.groups,
             1.0, 0, torch.float32, name, [], algorithm,
         )  # fmt: skip
+        return result
 
     return run
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from gsl.rewrite import RuleSet, Subst
 from gsl.rules import fold, layout, lower, merge, parallel, sums
+from gsl.rules.approximate import APPROXIMATE as APPROXIMATE
+from gsl.rules.cpu import CPU as CPU
 from gsl.rules.idioms import IDIOMS as IDIOMS
 from gsl.rules.modules import MODULE_FUSION as MODULE_FUSION
 from gsl.rules.normal import NORMAL as NORMAL

@@ -9,8 +9,12 @@ from dataclasses import dataclass
 
 from gsl import Subst
 from gsl.errors import DroppedAttributeWarning
-from gsl.rules import RULES
+from gsl.rules import CPU, RULES
+from gsl.rules.approximate import INT8
 from gsl.rules.common import Sides
+
+KNOWN = {**RULES, **{rule.name: rule for rule in (*CPU, *INT8)}}
+"""The rules that have variants: those of the book, and of the sets beside it."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Variant:
         source, target, *where = self.sides()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DroppedAttributeWarning)
-            extern_use = RULES[self.of].source.extern_use
+            extern_use = KNOWN[self.of].source.extern_use
             return Subst(source, target, where=where, name=f"{self.of}, {self.fault}", extern_use=extern_use)
 
 
@@ -52,7 +56,7 @@ def wrong(
     def add(sides: Callable[[], Sides]) -> None:
         variant = Variant(of, sides, kinds, condition, examples)
         name = f"{of}: {variant.fault}"
-        assert of in RULES, of
+        assert of in KNOWN, of
         assert name not in VARIANTS, name
         VARIANTS[name] = variant
 

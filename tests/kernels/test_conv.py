@@ -1,0 +1,82 @@
+"""The convolution of gsl.kernels: right by each of its ways, with the channels last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from gsl import kernels
+from gsl.kernels import CONV2D
+from gsl.kernels.packed import entries
+
+X, W, B = torch.randn(2, 8, 9, 7), torch.randn(16, 8, 3, 3) / 8, torch.randn(16)
+WINDOWS: dict[str, tuple[Any, ...]] = {
+    "plain": ([1, 1], [0, 0], [1, 1], 1),
+    "strides and padding": ([2, 1], [1, 2], [1, 1], 1),
+    "dilation and groups": ([1, 1], [1, 1], [1, 2], 2),
+}
+
+
+@pytest.fixture(autouse=True)
+def _without_gradients(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr("gsl.kernels.tune._CHOICES", {})
+    kernels.clear()
+    with torch.no_grad():
+        yield
+    kernels.clear()
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("way", ["plain", "channels last", "onednn", "bfloat16", "int8"])
+@pytest.mark.parametrize("adds", [False, True])
+def test_every_way(way: str, kind: str, adds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gsl.kernels.tune._fastest", lambda plain, runs, args: way if way in runs else plain)
+    window = WINDOWS[kind]
+    weight = W[:, : 8 // window[3]].clone()
+    precision = way if way in ("bfloat16", "int8") else "float32"
+    for x in (X, X.contiguous(memory_format=torch.channels_last), X[:1, :, :8]):
+        for bias in (B, None):
+            plain = F.conv2d(x, weight, bias, *window)
+            addend = torch.randn_like(plain) if adds else None
+            expected = F.silu(plain if addend is None else plain + addend)
+            for _ in range(3):
+                found = CONV2D(x, weight, bias, addend, *window, activation="silu", precision=precision)
+                error = (found - expected).abs().max() / expected.abs().max()
+                assert error < {"float32": 1e-5, "bfloat16": 0.01, "int8": 0.03}[precision]
+                assert found.is_contiguous(memory_format=torch.channels_last)
+    if precision != "float32":
+        assert error > 1e-6  # it is no way of full precision that was measured
+
+
+def test_one_activation_is_not_taken_for_another() -> None:
+    for _ in range(3):
+        for name, approximate in (("gelu", "none"), ("gelu_tanh", "tanh")):
+            found = CONV2D(X, W, B, activation=name)
+            torch.testing.assert_close(found, F.gelu(F.conv2d(X, W, B), approximate=approximate), rtol=0, atol=2e-5)
+    assert len(entries()) == 2
+
+
+def test_the_comparison_can_fail() -> None:
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(CONV2D(X, W, B), F.conv2d(X, W))
+
+
+def test_operands_of_other_kinds() -> None:
+    for x, weight in ((X.double(), W.double()), (X[:0], W), (X[0], W)):
+        for _ in range(3):
+            if x.dim() == 4:
+                torch.testing.assert_close(CONV2D(x, weight), F.conv2d(x, weight))
+            else:
+                with pytest.raises(RuntimeError):
+                    CONV2D(x, weight)
+
+
+def test_torch_knows_the_operator() -> None:
+    torch.library.opcheck(CONV2D, (X, W, B, None, [1, 1], [1, 1], [1, 1], 1), {"activation": "relu"})
+    with torch.enable_grad():
+        weight = W.clone().requires_grad_()
+        torch.library.opcheck(CONV2D, (X, weight, None, torch.randn(2, 16, 7, 5)))

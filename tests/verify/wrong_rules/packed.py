@@ -1,0 +1,123 @@
+"""Wrong variants of the rules that write packed products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gsl import op, pat
+from gsl.rules.common import Sides
+from gsl.rules.cpu import activated, as_rows, by_activation, conv, dense, single, window
+from tests.verify.wrong_rules.table import wrong
+
+
+def operands() -> tuple[pat.Pattern, pat.Pattern, pat.Pattern, pat.Pattern]:
+    return pat.Wildcard(), pat.Param(), pat.Param(dtype="float32"), pat.Wildcard()
+
+
+@wrong("pack-dense", kinds=("value", "type"), condition="")
+def _() -> Sides:
+    """the weight of a product not transposed"""
+    x, w, *_ = operands()
+    return op.Matmul(x, w, out_dtype=""), op.PackedDense(x, w), single(x, w) & (w.ndim == 2)
+
+
+@wrong("pack-dense-bias", kinds=("value", "type", "undefined"), condition="")
+def _() -> Sides:
+    """a bias of any axis"""
+    x, w, b, _ = operands()
+    product = dense(x, w)
+    return op.BiasAdd(product, b), op.PackedDense(x, as_rows(product, w), b), single(x, w) & (w.ndim == 2)
+
+
+@wrong("pack-dense-activation", condition="")
+def _() -> Sides:
+    """every GELU taken for the exact one"""
+    x, w, *_ = operands()
+    return op.GELU(op.Dense(x, w, out_dtype="")), op.PackedDense(x, w, activation="gelu"), single(x, w)
+
+
+@wrong("pack-dense-activation")
+def _() -> Sides:
+    """activations in another order"""
+    x, w, *_ = operands()
+    f = activated(op.Dense(x, w, out_dtype=""))
+    names = {"silu": "sigmoid", "sigmoid": "silu"}
+    return f, by_activation(f, lambda name: op.PackedDense(x, w, activation=names.get(name, name))), single(x, w)
+
+
+@wrong("pack-dense-add")
+def _() -> Sides:
+    """a difference taken for a sum"""
+    x, w, _, y = operands()
+    layer = op.Dense(x, w, out_dtype="")
+    return layer - y, op.PackedDenseAdd(x, w, y), single(x, w, y) & (layer.shape == y.shape)
+
+
+def packed_conv(without: str = "", **given: Any) -> tuple[pat.Pattern, pat.Pattern, list[pat.Pattern], dict[str, Any]]:
+    x, w, b, y = operands()
+    product = conv(x, w)
+    attrs = {name: value for name, value in window(product).items() if name != without}
+    return product, b, [x, w, y], {**attrs, **given}
+
+
+@wrong("pack-conv", condition="")
+def _() -> Sides:
+    """the padding reversed"""
+    product, _, (x, w, _), attrs = packed_conv(without="padding")
+    p = product.padding
+    return product, op.PackedConv2D(x, w, padding=p[2:] + p[:2], **attrs), single(x, w)
+
+
+@wrong("pack-conv-bias")
+def _() -> Sides:
+    """the bias dropped"""
+    product, b, (x, w, _), attrs = packed_conv()
+    return op.BiasAdd(product, b, axis=1), op.PackedConv2D(x, w, **attrs), single(x, w)
+
+
+@wrong("pack-conv-activation")
+def _() -> Sides:
+    """an activation of another kind"""
+    product, _, (x, w, _), attrs = packed_conv(activation="hardswish")
+    return op.SiLU(product), op.PackedConv2D(x, w, **attrs), single(x, w)
+
+
+@wrong("pack-conv-add")
+def _() -> Sides:
+    """a difference taken for a sum"""
+    product, _, (x, w, y), attrs = packed_conv()
+    return product - y, op.PackedConv2DAdd(x, w, y, **attrs), single(x, w, y) & (product.shape == y.shape)
+
+
+@wrong("pack-conv-add-relu")
+def _() -> Sides:
+    """the activation before the sum"""
+    product, _, (x, w, y), attrs = packed_conv(activation="relu")
+    same = product.shape == y.shape
+    return op.ReLU(product) + y, op.PackedConv2DAdd(x, w, y, **attrs), single(x, w, y) & same
+
+
+for kind, target, adding in (
+    ("dense", op.PackedDense, op.PackedDenseAdd), ("conv", op.PackedConv2D, op.PackedConv2DAdd),
+):  # fmt: skip
+
+    @wrong(f"int8-{kind}")
+    def _(target: Any = target) -> Sides:
+        """the activation forgotten"""
+        x, w, *_ = operands()
+        layer = target(x, w, activation="relu")
+        return layer, layer.like(x, w, activation="none", precision="int8"), single(x, w)
+
+    @wrong(f"int8-{kind}-bias")
+    def _(target: Any = target) -> Sides:
+        """the bias forgotten"""
+        x, w, b, _ = operands()
+        layer = target(x, w, b)
+        return layer, layer.like(x, w, precision="int8"), single(x, w)
+
+    @wrong(f"int8-{kind}-add", kinds=("value", "type"))
+    def _(adding: Any = adding) -> Sides:
+        """the addend taken for a bias"""
+        x, w, b, y = operands()
+        layer = adding(x, w, y, b)
+        return layer, layer.like(x, w, b, precision="int8"), single(x, w)
