@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -122,7 +121,8 @@ class Subst:
 
     def narrowed(self, condition: Callable[[Match], bool | str]) -> Subst:
         """This rule with one more condition, as those in ``where``: a function of the match."""
-        rule = copy(self)
+        rule = object.__new__(type(self))
+        vars(rule).update(vars(self))
         rule.source = replace(self.source, predicates=(*self.source.predicates, condition))
         return rule
 
