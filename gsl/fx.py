@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -34,6 +35,7 @@ from gsl.rewrite import RuleSet, Subst, Trace
 from gsl.rewrite.apply import apply
 from gsl.rewrite.fingerprint import fingerprint
 from gsl.rewrite.pause import paused_collector
+from gsl.rewrite.ruleset import Explanations
 from gsl.rewrite.trace import Refused
 from gsl.workload import Workload
 
@@ -41,6 +43,15 @@ Rules = Subst | RuleSet | Iterable[Subst]
 OnRewrite = Callable[[Trace, fx.GraphModule, fx.GraphModule], object]
 _OF_RULES = (RewriteError, FixpointError, EvaluationError)
 """The errors of which a rule is the cause, and not a graph that can't be read or written."""
+
+
+class GraphExplanations(dict[int, Explanations]):
+    """Explanations for each graph, by its number; prints one after the other."""
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"graph {number}:\n{textwrap.indent(str(explanations), '  ')}" for number, explanations in self.items()
+        )
 
 
 def torch_backend(
@@ -72,7 +83,8 @@ def torch_backend(
     ``strict=True`` raises in both cases, ``strict=False`` warns. With ``check``, the first run of
     each rewritten graph runs the original one too, on copies of the same inputs, and raises WorkloadError where the
     numbers differ, with the name of the rule. ``on_rewrite`` is called with the trace, the graph and what became of it;
-    ``traces`` of the back end has all traces.
+    ``traces`` of the back end has all traces, ``graphs`` the graphs as workloads, as they were before the rules, and
+    ``explain`` tells why a rule does not fire in them.
 
     With a ``cost``, as of ``Workload.cost``, those matches are rewritten that pay, as ``optimize`` finds them, in
     ``budget`` seconds for each graph; ``rules`` may then be several sets, which are applied one after the other until
@@ -116,6 +128,8 @@ class Backend:
         """What the rules did to each graph, in the order of compilation; a graph within one comes after it."""
         self.trials: list[tuple[Trial, ...]] = []
         """With a cost: what was found about each kind of match in each graph."""
+        self.graphs: list[Workload] = []
+        """The graphs of the traces before the rules, to be printed, drawn, matched and explained; not to be run."""
         self.__name__ = f"gsl_{then if isinstance(then, str) else getattr(then, '__name__', 'then')}"
 
     def __repr__(self) -> str:
@@ -142,6 +156,13 @@ class Backend:
             call = self._next(new, example_inputs, options)
         return call if checked is None else checked.before(call)
 
+    def explain(self, rule: Subst | RuleSet | None = None, *, nearest: int = 1) -> GraphExplanations:
+        """For each graph, why a rule or each rule of a set (of the back end, if none is given) does not fire.
+
+        WorkloadError before the first graph is compiled.
+        """
+        return _explained(self.graphs, self.rules if rule is None else _rule_set(rule), nearest)
+
     def _rewritten(self, module: fx.GraphModule, training: bool) -> tuple[fx.GraphModule, list[Trace]]:
         """The module after the rules, itself if none fired, and the traces of it and of the graphs within."""
         if is_autocast(module.graph):
@@ -150,11 +171,13 @@ class Backend:
                 "into the model, around a part of it, or apply the rules as post_grad_custom_pre_pass of inductor"
             )
         program = CompiledProgram(module)
+        self.graphs.append(_kept(program))
         changed, trace = self._changed(program, training)
         new = module if changed is None else changed
         traces = [trace]
         for path, weights in regions(module, program.weights).items():
             inner = CompiledProgram(getattr(module, path), weights=weights)
+            self.graphs.append(_kept(inner))
             region, trace = self._changed(inner, training)
             traces.append(trace)
             if region is None or not hasattr(new, path):
@@ -236,13 +259,20 @@ class Pass(CustomInferenceAwareGraphPass):
 
     Rules that are ``inference_only`` are left out of graphs for training, see :func:`is_training`. ``traces`` has what
     was done, one for each graph. A pass that fails raises an error of GSL, and leaves the graph as it was.
+
+    With ``keep_graphs``, a copy of each graph before the rules is kept in ``graphs``, and ``explain`` tells why a rule
+    does not fire there.
     """
 
-    def __init__(self, rules: Rules, *, iterative: bool = False, fold_params: bool = True) -> None:
+    def __init__(
+        self, rules: Rules, *, iterative: bool = False, fold_params: bool = True, keep_graphs: bool = False
+    ) -> None:
         self.rules = _rule_set(rules)
         self.iterative = iterative
         self.fold_params = fold_params
+        self.keep_graphs = keep_graphs
         self.traces: list[Trace] = []
+        self.graphs: list[Workload] = []
 
     def __call__(self, graph: fx.Graph | fx.GraphModule, is_inference: bool | None = None) -> None:
         """Rewrite a graph of a module, or all of a module. FrontEndError for a graph that belongs to none."""
@@ -262,6 +292,8 @@ class Pass(CustomInferenceAwareGraphPass):
         """Rewrite the graph of a module."""
         compiled = is_compiled(module)
         program = CompiledProgram(module) if compiled else GraphModuleProgram(module)
+        if self.keep_graphs:
+            self.graphs.append(_kept(program))
         fold = self.fold_params and not training and not compiled
         new, trace = _applied(self.rules, program, iterative=self.iterative, training=training, fold_params=fold)
         self.traces.append(trace)
@@ -270,6 +302,15 @@ class Pass(CustomInferenceAwareGraphPass):
             if compiled and dialect_of(module.graph) == "aten":
                 decompose(module.graph)
         new.release()
+
+    def explain(self, rule: Subst | RuleSet | None = None, *, nearest: int = 1) -> GraphExplanations:
+        """For each graph, why a rule or each rule of a set (of the pass, if none is given) does not fire.
+
+        WorkloadError if no graph was kept.
+        """
+        if not self.keep_graphs:
+            raise WorkloadError("the pass keeps no graphs: make it with gsl.fx.Pass(rules, keep_graphs=True)")
+        return _explained(self.graphs, self.rules if rule is None else _rule_set(rule), nearest)
 
     def uuid(self) -> str | None:
         """What tells this pass from others in inductor's cache; ``None``, for not to use it, where nothing does."""
@@ -309,6 +350,20 @@ def _for(stage: RuleSet, training: bool) -> RuleSet:
         return stage
     rules = [rule for rule in stage if not rule.inference_only]
     return RuleSet(rules, strategy=stage.strategy, max_steps=stage.max_steps, tidy=stage.tidy)
+
+
+def _kept(program: GraphModuleProgram) -> Workload:
+    """A workload of a copy of a graph, for which what becomes of the graph makes no difference."""
+    module = fx.GraphModule(program.native, copy.deepcopy(program.native.graph))
+    if isinstance(program, CompiledProgram):
+        return Workload(CompiledProgram(module, weights=program.weights))
+    return Workload(GraphModuleProgram(module))
+
+
+def _explained(graphs: Sequence[Workload], rules: RuleSet, nearest: int) -> GraphExplanations:
+    if not graphs:
+        raise WorkloadError("no graph has been compiled yet: run the model first")
+    return GraphExplanations({number: rules.explain(graph, nearest=nearest) for number, graph in enumerate(graphs)})
 
 
 def _rule_set(rules: Rules) -> RuleSet:
@@ -369,4 +424,4 @@ class _Check:
         old.compare(new, inputs, trace=self.trace).check()
 
 
-__all__ = ["Backend", "Pass", "is_training", "torch_backend"]
+__all__ = ["Backend", "GraphExplanations", "Pass", "is_training", "torch_backend"]

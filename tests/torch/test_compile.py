@@ -346,3 +346,29 @@ def test_a_graph_within_a_region_of_autocast_is_kept() -> None:
     inputs = torch.randn(2, 4, requires_grad=True)
     equal(call(inputs), module(inputs))
     assert sum(trace.count("relus") for trace in backend.traces) == 0
+
+
+def test_what_was_captured_is_explained() -> None:
+    x = pat.Wildcard()
+    near = Subst(op.Sigmoid(op.ReLU(x)), op.Sigmoid(x), name="near")
+    call, backend = compiled(model(lambda self, x: torch.relu(x) * 2.0), near)
+    with pytest.raises(WorkloadError, match="no graph has been compiled yet: run the model first"):
+        backend.explain()
+    call(torch.ones(2))
+    call(torch.ones(2, 3).double())
+    assert len(backend.graphs) == len(backend.traces) == 2
+    told = str(backend.explain())
+    assert told.startswith("graph 0:\n  near (test_compile.py:")
+    assert "graph 1:\n" in told
+    assert "user: expected sigmoid(nn.relu(Wildcard)), found %mul (multiply)" in told
+    assert not backend.explain(near)[0]["near"]
+    assert backend.explain(Subst(op.ReLU(x), x + 0.0, name="other"))[1]["other"]
+    assert backend.graphs[0].op_counts() == {"nn.relu": 1, "multiply": 1}
+
+
+def test_the_graphs_are_kept_as_they_were_before_the_rules() -> None:
+    call, backend = compiled(Branches().eval(), OPTIMISING)
+    with torch.no_grad():
+        call(IMAGES)
+    assert backend.graphs[0].op_counts()["nn.batch_norm"] == 1
+    assert list(RULES["conv-batch-norm"].match(backend.graphs[0]))

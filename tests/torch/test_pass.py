@@ -19,7 +19,7 @@ from torch._inductor.utils import fresh_cache
 
 import gsl
 from gsl import RuleSet, Subst, op, pat
-from gsl.errors import FixpointError, FrontEndError
+from gsl.errors import FixpointError, FrontEndError, WorkloadError
 from gsl.fx import Pass
 from gsl.rewrite.fingerprint import fingerprint
 from gsl.rules import BOOK, OPTIMISING, RULES
@@ -57,6 +57,30 @@ def test_a_module_is_rewritten_in_place_and_runs() -> None:
     assert pass_.traces[0].summary() == {"relus": 1, "triple": 1}
     pass_(module)
     assert pass_.traces[1].count() == 0
+
+
+def test_a_pass_explains_the_graphs_that_it_keeps() -> None:
+    module = fx.symbolic_trace(Twice())
+    with pytest.raises(WorkloadError, match=r"make it with gsl.fx.Pass\(rules, keep_graphs=True\)"):
+        Pass(SMALL).explain()
+    pass_ = Pass(SMALL, keep_graphs=True)
+    with pytest.raises(WorkloadError, match="no graph"):
+        pass_.explain()
+    pass_(module)
+    pass_(module)
+    first, second = pass_.explain().values()
+    assert (bool(first["relus"]), bool(second["relus"])) == (True, False)
+    assert "relus (models.py:" in str(pass_.explain(RELUS))
+
+
+@needs_compiler
+def test_a_pass_of_inductor_explains_what_inductor_has_there() -> None:
+    x = pat.Wildcard()
+    pass_ = Pass(Subst(op.Sigmoid(op.ReLU(x)), op.Sigmoid(x), name="near"), keep_graphs=True)
+    with fresh_cache(), inductor.patch(post_grad_custom_pre_pass=pass_), torch.no_grad():
+        torch.compile(Twice())(torch.ones(2))
+    assert "near" in str(pass_.explain())
+    assert pass_.graphs[0].op_counts()["nn.relu"] == 2
 
 
 def test_a_graph_is_rewritten_in_place() -> None:
