@@ -23,6 +23,7 @@ from gsl.draw import (
     Mark,
     Options,
     Panel,
+    Style,
     before_after,
     boxes,
     clipped,
@@ -142,10 +143,29 @@ def test_panels_stand_side_by_side() -> None:
     assert places["one"][1] == places["two"][1] == places["three"][1]
 
 
-def test_a_drawing_gets_smaller_where_there_is_less_room() -> None:
-    svg = found(Subst(is_op("exp"), lambda m: list(m.outputs))).visualize().svg
-    assert re.match(r'<svg role="img" width="[\d.]+" height="[\d.]+" style="max-width:max\(100%,\d+px\);', svg)
-    assert " viewBox=" in svg
+def test_a_drawing_gets_smaller_on_a_page_with_less_room() -> None:
+    drawing = found(Subst(is_op("exp"), lambda m: list(m.outputs))).visualize()
+    shown = str(drawing._repr_svg_())
+    assert re.match(r'<svg role="img" width="[\d.]+" style="max-width:max\(100%,\d+px\);height:auto" height=', shown)
+    assert " viewBox=" in shown
+
+
+def test_a_file_tells_its_size_to_readers_that_know_no_styles() -> None:
+    """Of a style ``height:auto``, CairoSVG and Inkscape make a height of nothing."""
+    root = ElementTree.fromstring(found(Subst(is_op("exp"), lambda m: list(m.outputs))).visualize().svg)
+    assert float(root.get("width", 0)) > 0
+    assert float(root.get("height", 0)) > 0
+    assert root.get("style") is None
+
+
+@pytest.mark.parametrize("mark", [None, Mark("12", "#e69f00")], ids=["plain", "marked"])
+def test_a_swatch_keeps_its_width_beside_a_long_note(mark: Mark | None) -> None:
+    style = Style(fill="#f8e2b2", stroke="#e69f00", width=2)
+    panels = (Panel("", Diagram((Box(0, ("a",)),))),)
+    svg = Drawing(Figure("f", panels, ((style, mark, "a rule"),), ("a note of many words " * 9,))).svg
+    (swatch,) = (part for part in ElementTree.fromstring(svg).iter(f"{SVG}polygon") if part.get("fill") == style.fill)
+    across = [float(point.split(",")[0]) for point in str(swatch.get("points")).split()]
+    assert 10 < max(across) - min(across) <= 20
 
 
 def test_nothing_is_written_to_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:

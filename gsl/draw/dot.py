@@ -14,6 +14,8 @@ SIZE, SMALL = 11, 9
 """The sizes of fonts."""
 APART = 24
 """The space between two panels."""
+WIDE, HIGH = 6.5, 17
+"""The width of a character, rather more than less, and the height of a cell of the legend."""
 ROW = 100
 """How many characters a row of the legend has."""
 LARGE = 400
@@ -107,26 +109,35 @@ def _label(lines: Sequence[str], marks: Sequence[Mark], *, bold: bool) -> str:
     return f'<table border="0" cellspacing="0" cellpadding="0"><tr><td>{first}</td>{tags}</tr>{others}</table>'
 
 
-def _tag(mark: Mark) -> str:
+def _tag(mark: Mark, size: str = 'width="14"') -> str:
     ink = "#ffffff" if _dark(mark.colour) else Style().text
     text = f'<font point-size="{SMALL}" color="{ink}"><b>{_text(mark.text)}</b></font>'
-    return f'<td bgcolor="{mark.colour}" style="rounded" width="14" cellpadding="2">{text}</td>'
+    return f'<td bgcolor="{mark.colour}" style="rounded" {size} cellpadding="2">{text}</td>'
+
+
+def _fixed(width: float, height: int = HIGH) -> str:
+    """The size of a table or cell that keeps its width beside wider ones."""
+    return f'fixedsize="true" align="left" width="{width:.0f}" height="{height}"'
 
 
 def _below(figure: Figure) -> str:
     """The legend, in rows, and the notes, as a table; empty without both."""
-    rows: list[str] = []
+    rows: list[tuple[str, float]] = []
     length = ROW
     for style, mark, text in figure.legend:
-        swatch = f'<td bgcolor="{style.fill}" color="{style.stroke}" border="{style.width:.0f}" width="16"></td>'
         length += len(text) + 8
         if length > ROW:
-            rows.append("")
+            rows.append(("", 0.0))
             length = len(text) + 8
-        tag = "" if mark is None else _tag(mark)
-        rows[-1] += f'{swatch}{tag}<td align="left">{_text(text)}</td><td width="8"></td>'
-    table = '<table border="0" cellborder="0" cellspacing="3" cellpadding="1">'
-    found = [f"{table}<tr>{row}</tr></table>" for row in rows] + [_text(note) for note in figure.notes]
+        swatch = f'<td bgcolor="{style.fill}" color="{style.stroke}" border="{style.width:.0f}" {_fixed(16)}></td>'
+        size = 0 if mark is None else 10 + WIDE * len(mark.text)
+        tag = "" if mark is None else _tag(mark, _fixed(size))
+        row, width = rows[-1]
+        row += f'{swatch}{tag}<td align="left">{_text(text)}</td><td width="8"></td>'
+        rows[-1] = row, width + size + WIDE * len(text) + 40
+    table = '<table border="0" cellborder="0" cellspacing="3" cellpadding="1"'
+    found = [f"{table} {_fixed(width, HIGH + 8)}><tr>{row}</tr></table>" for row, width in rows]
+    found += [_text(note) for note in figure.notes]
     inside = "".join(f'<tr><td align="left">{one}</td></tr>' for one in found)
     return f'<table border="0" cellspacing="0" cellpadding="1">{inside}</table>' if inside else ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,9 @@ from gsl.draw.drawing import Figure
 from gsl.errors import MissingPackageError, WorkloadError
 
 FORMATS = ("svg", "png", "pdf", "dot")
+NARROWEST = 0.7
+"""How much smaller than it is a drawing gets on a page with less room for it; below that, it is scrolled."""
+_WIDTH = re.compile(r'<svg role="img" width="([\d.]+)"')
 
 
 class Drawing:
@@ -68,13 +72,18 @@ class Drawing:
 
     def _repr_svg_(self) -> str | None:
         try:
-            return self.svg
+            return _WIDTH.sub(_fitting, self.svg, count=1)
         except MissingPackageError:
             return None
 
     def __repr__(self) -> str:
         panels = ", ".join(panel.title or "one diagram" for panel in self.figure.panels)
         return f"<Drawing {self.figure.name}: {panels}>"
+
+
+def _fitting(found: re.Match[str]) -> str:
+    """A width with the style by which a page makes a drawing smaller, in proportion."""
+    return f'{found[0]} style="max-width:max(100%,{float(found[1]) * NARROWEST:.0f}px);height:auto"'
 
 
 def saved(drawing: Drawing, path: str | Path | None) -> Drawing:

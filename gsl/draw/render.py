@@ -16,8 +16,6 @@ from gsl.errors import MissingPackageError
 _ONE = threading.Lock()
 """Graphviz draws one graph at a time."""
 _SIZE = re.compile(r'<svg width="([\d.]+)pt" height="([\d.]+)pt"')
-NARROWEST = 0.7
-"""How much smaller than it is a drawing gets where there is less room for it; below that, it is scrolled."""
 
 
 def engine() -> Any:
@@ -44,20 +42,15 @@ def svg(source: str) -> str:
     """A graph of Graphviz as an ``<svg>`` element that a page may hold several of.
 
     It has no ids, which would not be unique on such a page, nor titles of parts, which hide what is known of a node.
-    Hyphens and spaces are written as such, so that a text can be found in it.
+    Hyphens and spaces are written as such, so that a text can be found in it. The size is in pixels, as that of the
+    text is, and in attributes, because readers that are no browsers know no styles.
     """
     text = rendered(source, "svg").decode()
     text = re.sub(r' id="[^"]*"|<!--.*?-->\n', "", text[text.index("<svg") :], flags=re.DOTALL)
-    text = _SIZE.sub(_sized, text, count=1).replace("&#45;", "-").replace("&#160;", " ")
+    text = _SIZE.sub(r'<svg role="img" width="\1" height="\2"', text, count=1)
+    text = text.replace("&#45;", "-").replace("&#160;", " ")
     title, end, rest = text.partition("</title>\n")
     return title + end + re.sub(r"<title>.*?</title>\n", "", rest)
-
-
-def _sized(found: re.Match[str]) -> str:
-    """The size in pixels, as that of the text is."""
-    wide, high = found.groups()
-    fits = f"max-width:max(100%,{float(wide) * NARROWEST:.0f}px);height:auto"
-    return f'<svg role="img" width="{wide}" height="{high}" style="{fits}"'
 
 
 @contextmanager

@@ -83,7 +83,7 @@ def test_an_explanation_is_drawn(case: str) -> None:
         assert tag in shown
     html = explanation._repr_html_()
     assert html.startswith("<pre>")
-    assert explanation.visualize().svg in html
+    assert str(explanation.visualize()._repr_svg_()) in html
 
 
 def test_a_match_that_fits_has_no_mark_of_failure() -> None:

@@ -185,6 +185,6 @@ def test_a_counterexample_is_drawn() -> None:
     assert isinstance(found, Refuted)
     svg = found.visualize().svg
     assert found.counterexample.visualize().svg == svg
-    assert found._repr_html_().endswith(f"<div>{svg}</div>")
+    assert found._repr_html_().endswith(f"<div>{found.visualize()._repr_svg_()}</div>")
     for text in ("before", "after", "subtract", "differs: another value", "output 0"):
         assert f">{text}" in svg
