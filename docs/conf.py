@@ -9,6 +9,8 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import catalogue  # noqa: E402
+from pygments.lexers.special import TextLexer  # noqa: E402
+from sphinx.application import Sphinx  # noqa: E402
 
 project = "GSL"
 copyright = "the authors of GSL"
@@ -28,6 +30,7 @@ autodoc_typehints_description_target = "documented"
 autodoc_preserve_defaults = True
 
 
-def setup(app: object) -> None:
-    """Make the pages that are made: the catalogue of rules with its drawings."""
+def setup(app: Sphinx) -> None:
+    """Make the pages that are made: the catalogue of rules with its drawings. What examples print is plain text."""
+    app.add_lexer("output", TextLexer)
     catalogue.write(HERE)

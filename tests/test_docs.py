@@ -7,7 +7,6 @@ import runpy
 import shutil
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,41 +16,64 @@ import pytest
 import gsl
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+sys.path.append(str(ROOT / "docs"))
+
+import outputs  # noqa: E402
+
+PAGES = outputs.PAGES
 
 
-def blocks(page: Path) -> list[tuple[int, str]]:
-    """The Python blocks of a page, each with the line on which it starts."""
-    text = page.read_text()
-    found = re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    return [(text[: match.start(1)].count("\n"), match.group(1)) for match in found]
-
-
-def needs(page: Path) -> list[str]:
-    """The modules without which the examples of a page can't be run, as its first line names them."""
-    found = re.match(r"<!-- needs: (.*) -->", page.read_text())
-    return found.group(1).split(", ") if found else []
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
-def test_examples_run(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for module in needs(page):
+@pytest.mark.parametrize("page", [page for page in PAGES if any(outputs.examples(page))], ids=lambda page: page.name)
+def test_examples_run(page: Path) -> None:
+    for module in outputs.needs(page):
         pytest.importorskip(module)
-    namespace: dict[str, object] = {"__name__": "example"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for line, code in blocks(page):
-            exec(compile("\n" * line + code, str(page), "exec"), namespace)
-    capsys.readouterr()
+    for example, printed in outputs.run(page):
+        mend = f"python docs/outputs.py {page.name}"
+        assert outputs.agrees(example.output, printed), f"line {example.line} prints something else: {mend}\n{printed}"
 
 
 def test_a_broken_example_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("text\n\n```python\nassert 1 + 1 == 3\n```\n")
-    ((line, code),) = blocks(page)
-    assert line == 3
+    (example,) = outputs.examples(page)
+    assert example.line == 4
     with pytest.raises(AssertionError):
-        exec(compile(code, str(page), "exec"), {})
+        list(outputs.run(page))
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "agree"),
+    [
+        ("", "", True),
+        ("a\n", "a\n", True),
+        ("a\n", "b\n", False),
+        ("", "b\n", False),
+        ("a\n", "", False),
+        ("error 1.5e-07, 3 calls\n", "error 2.25e-06, 3 calls\n", True),
+        ("error 1.5e-07, 3 calls\n", "error 1.5e-07, 4 calls\n", False),
+        ("a\n…\nz\n", "a\nb\nc\nz\n", True),
+        ("a\n…\nz\n", "a\nz\n", True),
+        ("a\n…\nz\n", "a\nb\n", False),
+        ("at … of\n", "at 0x77 of\n", True),
+        ("at … of\n", "at 0x77\nof\n", False),
+        ("(a|b)*\n", "a\n", False),
+        ("(page.md:7) x\n", "(page.md:12) x\n", True),
+        ("(page.py:7) x\n", "(page.py:12) x\n", False),
+    ],
+)
+def test_what_a_page_shows_is_compared(shown: str, printed: str, agree: bool) -> None:
+    assert outputs.agrees(shown, printed) is agree
+
+
+def test_pages_are_written_with_what_their_examples_print(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\nx = 1\n```\n\n```python\nprint(x + 1)\n```\nend\n")
+    once = outputs.updated(page)
+    assert once == "```python\nx = 1\n```\n\n```python\nprint(x + 1)\n```\n\n```output\n2\n```\nend\n"
+    page.write_text(once.replace("x = 1", "x = 2"))
+    assert outputs.updated(page) == once.replace("x = 1", "x = 2").replace("\n2\n", "\n3\n")
+    page.write_text(elided := once.replace("\n2\n", "\n…\n"))
+    assert outputs.updated(page) == elided
 
 
 BUILT = {
@@ -66,7 +88,7 @@ BUILT = {
 def test_the_reference_has_an_example_of_each_construct(module: ModuleType) -> None:
     language = ROOT / "docs" / "language.md"
     text = language.read_text()
-    code = "\n".join(code for page in PAGES for _, code in blocks(page))
+    code = "\n".join(example.code for page in PAGES for example in outputs.examples(page))
     unnamed = [name for name in module.__all__ if module is not gsl and not re.search(rf"\b{name}\b", text)]
     without = [name for name in module.__all__ if name not in BUILT and not re.search(rf"\b{name}\b", code)]
     assert (unnamed, without) == ([], [])

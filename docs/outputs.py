@@ -1,0 +1,102 @@
+"""Writes below each example of the pages what it prints, and tells where a page shows something else.
+
+A block of Python that prints is followed by a block ``output``. A line of ``…`` in it stands for any lines, and an
+``…`` within a line for any text; numbers with a point may differ, because machines round differently, and lines of the
+pages move. What still agrees is kept as it is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PAGES = (HERE.parent / "README.md", *sorted(HERE.rglob("*.md")))
+_EXAMPLE = re.compile(
+    r"^```python\n(?P<code>.*?)^```\n(?:\n```output\n(?P<output>.*?)^```\n)?", re.MULTILINE | re.DOTALL
+)
+_PARTS = re.compile(
+    r"(?P<lines>^…\n)|(?P<text>…)|(?P<number>-?\d+\.\d*(?:e[-+]\d+)?)|(?<=\.md:)(?P<line>\d+)|.",
+    re.MULTILINE | re.DOTALL,
+)
+_FITS = {"lines": r"(?:.*\n)*?", "text": ".*?", "number": r"-?\d+\.\d*(?:e[-+]\d+)?", "line": r"\d+"}
+"""What agrees with the parts of a text that may differ."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A block of Python of a page, with what the page says that it prints."""
+
+    code: str
+    output: str
+    line: int
+    """The line on which the code starts, from 1."""
+
+
+def examples(page: Path) -> Iterator[Example]:
+    """The blocks of Python of a page, in order."""
+    text = page.read_text(encoding="utf-8")
+    for found in _EXAMPLE.finditer(text):
+        yield Example(found["code"], found["output"] or "", text[: found.start("code")].count("\n") + 1)
+
+
+def needs(page: Path) -> list[str]:
+    """The modules without which the examples of a page can't be run, as its first line names them."""
+    found = re.match(r"<!-- needs: (.*) -->", page.read_text(encoding="utf-8"))
+    return found.group(1).split(", ") if found else []
+
+
+def run(page: Path) -> Iterator[tuple[Example, str]]:
+    """Each example of a page with what it prints now; each sees the names of those before it."""
+    namespace: dict[str, object] = {"__name__": "example"}
+    for example in examples(page):
+        printed = io.StringIO()
+        with warnings.catch_warnings(), contextlib.redirect_stdout(printed):
+            warnings.simplefilter("ignore")
+            exec(compile("\n" * (example.line - 1) + example.code, str(page), "exec"), namespace)
+        yield example, _tidy(printed.getvalue())
+
+
+def _tidy(printed: str) -> str:
+    """Printed text without spaces at the ends of lines and empty lines at its end."""
+    lines = [line.rstrip() for line in printed.rstrip().splitlines()]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def agrees(shown: str, printed: str) -> bool:
+    """Whether a page shows what is printed."""
+    pattern = (_FITS[part.lastgroup] if part.lastgroup else re.escape(part[0]) for part in _PARTS.finditer(shown))
+    return re.fullmatch("".join(pattern), printed) is not None
+
+
+def updated(page: Path) -> str:
+    """The text of a page with what its examples print now."""
+    results = run(page)
+
+    def block(found: re.Match[str]) -> str:
+        example, printed = next(results)
+        output = example.output if agrees(example.output, printed) else printed
+        code = f"```python\n{example.code}```\n"
+        return f"{code}\n```output\n{output}```\n" if output else code
+
+    return _EXAMPLE.sub(block, page.read_text(encoding="utf-8"))
+
+
+def main(names: list[str]) -> None:
+    """Update the pages of these names, or all that can be run here."""
+    for page in PAGES:
+        if not names or page.name in names:
+            try:
+                page.write_text(updated(page), encoding="utf-8")
+            except ImportError as error:
+                print(f"{page.name}: left as it is, because {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
