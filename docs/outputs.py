@@ -1,8 +1,8 @@
 """Writes below each example of the pages what it prints, and tells where a page shows something else.
 
 A block of Python that prints is followed by a block ``output``. A line of ``…`` in it stands for any lines, and an
-``…`` within a line for any text; numbers with a point may differ, because machines round differently, and lines of the
-pages move. What still agrees is kept as it is written.
+``…`` within a line for any text; numbers with a point may differ, because machines round differently, and so
+may lines of the pages and addresses. What still agrees is kept as it is written.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ _EXAMPLE = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?:\n```output\n(?P<output>.*?)^```\n)?", re.MULTILINE | re.DOTALL
 )
 _PARTS = re.compile(
-    r"(?P<lines>^…\n)|(?P<text>…)|(?P<number>-?\d+\.\d*(?:e[-+]\d+)?)|(?<=\.md:)(?P<line>\d+)|.",
+    r"(?P<lines>^…\n)|(?P<text>…)|(?P<number>-?\d+\.\d*(?:e[-+]\d+)?)|(?<=\.md:)(?P<line>\d+)"
+    r"|(?P<address>0x[0-9a-f]+)|.",
     re.MULTILINE | re.DOTALL,
 )
-_FITS = {"lines": r"(?:.*\n)*?", "text": ".*?", "number": r"-?\d+\.\d*(?:e[-+]\d+)?", "line": r"\d+"}
+_FITS = {"lines": r"(?:.*\n)*?", "text": ".*?", "number": r"-?\d+\.\d*(?:e[-+]\d+)?", "line": r"\d+", "address": r"0x[0-9a-f]+"}
 """What agrees with the parts of a text that may differ."""
 
 
