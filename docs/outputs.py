@@ -1,16 +1,18 @@
 """Writes below each example of the pages what it prints, and tells where a page shows something else.
 
 A block of Python that prints is followed by a block ``output``. A line of ``…`` in it stands for any lines, and an
-``…`` within a line for any text; numbers with a point may differ, because machines round differently, and so
-may lines of the pages and addresses. What still agrees is kept as it is written.
+``…`` within a line for any text; numbers with a point may differ, because machines round differently, and so may lines
+of the pages and addresses. What still agrees is kept as it is written.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +28,10 @@ _PARTS = re.compile(
     r"|(?P<address>0x[0-9a-f]+)|.",
     re.MULTILINE | re.DOTALL,
 )
-_FITS = {"lines": r"(?:.*\n)*?", "text": ".*?", "number": r"-?\d+\.\d*(?:e[-+]\d+)?", "line": r"\d+", "address": r"0x[0-9a-f]+"}
+_FITS = {
+    "lines": r"(?:.*\n)*?", "text": ".*?", "number": r"-?\d+\.\d*(?:e[-+]\d+)?", "line": r"\d+",
+    "address": r"0x[0-9a-f]+",
+}  # fmt: skip
 """What agrees with the parts of a text that may differ."""
 
 
@@ -90,13 +95,17 @@ def updated(page: Path) -> str:
 
 
 def main(names: list[str]) -> None:
-    """Update the pages of these names, or all that can be run here."""
+    """Update the pages of these names, or all that can be run here; what they write goes into a folder for a while."""
     for page in PAGES:
-        if not names or page.name in names:
+        if names and page.name not in names:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
             try:
                 page.write_text(updated(page), encoding="utf-8")
             except ImportError as error:
                 print(f"{page.name}: left as it is, because {error}")
+            os.chdir(HERE)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 import gsl
+from gsl.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "docs"))
@@ -23,13 +25,32 @@ import outputs  # noqa: E402
 PAGES = outputs.PAGES
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(outputs.examples(page))], ids=lambda page: page.name)
-def test_examples_run(page: Path) -> None:
-    for module in outputs.needs(page):
-        pytest.importorskip(module)
+def check(page: Path) -> None:
+    """Run the examples of a page; AssertionError where one prints something else than the page shows."""
     for example, printed in outputs.run(page):
         mend = f"python docs/outputs.py {page.name}"
         assert outputs.agrees(example.output, printed), f"line {example.line} prints something else: {mend}\n{printed}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES[1:] if [*outputs.examples(page)]], ids=lambda page: page.name)
+def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in outputs.needs(page):
+        pytest.importorskip(module)
+    monkeypatch.chdir(tmp_path)
+    check(page)
+
+
+def test_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its examples run, and then its commands, on the files that the examples write."""
+    monkeypatch.chdir(tmp_path)
+    readme = PAGES[0]
+    check(readme)
+    commands = [line for line in readme.read_text().splitlines() if line.startswith("gsl ")]
+    codes = {line: main(shlex.split(line, comments=True)[1:]) for line in commands}
+    # The answer is no where a rule does not fire.
+    assert [line for line, code in codes.items() if code == 1] == [line for line in commands if " explain " in line]
+    assert max(codes.values()) == 1
+    assert {"smaller.pt2", "fused.pt2", "change.svg"} <= {file.name for file in tmp_path.iterdir()}
 
 
 def test_a_broken_example_is_found(tmp_path: Path) -> None:
