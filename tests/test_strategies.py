@@ -115,6 +115,20 @@ def test_the_culprit_is_found() -> None:
         assert before.compare(after.trace.replay(before, steps=steps)).passed is same
 
 
+def test_the_culprit_is_looked_for_in_the_run_that_differs() -> None:
+    """Earlier runs may agree, where a step is wrong for some values only."""
+    before = workload(lambda x: torch.relu(torch.exp(x) - 1.0))
+    right = Subst(op.Exp(X), op.Expm1(X) + 1.0, name="exp")
+    wrong = Subst(op.ReLU(X), X * 1.0, name="relu")
+    after = RuleSet([right, wrong])(before)
+    report = before.compare(after, trace=after.trace, strategies=["positive", (1.0, 2.0), "normal", "positive"])
+    differing = {row.run for row in report.outputs if not row.passed}
+    assert differing
+    assert min(differing) > 1
+    assert report.culprit is not None
+    assert report.culprit.firing.rule == "relu"
+
+
 def test_there_is_no_culprit_where_there_is_no_difference() -> None:
     before = workload(torch.exp)
     after = Subst(op.Exp(X), op.Expm1(X) + 1.0, name="exp")(before)

@@ -186,6 +186,19 @@ def test_pairs_of_quantize_and_dequantize() -> None:
     assert removed(built).op_counts() == {"nn.relu": 1}
 
 
+@pytest.mark.parametrize("kept", [1, 2, 3])
+@pytest.mark.filterwarnings("ignore::gsl.errors.UntypedWarning")
+def test_a_reshape_of_what_has_no_type(kept: int) -> None:
+    """The axes that are kept stand first, so it is a flatten of the others; of any other it is not known."""
+    value = torch.randn(2, 3, 4, 5)
+    wl = workload(net(lambda net, a: torch.sigmoid(a)), (value,), "untyped")
+    flat = Subst(op.Sigmoid(x), op.Reshape(x, newshape=(0,) * kept + (-1,)))(wl)
+    found = flat(value)
+    torch.testing.assert_close(found[0] if isinstance(found, (list, tuple)) else found, value.flatten(kept))
+    with pytest.raises(FrontEndError, match=r"shape \(0, -1, 0\) of an operand of unknown type"):
+        Subst(op.Sigmoid(x), op.Reshape(x, newshape=(0, -1, 0)))(wl)
+
+
 def test_functions_of_others() -> None:
     """A function of the user's own, as a leaf of the trace."""
     wl = Workload.from_fx(traced_with(own), (MATRIX,))

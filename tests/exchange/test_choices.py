@@ -52,6 +52,23 @@ def test_what_is_no_constant_does_not_match(rule: Callable[..., Subst], name: st
     assert holds(rule(text), make) is None
 
 
+@pytest.mark.parametrize("side", ["low", "high"])
+def test_an_identity_kernel_of_even_size_has_its_one_where_same_padding_puts_it(
+    rule: Callable[..., Subst], side: str
+) -> None:
+    subst = rule("(conv2d 1 1 0 0 ?x (Iconv 2))=>?x", odd_padding=side)
+    padding = (1, 1, 0, 0) if side == "low" else (0, 0, 1, 1)
+    found = {}
+    for place in range(4):
+        kernel = np.zeros((1, 1, 4))
+        kernel[..., place] = 1
+        weight = kernel.reshape(1, 1, 2, 2)
+        found[place] = holds(
+            subst, lambda b, w=weight: conv(b, b.input("x", 1, 1, 4, 4), tensor(b, w), padding=padding)
+        )
+    assert found == {place: True if place == (3 if side == "low" else 0) else None for place in range(4)}
+
+
 def enlarged_conv(size: tuple[int, int], stride: int, image: int, *, low: bool = True) -> Make:
     """A convolution with *same* padding and strides."""
 
@@ -76,6 +93,16 @@ def test_where_an_enlarged_kernel_lies_decides_about_even_sizes(
                 found.add(small)
         assert holds(subst, enlarged_conv((side + 1, 1), 1, 5)) is None, "a kernel does not get smaller"
     assert found == set(false)
+
+
+@pytest.mark.parametrize("side", ["low", "high"])
+def test_the_centre_of_a_kernel_is_where_same_padding_puts_it(rule: Callable[..., Subst], side: str) -> None:
+    """Of kernels of even size too, on the side that the choice says."""
+    for large in (3, 4):
+        text = f"(conv2d 1 1 0 0 ?x ?w)=>(conv2d 1 1 0 0 ?x (enlarge {large} {large} ?w))"
+        subst = rule(text, odd_padding=side)
+        for small in range(1, large + 1):
+            assert holds(subst, enlarged_conv((small, small), 1, 5, low=side == "low")) is True
 
 
 @pytest.mark.parametrize(("side", "false"), [("low", {(2, 4)}), ("high", {(1, 4), (2, 4)})])
