@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from gsl.graph import LEAVES, Graph, TensorType
+from gsl.pat import Pattern
 from gsl.rewrite import Subst
 from gsl.spec import TABLE
 from gsl.verify.choices import Coverage, Dead, Random
@@ -16,6 +17,7 @@ from gsl.verify.instance import generate
 from gsl.verify.models import Comparison
 from gsl.verify.outcome import Outcome, outcome
 from gsl.verify.sketch import describe
+from gsl.verify.solve import OWN, free_leaves, others
 from gsl.verify.verdict import Evidence
 
 Compare = Callable[..., Comparison]
@@ -129,11 +131,21 @@ class Search:
             attributes={name: tuple(values) for name, values in self._attributes.items()},
             covered=tuple(covered),
             missing=tuple(missing),
+            undrawn=self._undrawn(),
             refused=dict(self.refused.most_common()),
             unmatched=self.counts["unmatched"],
             failed=dict(self.failed.most_common()),
             chance=self._chance,
         )
+
+    def _undrawn(self) -> dict[str, tuple[str, ...]]:
+        """For each leaf of which no dtype is demanded, those that it never had on its own."""
+        undrawn: dict[Pattern, dict[str, None]] = {leaf: dict.fromkeys(OWN) for leaf in free_leaves(self.rule.plan)}
+        for label, option in (used for used, count in self.coverage.used.items() if count):
+            match label:
+                case ("dtype", Pattern() as leaf, str(dtype)):
+                    undrawn[leaf].pop(others(dtype)[option], None)
+        return {f"{leaf!r} ({leaf.location})": tuple(dtypes) for leaf, dtypes in undrawn.items() if dtypes}
 
     def _covered(self) -> tuple[list[str], list[str]]:
         covered: list[str] = []

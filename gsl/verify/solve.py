@@ -12,7 +12,8 @@ from typing import Any
 
 from gsl.graph import CONST, INPUT, PARAM, TensorType, TupleType
 from gsl.graph.node import GETITEM, TUPLE
-from gsl.pat import Leaf
+from gsl.match import Plan
+from gsl.pat import Const, Leaf, Pattern
 from gsl.spec import TABLE, Trait
 from gsl.verify.choices import SIZES, Choices, Dead, pick
 from gsl.verify.draft import ANY, Draft, Goal, meet
@@ -25,6 +26,8 @@ DTYPES = ("float32", "int64", "float64", "bool", "int32", "float16", "uint8", "i
 INTEGERS = ("int64", "int32", "uint8", "int8", "int16")
 MIXED = (("int64", "uint8"), ("float32", "float64"), ("int64", "float32"), ("int64", "bool"))
 """Dtypes that joined tensors may have."""
+OWN = ("bool", "int64", "float64", "float32")
+"""The dtypes of which a leaf of which none is demanded may be on its own, whatever the others are."""
 NUMBERS = (0.5, 1, 2, -1.5, 0, 3.0, -2)
 WHOLE_NUMBERS = (2, 1, 0, 3)
 JOINING = frozenset(
@@ -32,6 +35,17 @@ JOINING = frozenset(
 )
 """The operators whose operands need not have one dtype."""
 ShapeRule = Callable[["Solver", Draft, Goal], None]
+
+
+def free_leaves(plan: Plan) -> list[Leaf]:
+    """The leaves of which no dtype is demanded where they stand."""
+    leaves = (p for p in plan.patterns if isinstance(p, Leaf) and not isinstance(p, Const))
+    return [leaf for leaf in leaves if leaf.guard is None or leaf.guard.dtype is None]
+
+
+def others(dtype: str) -> Sequence[str]:
+    """The dtypes that a leaf may have on its own where the others have this one."""
+    return [other for other in OWN if other != dtype]
 
 
 class Solver:
@@ -49,6 +63,10 @@ class Solver:
         self.mixed = self._mixed()
         """Two dtypes of which tensors that are joined are in turn, for some instances."""
         self.joins = 0
+        self.alone = self._alone()
+        """The leaf that is to have a dtype of its own, for some instances."""
+        self.odd: Draft | None = None
+        """The draft of that leaf, when it is decided."""
         self.decided: dict[tuple[Any, str], list[Any]] = {}
         """The values that attributes of an operator have had in this instance."""
 
@@ -61,6 +79,10 @@ class Solver:
             return ()
         first, second = pick(self.choices, options, ("dtypes", ops))
         return (second, first) if self.choices.index(2) else (first, second)
+
+    def _alone(self) -> Pattern | None:
+        leaves = free_leaves(self.sketch.plan)
+        return pick(self.choices, leaves, "leaf") if leaves and self.choices.index(4) == 3 else None
 
     def joined(self, wanted: str | None) -> str | None:
         """The dtype that is wanted of one of several tensors that are joined."""
@@ -180,7 +202,8 @@ class Solver:
         if draft.kinds == {CONST} and (literal is not None or self._may_be_number(draft, goal)):
             self._number(draft, literal, goal)
             return
-        dtype = goal.dtype or (pick(self.choices, self.dtypes) if self.choices.rare() else self.dtype)
+        dtype = self._own_dtype(draft) or goal.dtype
+        dtype = dtype or (pick(self.choices, self.dtypes) if self.choices.rare() else self.dtype)
         rank = goal.rank if goal.rank is not None else self.rank(of=draft)
         draft.wants_dtype = dtype
         draft.sizes = goal.sizes(rank)
@@ -189,6 +212,15 @@ class Solver:
         draft.op = pick(self.choices, options[:2] if len(options) == 3 else options)
         if not draft.solved and self._may_coincide(draft) and self.choices.rare():
             self._coincide(draft)
+
+    def _own_dtype(self, draft: Draft) -> str | None:
+        """The dtype that a leaf has on its own, if it is to have one, and nothing is demanded of it."""
+        if self.alone is None or self.odd is not None or all(p is not self.alone for p, _ in draft.patterns):
+            return None
+        if self.facts.binds(draft, "dtype") or self.facts.options(draft, "dtype"):
+            return None
+        self.odd = draft
+        return pick(self.choices, others(self.dtype), ("dtype", self.alone, self.dtype))
 
     def _sizes(self, draft: Draft, sizes: list[int | None]) -> tuple[int, ...]:
         """Decide the sizes of a leaf, one after the other, so that one may follow from another."""

@@ -47,6 +47,8 @@ class Evidence:
     """The alternatives, lengths and operators that were part of evaluated instances."""
     missing: tuple[str, ...]
     """Those that were not."""
+    undrawn: Mapping[str, tuple[str, ...]]
+    """For each leaf of which no dtype is demanded, those that it had on no instance while the others had another."""
     refused: Mapping[str, int]
     """Why the rule did not fire on an instance that it matches, and how often."""
     unmatched: int
@@ -70,6 +72,8 @@ class Evidence:
         if len(self.covered) > 40:
             lines.append(f"covered: and {len(self.covered) - 40} more")
         lines += [f"not generated: {what}" for what in self.missing]
+        for leaf, dtypes in self.undrawn.items():
+            lines.append(f"not generated: {leaf} with a dtype of its own: {', '.join(dtypes)}")
         lines += [f"refused {count} times: {reason}" for reason, count in list(self.refused.items())[:3]]
         if self.chance is not None:
             lines.append(f"chance agreement of an output compared in a prime field: at most {self.chance:.2g}")

@@ -13,6 +13,7 @@ from gsl.rules import RULES
 from gsl.spec import TABLE
 from gsl.verify.choices import Coverage, Dead, Drawn, Random
 from gsl.verify.instance import generate
+from gsl.verify.solve import OWN
 
 TRIED = 40
 LISTS = ("concatenate", "stack", "einsum")
@@ -46,6 +47,31 @@ def call(name: str) -> pat.Pattern:
     if name in LISTS:
         operands = [pat.Variadic(field, templates=[field], min_len=1)]
     return pat.Call(name, *operands)
+
+
+def test_one_leaf_alone_has_another_dtype() -> None:
+    """Each leaf is, now and then, of a dtype that no other one has; what is demanded is kept."""
+    x, y, z = pat.Wildcard(), pat.Wildcard(), pat.Wildcard(dtype="float32")
+    found: dict[str, set[str]] = {"x": set(), "x_1": set(), "x_2": set()}
+    for graph in instances(Subst(op.Add(op.Add(x, y), z), same), 1000):
+        leaves = {node.name: node.dtype for node in graph.nodes if node.op == "input" and node.dtype is not None}
+        if len(leaves) == 3:
+            for name, dtype in leaves.items():
+                if [*leaves.values()].count(dtype) == 1 and len(set(leaves.values())) == 2:
+                    found[name].add(dtype)
+    assert found["x"] >= set(OWN) - {"float32"}
+    assert found["x_1"] >= set(OWN) - {"float32"}
+    assert found["x_2"] <= {"float32"}
+
+
+def test_evidence_names_the_dtypes_that_a_leaf_did_not_have_alone() -> None:
+    x, y = pat.Wildcard(), pat.Wildcard(dtype="float32")
+    soft = op.Softmax(x)
+    verdict = Subst(soft + y, y + soft.like(x)).verify()
+    (leaf, undrawn), = verdict.evidence.undrawn.items()
+    assert leaf == f"Wildcard ({x.location})"
+    assert {"bool", "int64"} <= set(undrawn)
+    assert f"not generated: {leaf} with a dtype of its own: {', '.join(undrawn)}" in str(verdict)
 
 
 @pytest.mark.parametrize("name", TABLE)

@@ -6,10 +6,12 @@ import contextlib
 import io
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from gsl import Refuted, Supported
+from gsl import Refuted, Subst, Supported, op, pat
 from gsl.verify import Verdict, verify
 from gsl.verify.models import Comparison, OutputComparison
 from tests.verify.wrong import WRONG
@@ -73,6 +75,25 @@ def test_the_missing_condition_is_suggested(name: str, verdicts: dict[str, Verdi
     assert wanted in found.suggestion.text
     assert isinstance(found.suggestion.verdict, Supported)
     assert f"where={found.suggestion.text}" in str(found)
+
+
+def attention_of(*where: Callable[[Any], Any]) -> Subst:
+    """Attention with a mask that is added, on conditions on the mask."""
+    q, k, v, mask = (pat.Wildcard() for _ in range(4))
+    scores = op.Matmul(q, op.Transpose(k, axes=(0, 1, 3, 2))) + mask
+    target = op.Attention(q, k, v, mask, scale=1.0)
+    conditions = [condition(mask) for condition in where]
+    return Subst(op.Matmul(op.Softmax(scores, axis=-1), v), target, where=conditions, name="attention")
+
+
+def test_a_leaf_that_alone_has_another_dtype_refutes() -> None:
+    """A boolean mask is added as 0 and 1, while attention leaves out what it forbids."""
+    found = attention_of().verify()
+    assert isinstance(found, Refuted), str(found)
+    assert [node.dtype for node in found.counterexample.before.nodes].count("bool") == 1
+    assert found.suggestion is not None
+    assert ".dtype, ('float32', 'float64'" in found.suggestion.text
+    assert isinstance(attention_of(lambda mask: mask.dtype != "bool").verify(), Supported)
 
 
 def always_equal(before: object, after: object, *, seed: int) -> Comparison:

@@ -66,7 +66,7 @@ def broadcast(s: Solver, draft: Draft, goal: Goal) -> None:
         if operand is condition:
             wanted: str | None = "bool"
         else:
-            wanted = dtype or next((o.dtype for o in known if o is not condition), None)
+            wanted = dtype or next((o.dtype for o in known if o is not condition and o is not s.odd), None)
             wanted = s.joined(wanted)
         last = number == len(order) - 1
         covered = goal.shape is None or not last or any(other.dims == goal.shape for other in known)
