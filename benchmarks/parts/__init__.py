@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 
 from benchmarks.measure import Meter
-from benchmarks.parts import chain, exports, footprint, growth, inference, many_rules, relax, worst
+from benchmarks.parts import chain, exports, footprint, growth, inference, many_rules, optimised, relax, worst
 from benchmarks.section import Section
 
 PARTS: dict[str, Callable[[Meter, int], Section]] = {
@@ -20,6 +20,7 @@ PARTS: dict[str, Callable[[Meter, int], Section]] = {
     "worst": worst.run,
     "footprint": footprint.run,
     "inference": inference.run,
+    "optimised": optimised.run,
 }
 """Each takes the meter and the largest number of operators."""
 

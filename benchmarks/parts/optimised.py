@@ -1,0 +1,200 @@
+"""What rules gain on models of their usual size on this machine, beside `torch.compile` with and without freezing."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch._inductor import config as inductor
+
+import gsl.rules as book
+from benchmarks.measure import Meter
+from benchmarks.section import Goal, Section
+from demo.models import MODELS, Model, settle
+from gsl import RuleSet, Workload, kernels
+
+ROUNDS = 7
+EXPORT, OPTIMISING = "exported", "`OPTIMISING`"
+CPU, INT8 = "rules for a CPU", "the same in int8"
+COMPILED, FROZEN = "`torch.compile`", "`torch.compile`, frozen"
+FORMS = (EXPORT, OPTIMISING, CPU, INT8, COMPILED, FROZEN)
+FOLDING = RuleSet([book.RULES["conv-batch-norm"], book.RULES["dropout-identity"]])
+Run = Callable[[], torch.Tensor]
+
+
+class First(nn.Module):
+    """A model of transformers by the first of its results."""
+
+    def __init__(self, model: nn.Module, **options: Any) -> None:
+        super().__init__()
+        self.model, self.options = model, options
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.model(x, **self.options)[0]
+        return result
+
+
+def _first(kind: str, **options: Any) -> Callable[[], nn.Module]:
+    """A model whose attention is written out, as exports of most models have it."""
+
+    def make() -> nn.Module:
+        import transformers
+
+        config = getattr(transformers, f"{kind}Config")(**options)
+        config.use_cache, config._attn_implementation = False, "eager"
+        names = {"T5": "T5EncoderModel", "ResNet": "ResNetForImageClassification"}
+        more = {"return_dict": False}
+        return First(settle(getattr(transformers, names.get(kind, f"{kind}Model"))(config)), **more)
+
+    return make
+
+
+def _inputs(name: str) -> Callable[[], tuple[torch.Tensor, ...]]:
+    return next(model.inputs for model in MODELS if model.name == name)
+
+
+_LLAMA = {
+    "hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12, "num_attention_heads": 12,
+    "num_key_value_heads": 4, "vocab_size": 8000,
+}  # fmt: skip
+TESTED = (
+    Model("BERT-base, 128 tokens", _first("Bert"), _inputs("BERT-base")),
+    Model("GPT-2, 128", _first("GPT2"), _inputs("BERT-base")),
+    Model("ViT-base, 224", _first("ViT"), _inputs("ResNet-50")),
+    Model("Llama-like, 12 layers of 768, 64", _first("Llama", **_LLAMA), _inputs("Llama, 12 layers of 768")),
+    Model("T5-small encoder, 128", _first("T5", d_model=512), _inputs("BERT-base")),
+    Model("GoogLeNet", next(model.make for model in MODELS if model.name == "GoogLeNet"), _inputs("GoogLeNet")),
+    Model("ResNet-50", _first("ResNet"), _inputs("ResNet-50")),
+)
+
+
+def stages() -> tuple[RuleSet, ...]:
+    """The rule sets that make the form for a CPU, one after the other."""
+    return (book.NORMAL, book.IDIOMS, FOLDING, book.CPU)
+
+
+def applied(wl: Workload, rules: tuple[RuleSet, ...]) -> Workload:
+    """The workload in which each set was applied until none of its rules fires."""
+    for rule_set in rules:
+        wl = rule_set(wl, iterative=True)
+    return wl
+
+
+def forms(model: Model, only: tuple[str, ...] = FORMS) -> dict[str, Run]:
+    """The model in its forms, ready to run."""
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    kernels.clear()
+    inputs = model.inputs()
+    wl = Workload.from_torch(model.make(), inputs, name=model.name)
+    made: dict[str, Callable[[], Workload]] = {
+        EXPORT: lambda: wl,
+        OPTIMISING: lambda: applied(wl, (RuleSet(book.OPTIMISING),)),
+        CPU: lambda: applied(wl, stages()),
+        INT8: lambda: applied(wl, (*stages(), book.APPROXIMATE)),
+    }
+    exported = wl.exported.module()
+    runs = {name: _run(make().exported.module(), inputs) for name, make in made.items() if name in only}
+    if COMPILED in only:
+        runs[COMPILED] = _run(torch.compile(exported), inputs)
+    if FROZEN in only:
+        runs[FROZEN] = _frozen(_run(torch.compile(wl.exported.module()), inputs))
+    return runs
+
+
+def _run(program: Any, inputs: tuple[torch.Tensor, ...]) -> Run:
+    def run() -> torch.Tensor:
+        found = program(*inputs)
+        result: torch.Tensor = found if isinstance(found, torch.Tensor) else found[0]
+        return result
+
+    return run
+
+
+def _frozen(run: Run) -> Run:
+    """A run that is compiled, at the first time, with weights as constants."""
+    with inductor.patch(freezing=True):
+        run()
+    return run
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The milliseconds of a form, and the largest error of its result relative to the largest number in that."""
+
+    median: float
+    least: float
+    error: float
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Torch with so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def measure(model: Model, only: tuple[str, ...] = FORMS, rounds: int = ROUNDS) -> dict[str, Timed]:
+    """The forms of a model, which run in turns, there and back."""
+    with torch.no_grad():
+        runs = forms(model, only)
+        expected = runs[EXPORT]()
+        errors = {}
+        for name, run in runs.items():
+            for _ in range(3):  # weights are packed at the second run
+                found = run()
+            errors[name] = float((found - expected).abs().max() / expected.abs().max())
+        taken: dict[str, list[float]] = {name: [] for name in runs}
+        for turn in range(rounds):
+            for name in list(runs)[:: 1 if turn % 2 else -1]:
+                start = time.perf_counter()
+                runs[name]()
+                taken[name].append((time.perf_counter() - start) * 1e3)
+    return {name: Timed(statistics.median(times), min(times), errors[name]) for name, times in taken.items()}
+
+
+def run(meter: Meter, largest: int) -> Section:
+    """All models, with one thread and with two."""
+    section = Section("Models by rules for this machine")
+    ratios: list[tuple[str, float, Timed]] = []
+    for count in (1, 2):
+        lines = []
+        for model in TESTED:
+            with threads(count):
+                found = measure(model)
+            print(f"{model.name}, {count} threads: {found}", flush=True)
+            base = found[EXPORT]
+            lines.append([model.name, *(_shown(found[name], base, name == EXPORT) for name in FORMS)])
+            ratios.append((model.name, base.median / found[CPU].median, found[CPU]))
+        section.table([f"{count} thread{'s' * (count > 1)}", *FORMS], lines)
+    slowest = min(ratios, key=lambda ratio: ratio[1])
+    worst = max(timed.error for *_, timed in ratios)
+    section.goals.append(
+        Goal("rules for a CPU, seven models", "never slower than the export; errors at most 1e-5",
+             f"at least {slowest[1]:.2f} × as fast ({slowest[0]}); errors at most {worst:.0e}",
+             slowest[1] >= 0.98 and worst <= 1e-5)
+    )  # fmt: skip
+    section.add(
+        f"""Milliseconds of one inference (wall time, median of {ROUNDS}, the forms in turns, there and back), how many
+        times faster than the export that is, and the largest error of the result relative to its largest number. The
+        models of transformers write their attention out. *Rules for a CPU*: `NORMAL`, `IDIOMS`, folded batch norms,
+        then `CPU`, each until none of its rules fires; *in int8*: then `APPROXIMATE`. *Frozen*: with inductor's
+        `freezing`, which packs weights, too. Weights are packed, and graphs compiled, before."""
+    )
+    return section
+
+
+def _shown(found: Timed, base: Timed, is_base: bool) -> str:
+    if is_base:
+        return f"{found.median:.1f}"
+    return f"{found.median:.1f} ({base.median / found.median:.2f} ×, {found.error:.0e})"
