@@ -1,6 +1,8 @@
 """The rule book on one page: ``from rules import BOOK`` in this repository, ``from gsl.rules import BOOK`` anywhere."""
 
+from gsl.rules import APPROXIMATE as APPROXIMATE
 from gsl.rules import BOOK as BOOK
+from gsl.rules import CPU as CPU
 from gsl.rules import FAMILIES as FAMILIES
 from gsl.rules import IDIOMS as IDIOMS
 from gsl.rules import MODULE_FUSION as MODULE_FUSION

@@ -44,6 +44,8 @@ def read(path: Path, values: Mapping[str, Any] | None) -> Workload:
     """The workload of a program in a file. UsageError if it has what would be run."""
     import torch
 
+    import gsl.kernels  # noqa: F401  programs may call them
+
     if values is not None:
         raise UsageError(f"{path} has its weights, so it takes no --params")
     check(path)

@@ -4,7 +4,8 @@
 first line of a rule's ``doc`` is its algebra; the rest says where it applies, and which guard is there for what.
 Sizes that are not known at rewrite time satisfy a guard only if they are the same expression.
 
-``MODULE_FUSION`` is a rule set of its own: it makes modules, which only traced graphs have.
+``MODULE_FUSION`` is a rule set of its own: it makes modules, which only traced graphs have. ``CPU`` and ``APPROXIMATE``
+are for inference on a CPU: they write calls of ``gsl.kernels``, and the latter lowers their precision.
 """
 
 from __future__ import annotations
