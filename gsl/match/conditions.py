@@ -11,6 +11,7 @@ from gsl.graph import Node
 from gsl.match.guard import Bindings, Guard, Path
 from gsl.match.literal import equal_literal
 from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, Pattern, Repeat, Seq, Variadic
+from gsl.spec.natives import defaults
 
 if TYPE_CHECKING:
     from gsl.match.engine import Search
@@ -132,6 +133,8 @@ def _length(variadic: Variadic) -> Actual:
 
 def _attribute(name: str) -> Actual:
     def get(search: Search, node: Any, path: Path) -> Any:
+        if name not in node.attrs and name in (known := defaults(node.op)):
+            return known[name]
         if name not in node.attrs:
             raise ValueError(f"{node!r} has no attribute {name!r}")
         return node.attrs[name]

@@ -12,6 +12,7 @@ from gsl.errors import EvaluationError
 from gsl.graph import CONST, Node
 from gsl.pat import Alt, Instance, Pattern, Repeat, Seq, Variadic, has_head
 from gsl.spec import TABLE
+from gsl.spec.natives import defaults
 
 if TYPE_CHECKING:
     from gsl.match.engine import Search
@@ -62,6 +63,8 @@ def read(node: Node, name: str) -> Any:
         if value is None:
             raise EvaluationError(f"the type of {node.name or node!r} is not known")
         return value
+    if name in (known := defaults(node.op)):
+        return known[name]
     raise EvaluationError(f"{node!r} has no attribute {name!r}")
 
 

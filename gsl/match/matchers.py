@@ -16,7 +16,7 @@ from gsl.match.guard import Guard, Path, canonical
 from gsl.match.literal import decidedly_same, equal_literal
 from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, OpClass, Pattern, Tuple, Variadic, has_head
 from gsl.spec import TABLE, OpSpec
-from gsl.spec.natives import same_function
+from gsl.spec.natives import defaults, same_function
 
 if TYPE_CHECKING:
     from gsl.match.engine import Search
@@ -184,6 +184,8 @@ class CallMatcher(Matcher):
     def literals_hold(self, search: Search, node: Node) -> bool:
         """Whether the node has the literal attributes, which may be given in another form than the canonical one."""
         attrs = node.attrs
+        if any(name not in attrs for name in self.literals):
+            attrs = {**defaults(node.op), **attrs}
         for name, wanted in self.literals.items():
             if name not in attrs:
                 return search.miss(self.pattern, node, name, wanted, EvaluationError("no such attribute"))

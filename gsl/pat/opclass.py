@@ -14,7 +14,7 @@ from gsl.graph import Op, op_name
 from gsl.graph.node import CONST, GETITEM, INPUT, PARAM, TUPLE
 from gsl.pat.pickling import restore, state_of
 from gsl.spec import TABLE, OpSpec, Trait, find
-from gsl.spec.natives import OpName, TVMFunction, same_function
+from gsl.spec.natives import OpName, TVMFunction, overload_of, same_function
 
 _KINDS = frozenset((CONST, GETITEM, INPUT, PARAM, TUPLE))
 
@@ -27,6 +27,11 @@ def resolve(op: Any) -> OpSpec | Op:
     spec = getattr(op, "spec", op)  # a class of gsl.op holds its declaration
     if isinstance(spec, OpSpec):
         return spec
+    if isinstance(op, str) and "::" in op:
+        try:
+            return overload_of(op)  # type: ignore[no-any-return]
+        except LookupError as error:
+            raise PatternError(located(str(error))) from None
     if isinstance(op, str):
         found = find(op)
         if found is None:
@@ -35,7 +40,7 @@ def resolve(op: Any) -> OpSpec | Op:
             )
         return found
     if callable(op) or isinstance(op, (OpName, TVMFunction)) or type(op).__module__.startswith("tvm."):
-        target: Op = op
+        target: Op = overload_of(op)
         return target
     raise PatternError(
         located(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +74,54 @@ def arguments(target: Any) -> frozenset[str] | None:
 
     found = (target,) if isinstance(target, torch._ops.OpOverload) else overloads(target)
     return frozenset(argument.name for each in found for argument in each._schema.arguments) if found else None
+
+
+def overload_of(target: Any) -> Any:
+    """The overload that a packet of overloads, an operator made by ``torch.library.custom_op``, or a name such as
+    ``"aten::relu"`` or ``"aten::add.Tensor"`` stands for; any other target is itself.
+
+    LookupError for a name under which torch has no operator.
+    """
+    if isinstance(target, str):
+        return _overload_named(target)
+    if "torch" not in sys.modules:
+        return target
+    import torch
+
+    if isinstance(target, torch._library.custom_ops.CustomOpDef):
+        return target._opoverload
+    return _main_overload(target) if isinstance(target, torch._ops.OpOverloadPacket) else target
+
+
+def _overload_named(name: str) -> Any:
+    import torch
+
+    space, _, rest = name.partition("::")
+    packet_name, _, overload = rest.partition(".")
+    packet = getattr(getattr(torch.ops, space), packet_name, None) if packet_name.isidentifier() else None
+    found = packet if packet is None or not overload else getattr(packet, overload, None)
+    if found is None:
+        raise LookupError(f"torch has no operator {name!r}; the module that defines it has to be imported before")
+    return overload_of(found)
+
+
+def _main_overload(packet: Any) -> Any:
+    names = packet.overloads()
+    return getattr(packet, next((name for name in ("default", "Tensor") if name in names), names[0]))
+
+
+@functools.lru_cache(maxsize=1024)
+def defaults(target: Any) -> Mapping[str, Any]:
+    """What the arguments of an operator of torch are when a call leaves them out, lists as tuples."""
+    if "torch" not in sys.modules:
+        return {}
+    import torch
+
+    if not isinstance(target, torch._ops.OpOverload):
+        return {}
+    given = [argument for argument in target._schema.arguments if argument.has_default_value()]
+    values = {argument.name: argument.default_value for argument in given}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def parameters(target: Any) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """Small models of many architectures, as transformers, torchvision and timm build them, with random weights.
 
-Torchvision is built for one kind of torch: beside another one its compiled operators are missing, and transformers can't
-be imported where torchvision is found. So torchvision and timm lie in a folder of their own, which only the process that
-makes their models looks into: ``python -m tests.helpers.libraries torchvision``.
+Torchvision is built for one kind of torch: beside another one its compiled operators are missing, and transformers
+can't be imported where torchvision is found. So torchvision and timm lie in a folder of their own, into which only the
+process looks that makes their models: ``python -m tests.helpers.libraries torchvision``.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ def timm() -> Mapping[str, Callable[[], Model]]:
         "resnet": made("resnet10t"), "convnext": made("convnext_atto", depths=(1, 1, 1, 1)),
         "mobilenet_v3": made("mobilenetv3_small_050"), "regnet": made("regnetx_002"),
         "repvgg": made("repvgg_a0"), "mobilevit": made("mobilevit_xxs", 64),
-        "deit": made("deit_tiny_patch16_224", **small), "beit": made("beit_base_patch16_224", embed_dim=24, num_heads=2, **small),
+        "deit": made("deit_tiny_patch16_224", **small),
+        "beit": made("beit_base_patch16_224", embed_dim=24, num_heads=2, **small),
         "mixer": made("mixer_s32_224", num_blocks=2, img_size=64, size=64),
         "levit": made("levit_128s", 224),
     }  # fmt: skip
@@ -123,6 +124,7 @@ def main(library: str) -> None:
         # What torchvision demands when it is imported, and no model here calls.
         operators.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     sys.path.append(str(VISION))
+    torch.set_num_threads(1)
     torch.manual_seed(0)
     models = {"torchvision": torchvision, "timm": timm}[library]()
     print(json.dumps({name: check(*make()) for name, make in models.items()}))
