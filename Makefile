@@ -10,13 +10,20 @@ BENCH_STAMP := $(VENV)/.installed-bench
 RELAY_VENV := .venv-relay
 RELAY_STAMP := $(RELAY_VENV)/.installed
 
+# A folder of its own for packages beside which others can't be imported.
+VISION_STAMP := $(VENV)/vision/.installed
+
 .PHONY: setup demo test test-relay bench docs lint clean
 
-setup: $(STAMP)
+setup: $(STAMP) $(VISION_STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	touch $@
+
+$(VISION_STAMP): $(STAMP) constraints-vision.txt
+	$(BIN)/python -m pip install -q --no-deps --upgrade --target $(VENV)/vision -r constraints-vision.txt
 	touch $@
 
 demo: setup

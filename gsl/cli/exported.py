@@ -36,6 +36,8 @@ LOGGERS: Final = ("torch.export", "torch.export.pt2_archive._package", "torch._e
 """What torch tells about loading on the side."""
 STRUCTURE: Final = re.compile(r"Deserializing ([\w.]+) in pytree is not registered")
 """What torch says of a structure of arguments that is known only when the module that defines it is imported."""
+OPERATOR: Final = re.compile(r"Node\(target='torch\.ops\.(\w+)\.(\w+)")
+"""What torch says of a call of an operator that is known only when the module that defines it is imported."""
 SHOWN: Final = 80
 """How many characters of a refused text are shown."""
 
@@ -58,6 +60,12 @@ def read(path: Path, values: Mapping[str, Any] | None) -> Workload:
             if known is not None:
                 module = known[1].rpartition(".")[0]
                 raise UsageError(f"{path} needs the class {known[1]}: give --import {module}") from None
+            missing = OPERATOR.search(str(cause))
+            if missing is not None and getattr(getattr(torch.ops, missing[1]), missing[2], None) is None:
+                operator = f"{missing[1]}::{missing[2]}"
+                raise UsageError(
+                    f"{path} needs the operator {operator}: give --import with the module that defines it"
+                ) from None
             raise cause from None
         return Workload.from_exported(program, name=path.stem)
 
@@ -66,7 +74,12 @@ def write(workload: Workload, path: Path, with_values: bool) -> list[Path]:
     """Write the program of a workload."""
     import torch
 
-    torch.export.save(workload.exported, path)
+    try:
+        torch.export.save(workload.exported, path)
+    except RuntimeError as error:
+        if "PytorchStreamWriter" not in str(error):
+            raise
+        raise OSError(f"torch could not write the whole file: {archive.first_line(error)}") from error
     return [path]
 
 

@@ -7,12 +7,22 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from gsl.cli.command import UsageError
+
+SHOWN: Final = 120
+"""How many characters of a path are shown."""
 
 
 def check_place(path: Path) -> None:
     """UsageError if no file can be written there."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise UsageError(f"{_shown(path)} can't be written: {error.strerror}") from None
     folder = path.resolve().parent
     if not folder.is_dir():
         raise UsageError(f"there is no folder {path.parent}")
@@ -20,6 +30,12 @@ def check_place(path: Path) -> None:
         raise UsageError(f"{path} is a folder; give the name of a file in it")
     if not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         raise UsageError(f"{path.parent}: no permission to write there")
+
+
+def _shown(path: Path) -> str:
+    """A path as messages show it, which may be too long to be one."""
+    text = str(path)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
 def write(path: Path, make: Callable[[Path], list[Path]]) -> list[Path]:

@@ -33,7 +33,7 @@ def check(model: nn.Module, example: torch.Tensor) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         old = Workload.from_torch(model.eval(), (example,))
         unread = old.unread()
-        new = BOOK(old, iterative=True)
+        new = BOOK(old)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.pt2"
             torch.export.save(new.exported, path)
@@ -77,25 +77,32 @@ def transformers() -> Mapping[str, Callable[[], Model]]:
 # ---------------------------------------------------------------- torchvision and timm
 
 
-def _image(make: Callable[[], nn.Module], size: int = 32) -> Callable[[], Model]:
-    return lambda: (make(), torch.randn(2, 3, size, size))
+def _image(make: Callable[[], nn.Module], size: int = 32, channels: int = 3) -> Callable[[], Model]:
+    return lambda: (make(), torch.randn(2, channels, size, size))
 
 
 def torchvision() -> Mapping[str, Callable[[], Model]]:
     """10 models."""
     from torchvision import models as tv
     from torchvision.models.convnext import CNBlockConfig
+    from torchvision.models.resnet import BasicBlock
 
-    plain = ("resnet18", "mobilenet_v2", "mobilenet_v3_small", "shufflenet_v2_x0_5", "squeezenet1_1", "mnasnet0_5",
-             "efficientnet_b0")  # fmt: skip
     blocks = [CNBlockConfig(8, 16, 1), CNBlockConfig(16, None, 1)]
-    vit = {"num_layers": 2, "num_heads": 2, "hidden_dim": 16, "mlp_dim": 24}
     return {
-        **{name: _image(lambda name=name: tv.get_model(name, weights=None)) for name in plain},
-        "googlenet": _image(lambda: tv.googlenet(weights=None, aux_logits=False, init_weights=False)),
-        "convnext": _image(lambda: tv.ConvNeXt(blocks)),
-        "vit": _image(lambda: tv.VisionTransformer(32, 8, **vit)),
+        "resnet": _image(lambda: tv.ResNet(BasicBlock, [1, 1, 1, 1], num_classes=5, width_per_group=64)),
+        "mobilenet_v2": _image(lambda: tv.mobilenet_v2(width_mult=0.25, num_classes=5)),
+        "mobilenet_v3": _image(lambda: tv.mobilenet_v3_small(width_mult=0.25, num_classes=5)),
+        "shufflenet": _image(lambda: tv.ShuffleNetV2([1, 2, 1], [8, 16, 24, 32, 40], num_classes=5)),
+        "squeezenet": _image(lambda: tv.squeezenet1_1(num_classes=5)),
+        "mnasnet": _image(lambda: tv.MNASNet(0.25, num_classes=5)),
+        "densenet": _image(lambda: tv.DenseNet(8, (1, 1, 2, 1), 16, num_classes=5)),
+        "inception": _image(lambda: nn.Sequential(tv.googlenet(**PLAIN).inception3a, nn.Flatten()), 4, 192),
+        "convnext": _image(lambda: tv.ConvNeXt(blocks, num_classes=5)),
+        "vit": _image(lambda: tv.VisionTransformer(32, 8, num_layers=2, num_heads=2, hidden_dim=16, mlp_dim=24)),
     }
+
+
+PLAIN: Final[dict[str, Any]] = {"weights": None, "aux_logits": False, "init_weights": False}
 
 
 def timm() -> Mapping[str, Callable[[], Model]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -321,6 +322,13 @@ def from_model(
     """The program of a module, by ``torch.export``."""
     if not isinstance(model, torch.nn.Module):
         raise _unexpected(model, "a torch.nn.Module")
+    try:
+        inspect.signature(model.forward).bind(*args, **(kwargs or {}))
+    except TypeError as error:
+        raise FrontEndError(
+            f"{type(model).__name__} can't be called with these example inputs: {error}; give those with which it is "
+            "traced, in order: Workload.from_torch(model, (x,))"
+        ) from None
     return from_exported(torch.export.export(model, args, dict(kwargs or {}), dynamic_shapes=dynamic_shapes))
 
 
