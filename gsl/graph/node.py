@@ -251,6 +251,29 @@ class Inference(Protocol):
     def __call__(self, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None: ...
 
 
+class Replaced(Protocol):
+    """Nodes of a graph, and the new ones that are to stand for them; see :class:`gsl.graph.splice.Replacement`."""
+
+    @property
+    def old(self) -> tuple[Node, ...]: ...
+
+    @property
+    def new(self) -> tuple[Node, ...]: ...
+
+    @property
+    def created(self) -> tuple[Node, ...]: ...
+
+
+class Writable(Protocol):
+    """Tells whether the framework of a graph can express a new call.
+
+    Raises ValueError, or FrontEndError, with the reason if it can't. Nothing counts but what counts for
+    :class:`Inference`.
+    """
+
+    def __call__(self, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None: ...
+
+
 class Graph:
     """A DAG of nodes in topological order, with its outputs."""
 
@@ -263,6 +286,8 @@ class Graph:
         written: Mapping[Node, int | None] | None = None,
         *,
         typed: bool = True,
+        writable: Writable | None = None,
+        admits: Callable[[Replaced], None] | None = None,
     ) -> None:
         self.nodes = list(nodes)
         self.outputs = list(outputs)
@@ -270,6 +295,11 @@ class Graph:
         self.canonical = canonical
         """How a graph shows the call of a native target with so many operands and these attributes, if it shows it by
         canonical operators: as text, for messages."""
+        self.writable = writable
+        """Tells of each new call whether the framework can express it, where that is not sure."""
+        self.admits = admits
+        """Raises FrontEndError for new nodes that can't stand in the places of old ones, for what types do not tell:
+        devices, and how tensors lie in memory. ``None`` where that can't happen."""
         self.typed = typed
         """Whether nodes of this kind of graph have types at all; where they have none, none are missed."""
         self.written: Mapping[Node, int | None] = dict(written or {})
@@ -360,4 +390,7 @@ class Graph:
                 node.deps = tuple([new[dep] for dep in old.deps])
         written = {new[node]: output for node, output in self.written.items()}
         outputs = [new[node] for node in self.outputs]
-        return Graph(new.values(), outputs, self.infer, self.canonical, written, typed=self.typed)
+        return Graph(
+            new.values(), outputs, self.infer, self.canonical, written,
+            typed=self.typed, writable=self.writable, admits=self.admits,
+        )  # fmt: skip

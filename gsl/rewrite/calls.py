@@ -7,7 +7,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
 
 from gsl.attr.evaluate import same
-from gsl.errors import EvaluationError
+from gsl.errors import EvaluationError, FrontEndError
 from gsl.graph import CONST, TUPLE, Graph, Node, Op, Type, op_name
 from gsl.rewrite.refusal import Refusal
 from gsl.spec import OpSpec
@@ -70,9 +70,15 @@ def _form(
             full = op.complete(attrs, tuple([operand.type for operand in operands]))
         _check_dropped(name, full, dropped)
         _check_numbers(op, operands)
-        return full, graph.infer(name, tuple(operands), full)
+        type = graph.infer(name, tuple(operands), full)
     except (ValueError, KeyError, EvaluationError) as error:
         raise Refusal(f"the new {op_name(name)} is not well-formed: {error}") from error
+    if graph.writable is not None:
+        try:
+            graph.writable(name, tuple(operands), full)
+        except (ValueError, FrontEndError) as error:
+            raise Refusal(f"the new {op_name(name)} can't be written: {error}") from error
+    return full, type
 
 
 def _check_dropped(name: Op, full: Mapping[str, Any], dropped: Mapping[str, list[Any]]) -> None:

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
+from gsl.errors import FrontEndError
 from gsl.graph import LEAVES, Graph, Node
 from gsl.graph.splice import Replacement, closes_cycle, is_new
 from gsl.match import Match
@@ -20,6 +21,7 @@ class Checker:
         self.outputs = outputs
         self.written = graph.written
         self.typed = graph.typed
+        self.admits = graph.admits
         self.graph = graph
         self.untyped = False
         """Set when equal types could not be checked, because a type is not known."""
@@ -62,6 +64,11 @@ class Checker:
                 self._aliases(replacement, min(places))
         if self.written:
             self._written(replacement)
+        if self.admits is not None:
+            try:
+                self.admits(replacement)
+            except FrontEndError as error:
+                raise Refusal(str(error)) from error
         if closes_cycle(replacement):
             names = ", ".join(f"%{node.name}" for node in replacement.old)
             raise Refusal(f"would create a cycle: what stands for {names} would depend on itself")

@@ -216,13 +216,14 @@ def _row(items: Sequence[str]) -> str:
 
 
 def _formed(own: dict[Any, dict[Any, Any]], graph: Graph) -> dict[Any, Any]:
-    """The calls that are known for a graph. Those whose types a mere function infers are the same for all graphs."""
-    infer = graph.infer
-    if type(infer) is not FunctionType:
+    """The calls that are known for a graph. Those whose types a mere function infers, and of which a mere function
+    tells whether they can be written, are the same for all graphs."""
+    infer, writable = graph.infer, graph.writable
+    if type(infer) is not FunctionType or (writable is not None and type(writable) is not FunctionType):
         return graph.formed
-    formed = own.get(infer)
+    formed = own.get((infer, writable))
     if formed is None:
-        formed = own[infer] = {}
+        formed = own[infer, writable] = {}
     return formed
 
 

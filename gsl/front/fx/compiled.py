@@ -72,7 +72,8 @@ class CompiledProgram(GraphModuleProgram):
         """A fresh view of the graph."""
         leaves = CompiledLeaves(self._module, self.weights, self._values)
         graph = self._module.graph
-        return Loader(self._module, graph, leaves, self._values, infer, autocast=is_autocast(graph)).load()
+        loader = Loader(self._module, graph, leaves, self._values, infer, autocast=is_autocast(graph))
+        return self._guarded(loader.load())
 
     def _steps(self) -> Steps:
         graph = self._module.graph

@@ -29,6 +29,7 @@ from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.steps import Steps
 from gsl.front.fx.store import Storer
 from gsl.front.fx.values import UNKNOWN, Values, propagate
+from gsl.front.fx.writable import Admits, in_aten, in_exports, in_functions
 from gsl.graph import Graph, Node, Type
 from gsl.rewrite.pause import paused_collector
 
@@ -113,7 +114,7 @@ class GraphModuleProgram:
 
     def load(self) -> Graph:
         """A fresh view of the graph."""
-        return self._loader().load()
+        return self._guarded(self._loader().load())
 
     def _loader(self) -> Loader:
         return Loader(self._module, self._module.graph, ModuleLeaves(self._module), self._values, infer)
@@ -121,6 +122,13 @@ class GraphModuleProgram:
     def why_unread(self) -> Callable[[Node], str | None]:
         """What tells why an opaque node of a view has no canonical reading."""
         return Reasons(self._loader())
+
+    def _guarded(self, graph: Graph) -> Graph:
+        """A view that knows what can be written into the module."""
+        native = self._module.graph
+        graph.writable = in_aten if dialect_of(native) == "aten" else in_functions
+        graph.admits = Admits(native, self._values, self._devices)
+        return graph
 
     def store(self, graph: Graph) -> GraphModuleProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
@@ -242,7 +250,10 @@ class ExportProgram(Unchangeable):
 
     def load(self) -> Graph:
         """A fresh view of the graph."""
-        return self._loader().load()
+        graph = self._loader().load()
+        graph.writable = in_exports
+        graph.admits = Admits(self._exported.graph, self._values, self._devices)
+        return graph
 
     def _loader(self) -> Loader:
         exported = self._exported

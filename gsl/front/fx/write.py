@@ -33,7 +33,10 @@ from gsl.spec import TABLE
 INHERITED: Final = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "seq_nr")
 """What a new native node takes over from the one that it replaces."""
 
-_BY_STRIDES: Final = frozenset((torch.as_strided, "as_strided", torch.ops.aten.as_strided.default))
+_BY_STRIDES: Final = frozenset((
+    torch.as_strided, "as_strided", torch.ops.aten.as_strided.default, torch.view_as_complex,
+    torch.ops.aten.view_as_complex.default, torch.ops.aten.view.dtype,
+))  # fmt: skip
 _RESHAPES: Final[Mapping[Any, Any]] = {
     "view": "reshape",
     "view_as": "reshape_as",
@@ -146,12 +149,10 @@ class Writer:
     @staticmethod
     def _for_any_strides(node: fx.Node) -> Any:
         """The target of a call whose operand may lie otherwise in memory than before: a view may need a copy then."""
-        if node.target in _BY_STRIDES:
+        if is_by_strides(node):
             raise FrontEndError(
                 f"{node.format_node()}: reads its operand by strides, which are not the same after the rewrite"
             )
-        if any(isinstance(arg, torch.dtype) for arg in (*node.args, *node.kwargs.values())):
-            return node.target
         return _RESHAPES.get(node.target, node.target)
 
     # ------------------------------------------------------------ new nodes
@@ -191,16 +192,8 @@ class Writer:
             return spellings.write_biased(str(joined.op), joined.attrs, operands, type_of, self.dialect)
         if node.op == GETITEM:
             return Native(operator.getitem, (operands[0], node.attrs["index"]))
-        if isinstance(node.op, str):
-            if node.op not in TABLE:
-                raise FrontEndError(
-                    f"{node.name}: {node.op!r} is not an operator of the vocabulary, so it can't be written in torch; "
-                    f"{nearest(node.op, TABLE)}"
-                )
-            native = spellings.write(node.op, node.attrs, operands, type_of, self.dialect)
-            return self._placed(native, node) if is_created(node) else native
-        call = native_call(node.op, operands, node.attrs)
-        return lowered(call) if self.dialect == "aten" else call
+        native = spelled(node.op, operands, node.attrs, self.dialect)
+        return self._placed(native, node) if isinstance(node.op, str) and is_created(node) else native
 
     def _placed(self, native: Native, node: Node) -> Native:
         """A call that creates a tensor, on the device where it belongs."""
@@ -296,6 +289,25 @@ class Writer:
             name = f"{base}_{number}"
         self._used.add(name)
         return name
+
+
+def is_by_strides(node: fx.Node) -> bool:
+    """Whether a native call only exists for some strides of its operand, and no copy would do instead."""
+    if node.target in _RESHAPES:
+        return any(isinstance(arg, torch.dtype) for arg in (*node.args, *node.kwargs.values()))
+    return node.target in _BY_STRIDES
+
+
+def spelled(op: Any, operands: tuple[Any, ...], attrs: Mapping[str, Any], dialect: Dialect) -> Any:
+    """The native call of an operator on what stands for its operands. FrontEndError or ValueError if there is none."""
+    if isinstance(op, str):
+        if op not in TABLE:
+            raise FrontEndError(
+                f"{op!r} is not an operator of the vocabulary, so it can't be written in torch; {nearest(op, TABLE)}"
+            )
+        return spellings.write(op, attrs, operands, type_of, dialect)
+    call = native_call(op, operands, attrs)
+    return lowered(call) if dialect == "aten" else call
 
 
 def _identifier(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tvm import ir, relax
 from tvm.relax.expr import _update_type
+from tvm.sym import Analyzer
 
 from gsl.front.relax.function import replaced
 from gsl.front.relax.objects import VARIABLES
@@ -27,6 +28,21 @@ def check(module: Any, function: Any, fresh: Sequence[Any] | None) -> None:
     relax.analysis.well_formed(module, check_ty=calls is None)
     if calls is not None:
         relax.analysis.well_formed(calls)
+
+
+def has_type(expr: Any, wanted: Any) -> bool:
+    """Whether TVM can prove that an expression has a type, from whatever the sizes are."""
+    if isinstance(expr, relax.Tuple):
+        return all(map(has_type, expr.fields, wanted.fields))
+    return _is_same(expr.ty, wanted, Analyzer())
+
+
+def _is_same(found: Any, wanted: Any, analyzer: Any) -> bool:
+    if isinstance(found, ir.TupleType):
+        return all(_is_same(one, other, analyzer) for one, other in zip(found.fields, wanted.fields))
+    if not isinstance(found, relax.TensorType) or found.shape is None:
+        return True
+    return all(analyzer.can_prove_equal(a, b) for a, b in zip(found.shape.values, wanted.shape.values))
 
 
 def _alone(calls: Sequence[Any]) -> Any | None:

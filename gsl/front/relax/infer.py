@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from tvm import relax
 
 from gsl.errors import FrontEndError
 from gsl.front.infer import field_type
+from gsl.front.relax import spellings
+from gsl.front.relax.check import has_type
 from gsl.front.relax.dims import Dims
 from gsl.front.relax.handle import is_literal
 from gsl.front.relax.loaded import Loaded
@@ -17,6 +19,12 @@ from gsl.front.relax.types import to_relax, type_of
 from gsl.graph import GETITEM, INPUT, TUPLE, Node, Op, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph, call_type
 from gsl.spec import TABLE, meaning
+from gsl.spec.exact import exact
+from gsl.spec.symbolic import has_symbols
+
+_WRITABLE: Final[set[Any]] = set()
+"""The calls, without symbolic sizes, that were written once."""
+_MOST: Final = 8192
 
 
 class Infer:
@@ -38,6 +46,33 @@ class Infer:
             return meaning.infer(TABLE[op], known, attrs)
         return _of_group(op, operands) if isinstance(op, Subgraph) else self._opaque(op, operands, attrs)
 
+    def writable(self, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None:
+        """Raise ValueError or FrontEndError if Relax can't express a new call, by writing it on variables of the types
+        of its operands. Of calls whose sizes are all numbers it is remembered for all programs."""
+        types = tuple([operand.type for operand in operands])
+        if isinstance(op, Subgraph) or self.loaded is None or None in types:
+            return
+        if not isinstance(op, str):
+            self.caller.call(op, [_stand_in(operand, self.dims) for operand in operands], attrs)
+            return
+        known = tuple([operand.attrs["value"] if is_literal(operand) else operand.type for operand in operands])
+        try:
+            key: Any = (op, *map(exact, known), *map(exact, attrs.items()))
+            if key in _WRITABLE:
+                return
+        except TypeError:
+            key = None
+        scope = self.loaded.scope
+        expr = spellings.write(op, attrs, tuple([_stand_in_of(operand, self.dims) for operand in operands]), scope)
+        if has_symbols(types) or has_symbols(dict(attrs)):
+            wanted = self(op, operands, attrs)
+            if wanted is not None and not has_type(expr, to_relax(wanted, self.dims)):
+                raise ValueError(f"TVM can't prove that its type is {wanted}")
+        elif key is not None:
+            if len(_WRITABLE) >= _MOST:
+                _WRITABLE.clear()
+            _WRITABLE.add(key)
+
     def _opaque(self, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
         """The type that Relax gives to an opaque call; ``None`` where it can't tell."""
         if any(operand.type is None for operand in operands):
@@ -48,7 +83,8 @@ class Infer:
         except FrontEndError:
             return None
         try:
-            call = relax.BlockBuilder().normalize(call)
+            builder = relax.BlockBuilder() if self.loaded is None else self.loaded.scope.builder
+            call = builder.normalize(call)
         except Exception as error:
             # Whatever Relax raises, the call is ill-typed.
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -64,6 +100,13 @@ def _of_group(group: Subgraph, operands: tuple[Node, ...]) -> Type | None:
     if wanted != [operand.type for operand in operands]:
         raise ValueError(f"{group.name}: takes {', '.join(map(str, wanted))}")
     return call_type(group.body)
+
+
+def _stand_in_of(operand: Node, dims: Dims) -> Any:
+    """What stands for an operand where a call is spelled: a variable, a number, or a tuple of those."""
+    if operand.op == TUPLE:
+        return tuple([_stand_in_of(item, dims) for item in operand.operands])
+    return operand.attrs["value"] if is_literal(operand) else _stand_in(operand, dims)
 
 
 def _stand_in(operand: Node, dims: Dims) -> Any:

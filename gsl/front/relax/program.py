@@ -93,6 +93,7 @@ class RelaxProgram(Unchangeable):
             shown = partial(canonical, scope=scope)
             loader = Loader(function, scope, self._values or {}, infer, shown, self._module)
             graph, infer.loaded = loader.load(), loader.loaded
+            graph.writable = infer.writable
             self._leaves = loader.loaded.leaves
             return graph
 

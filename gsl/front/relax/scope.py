@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from tvm import ir
-from tvm.relax import ShapeExpr, TensorType
+from tvm.relax import BlockBuilder, ShapeExpr, ShapeType, TensorType, Var
+from tvm.relax.analysis import defined_symbolic_vars
 from tvm.tirx import IntImm
 
 from gsl.front.relax.dims import Dims
@@ -58,6 +59,15 @@ class FunctionScope:
         return found
 
     @cached_property
+    def builder(self) -> Any:
+        """A builder that knows that the symbolic sizes of the function are not negative."""
+        builder = BlockBuilder()
+        sizes = symbolic_sizes(self.function.native)
+        if sizes:
+            builder.begin_scope([Var("sizes", ShapeType(sizes))])
+        return builder
+
+    @cached_property
     def types(self) -> Sequence[Type | None]:
         """The types of the variables of the function's bindings, in their order."""
         return self._of_variables(self.function.vars)
@@ -105,6 +115,11 @@ class FunctionScope:
     def prim(self, dim: Dim) -> Any:
         """A dimension as a size of Relax: an int or a ``PrimExpr``."""
         return self.dims.prim(dim)
+
+
+def symbolic_sizes(function: Any) -> list[Any]:
+    """The variables that stand for sizes of what a function is given, or is matched in it."""
+    return items(defined_symbolic_vars(function))
 
 
 def _is_exact(own: Any) -> bool:

@@ -35,7 +35,7 @@ class Writer:
         self.caller = caller
         self.value = value
         self.outliner = outliner
-        self.builder: Any = relax.BlockBuilder() if around is None else around.builder
+        self.builder: Any = loaded.scope.builder if around is None else around.builder
         self._recipes: dict[bytes, Recipe | None] = {} if around is None else around._recipes
         self._nearby: dict[Any, Recipe] = {}
         """Those of the calls of one view, by what is quicker to ask for than the whole key."""

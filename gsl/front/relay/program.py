@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from gsl.front.relay.run import compiled, with_room
 from gsl.front.relay.store import Storer
 from gsl.front.relay.types import Types, checked_type, diagnosed, is_static
 from gsl.front.tvm.tensors import TENSOR, to_torch, to_tvm
-from gsl.graph import Graph, Node, Type
+from gsl.graph import Graph, Inference, Node, Op, Type
 
 
 class RelayProgram(Unchangeable):
@@ -77,7 +77,9 @@ class RelayProgram(Unchangeable):
     def load(self) -> Graph:
         """A fresh view of the function ``@main``."""
         weights = {name: to_torch(value) for name, value in self._params.items()}
-        return Loader(self._typed, main_of(self._typed), self._names, weights).load()
+        graph = Loader(self._typed, main_of(self._typed), self._names, weights).load()
+        graph.writable = partial(_check_writable, self._typed, graph.infer)
+        return graph
 
     def store(self, graph: Graph) -> RelayProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
@@ -102,6 +104,13 @@ class RelayProgram(Unchangeable):
     def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
         """The value of a call node on torch tensors."""
         return evaluate(self._typed, node, operands)
+
+
+def _check_writable(
+    module: Any, infer: Inference, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]
+) -> None:
+    """Raise FrontEndError if a new call can't be written in a module."""
+    Storer(Graph((), (), infer), module).try_call(op, operands, attrs)
 
 
 def from_module(module: Any, params: Mapping[str, Any] | None = None) -> RelayProgram:

@@ -67,6 +67,19 @@ class Storer:
         self._write_all()
         return self._finish(self._body())
 
+    def try_call(self, op: Any, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None:
+        """Raise FrontEndError if Relay can't express a new call, by writing it on variables of the types of its
+        operands."""
+        if isinstance(op, Subgraph) or any(native_type(operand.type, unknown=True) is None for operand in operands):
+            return
+        for number, operand in enumerate(operands):
+            if operand.op == TUPLE:
+                parts = [relay.Var(f"x{number}", native_type(item.type, unknown=True)) for item in operand.operands]
+                self._note(operand, relay.Tuple(parts))
+            elif not is_literal(operand):
+                self._note(operand, relay.Var(f"x{number}", native_type(operand.type, unknown=True)))
+        self._typed(self._written(Node(op, operands, attrs)))
+
     def _write_all(self) -> None:
         """Find the expression of every node."""
         self._plan()

@@ -34,6 +34,10 @@ class Variables:
     def prim(self, dim: Dim) -> Any:
         return self.dims.prim(dim)
 
+    @property
+    def builder(self) -> Any:
+        return relax.BlockBuilder()
+
     def bind(self, name: str, expr: Any) -> Any:
         """A variable that is bound to the expression."""
         expr = normalised(expr)

@@ -21,3 +21,7 @@ class Scope(Protocol):
 
     def prim(self, dim: Dim) -> Any:
         """A dimension as a size of Relax: an int or a ``PrimExpr``."""
+
+    @property
+    def builder(self) -> Any:
+        """A builder that knows that the symbolic sizes of the function are not negative."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, Final
 
 from tvm import relax, tirx
@@ -49,9 +50,13 @@ def _read_join(op: str) -> Reader:
 
 
 def _split(w: Writing, data: Any, indices_or_sections: Any, axis: int) -> Any:
+    """Relax cuts at numbers only: where a cut is a symbolic size, the parts are slices."""
     if isinstance(indices_or_sections, int):
         return w.call(R.split, data, indices_or_sections, axis)
-    return w.call(R.split, data, w.prims(indices_or_sections), axis)
+    if all(isinstance(cut, int) for cut in indices_or_sections):
+        return w.call(R.split, data, list(indices_or_sections), axis)
+    cuts = [0, *w.prims(indices_or_sections), w.scope.prim(w.shape_of(data)[axis])]
+    return relax.Tuple([w.call(R.strided_slice, data, [axis], [low], [high]) for low, high in pairwise(cuts)])
 
 
 def _read_split(call: Any, scope: Scope) -> Canon:

@@ -25,7 +25,7 @@ class Writing:
         self.writers = writers
         self.scope = scope
         self.result = result
-        self.builder = relax.BlockBuilder()
+        self.builder = scope.builder
 
     @property
     def shape(self) -> tuple[Dim, ...]:
