@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "gsl"
 LAYERS = [
     "errors", "graph", "attr", "spec", "draw", "pat", "op", "match", "rewrite", "exchange", "rulefile", "modules",
-    "front", "rules", "kernels", "workload", "cost", "verify", "relax", "fx", "cli", "__main__",
+    "kernels", "front", "rules", "workload", "cost", "verify", "relax", "fx", "cli", "__main__",
 ]  # fmt: skip
 """From the lowest; each may import those before it. As in the table of docs/architecture.md."""
 LATE = {"gsl.pat.base", "gsl.rewrite.trace"}
