@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gsl.draw import Drawing, page, saved
-from gsl.graph import Graph, Node
+from gsl.graph import Graph, Node, op_name
 from gsl.match import Match, Miss, Search
 from gsl.pat import Call, Pattern
 from gsl.rewrite.attempt import Attempt, attempt_drawing
@@ -89,7 +89,7 @@ def explain(rule: Subst, graph: Graph, nearest: int) -> Explanation:
     nodes = {anchor: plan.possible(anchor, by_op) for anchor in plan.anchors}
     absent = tuple(dict.fromkeys(p.label for p in plan.anchors if isinstance(p, Call) and not nodes[p]))
     present = [p for p in plan.anchors if nodes[p]]
-    hint = BIAS if _adds_to_product(plan.patterns) and "nn.bias_add" in by_op else ""
+    hint = BIAS if _adds_to_product(plan.patterns) and "nn.bias_add" in by_op else _in_training(absent, graph)
     if not present:
         return Explanation(rule.title, len(plan.patterns), 0, (), absent, (), hint, rule)
     anchor = min(present, key=lambda p: len(nodes[p]))
@@ -117,6 +117,23 @@ def _adds_to_product(patterns: Iterable[Pattern]) -> bool:
         call.label == "add" and any(isinstance(each, Call) and each.label in _PRODUCTS for each in call.operands or ())
         for call in calls
     )
+
+
+_TRAINED: Final = {"nn.batch_norm": "batchnorm", "nn.dropout": "dropout"}
+"""The operators that layers are in evaluation alone, with what the names of their calls in training have in them."""
+
+
+def _in_training(absent: Sequence[str], graph: Graph) -> str:
+    """The hint that a layer is in training mode, where the source wants it as it is in evaluation."""
+    for kind in filter(None, map(_TRAINED.get, absent)):
+        for node in graph:
+            is_kind = node.opaque and kind in op_name(node.op).replace("_", "").lower()
+            if is_kind and (node.effect is not None or node.attrs.get("training")):
+                return (
+                    f"%{node.name} is a layer in training mode; put the model into evaluation mode by model.eval() "
+                    "before it is exported, traced or compiled"
+                )
+    return ""
 
 
 @dataclass(slots=True)

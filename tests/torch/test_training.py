@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
+from gsl import Subst, Workload, op, pat
 from gsl.fx import is_training
 from gsl.rules import BOOK, OPTIMISING, RULES
 from tests.torch.models import SMALL, Branches, Recorder, compiled, equal, gradients, model
@@ -131,3 +132,32 @@ def test_transformers_learn_as_the_model_does(make: Any) -> None:
     equal({name: found[name] for name in expected}, expected, rtol=1e-4, atol=1e-4)
     assert not any(found[name].any() for name in found.keys() - expected.keys())
     assert backend.traces[0].count(rule) == times
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.drop = nn.BatchNorm1d(4), nn.Dropout(0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.drop(self.norm(x))
+
+
+@pytest.mark.parametrize("form", ["exported", "decomposed", "traced"])
+def test_a_layer_in_training_mode_gets_the_hint_to_leave_it(form: str) -> None:
+    x = pat.Wildcard()
+    norm = Subst(op.BatchNorm(x, *(pat.Param() for _ in range(4))), x, name="norm")
+    drop = Subst(op.Dropout(x), x, name="drop")
+
+    def workload(model: nn.Module) -> Workload:
+        example = (torch.randn(3, 4),)
+        if form == "traced":
+            return Workload.from_fx(fx.symbolic_trace(model), example)
+        exported = torch.export.export(model, example)
+        return Workload(exported.run_decompositions() if form == "decomposed" else exported)
+
+    for rule in (norm, drop):
+        told = str(rule.explain(workload(Layers())))
+        assert "is a layer in training mode; put the model into evaluation mode by model.eval()" in told
+        assert "training mode" not in str(rule.explain(workload(Layers().eval())))
+        assert "training mode" not in str(rule.explain(workload(nn.ReLU().train())))
