@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "docs"))
 
 import outputs  # noqa: E402
+import pictures  # noqa: E402
 
 PAGES = outputs.PAGES
 
@@ -119,6 +120,15 @@ def test_the_reference_has_an_example_of_each_construct(module: ModuleType) -> N
 def test_a_page_that_is_made_is_up_to_date(name: str) -> None:
     namespace: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / f"{name}.py"))
     assert (ROOT / "docs" / f"{name}.md").read_text() == namespace["page"]()
+
+
+def test_the_pictures_are_up_to_date_and_shown() -> None:
+    made = dict(pictures.drawn())
+    assert set(pictures.FOLDER.iterdir()) == set(made)
+    for path, svg in made.items():
+        assert pictures.texts(path.read_text()) == pictures.texts(svg), "run: python docs/pictures.py"
+    pages = "\n".join(page.read_text() for page in PAGES)
+    assert all(f"pictures/{path.name})" in pages for path in made)
 
 
 def test_the_index_of_errors_is_complete() -> None:

@@ -72,7 +72,10 @@ def before_after(
     legend = tuple((_swatch(mark), mark, f"{rule}, {_times(counts[rule])}") for rule, mark in marks.items())
     below = list(notes) if done is None or firings else [*notes, "no rule fired"]
     if done is not None and done.folded:
-        below.append(f"{done.folded} calls that depend on weights only were computed ahead of time")
+        calls = "1 call that depends on weights only was" if done.folded == 1 else (
+            f"{done.folded} calls that depend on weights only were"
+        )
+        below.append(f"{calls} computed ahead of time")
     if done is not None and done.shared:
         below.append(f"{done.shared} calls are shared with equal ones")
     return Drawing(Figure(name, panels, legend, tuple(line for note in below for line in wrapped(note, 110))))
