@@ -95,6 +95,9 @@ class Outliner:
     def bring(self, function: Any) -> Any:
         """The variable of a function that a target brings along, as a private one of the module."""
         name = str(function.attrs[SYMBOL]) if SYMBOL in (function.attrs or {}) else "function"
+        if isinstance(function, relax.Function):
+            # Each variable is one of one function alone, also where that is a function of the module.
+            function = relax.utils.copy_with_new_vars(function)
         return self._add(name, function.without_attr(SYMBOL), None)
 
     def _add(self, name: str, function: Any, codegen: str | None) -> Any:

@@ -434,6 +434,12 @@ def test_a_target_brings_a_function_along(brought: Any) -> None:
     assert np.allclose(Workload(new)(x), wanted)
 
 
+def test_a_function_of_the_module_itself_is_brought_along_as_another() -> None:
+    module = chain("sin", "relu")
+    new = rewritten(Subst(op.Sin(X), pat.Call(module["main"], X), name="again"), module)
+    assert lines(new, "main_1") == lines(module)
+
+
 def test_a_function_that_is_brought_along_is_folded() -> None:
     rule = Subst(op.Sin(X), pat.Call(plus_one(), X, out_ty=relax.TensorType((2,), "float32")), name="bring")
     weight = relax.const(np.array([1.0, 2.0], dtype="float32"))
