@@ -82,6 +82,10 @@ LISTS: Final[dict[str, Any]] = {
         ),
     },
     "respelled": {
+        "constants are weights": (
+            "conv-multiply: a literal tensor",
+            "conv-batch-norm: literal factor and offset",
+        ),
         "a result in another layout is transposed": (
             "diamond-conv-add: result in another layout",
         ),
