@@ -24,14 +24,14 @@ FUNCTIONS: dict[str, tuple[Any, dict[str, Any], torch.Tensor]] = {
     "method": (torch.Tensor.erfinv, {}, MATRIX),
     "overload": (aten.erfinv.default, {}, MATRIX),
     "positional": (torch.cumprod, {"dim": 1}, MATRIX),
-    "several": (torch.roll, {"shifts": (1,), "dims": (0,)}, MATRIX),
+    "several": (torch.renorm, {"p": 2, "dim": 0, "maxnorm": 1.0}, MATRIX),
     "functional": (F.pixel_shuffle, {"upscale_factor": 2}, IMAGE),
     "linalg": (torch.linalg.matrix_exp, {}, torch.rand(3, 3)),
 }
 CALLS: dict[str, Any] = {
     "special": lambda net, a: torch.special.erfcx(a), "function": lambda net, a: torch.erfinv(a),
     "method": lambda net, a: a.erfinv(), "overload": lambda net, a: torch.erfinv(a),
-    "positional": lambda net, a: torch.cumprod(a, 1), "several": lambda net, a: torch.roll(a, (1,), (0,)),
+    "positional": lambda net, a: torch.cumprod(a, 1), "several": lambda net, a: torch.renorm(a, 2, 0, 1.0),
     "functional": lambda net, a: F.pixel_shuffle(a, 2), "linalg": lambda net, a: torch.linalg.matrix_exp(a),
 }  # fmt: skip
 
