@@ -17,7 +17,7 @@ def default_rules(*, on_cpu: bool) -> tuple[RuleSet, ...]:
     """The stages of the rule book for a device."""
     import gsl.rules as book
 
-    sets = [getattr(book, name) for name in STAGES if hasattr(book, name) and (on_cpu or name != "CPU")]
+    sets = [getattr(book, name) for name in STAGES if on_cpu or name != "CPU"]
     return stages_of([rules if isinstance(rules, RuleSet) else RuleSet(rules) for rules in sets])
 
 

@@ -72,14 +72,18 @@ class Space:
         self._folded: dict[Any, Any] = {}
 
     @cached_property
+    def unchanged(self) -> Choice:
+        """The choice of nothing: no rule that is exact, and no kind of those that are not. Nothing is tidied up."""
+        return Choice(rules_out=frozenset(rule.name for rule in self.rules.values() if not rule.approximate))
+
+    @cached_property
     def original(self) -> Candidate:
-        """The program as it is: without any rule that is not approximate, and of those without any kind."""
-        exact = frozenset(rule.name for rule in self.rules.values() if not rule.approximate)
-        return Candidate(self.workload, self._costs(self.workload), {}, Choice(rules_out=exact))
+        """The program as it is."""
+        return Candidate(self.workload, self._costs(self.workload), {}, self.unchanged)
 
     def at(self, choice: Choice) -> Candidate:
         """The program of a choice."""
-        known = self._candidates.get(choice)
+        known = self.original if choice == self.unchanged else self._candidates.get(choice)
         if known is None:
             workload, fired = self.applied(choice)
             same = next((other for other in self._candidates.values() if other.fired == fired), None)

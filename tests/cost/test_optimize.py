@@ -48,6 +48,7 @@ class Chain(nn.Module):
 
 
 def chain(*functions: Callable[[torch.Tensor], torch.Tensor], rows: int = 4) -> Workload:
+    torch.manual_seed(0)
     return Workload.from_torch(Chain(*functions), (torch.randn(rows, 3),))
 
 
@@ -240,6 +241,18 @@ def test_what_computes_something_else_is_given_back() -> None:
     assert "numbers differ" in report.decision
 
 
+def test_the_decision_to_change_nothing_is_kept() -> None:
+    class Double(nn.Module):
+        def forward(self, a: torch.Tensor) -> torch.Tensor:
+            return torch.relu(a) + torch.relu(a)
+
+    wl = Workload.from_torch(Double(), (torch.randn(3, 3),))
+    tidy = RuleSet([SPLIT_RELU], tidy=True)
+    space = Space(wl, [tidy], priced())
+    assert space.at(Choice()).workload is not wl, "equal calls are shared"
+    assert space.at(space.unchanged).workload is wl
+
+
 def test_where_no_rule_matches_nothing_is_timed() -> None:
     wl = chain(torch.tanh)
     new, report = gsl.optimize(wl, rules=BOOK, cost=priced())
@@ -326,7 +339,7 @@ def test_approximate_rules_need_a_tolerance() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tolerance", "kept"), [(0.5, {"fine", "coarse", "exact"}), (0.005, {"fine", "exact"}), (1e-5, {"exact"})]
+    ("tolerance", "kept"), [(0.5, {"fine", "coarse", "exact"}), (0.02, {"fine", "exact"}), (1e-5, {"exact"})]
 )
 def test_approximate_rules_are_taken_until_the_tolerance_is_spent(
     tolerance: float, kept: set[str], monkeypatch: pytest.MonkeyPatch
