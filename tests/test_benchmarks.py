@@ -14,7 +14,7 @@ from torch import fx
 
 from benchmarks.measure import Different, Job, Meter, Row, Sample, System, expected_seconds
 from benchmarks.models import Bottleneck, Model
-from benchmarks.parts import PARTS, chain, exports, footprint, inference, many_rules, worst
+from benchmarks.parts import PARTS, chain, exports, footprint, inference, many_rules, optimised, worst
 from benchmarks.peers import absent, native, torch_fx
 from benchmarks.report import page
 from benchmarks.section import Goal, Section, goal_of_ratios
@@ -197,3 +197,15 @@ def test_a_goal_is_met_only_by_what_was_measured() -> None:
     assert goal_of_ratios("", "", [("a", 0.5, 1.0), ("b", None, 1.0)]).met is None
     text = page([Section("A part", [Goal("what", "goal", "1 ×", False)])], Meter(), 60.0)
     assert "| what | goal | 1 × | **no** |" in text
+
+
+def test_models_are_timed_in_all_forms_that_rules_make() -> None:
+    def make() -> torch.nn.Module:
+        return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 4))
+
+    model = Model("small", make, lambda: (torch.randn(8, 16),))
+    found = optimised.measure(model, (optimised.EXPORT, optimised.OPTIMISING, optimised.CPU, optimised.INT8), rounds=2)
+    assert found[optimised.EXPORT].error == found[optimised.OPTIMISING].error == 0
+    assert found[optimised.CPU].error < 1e-5
+    assert found[optimised.INT8].error < 0.05
+    assert all(timed.least > 0 for timed in found.values())

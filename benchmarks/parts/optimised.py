@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch._inductor import config as inductor
 
+import gsl
 import gsl.rules as book
 from benchmarks.measure import Meter
 from benchmarks.section import Goal, Section
@@ -22,8 +23,11 @@ from gsl import RuleSet, Workload, kernels
 ROUNDS = 7
 EXPORT, OPTIMISING = "exported", "`OPTIMISING`"
 CPU, INT8 = "rules for a CPU", "the same in int8"
+CHOSEN, TOLERANT = "`gsl.optimize`", "`gsl.optimize`, `tolerance=0.05`"
 COMPILED, FROZEN = "`torch.compile`", "`torch.compile`, frozen"
-FORMS = (EXPORT, OPTIMISING, CPU, INT8, COMPILED, FROZEN)
+FORMS = (EXPORT, OPTIMISING, CPU, INT8, CHOSEN, TOLERANT, COMPILED, FROZEN)
+BUDGET = 30.0
+"""The seconds that `gsl.optimize` has for a model."""
 FOLDING = RuleSet([book.RULES["conv-batch-norm"], book.RULES["dropout-identity"]])
 Run = Callable[[], torch.Tensor]
 
@@ -98,6 +102,8 @@ def forms(model: Model, only: tuple[str, ...] = FORMS) -> dict[str, Run]:
         OPTIMISING: lambda: applied(wl, (RuleSet(book.OPTIMISING),)),
         CPU: lambda: applied(wl, stages()),
         INT8: lambda: applied(wl, (*stages(), book.APPROXIMATE)),
+        CHOSEN: lambda: gsl.optimize(wl, budget=BUDGET).workload,
+        TOLERANT: lambda: gsl.optimize(wl, budget=BUDGET, tolerance=0.05).workload,
     }
     exported = wl.exported.module()
     runs = {name: _run(make().exported.module(), inputs) for name, make in made.items() if name in only}
@@ -188,7 +194,8 @@ def run(meter: Meter, largest: int) -> Section:
         f"""Milliseconds of one inference (wall time, median of {ROUNDS}, the forms in turns, there and back), how many
         times faster than the export that is, and the largest error of the result relative to its largest number. The
         models of transformers write their attention out. *Rules for a CPU*: `NORMAL`, `IDIOMS`, folded batch norms,
-        then `CPU`, each until none of its rules fires; *in int8*: then `APPROXIMATE`. *Frozen*: with inductor's
+        then `CPU`, each until none of its rules fires; *in int8*: then `APPROXIMATE`. `gsl.optimize` had
+        {BUDGET:.0f} seconds for each model. *Frozen*: with inductor's
         `freezing`, which packs weights, too. Weights are packed, and graphs compiled, before."""
     )
     return section

@@ -9,7 +9,7 @@ from gsl.rewrite import RuleSet, Subst
 
 Rules = Subst | RuleSet | Iterable[Subst | RuleSet]
 
-STAGES = ("NORMAL", "IDIOMS", "OPTIMISING", "APPROXIMATE", "CPU")
+STAGES = ("NORMAL", "IDIOMS", "OPTIMISING", "CPU", "APPROXIMATE")
 """The rule sets of the book in the order in which they are applied; what is for processors is not for other devices."""
 
 
@@ -17,7 +17,7 @@ def default_rules(*, on_cpu: bool) -> tuple[RuleSet, ...]:
     """The stages of the rule book for a device."""
     import gsl.rules as book
 
-    sets = [getattr(book, name) for name in STAGES if on_cpu or name != "CPU"]
+    sets = [getattr(book, name) for name in STAGES if on_cpu or name not in ("CPU", "APPROXIMATE")]
     return stages_of([rules if isinstance(rules, RuleSet) else RuleSet(rules) for rules in sets])
 
 

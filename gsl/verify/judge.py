@@ -75,9 +75,6 @@ def _verdict(rule: Subst, max_examples: int, seed: int, compare: Compare, sugges
 def _judge(search: Search, max_examples: int, attempts: int = ATTEMPTS) -> Verdict:
     """The verdict of a search, with the first counterexample as it was found."""
     rule = search.rule
-    if rule.approximate:
-        reason = "it is approximate, so its two sides differ; gsl.optimize measures by how much they do in a program"
-        return Unchecked(rule.name, search.evidence(), reason=reason)
     natives = (p for p in rule.plan.patterns if isinstance(p, Call) and not isinstance(p.op, (OpSpec, OpClass)))
     native = next(natives, None)
     if native is not None:
@@ -89,6 +86,9 @@ def _judge(search: Search, max_examples: int, attempts: int = ATTEMPTS) -> Verdi
             reason = f"{pattern!r} in the target has no meaning of its own, with which the source could be compared"
             return Unchecked(rule.name, search.evidence(), reason=reason)
     search.run(max_examples, until_different=True, attempts=attempts)
+    if search.different and rule.approximate:
+        reason = "it is approximate, and its two sides differ; gsl.optimize measures by how much they do in a program"
+        return Unchecked(rule.name, search.evidence(), reason=reason)
     if search.different:
         found, _ = search.different[0]
         return Refuted(rule.name, search.evidence(), counterexample=_counterexample(found, search.seed, ""))
