@@ -145,5 +145,5 @@ def test_rules_that_make_modules(here: Path, gsl: Run) -> None:
     code, _, err = gsl("apply", "rules", "model.pt2", "-o", "new.pt2", "--strategy", "largest")
     assert code == 2
     assert "can't call the module LinearReLU" in err
-    assert "or name one of the rule sets rules:BOOK, rules:MODULE_FUSION" in err
+    assert "or name one of the rule sets rules:BOOK, " in err
     assert gsl("apply", "rules:BOOK", "model.pt2", "-o", "new.pt2")[0] == 0

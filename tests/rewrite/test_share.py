@@ -147,3 +147,28 @@ def test_what_is_changed_in_place_is_not_shared() -> None:
     new, _ = rewritten(LEAKY, graph(make), iterative=True, numbers=False)
     assert ops(new).count("tanh") == 2
     assert ops(new).count("nn.relu") == 1
+
+
+def twice_and_unused(b: Builder) -> list[Node]:
+    data = b.input("x", 2, 3)
+    b.call("exp", b.call("tanh", data))
+    return [b.call("sigmoid", data), b.call("sigmoid", data)]
+
+
+def test_a_tidy_rule_set_shares_what_the_program_computes_twice_and_drops_what_nothing_uses() -> None:
+    before = graph(twice_and_unused)
+    rules = [Subst(op.Negative(op.Negative(x)), x, name="none")]
+    after, trace = RuleSet(rules, tidy=True).apply(before)
+    assert ops(after) == ["sigmoid"]
+    assert len(after.outputs) == 2
+    assert (trace.shared, trace.unused, trace.count()) == (1, 2, 0)
+    assert ops(trace.replay(before)) == ["sigmoid"]
+    untidy, _ = RuleSet(rules).apply(before, iterative=True)
+    assert len(ops(untidy)) == len(ops(before)) == 4
+
+
+def test_a_sum_of_rule_sets_is_tidy_if_one_of_them_is() -> None:
+    one, other = RuleSet([Subst(op.Negative(op.Negative(x)), x, name="a")], tidy=True), RuleSet([])
+    assert (one + other).tidy
+    assert (other + one).tidy
+    assert not (other + other).tidy

@@ -8,6 +8,7 @@ import io
 import pytest
 
 from gsl import Refuted, Subst, Supported
+from gsl.rules import IDIOMS, RULES
 from gsl.verify import Verdict, verify
 from gsl.verify.models import Comparison, OutputComparison
 from gsl.verify.rebuild import rebuilt
@@ -37,7 +38,9 @@ def verdict(name: str, verdicts: Verdicts) -> tuple[Subst, Refuted]:
 
 
 def test_every_rule_has_a_variant() -> None:
-    assert {variant.of for variant in VARIANTS.values()} == set(KNOWN)
+    """Of the normal form and of idioms, which are many and alike, some have."""
+    without = set(KNOWN) - {variant.of for variant in VARIANTS.values()}
+    assert without < {rule.name for rule in IDIOMS} - set(RULES)
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -4,7 +4,7 @@ A variant is a function that returns the sides and conditions of a rule, as in t
 is wrong with it.
 """
 
-from tests.verify.wrong_rules import fold, layout, norms, packed, parallel, sums
+from tests.verify.wrong_rules import fold, idioms, layout, norms, packed, parallel, sums
 from tests.verify.wrong_rules.table import VARIANTS, Variant
 
-__all__ = ["VARIANTS", "Variant", "fold", "layout", "norms", "packed", "parallel", "sums"]
+__all__ = ["VARIANTS", "Variant", "fold", "idioms", "layout", "norms", "packed", "parallel", "sums"]

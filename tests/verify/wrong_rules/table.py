@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from gsl import Subst
 from gsl.errors import DroppedAttributeWarning
-from gsl.rules import CPU, RULES
+from gsl.rules import CPU, IDIOMS, RULES
 from gsl.rules.approximate import INT8
 from gsl.rules.common import Sides
 
-KNOWN = {**RULES, **{rule.name: rule for rule in (*CPU, *INT8)}}
-"""The rules that have variants: those of the book, and of the sets beside it."""
+KNOWN = {rule.name: rule for rule in (*RULES.values(), *CPU, *INT8, *IDIOMS)}
+"""The rules that may have variants: those of the book, and of the sets beside it."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,211 @@
+"""Idioms that are written out in any of their spellings are recognised, and what only looks like them is not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import transformers as hf
+from torch import Tensor, nn
+
+from gsl import Subst, Supported, Workload
+from gsl.rules import IDIOMS, NORMAL, RULES
+from tests.helpers.models import MODELS, text
+
+OWN = [rule for rule in IDIOMS if rule not in NORMAL]
+Function = Callable[..., Any]
+K = math.sqrt(2 / math.pi)
+
+
+def mean_square(x: Tensor, axis: Any = -1) -> Tensor:
+    return x.pow(2).mean(axis, keepdim=True)
+
+
+def centred(x: Tensor, axis: Any = -1) -> Tensor:
+    return x - x.mean(axis, keepdim=True)
+
+
+def variance(x: Tensor, **options: Any) -> Tensor:
+    return x.var(-1, keepdim=True, **options)
+
+
+RMS: dict[str, Function] = {
+    "rsqrt": lambda x, w: w * (x * torch.rsqrt(mean_square(x) + 1e-6)),
+    "sqrt": lambda x, w: x / torch.sqrt(mean_square(x) + 1e-6) * w,
+    "power of -1/2": lambda x, w: x * torch.pow(mean_square(x) + 1e-6, -0.5) * w,
+    "power of 1/2": lambda x, w: w * (x / (mean_square(x) + 1e-6) ** 0.5),
+    "1 / sqrt": lambda x, w: x * (1 / torch.sqrt((x * x).mean(-1, True) + 1e-6)) * w,
+    "1 + w": lambda x, w: x.float() * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * (1.0 + w),
+    "weight first": lambda x, w: w * x * torch.rsqrt(mean_square(x) + 1e-6),
+    "weighted root": lambda x, w: x * (w * torch.rsqrt(mean_square(x) + 1e-6)),
+    "with casts": lambda x, w: w * (x.to(torch.float32) * torch.rsqrt(mean_square(x.float()) + 1e-6)).to(x.dtype),
+}
+LAYER: dict[str, Function] = {
+    "mean of squares": lambda x, w, b: centred(x) * torch.rsqrt(mean_square(centred(x)) + 1e-5) * w + b,
+    "var": lambda x, w, b: b + w * (centred(x) / torch.sqrt(variance(x, unbiased=False) + 1e-5)),
+    "correction": lambda x, w, b: centred(x) * torch.rsqrt(variance(x, correction=0) + 1e-5) * w + b,
+    "mean once": lambda x, w, b: (lambda c: c / torch.sqrt((c * c).mean(-1, keepdim=True) + 1e-5))(centred(x)) * w + b,
+}
+GELU: dict[str, Function] = {
+    "x 0.5 f": lambda x: x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0))),
+    "0.5 x f": lambda x: 0.5 * x * (1 + torch.erf(x / math.sqrt(2))),
+    "0.5 (x f)": lambda x: 0.5 * (x * (1.0 + torch.erf(x * math.sqrt(0.5)))),
+    "x (0.5 f)": lambda x: x * (0.5 * (torch.erf(x * (1 / math.sqrt(2))) + 1)),
+    "x f / 2": lambda x: x * (1.0 + torch.erf(x * 0.7071067811865475)) / 2,
+}
+GELU_TANH: dict[str, Function] = {
+    "power": lambda x: 0.5 * x * (1.0 + torch.tanh(K * (x + 0.044715 * torch.pow(x, 3.0)))),
+    "x x x": lambda x: x * 0.5 * (1.0 + torch.tanh(K * (x + 0.044715 * x * x * x))),
+    "(x x x)": lambda x: 0.5 * x * (1 + torch.tanh(K * (x + 0.044715 * (x * x * x)))),
+    "fast": lambda x: 0.5 * x * (1.0 + torch.tanh(x * 0.7978845608028654 * (1.0 + 0.044715 * x * x))),
+    "square": lambda x: 0.5 * (x * (1 + torch.tanh(K * (x * (1 + 0.044715 * x**2))))),
+}
+SILU: dict[str, Function] = {
+    "sigmoid": lambda x: torch.sigmoid(x) * x,
+    "exp": lambda x: x / (1 + torch.exp(-x)),
+    "reciprocal": lambda x: x * (1 / (1 + torch.exp(-x))),
+}
+SOFTMAX: dict[str, Function] = {
+    "shifted": lambda x: (lambda e: e / e.sum(-1, keepdim=True))(torch.exp(x - x.amax(-1, keepdim=True))),
+    "plain": lambda x: x.exp() / x.exp().sum(1, keepdim=True),
+}
+OTHERS: dict[str, tuple[Function, str]] = {
+    "mish": (lambda x: x * torch.tanh(nn.functional.softplus(x)), "mish"),
+    "hardswish": (lambda x: x * torch.clamp(x + 3, 0, 6) / 6, "hardswish"),
+    "log-softmax": (lambda x: x - torch.logsumexp(x, -1, keepdim=True), "nn.log_softmax"),
+}
+
+
+def group_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    grouped = x.reshape(2, 3, -1)
+    normed = centred(grouped) / torch.sqrt(variance(grouped, unbiased=False) + 1e-5)
+    return normed.reshape(x.shape) * w + b
+
+
+def workload(function: Function, *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Workload:
+    class Module(nn.Module):
+        def forward(self, *inputs: Tensor) -> Any:
+            return function(*inputs)
+
+    generator = torch.Generator().manual_seed(0)
+    return Workload.from_torch(Module(), tuple(torch.randn(s, generator=generator).to(dtype) for s in shapes))
+
+
+def becomes(wl: Workload, ops: set[str]) -> None:
+    new = IDIOMS(wl, iterative=True)
+    assert set(new.op_counts()) == ops, f"{wl}\n{new}"
+    assert IDIOMS(new, iterative=True).trace.count() == 0
+    wl.compare(new).check()
+
+
+@pytest.mark.parametrize("name", RMS)
+def test_rms_norm(name: str) -> None:
+    becomes(workload(RMS[name], (2, 5, 8), (8,)), {"nn.rms_norm"} | ({"add"} if name == "1 + w" else set()))
+
+
+@pytest.mark.parametrize("name", LAYER)
+def test_layer_norm(name: str) -> None:
+    becomes(workload(LAYER[name], (2, 5, 8), (8,), (8,)), {"nn.layer_norm"})
+
+
+def test_group_norm() -> None:
+    becomes(workload(group_norm, (2, 6, 4, 4), (6, 1, 1), (6, 1, 1)), {"nn.group_norm", "reshape"})
+
+
+@pytest.mark.parametrize(
+    ("function", "op"),
+    [
+        *(pytest.param(f, "gelu", id=f"gelu: {name}") for name, f in (GELU | GELU_TANH).items()),
+        *(pytest.param(f, "silu", id=f"silu: {name}") for name, f in SILU.items()),
+        *(pytest.param(f, "nn.softmax", id=f"softmax: {name}") for name, f in SOFTMAX.items()),
+        *(pytest.param(f, op, id=name) for name, (f, op) in OTHERS.items()),
+    ],
+)
+def test_activation(function: Function, op: str) -> None:
+    becomes(workload(function, (3, 4)), {op})
+
+
+def test_gelu_is_told_from_its_approximation() -> None:
+    for name, functions in (("none", GELU), ("tanh", GELU_TANH)):
+        for function in functions.values():
+            (node,) = IDIOMS(workload(function, (3,)), iterative=True).graph.by_op()["gelu"]
+            assert node.attrs["approximate"] == name
+
+
+def test_statistics_of_halves_stay_those_of_float32() -> None:
+    wl = workload(lambda x: (x.float() * torch.rsqrt(mean_square(x.float()) + 1e-6)).to(x.dtype), (2, 8),
+                  dtype=torch.bfloat16)  # fmt: skip
+    new = IDIOMS(wl, iterative=True)
+    (norm,) = new.graph.by_op()["nn.rms_norm"]
+    assert norm.dtype == "float32"
+    assert new.op_counts()["cast"] == 2
+    wl.compare(new).check()
+
+
+LOOKS_LIKE: dict[str, Function] = {
+    "epsilon outside the root": lambda x: x / (torch.sqrt(mean_square(x)) + 1e-6),
+    "another axis": lambda x: x * torch.rsqrt(mean_square(x, 0) + 1e-6),
+    "the square of something else": lambda x: x * torch.rsqrt(mean_square(x + 1) + 1e-6),
+    "sum for mean": lambda x: x * torch.rsqrt(x.pow(2).sum(-1, keepdim=True) + 1e-6),
+    "cube for square": lambda x: x * torch.rsqrt(x.pow(3).mean(-1, keepdim=True).abs() + 1e-6),
+    "unbiased variance": lambda x: centred(x) * torch.rsqrt(variance(x) + 1e-5),
+    "the mean of another axis": lambda x: centred(x, 0) * torch.rsqrt(variance(x, unbiased=False) + 1e-5),
+    "another constant": lambda x: 0.5 * x * (1 + torch.erf(x / 1.5)),
+    "no half": lambda x: x * (1 + torch.erf(x / math.sqrt(2))),
+    "another factor": lambda x: 0.5 * x * (1 + torch.tanh(K * (x + 0.05 * x.pow(3)))),
+    "quick gelu": lambda x: x * torch.sigmoid(1.702 * x),
+    "the sigmoid of something else": lambda x: (x + 1) * torch.sigmoid(x),
+    "the sum of another axis": lambda x: x.exp() / x.exp().sum(0, keepdim=True).sum(-1, keepdim=True),
+}
+
+
+@pytest.mark.parametrize("name", LOOKS_LIKE)
+def test_it_only_looks_like_an_idiom(name: str) -> None:
+    wl = workload(LOOKS_LIKE[name], (4, 4))
+    new = IDIOMS(wl, iterative=True)
+    assert not {rule.name for rule in OWN} & set(new.trace.summary())
+    wl.compare(new).check()
+
+
+@pytest.mark.parametrize("rule", OWN, ids=lambda rule: rule.name)
+def test_it_is_supported(rule: Subst) -> None:
+    found = rule.verify(max_examples=100 if rule.name.startswith("group") else 30)
+    assert isinstance(found, Supported), str(found)
+
+
+def test_the_rules_are_documented() -> None:
+    for rule in IDIOMS:
+        if rule.name not in RULES:
+            algebra, blank, *where = rule.doc.splitlines()
+            assert (" = " in algebra, blank, bool(where)) == (True, "", True), rule.name
+
+
+KV = {"num_key_value_heads": 1, "head_dim": 8}
+COUNTS = {
+    "llama": (MODELS["llama"], {"nn.rms_norm": 3, "silu": 1}),
+    "gemma": (text(hf.GemmaConfig, hf.GemmaModel, **KV), {"nn.rms_norm": 3, "gelu": 1}),
+    "cohere": (text(hf.CohereConfig, hf.CohereModel, **KV), {"nn.layer_norm": 2, "silu": 1}),
+    "t5_encoder": (MODELS["t5_encoder"], {"nn.rms_norm": 3}),
+    "gpt2": (MODELS["gpt2"], {"nn.layer_norm": 3, "gelu": 1}),
+}
+"""Norms and activations of models of one layer."""
+WRITTEN_OUT = {"rsqrt", "sqrt", "square", "power", "erf", "tanh", "sigmoid", "exp", "mean"}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_all_norms_and_activations_of_a_model_are_found(name: str) -> None:
+    make, expected = COUNTS[name]
+    torch.manual_seed(0)
+    module, example = make()
+    exported = torch.export.export(module.eval(), (example,))
+    for program in (exported, exported.run_decompositions()):
+        wl = Workload.from_exported(program)
+        new = IDIOMS(wl, iterative=True)
+        assert {op: n for op, n in new.op_counts().items() if op in ("silu", "gelu") or "norm" in op} == expected
+        assert not WRITTEN_OUT & set(new.op_counts())
+        wl.compare(new).check()
+
+
