@@ -5,7 +5,9 @@ from gsl.rules import BOOK as BOOK
 from gsl.rules import CPU as CPU
 from gsl.rules import FAMILIES as FAMILIES
 from gsl.rules import IDIOMS as IDIOMS
+from gsl.rules import LOWERING as LOWERING
 from gsl.rules import MODULE_FUSION as MODULE_FUSION
 from gsl.rules import NORMAL as NORMAL
 from gsl.rules import OPTIMISING as OPTIMISING
+from gsl.rules import PARALLEL as PARALLEL
 from gsl.rules import RULES as RULES

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gsl import Subst
-from gsl.rules import FAMILIES, MODULE_FUSION
+from gsl.rules import FAMILIES, IDIOMS, MODULE_FUSION, NORMAL, RULES
 
 TITLES = {
     "layout": "Layout, casts and copies",
@@ -18,13 +18,29 @@ TITLES = {
     "lower": "Lowering",
 }
 """The headings of the families."""
+NORMAL_RULES = [rule for rule in NORMAL if rule.name not in RULES]
+IDIOM_RULES = [rule for rule in IDIOMS if rule not in NORMAL]
 DRAWINGS = "_rules"
 """The folder of the drawings."""
 HEAD = """# The rule book
 
-`from gsl.rules import BOOK, RULES, FAMILIES`: all rules as one rule set, by name, and in families. Every rule is
-verified ([verification](verification.md)), and tested on every front end. A rule is printed with its source, its
+`from gsl.rules import BOOK, RULES, FAMILIES`: the rules that never enlarge a program and do not make it slower, as one
+rule set; all rules by name; and all in families. `PARALLEL` (several products as one, where one large product is much
+faster than small ones) and `LOWERING` (for back ends without kernels for normalisations) are sets of what pays
+only somewhere, `OPTIMISING` has the rules that add no work on the data. Every rule is verified
+([verification](verification.md)), and tested on every front end. A rule is printed with its source, its
 conditions and its target; `RULES["conv-batch-norm"].verify()` tells what its verdict rests on.
+"""
+NORMAL_FORM = """
+## The normal form
+
+`rules.NORMAL` brings what programs write in many ways to one form, whatever the order of its rules. Rules of the
+families above are part of it.
+"""
+WRITTEN_OUT = """
+## Idioms
+
+`rules.IDIOMS` is the normal form, and these rules on it.
 """
 MODULES = """
 ## Fusion into modules
@@ -56,6 +72,9 @@ def page() -> str:
                 continue
             seen.add(rule.name)
             lines.extend(section(rule))
+    for text, rules in ((NORMAL_FORM, NORMAL_RULES), (WRITTEN_OUT, IDIOM_RULES)):
+        lines.append(text)
+        lines.extend(line for rule in rules for line in section(rule))
     lines.append(MODULES)
     lines.append("\n| rule | what becomes one module |\n| --- | --- |\n")
     lines.extend(f"| {rule.name} | `{rule.doc.partition(chr(10))[0]}` |\n" for rule in MODULE_FUSION.rules)
@@ -66,6 +85,6 @@ def write(folder: Path) -> None:
     """Write the page and the drawings into the folder of the pages."""
     drawings = folder / DRAWINGS
     drawings.mkdir(exist_ok=True)
-    for rule in {rule.name: rule for rules in FAMILIES.values() for rule in rules}.values():
+    for rule in (*RULES.values(), *NORMAL_RULES, *IDIOM_RULES):
         rule.visualize(drawings / f"{rule.name}.svg")
     (folder / "rules.md").write_text(page(), encoding="utf-8")

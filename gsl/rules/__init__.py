@@ -1,9 +1,11 @@
 """The rule book: graph substitutions that hold for every match, each with its algebra and where it applies.
 
-``RULES["conv-batch-norm"]`` is one rule, ``FAMILIES["fold"]`` a group of them, and ``BOOK`` all in one rule set. The
+``RULES["conv-batch-norm"]`` is one rule, ``FAMILIES["fold"]`` a group of them. ``BOOK`` is the rule set of those that
+never enlarge a program and never make it slower; what pays only somewhere is in ``PARALLEL`` and ``LOWERING``. The
 first line of a rule's ``doc`` is its algebra; the rest says where it applies, and which guard is there for what.
 Sizes that are not known at rewrite time satisfy a guard only if they are the same expression.
 
+``NORMAL`` brings what is written in many ways to one form, and ``IDIOMS`` recognises what is written out, in that form.
 ``MODULE_FUSION`` is a rule set of its own: it makes modules, which only traced graphs have. ``CPU`` and ``APPROXIMATE``
 are for inference on a CPU: they write calls of ``gsl.kernels``, and the latter lowers their precision.
 """
@@ -63,8 +65,19 @@ FAMILIES: dict[str, tuple[Subst, ...]] = {
 RULES: dict[str, Subst] = {rule.name: rule for family in FAMILIES.values() for rule in family}
 """The rules by name."""
 
-BOOK = RuleSet(RULES.values())
-"""All rules. Products that others fold into come first, and normalisations are lowered only where nothing folds."""
+PARALLEL = RuleSet(
+    dict.fromkeys(
+        (*FAMILIES["parallel"], *FAMILIES["query-key-value"], sums.bias_add_add, sums.two_conv_add)
+    )
+)
+"""Several products as one. It pays where one large product is much faster than some small ones, as on a GPU with small
+batches; on a CPU the fields into which the result is split cost what the product gains, or more."""
+
+LOWERING = RuleSet(FAMILIES["lower"])
+"""Normalisations as arithmetic. It pays for back ends that have no kernels for them, or that fuse arithmetic."""
+
+BOOK = RuleSet([rule for rule in RULES.values() if rule not in PARALLEL and rule not in LOWERING])
+"""The rules that never enlarge a program, and do not make it slower."""
 
 OPTIMISING: tuple[Subst, ...] = tuple(
     rule
@@ -77,4 +90,4 @@ OPTIMISING: tuple[Subst, ...] = tuple(
         sums.two_conv_add,  # moves every element of the operands
     )
 )
-"""The rules that do not add work on the data wherever they apply."""
+"""The rules that do not add work on the data wherever they apply: those of the book, and parallel layers as one."""

@@ -10,7 +10,7 @@ from torch import fx, nn
 
 from gsl import Workload
 from gsl.errors import FrontEndError, RewriteError
-from gsl.rules import BOOK
+from tests.helpers.book import EVERY_RULE
 
 X = torch.randn(2, 4)
 IMAGE = torch.randn(1, 3, 6, 6)
@@ -39,7 +39,7 @@ def test_sources(make: Any, message: str) -> None:
 def test_a_rule_is_applied_to_a_workload() -> None:
     for subject in (linear(), fx.symbolic_trace(linear())):
         with pytest.raises(RewriteError, match=r"but got .*; make a workload with Workload\.from_torch"):
-            BOOK(subject)
+            EVERY_RULE(subject)
 
 
 def test_one_example_input() -> None:
@@ -128,7 +128,7 @@ def test_models(name: str, form: str) -> None:
     else:
         old = Workload.from_fx(fx.symbolic_trace(model), (*args, *kwargs.values()))
     state = {key: value.clone() for key, value in model.state_dict().items()}
-    new = BOOK(old, iterative=True)
+    new = EVERY_RULE(old, iterative=True)
     old.compare(new).check()
     for key, value in model.state_dict().items():
         torch.testing.assert_close(value, state[key], rtol=0, atol=0)
@@ -138,7 +138,7 @@ def test_models(name: str, form: str) -> None:
 
 def test_folding_one_of_tied_weights_leaves_the_other() -> None:
     model, args, _ = MODELS["tied weights"]
-    new = BOOK(Workload.from_torch(model, args), iterative=True)
+    new = EVERY_RULE(Workload.from_torch(model, args), iterative=True)
     assert new.trace.count("conv-batch-norm") == 1
     kernels = [node.operands[1].attrs["value"] for node in new.graph if node.op == "nn.conv2d"]
     assert any(torch.equal(kernel, model.a.weight) for kernel in kernels)  # type: ignore[union-attr, arg-type]

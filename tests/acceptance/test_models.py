@@ -11,6 +11,7 @@ from torch.export import ExportedProgram
 
 from gsl import RuleSet, Workload
 from gsl.rules import BOOK, OPTIMISING, RULES
+from tests.helpers.book import EVERY_RULE
 from tests.helpers.models import MODELS
 
 NAMES = (
@@ -44,21 +45,35 @@ def exported(name: str) -> ExportedProgram:
 @pytest.mark.parametrize("name", NAMES)
 def test_exported(name: str) -> None:
     old = Workload(exported(name), name=name)
-    new = BOOK(old, iterative=True)
+    new = EVERY_RULE(old, iterative=True)
     fired = {firing.rule for firing in new.trace.firings}
     assert EXPECTED.get(name, set()) <= fired
     assert "nn.dropout" not in new.op_counts()
     old.compare(new).check()
     assert new.trace.count() > 0
     # Nothing is left to do.
-    assert BOOK(new, iterative=True).trace.count() == 0
+    assert EVERY_RULE(new, iterative=True).trace.count() == 0
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_decomposed(name: str) -> None:
     old = Workload(exported(name).run_decompositions(), name=name)
-    new = BOOK(old, iterative=True)
+    new = EVERY_RULE(old, iterative=True)
     old.compare(new).check()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_book_never_enlarges_a_program(name: str) -> None:
+    for program in (exported(name), exported(name).run_decompositions()):
+        old = Workload(program, name=name)
+        new = BOOK(old, iterative=True)
+        assert calls(new) <= calls(old)
+        old.compare(new).check()
+
+
+def calls(wl: Workload) -> int:
+    """How many calls of torch there are."""
+    return sum(node.op == "call_function" for node in wl.exported.graph.nodes)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from gsl import Workload
-from gsl.rules import BOOK
+from tests.helpers.book import EVERY_RULE
 
 SEEDS = int(os.environ.get("GSL_SEEDS", "100"))
 Value = torch.Tensor
@@ -162,9 +162,9 @@ def test_numbers_stay_equal(seed: int) -> None:
     with torch.no_grad():
         scale = max(float(result.abs().max()) for result in model(value))
     old = load(model, value, {0: "exported", 5: "decomposed"}.get(seed % 10, "traced"))
-    new = BOOK(old, iterative=True)
+    new = EVERY_RULE(old, iterative=True)
     old.compare(new, (value,), rtol=1e-3, atol=1e-5 * max(scale, 1.0)).check()
-    assert BOOK(new, iterative=True).trace.count() == 0
+    assert EVERY_RULE(new, iterative=True).trace.count() == 0
 
 
 def load(model: nn.Module, value: Value, form: str) -> Workload:

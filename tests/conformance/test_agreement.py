@@ -10,10 +10,10 @@ import torch
 
 from gsl import Workload
 from gsl.graph import PARAM, Graph, Node
-from gsl.rules import BOOK
 from gsl.workload.compare import as_tensor, flatten
 from tests.conformance.front_ends import AVAILABLE, FX, FrontEnd
 from tests.conformance.programs import plain, program_of, single, with_sizes, write
+from tests.helpers.book import EVERY_RULE
 from tests.rules.cases_layout import B, S
 from tests.rules.harness import Build, build, inputs, run
 from tests.rules.test_book import VIEWS
@@ -34,7 +34,7 @@ def test_a_network_is_the_same_on_two_front_ends(name: str, front_end: FrontEnd)
         view, rtol = single(view), 3e-5
     one, other = workload(view, FX), workload(view, front_end)
     one.compare(other, rtol=rtol).check()
-    one.compare(BOOK(other, iterative=True), rtol=rtol).check()
+    one.compare(EVERY_RULE(other, iterative=True), rtol=rtol).check()
 
 
 @OTHERS
@@ -64,7 +64,7 @@ def test_a_network_of_symbolic_sizes(front_end: FrontEnd) -> None:
     before = Workload(program)
     assert plain(before.graph) == plain(view)
     assert not front_end.differences(program.native, program.store(program.load()).native)
-    after = BOOK(before, iterative=True)
+    after = EVERY_RULE(before, iterative=True)
     assert "nn.batch_norm" in before.op_counts()
     assert "nn.batch_norm" not in after.op_counts()
     assert after.inputs == before.inputs

@@ -23,7 +23,8 @@ from gsl.cost.space import Clock
 from gsl.cost.whole import Inputs, error, in_turns, is_faster
 from gsl.errors import WorkloadError
 from gsl.graph import Node
-from gsl.rules import BOOK, OPTIMISING
+from gsl.rules import OPTIMISING
+from tests.helpers.book import EVERY_RULE
 
 x = pat.Wildcard()
 TO_SIGMOID = Subst(op.ReLU(x), op.Sigmoid(x), name="to-sigmoid", approximate=True)
@@ -255,7 +256,7 @@ def test_the_decision_to_change_nothing_is_kept() -> None:
 
 def test_where_no_rule_matches_nothing_is_timed() -> None:
     wl = chain(torch.tanh)
-    new, report = gsl.optimize(wl, rules=BOOK, cost=priced())
+    new, report = gsl.optimize(wl, rules=EVERY_RULE, cost=priced())
     assert (new, report.before, report.trials) == (wl, None, ())
     assert "no rule pays here" in str(report)
 

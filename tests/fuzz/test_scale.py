@@ -12,7 +12,7 @@ from torch import nn
 
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.graph import Graph, Node
-from gsl.rules import BOOK
+from tests.helpers.book import EVERY_RULE
 from tests.helpers.graphs import Builder, graph, infer_type
 from tests.rewrite.checks import faults
 from tests.rewrite.test_scale import TRIPLE, chain, wide
@@ -71,7 +71,7 @@ def test_a_pattern_that_is_deep() -> None:
 @pytest.mark.parametrize("strategy", ["priority", "largest", "first", "last"])
 def test_a_view_without_nodes(strategy: str) -> None:
     view = Graph([], [], infer_type)
-    rules = RuleSet([TRIPLE, *BOOK], strategy=strategy)
+    rules = RuleSet([TRIPLE, *EVERY_RULE], strategy=strategy)
     for iterative in (False, True):
         new = rules(view, iterative=iterative)
         assert (len(new), str(new)) == (0, str(view))
@@ -98,11 +98,11 @@ def test_a_program_without_calls(module: nn.Module, form: str) -> None:
         old = Workload.from_fx(torch.fx.symbolic_trace(module), inputs)
     else:
         old = Workload.from_torch(module, inputs)
-    new = BOOK(old, iterative=True)
+    new = EVERY_RULE(old, iterative=True)
     assert new.trace.count() == 0
     assert new.op_counts() == {}
     assert new.text() == old.text()
     assert new.visualize().svg
-    assert str(BOOK.explain(old))
+    assert str(EVERY_RULE.explain(old))
     if inputs:
         old.compare(new).check()

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from gsl import Workload
-from gsl.rules import BOOK
+from tests.helpers.book import EVERY_RULE
 
 VISION: Final = Path(sys.prefix) / "vision"
 """Where `make setup` installs torchvision and timm."""
@@ -33,7 +33,7 @@ def check(model: nn.Module, example: torch.Tensor) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         old = Workload.from_torch(model.eval(), (example,))
         unread = old.unread()
-        new = BOOK(old)
+        new = EVERY_RULE(old)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.pt2"
             torch.export.save(new.exported, path)

@@ -9,7 +9,8 @@ import pytest
 
 from gsl import RuleSet
 from gsl.graph import Node
-from gsl.rules import BOOK, OPTIMISING
+from gsl.rules import OPTIMISING
+from tests.helpers.book import EVERY_RULE
 from tests.rules.harness import Build, View, build, largest_error, shown
 
 
@@ -127,8 +128,8 @@ VIEWS |= {f"random {seed}": some_graph(seed) for seed in range(20)}
 @pytest.mark.parametrize("name", VIEWS)
 def test_the_book_comes_to_an_end(name: str) -> None:
     before = build(VIEWS[name])
-    after = BOOK(before, iterative=True)
-    assert shown(BOOK(after, iterative=True)) == shown(after)
+    after = EVERY_RULE(before, iterative=True)
+    assert shown(EVERY_RULE(after, iterative=True)) == shown(after)
     assert largest_error(before, after) <= 10
 
 
@@ -136,7 +137,7 @@ def test_the_book_comes_to_an_end(name: str) -> None:
 def test_the_order_of_rules_does_not_matter_for_the_numbers(strategy: str) -> None:
     for name in ("residual", "inception", "transformer", "sums", "moves"):
         before = build(VIEWS[name])
-        after = RuleSet(BOOK, strategy=strategy)(before, iterative=True)
+        after = RuleSet(EVERY_RULE, strategy=strategy)(before, iterative=True)
         assert largest_error(before, after) <= 10
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gsl import Subst, op, pat
 from gsl.graph import SymDim
-from gsl.rules import BOOK, FAMILIES, OPTIMISING, RULES
+from gsl.rules import BOOK, FAMILIES, LOWERING, OPTIMISING, PARALLEL, RULES
 from tests.rules import cases_layout, cases_norm, cases_parallel, cases_sums
 from tests.rules.harness import Build, Fires, Refuses, build, largest_error, shown
 
@@ -55,7 +55,10 @@ def test_the_rules_are_documented_and_in_families() -> None:
         assert " = " in algebra
         assert blank == ""
         assert where
-    assert {rule for family in FAMILIES.values() for rule in family} == set(RULES.values()) == set(BOOK)
+    assert {rule for family in FAMILIES.values() for rule in family} == set(RULES.values())
+    assert set(BOOK) | set(PARALLEL) | set(LOWERING) == set(RULES.values())
+    assert len(BOOK) + len(PARALLEL) + len(LOWERING) == len(RULES)
+    assert set(BOOK) < set(OPTIMISING)
     assert set(OPTIMISING) < set(RULES.values())
 
 

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from gsl import Workload
-from gsl.rules import BOOK, RULES
+from gsl.rules import RULES
+from tests.helpers.book import EVERY_RULE
 
 Function = Callable[..., Any]
 
@@ -136,4 +137,4 @@ def test_the_others_have_no_module() -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_the_book_on_an_exported_module(name: str) -> None:
     before = workload(name)
-    before.compare(BOOK(before, iterative=True)).check()
+    before.compare(EVERY_RULE(before, iterative=True)).check()

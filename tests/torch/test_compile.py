@@ -17,7 +17,8 @@ from torch.utils.checkpoint import checkpoint
 import gsl
 from gsl import RuleSet, Subst, Trace, op, pat
 from gsl.errors import NotRewrittenWarning, WorkloadError
-from gsl.rules import BOOK, OPTIMISING, RULES
+from gsl.rules import OPTIMISING, RULES
+from tests.helpers.book import EVERY_RULE
 from tests.torch.models import RELUS, SMALL, TRIPLE, Branches, Recorder, X, compiled, equal, model
 
 IMAGES = torch.randn(2, 3, 8, 8)
@@ -27,7 +28,7 @@ IMAGES = torch.randn(2, 3, 8, 8)
 @pytest.mark.parametrize("options", [{}, {"fold_params": True}, {"iterative": True, "check": True}], ids=str)
 def test_numbers_are_those_of_the_model(then: str, options: dict[str, Any]) -> None:
     module = Branches().eval()
-    call, backend = compiled(module, BOOK, then, **options)
+    call, backend = compiled(module, EVERY_RULE, then, **options)
     with torch.no_grad():
         for inputs in (IMAGES, torch.randn(5, 3, 9, 8), torch.randn(4, 3, 7, 8)):
             equal(call(inputs), module(inputs))
@@ -58,7 +59,7 @@ def test_a_graph_on_which_no_rule_fires_is_handed_on_itself() -> None:
 
 def test_sizes_that_change_are_symbols_and_rules_add_no_guards() -> None:
     module, recorder = Branches().eval(), Recorder()
-    call, backend = compiled(module, BOOK)
+    call, backend = compiled(module, EVERY_RULE)
     plain = torch.compile(module, backend=recorder)
     with torch.no_grad():
         for sizes in ((2, 3, 8, 9), (5, 3, 9, 8), (3, 3, 20, 6), (7, 3, 5, 11)):
@@ -94,7 +95,7 @@ def test_graph_breaks_give_several_graphs() -> None:
 def test_changed_weights_count_at_the_next_run() -> None:
     for options in ({}, {"fold_params": True}):
         module = Branches().eval()
-        call, _ = compiled(module, BOOK, **options)
+        call, _ = compiled(module, EVERY_RULE, **options)
         with torch.no_grad():
             equal(call(IMAGES), module(IMAGES))
             module.query.weight.mul_(2)
@@ -109,7 +110,7 @@ def test_changed_weights_count_at_the_next_run() -> None:
 def test_weights_are_folded_once() -> None:
     module = Branches().eval()
     recorder = Recorder()
-    call, _ = compiled(module, BOOK, recorder, fold_params=True)
+    call, _ = compiled(module, EVERY_RULE, recorder, fold_params=True)
     with torch.no_grad():
         equal(call(IMAGES), module(IMAGES))
     assert recorder.calls(torch.rsqrt) == recorder.calls(torch.cat) == recorder.calls(torch.concat) == 0
@@ -128,7 +129,7 @@ def test_weights_that_depend_on_new_tensors_are_folded_once() -> None:
             return self.norm(self.other(torch.relu(self.conv(x) + x)))
 
     module, recorder = Shortcut().eval(), Recorder()
-    call, backend = compiled(module, BOOK, recorder, fold_params=True)
+    call, backend = compiled(module, EVERY_RULE, recorder, fold_params=True)
     with torch.no_grad():
         equal(call(IMAGES), module(IMAGES))
         module.conv.weight.mul_(2)
@@ -143,7 +144,7 @@ def test_weights_without_versions_are_computed_at_every_run() -> None:
     with torch.inference_mode():
         module.load_state_dict(Branches().state_dict(), assign=True)
         module.query.weight = nn.Parameter(torch.randn(4, 4), requires_grad=False)
-        call, _ = compiled(module, BOOK, fold_params=True)
+        call, _ = compiled(module, EVERY_RULE, fold_params=True)
         equal(call(IMAGES), module(IMAGES))
         module.query.weight.mul_(2)
         equal(call(IMAGES), module(IMAGES))
@@ -318,7 +319,7 @@ def test_importing_gsl_does_not_import_torch() -> None:
 
 def test_a_graph_under_autocast_goes_on_as_it_was() -> None:
     module = Branches().eval()
-    call, backend = compiled(module, BOOK)
+    call, backend = compiled(module, EVERY_RULE)
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
         with pytest.warns(NotRewrittenWarning, match="runs under torch.autocast, where calls have other dtypes"):
             found = call(IMAGES)
@@ -327,7 +328,7 @@ def test_a_graph_under_autocast_goes_on_as_it_was() -> None:
     with torch.no_grad():
         equal(call(IMAGES), module(IMAGES))
     assert backend.traces[0].count("conv-batch-norm") == 1
-    call, _ = compiled(module, BOOK, strict=True)
+    call, _ = compiled(module, EVERY_RULE, strict=True)
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(BackendCompilerFailed):
         call(IMAGES)
 

@@ -12,7 +12,8 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 
 from gsl import RuleSet, Subst, Workload, op
-from gsl.rules import BOOK, OPTIMISING, RULES
+from gsl.rules import OPTIMISING, RULES
+from tests.helpers.book import EVERY_RULE
 from tests.torch.models import SMALL, Branches, X, equal, model
 
 IMAGES = torch.randn(2, 3, 8, 8)
@@ -32,20 +33,20 @@ def test_a_rewritten_program_is_saved_and_runs_again(decomposed: bool) -> None:
     exported = torch.export.export(module, (IMAGES,))
     if decomposed:
         exported = exported.run_decompositions()
-    new = BOOK(Workload.from_exported(exported), iterative=True)
+    new = EVERY_RULE(Workload.from_exported(exported), iterative=True)
     again = saved_and_loaded(new.exported)
     equal(again.module()(IMAGES), module(IMAGES))
     assert set(again.state_dict) == set(new.exported.state_dict)
     assert new.trace.count() >= 1
     other = Workload.from_exported(again)
     assert other.text() == new.text()
-    assert BOOK(other, iterative=True).trace.count() == 0
+    assert EVERY_RULE(other, iterative=True).trace.count() == 0
 
 
 def test_weights_are_folded_and_unused_ones_gone() -> None:
     module = Branches().eval()
     old = Workload.from_torch(module, (IMAGES,))
-    new = BOOK(old, iterative=True)
+    new = EVERY_RULE(old, iterative=True)
     again = saved_and_loaded(new.exported)
     assert sorted(again.state_dict) == [
         "conv.weight_multiply", "norm.bias_add", "norm.num_batches_tracked", "query.bias_concatenate",

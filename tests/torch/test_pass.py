@@ -23,6 +23,7 @@ from gsl.errors import FixpointError, FrontEndError, WorkloadError
 from gsl.fx import Pass
 from gsl.rewrite.fingerprint import fingerprint
 from gsl.rules import BOOK, OPTIMISING, RULES
+from tests.helpers.book import EVERY_RULE
 from tests.torch.models import RELUS, SMALL, TRIPLE, Branches, X, equal, gradients
 
 IMAGES = torch.randn(2, 3, 8, 8)
@@ -204,7 +205,7 @@ def test_compiled_graphs_are_cached_by_the_rules() -> None:
 
 def test_a_pass_is_one_of_inductor_and_has_a_uuid() -> None:
     assert isinstance(Pass(SMALL), CustomGraphPass)
-    passes = [Pass(SMALL), Pass(SMALL, iterative=True), Pass(SMALL, fold_params=False), Pass(RELUS), Pass(BOOK)]
+    passes = [Pass(SMALL), Pass(SMALL, iterative=True), Pass(SMALL, fold_params=False), Pass(RELUS), Pass(EVERY_RULE)]
     assert len({pass_.uuid() for pass_ in passes}) == len(passes)
     assert Pass(SMALL).uuid() == Pass([RELUS, TRIPLE]).uuid()
 

@@ -16,7 +16,8 @@ from torch import fx, nn
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import FrontEndError, RewriteError, UntypedWarning, WorkloadError
 from gsl.fx import Pass
-from gsl.rules import BOOK, RULES
+from gsl.rules import RULES
+from tests.helpers.book import EVERY_RULE
 from tests.torch.models import RELUS, SMALL, TRIPLE, Branches, X, compiled, equal, model
 
 
@@ -57,7 +58,7 @@ def test_inputs_of_any_dtype_and_size(form: str) -> None:
     assert rewritten(model(lambda self, x: twice(x)), INPUTS[form](), RULES_AND_RELUS)["relus"] == 1
 
 
-RULES_AND_RELUS = RuleSet([RELUS, TRIPLE, *BOOK])
+RULES_AND_RELUS = RuleSet([RELUS, TRIPLE, *EVERY_RULE])
 
 
 def test_complex_numbers() -> None:
@@ -146,7 +147,7 @@ class Layers(nn.Module):
 
 def test_models_without_data_are_rewritten() -> None:
     old = Workload.from_torch(Layers("meta", "meta"), (torch.randn(2, 4, device="meta"),))
-    new = BOOK(old)
+    new = EVERY_RULE(old)
     assert new.trace.count("parallel-dense-variadic") == 1
     assert {value.device.type for value in new.params.values()} == {"meta"}
     with pytest.raises(WorkloadError, match="on the device meta, so it has no values to compare"):
@@ -168,10 +169,10 @@ def test_weights_on_different_devices_are_not_folded_into_one() -> None:
 def test_models_on_a_gpu() -> None:
     module, inputs = Branches().eval().cuda(), torch.randn(2, 3, 8, 8, device="cuda")
     old = Workload.from_torch(module, (inputs,))
-    new = BOOK(old, iterative=True)
+    new = EVERY_RULE(old, iterative=True)
     old.compare(new, rtol=1e-3, atol=1e-4).check()
     assert {value.device.type for value in new.params.values()} == {"cuda"}
-    call, _ = compiled(module, BOOK, "aot_eager", fold_params=True)
+    call, _ = compiled(module, EVERY_RULE, "aot_eager", fold_params=True)
     with torch.no_grad():
         equal(call(inputs), module(inputs), rtol=1e-3, atol=1e-4)
 
@@ -182,7 +183,7 @@ def test_models_on_a_gpu() -> None:
 def test_weights_that_are_not_contiguous() -> None:
     parts = {"w": nn.Parameter(torch.randn(4, 3).t()), "v": nn.Parameter(torch.randn(3, 8)[:, ::2])}
     module = model(lambda self, x: (F.linear(x, self.w), F.linear(x, self.v)), **parts)
-    assert rewritten(module, torch.randn(2, 4), BOOK) == {"parallel-dense-variadic": 1}
+    assert rewritten(module, torch.randn(2, 4), EVERY_RULE) == {"parallel-dense-variadic": 1}
 
 
 class Tied(nn.Module):
@@ -227,10 +228,10 @@ def test_models_in_training_mode() -> None:
 def test_graphs_without_calls() -> None:
     for function in (lambda self, x: x, lambda self, x: None, lambda self, x: (1, 2.5, x, [x])):
         old = Workload.from_fx(fx.symbolic_trace(model(function)), (torch.ones(2),))
-        new = BOOK(old, iterative=True)
+        new = EVERY_RULE(old, iterative=True)
         assert not new.trace.firings
         assert str(new(torch.ones(2))) == str(old(torch.ones(2)))
-    call, _ = compiled(model(lambda self, x: x), BOOK)
+    call, _ = compiled(model(lambda self, x: x), EVERY_RULE)
     equal(call(torch.ones(2)), torch.ones(2))
 
 
@@ -239,7 +240,7 @@ def test_graphs_without_inputs_and_without_an_output() -> None:
     with pytest.raises(FrontEndError, match="the graph has no output node"):
         Workload.from_fx(fx.GraphModule(nn.Module(), graph))
     graph.output(())
-    assert BOOK(Workload.from_fx(fx.GraphModule(nn.Module(), graph), ()))() == ()
+    assert EVERY_RULE(Workload.from_fx(fx.GraphModule(nn.Module(), graph), ()))() == ()
 
 
 def chain(length: int) -> fx.GraphModule:

@@ -11,7 +11,8 @@ from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
 from gsl import Subst, Workload, op, pat
 from gsl.fx import is_training
-from gsl.rules import BOOK, OPTIMISING, RULES
+from gsl.rules import OPTIMISING, RULES
+from tests.helpers.book import EVERY_RULE
 from tests.torch.models import SMALL, Branches, Recorder, compiled, equal, gradients, model
 
 IMAGES = torch.randn(2, 3, 8, 8)
@@ -20,7 +21,7 @@ IMAGES = torch.randn(2, 3, 8, 8)
 @pytest.mark.parametrize("fold_params", [False, True])
 def test_gradients_are_those_of_the_model(fold_params: bool) -> None:
     module = Branches().train()
-    call, backend = compiled(module, BOOK, "aot_eager", fold_params=fold_params)
+    call, backend = compiled(module, EVERY_RULE, "aot_eager", fold_params=fold_params)
     expected = gradients(module, module, IMAGES)
     found = gradients(call, module, IMAGES)
     equal(found, expected, rtol=1e-4, atol=1e-5)
@@ -44,7 +45,7 @@ def test_rules_for_inference_say_that_they_were_left_out() -> None:
 def test_running_statistics_are_updated() -> None:
     module, other = Branches().train(), Branches().train()
     other.load_state_dict(module.state_dict())
-    call, _ = compiled(module, BOOK, "aot_eager")
+    call, _ = compiled(module, EVERY_RULE, "aot_eager")
     for _ in range(2):
         equal(call(IMAGES), other(IMAGES))
     equal(dict(module.named_buffers()), dict(other.named_buffers()))

@@ -19,7 +19,7 @@ import gsl
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import FrontEndError, NotRewrittenWarning
 from gsl.fx import Pass
-from gsl.rules import BOOK
+from tests.helpers.book import EVERY_RULE
 
 GPU = torch.device("cuda", 0)
 CPU = torch.device("cpu")
@@ -130,7 +130,7 @@ class Sigmoid(nn.Module):
 def test_the_rule_book(name: str, form: str, dtype: torch.dtype, fold: bool) -> None:
     model, inputs = made(name, dtype)
     old = loaded(form, model, inputs)
-    new = BOOK(old, iterative=True, fold_params=fold)
+    new = EVERY_RULE(old, iterative=True, fold_params=fold)
     old.compare(new, **TOLERANCE[dtype]).check()
     assert {value.device for value in new.params.values()} == {GPU}
     assert {value.dtype for value in new.params.values()} <= {dtype, torch.int64}
@@ -172,7 +172,7 @@ def test_a_default_device() -> None:
     torch.set_default_device(GPU)
     try:
         old = loaded("exported", model, inputs)
-        new = BOOK(old, iterative=True)
+        new = EVERY_RULE(old, iterative=True)
         old.compare(new, **TOLERANCE[torch.float32]).check()
         assert TRIPLE.verify(max_examples=40)
     finally:
@@ -201,7 +201,7 @@ def test_parts_on_two_devices(form: str) -> None:
     inputs = torch.randn(2, 4)
     old = loaded(form, Halves(), inputs)
     uncast = Subst(op.Cast(X, dtype="float32"), X, name="uncast")
-    new = RuleSet([*BOOK, CREATE, uncast])(old)
+    new = RuleSet([*EVERY_RULE, CREATE, uncast])(old)
     assert new.trace.count("create") == 2
     assert [leaf.device for leaf in leaves(new(inputs))] == [leaf.device for leaf in leaves(old(inputs))]
     reshaped = Subst(X * Y, X * op.Reshape(Y, newshape=(1,)), name="reshaped", where=[Y.ndim == 0])
@@ -215,7 +215,7 @@ def test_programs_that_torch_moves(name: str, rewritten_first: bool) -> None:
     make, shape = MODELS[name]
     model, inputs = make().eval(), torch.randn(shape)
     program = torch.export.export(model, (inputs,))
-    rules = RuleSet(BOOK)
+    rules = RuleSet(EVERY_RULE)
     if rewritten_first:
         program = rules(Workload.from_exported(program), iterative=True).exported
     moved = Workload.from_exported(move_to_device_pass(program, str(GPU)))
@@ -233,7 +233,7 @@ def test_programs_that_torch_moves(name: str, rewritten_first: bool) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_compiled_models(name: str, then: str, options: dict[str, Any]) -> None:
     model, inputs = made(name)
-    backend = gsl.torch_backend(BOOK, then=then, **options)
+    backend = gsl.torch_backend(EVERY_RULE, then=then, **options)
     call = torch.compile(model, backend=backend)
     with torch.no_grad():
         for data in (inputs, inputs * 2):
@@ -246,7 +246,7 @@ def test_compiled_models(name: str, then: str, options: dict[str, Any]) -> None:
 
 def test_gradients_of_compiled_models() -> None:
     model, inputs = made("text")
-    backend = gsl.torch_backend(BOOK)
+    backend = gsl.torch_backend(EVERY_RULE)
     torch.compile(model, backend=backend)(inputs).square().sum().backward()
     found = [weight.grad.clone() for weight in model.parameters()]
     model.zero_grad()
@@ -259,7 +259,7 @@ def test_gradients_of_compiled_models() -> None:
 @pytest.mark.parametrize("fold", [True, False])
 def test_modes_of_inductor(mode: str, fold: bool) -> None:
     model, inputs = made("vision")
-    call = torch.compile(model, backend=gsl.torch_backend(BOOK, fold_params=fold), mode=mode)
+    call = torch.compile(model, backend=gsl.torch_backend(EVERY_RULE, fold_params=fold), mode=mode)
     with torch.no_grad():
         for _ in range(4):
             torch.testing.assert_close(call(inputs), model(inputs), rtol=1e-3, atol=1e-4)
@@ -277,7 +277,7 @@ def test_modes_of_inductor(mode: str, fold: bool) -> None:
 )
 def test_passes_of_inductor(name: str, place: str) -> None:
     model, inputs = made(name)
-    fusing = Pass(BOOK)
+    fusing = Pass(EVERY_RULE)
     call = torch.compile(model, options={place: fusing})
     with torch.no_grad():
         torch.testing.assert_close(call(inputs), model(inputs), rtol=1e-3, atol=1e-4)
@@ -306,7 +306,7 @@ def test_autocast(dtype: torch.dtype) -> None:
             return y.float() * 2.0 * 3.0
 
     model, inputs = Inside().eval().to(GPU), torch.randn(2, 5, 16, device=GPU)
-    backend = gsl.torch_backend([*BOOK, TRIPLE], then="eager")
+    backend = gsl.torch_backend([*EVERY_RULE, TRIPLE], then="eager")
     with torch.no_grad():
         torch.testing.assert_close(torch.compile(model, backend=backend)(inputs), model(inputs), **TOLERANCE[dtype])
     assert backend.traces[0].count("triple") == 1
@@ -314,7 +314,7 @@ def test_autocast(dtype: torch.dtype) -> None:
     whole = model.model
     with torch.no_grad(), torch.autocast("cuda", dtype):
         with pytest.warns(NotRewrittenWarning, match=r"runs under torch\.autocast"):
-            found = torch.compile(whole, backend=gsl.torch_backend(BOOK, then="eager"))(inputs)
+            found = torch.compile(whole, backend=gsl.torch_backend(EVERY_RULE, then="eager"))(inputs)
         torch.testing.assert_close(found, whole(inputs), **TOLERANCE[dtype])
 
 
@@ -337,5 +337,5 @@ def test_files_and_drawings(tmp_path: Path) -> None:
     torch.testing.assert_close(leaves(new(inputs)), leaves(model(inputs)), rtol=1e-3, atol=1e-4)
     old = Workload.from_exported(torch.export.load(before))
     pytest.importorskip("pygraphviz")
-    old.before_after(BOOK(old), tmp_path / "change.svg")
+    old.before_after(EVERY_RULE(old), tmp_path / "change.svg")
     assert (tmp_path / "change.svg").stat().st_size > 0

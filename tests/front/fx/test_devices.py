@@ -22,7 +22,7 @@ import gsl
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import NotRewrittenWarning
 from gsl.fx import Pass
-from gsl.rules import BOOK
+from tests.helpers.book import EVERY_RULE
 
 X, Y, W = pat.Wildcard(), pat.Wildcard(), pat.Param()
 META = torch.device("meta")
@@ -100,7 +100,7 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 def test_rules_that_make_tensors(rule: str, form: str, fold: bool) -> None:
     make, shape = LAYERS[rule]
     old = loaded(form, make().to(META), meta(*shape))
-    new = BOOK(old, iterative=True, fold_params=fold)
+    new = EVERY_RULE(old, iterative=True, fold_params=fold)
     assert new.trace.summary() == {rule: 1}
     assert {value.device for value in new.params.values()} == {META}
     assert results(new, meta(*shape)) == {META}
@@ -109,7 +109,7 @@ def test_rules_that_make_tensors(rule: str, form: str, fold: bool) -> None:
 @pytest.mark.parametrize("rule", LAYERS)
 def test_rules_that_make_tensors_in_compiled_models(rule: str) -> None:
     make, shape = LAYERS[rule]
-    backend = gsl.torch_backend(BOOK, then="eager")
+    backend = gsl.torch_backend(EVERY_RULE, then="eager")
     with torch.no_grad():
         found = torch.compile(make().to(META), backend=backend)(meta(*shape))
     assert backend.traces[0].summary() == {rule: 1}
@@ -211,7 +211,8 @@ def test_a_program_of_a_gpu_creates_there(decomposed: bool, dtype: torch.dtype) 
     conv.weight = nn.Parameter(on_gpu(conv.weight.detach()), requires_grad=False)
     with torch.no_grad():
         exported = torch.export.export(model, (on_gpu(torch.ones(IMAGE, dtype=dtype)),))
-        new = BOOK(Workload.from_exported(exported.run_decompositions() if decomposed else exported), fold_params=False)
+        program = exported.run_decompositions() if decomposed else exported
+        new = EVERY_RULE(Workload.from_exported(program), fold_params=False)
     nodes = [node for node in new.exported.graph.nodes if node.op == "call_function"]
     assert {(node.meta["val"].device, node.meta["val"].dtype) for node in nodes} == {(GPU, dtype)}
     created = {node.target: node.kwargs for node in nodes if "device" in node.kwargs}
@@ -359,4 +360,4 @@ def test_all_generators_are_seeded_and_restored(monkeypatch: pytest.MonkeyPatch)
 def test_models_of_one_device_are_stored_without_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        BOOK(loaded("exported", LAYERS["conv-shortcut-add"][0](), torch.ones(IMAGE)))
+        EVERY_RULE(loaded("exported", LAYERS["conv-shortcut-add"][0](), torch.ones(IMAGE)))

@@ -12,11 +12,12 @@ from tvm import relax, te
 from tvm.script import relax as R
 
 import gsl.relax
-from gsl import Subst, Workload, op, pat, rules
+from gsl import Subst, Workload, op, pat
 from gsl.errors import FrontEndError
 from gsl.front.relax import from_module
 from gsl.graph import CONST, PARAM, Graph, Node, TensorType
 from tests.front.relax.relax_helpers import Mixed, Net, bindings, exported, function, lines, tensor
+from tests.helpers.book import EVERY_RULE
 
 X, Y, W = pat.Wildcard(), pat.Wildcard(), pat.Param()
 DOUBLE = Subst(op.Add(X, X), op.Multiply(X, 2.0), name="double")
@@ -198,7 +199,7 @@ def test_batch_norm_keeps_its_call_and_its_field() -> None:
 def test_folded_weights_become_constants() -> None:
     _, module = exported(Net(), torch.randn(1, 3, 4, 4))
     wl = Workload.from_relax(module)
-    new = rules.BOOK(wl, iterative=True)
+    new = EVERY_RULE(wl, iterative=True)
     assert "nn.batch_norm" not in new.op_counts()
     assert wl.compare(new).check()
     assert len(new.mod["main"].params) == 1
@@ -209,7 +210,7 @@ def test_folded_weights_become_parameters_where_weights_are_parameters() -> None
     module, params = relax.frontend.detach_params(module)
     wl = Workload.from_relax(module, params)
     assert list(wl.inputs) == ["x"]
-    new = rules.BOOK(wl, iterative=True)
+    new = EVERY_RULE(wl, iterative=True)
     names = [var.name for var in new.mod["main"].params]
     assert names[0] == "x"
     assert "p_conv_weight" not in names  # it went into the folded one, which is named after it

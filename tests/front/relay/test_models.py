@@ -16,8 +16,8 @@ from tvm.relay import testing
 
 from gsl import RuleSet, Workload
 from gsl.graph import Node
-from gsl.rules import BOOK
 from tests.front.relay.helpers import FAST, exprs, loaded, random
+from tests.helpers.book import EVERY_RULE
 
 MODELS: dict[str, Callable[[], Any]] = {
     "resnet": lambda: testing.resnet.get_workload(num_classes=10, num_layers=18, image_shape=(3, 32, 32)),
@@ -43,7 +43,7 @@ def weight(name: str, like: Any, seed: int) -> Any:
 
 
 def rewritten(wl: Workload) -> Workload:
-    return RuleSet(BOOK)(wl, iterative=True)
+    return RuleSet(EVERY_RULE)(wl, iterative=True)
 
 
 def changes(wl: Workload, new: Workload) -> dict[str, tuple[int, int]]:
