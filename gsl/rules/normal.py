@@ -22,9 +22,11 @@ from collections.abc import Callable
 from typing import Any
 
 from gsl import attr, op, pat
+from gsl.match import Match
 from gsl.rewrite import RuleSet
 from gsl.rules import layout
 from gsl.rules.common import Sides, rule, same_dtype, same_type
+from gsl.rules.einsum import einsum_product
 
 _INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -133,6 +135,60 @@ def squeeze_reshape() -> Sides:
     x = pat.Wildcard()
     squeezed = op.Squeeze(x)
     return squeezed, op.Reshape(x, newshape=squeezed.shape)
+
+
+@rule(priority=1)
+def transpose_reshape() -> Sides:
+    """transpose(x) = reshape(x)
+
+    Where only axes of size 1 change their places among the others.
+    """
+    x = pat.Wildcard()
+    turned = op.Transpose(x)
+
+    def keeps_order(match: Match) -> bool | str:
+        shape, axes = match[x].shape, match[turned].attrs["axes"]
+        if shape is None or axes is None:
+            return "the shape is not known"
+        wide = [axis for axis in axes if shape[axis] != 1]
+        return wide == sorted(wide) or "axes of more than one element change their places"
+
+    return turned, op.Reshape(x, newshape=turned.shape), keeps_order
+
+
+@rule(extern_use=False)
+def transpose_units() -> Sides:
+    """reshape(transpose(reshape(x))) without axes of size 1 in between
+
+    Where the transposed tensor has such axes, as an einsum that is decomposed leaves them.
+    """
+    x = pat.Wildcard()
+    inner = op.Reshape(x)
+    turned = op.Transpose(inner)
+    outer = op.Reshape(turned)
+
+    def has_units(match: Match) -> bool | str:
+        return 1 in (match[inner].shape or ()) or "no axis has size 1"
+
+    def without(match: Match) -> pat.Pattern:
+        shape, axes = match[inner].shape or (), match[turned].attrs["axes"]
+        kept = [axis for axis, size in enumerate(shape) if size != 1]
+        order = tuple(kept.index(axis) for axis in axes if axis in kept)
+        narrow = op.Reshape(x, newshape=tuple(shape[axis] for axis in kept))
+        return op.Reshape(op.Transpose(narrow, axes=order), newshape=outer.shape)
+
+    return outer, without, has_units
+
+
+@rule()
+def where_broadcast() -> Sides:
+    """where(broadcast_to(c), x, y) = where(c, x, y)
+
+    Where the result has the shape of x or y, so that it does not need that of the condition.
+    """
+    c, x, y = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
+    chosen = op.Where(op.BroadcastTo(c), x, y)
+    return chosen, chosen.like(c, x, y), (x.shape == chosen.shape) | (y.shape == chosen.shape)
 
 
 # Squares
@@ -336,6 +392,7 @@ NORMAL = RuleSet(
         multiply_one, divide_one, add_zero, subtract_zero,
         layout.dispatch_tuple, layout.split_concat, layout.split_concat_variadic,
         expand_dims_reshape, squeeze_reshape, layout.reshape_reshape, layout.transpose_transpose,
+        transpose_reshape, transpose_units, where_broadcast, einsum_product,
         power_two, multiply_same, matmul_transposed, linear_bias,
         dense_leading, matrix_leading, bias_leading, batch_leading, transpose_leading,
         softmax_leading, scale_leading, add_leading,

@@ -93,9 +93,14 @@ def _is_read_before(
     # A user that is not yet in the order comes later; one that returns a view keeps the memory alive.
     return all(
         user is node
-        or (user in order and user not in known.visible and (user in known.hidden or reader.is_fresh(user)))
+        or (user in order and user not in known.visible and _is_apart(operand, user, reader, known))
         for user in operand.users
     )
+
+
+def _is_apart(operand: fx.Node, user: fx.Node, reader: Reader, known: Mutations) -> bool:
+    """True if the result of a user does not keep the memory of its operand alive."""
+    return user in known.hidden or operand not in reader.aliases(user)
 
 
 def _roots(graph: fx.Graph, reader: Reader, leaves: Leaves) -> dict[fx.Node, frozenset[Hashable]]:

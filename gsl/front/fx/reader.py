@@ -307,7 +307,10 @@ class Reader:
             return mutated
         if isinstance(node.target, OpOverload) and not spellings.is_view(node.target):
             return ()
-        return tuple(node.all_input_nodes)
+        found = tuple(node.all_input_nodes)
+        canon = self.read(node) if len(found) > 1 else None
+        # What only gives a shape or a type, as in ``expand_as``, is no operand of the reading.
+        return found if canon is None else tuple([each for each in found if each in _sources(canon)])
 
     def hands_on(self, node: fx.Node) -> bool:
         """True for a call of a module that returns its operand itself, as ``nn.Identity`` does."""
@@ -325,6 +328,8 @@ class Reader:
             return False
         if op == "copy" and node.op == "call_module":
             return False
+        if op == "einsum":
+            return len(node.all_input_nodes) > 1  # of one tensor it may be a view
         spec = TABLE[op]
         if Trait.LAYOUT in spec.traits or spec.fields:
             return False
@@ -342,7 +347,8 @@ def _shared_forms() -> dict[Any, Form]:
 _NOT_ALONE: Final = frozenset(
     (
         operator.getitem, INVOKE, torch.ops.aten.mm.default, torch.ops.aten.addmm.default,
-        torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast,
+        torch.ops.aten.detach_.default, torch.amp.autocast_mode._enter_autocast,
+        torch.amp.autocast_mode._exit_autocast,
     )
 )  # fmt: skip
 """What is read together with other calls, or has no reading: see :class:`gsl.front.fx.forms.Role`."""
@@ -396,6 +402,17 @@ def _as_layer(canon: Canon, transposed: fx.Node, weight: fx.Node) -> Canon | Non
         return None
     operands = [_as_layer(part, transposed, weight) if isinstance(part, Canon) else part for part in canon.operands]
     return None if None in operands else Canon(canon.op, tuple(operands), canon.attrs)
+
+
+def _sources(canon: Canon) -> Iterator[Any]:
+    """What a reading reads."""
+    for operand in canon.operands:
+        if isinstance(operand, Canon):
+            yield from _sources(operand)
+        elif isinstance(operand, (tuple, list)):
+            yield from operand
+        else:
+            yield operand
 
 
 def _is_new_field(node: fx.Node) -> bool:

@@ -44,10 +44,20 @@ def _new(op: str) -> Reader:
 
 
 def _full(c: Call) -> Canon:
+    return _of_number(c, dims(c.size))
+
+
+def _tensor(c: Call) -> Canon:
+    """A tensor of one number."""
+    unread_unless(is_number(c.fill_value))
+    return _of_number(c, ())
+
+
+def _of_number(c: Call, shape: tuple[Any, ...]) -> Canon:
     _plain(c)
     unread_unless(not isinstance(c.fill_value, float) or c.dtype is not None or _is_usual())
     dtype = "" if c.dtype is None else dtype_name(c.dtype)
-    return Canon("full", (number(c.fill_value),), {"shape": dims(c.size), "dtype": dtype})
+    return Canon("full", (number(c.fill_value),), {"shape": shape, "dtype": dtype})
 
 
 def _scalar_tensor(c: Call) -> Canon:
@@ -96,6 +106,7 @@ ROWS: Final = (
     *(Row(f"aten.new_{op}.default", f"input size {_OPTIONS}", _new(op)) for op in ("zeros", "ones")),
     Row(".new_full aten.new_full.default", f"input size fill_value {_OPTIONS}", _new("full")),
     Row("torch.full aten.full.default", f"size fill_value {_OPTIONS}", _full),
+    Row("torch.tensor", f"fill_value {_OPTIONS}", _tensor),
     Row("torch.scalar_tensor aten.scalar_tensor.default", f"s {_OPTIONS}", _scalar_tensor),
     *(Row(f"torch.{op} aten.{op}.default", f"input {_LIKE}", _like(op)) for op in ("zeros_like", "ones_like")),
     Row("torch.full_like aten.full_like.default", f"input fill_value {_LIKE}", _like("full_like")),

@@ -322,10 +322,17 @@ def _copy(c: Call) -> Canon:
     return Canon("copy", (tensor(c, c.input),))
 
 
+def _detached(c: Call) -> Canon:
+    """``detach_`` of a literal, as exports have it. Of anything else it stops gradients."""
+    unread_unless(getattr(c.input, "target", None) is torch.ops.aten.lift_fresh_copy.default)
+    return Canon("copy", (tensor(c, c.input),))
+
+
 _COPIES: Final = (
     Row("torch.clone .clone aten.clone.default", "input * memory_format=None", _copy),
     Row(".contiguous aten.contiguous.default", "input memory_format=None", _copy),
     Row("aten.alias.default aten.lift_fresh_copy.default aten.lift_fresh.default", "input memory_format=None", _copy),
+    Row("aten.detach_.default", "input", _detached),
 )
 _COMBINED: Final = (
     *(

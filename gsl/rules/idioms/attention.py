@@ -1,0 +1,237 @@
+"""Attention as models write it: a product of queries and keys, what is done to these scores, a softmax, a product.
+
+What may stand between the two products is a list of steps, each of which may be absent. A step is an alternative of
+patterns; with each goes what it means for the mask and for the factor of the scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gsl import attr, op, pat
+from gsl.match import Match
+from gsl.rules.common import Sides, rule, weight
+
+LOWEST = -1e30
+"""What is at most this hides a place even from a row of which all places are hidden: scores are lost beside it."""
+
+HALVES = ("float16", "bfloat16")
+"""The dtypes of which the softmax may be computed in float32, as attention itself does; it rounds once less then."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores: the pattern, the sum of the masks that were added up to there, and the factor of the product."""
+
+    pattern: pat.Pattern
+    query: pat.Pattern
+    """The queries with the factors that are tensors, as a target."""
+    product: pat.Call
+    masked: attr.Expr
+    """Whether there is a mask."""
+    mask: pat.Pattern
+    """The sum of the masks, as a target."""
+    scale: attr.Expr
+    conditions: tuple[Any, ...] = ()
+    lows: tuple[pat.Pattern, ...] = ()
+    """What stands for the scores of hidden places."""
+
+    @property
+    def lead(self) -> attr.Expr:
+        """The axes before the queries and keys."""
+        return self.pattern.shape[:-2]
+
+    def then(self, *steps: Step) -> Scores:
+        """The scores after some steps, each of which may be absent."""
+        found = self
+        for step in steps:
+            after = step(found)
+            found = replace(after, conditions=(*after.conditions, after.pattern.extern_use(False)))
+        return found
+
+
+Step = Callable[[Scores], Scores]
+"""One thing that may be done to scores."""
+
+
+def start(query: pat.Pattern, product: pat.Call) -> Scores:
+    """The product itself."""
+    return Scores(product, query, product, attr.Const(False), product, attr.Const(1.0))
+
+
+def scaled(scores: Scores) -> Scores:
+    """Scores times or divided by a number, or a tensor with a factor for each query; masks under it follow."""
+    x, c, d = scores.pattern, pat.Const(ndim=0), pat.Const(ndim=0)
+    t, u = pat.Wildcard(), pat.Wildcard()
+    step = pat.Alt(x * c, x / d, x * t, x / u, x)
+    of_rows = [
+        (scores.lead == scores.product.shape[:-2]) & ((factor.ndim == 0) | (factor.shape[-1] == 1)) for factor in (t, u)
+    ]
+    return replace(
+        scores,
+        pattern=step,
+        query=pat.Match(step, [scores.query, scores.query, scores.query * t, scores.query / u, scores.query]),
+        mask=pat.Match(step, [scores.mask * c, scores.mask / d, scores.mask * t, scores.mask / u, scores.mask]),
+        scale=attr.Match(step, [scores.scale * c.value, scores.scale / d.value, *[scores.scale] * 3]),
+        conditions=(*scores.conditions, attr.Match(step, [True, True, *of_rows, True])),
+    )
+
+
+def masked(scores: Scores) -> Scores:
+    """Scores with a tensor that is added or subtracted, or with a number in the places that a tensor tells."""
+    x, m, n, keep, hide = scores.pattern, *(pat.Wildcard() for _ in range(4))
+    low, least = number(), number()
+    step = pat.Alt(op.Where(keep, x, low), op.Where(hide, least, x), x + m, x - n, x)
+    before = scores.mask
+    masks = [
+        pat.Cond(scores.masked, among, alone)
+        for among, alone in (
+            (op.Where(keep, before, low), op.Where(keep, 0.0, low)),
+            (op.Where(hide, least, before), op.Where(hide, least, 0.0)),
+            (before + m, m),
+            (before - n, -n),
+        )
+    ]
+    return replace(
+        scores,
+        pattern=step,
+        masked=attr.Match(step, [True] * 4 + [scores.masked]),
+        mask=pat.Match(step, [*masks, before]),
+        lows=(*scores.lows, low, least),
+    )
+
+
+def viewed(scores: Scores) -> Scores:
+    """Scores of which the leading axes are taken apart, or put together; masks follow."""
+    x, mask = scores.pattern, scores.mask
+    view = op.Reshape(x)
+    step = pat.Alt(view, x)
+    rows = attr.Cond(mask.ndim >= 2, mask.shape[-2:], x.shape[-2:])
+    moved = op.Reshape(op.BroadcastTo(mask, shape=scores.lead + rows), newshape=view.shape[:-2] + rows)
+    return replace(
+        scores,
+        pattern=step,
+        mask=pat.Match(step, [moved, mask]),
+        conditions=(*scores.conditions, attr.Match(step, [view.shape[-2:] == x.shape[-2:], True])),
+    )
+
+
+def shifted(scores: Scores) -> Scores:
+    """Scores less the largest of their row, which no softmax sees."""
+    x = scores.pattern
+    return replace(scores, pattern=pat.Alt(x - op.Max(x, axis=(x.ndim - 1,), keepdims=True), x))
+
+
+def clamped(scores: Scores) -> Scores:
+    """Scores of which none is below the least number; so are their masks."""
+    x, least = scores.pattern, number()
+    step = pat.Alt(op.Maximum(x, least), x)
+    return replace(
+        scores,
+        pattern=step,
+        mask=pat.Match(step, [op.Maximum(scores.mask, least), scores.mask]),
+        lows=(*scores.lows, least),
+    )
+
+
+def cast(scores: Scores) -> Scores:
+    """Scores in another dtype."""
+    x = scores.pattern
+    return replace(scores, pattern=pat.Alt(op.Cast(x), x))
+
+
+STEPS = (viewed, scaled, masked, masked, viewed, scaled, masked, masked, viewed, clamped, cast, shifted)
+"""What may be done to scores, in this order; a bias may come before they are scaled, or with a view of its own."""
+
+
+def turned(x: pat.Pattern) -> pat.Pattern:
+    """A tensor with its last two axes exchanged."""
+    n = x.ndim
+    return op.Transpose(x, axes=attr.Range(n - 2) + attr.Tuple(n - 1, n - 2))
+
+
+def with_lead(x: pat.Pattern, lead: attr.Expr, other: attr.Expr) -> pat.Pattern:
+    """A tensor whose leading axes are those wanted, where they are others."""
+    return pat.Cond(lead == other, x, op.Reshape(x, newshape=lead + x.shape[-2:]))
+
+
+def number() -> pat.Pattern:
+    """A number whose value is known: a literal, a parameter, or a tensor that is filled with one."""
+    return pat.Alt(weight(), op.Full(pat.Const(), shape=()))
+
+
+def hides(lows: tuple[pat.Pattern, ...]) -> Any:
+    """The condition that places are hidden by a number that is low enough."""
+
+    def low_enough(match: Match) -> bool | str:
+        for low in lows:
+            node = match.get(low)
+            if node is not None:
+                value = (node.operands[0] if node.operands else node).attrs["value"]
+                if getattr(value, "ndim", 0) or not float(value) <= LOWEST:
+                    return f"%{node.name} is {value}, expected {LOWEST} at most"
+        return True
+
+    return low_enough
+
+
+def sides(*steps: Step, values: int = 1) -> Sides:
+    """The sides of the rule for attention whose scores go through these steps, of one tensor of values or several."""
+    q, kt = pat.Wildcard(), pat.Wildcard()
+    product = op.Matmul(q, kt)
+    scores = start(q, product).then(*steps)
+    soft = op.Softmax(scores.pattern, axis=-1)
+    back = pat.Alt(op.Cast(soft), soft)
+    dropped = pat.Alt(op.Dropout(back), back)
+    weights = pat.Alt(op.Reshape(dropped), dropped)
+    taken = [pat.Wildcard() for _ in range(values)]
+    sources = [op.Matmul(weights, v) for v in taken]
+
+    lead, before, after = soft.shape[:-2], product.shape[:-2], weights.shape[:-2]
+    query, key = with_lead(scores.query, lead, before), with_lead(turned(kt), lead, before)
+    mask = pat.Cond(scores.mask.dtype == q.dtype, scores.mask, op.Cast(scores.mask, dtype=q.dtype))
+    targets = []
+    for source, v in zip(sources, taken, strict=True):
+        operands = query, key, with_lead(v, lead, after)
+        found = pat.Cond(
+            scores.masked,
+            op.Attention(*operands, mask, scale=scores.scale),
+            op.Attention(*operands, scale=scores.scale),
+        )
+        targets.append(pat.Cond(lead == after, found, op.Reshape(found, newshape=source.shape)))
+    conditions = [
+        (soft.dtype == q.dtype) | ((soft.dtype == "float32") & attr.In(q.dtype, HALVES) & (back.dtype == q.dtype)),
+        (lead == before) | ((q.shape[:-2] == before) & (kt.shape[:-2] == before)),
+        *[(lead == after) | ((v.shape[:-2] == after) & (weights.shape[-2:] == soft.shape[-2:])) for v in taken],
+        *[x.ndim >= 3 for x in (q, kt, *taken)],
+        *[x.extern_use(False) for x in (product, soft, back, dropped, weights)],
+    ]
+    return (*((sources[0], targets[0]) if values == 1 else (sources, targets)), *scores.conditions, *conditions,
+            hides(scores.lows))  # fmt: skip
+
+
+@rule()
+def attention() -> Sides:
+    """softmax(q kᵀ · c + m) v = attention(q, k, v, m)
+
+    Of tensors with three axes or more. The scores may be multiplied, masked, cast and taken apart in any of the ways
+    above; nothing but the next step may use them. Where leading axes are taken apart, all operands must have them. A
+    place that is hidden by a number counts as masked if the number is so low that a row of which all places are hidden
+    has equal weights on both sides.
+    """
+    return sides(*STEPS)
+
+
+@rule()
+def attention_of_two() -> Sides:
+    """(s v, s w) with s = softmax(q kᵀ · c + m) = (attention(q, k, v, m), attention(q, k, w, m))
+
+    As attention, for weights that are used for two tensors of values.
+    """
+    return sides(*STEPS, values=2)
+
+
+RULES = (attention, attention_of_two)
+"""The rules of this family."""
