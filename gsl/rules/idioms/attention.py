@@ -75,7 +75,7 @@ def scaled(scores: Scores) -> Scores:
         query=pat.Match(step, [scores.query, scores.query, scores.query * t, scores.query / u, scores.query]),
         mask=pat.Match(step, [scores.mask * c, scores.mask / d, scores.mask * t, scores.mask / u, scores.mask]),
         scale=attr.Match(step, [scores.scale * c.value, scores.scale / d.value, *[scores.scale] * 3]),
-        conditions=(*scores.conditions, attr.Match(step, [True, True, *of_rows, True])),
+        conditions=(*scores.conditions, attr.Match(step, [True, True, *of_rows, True]), step.dtype == x.dtype),
     )
 
 
@@ -99,6 +99,7 @@ def masked(scores: Scores) -> Scores:
         pattern=step,
         masked=attr.Match(step, [True] * 4 + [scores.masked]),
         mask=pat.Match(step, [*masks, before]),
+        conditions=(*scores.conditions, step.dtype == x.dtype),
         lows=(*scores.lows, low, least),
     )
 

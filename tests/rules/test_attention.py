@@ -1,0 +1,304 @@
+"""Attention is found however it is written, with equal numbers; what only looks like it is left alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import gsl
+from benchmarks.architectures import Example, Layers, count, example
+from benchmarks.attention import Found, in_compiled, in_export, in_relax, page
+from gsl import Refuted, Subst, Supported, Workload, op, pat
+from gsl.rules import IDIOMS
+from gsl.rules.idioms import attention as family
+from gsl.rules.idioms.attention import clamped, masked, scaled, shifted, sides, turned, viewed
+
+B, H, N, M, D = 2, 4, 5, 7, 8
+LOW = torch.finfo(torch.float32).min
+Function = Callable[..., Any]
+
+
+def given(batch: int = B) -> tuple[torch.Tensor, ...]:
+    """Queries, keys, values and a mask, with scores that differ by several units."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(batch, H, size, D) for size in (N, M, M))
+    hidden = torch.rand(batch, 1, N, M) < 0.4
+    hidden[..., 0] = False
+    hidden[0, 0, 0] = True  # a row of which all places are hidden
+    return 2 * q, 2 * k, v, torch.where(hidden, LOW, 0.0)
+
+
+def folded(x: torch.Tensor) -> torch.Tensor:
+    """The heads in the batch."""
+    return x.reshape(-1, *x.shape[-2:])
+
+
+def with_window(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    """A bias for each head, and a mask for each window, as Swin has them."""
+    scores = q @ k.mT + q.new_ones(H, 1, 1) * torch.arange(M)
+    scores = (scores.view(1, B, H, N, M) + m.view(B, 1, N, M).unsqueeze(0)).view(-1, H, N, M)
+    return scores.softmax(-1) @ v
+
+
+def guarded(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    return torch.max(q @ k.mT + m, torch.tensor(LOW)).softmax(-1) @ v
+
+
+def in_place(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    scores = q @ k.mT
+    scores.masked_fill_((m < 0).expand_as(scores), LOW)
+    return F.softmax(scores.float(), -1).type_as(scores) @ v
+
+
+def bloom(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    bias = torch.arange(M).float().expand(B * H, 1, M)
+    scores = torch.baddbmm(bias, folded(q), folded(k).mT, beta=0.5, alpha=0.3).view(B, H, N, M)
+    return torch.bmm(folded((scores + m).softmax(-1)), folded(v)).view(B, H, N, D)
+
+
+def grouped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    k, v = (x[:, :2, None].expand(B, 2, 2, M, D).reshape(B, H, M, D) for x in (k, v))
+    return (q @ k.mT * 0.3 + m).softmax(-1) @ v
+
+
+def two_values(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> Any:
+    weights = (q @ k.mT + m).softmax(-1)
+    return weights @ v, weights @ v.exp()
+
+
+SPELLINGS: dict[str, Function] = {
+    "plain": lambda q, k, v, m: (q @ k.mT).softmax(-1) @ v,
+    "product": lambda q, k, v, m: (q @ k.mT * 0.3 + m).softmax(-1) @ v,
+    "quotient": lambda q, k, v, m: (m + q @ k.mT / math.sqrt(D)).softmax(-1) @ v,
+    "scaled query": lambda q, k, v, m: ((q * 0.3) @ k.mT + m).softmax(-1) @ v,
+    "roots on both": lambda q, k, v, m: ((q * 0.5) @ (k * 0.5).mT + m).softmax(-1) @ v,
+    "scaled key": lambda q, k, v, m: (q @ (k.mT / 3) + m).softmax(-1) @ v,
+    "scale after the sum": lambda q, k, v, m: ((q @ k.mT + m.clamp(min=-5)) / 3).softmax(-1) @ v,
+    "cosine": lambda q, k, v, m: (q @ k.mT * torch.arange(1.0, 5.0).view(H, 1, 1) + m).softmax(-1) @ v,
+    "subtracted mask": lambda q, k, v, m: (q @ k.mT - m.clamp(min=-5)).softmax(-1) @ v,
+    "two masks": lambda q, k, v, m: (q @ k.mT + torch.arange(M) + m).softmax(-1) @ v,
+    "where": lambda q, k, v, m: torch.where(m == 0, q @ k.mT, LOW).softmax(-1) @ v,
+    "where with a tensor": lambda q, k, v, m: torch.where(m == 0, q @ k.mT, torch.tensor(LOW)).softmax(-1) @ v,
+    "masked_fill": lambda q, k, v, m: (q @ k.mT).masked_fill(m < 0, LOW).softmax(-1) @ v,
+    "masked_fill in place": in_place,
+    "where after a mask": lambda q, k, v, m: torch.where(torch.arange(M) < 4, q @ k.mT + m, LOW).softmax(-1) @ v,
+    "mask after where": lambda q, k, v, m: (torch.where(torch.arange(M) < 4, q @ k.mT, LOW) + m).softmax(-1) @ v,
+    "clamped": guarded,
+    "windows": with_window,
+    "heads in the batch": bloom,
+    "dropout": lambda q, k, v, m: F.dropout((q @ k.mT + m).softmax(-1), 0.1, training=False) @ v,
+    "grouped queries": grouped,
+    "one head of keys": lambda q, k, v, m: (q @ k[:, :1].mT + m).softmax(-1) @ v[:, :1],
+    "einsum": lambda q, k, v, m: torch.einsum(
+        "bhqk,bhkd->bqhd", (torch.einsum("bhqd,bhkd->bhqk", q, k) + m).softmax(-1), v
+    ),
+    "sequence first": lambda q, k, v, m: torch.einsum(
+        "bnij,jbnd->ibnd",
+        torch.einsum("ibnd,jbnd->bnij", q.permute(2, 0, 1, 3), k.permute(2, 0, 1, 3)).softmax(3),
+        v.permute(2, 0, 1, 3),
+    ),
+    "five dimensions": lambda q, k, v, m: (q[None] @ k[None].mT * 0.3).softmax(-1) @ v[None],
+    "three dimensions": lambda q, k, v, m: (q[0] @ k[0].mT).softmax(-1) @ v[0],
+    "keys that are never transposed": lambda q, k, v, m: (q @ k.reshape(B, H, D, M)).softmax(-1) @ v,
+    "less the largest": lambda q, k, v, m: F.softmax((s := q @ k.mT) - s.amax(-1, keepdim=True), -1) @ v,
+    "two tensors of values": two_values,
+}  # fmt: skip
+
+
+class Of(torch.nn.Module):
+    """A module of a function."""
+
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        return self.function(*tensors)
+
+
+def exported(function: Function, *tensors: torch.Tensor) -> Any:
+    return torch.export.export(Of(function), tensors)
+
+
+DECOMPOSED = ("masked_fill in place", "windows", "heads in the batch", "grouped queries", "sequence first", "clamped")
+"""The spellings that are also looked for in decomposed exports."""
+CASES = [*((name, "exported") for name in SPELLINGS), *((name, "decomposed") for name in DECOMPOSED)]
+
+
+@pytest.mark.parametrize(("name", "form"), CASES)
+def test_it_is_found(name: str, form: str) -> None:
+    program, tensors = exported(SPELLINGS[name], *given()), given()
+    wl = Workload.from_exported(program if form == "exported" else program.run_decompositions())
+    new = IDIOMS(wl, iterative=True)
+    assert new.op_counts()["nn.attention"] == (2 if name == "two tensors of values" else 1)
+    assert "nn.softmax" not in new.op_counts()
+    found, expected = new.exported.module()(*tensors), SPELLINGS[name](*tensors)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def capped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    return (torch.tanh(q @ k.mT / 5) * 5 + m).softmax(-1) @ v
+
+
+def with_sink(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    scores = torch.cat([q @ k.mT + m, q.new_ones(B, H, N, 1)], -1)
+    return scores.softmax(-1)[..., :-1] @ v
+
+
+def returned(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> Any:
+    weights = (q @ k.mT + m).softmax(-1)
+    return weights @ v, weights
+
+
+LOOKS_LIKE: dict[str, Function] = {
+    "a cap": capped,
+    "a sink": with_sink,
+    "weights that are returned": returned,
+    "scores that are returned": lambda q, k, v, m: ((s := q @ k.mT).softmax(-1) @ v, s),
+    "a softmax over the queries": lambda q, k, v, m: (q @ k.mT).softmax(-2) @ v,
+    "a softmax over the heads": lambda q, k, v, m: (q @ k.mT).softmax(1) @ v,
+    "weights on the right": lambda q, k, v, m: v.mT @ (k @ q.mT).softmax(-1),
+    "a gate": lambda q, k, v, m: ((q @ k.mT + m).softmax(-1) * q.new_full((H, 1, 1), 0.5)) @ v,
+    "scores that are multiplied by place": lambda q, k, v, m: (q @ k.mT * torch.arange(M)).softmax(-1) @ v,
+    "a number that hides little": lambda q, k, v, m: torch.where(m == 0, q @ k.mT, -10.0).softmax(-1) @ v,
+    "a bound that is not low": lambda q, k, v, m: (q @ k.mT).clamp(min=-1.0).softmax(-1) @ v,
+    "a mask that broadcasts the scores": lambda q, k, v, m: (q[:1] @ k[:1].mT + m).softmax(-1) @ v,
+    "two matrices": lambda q, k, v, m: (q[0, 0] @ k[0, 0].mT).softmax(-1) @ v[0, 0],
+    "scores in another precision": lambda q, k, v, m: (q @ k.mT).half().softmax(-1).float() @ v,
+    "no softmax": lambda q, k, v, m: (q @ k.mT + m.clamp(min=-5)).sigmoid() @ v,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOOKS_LIKE)
+def test_it_only_looks_like_attention(name: str) -> None:
+    new = IDIOMS(Workload.from_exported(exported(LOOKS_LIKE[name], *given())), iterative=True)
+    assert "nn.attention" not in new.op_counts()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_halves_are_as_precise_as_before(dtype: torch.dtype) -> None:
+    def upcast(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        return F.softmax(q @ k.mT * 0.3 + m, -1, dtype=torch.float32).to(q.dtype) @ v
+
+    q, k, v, _ = (x.to(dtype) for x in given())
+    m = torch.zeros(B, 1, N, M, dtype=dtype)
+    new = IDIOMS(Workload.from_exported(exported(upcast, q, k, v, m)), iterative=True)
+    assert new.op_counts()["nn.attention"] == 1
+    exact = upcast(*(x.double() for x in (q, k, v, m)))
+    before, after = (
+        float((found.double() - exact).abs().max()) for found in (upcast(q, k, v, m), new.exported.module()(q, k, v, m))
+    )
+    assert after <= 1.5 * before
+
+
+# ---------------------------------------------------------------- verdicts
+
+STEPS = [(), (scaled,), (masked,), (viewed,), (clamped,), (shifted,)]
+
+
+@pytest.mark.parametrize("steps", STEPS, ids=lambda steps: "+".join(step.__name__ for step in steps) or "none")
+def test_a_step_is_supported(steps: Any) -> None:
+    """The whole rule has too many steps for its instances to be drawn; each is verified alone."""
+    source, target, *where = sides(*steps)
+    found = Subst(source, target, where=where).verify(max_examples=30)
+    assert isinstance(found, Supported), str(found)
+
+
+x, y, v, m, c = (pat.Wildcard() for _ in range(5))
+alone = [x.ndim == 3, y.ndim == 3, v.ndim == 3, x.dtype == "float64"]
+product = op.Matmul(x, y)
+WRONG: dict[str, tuple[Any, Any]] = {
+    "a lost mask": (op.Matmul(op.Softmax(product + m, axis=2), v), op.Attention(x, turned(y), v, scale=1.0)),
+    "a lost factor": (
+        op.Matmul(op.Softmax(product * 0.5, axis=2), v), op.Attention(x, turned(y), v, scale=1.0),
+    ),
+    "the usual factor": (op.Matmul(op.Softmax(product, axis=2), v), op.Attention(x, turned(y), v)),
+    "another axis": (op.Matmul(op.Softmax(product), v), op.Attention(x, turned(y), v, scale=1.0)),
+    "exchanged operands": (op.Matmul(op.Softmax(product, axis=2), v), op.Attention(turned(y), x, v, scale=1.0)),
+    "values for keys": (op.Matmul(op.Softmax(product, axis=2), v), op.Attention(x, v, turned(y), scale=1.0)),
+    "a mask of the wrong sign": (
+        op.Matmul(op.Softmax(product - m, axis=2), v), op.Attention(x, turned(y), v, m, scale=1.0),
+    ),
+}  # fmt: skip
+"""Rules for attention with a mistake."""
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_rule_is_refuted(name: str) -> None:
+    source, target = WRONG[name]
+    more = [m.dtype == "float64", m.ndim == 3] if "mask" in name else []
+    assert isinstance(Subst(source, target, where=[*alone, *more]).verify(max_examples=200), Refuted)
+
+
+# ---------------------------------------------------------------- architectures
+
+MODELS = {"llama": True, "swin": False, "xlnet": False, "deberta-v2": True}
+"""Architectures that write attention each in its own way, and whether they are run with a padding mask."""
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_all_layers_of_a_model_are_found(name: str) -> None:
+    model = example(name, mask=MODELS[name])
+    with torch.no_grad():
+        expected, layers = model.model(*model.inputs), model.layers()
+        found, outputs = in_export(torch.export.export(model.model, model.inputs, strict=False), model)
+    assert (found, layers.others) == (layers.plain, {})
+    assert layers.plain >= 2
+    torch.testing.assert_close(outputs, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_all_layers_are_found_in_every_form() -> None:
+    model = example("gpt_neo", batch=1)
+    with torch.no_grad():
+        expected = model.model(*model.inputs)
+        program = torch.export.export(model.model, model.inputs, strict=False)
+        for number, outputs in (
+            in_compiled(model), in_export(program.run_decompositions(), model), (in_relax(program), expected),
+        ):  # fmt: skip
+            assert number == 2
+            torch.testing.assert_close(tuple(outputs), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["gemma2", "gpt_oss"])
+def test_caps_and_sinks_are_no_plain_attention(name: str) -> None:
+    model = example(name)
+    with torch.no_grad():
+        found, _ = in_export(torch.export.export(model.model, model.inputs, strict=False), model)
+    assert found == model.layers().plain == 0
+    assert sum(model.layers().others.values()) == 2
+
+
+def of(function: Function) -> Layers:
+    return count(Of(function), given())
+
+
+def test_layers_are_counted_while_a_model_runs() -> None:
+    assert of(SPELLINGS["two masks"]).plain == of(bloom).plain == 1
+    assert of(capped).others == {"a cap": 1}
+    assert of(with_sink).others == {"a sink": 1}
+    assert of(lambda q, k, v, m: (q @ k.mT) @ v) == Layers(0, {}, float("inf"))
+    assert of(SPELLINGS["product"]).spread > 1
+
+
+def test_the_page_tells_what_is_missing_and_what_is_wrong() -> None:
+    results = [
+        Found("a", "plain, 2", "exported", 2, 2, error=1e-7), Found("b", "plain, 2", "exported", 2, 1, error=0.5),
+        Found("c", "plain, 2", "exported", 2, reason="no | export"),
+    ]  # fmt: skip
+    assert [each.wrong for each in results] == [False, True, False]
+    text = page(results)
+    assert "| plain, 2 | exported | 2 | 4 | 3 | 75.0% | 1 |" in text
+    assert "| b | plain, 2, exported: 1 of 2 |" in text
+    assert "| c | exported | no / export |" in text
+
+
+def test_a_model_that_takes_no_mask_says_so() -> None:
+    with pytest.raises(ValueError, match="vit takes no mask"):
+        example("vit", mask=True)
+    assert isinstance(example("vit"), Example)
+    assert gsl.rules.IDIOMS["attention"] is family.attention
