@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from gsl import Workload
+import gsl
+from gsl import Subst, Workload, op, pat
 
 relax = pytest.importorskip("tvm.relax")
 
@@ -30,3 +31,18 @@ def test_what_runs_in_one_loop_is_timed_together() -> None:
 
 def test_the_analytic_model_needs_no_machine() -> None:
     assert workload().cost("analytic").by()[0].name == "nn.dense"
+
+
+def test_a_module_of_relax_is_optimised() -> None:
+    from tvm.relax.frontend.torch import from_exported_program
+
+    class Twice(nn.Module):
+        def forward(self, a: torch.Tensor) -> torch.Tensor:
+            return torch.relu(torch.relu(a))
+
+    wl = Workload.from_relax(from_exported_program(torch.export.export(Twice(), (torch.randn(64, 64),))))
+    x = pat.Wildcard()
+    _, report = gsl.optimize(wl, rules=Subst(op.ReLU(op.ReLU(x)), op.ReLU(x), name="once"), cost="analytic", budget=4)
+    assert [(trial.rule, trial.verdict) for trial in report.trials] == [("once", "kept")]
+    assert report.error == 0.0
+    assert report.before is not None
