@@ -17,6 +17,7 @@ from gsl import Refuted, Subst, Supported, Workload, op, pat
 from gsl.rules import IDIOMS
 from gsl.rules.idioms import attention as family
 from gsl.rules.idioms.attention import clamped, masked, scaled, shifted, sides, turned, viewed
+from gsl.verify import verify
 
 B, H, N, M, D = 2, 4, 5, 7, 8
 LOW = torch.finfo(torch.float32).min
@@ -203,9 +204,12 @@ STEPS = [(), (scaled,), (masked,), (viewed,), (clamped,), (shifted,)]
 
 @pytest.mark.parametrize("steps", STEPS, ids=lambda steps: "+".join(step.__name__ for step in steps) or "none")
 def test_a_step_is_supported(steps: Any) -> None:
-    """The whole rule has too many steps for its instances to be drawn; each is verified alone."""
+    """The whole rule has too many steps for its instances to be drawn; each is verified alone.
+
+    Numbers that are low enough to hide a place are not drawn: the spellings above have them.
+    """
     source, target, *where = sides(*steps)
-    found = Subst(source, target, where=where).verify(max_examples=30)
+    found = Subst(source, target, where=where).verify(max_examples=100 if masked in steps else 30)
     assert isinstance(found, Supported), str(found)
 
 
@@ -232,7 +236,7 @@ WRONG: dict[str, tuple[Any, Any]] = {
 def test_a_wrong_rule_is_refuted(name: str) -> None:
     source, target = WRONG[name]
     more = [m.dtype == "float64", m.ndim == 3] if "mask" in name else []
-    assert isinstance(Subst(source, target, where=[*alone, *more]).verify(max_examples=200), Refuted)
+    assert isinstance(verify(Subst(source, target, where=[*alone, *more]), suggest=False), Refuted)
 
 
 # ---------------------------------------------------------------- architectures
