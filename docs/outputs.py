@@ -59,7 +59,14 @@ def needs(page: Path) -> list[str]:
 
 
 def run(page: Path) -> Iterator[tuple[Example, str]]:
-    """Each example of a page with what it prints now; each sees the names of those before it."""
+    """Each example of a page with what it prints now; each sees the names of those before it.
+
+    What they draw at random is the same for each run.
+    """
+    with contextlib.suppress(ImportError):
+        import torch
+
+        torch.manual_seed(0)
     namespace: dict[str, object] = {"__name__": "example"}
     for example in examples(page):
         printed = io.StringIO()
