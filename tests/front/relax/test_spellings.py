@@ -124,7 +124,7 @@ def is_read_again(row: Written) -> bool:
 def test_what_is_written_is_read_again() -> None:
     again = {row.op for row in ROWS_OF_CALLS if is_read_again(row)}
     not_again = {row.op for row in ROWS_OF_CALLS if not is_read_again(row)}
-    assert set(TABLE) - again == ALWAYS_COMPOSED
+    assert set(WRITERS) - again == ALWAYS_COMPOSED
     assert again & not_again == SOMETIMES_COMPOSED
 
 
