@@ -1,4 +1,4 @@
-"""What a front end offers: a native graph as a program that can be loaded, stored and run."""
+"""The interface of a front end: a native graph as a program that can be loaded, stored and run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Program(Protocol):
 
     @property
     def casts_inputs(self) -> bool:
-        """Whether an array of numpy, whose floats are float64 unless told otherwise, becomes one of the input's floats.
+        """True if an array of numpy, whose floats are float64 by default, is converted to the dtype of the input.
 
         TVM converts what it is fed, torch refuses it.
         """
@@ -67,7 +67,7 @@ class Program(Protocol):
 
 @runtime_checkable
 class Scoped(Protocol):
-    """What a program may offer besides: it knows the modules of its model, by which a large graph is drawn."""
+    """An optional interface of a program: it knows the modules of its model, by which a large graph is drawn."""
 
     def scope(self, node: Node) -> tuple[str, ...]:
         """The names of the modules that a node of a view is part of, from the outermost one; none where unknown."""
@@ -75,7 +75,7 @@ class Scoped(Protocol):
 
 @runtime_checkable
 class Explained(Protocol):
-    """What a program may offer besides: it tells why calls have no canonical reading."""
+    """An optional interface of a program: it tells why calls have no canonical reading."""
 
     def why_unread(self) -> Callable[[Node], str | None]:
         """A function that tells the reason for an opaque node of a view of the program, ``None`` for one that computes
@@ -84,7 +84,7 @@ class Explained(Protocol):
 
 @runtime_checkable
 class Placed(Protocol):
-    """What a program may offer besides: it knows on which devices its inputs are."""
+    """An optional interface of a program: it knows the devices of its inputs."""
 
     @property
     def input_devices(self) -> Mapping[str, Any]:
@@ -96,23 +96,23 @@ class Step:
     """One native call of a program, as it is made when the program runs."""
 
     name: str
-    """What the native graph calls it."""
+    """The name in the native graph."""
     nodes: tuple[Node, ...]
     """The nodes of a view that the call computes, operands before their users; none where no view shows it."""
     key: str
     """All that its time depends on, besides the machine: the function, its arguments, their types and layouts."""
     weights: int
-    """How many bytes of weights it reads."""
+    """The number of bytes of weights that it reads."""
     native: Any
 
 
 @runtime_checkable
 class Stepped(Protocol):
-    """What a program may offer besides: its native calls are known one by one, and can be run alone."""
+    """An optional interface of a program: its native calls are known one by one, and can be run alone."""
 
     @property
     def fuses(self) -> bool:
-        """Whether what runs the program makes one loop of several calls."""
+        """True if the program is run by something that makes one loop of several calls."""
 
     def steps(self, graph: Graph) -> Sequence[Step]:
         """The calls that compute, in order; ``graph`` is a view that :meth:`load` made and nobody has changed."""

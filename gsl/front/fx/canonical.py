@@ -1,4 +1,4 @@
-"""How a native call is shown by canonical operators, told to those who look for it under its native name."""
+"""The canonical operators that show a native call, for messages to users who look for it under its native name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gsl.spec import TABLE
 _TYPES: Final[tuple[Type | None, ...]] = (
     None, *(TensorType((2,) * rank, dtype) for dtype in ("float32", "int64") for rank in (4, 2)),
 )  # fmt: skip
-"""What is assumed of the operands in turn: some readings depend on their rank or dtype."""
+"""The types that are assumed of the operands in turn: some readings depend on their rank or dtype."""
 
 
 class _Operand:

@@ -96,7 +96,7 @@ class CompiledProgram(GraphModuleProgram):
 
 
 def is_autocast(graph: fx.Graph) -> bool:
-    """Whether a graph runs under the autocast of who has it compiled. One of overloads has its casts in it."""
+    """True if a graph is compiled under the autocast of its caller. A graph of overloads already contains the casts."""
     return torch._C._is_any_autocast_enabled() and any(map(_is_of_dynamo, graph.nodes))
 
 
@@ -144,7 +144,8 @@ def keep_sources(old: fx.GraphModule, new: fx.GraphModule) -> None:
 
 
 def is_compiled(module: fx.GraphModule) -> bool:
-    """Whether a graph is one of ``torch.compile``: of dynamo, or traced from it for autograd and inductor."""
+    """True if a graph belongs to ``torch.compile``: made by dynamo, or traced from such a graph for autograd and
+    inductor."""
     if torch._guards.TracingContext.try_get() is not None:
         return True
     return any("grapharg" in node.meta for node in module.graph.find_nodes(op="placeholder"))
@@ -175,7 +176,8 @@ def regions(module: fx.GraphModule, weights: Collection[str]) -> dict[str, set[s
 
 
 def alike(old: fx.GraphModule, new: fx.GraphModule) -> bool:
-    """Whether the outputs of a rewritten graph are known to lie in memory as they did, as what runs it may demand."""
+    """True if the outputs of a rewritten graph are known to have the memory layout that they had: the caller may rely
+    on it."""
     before, after = ([_layout(node) for node in arguments(_output(module.graph))] for module in (old, new))
     return None not in before and before == after
 

@@ -28,7 +28,7 @@ def decompose(graph: fx.Graph) -> None:
 
 
 def _is_composite(target: OpOverload) -> bool:
-    """Whether an overload is made of others, and not an operator of its own."""
+    """True if an overload is composed of other operators, and is not an operator of its own."""
     return bool(target._can_decompose())
 
 

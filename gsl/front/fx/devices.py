@@ -33,7 +33,7 @@ def is_placed(node: Node) -> bool:
 
 
 class Devices:
-    """Where the tensors of a native graph lie, as far as its values or its weights tell."""
+    """The devices of the tensors of a native graph, as far as its values or its weights tell."""
 
     def __init__(self, graph: fx.Graph, values: Values, weights: Callable[[], Iterable[Any]]) -> None:
         self.graph = graph
@@ -41,7 +41,7 @@ class Devices:
         self.weights = weights
 
     def of(self, node: Node) -> torch.device | None:
-        """Where the tensor of a literal or of a creating call lies; ``None`` if nothing tells.
+        """The device for a literal or a creating call; ``None`` if nothing tells.
 
         FrontEndError for one that takes the place of calls on several devices.
         """

@@ -1,4 +1,4 @@
-"""Where a rewritten view is written to: a graph of its own, or the native graph from which it was loaded."""
+"""The graph into which a rewritten view is written: a new one, or the native graph from which the view was loaded."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class Draft(Protocol):
         """A new node, behind all that was written so far."""
 
     def keep(self, node: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
-        """What an old node has become, with another target and other arguments, and everything else as it was.
+        """The counterpart of an old node, with another target and other arguments, and everything else as it was.
 
         It stands behind all that was written so far.
         """
 
     def stay(self, node: fx.Node) -> fx.Node:
-        """What an old node has become of which nothing changes, behind all that was written so far."""
+        """The counterpart of an old node that does not change, behind everything that was written so far."""
 
     def fetch(self, node: fx.Node) -> fx.Node:
-        """What an old node without arguments has become, which stands somewhere before what is written next."""
+        """The counterpart of an old node without arguments, somewhere before the node that is written next."""
 
     def catch_up(self, node: fx.Node) -> None:
-        """What is written next stands behind that old node, which stays where it is."""
+        """Move the insertion point behind an old node, which stays where it is."""
 
     def has_passed(self, node: fx.Node) -> bool:
         """True if an old node that is kept stands before what is written next."""
@@ -103,7 +103,7 @@ class InPlace:
         self._create = fx.Graph.create_node if hooks else _created
         self._undo: list[Callable[[], object]] = []
         self._rewired: dict[fx.Node, Any] = {}
-        """What nodes with new arguments had for arguments before."""
+        """The old arguments of the nodes that got new ones."""
         self._touched: dict[fx.Node, None] = {}
         """The nodes that are new, or have new arguments, or another place."""
         self._names: dict[fx.Node, str] = {}

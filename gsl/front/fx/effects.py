@@ -1,4 +1,4 @@
-"""Which native calls change tensors in place where the rest of the graph can see it, and which only seem to.
+"""Native calls that change tensors in place: those that the rest of the graph can notice, and those that it can't.
 
 ``nn.ReLU(inplace=True)`` on the fresh result of a convolution that nobody else reads afterwards computes a value like
 any other call: it is read canonically. Everything else that is changed in place stays opaque, together with whatever
@@ -18,7 +18,7 @@ from gsl.front.fx.reader import CALLS, Reader
 
 @dataclass(slots=True)
 class Mutations:
-    """What the in-place calls of a graph do."""
+    """The effects of the in-place calls of a graph."""
 
     hidden: dict[fx.Node, fx.Node] = field(default_factory=dict)
     """In-place calls that nobody can tell from functional ones, with the operand that they overwrite."""

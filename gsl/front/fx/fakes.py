@@ -23,7 +23,7 @@ from gsl.spec.symbolic import has_symbols
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a native graph keeps what is known of its nodes."""
+    """The metadata fields in which a native graph keeps its types and values."""
 
     key: str | None
     """The key of the fake values in the metadata; ``None`` where that has none."""
@@ -33,7 +33,7 @@ class Place:
 
     @staticmethod
     def of(nodes: Iterable[fx.Node], values: Values) -> Place:
-        """Where the graph of those nodes keeps it; ``values`` are those of the graph."""
+        """The fields that the graph of these nodes uses; ``values`` are those of the graph."""
 
         def occurs(key: str) -> bool:
             return any(key in node.meta for node in nodes)
@@ -51,7 +51,7 @@ def _mode(value: Any) -> FakeTensorMode | None:
 
 
 def _form(value: FakeTensor) -> tuple[Any, ...]:
-    """What there is to know of a fake tensor, except with which others it shares memory.
+    """All properties of a fake tensor, except with which others it shares memory.
 
     Not to be compared where sizes are symbolic, for that would decide something about them; it has no hash then.
     """
@@ -62,7 +62,7 @@ def _form(value: FakeTensor) -> tuple[Any, ...]:
 
 
 _PLAIN: Final = (False, False, False, 0, True)
-"""How the form of a tensor ends of which nothing else is to be known, if it has memory of its own."""
+"""The last items of the form of a tensor that has memory of its own and no special property."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +103,7 @@ _MOST_LAYOUTS: Final = 8192
 
 
 class Fakes:
-    """What is known of the nodes of a new graph, and how it is told."""
+    """The known types and values of the nodes of a new graph, and how they are written into its metadata."""
 
     def __init__(self, old: Values, values: Values, place: Place) -> None:
         self.old = old
@@ -119,7 +119,7 @@ class Fakes:
         """The nodes of the new graph that may lie otherwise in memory than what stood there in the old one, and
         whether it is known how."""
         self.have_spread = False
-        """Whether a call that is kept is among those, so that others that are kept may be, too."""
+        """True if a kept call is among those, so that other kept calls may be among them, too."""
 
     def inner(self) -> Fakes:
         """The fakes of a graph of its own within this one."""
@@ -143,7 +143,7 @@ class Fakes:
         return after is not before and (not _is_strided(after) or _strides(before) != _strides(after))
 
     def values_of(self, old: fx.Node, new: fx.Node) -> tuple[Any, Any]:
-        """What was known of an old node, and what is of the one that takes its place."""
+        """The value that was known of an old node, and the one known of the node that takes its place."""
         return self._before[old] if old in self._before else self.old.value(old), self.values.value(new)
 
     def move(self, node: fx.Node, note: Callable[[Callable[[], object]], object]) -> None:
@@ -161,7 +161,7 @@ class Fakes:
             self.set(node, value, layout)
 
     def _lies(self, node: fx.Node, value: Any) -> bool:
-        """Whether a call's result lies as its value tells, although it is not known how some operands lie.
+        """True if a call's result has the layout of its value, although the layout of some operands is not known.
 
         It does if it lies so for other operands, too, as the result of a product of matrices does.
         """
@@ -268,7 +268,7 @@ class Fakes:
         return value, layout
 
     def _alike(self, node: fx.Node) -> tuple[Any, ...] | None:
-        """What two calls of an operator have in common that have results alike; ``None`` if that is not known.
+        """A key that is equal for two calls of an operator whose results are alike; ``None`` if that is not known.
 
         It has no hash where sizes are symbolic.
         """
@@ -339,7 +339,7 @@ def _is_strided(value: Any) -> bool:
 
 
 def _strides(value: torch.Tensor) -> tuple[Any, ...]:
-    """How a (fake) tensor lies in memory, without deciding anything about symbolic sizes."""
+    """The strides of a (fake) tensor, without deciding anything about symbolic sizes."""
     return tuple([dim_of(stride) for stride in value.stride()])
 
 

@@ -30,13 +30,13 @@ class Row:
     attrs: Mapping[str, Any]
     type: Type | None
     suffix: str
-    """What follows the name of the native node in that of the view node."""
+    """The suffix that the view node's name has behind that of the native node."""
     take: Callable[[Sequence[Any]], tuple[Any, ...]]
     """Picks its operands and then its deps from the native operands of the call, followed by what other rows made."""
     operands: int
-    """How many of them are operands."""
+    """The number of operands among them."""
     is_whole: bool
-    """Whether there is no other row, and this one has just the native operands of the call, in their order."""
+    """True if this is the only row, and it has just the native operands of the call, in their order."""
     effect: Effect | None
 
 
@@ -44,38 +44,39 @@ Rows = tuple[Row, ...]
 
 
 class Role(enum.Enum):
-    """What has to be looked at to load a call, besides the call itself."""
+    """The nodes that must be looked at to load a call, besides the call itself."""
 
     ALONE = "alone"
     """Nothing."""
     FACTOR = "factor"
     """The user, which may be a product that is read together with the call, as one linear layer."""
     CHECK = "check"
-    """Whether it has users: if it has none, it has no view node."""
+    """The users of the call: if it has none, it has no view node."""
     OTHER = "other"
     """Its users, its operands, or what stands around it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Form:
-    """What is known of all calls of one form."""
+    """The facts that hold for all calls of one form."""
 
     op: str | None
     """The operator of their canonical reading, if they have one."""
     mutated: tuple[int, ...]
     """The positions of the operands that a call changes in place: of the positional arguments, then of the others."""
     unknown: bool
-    """Whether foreign code is called, which may change whatever it can reach."""
+    """True if foreign code is called, which may change whatever it can reach."""
     effect: Effect | None
-    """What else a call does."""
+    """The other effect of a call, if it has one."""
     role: Role
-    """Whether a call is read without regard to others."""
+    """The role of a call: it tells if the call is read without regard to others."""
     is_shared: bool
-    """Whether it holds for all graphs of the process, because nothing of any graph is part of it."""
+    """True if the form holds for all graphs of the process, because no part of it belongs to one graph."""
     named: tuple[Any, ...]
     """The target and the types, which are in the key of the form by their addresses: so nothing else gets those."""
     rows: dict[Any, Rows] = field(default_factory=dict)
-    """How such calls were loaded before: ``None`` for a call by itself, or by what else that depends on."""
+    """The rows by which such calls were loaded before. The key is ``None`` for a call by itself, otherwise the other
+    things that the rows depend on."""
 
 
 def recorded(tree: Sequence[Node], sources: Sequence[Sequence[Source]], name: str, inputs: Sequence[fx.Node]) -> Rows:
@@ -91,7 +92,7 @@ def recorded(tree: Sequence[Node], sources: Sequence[Sequence[Source]], name: st
 
 
 def _taker(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """What gives the items at some places as a tuple."""
+    """A function that gives the items at some places as a tuple."""
     if len(places) > 1:
         return itemgetter(*places)
     first = slice(places[0], places[0] + 1) if places else slice(0)
@@ -108,8 +109,8 @@ _PLAIN: Final = frozenset(
 
 
 def key(argument: Any, places: dict[fx.Node, int]) -> tuple[Any, ...]:
-    """What is the same for arguments that are alike, among nodes of these numbers. NoKeyError for one that holds
-    something else than nodes and literals."""
+    """A key that is equal for arguments that are alike, given the numbers of the nodes. NoKeyError for an argument that
+    holds something else than nodes and literals."""
     parts: list[Any] = []
     _write((argument,), parts, places, _NOTHING)
     return tuple(parts)
@@ -119,8 +120,8 @@ _NOTHING: Final = Values()
 
 
 def key_of_call(node: fx.Node, values: Values) -> tuple[tuple[Any, ...], tuple[fx.Node, ...]]:
-    """What is the same for calls that are alike, and the native operands of the call, each once. NoKeyError for a call
-    that has an argument of another kind.
+    """A key that is equal for calls that are alike, and the native operands of the call, each once. NoKeyError for a
+    call that has an argument of another kind.
 
     It is flat, and has targets and types by their addresses, because it is made for every call of every graph.
     """

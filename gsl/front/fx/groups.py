@@ -20,7 +20,7 @@ from gsl.front.fx.leaves import attribute
 from gsl.graph import Node, op_name
 
 KEY: Final = "gsl_group"
-"""Where the metadata of a call says of which group it is."""
+"""The metadata key under which a call names its group."""
 
 INVOKE: Final = torch.ops.higher_order.invoke_subgraph
 

@@ -1,4 +1,4 @@
-"""What a view node remembers of the native graph: which fx node it is part of, and where its operands came from."""
+"""The link from a view node to the native graph: the fx node that it is part of, and the sources of its operands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn import Module
 from gsl.graph import CONST, PARAM, Node
 
 RULE: Final = "gsl"
-"""Where the metadata of a new native node says which rule made it, and of what."""
+"""The metadata key under which a new native node names the rule that made it, and the nodes that it replaces."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +28,7 @@ class Leaf:
 
 @dataclass(slots=True, eq=False)  # not frozen, because that takes four times as long to make
 class Reading:
-    """How one native node was read: as a small tree of view nodes, numbered with operands before their users."""
+    """The reading of one native node: a small tree of view nodes, numbered with operands before their users."""
 
     node: fx.Node
     """The native node that stands for the value of the tree's root."""
@@ -41,7 +41,7 @@ class Reading:
 
 
 Source = fx.Node | Leaf | int
-"""Where an operand came from: the value of a native node, a weight of the called module, or a node of the same tree."""
+"""The source of an operand: the value of a native node, a weight of the called module, or a node of the same tree."""
 
 
 @dataclass(slots=True, eq=False)

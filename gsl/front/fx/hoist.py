@@ -17,7 +17,8 @@ Compile = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
 
 def hoisted(module: fx.GraphModule, example_inputs: Sequence[Any], compile: Compile) -> Callable[..., Any]:
-    """What runs a graph whose new weights are computed at the first run, and again when what they depend on changes.
+    """A function that runs a graph. The graph's new weights are computed at the first run, and again when a weight
+    changes that they depend on.
 
     ``compile`` is handed the graph without them, which takes them as further inputs behind its own.
     """
@@ -38,7 +39,7 @@ class Hoisted:
     def __init__(self, compute: Callable[..., Sequence[Any]], places: Sequence[int], call: Callable[..., Any]) -> None:
         self.compute = compute
         self.places = tuple(places)
-        """Where the weights that they depend on are among the inputs."""
+        """The places, among the inputs, of the weights that they depend on."""
         self.call = call
         self._known: tuple[list[tuple[Any, ...]], Sequence[Any]] | None = None
         """The state of those weights, and what was computed of them."""
@@ -56,7 +57,8 @@ class Hoisted:
 
 
 def _state(weight: torch.Tensor) -> tuple[Any, ...] | None:
-    """What changes with the value of a tensor, as torch tells it; ``None`` for one of which it does not tell."""
+    """A key that changes with the value of a tensor, as torch tells it; ``None`` for a tensor of which torch does not
+    tell."""
     if weight.is_inference():
         return None
     return weakref.ref(weight), weight._version, weight.data_ptr()

@@ -1,4 +1,4 @@
-"""Where a native program keeps its weights and submodules, and how those of a rewritten one get there.
+"""The weights and submodules of a native program, and the way in which those of a rewritten program are added.
 
 Nothing of the old program is changed: modules on the way to a change are copied shallowly, tensors are shared.
 """
@@ -29,7 +29,7 @@ class Home(Protocol):
 
     @property
     def training(self) -> bool:
-        """Whether the program is one for training."""
+        """True if the program is for training."""
 
     def add_module(self, module: torch.nn.Module, name: str) -> str:
         """Register a new submodule; its path."""
@@ -112,7 +112,7 @@ class ModuleHome:
                 gone.add(path)
 
     def _may_change(self, path: str) -> bool:
-        """Whether what is at a path may be deleted from the module that holds it."""
+        """True if the value at a path may be deleted from the module that holds it."""
         return True
 
     def _delete(self, path: str) -> None:

@@ -130,7 +130,7 @@ _NOT_UNDERSTOOD: Final = (
     NotImplementedError, fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException,
     fake_tensor.UnsupportedFakeTensorException, fake_tensor.UnsupportedOperatorException,
 )  # fmt: skip
-"""What torch raises where a call may be right, but can't be run on tensors without data."""
+"""The errors that torch raises where a call may be right, but can't be run on tensors without data."""
 
 _PACKERS: Final = ("mkldnn", "onednn", "quantized", "prepacked")
 """The namespaces of torch that have operators without a form for tensors without data."""
@@ -145,7 +145,7 @@ def _number(operand: Node) -> tuple[type, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """What is known of an operand: its type, and its value where it is a number."""
+    """The known facts about an operand: its type, and its value where it is a number."""
 
     known: Type | None
     number: tuple[type, Any] | None
@@ -156,7 +156,7 @@ class _Operand:
 
     @property
     def size(self) -> int:
-        """How many elements the operand has, where it is a tensor of known sizes."""
+        """The number of elements of the operand, where it is a tensor of known sizes."""
         sizes: Any = self.known.shape if isinstance(self.known, TensorType) else ()
         return int(math.prod(sizes))
 

@@ -33,7 +33,7 @@ class Leaves(Protocol):
         """The leaf of a weight of a called module."""
 
     def memory(self, node: fx.Node) -> Hashable:
-        """What tells the memory of a placeholder or attribute: equal for tensors that share theirs."""
+        """A key of the memory of a placeholder or attribute: equal for tensors that share their memory."""
 
     def written(self) -> Mapping[str, int | None]:
         """The names of the placeholders that are overwritten at the end, each with the number of the output that is
@@ -47,7 +47,7 @@ class ModuleLeaves:
         self.root = root
         self._by_tensor: dict[int, Leaf] = {}
         self._owners: dict[str, Any] = {"": root}
-        """What has the attributes that were read so far, by its path: mostly a module, that has several of them."""
+        """The owners of the attributes that were read so far, by path: mostly modules, each with several attributes."""
 
     def kind(self, node: fx.Node) -> str | None:
         if node.op == "placeholder":
@@ -62,7 +62,7 @@ class ModuleLeaves:
         return self.of_module(str(node.target), getattr(*self._place(node)))
 
     def _place(self, node: fx.Node) -> tuple[Any, str]:
-        """What has the attribute that a node reads, and the name of the attribute there."""
+        """The owner of the attribute that a node reads, and the name of the attribute there."""
         path, _, name = str(node.target).rpartition(".")
         if path not in self._owners:
             self._owners[path] = attribute(self.root, path)
@@ -153,7 +153,7 @@ _WRITES: Final = {
 
 
 def memory(value: torch.Tensor) -> Hashable:
-    """What tells the memory of a tensor: equal for two tensors that are views of the same memory."""
+    """A key of the memory of a tensor: equal for two tensors that are views of the same memory."""
     try:
         storage = value.untyped_storage()
         # Tensors without data are told by the object that stands for their memory.

@@ -29,7 +29,7 @@ _PREFIX = {InputKind.PARAMETER: "p_", InputKind.BUFFER: "b_", InputKind.CONSTANT
 
 
 class ExportedHome:
-    """What a rewritten exported program adds to the old one.
+    """The weights and constants that a rewritten exported program adds to the old one.
 
     A new weight is a ``Parameter`` that requires no gradient if it is floating, else a persistent buffer; a new
     literal tensor is a constant of the program.

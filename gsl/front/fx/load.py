@@ -41,7 +41,7 @@ class Loader:
     ) -> None:
         self.graph = graph
         self.autocast = autocast
-        """Whether the whole graph is within a region of autocast."""
+        """True if the whole graph is within a region of autocast."""
         self.leaves = leaves
         self.values = values
         self.infer = infer
@@ -54,7 +54,7 @@ class Loader:
         self.groups: dict[Any, fx.GraphModule] = {}
         """The calls of outlined groups that return a tuple of one value."""
         self.hidden_calls: set[fx.Node] = set()
-        """Those calls, and what else has no view node."""
+        """Those calls, and the other nodes that have no view node."""
         self.mutations = Mutations()
         self._leaf_views: dict[Leaf, Node] = {}
         self._is_exported = isinstance(leaves, ExportedLeaves)

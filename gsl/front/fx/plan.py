@@ -1,4 +1,4 @@
-"""What of a rewritten view is still as it was natively, and what has to be written anew."""
+"""The parts of a rewritten view that are still as they were natively, and the parts that have to be written anew."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Arguments = dict[fx.Node, Node]
 
 @dataclass(slots=True)
 class Plan:
-    """How each node of a rewritten view gets into the new native graph."""
+    """The way in which each node of a rewritten view gets into the new native graph."""
 
     kept: dict[fx.Node, Arguments | None] = field(default_factory=dict)
     """The native calls that are kept, with what their arguments have become; ``None`` for a call whose arguments all
@@ -39,7 +39,7 @@ class Plan:
     staying: dict[fx.Node, fx.Node] = field(default_factory=dict)
     """The native calls that the old graph keeps as they are and where they are, as keys and as values."""
     steps: list[tuple[Node, int]] = field(default_factory=list)
-    """What else there is to do in the old graph: view nodes, each with how many of those calls come before it."""
+    """The other steps to take in the old graph: view nodes, each with the number of those calls that come before it."""
 
 
 def plan(graph: Graph, order: Mapping[fx.Node, int], inputs: int) -> Plan:
@@ -186,7 +186,7 @@ def _added(node: Node) -> FrontEndError:
 
 
 def arguments_of(node: Node) -> Arguments:
-    """What the native arguments of a call that is kept have become; ``node`` is the root of its reading."""
+    """The new values of the native arguments of a call that is kept; ``node`` is the root of its reading."""
     tree = whole(node, handle_of, Leaf)
     mapping = None if tree is None else _mapping(tree)
     assert mapping is not None
@@ -200,7 +200,7 @@ def _used_outside(node: Node, tree: list[Node], outputs: Collection[Node]) -> bo
 
 
 def _mapping(tree: list[Node]) -> Arguments | None:
-    """What the native arguments have become; ``None`` if one of them has become two different things."""
+    """The new values of the native arguments; ``None`` if one of them has become two different things."""
     mapping: Arguments = {}
     for node in tree:
         own = handle_of(node)
@@ -310,7 +310,7 @@ def _hidden_nodes(graph: Graph, order: Mapping[fx.Node, int], result: Plan) -> N
 
 
 def _is_unused_field(node: fx.Node, result: Plan) -> bool:
-    """Whether a native node takes a field of a call that is kept."""
+    """True if a native node takes a field of a call that is kept."""
     return node.target is operator.getitem and node.args[0] in result.kept
 
 

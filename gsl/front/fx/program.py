@@ -49,7 +49,7 @@ class GraphModuleProgram:
     ) -> None:
         self._module = module
         self._is_compiled = True
-        """Whether the code of the module is that of its graph; after a rewrite it is compiled when asked for."""
+        """True if the code of the module is that of its graph. After a rewrite it is compiled when asked for."""
         self._placeholders = module.graph.find_nodes(op="placeholder")
         self._examples = None if example_inputs is None else self._in_order(example_inputs)
         self._values = values or self._find_values()
@@ -120,7 +120,7 @@ class GraphModuleProgram:
         return Loader(self._module, self._module.graph, ModuleLeaves(self._module), self._values, infer)
 
     def why_unread(self) -> Callable[[Node], str | None]:
-        """What tells why an opaque node of a view has no canonical reading."""
+        """A function that tells why an opaque node of a view has no canonical reading."""
         return Reasons(self._loader())
 
     def _guarded(self, graph: Graph) -> Graph:
@@ -260,7 +260,7 @@ class ExportProgram(Unchangeable):
         return Loader(exported.graph_module, exported.graph, ExportedLeaves(exported), self._values, infer)
 
     def why_unread(self) -> Callable[[Node], str | None]:
-        """What tells why an opaque node of a view has no canonical reading."""
+        """A function that tells why an opaque node of a view has no canonical reading."""
         return Reasons(self._loader())
 
     def store(self, graph: Graph) -> ExportProgram:

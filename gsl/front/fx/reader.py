@@ -280,7 +280,7 @@ class Reader:
         return node.target in _ASSERTIONS and not node.users
 
     def effect(self, node: fx.Node) -> Effect | None:
-        """What a call does besides computing its value and changing its operands."""
+        """The effect of a call besides computing its value and changing its operands."""
         if node.op == "call_module":
             return self._module_effect(node)
         form = self.form(node)
@@ -351,10 +351,10 @@ _NOT_ALONE: Final = frozenset(
         torch.amp.autocast_mode._exit_autocast,
     )
 )  # fmt: skip
-"""What is read together with other calls, or has no reading: see :class:`gsl.front.fx.forms.Role`."""
+"""The roles of calls that are read together with others, or have no reading: see :class:`gsl.front.fx.forms.Role`."""
 
 def _role(target: Any, canon: Canon | None) -> Role:
-    """What a call has to do with others; ``canon`` is its reading."""
+    """The role of a call among others; ``canon`` is its reading."""
     if target in _ASSERTIONS:
         return Role.CHECK
     if target in _NOT_ALONE or spellings.has_fields(target):
@@ -405,7 +405,7 @@ def _as_layer(canon: Canon, transposed: fx.Node, weight: fx.Node) -> Canon | Non
 
 
 def _sources(canon: Canon) -> Iterator[Any]:
-    """What a reading reads."""
+    """The native values that a reading uses."""
     for operand in canon.operands:
         if isinstance(operand, Canon):
             yield from _sources(operand)
@@ -458,7 +458,7 @@ def _is_foreign(node: fx.Node) -> bool:
 
 
 def _effect(node: fx.Node) -> Effect | None:
-    """What the call of a function or method does besides computing its value and changing its operands."""
+    """The effect of a call of a function or method, besides computing its value and changing its operands."""
     target = node.target
     if spellings.is_random(target, node.args, node.kwargs):
         return Effect.RANDOM

@@ -76,7 +76,7 @@ class Steps:
         return {str(n.target): self.root.get_submodule(str(n.target)) for n in natives if n.op == "call_module"}
 
     def _is_free(self, node: fx.Node) -> bool:
-        """Whether a call does nothing but take a field of a tuple, or look at a size."""
+        """True if a call does nothing but take a field of a tuple, or look at a size."""
         value = self.values.value(node)
         if node.target is operator.getitem and not isinstance(self.values.value(node.args[0]), torch.Tensor):  # type: ignore[arg-type]
             return value is not UNKNOWN
@@ -93,7 +93,7 @@ class Steps:
         return None if kind in (None, INPUT) else self.leaves.leaf(node)
 
     def _operand(self, node: fx.Node, generator: torch.Generator, fresh: bool) -> Any:
-        """What a call is run on: the weight itself (a copy if it is to be ``fresh``), or something made up."""
+        """An operand to run a call on: the weight itself (a copy if it is to be ``fresh``), or a made-up value."""
         leaf = self._leaf(node)
         if leaf is not None and not isinstance(leaf.value, FakeTensor):
             return leaf.value.detach().clone() if fresh and isinstance(leaf.value, torch.Tensor) else leaf.value

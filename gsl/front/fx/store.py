@@ -40,11 +40,11 @@ class Storer:
         self.draft = draft
         self.order = draft.order
         self.placeholders = deque(native.find_nodes(op="placeholder"))
-        """Those that do not stand yet before all that is written."""
+        """The placeholders that do not stand yet before everything that is written."""
         self.plan = plan(graph, self.order, self.order[self.placeholders[-1]] if self.placeholders else -1)
         self.is_in_place = draft.graph is native
         self.kept: dict[fx.Node, fx.Node] = {}
-        """What each old native node that is kept has become."""
+        """The counterpart of each old native node that is kept."""
         self.results: dict[Node, Any] = {}
         """The native value of each view node that has one: a native node, or a Python tuple of those."""
         waiting = {*self.placeholders, *self.plan.hidden} - self.plan.kept.keys()
@@ -56,7 +56,7 @@ class Storer:
         # What has no view node is kept where it stood; placeholders stay whether they are used or not.
         self.pending = deque(sorted(waiting, key=self.order.__getitem__))
         self.waiting: dict[fx.Node, list[fx.Node]] = {}
-        """Those of which an argument did not exist when it was their turn, by that argument."""
+        """The nodes that wait for an argument that does not exist yet, by that argument."""
         fakes = Fakes(values, values if self.is_in_place else Values(), Place.of(self.order, values))
         self.writer = Writer(self.value, draft, fakes, home, dialect, devices)
 
@@ -178,7 +178,7 @@ class Storer:
         return self.kept[node]
 
     def _argument(self, argument: fx.Node, mapping: Arguments) -> Any:
-        """What an argument of an old native node has become."""
+        """The new value of an argument of an old native node."""
         view = mapping.get(argument)
         if argument in self.kept and (view is None or stands_for(view, argument)):
             return self.kept[argument]

@@ -1,4 +1,4 @@
-"""What the table of torch's spellings adds to :mod:`gsl.front.tree`: weights of modules, and trees of native calls."""
+"""Weights of modules, and trees of native calls: what torch's spellings need besides :mod:`gsl.front.tree`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of the values of a native graph: fake tensors and sizes, and the view's types made from them."""
+"""The known values of a native graph: fake tensors and sizes, and the view's types made from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gsl.spec.meaning import quiet
 from gsl.spec.symbolic import from_torch, has_symbols
 
 META_KEYS = ("val", "example_value")
-"""Where exported graphs, and graphs from torch.compile, keep the fake value of a node."""
+"""The metadata keys of the fake value of a node, in exported graphs and in graphs from torch.compile."""
 
 
 class _Unknown:
@@ -146,7 +146,7 @@ class Values:
 
     def __init__(self, known: Mapping[fx.Node, Any] | None = None) -> None:
         self.known = dict(known or {})
-        """What the metadata does not tell. The native graph itself is never written to."""
+        """The values that the metadata does not tell. The native graph itself is never written to."""
         self.types = Types(self.known)
 
     def value(self, node: fx.Node) -> Any:

@@ -1,4 +1,4 @@
-"""What torch can express: a rewrite that it can't is refused before anything is changed."""
+"""The limits of torch: a rewrite that torch can't express is refused before anything is changed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Admits:
 
     @functools.cached_property
     def one_device(self) -> bool:
-        """Whether all tensors of which that is known lie on one device."""
+        """True if all tensors whose device is known lie on one device."""
         values = [self.values.value(node) for node in self.native.nodes]
         return len({item.device for value in (*values, *self.places.weights()) for item in tensors(value)}) <= 1
 

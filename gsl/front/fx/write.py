@@ -31,7 +31,7 @@ from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE
 
 INHERITED: Final = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "seq_nr")
-"""What a new native node takes over from the one that it replaces."""
+"""The metadata that a new native node takes over from the one that it replaces."""
 
 _BY_STRIDES: Final = frozenset((
     torch.as_strided, "as_strided", torch.ops.aten.as_strided.default, torch.view_as_complex,
@@ -89,7 +89,7 @@ class Writer:
     # ------------------------------------------------------------ what is kept
 
     def keep(self, node: fx.Node, argument: Callable[[fx.Node], Any]) -> fx.Node:
-        """What an old native node becomes with other arguments, and everything else as it was."""
+        """The counterpart of an old native node, with other arguments and everything else as it was."""
         moved = changed = False
 
         def replace(old: fx.Node) -> Any:
@@ -116,7 +116,7 @@ class Writer:
         return new
 
     def keep_as_it_is(self, node: fx.Node, new: Mapping[fx.Node, fx.Node]) -> fx.Node | None:
-        """What an old native node becomes of which all arguments are what they were, as ``new`` tells them.
+        """The counterpart of an old native node whose arguments are all unchanged; ``new`` has their counterparts.
 
         ``None`` if some are not in the graph, or lie otherwise in memory.
         """
@@ -292,7 +292,7 @@ class Writer:
 
 
 def is_by_strides(node: fx.Node) -> bool:
-    """Whether a native call only exists for some strides of its operand, and no copy would do instead."""
+    """True if a native call only exists for some strides of its operand, and a copy is no substitute."""
     if node.target in _RESHAPES:
         return any(isinstance(arg, torch.dtype) for arg in (*node.args, *node.kwargs.values()))
     return node.target in _BY_STRIDES
@@ -336,8 +336,8 @@ def inherited(node: Node) -> dict[str, Any]:
 
 
 def chooses_layout(node: Node) -> bool:
-    """Whether it is not known how the result of a new call lies in memory: its kernel decides, and no such call stood
-    there before."""
+    """True if the layout of a new call's result is not known: its kernel decides, and no such call stood there
+    before."""
     if isinstance(node.op, OpOverload):
         chosen = node.op.namespace not in ("aten", "prims")
     else:
@@ -362,7 +362,7 @@ def replaced(node: Node) -> Iterator[fx.Node]:
 
 
 def stand_in(node: Node) -> Any:
-    """What stands for an operand when a call is spelled: the node, a Python number, or a tuple of those."""
+    """The stand-in for an operand when a call is spelled: the node, a Python number, or a tuple of those."""
     if is_literal(node):
         return node.attrs["value"]
     if node.op == TUPLE:

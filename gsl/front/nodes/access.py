@@ -1,4 +1,4 @@
-"""How the objects of a graph are read and made, by functions of the user; what these give is checked here."""
+"""The user's functions that read and make the objects of a graph. Their results are checked here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ Operands = Callable[[Any], Iterable[Any]]
 Attributes = Callable[[Any], Mapping[str, Any]]
 """The configuration of an object by name."""
 Operator = Callable[[Any], Op]
-"""What kind of operation an object is: its class, a function, or a string, which patterns know as an ``OpName``."""
+"""A function that gives the kind of operation of an object: its class, a function, or a string, which patterns know as
+an ``OpName``."""
 Rebuild = Callable[[Op, Sequence[Any], Mapping[str, Any], Any], Any]
 """A new object from an operator, operands and attributes, and from the object that it stands for with other operands
 (``None`` for one that a rule made)."""

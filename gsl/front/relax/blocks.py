@@ -22,7 +22,7 @@ class Blocks:
         self.current = 0
         """The number of the block that is filled."""
         self.is_dataflow = isinstance(self.old[0], relax.DataflowBlock)
-        """Whether that is a block of dataflow."""
+        """True if that is a dataflow block."""
         self._renamed: dict[Any, Any] = {}
         """The new variables that stand for old ones which can't be bound where they stand now."""
 
@@ -41,7 +41,7 @@ class Blocks:
         return var if self._fits(var) else None
 
     def renamed(self, var: Any) -> Any:
-        """What an old variable is called in the new function."""
+        """The name of an old variable in the new function."""
         return self._renamed.get(var, var)
 
     def add(self, var: Any, expr: Any) -> None:
@@ -80,7 +80,7 @@ class Blocks:
         return blocks, replaced(result, visible)
 
     def _is_same(self, number: int, bindings: list[Any]) -> bool:
-        """Whether the bindings are those that the old block of this number has."""
+        """True if the bindings are those of the old block of this number."""
         first, end = (0, *(self.function.ends or (0,)))[number : number + 2]
         return end - first == len(bindings) and all(map(is_, self.function.bindings[first:end], bindings))
 

@@ -1,4 +1,4 @@
-"""How an operator of Relax is shown by canonical ones, told to those who look for it under its own name."""
+"""The canonical operators that show an operator of Relax, for messages to users who look for it under its own name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gsl.graph import Op
 from gsl.spec import TABLE
 
 _RANKS = (2, 4, 3, 1)
-"""What is assumed of the operands in turn: some readings depend on their rank."""
+"""The ranks that are assumed of the operands in turn: some readings depend on their rank."""
 
 
 def canonical(op: Op, operands: int | None, attrs: Mapping[str, Any], scope: FunctionScope) -> str | None:

@@ -31,7 +31,7 @@ def check(module: Any, function: Any, fresh: Sequence[Any] | None) -> None:
 
 
 def has_type(expr: Any, wanted: Any) -> bool:
-    """Whether TVM can prove that an expression has a type, from whatever the sizes are."""
+    """True if TVM can prove that an expression has a type, for all sizes."""
     if isinstance(expr, relax.Tuple):
         return all(map(has_type, expr.fields, wanted.fields))
     return _is_same(expr.ty, wanted, Analyzer())

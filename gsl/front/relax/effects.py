@@ -1,4 +1,4 @@
-"""What bindings do besides computing their value."""
+"""The effects of bindings besides computing their value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BUFFERS: Final = frozenset(("relax.builtin.alloc_tensor",))
 _PLANNED: Final = frozenset((
     "relax.memory.alloc_storage", "relax.memory.alloc_tensor", "relax.vm.alloc_storage", "relax.vm.alloc_tensor",
 ))  # fmt: skip
-"""What passes that plan memory make: several tensors may lie in one storage."""
+"""The calls that passes for memory planning make: several tensors may lie in one storage."""
 _OBSERVERS: Final = frozenset(("relax.assert_op", "relax.print"))
 
 

@@ -35,7 +35,7 @@ class Step:
     attrs: Mapping[str, Any]
     type: Type | None
     name: str
-    """What its name has behind that of the variable."""
+    """The suffix that its name has behind that of the variable."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +49,7 @@ class Form:
 
 
 class _Operator:
-    """What is known of one operator."""
+    """The known facts about one operator."""
 
     __slots__ = ("effect", "forms", "looks_at", "name", "reads")
 
@@ -73,12 +73,12 @@ class Forms:
         """The variables that are bound to another variable or a constant, whose types need not be those of the nodes
         that they have in the view."""
         self.key: tuple[Any, ...] | None = None
-        """What the reading of the last call depends on, besides the operator; ``None`` where that is more than can be
-        told."""
+        """A key of everything that the reading of the last call depends on, besides the operator; ``None`` where there
+        is no such key."""
         self._operators: dict[Any, _Operator] = {}
 
     def _operator(self, number: int) -> _Operator:
-        """What is known of the operator of a call of plain arguments."""
+        """The facts about the operator of a call of plain arguments."""
         op = self.function.ops[number]
         known = self._operators.get(op)
         if known is None:
@@ -120,7 +120,7 @@ class Forms:
         return self.function.ops[place] is not None and self._operator(place).name not in looks_at
 
     def may_look(self, number: int) -> bool:
-        """Whether readings of that operator look at what computes the arguments."""
+        """True if readings of that operator look at the bindings that compute the arguments."""
         return self.function.ops[number] is not None and self._operator(number).looks_at is not None
 
     def note(self, key: tuple[Any, ...], number: int, tree: Tree) -> None:

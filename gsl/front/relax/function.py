@@ -127,7 +127,7 @@ class Function:
         return found
 
     def unused(self, variables: Iterable[Any]) -> set[Any]:
-        """Those of the variables to which no binding refers."""
+        """The variables among these to which no binding refers."""
         found = set(variables)
         found.difference_update(chain.from_iterable(filter(None, self.args)))
         for number, args in enumerate(self.args):
@@ -136,7 +136,7 @@ class Function:
         return found
 
     def has(self, var: Any) -> bool:
-        """Whether a variable is one of the function."""
+        """True if a variable belongs to the function."""
         return var in self.place or var in self._parameters
 
     @cached_property
@@ -165,7 +165,7 @@ class Function:
 
     @cached_property
     def has_spans(self) -> bool:
-        """Whether any binding has a source location."""
+        """True if any binding has a source location."""
         return any(map(_SPAN, self.bindings)) or any(map(_SPAN, self.values))
 
     def with_args(self, place: int, instead: Mapping[Any, Any]) -> Any:

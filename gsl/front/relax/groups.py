@@ -22,7 +22,7 @@ CODEGEN: Final = "Codegen"
 PRIMITIVE: Final = "Primitive"
 SYMBOL: Final = "global_symbol"
 PREFIX: Final = "gsl."
-"""What the attributes of a group have before their names, among those of the function."""
+"""The prefix of the names of a group's attributes, among those of the function."""
 
 
 def label_of(function: Any) -> tuple[str, dict[str, Any]] | None:

@@ -1,4 +1,4 @@
-"""What a view node remembers of a Relax function: of which binding it is part, and where its operands came from."""
+"""The link from a view node to a Relax function: the binding that it is part of, and the sources of its operands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Leaf:
 
 
 class Reading:
-    """How a binding was read: as a small tree of view nodes, numbered with operands before their users.
+    """The reading of a binding: a small tree of view nodes, numbered with operands before their users.
 
     The transposition of a weight that a product is read with is no part of the tree: it is seen through.
     """
@@ -37,7 +37,7 @@ class Reading:
 
 
 Source = Union[Any, Leaf, int]
-"""Where an operand came from: a variable, a constant, or a node of the same tree."""
+"""The source of an operand: a variable, a constant, or a node of the same tree."""
 
 
 class Handle:
@@ -50,7 +50,7 @@ class Handle:
         self.slot = slot
         self.sources = sources
         self.is_root = slot == reading.size - 1
-        """Whether the node has the value of the binding."""
+        """True if the node has the value of the binding."""
 
 
 class Single(Handle):

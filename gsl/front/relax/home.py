@@ -1,4 +1,4 @@
-"""Where a function keeps its weights: in variables whose values are known, or as constants."""
+"""The places of a function's weights: variables whose values are known, or constants."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Infer:
         self.caller = caller
         self.dims = dims
         self.loaded: Loaded | None = None
-        """How the view is connected with its function."""
+        """The links between the view and its function."""
 
     def __call__(self, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
         if op == TUPLE:
@@ -103,7 +103,7 @@ def _of_group(group: Subgraph, operands: tuple[Node, ...]) -> Type | None:
 
 
 def _stand_in_of(operand: Node, dims: Dims) -> Any:
-    """What stands for an operand where a call is spelled: a variable, a number, or a tuple of those."""
+    """The stand-in for an operand where a call is spelled: a variable, a number, or a tuple of those."""
     if operand.op == TUPLE:
         return tuple([_stand_in_of(item, dims) for item in operand.operands])
     return operand.attrs["value"] if is_literal(operand) else _stand_in(operand, dims)

@@ -61,7 +61,7 @@ class Loader:
         self._forms = Forms(function, scope)
         self._wanted = result_tuples(function)
         self._has_more = False
-        """Whether there are nodes that may be there for nothing but readings which see through them."""
+        """True if there may be nodes that only serve readings which see through them."""
 
     def load(self) -> Graph:
         """The view."""
@@ -167,7 +167,7 @@ class Loader:
         return (canon is not None and self._tree(number, canon, key)) or self._has_fields(number)
 
     def _sources(self, args: Any, operands: tuple[Node, ...]) -> tuple[Source, ...]:
-        """Where the operands of a call came from: its arguments, but for constants."""
+        """The sources of the operands of a call: its arguments, except for constants."""
         views = self.views
         return tuple([arg if arg in views else view.native for arg, view in zip(args, operands)])
 

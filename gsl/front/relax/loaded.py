@@ -1,4 +1,4 @@
-"""What loading a function gives besides the view: how the two are connected."""
+"""The result of loading a function, besides the view: the links between the two."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Result = Union[Field, Fields, Fixed]
 
 @dataclass
 class Loaded:
-    """How a view is connected with the function of which it is one."""
+    """The links between a view and its function."""
 
     function: Function
     scope: FunctionScope

@@ -1,4 +1,4 @@
-"""What is asked of TVM's objects for every binding of a function, without the Python code around it."""
+"""The queries to TVM's objects for every binding of a function, without the Python code around them."""
 
 from __future__ import annotations
 

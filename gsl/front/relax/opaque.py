@@ -27,7 +27,7 @@ _INDIRECT: Final = frozenset((
 ))  # fmt: skip
 """Operators whose first argument is the function that is called."""
 _LISTS: Final = frozenset(("relax.call_tir", "relax.call_dps_packed", "relax.call_tir_inplace"))
-"""Those of them that take the operands as one tuple."""
+"""The operators among those that take the operands as one tuple."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ class Description:
 
 
 def describe(value: Any, used: Sequence[Any], dims: Dims) -> Description:
-    """How a bound expression is shown that has no canonical reading; ``used`` are all variables that it refers to."""
+    """The description of a bound expression that has no canonical reading; ``used`` are all variables that it refers
+    to."""
     described = _Described(dims)
     if not isinstance(value, relax.Call):
         # A branch, a closure, a shape: whatever it refers to matters to it.

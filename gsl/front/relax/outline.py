@@ -217,7 +217,8 @@ def _around(function: Any, codegen: str, name: str) -> Any:
 
 
 def _key_of(node: Node, operands: list[Any]) -> bytes | None:
-    """What the function of a group depends on; ``None`` where that can't be told, as of constants."""
+    """A key of everything that the function of a group depends on; ``None`` where there is no such key, as with
+    constants."""
     assert isinstance(node.op, Subgraph)
     if any(type(operand) not in VARIABLES for operand in operands):
         return None

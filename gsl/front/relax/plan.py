@@ -1,4 +1,5 @@
-"""What of a rewritten view is still as it was in the function, and what has to be written anew."""
+"""The parts of a rewritten view that are still as they were in the function, and the parts that have to be written
+anew."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ Arguments = dict[Any, Node]
 
 @dataclass(slots=True)
 class Plan:
-    """How each node of a rewritten view gets into the new function."""
+    """The way in which each node of a rewritten view gets into the new function."""
 
     kept: dict[Reading | Single, Arguments] = field(default_factory=dict)
     """The readings whose bindings stay, with what their variables have become."""
@@ -80,7 +81,7 @@ class _Planner:
         return node in self.outputs or any(user not in tree for user in node.users)
 
     def _own(self, place: int, arguments: Arguments) -> Arguments:
-        """What the variables of one binding have become."""
+        """The new values of the variables of one binding."""
         return {var: arguments[var] for var in self.function.uses(place) if var in arguments}
 
     def _sees_through(self, reading: Reading, arguments: Arguments) -> bool:
@@ -126,7 +127,7 @@ def stands_for(node: Node, var: Any, loaded: Loaded) -> bool:
 
 
 def _arguments_of(node: Node, handle: Handle) -> Arguments | None:
-    """What the variables have become, of a reading of one node; ``None`` if it is not as it was loaded."""
+    """The new values of the variables of a reading of one node; ``None`` if the node is not as it was loaded."""
     operands = (*node.operands, *node.deps) if node.deps else node.operands
     sources = handle.sources
     if len(sources) != len(operands):
@@ -142,7 +143,7 @@ def _arguments_of(node: Node, handle: Handle) -> Arguments | None:
 
 
 def _arguments(tree: list[Node]) -> Arguments | None:
-    """What the variables have become; ``None`` if one of them has become two different things."""
+    """The new values of the variables; ``None`` if one of them has become two different things."""
     arguments: Arguments = {}
     for node in tree:
         own = handle_of(node)

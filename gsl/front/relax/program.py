@@ -132,7 +132,7 @@ class RelaxProgram(Unchangeable):
         return RelaxProgram(module, self._name, values, self._dims)
 
     def _is_called(self) -> bool:
-        """Whether a function of the module calls this one, so that its parameters have to stay."""
+        """True if a function of the module calls this one, so that its parameters have to stay."""
         own = self._module.get_global_var(self._name)
         return any(
             own in relax.analysis.all_global_vars(function)

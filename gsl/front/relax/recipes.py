@@ -1,4 +1,4 @@
-"""How calls of the view are written in Relax, found out once for all that differ in nothing but their operands."""
+"""Recipes for writing calls of the view in Relax: one recipe for all calls that differ only in their operands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Part:
     name: str
     """The operator's own name."""
     is_plain: bool
-    """Whether the operands are the tensors, in their order."""
+    """True if the operands are the tensors, in their order."""
 
 
 Recipe = tuple[Part, ...]
@@ -37,7 +37,7 @@ Recipe = tuple[Part, ...]
 
 
 def nearby_key(node: Node) -> tuple[Any, ...] | None:
-    """What tells calls apart that rules made in the same way: they share their attributes and types.
+    """A key for calls that rules made in the same way: such calls share their attributes and types.
 
     Other calls may be written alike as well. It holds as long as none of these objects goes.
     """
@@ -60,7 +60,8 @@ def nearby_key(node: Node) -> tuple[Any, ...] | None:
 
 
 def key_of(node: Node) -> bytes | None:
-    """What the writing of a call depends on besides its operands; ``None`` where that can't be told.
+    """A key of everything that the writing of a call depends on besides its operands; ``None`` where there is no such
+    key.
 
     Sizes are part of it, so they have to be numbers.
     """

@@ -1,4 +1,4 @@
-"""What the table of spellings may ask of the function that is read or written."""
+"""The function that is read or written, as the table of spellings sees it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class FunctionScope:
         self.function = function
         self.dims = dims
         self.lookups = 0
-        """How often it was asked what is bound to a variable."""
+        """The number of times that a variable's binding was asked for."""
         self.is_exact = True
-        """Whether all variables whose types were asked for have equal types in Relax if they have in the view."""
+        """True if equal types in the view mean equal types in Relax, for all variables whose types were asked for."""
         self._types: dict[Any, Type | None] = {}
         """The types of the function's parameters."""
         self._equal: dict[Any, Type | None] = {}
@@ -123,7 +123,7 @@ def symbolic_sizes(function: Any) -> list[Any]:
 
 
 def _is_exact(own: Any) -> bool:
-    """Whether the view shows all of a type of Relax: its sizes are numbers, it has a dtype, and no device."""
+    """True if the view shows all of a type of Relax: its sizes are numbers, it has a dtype, and no device."""
     if type(own) is ir.TupleType:
         return all(map(_is_exact, own.fields))
     if type(own) is not TensorType or own.dtype is None or own.vdevice is not None:

@@ -1,4 +1,4 @@
-"""What of a function its view shows, and what it leaves out."""
+"""Live nodes of a Relax function: the nodes that its view shows, and those that it leaves out."""
 
 from __future__ import annotations
 

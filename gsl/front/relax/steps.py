@@ -80,7 +80,7 @@ class Steps:
         return params, builder.get()
 
     def _is_inner(self, place: int, inside: set[int]) -> bool:
-        """Whether only bindings among these use what a binding computes."""
+        """True if only bindings among these use the value of a binding."""
         var = self.function.vars[place]
         users = self.function.users.get(var, ())
         return bool(users) and inside.issuperset(users) and var not in self.function.used_by_result
@@ -101,7 +101,7 @@ class Steps:
         return str(getattr(arg, "ty", arg)) if isinstance(arg, tvm.ir.GenericConst) else str(arg)
 
     def _bytes(self, value: Any) -> int:
-        """How many bytes of weights a call reads."""
+        """The number of bytes of weights that a call reads."""
         known = [arg for arg in value.args if isinstance(arg, relax.Var) and str(arg.name) in self.weights]
         return sum(prod(_shape(var)) * np.dtype(_dtype(var)).itemsize for var in known)
 

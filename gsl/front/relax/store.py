@@ -50,7 +50,7 @@ class Storer:
         self._like: dict[Part, Type] = {}
         """For calls that are written alike: the type in the view, which is that of Relax."""
         self._retyped = False
-        """Whether an old call may have operands of other types than before."""
+        """True if an old call may have operands of other types than before."""
 
     def store(self) -> Any:
         """The new function; the old one if nothing has changed."""
@@ -160,7 +160,7 @@ class Storer:
         return True
 
     def _is_known(self, result: Result) -> bool:
-        """Whether all the values of a part of the result exist."""
+        """True if all the values of a part of the result exist."""
         if isinstance(result, Fields):
             return all(map(self._is_known, result.items))
         return not isinstance(result, Field) or self._has_value(self.graph.outputs[result.position])
@@ -215,12 +215,12 @@ class Storer:
         return self.blocks.keep(place, with_value(binding, value, self.function.vars[place]))
 
     def _is_typed_like(self, var: Any, node: Node | None) -> bool:
-        """Whether what takes the place of a variable has its type."""
+        """True if the node that takes the place of a variable has its type."""
         own = self.loaded.scope.type_of(var)
         return node is None or (own is not None and (own is node.type or own == node.type))
 
     def _argument(self, var: Any, arguments: Arguments) -> Any:
-        """What a variable of an old binding is in the new function."""
+        """The expression that stands for a variable of an old binding in the new function."""
         node = arguments.get(var)
         if node is None or (var in self.loaded.aliases and stands_for(node, var, self.loaded)):
             place = self.function.place.get(var)

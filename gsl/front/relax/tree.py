@@ -1,4 +1,4 @@
-"""What the table of Relax's spellings adds to :mod:`gsl.front.tree`: constants that are seen with another shape."""
+"""Constants that are seen with another shape: what Relax's spellings need besides :mod:`gsl.front.tree`."""
 
 from __future__ import annotations
 

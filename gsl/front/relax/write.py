@@ -38,7 +38,7 @@ class Writer:
         self.builder: Any = loaded.scope.builder if around is None else around.builder
         self._recipes: dict[bytes, Recipe | None] = {} if around is None else around._recipes
         self._nearby: dict[Any, Recipe] = {}
-        """Those of the calls of one view, by what is quicker to ask for than the whole key."""
+        """The recipes for the calls of one view, by a key that is quicker to make than the whole one."""
         self.fresh: list[Any] = [] if around is None else around.fresh
         """The calls that were written without a recipe: all others have the types of one of them."""
         self._names: set[str] = set() if around is None else around._names
@@ -110,11 +110,11 @@ class Writer:
         return [value(operand) for operand in node.operands if operand.op != CONST or not is_literal(operand)]
 
     def _inside(self, value: Callable[[Node], Any]) -> Write:
-        """What writes the calls of a group, where ``value`` gives the expression of a node of it."""
+        """A function that writes the calls of a group; ``value`` gives the expression of a node of it."""
         return Writer(self.loaded, self.caller, value, self.outliner, self).write
 
     def stand_in(self, node: Node) -> Any:
-        """What stands for an operand when a call is spelled: an expression, a number, or a tuple of expressions."""
+        """The stand-in for an operand when a call is spelled: an expression, a number, or a tuple of expressions."""
         if is_literal(node):
             return node.attrs["value"]
         value = self.value(node)

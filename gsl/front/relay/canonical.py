@@ -1,4 +1,4 @@
-"""How an operator of Relay is shown by canonical ones, told to those who look for it under its own name."""
+"""The canonical operators that show an operator of Relay, for messages to users who look for it under its own name."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gsl.graph import Op, Type
 from gsl.spec import TABLE
 
 _RANKS: Final = (2, 4, 3, 1)
-"""What is assumed of the operands in turn: some readings depend on their rank."""
+"""The ranks that are assumed of the operands in turn: some readings depend on their rank."""
 
 
 class _Scope:
-    """What is known where nothing is but the call itself."""
+    """The scope of a call about whose surroundings nothing is known."""
 
     def type_of(self, expr: Any) -> Type | None:
         return Types().of(checked_type(expr))

@@ -1,4 +1,4 @@
-"""What a view node remembers of the native program: its expression, and where its operands came from."""
+"""The link from a view node to the native program: its expression, and the sources of its operands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """How one expression was read: as a small tree of view nodes, numbered with operands before their users."""
+    """The reading of one expression: a small tree of view nodes, numbered with operands before their users."""
 
     expr: Any
     inside: tuple[Any, ...]
@@ -31,7 +31,7 @@ class Reading:
 
 
 Source = Any
-"""Where an operand came from: an expression, or the number of a node of the same tree."""
+"""The source of an operand: an expression, or the number of a node of the same tree."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

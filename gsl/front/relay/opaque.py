@@ -117,7 +117,7 @@ def python_value(value: Any) -> Any:
 
 
 def effect_of(op: Op) -> Effect | None:
-    """What a call of an operator does besides computing its value."""
+    """The effect of a call of an operator besides computing its value."""
     if op.name.startswith("random.") or op.name == "nn.dropout":
         return Effect.RANDOM
     return Effect.OTHER if op.get_attr("TOpIsStateful") else None
@@ -169,7 +169,7 @@ def function_of(op: Op) -> Callable[..., Any]:
 
 
 def _example(op: Op, operands: Sequence[Any], made: Any) -> Any:
-    """What a function of Relay has made, if that is a call of the operator with just these operands."""
+    """The call that a function of Relay made, if it is a call of the operator with just these operands."""
     call = made.astuple() if isinstance(made, relay.expr.TupleWrapper) else made
     same = isinstance(call, relay.Call) and call.op == op and len(call.args) == len(operands)
     if not same or not all(a.same_as(b) for a, b in zip(call.args, operands)):
@@ -201,7 +201,7 @@ def _global(module: Any, name: str) -> Any:
 
 
 def is_impure(module: Any, body: Any) -> bool:
-    """Whether an expression, or a function that it may call, creates, reads or writes references."""
+    """True if an expression, or a function that it may call, creates, reads or writes references."""
     done: set[str] = set()
     work = [body]
     found = False

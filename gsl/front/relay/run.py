@@ -117,7 +117,7 @@ def _structured(type: Any, outputs: Iterator[Any]) -> Any:
 
 
 def _is_plain(body: Any) -> bool:
-    """Whether a program is one for the graph executor: calls of operators, with known sizes throughout."""
+    """True if a program suits the graph executor: it consists of calls of operators, with known sizes throughout."""
     plain = True
 
     def visit(expr: Any) -> None:

@@ -216,7 +216,7 @@ class Storer:
         return groups.around(function, attrs[groups.CODEGEN], group.name, self._symbols)
 
     def _operand(self, view: Node) -> Any:
-        """What stands for an operand when a call is spelled: an expression, or a Python number."""
+        """The stand-in for an operand when a call is spelled: an expression, or a Python number."""
         return view.attrs["value"] if is_literal(view) else self._result(view)
 
     def _result(self, view: Node) -> Any:
@@ -310,7 +310,7 @@ class Storer:
 
 
 def _reshape_of(expr: Any) -> tuple[Any, tuple[int, ...]] | None:
-    """What a reshape makes another shape of, and that shape; ``None`` for anything else."""
+    """The operand and the new shape of a reshape; ``None`` for anything else."""
     if not (isinstance(expr, relay.Call) and isinstance(expr.op, Op) and expr.op.name == "reshape"):
         return None
     return expr.args[0], tuple(map(int, expr.attrs.newshape))
@@ -321,7 +321,7 @@ def _new_parts(expr: Any) -> Sequence[Any]:
 
 
 def _mapping(tree: Sequence[Node]) -> Kept | None:
-    """What the expressions have become; ``None`` if one of them has become two different things."""
+    """The new nodes of the expressions; ``None`` if one of them has become two different things."""
     mapping: dict[Any, Node] = {}
     for node in tree:
         own = handle_of(node)

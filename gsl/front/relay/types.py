@@ -59,7 +59,7 @@ class Types:
 
 
 def checked_type(expr: relay.Expr) -> Any:
-    """What Relay's type inference found for an expression; ``None`` if it has not run."""
+    """The type that Relay's type inference found for an expression; ``None`` if it has not run."""
     try:
         return expr.checked_type
     except ValueError:
@@ -67,7 +67,8 @@ def checked_type(expr: relay.Expr) -> Any:
 
 
 def refined(known: Type | None, meant: Type | None) -> Type | None:
-    """What Relay knows of a type, with the sizes that the meaning of the call tells for those that Relay does not know.
+    """Relay's type of a call. The sizes that Relay does not know are taken from the type that the call's meaning
+    implies.
 
     ``None`` if the two contradict each other.
     """
@@ -88,7 +89,7 @@ def refined(known: Type | None, meant: Type | None) -> Type | None:
 
 
 def is_static(type: Any) -> bool:
-    """Whether all the sizes of a type of Relay are numbers."""
+    """True if all the sizes of a type of Relay are numbers."""
     match type:
         case relay.TensorType():
             return all(isinstance(size, tir.IntImm) for size in type.shape)

@@ -1,4 +1,5 @@
-"""What the front ends of TVM share, and the choice between them: one ``IRModule`` serves Relax and Relay alike."""
+"""The common parts of the front ends of TVM, and the choice between them: an ``IRModule`` may be of Relax or of
+Relay."""
 
 from __future__ import annotations
 

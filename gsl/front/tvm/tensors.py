@@ -77,7 +77,7 @@ def dtype_name(dtype: Any) -> str:
 
 
 def known_dtype(name: str) -> bool:
-    """Whether torch has a dtype of that name."""
+    """True if torch has a dtype of that name."""
     return isinstance(getattr(torch, name, None), torch.dtype)
 
 

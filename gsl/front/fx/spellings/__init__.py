@@ -1,4 +1,4 @@
-"""How torch spells the canonical operators: one table that is read in both directions.
+"""The spellings of the canonical operators in torch: one table that is read in both directions.
 
 ``read`` turns a native call into a tree of canonical ones, ``write`` a canonical call into a tree of native ones. What
 stands for a tensor passes through both untouched. A reading is exactly the same function as the call, result dtype

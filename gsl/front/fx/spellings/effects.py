@@ -1,4 +1,4 @@
-"""What native calls do besides computing a result: changing an operand, drawing at random, sharing memory."""
+"""The effects of native calls besides computing a result: changing an operand, drawing at random, sharing memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HARMLESS: Final = frozenset(("requires_grad_", "share_memory_", "and_", "or_", 
 """Methods, and functions of the module ``operator``, with an underscore that leave the values alone."""
 
 _FLAGS: Final = ("training", "train", "use_input_stats")
-"""What normalisations call the flag with which they update their running statistics."""
+"""The names that normalisations have for the flag with which they update their running statistics."""
 
 
 def mutated(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[int, ...]:

@@ -60,7 +60,7 @@ def lowered(call: Native) -> Native:
 
 
 def _fits(kind: Any, value: Any) -> bool:
-    """Whether a value may be an argument of the type of a schema."""
+    """True if a value may be an argument of the type of a schema."""
     text = str(kind)
     if isinstance(value, (Node, Native)):
         return "Tensor" in text
@@ -342,4 +342,4 @@ _RULES: Final[Mapping[Any, Any]] = {
     **{getattr(F, f"adaptive_max_pool{n}d"): _adaptive_max_pool(n) for n in (1, 2, 3)},
     **{getattr(F, f"adaptive_avg_pool{n}d"): _adaptive_avg_pool(n) for n in (1, 2, 3)},
 }
-"""Where it is not the overload ``default`` of the operator of the same name."""
+"""The lowerings of operators for which it is not the overload ``default`` of the operator of the same name."""

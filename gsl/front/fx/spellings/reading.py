@@ -65,7 +65,7 @@ def why_unread(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], ty
 
 
 def has_fields(target: Any) -> bool:
-    """Whether single fields of a call with several results may have readings."""
+    """True if single fields of a call with several results may have readings."""
     try:
         return target in FIELDS
     except TypeError:

@@ -63,7 +63,7 @@ def _in_place(word: str) -> str:
 
 
 def resolve(spelling: str) -> Any:
-    """What a spelling stands for, or ``None`` where this version of torch has no such thing."""
+    """The object that a spelling names; ``None`` where this version of torch has no such object."""
     space, _, name = spelling.partition(".")
     if not space:
         return name if hasattr(torch.Tensor, name) else None

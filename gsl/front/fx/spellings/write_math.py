@@ -1,4 +1,4 @@
-"""How element-wise operators, reductions and new tensors are written."""
+"""The lowering of element-wise operators, reductions and new tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How convolutions, products, pooling and normalisations are written."""
+"""The lowering of convolutions, products, pooling and normalisations."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _attention(s: Site) -> Native:
 
 
 def _fits(s: Site, rank: int) -> bool:
-    """Whether torch's pooling takes the padding: the same on both sides, and half the window at most."""
+    """True if torch's pooling takes the padding: the same on both sides, and half the window at most."""
     both = s["padding"][:rank]
     return bool(both == s["padding"][rank:] and all(2 * p <= k for p, k in zip(both, s["pool_size"], strict=True)))
 

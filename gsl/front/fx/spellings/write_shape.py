@@ -1,4 +1,4 @@
-"""How operators that move, join, select or repeat elements are written."""
+"""The lowering of operators that move, join, select or repeat elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the table of spellings asks of the function that it reads or writes."""
+"""The questions that the table of spellings asks of the function that it reads or writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Relay spells the canonical operators: one table that is read in both directions.
+"""The spellings of the canonical operators in Relay: one table that is read in both directions.
 
 ``read`` turns a call of Relay's into a tree of canonical ones, ``write`` a canonical call into a nested expression.
 What stands for a tensor passes through both untouched. A reading is exactly the same function as the call, result

@@ -65,7 +65,7 @@ def _conv(count: int) -> Row:
 
 
 def _derived(w: Writing, layout: str, times: int) -> dict[str, Any]:
-    """What Relay infers from the weight, for the calls with groups of which it infers it wrongly."""
+    """The attributes that Relay infers from the weight, for the calls with groups for which it infers them wrongly."""
     sizes = dict(zip(layout, w.shape(1)))
     return {"channels": sizes["O"] * times, "kernel_size": tuple([sizes[s] for s in "DHW" if s in sizes])}
 

@@ -151,7 +151,7 @@ def _divide(w: Writing) -> Any:
 
 
 def _differ(a: Any, b: Any, dtype: str) -> Any:
-    """Whether one of two numbers is negative and the other is not."""
+    """True where one of two numbers is negative and the other is not."""
     zero = const(0, dtype)
     return relay.not_equal(relay.less(a, zero), relay.less(b, zero))
 

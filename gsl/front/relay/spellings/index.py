@@ -56,8 +56,8 @@ def _places(r: Reading, position: int) -> Any:
 
 
 def _read_take(r: Reading) -> Canon:
-    """What is beyond the axis, Relay clips to it or takes modulo its size; torch counts a negative place from the end,
-    and has no others."""
+    """The reading of ``take``. Relay clips places beyond the axis, or takes them modulo its size. Torch counts a
+    negative place from the end, and accepts no other place outside the axis."""
     check(r["batch_dims"] == 0 and r.type(1).dtype in ("int32", "int64") and r["mode"] in _MODES)
     axis, indices, known = r["axis"], r.call.args[1], _places(r, 1)
     size = r.size(axis) if axis is not None else math.prod([r.size(a) for a in range(r.type().ndim)])
@@ -71,7 +71,7 @@ def _read_take(r: Reading) -> Canon:
 
 
 def _are_within(places: Any, size: int) -> bool:
-    """Whether all of the places are between 0 and the size."""
+    """True if all of the places are at least 0 and less than the size."""
     return bool(places.size and places.min() >= 0 and places.max() < size)
 
 

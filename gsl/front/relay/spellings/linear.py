@@ -58,7 +58,7 @@ def read_layer(r: Reading) -> Canon | None:
 
 
 def _is_given_back(r: Reading, x: Any, shape: tuple[Dim, ...]) -> bool:
-    """Whether a call is sure to give a tensor this shape, which is that of ``x`` but for the last axis."""
+    """True if a call surely gives a tensor this shape, which is that of ``x`` but for the last axis."""
     if _is_call(r.call, "reshape_like"):
         places = [r[name] for name in ("lhs_begin", "lhs_end", "rhs_begin", "rhs_end")]
         return r.call.args[1] == x and places == [0, 1, 0, len(shape) - 1]
@@ -191,7 +191,7 @@ def _read_einsum(r: Reading) -> Canon:
 
 
 def _is_plain(equation: str) -> bool:
-    """Whether no index occurs twice in one operand or the result."""
+    """True if no index occurs twice in one operand or the result."""
     return all(len(set(part)) == len(part) for part in re.split(r",|->", equation))
 
 

@@ -18,7 +18,7 @@ def _sizes(shape: Any, layout: str) -> list[Any]:
 
 
 def _overhang(shape: Any, result: Any, layout: str, attrs: Any) -> list[int]:
-    """How far the last window of each axis reaches beyond the padding."""
+    """The number of elements by which the last window of each axis reaches beyond the padding."""
     count = len(layout) - 2
     before, after = attrs["padding"][:count], attrs["padding"][count:]
     rows = zip(

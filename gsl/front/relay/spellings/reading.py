@@ -47,7 +47,7 @@ def _read(reader: Reader | None, call: relay.Call, scope: Scope, expected: Type 
 
 
 def _agree(found: Any, expected: Type | None) -> bool:
-    """Whether a reading has the type of the call, as far as both say their sizes."""
+    """True if a reading has the type of the call, as far as both say their sizes."""
     if isinstance(found, TupleType) and isinstance(expected, TupleType):
         return len(found.fields) == len(expected.fields) and all(map(_agree, found.fields, expected.fields))
     if not isinstance(found, TensorType) or not isinstance(expected, TensorType):

@@ -82,7 +82,7 @@ def _read_variance(r: Reading) -> Canon:
 
 
 def _is_mean(r: Reading) -> bool:
-    """Whether the second operand is the mean of the first one over the same axes."""
+    """True if the second operand is the mean of the first one over the same axes."""
     mean = r.call.args[1]
     if not isinstance(mean, relay.Call) or not isinstance(mean.op, Op) or mean.op.name != "mean":
         return False

@@ -1,4 +1,4 @@
-"""What a spelling may ask about the expressions of a program."""
+"""The questions that a spelling may ask about the expressions of a program."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gsl.graph import Type
 
 
 class Scope(Protocol):
-    """Where a call stands: what is known there of the expressions that it is made of."""
+    """The surroundings of a call: the facts known there about the expressions that it is made of."""
 
     def type_of(self, expr: Any) -> Type | None:
         """The type of an expression of Relay, or ``None`` where it is not known."""

@@ -64,7 +64,7 @@ def _split(w: Writing) -> Any:
 
 
 def _read_reshape(r: Reading) -> Canon:
-    """What the codes say of known sizes, the result shows."""
+    """The reading of a reshape. Where all sizes of the result are known, they are taken instead of the codes."""
     if (layer := read_layer(r)) is not None:
         return layer
     shape = r.result.shape
