@@ -21,7 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 Body = Callable[[Expr], Any] | Expr
-"""What is computed for every index: a function of the index, or an expression in the symbol ``index``."""
+"""The value for every index: a function of the index, or an expression in the symbol ``index``."""
 
 
 def Const(value: Any) -> Expr:
@@ -53,7 +53,7 @@ def Len(sequence: Any) -> Expr:
 
 
 def In(value: Any, sequence: Any) -> Expr:
-    """Whether a tuple has the value among its items, or a string contains it."""
+    """True if a tuple has the value among its items, or a string contains it."""
     return _function("In", value, sequence)
 
 
@@ -153,12 +153,12 @@ def min(*values: Any) -> Expr:
 
 
 def all(sequence: Any) -> Expr:
-    """Whether every item is true."""
+    """True if every item is true."""
     return _function("all", sequence)
 
 
 def any(sequence: Any) -> Expr:
-    """Whether some item is true."""
+    """True if some item is true."""
     return _function("any", sequence)
 
 

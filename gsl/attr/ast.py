@@ -49,7 +49,7 @@ class Ast:
         yield type(self).__name__
 
     def _head(self) -> Any:
-        """What the expression is apart from its sub-expressions, to be compared."""
+        """The expression apart from its sub-expressions, as a value to be compared."""
         return tuple(Ast if isinstance(value, Ast) else len(value) if isinstance(value, tuple) else value
                      for value in self._fields())  # fmt: skip
 

@@ -16,15 +16,15 @@ from gsl.attr.evaluate import BINARY, FUNCTIONS, boolean, same
 from gsl.errors import EvaluationError
 
 NO_VALUE = (EvaluationError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What the source of an expression raises when there is no value."""
+"""The errors that the source of an expression raises when there is no value."""
 MOST = 40
-"""How many parts an expression has that is written as source."""
+"""The largest number of parts of an expression that is written as source."""
 _PYTHON = ("+", "-", "*", "/", "//", "%", "**")
 """The operators that are Python's own."""
 
 
 class Uncovered(Exception):
-    """What is not written as source."""
+    """Raised for an expression that is not written as source."""
 
 
 class Names:

@@ -15,7 +15,7 @@ from gsl.graph.dim import SymDim, compare
 
 
 class Scope(Protocol):
-    """What an expression can refer to: the attributes of matched nodes, and the alternatives taken."""
+    """The values that an expression can refer to: the attributes of matched nodes, and the alternatives taken."""
 
     def attribute(self, pattern: Any, name: str, symbols: dict[Symbol, Any]) -> Any:
         """The value of an attribute of what the pattern matched; EvaluationError if there is none."""
@@ -25,7 +25,7 @@ class Scope(Protocol):
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two values are equal: as in Python, but ``True`` is not ``1``, and a list is like a tuple.
+    """True if two values are equal: as in Python, but ``True`` is not ``1``, and a list is like a tuple.
 
     Raises UndecidableError for symbolic dimensions that are equal for some sizes only.
     """
@@ -44,7 +44,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def _some(pairs: Iterable[tuple[Any, Any]], equal: bool) -> bool:
-    """Whether some pair is equal (or some is not). One pair that decides is enough, whatever the others are."""
+    """True if some pair is equal (or some is not). One pair that decides is enough, whatever the others are."""
     undecided: UndecidableError | None = None
     for left, right in pairs:
         try:
@@ -264,7 +264,7 @@ class Evaluator:
         return result
 
     def equals(self, node: Ast, actual: Any) -> tuple[bool, Any]:
-        """Whether the expression equals a value, and the expression's value."""
+        """A pair: true if the expression equals a value, and the expression's value."""
         if isinstance(node, ast.Each) and node.length is None and node.over is None:
             if not isinstance(actual, (tuple, list)):
                 raise EvaluationError(f"{node!r} is a tuple, found {short(actual)}")

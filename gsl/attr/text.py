@@ -17,7 +17,7 @@ MOST_CHARACTERS: Final = 160
 
 
 class Shown(Protocol):
-    """What is written in parts."""
+    """A thing that is written in parts."""
 
     def parts(self) -> Iterator[Any]:
         """Strings, and further things to be written between them."""
