@@ -120,7 +120,7 @@ def _print(
 
 
 def _told(firings: int, fired: int, rules: int) -> str:
-    """How much was done, in words."""
+    """The number of firings and of rules that fired, in words."""
     if not firings:
         return f"no rule fired, of {rules}"
     return f"{fired} of {rules} rule{'s' * (rules > 1)} fired, {firings} time{'s' * (firings > 1)} in all"
@@ -146,7 +146,7 @@ def _as_json(
 
 
 def _groups(old: Workload, new: Workload) -> Counter[str]:
-    """How many groups of each name were made."""
+    """The number of groups of each name that were made."""
     return Counter(group.name for group in new.groups().values()) - Counter(
         group.name for group in old.groups().values()
     )

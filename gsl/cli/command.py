@@ -1,4 +1,4 @@
-"""What a command is, and how it says that it was called wrongly."""
+"""The parts of a command, and the error for a wrong call of it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class UsageError(GSLError):
 
 
 class Exit(IntEnum):
-    """What the process returns."""
+    """The status that the process returns."""
 
     DONE = 0
-    """What was asked for was done, or found."""
+    """The task was done, or the wanted thing was found."""
     NEGATIVE = 1
     """The answer is no: nothing matches, a rule is wrong, the result differs."""
     USAGE = 2
-    """What was given can't be used: an option, a file, a name, a package that is missing."""
+    """An option, a file, a name or a package can't be used, or is missing."""
     FAILED = 3
-    """What was given could be used, but the work itself failed."""
+    """The input could be used, but the work itself failed."""
     INTERRUPTED = 130
     CLOSED = 141
     """Nobody reads the output any more, as of ``gsl list rules | head -1``."""
@@ -42,7 +42,7 @@ class Command:
     examples: str
     """Lines of the shell, which the help shows and the tests run."""
     notes: str = ""
-    """What else the help says: what the files are, what is returned."""
+    """The rest of the help: the files that can be given, and the exit status."""
 
 
 RULES_ARE_CODE = (
@@ -53,4 +53,4 @@ MODELS_ARE_DATA = (
     "Models are read as data: what is pickled in them is not run, nor are expressions that are more than arithmetic on "
     "sizes."
 )
-"""What the help says about what is run."""
+"""The help's statements about the code that is run."""

@@ -153,7 +153,7 @@ def _quoted(text: str) -> str:
 
 
 SHELLS: Mapping[str, Callable[[list[Completed]], str]] = {"bash": bash, "zsh": zsh, "fish": fish}
-"""What writes the script of each shell."""
+"""The function that writes the script of each shell."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

@@ -28,7 +28,7 @@ returns: 0 if it was drawn; 1 if it was not, as no rule fires (--after); 2 for w
 on this model"""
 KNOWN: Final = " or ".join(f".{name}" for name in FORMATS)
 MATCHES: Final = 1000
-"""How many matches of a rule are drawn at most."""
+"""The largest number of matches of a rule that are drawn."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

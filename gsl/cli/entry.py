@@ -27,7 +27,7 @@ used; 3 the work failed; 130 interrupted. What was found goes to standard output
 gsl COMMAND --help shows examples of each command."""
 WIDTH = 118
 PACKAGES = {"torch": "torch", "tvm": "apache-tvm", "hypothesis": "hypothesis", "yaml": "pyyaml"}
-"""What installs a module that some commands need, and the library does not."""
+"""The package that installs a module which some commands need, and the library does not."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -23,23 +23,24 @@ from gsl.workload import Workload
 
 KIND: Final = "an archive that torch.export.save wrote"
 OBJECTS: Final = ("opaque_obj_", "custom_obj_")
-"""How the names of records start that hold pickled objects."""
+"""The first characters of the names of records that hold pickled objects."""
 CONFIGS: Final = ("_weights_config.json", "_constants_config.json")
-"""How the names of records end that tell where tensors are."""
+"""The last characters of the names of records that tell where tensors are."""
 NAMED: Final = ("target", "fqn", "user_input")
-"""Where names stand in a program, beside keys that have ``name`` in them. They may become part of Python code."""
+"""The keys under which a program has names, beside keys that have ``name`` in them. Names may become part of Python
+code."""
 PLAIN: Final = re.compile(r"[\w.-]*")
-"""How a name looks that is harmless there."""
+"""The form of a name that is harmless there."""
 FACTORIES: Final = ("builtins", "collections")
 """The modules from which a program may take a function that makes default values."""
 LOGGERS: Final = ("torch.export", "torch.export.pt2_archive._package", "torch._export.serde.serialize")
-"""What torch tells about loading on the side."""
+"""The loggers to which torch writes while it loads a program."""
 STRUCTURE: Final = re.compile(r"Deserializing ([\w.]+) in pytree is not registered")
-"""What torch says of a structure of arguments that is known only when the module that defines it is imported."""
+"""Torch's message about a structure of arguments that is known only when the module that defines it is imported."""
 OPERATOR: Final = re.compile(r"Node\(target='torch\.ops\.(\w+)\.(\w+)")
-"""What torch says of a call of an operator that is known only when the module that defines it is imported."""
+"""Torch's message about a call of an operator that is known only when the module that defines it is imported."""
 SHOWN: Final = 80
-"""How many characters of a refused text are shown."""
+"""The number of characters of a refused text that are shown."""
 
 
 def read(path: Path, values: Mapping[str, Any] | None) -> Workload:
@@ -121,12 +122,12 @@ def _check_records(path: Path, opened: zipfile.ZipFile) -> None:
 
 
 def _is_program(name: str) -> bool:
-    """Whether a record is a program, as it is written now, or was up to torch 2.7."""
+    """True if a record is a program, in the present form or in that of torch up to 2.7."""
     return (name.endswith(".json") and "models/" in name) or name == "serialized_exported_program.json"
 
 
 def _mend(names: list[str]) -> str:
-    """What else an archive without a program may be."""
+    """A hint at what an archive without a program may be."""
     if any(name in ("data.pkl", "constants.pkl") for name in names):
         return "; weights or modules that torch.save or torch.jit.save wrote can't be rewritten: export the model"
     if any("aotinductor" in name for name in names):
@@ -188,7 +189,7 @@ def _texts(program: Any) -> Iterator[tuple[str, str]]:
 
 
 def _is_plain(spec: str) -> bool:
-    """Whether a structure of arguments names nothing that would be evaluated or imported."""
+    """True if a structure of arguments names nothing that would be evaluated or imported."""
     try:
         parsed = json.loads(spec) if spec else []
     except (ValueError, RecursionError):

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 LONGEST: Final = 20_000
-"""How many characters an expression may have."""
+"""The largest number of characters of an expression."""
 EXPONENT: Final = 64
-"""How large an exponent may be, so that a number stays one that can be computed."""
+"""The largest exponent: a number has to stay small enough to be computed."""
 NAME: Final = re.compile(r"[\w .+-]*")
-"""What a text in an expression may be: a name, or a number."""
+"""The form of a text in an expression: a name, or a number."""
 POWERS: Final = ("Pow", "PowByNatural", "FloatPow", "LShift")
 UNSAFE: Final = ("S", "N", "Lambda", "Subs", "Function")
-"""What sympy writes with a capital letter, and is no number."""
+"""The names that sympy writes with a capital letter, and that are not numbers."""
 FUNCTIONS: Final = ("max", "min", "len", "int", "float", "bool", "abs", "round")
 METHODS: Final = ("size", "stride", "storage_offset", "dim", "ndimension", "numel", "item", "is_contiguous")
 MATH: Final = ("floor", "ceil", "trunc", "sqrt", "log", "log2", "exp", "pow", "isnan", "inf", "nan")
@@ -28,7 +28,7 @@ _PLAIN: Final = (
 
 
 def complaint(text: str, key: str) -> str | None:
-    """What is wrong with the text of an expression under a key of a saved program; ``None`` if nothing is.
+    """The fault in the text of an expression under a key of a saved program; ``None`` if there is none.
 
     Under ``expr_str`` stands a size, as sympy writes it (``Max(Integer(1), Symbol('s0'))``); under ``guards_code`` a
     condition on the inputs (``L['x'].size()[0] >= 2``).
@@ -56,7 +56,8 @@ def _in_any(node: ast.AST) -> str | None:
 
 
 def _in_size(node: ast.AST) -> str | None:
-    """What a size may not have. Functions start with a capital letter, as classes of sympy do."""
+    """The first thing in a part of a size that is not allowed. Functions start with a capital letter, as classes of
+    sympy do."""
     if isinstance(node, ast.Call):
         name = ast.unparse(node.func)
         if not (name[0].isupper() and name.isidentifier()) or name in UNSAFE:
@@ -75,7 +76,7 @@ def _constants(call: ast.Call) -> Iterator[Any]:
 
 
 def _power(base: ast.expr, exponent: ast.expr) -> str | None:
-    """What is wrong with a power: a number that is too large to be computed."""
+    """The fault of a power: a number that is too large to be computed."""
     for node in (*ast.walk(base), *ast.walk(exponent)):
         if isinstance(node, (ast.Pow, ast.LShift)) or (isinstance(node, ast.Name) and node.id in POWERS):
             return "a power of a power"
@@ -86,7 +87,8 @@ def _power(base: ast.expr, exponent: ast.expr) -> str | None:
 
 
 def _in_guard(node: ast.AST) -> str | None:
-    """What a guard may not have: it asks the inputs, which are ``L``, for sizes and the like."""
+    """The thing in a part of a guard that is not allowed. A guard asks the inputs, which are ``L``, for sizes and the
+    like."""
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute):
             return None  # which is looked at by itself
@@ -100,7 +102,7 @@ def _in_guard(node: ast.AST) -> str | None:
 
 
 def _known(node: ast.Attribute, names: tuple[str, ...]) -> bool:
-    """Whether an attribute is one of these of a value, a function of math, or a dtype of torch."""
+    """True if an attribute is one of these names on a value, a function of math, or a dtype of torch."""
     if isinstance(node.value, ast.Name) and node.value.id == "math":
         return node.attr in MATH
     if isinstance(node.value, ast.Name) and node.value.id == "torch":

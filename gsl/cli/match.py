@@ -25,7 +25,7 @@ Matches may overlap, and a match may still be refused when it is to be rewritten
 graph: gsl explain tells why. {RULES_ARE_CODE} {MODELS_ARE_DATA}
 returns: 0 if a rule matches; 1 if none does; 2 for what can't be used"""
 SHOWN = 60
-"""How many characters the names of the nodes of a match have in the table."""
+"""The number of characters that the names of the nodes of a match may have in the table."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

@@ -74,7 +74,7 @@ def check_writer() -> None:
 
 @cache
 def cannot_save() -> bool:
-    """Whether TVM crashes when it saves a module; another process finds it out, once."""
+    """True if TVM crashes when it saves a module; another process finds it out, once."""
     with _started(SAVES) as probe:
         return _crashed(probe)
 

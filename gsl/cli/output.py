@@ -12,7 +12,7 @@ from typing import Final
 from gsl.cli.command import UsageError
 
 SHOWN: Final = 120
-"""How many characters of a path are shown."""
+"""The number of characters of a path that are shown."""
 
 
 def check_place(path: Path) -> None:

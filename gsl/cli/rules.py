@@ -35,7 +35,7 @@ Named = list[tuple[str, Subst]]
 
 @dataclass(frozen=True)
 class Found:
-    """What a file or module has: its rules, and its rule sets by their variables."""
+    """The contents of a file or module: its rules, and its rule sets by their variables."""
 
     rules: Named
     sets: Mapping[str, RuleSet] = field(default_factory=dict)
@@ -140,7 +140,8 @@ def _read(place: str, terminal: Terminal) -> Found:
 
 
 def _reader(place: str) -> Callable[[str], Found]:
-    """What reads a file or module. UsageError if there is none, or nothing that reads it."""
+    """The function that reads a file or module. UsageError if there is no such file or module, or no function that
+    reads it."""
     if os.path.isfile(place):
         read = READERS.get(Path(place).suffix)
         if read is None:
@@ -235,4 +236,4 @@ READERS: Mapping[str, Callable[[str], Found]] = {
     ".yaml": _fusion,
     ".yml": _fusion,
 }
-"""What reads a file, by how its name ends."""
+"""The function that reads a file, by the file's suffix."""

@@ -1,4 +1,4 @@
-"""Where a command writes: a terminal with tables in colour and a progress bar, or plain text."""
+"""The output of a command: a terminal with tables in colour and a progress bar, or plain text."""
 
 from __future__ import annotations
 
