@@ -1,4 +1,4 @@
-"""What rules did to a graph, as a figure: before and after side by side, with a colour for each rule."""
+"""A figure of the changes that rules made to a graph: before and after side by side, with a colour for each rule."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Fired(Protocol):
 
     @property
     def covered(self) -> Sequence[str]:
-        """What matched."""
+        """The names of the nodes that matched."""
 
     @property
     def made(self) -> Sequence[str]:
-        """What was made in its place."""
+        """The names of the nodes that were made in their place."""
 
 
 class Done(Protocol):
-    """What rules did."""
+    """The record of an application of rules."""
 
     @property
     def firings(self) -> Sequence[Fired]:
@@ -41,11 +41,11 @@ class Done(Protocol):
 
     @property
     def folded(self) -> int:
-        """How many calls were computed ahead of time."""
+        """The number of calls that were computed ahead of time."""
 
     @property
     def shared(self) -> int:
-        """How many calls went because others are equal."""
+        """The number of calls that went because others are equal."""
 
 
 def before_after(

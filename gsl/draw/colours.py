@@ -23,9 +23,9 @@ STYLES: Mapping[str, Style] = {
     "opaque": Style("#fafafa", "#8899aa", dashed=True),
     "output": Style("#eee6f2", "#a393ad", rounded=True),
 }
-"""How a node looks by its kind."""
+"""The style of a node's box, by the node's kind."""
 BESIDE = Style("#fafafa", "#cfcfcf", text="#6d6d6d")
-"""What is not part of what is shown, but next to it."""
+"""The style of a node beside the part that is shown."""
 MODULE = Style("#dfe6ee", "#5f7388", width=1.5, rounded=True)
 """A part of the model that is one box."""
 FRAMES = (Style("#f8fafc", "#8fa3b8", rounded=True), Style("#eff4f9", "#8fa3b8", rounded=True))

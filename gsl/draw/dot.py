@@ -17,7 +17,7 @@ APART = 24
 WIDE, HIGH = 6.5, 17
 """The width of a character, rather more than less, and the height of a cell of the legend."""
 ROW = 100
-"""How many characters a row of the legend has."""
+"""The number of characters of a row of the legend."""
 LARGE = 400
 """A figure of more boxes than this is laid out in fewer steps, for time."""
 _GRAPH = (
@@ -165,7 +165,7 @@ def _plain(text: str) -> str:
 
 
 def _dark(colour: str) -> bool:
-    """Whether white text is easier to read on a colour than black one."""
+    """True if white text is easier to read on a colour than black text."""
     red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
     return 0.299 * red + 0.587 * green + 0.114 * blue < 130
 
@@ -176,5 +176,5 @@ def _quoted(text: str, backslash: str = "&#92;") -> str:
 
 
 def _hint(text: str) -> str:
-    """What is shown where the mouse rests; escapes are read twice more in it."""
+    """The text that appears under the mouse. Escapes are read twice more in it."""
     return f", tooltip={_quoted(text, 4 * '&#92;')}" if text else ""

@@ -1,4 +1,4 @@
-"""What a drawing is made of: boxes with lines of text, edges between them, frames around them, and a legend."""
+"""The parts of a drawing: boxes with lines of text, edges between them, frames around them, and a legend."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Key = Hashable
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a box looks. Colours are written ``#rrggbb``."""
+    """The style of a box. Colours are written ``#rrggbb``."""
 
     fill: str = "#ffffff"
     stroke: str = "#8899aa"
@@ -35,14 +35,14 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """How a node differs from others of its kind in a drawing."""
+    """The marks by which a node differs from others of its kind in a drawing."""
 
     fill: str
     stroke: str
     width: float = 2.0
     mark: Mark | None = None
     event: int = 0
-    """Which firing it was part of; a box for many nodes counts them."""
+    """The number of the firing that the node was part of; a box for many nodes counts them."""
     lines: tuple[str, ...] = ()
     """Text below the node's own."""
     text: str = "#1b1b1b"
@@ -56,12 +56,12 @@ class Box:
     lines: tuple[str, ...]
     style: Style = PLAIN
     hint: str = ""
-    """What is shown where the mouse rests on it."""
+    """The text that appears when the mouse rests on the box."""
     marks: tuple[Mark, ...] = ()
     inside: tuple[Box, ...] = ()
     """The boxes of a frame. Edges go through its outline."""
     name: str = ""
-    """What an edge that would be too long to draw calls it."""
+    """The name of the frame where an edge to it would be too long to draw."""
 
 
 @dataclass(frozen=True, slots=True)

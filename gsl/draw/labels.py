@@ -1,4 +1,4 @@
-"""What is written in the box of a node, and how the box looks."""
+"""The text and the style of a node's box."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gsl.graph.text import Hide, attribute_texts, is_scalar, value_text
 from gsl.spec import TABLE
 
 MOST_LINES = 5
-"""How many attributes a box shows; the others are in its hint."""
+"""The largest number of attributes that a box shows; the others are in its hint."""
 MOST_CHARACTERS = 44
-"""How long a line in a box is."""
+"""The largest number of characters of a line in a box."""
 
 
 def wrapped(text: str, most: int, lines: int = 8) -> list[str]:
@@ -50,7 +50,7 @@ def hide_nothing(node: Node, name: str, value: Any) -> bool:
 
 
 def style(node: Node) -> Style:
-    """How the box of a node looks."""
+    """The style of a node's box."""
     found = STYLES.get("opaque" if node.opaque else str(node.op), STYLES["call"])
     return found if node.effect is None else replace(found, stroke=EFFECT)
 

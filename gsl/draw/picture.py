@@ -14,7 +14,7 @@ from gsl.errors import MissingPackageError, WorkloadError
 
 FORMATS = ("svg", "png", "pdf", "dot")
 NARROWEST = 0.7
-"""How much smaller than it is a drawing gets on a page with less room for it; below that, it is scrolled."""
+"""The smallest factor by which a drawing shrinks on a page with less room for it; below that, it is scrolled."""
 _WIDTH = re.compile(r'<svg role="img" width="([\d.]+)"')
 
 
@@ -94,7 +94,7 @@ def saved(drawing: Drawing, path: str | Path | None) -> Drawing:
 
 
 def page(make: Callable[[], Drawing], text: str) -> str:
-    """What a notebook shows of something that is best read and seen: its text, and below it its drawing."""
+    """The HTML of an object that has a text and a drawing, for a notebook: the text, and the drawing below it."""
     drawing = make()._repr_svg_()
     return pre(text) if drawing is None else f"{pre(text)}<div>{drawing}</div>"
 

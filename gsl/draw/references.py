@@ -36,7 +36,7 @@ def every(boxes: Sequence[Box]) -> Iterator[Box]:
 
 
 def _layers(keys: Mapping[Key, str], edges: Sequence[Edge]) -> dict[Key, int]:
-    """How far down each box stands: below all that it uses; leaves above their first user; 0 in a cycle."""
+    """The layer of each box: below all boxes that it uses; leaves above their first user; 0 in a cycle."""
     users: dict[Key, list[Key]] = {key: [] for key in keys}
     waiting = dict.fromkeys(keys, 0)
     for edge in edges:

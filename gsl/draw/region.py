@@ -13,7 +13,7 @@ from gsl.graph import Node
 from gsl.graph.text import Hide, is_scalar
 
 NEIGHBOURS = 24
-"""How many nodes beside the region are drawn."""
+"""The number of nodes beside the region that are drawn."""
 _FAINT = "#c4c4c4"
 
 

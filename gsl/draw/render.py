@@ -1,4 +1,4 @@
-"""What Graphviz makes of its text, by the package pygraphviz, which brings it along."""
+"""The pictures that Graphviz makes of its text. The package pygraphviz brings Graphviz along."""
 
 from __future__ import annotations
 

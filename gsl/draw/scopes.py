@@ -204,7 +204,7 @@ def _siblings(one: Path, other: Path) -> bool:
 
 
 def _signature(part: Part, colours: Mapping[Node, object]) -> object:
-    """What is equal for parts that compute the same with other weights."""
+    """A key that is equal for parts that compute the same with other weights."""
     numbers: dict[Node, int] = {}
     outside: dict[Node, int] = {}
     rows = []

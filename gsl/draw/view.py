@@ -18,17 +18,18 @@ from gsl.graph import INPUT, LEAVES, PARAM, Graph, Node, op_name
 from gsl.graph.text import Hide, is_scalar, node_names
 
 Depth = Union[int, Literal["auto", "all"]]
-"""How many modules deep a drawing is open: ``"all"`` draws every call without frames; ``"auto"`` does so for a graph
-of at most :data:`FLAT` calls, and otherwise opens as many levels as give at most :data:`BOXES` boxes."""
+"""The number of levels of modules that are open in a drawing: ``"all"`` draws every call without frames; ``"auto"``
+does so for a graph of at most :data:`FLAT` calls, and otherwise opens as many levels as give at most :data:`BOXES`
+boxes."""
 FLAT = 150
 BOXES = 60
 DEPENDS = Edge("", "", dashed=True)
-"""How an edge looks by which a call needs something that is not an operand: a symbolic size."""
+"""The style of an edge to a call from a value that it needs and that is no operand: a symbolic size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a drawing of a view shows."""
+    """The options of a drawing of a view."""
 
     scope: Scope | None = None
     """To which module a node belongs; without one, the names of weights tell."""
@@ -36,7 +37,7 @@ class Options:
     expand: Sequence[str] = ()
     """Modules that are open however deep they are: names as ``encoder.layer.0``, also with ``*``."""
     params: bool | None = None
-    """Whether weights are drawn; ``None``: where no module is closed."""
+    """True if weights are drawn; ``None``: where no module is closed."""
     hide: Hide = labels.hide_defaults
 
 
@@ -46,12 +47,12 @@ def diagram(graph: Graph, options: Options, paint: Mapping[Node, Paint] | None =
 
 
 def boxes(graph: Graph, options: Options) -> int:
-    """How many calls and parts the diagram of a view shows."""
+    """The number of calls and parts that the diagram of a view shows."""
     return _Drawer(graph, options, {}).shown()
 
 
 def levels(graph: Graph, options: Options) -> int:
-    """How many modules deep a view is drawn open where the options leave it to the drawing."""
+    """The number of levels of modules that are drawn open where the options leave it to the drawing."""
     return _Drawer(graph, options, {}, flat=-1).depth
 
 
@@ -64,7 +65,7 @@ class _Drawer:
         self.paint = paint
         self.names = node_names(graph)
         self.outer = 0
-        """How many names all parts begin with."""
+        """The number of names with which all paths of parts begin."""
         self.items = self._items(flat)
         self.depth = self._depth()
         self.params = options.params
@@ -96,7 +97,7 @@ class _Drawer:
             depth += 1
 
     def shown(self, depth: int | None = None) -> int:
-        """How many calls and parts are seen where parts are open down to a depth."""
+        """The number of calls and parts that are visible where parts are open down to a depth."""
         limit = self.depth if depth is None else depth
         count, stack = 0, [(item, 0, self.outer) for item in self.items]
         while stack:
@@ -110,7 +111,7 @@ class _Drawer:
         return count
 
     def _named(self, part: Part, outer: int) -> bool:
-        """Whether a part, or what is in it, is among those to be open; so many of its names are those of its frame."""
+        """True if a part, or a part in it, is among those to be open; ``outer`` is the number of names of its frame."""
         return any(_covers(wanted.split("."), each.path, outer) for each in (part, *part.equals)
                    for wanted in self.options.expand)  # fmt: skip
 
@@ -230,7 +231,7 @@ def _painted(style: Style, marks: Sequence[Mark]) -> Style:
 
 
 def _covers(wanted: Sequence[str], path: Path, outer: int) -> bool:
-    """Whether a module is one that is wanted, or on the way to it.
+    """True if a module is wanted, or is on the way to a wanted one.
 
     A part stands for several modules where one is nothing but another: for all below the ``outer`` names.
     """
