@@ -115,7 +115,7 @@ def _is_identity(value: Any) -> bool:
 
 
 def _is_identity_kernel(value: Any, size: Sequence[int], low: bool) -> bool:
-    """Whether each channel is taken to itself, by the element of the kernel that *same* padding puts on its place."""
+    """True if each channel is taken to itself, by the element of the kernel that *same* padding puts on its place."""
     shape = tuple(getattr(value, "shape", ()))
     if len(shape) != 4 or shape[2:] != tuple(size) or not shape[1] or shape[0] % shape[1]:
         return False
@@ -126,7 +126,7 @@ def _is_identity_kernel(value: Any, size: Sequence[int], low: bool) -> bool:
 
 
 def _is_average_kernel(value: Any, size: Sequence[int], share: float) -> bool:
-    """Whether each channel is averaged: a filter of one channel each, or all channels with zeros for the others."""
+    """True if each channel is averaged: a filter of one channel each, or all channels with zeros for the others."""
     shape = tuple(getattr(value, "shape", ()))
     if len(shape) != 4 or shape[2:] != tuple(size):
         return False

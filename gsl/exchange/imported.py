@@ -19,7 +19,7 @@ Condition = Callable[[Mapping[str, Pattern]], Any]
 """Makes a further condition of a rule from the patterns of its variables by their names (``input_7``)."""
 Conditions = Mapping[str, Condition]
 SHOWN = 5
-"""How many refused rules a warning names."""
+"""The largest number of refused rules that a warning names."""
 
 
 class ImportedRules(RuleSet):
@@ -80,7 +80,7 @@ def subst(rule: Rule, semantics: Semantics, condition: Condition | None = None) 
 
 
 def _is_connected(outputs: tuple[Term, ...]) -> bool:
-    """Whether the outputs of a source hang together by the terms that they are made of."""
+    """True if the outputs of a source are connected by the terms that they are made of."""
     reached, *rest = (set(walk(output)) for output in outputs)
     while rest:
         joined = [other for other in rest if other & reached]

@@ -1,4 +1,4 @@
-"""What the operators of the formats mean: the pattern of each, as a source and as a target.
+"""The meaning of the operators of the formats: the pattern of each, as a source and as a target.
 
 In a source, everything that the operator demands is a guard: attributes of the call, or a condition of the rule. In a
 target the attributes are computed, and what the operator demands of the rule's variables is a condition too.
@@ -345,4 +345,4 @@ OPERATORS: dict[str, Make] = {
     "Iewmul": ones,
     "Cpool": average_kernel,
 }
-"""What makes the pattern of each operator."""
+"""The function that makes the pattern of each operator."""

@@ -21,19 +21,19 @@ class Inexpressible(Exception):
 
 
 class Sides:
-    """What the two sides of a rule share while its patterns are made."""
+    """The data that the two sides of a rule share while its patterns are made."""
 
     def __init__(self, rule: Rule, semantics: Semantics) -> None:
         self.semantics = semantics
         self.where: list[Any] = []
         """The conditions of the rule."""
         self.bound: dict[str, Expr] = {}
-        """What the variables among the parameters are."""
+        """The values of the variables among the parameters."""
         self.alternatives: dict[str, pat.Alt] = {}
         """For a variable activation, the alternative that tells which it is."""
         self.alike = Alike()
         self.batches = Alike()
-        """Which terms have two dimensions or more, and the same ones before the last two."""
+        """Groups of terms that have two dimensions or more, and the same dimensions before the last two."""
         self.matrix = Term("matrix", (), {}, rule.place)
         """Stands for what has two dimensions."""
         self.products: list[Term] = [self.matrix]
@@ -149,7 +149,7 @@ class Side:
     # Activations
 
     def _activated(self, made: Pattern, term: Term) -> Pattern:
-        """What follows a product with an activation."""
+        """The pattern of a product, followed by its activation."""
         act = term.params["act"]
         if isinstance(act, int):
             return applied(act, made)

@@ -1,4 +1,5 @@
-"""What follows from how a tensor was made: its rank, the tensors of its shape, and where a split cuts it."""
+"""The facts that follow from the way in which a tensor was made: its rank, the tensors of its shape, and where a split
+cuts it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _ELEMENT_WISE = frozenset(("ewadd", "ewmul"))
 
 
 class Alike:
-    """Which terms have one shape (or one batch), as far as the operators on the way say so."""
+    """Groups of terms that have one shape (or one batch), as far as the operators on the way say so."""
 
     def __init__(self) -> None:
         self._of: dict[Term, Term] = {}

@@ -1,4 +1,4 @@
-"""What the formats leave open, and how the caller decides it."""
+"""The choices that the formats leave open, and that the caller makes."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class Semantics:
     """
 
     groups: bool = False
-    """Whether a convolution of a source may have several groups. Those of targets have as many as their operands imply:
+    """True if a convolution of a source may have several groups. Those of targets have as many as their operands imply:
     input channels / channels of the weight."""
     broadcasting: bool = False
-    """Whether ``ewadd`` and ``ewmul`` take operands of different shapes, and ``matmul`` batches of different sizes."""
+    """True if ``ewadd`` and ``ewmul`` take operands of different shapes, and ``matmul`` batches of different sizes."""
     kernels: str = "any"
-    """Whether a kernel size that is stored with a convolution is demanded (``"stored"``) or not, as TASO's loader does
-    (``"any"``)."""
+    """The treatment of a kernel size that is stored with a convolution: it is demanded (``"stored"``) or not, as in
+    TASO's loader (``"any"``)."""
     odd_padding: str = "low"
     """The side that gets the odd element of *same* padding: ``"low"`` (top and left) or ``"high"``."""
     enlarge: str = "centre"
-    """Where an enlarged kernel lies in the zeros: ``"centre"`` keeps the element that *same* padding puts on each
+    """The place of an enlarged kernel in the zeros: ``"centre"`` keeps the element that *same* padding puts on each
     place; ``"low"`` and ``"high"`` pad both sides alike and put the odd element there."""
     count_include_pad: bool = False
-    """Whether average pooling counts the padding."""
+    """True if average pooling counts the padding."""
     average_kernel: str = "depthwise"
     """The form of ``Cpool`` in a target: one channel with a group for each channel, or ``"dense"`` with one group."""
     operators: Mapping[str, Meaning] = field(default_factory=lambda: MappingProxyType({}))

@@ -92,7 +92,7 @@ class _Open:
 
     column: int
     items: list[tuple[int, Any]]
-    """What stands in it, with the columns."""
+    """The items of the expression so far, with their columns."""
 
 
 class _Parser:

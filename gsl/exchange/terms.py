@@ -1,4 +1,4 @@
-"""What the formats have in common: a rule as two graphs of operators, before it is a pattern.
+"""The common part of the formats: a rule as two graphs of operators, before it is a pattern.
 
 Both formats are read into terms whose operators have TENSAT's names and parameters; what a term means is said in
 :mod:`gsl.exchange.operators`.
@@ -19,12 +19,12 @@ Param = int | str
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What stands in the parentheses of an operator: its parameters in order, then its operands."""
+    """The signature of an operator, as it stands in parentheses: its parameters in order, then its operands."""
 
     params: tuple[str, ...]
     operands: int
     at_least: bool = False
-    """Whether there may be more operands than that."""
+    """True if there may be more operands than that."""
 
 
 SIGNATURES: dict[str, Signature] = {
@@ -65,7 +65,7 @@ _LARGEST = {"act": len(ACTIVATIONS) - 1, "pad": 1}
 
 
 def problem(params: Mapping[str, Any]) -> str | None:
-    """What is wrong with the parameters of an operator, if anything is."""
+    """The fault in the parameters of an operator; ``None`` if there is none."""
     for name, value in params.items():
         least, largest = _LEAST.get(name, 0), _LARGEST.get(name)
         if isinstance(value, int) and (value < least or (largest is not None and value > largest)):
@@ -86,7 +86,7 @@ class Term:
         self.operands = tuple(operands)
         self.params = params
         self.place = place
-        """Where it stands in the file, for messages."""
+        """The place of the term in the file, for messages."""
 
     def __repr__(self) -> str:
         return f"<{self.op} at {self.place}>"
@@ -149,7 +149,7 @@ def _param(value: Param) -> str:
 
 
 def is_trivial(rule: Rule) -> bool:
-    """Whether both sides are one graph, once activations are operators of their own and sums have no order."""
+    """True if both sides are one graph, when activations are operators of their own and sums have no order."""
     numbers: dict[Any, int] = {}
     of: dict[Term, int] = {}
 
