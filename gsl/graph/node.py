@@ -18,17 +18,17 @@ INPUT, PARAM, CONST, TUPLE, GETITEM = "input", "param", "const", "tuple", "getit
 LEAVES = frozenset((INPUT, PARAM, CONST))
 
 FEW = 8
-"""How many users a node keeps in a tuple, which takes a third of the memory of a dictionary."""
+"""The largest number of users that a node keeps in a tuple, which takes a third of the memory of a dictionary."""
 
 MANY = 32
-"""How many operands a node has for which it pays to replace several at once."""
+"""The number of operands from which it pays to replace several of a node's operands at once."""
 
 Op = Hashable
 """A canonical operator name, one of the kinds above, or a native target (of an opaque call)."""
 
 
 class Effect(enum.Enum):
-    """What a node does besides computing its value."""
+    """The effect of a node besides computing its value."""
 
     RANDOM = "random"
     """Draws from a random generator: may not be duplicated, dropped or reordered."""
@@ -69,7 +69,7 @@ class Node:
         self.type = type
         self.name = name
         self.native = native
-        """What the front end needs to store the node as it was; ``None`` for a node made by a rewrite."""
+        """The object by which the front end stores the node as it was; ``None`` for a node made by a rewrite."""
         self.effect = effect
         self.deps = deps
         """Nodes that the native call refers to besides its operands: symbolic sizes."""
@@ -210,7 +210,7 @@ def postpone(node: Node, old: Node, new: Node) -> None:
 
 
 class Origin:
-    """Where a node made by a rewrite comes from."""
+    """The origin of a node made by a rewrite."""
 
     __slots__ = ("replaced", "rule")
 
@@ -293,15 +293,15 @@ class Graph:
         self.outputs = list(outputs)
         self.infer = infer
         self.canonical = canonical
-        """How a graph shows the call of a native target with so many operands and these attributes, if it shows it by
-        canonical operators: as text, for messages."""
+        """A function that returns, as text for messages, the canonical operators that show the call of a native target
+        with so many operands and these attributes. It returns ``None`` if no canonical operators show the call."""
         self.writable = writable
         """Tells of each new call whether the framework can express it, where that is not sure."""
         self.admits = admits
         """Raises FrontEndError for new nodes that can't stand in the places of old ones, for what types do not tell:
         devices, and how tensors lie in memory. ``None`` where that can't happen."""
         self.typed = typed
-        """Whether nodes of this kind of graph have types at all; where they have none, none are missed."""
+        """True if nodes of this kind of graph have types; where they have none, none are missed."""
         self.written: Mapping[Node, int | None] = dict(written or {})
         """The inputs whose memory is overwritten after the last node, each with the number of the output that is
         written to it; ``None`` if that output is written to other memory which the input shares."""

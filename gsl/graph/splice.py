@@ -30,7 +30,7 @@ class Replacement:
 
 
 def _created(roots: Sequence[Node]) -> tuple[Node, ...]:
-    """What is new among some nodes and all that they are made from, operands first."""
+    """The new nodes among some nodes and all that they are made from, operands first."""
     done: dict[Node, None] = {}
     stack = [root for root in reversed(roots) if root.index < 0]
     while stack:
@@ -48,7 +48,7 @@ def _created(roots: Sequence[Node]) -> tuple[Node, ...]:
 
 
 def is_new(node: Node) -> bool:
-    """Whether a node was made by a rewrite and is not part of the graph yet."""
+    """True if a node was made by a rewrite and is not part of the graph yet."""
     return node.index < 0
 
 
@@ -60,7 +60,7 @@ def new_node(node: Node, origin: Origin) -> Node:
 
 
 def closes_cycle(replacement: Replacement) -> bool:
-    """Whether some new output would depend on itself.
+    """True if some new output would depend on itself.
 
     Then a node of the graph that the new ones are made from depends on a user of an old output, and has a number
     between theirs. Where none can, nothing is walked; else it is looked for such a way from both ends in turns.
@@ -107,7 +107,7 @@ def _is_first_done(first: Iterator[None], second: Iterator[None]) -> bool:
 
 
 def _depends_on_itself(replacement: Replacement, low: int) -> bool:
-    """Whether some new output would depend on itself.
+    """True if some new output would depend on itself.
 
     This walks the graph as it would be: a node of the graph that uses an old output uses the new one instead, while
     the new nodes use what they were built from. A cycle holds a user of an old output, so what comes before the
@@ -160,7 +160,7 @@ class Splicer:
         for position, node in enumerate(graph.outputs):
             self.outputs.setdefault(node, []).append(position)
         self.dead: set[Node] = set()
-        """What the replacements left unused."""
+        """The nodes that the replacements left unused."""
         self._numbers: dict[str, int] = {}
         """For each name: the last number that was put behind it."""
         self._instead: dict[Node, list[Node]] = {}

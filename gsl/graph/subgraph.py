@@ -23,7 +23,7 @@ class Subgraph:
 
     @cached_property
     def body(self) -> Graph:
-        """What a call computes."""
+        """The graph that a call computes."""
         return self._body if isinstance(self._body, Graph) else self._body()
 
     def __str__(self) -> str:
