@@ -45,14 +45,14 @@ def mark_closed(start: Start) -> None:
 
 
 def _is_plain(pattern: Pattern) -> bool:
-    """Whether it is decided by a node and its operands that a pattern matches."""
+    """True if a node and its operands decide if the pattern matches."""
     if isinstance(pattern, Call) and isinstance(pattern.op, OpClass) and pattern.op.joint:
         return False
     return isinstance(pattern, _PLAIN)
 
 
 def _is_about(guard: Guard, inside: set[Pattern]) -> bool:
-    """Whether a guard looks at nothing but some patterns."""
+    """True if a guard looks at no other patterns than these."""
     if type(guard) not in (Guard, Value):
         return False
     return guard.owner in inside and inside.issuperset(guard.references())

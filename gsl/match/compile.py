@@ -139,7 +139,7 @@ class _Compiler(InstanceWriter):
         bound.taken.setdefault(matcher.identity, var)
 
     def descend(self, matcher: Matcher, var: str, bound: Bound, then: Then) -> None:
-        """What the pattern is made of."""
+        """Write the search for the parts of a pattern."""
         match matcher:
             case CallMatcher() if len(matcher.operands) == 2 and self.exchanges(matcher, var) is not None:
                 self.either_order(matcher, var, bound, then)
@@ -356,7 +356,7 @@ INDEX = attrgetter("index")
 
 
 def _is_ready(step: Up | Link, bound: Bound) -> bool:
-    """Whether something is bound from which the step leads on."""
+    """True if a pattern is bound from which the step leads on."""
     if isinstance(step, Link):
         return step.use.operand in bound.nodes or step.use.user in bound.nodes
     return step.wide or any(m.pattern in bound.nodes or any(p in bound.nodes for p in below) for m, below in step.parts)

@@ -28,7 +28,7 @@ class Distinct(Guard):
         super().__init__(owner, "distinct", Literal(True), None)
         self.identity = identity
         self.leaves = leaves
-        """Whether other leaves alone count."""
+        """True if only other leaves count."""
 
     def check(self, search: Search, path: Path) -> bool:
         assert self.owner is not None

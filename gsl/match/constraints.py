@@ -124,7 +124,7 @@ class UsedOutside(Guard):
 
 
 def is_bound(guard: Guard, search: Search, path: Path) -> bool:
-    """Whether what carries a constraint is part of the match."""
+    """True if the owner of a constraint is part of the match."""
     return guard.owner is None or search.bindings.get(guard.owner, path) is not None
 
 

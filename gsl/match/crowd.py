@@ -25,7 +25,7 @@ class Crowds:
         """The nodes of each operator in graph order, if they are known."""
         self._users: dict[Node, dict[frozenset[Op] | None, list[Node]]] = {}
         self._first: dict[tuple[Node, frozenset[Op] | None], int] = {}
-        """How many of a list are no users, or blocked, at its beginning."""
+        """The number of nodes at the beginning of a list that are no users, or are blocked."""
 
     def above(self, node: Node, ops: frozenset[Op] | None, blocked: Collection[Node]) -> Iterator[Node]:
         """The users that have one of the operators (``None``: any) and are not blocked."""

@@ -30,7 +30,7 @@ class Search:
         self.blocked = blocked
         """Nodes that no operator of the pattern may be."""
         self.crowds = crowds
-        """What is known of users, if anything is."""
+        """The facts about users that are known, if there are any."""
         self.taken: dict[Node, Any] = {}
         self.operators: dict[OpClass, Op] = {}
         self.related: dict[Any, bool] = {}
@@ -40,9 +40,9 @@ class Search:
         self.failed: set[tuple[Any, Node]] = set()
         """The alternatives that do not match a node, whatever is bound around them."""
         self.overlaps = 0
-        """How often a node was not free, because another operator had taken it."""
+        """The number of times that a node was not free, because another operator had taken it."""
         self.steps = 0
-        """How many goals were tried: the measure of the search's cost."""
+        """The number of goals that were tried: the measure of the search's cost."""
         self.on_miss: Callable[[Miss], None] | None = None
 
     def record(self, table: dict[Any, Any], key: Any, value: Any) -> None:
@@ -64,7 +64,7 @@ class Search:
         return True
 
     def same_operator(self, op: OpClass, node: Node) -> bool:
-        """Whether the node has the operator that the class stands for in this match."""
+        """True if the node has the operator that the class stands for in this match."""
         known = self.operators.get(op)
         if known is None:
             self.record(self.operators, op, node.op)
@@ -117,7 +117,7 @@ class Search:
                 return
 
     def exists(self, goals: Goals, *, alone: bool = False) -> bool:
-        """Whether the goals can be reached; the bindings stay as they are.
+        """True if the goals can be reached; the bindings stay as they are.
 
         ``alone`` forgets which nodes the operators have taken: what is asked is a property of a node.
         """

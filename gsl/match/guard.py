@@ -33,7 +33,7 @@ def references(node: Ast) -> Iterator[Pattern]:
 
 
 def counts(node: Ast, chain: Pattern) -> bool:
-    """Whether an expression reads the number of nodes of a chain, which is known when all of them are bound."""
+    """True if an expression reads the number of nodes of a chain, which is known when all of them are bound."""
     if not isinstance(chain, Repeat):
         return False
     lengths = (part.pattern for part in parts(node) if isinstance(part, ast.Attribute) and part.name == "length")
@@ -41,7 +41,7 @@ def counts(node: Ast, chain: Pattern) -> bool:
 
 
 def parts(node: Ast) -> Iterator[Ast]:
-    """What an expression is made of, also that of the numbers of instances."""
+    """The parts of an expression, also those of the numbers of instances."""
     stack, done = [node], set()
     while stack:
         part = stack.pop()
@@ -79,7 +79,7 @@ def number_of(value: Any) -> Any:
 
 
 class MatchScope:
-    """What an expression can refer to during and after a match, seen from one instance of the variadics."""
+    """The values that an expression can refer to during and after a match, seen from one instance of the variadics."""
 
     def __init__(self, bindings: Bindings, path: Path) -> None:
         self.bindings = bindings
@@ -98,7 +98,7 @@ class MatchScope:
 
 
 class Bindings:
-    """What the patterns of a rule are bound to. A pattern that is a template has a binding per instance."""
+    """The nodes to which the patterns of a rule are bound. A pattern that is a template has a binding per instance."""
 
     __slots__ = ("chosen", "counts", "heads", "nodes", "scopes", "skipped")
 
@@ -194,7 +194,7 @@ class Guard:
         self.what = what
         self.expected = expected
         self.actual = actual
-        """What the expression must equal; without it, the expression must be true."""
+        """The value that the expression must equal; without it, the expression must be true."""
 
     def __repr__(self) -> str:
         return f"{self.what} == {self.expected!r}" if self.actual is not None else repr(self.expected)
@@ -204,7 +204,7 @@ class Guard:
         return references(self.expected)
 
     def check(self, search: Search, path: Path) -> bool:
-        """Whether the condition holds; true where its owner is part of an alternative that was not taken."""
+        """True if the condition holds, or if its owner is part of an alternative that was not taken."""
         owner = self.owner
         node = None
         if owner is not None:
@@ -230,14 +230,14 @@ class Guard:
         return holds
 
     def fits(self, expected: Any, actual: Any, node: Node) -> bool:
-        """Whether a node has the expected value, also if that is written in another form."""
+        """True if a node has the expected value, also if that is written in another form."""
         try:
             return same(expected, actual) or same(canonical(node, {self.what: expected})[self.what], actual)
         except (EvaluationError, ValueError):
             return False
 
     def compare(self, evaluator: Evaluator, actual: Any, node: Node | None) -> tuple[bool, Any]:
-        """Whether a value is the expected one, and the latter."""
+        """A pair: true if a value is the expected one, and the expected value."""
         holds, expected = evaluator.equals(self.expected, actual)
         if not holds and node is not None:
             expected = canonical(node, {self.what: expected})[self.what]
@@ -246,7 +246,7 @@ class Guard:
 
 
 def _sides(evaluator: Evaluator, node: Ast, value: Any) -> Any:
-    """What a comparison that does not hold compares; for any other condition, its value."""
+    """The two sides of a comparison that does not hold, as text; for any other condition, its value."""
     if isinstance(node, ast.Binary) and node.operator in ("==", "!=", "<", "<=", ">", ">="):
         return f"{evaluator.value(node.left)!r} {node.operator} {evaluator.value(node.right)!r}"
     return value

@@ -42,7 +42,7 @@ ANY = -1
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What is near to a node where a search succeeds that starts there: one of these operators at the end of a path.
+    """A fact about the surroundings of a node where a search succeeds: one of these operators is at the end of a path.
 
     A path is a place next to the node, or the positions of an operand and of one of its operands.
     """
@@ -58,8 +58,8 @@ class Candidates:
     start: Start
     nodes: Sequence[Node]
     ops: frozenset[Op] | None = None
-    """Where the nodes were looked up in a table: the operators among whose nodes they were chosen. When operands or
-    users of other nodes of these change, the rule may match there too."""
+    """The operators among whose nodes these were chosen, where the nodes were looked up in a table. When operands or
+    users of other nodes of these operators change, the rule may match there too."""
 
 
 def candidates(plans: Iterable[Plan], by_op: Mapping[Op, list[Node]]) -> list[Candidates]:
@@ -143,7 +143,7 @@ def _distribute(nodes: Sequence[Node], path: tuple[int, ...], lists: Mapping[Op,
 
 
 def hints_of(start: Start) -> tuple[Hint, ...]:
-    """What tells a start from others with the same operator, most telling first: nothing, or one or two operators."""
+    """The hints that tell a start from others with the same operator, most telling first: none, one or two."""
     plan, anchor = start.plan, start.anchor
     if plan.variadic is not None or plan.fuzzy or not isinstance(anchor, (Call, Tuple, GetItem)):
         return ()
@@ -157,7 +157,7 @@ def hints_of(start: Start) -> tuple[Hint, ...]:
 
 
 def _below(start: Start, anchor: Pattern, path: tuple[int, ...]) -> Iterator[Hint]:
-    """What stands right below the pattern to which a path leads."""
+    """The hints about the nodes right below the pattern to which a path leads."""
     turns = _may_turn(start, anchor)
     for position, child in enumerate(anchor.children()):
         ops = operators(start.matchers[child])
@@ -170,7 +170,7 @@ def _below(start: Start, anchor: Pattern, path: tuple[int, ...]) -> Iterator[Hin
 
 
 def _further(start: Start, anchor: Pattern) -> Iterator[Hint]:
-    """What stands right below a pattern that stands below the anchor, where both places are certain."""
+    """The hints about the nodes right below a pattern that stands below the anchor, where both places are certain."""
     if not _may_turn(start, anchor):
         for position, child in enumerate(anchor.children()):
             if isinstance(child, (Call, Tuple, GetItem)):
@@ -178,7 +178,7 @@ def _further(start: Start, anchor: Pattern) -> Iterator[Hint]:
 
 
 def _may_turn(start: Start, pattern: Pattern) -> bool:
-    """Whether operands may match in either order."""
+    """True if operands may match in either order."""
     matcher = start.matchers[pattern]
     return isinstance(matcher, CallMatcher) and (matcher.ops is None or bool(matcher.ops & COMMUTATIVE))
 

@@ -153,12 +153,12 @@ def members(body: NumberedBody, nodes: Iterable[Node], taken: set[Node], own: Ow
 
 
 def not_before(nodes: Iterable[Node], node: Node) -> list[Node]:
-    """Those that do not come before a node in the graph."""
+    """The nodes among these that do not come before a node in the graph."""
     return [other for other in nodes if other.index >= node.index]
 
 
 def own_nodes(places: Sequence[int]) -> Own:
-    """What gives the nodes at some places of an instance."""
+    """A function that gives the nodes at some places of an instance."""
     if len(places) > 1:
         return itemgetter(*places)
     return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))  # a tuple, too
@@ -179,7 +179,7 @@ class Keys:
         self._made: tuple[Any, ...] = ()
 
     def bind(self, links: Sequence[Instance]) -> dict[Any, Node]:
-        """What the templates are bound to."""
+        """The nodes to which the templates are bound."""
         keys = self._made
         if len(keys) < len(links) * len(self.templates):
             number = max(len(links), MOST_KEPT if len(links) > MOST_KEPT // 2 else 2 * len(links))

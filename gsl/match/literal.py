@@ -1,4 +1,4 @@
-"""When a literal of a graph is the one that a pattern wants."""
+"""Equality of a graph's literal with the one that a pattern wants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gsl.errors import UndecidableError
 
 
 def decidedly_same(left: Any, right: Any) -> bool:
-    """Whether two values are equal, whatever the symbolic sizes."""
+    """True if two values are equal, whatever the symbolic sizes."""
     try:
         return same(left, right)
     except UndecidableError:
@@ -17,7 +17,7 @@ def decidedly_same(left: Any, right: Any) -> bool:
 
 
 def equal_literal(wanted: Any, actual: Any) -> bool:
-    """Whether a literal of the graph is the wanted one: by value, in the graph's dtype; a bool is no number.
+    """True if a literal of the graph is the wanted one: by value, in the graph's dtype; a bool is no number.
 
     A wanted number equals a tensor that is filled with it.
     """

@@ -25,7 +25,7 @@ Goals = Any
 """``END``, or a tuple of a function, its argument, a path and further goals."""
 END: Goals = ()
 MOST_FORMS = 1000
-"""How many calls that differ are kept in mind."""
+"""The largest number of different calls that are remembered."""
 COMMUTATIVE = frozenset(name for name, spec in TABLE.items() if spec.commutative)
 """The operators whose two operands match in either order."""
 
@@ -35,12 +35,12 @@ class Matcher:
 
     __slots__ = ("guards", "identity", "level", "pattern")
     operator = True
-    """Whether different patterns of this kind must be different nodes."""
+    """True if different patterns of this kind must be different nodes."""
 
     def __init__(self, pattern: Pattern, level: int, identity: Pattern) -> None:
         self.pattern = pattern
         self.level = level
-        """How many variadics have this pattern as a template."""
+        """The number of variadics that have this pattern as a template."""
         self.identity = identity
         """Operators with one identity are the same node: the parts of an ``&``."""
         self.guards: list[Guard] = []
@@ -84,11 +84,11 @@ class Matcher:
         return (self.match, node, path, rest)
 
     def admits(self, search: Search, node: Node) -> bool:
-        """Whether the node is of the right kind, operator and literal attributes."""
+        """True if the node is of the right kind, and has the operator and the literal attributes."""
         return True
 
     def typed(self, search: Search, node: Node) -> bool:
-        """Whether the literal demands on the type hold."""
+        """True if the literal demands on the type hold."""
         guard = self.pattern.guard
         if guard is None:
             return True
@@ -160,8 +160,8 @@ class CallMatcher(Matcher):
         self.accepted: Mapping[str, Any] | None = None
         """The attributes of the last node that had the literals as they stand."""
         self.forms: dict[tuple[Any, ...], tuple[bool, Any]] = {}
-        """Whether calls have the literals, by their operators, and the addresses of their attributes and types, which
-        are kept as well."""
+        """The calls for which it is known if they have the literals, by their operators, and the addresses of their
+        attributes and types, which are kept as well."""
 
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
         self.operands = tuple([matchers[operand] for operand in self.pattern.operands or ()])
@@ -182,7 +182,7 @@ class CallMatcher(Matcher):
         return not isinstance(op, OpClass) or not op.joint or search.same_operator(op, node)
 
     def literals_hold(self, search: Search, node: Node) -> bool:
-        """Whether the node has the literal attributes, which may be given in another form than the canonical one."""
+        """True if the node has the literal attributes, which may be given in another form than the canonical one."""
         attrs = node.attrs
         if any(name not in attrs for name in self.literals):
             attrs = {**defaults(node.op), **attrs}
@@ -201,7 +201,7 @@ class CallMatcher(Matcher):
         return True
 
     def in_another_form(self, search: Search, node: Node) -> bool:
-        """Whether the node has the literal attributes, which is found out once for equal calls."""
+        """True if the node has the literal attributes, which is found out once for equal calls."""
         types = [operand.type for operand in node.operands]
         key = (node.op, id(node.attrs), *map(id, types))
         known = self.forms.get(key)
@@ -292,7 +292,8 @@ class AltMatcher(Matcher):
         super().__init__(pattern, level, identity)
         self.choices: tuple[Matcher, ...] = ()
         self.closed = False
-        """Whether the choices refer to nothing outside of them, so that one that fails at a node always does."""
+        """True if the choices refer to no pattern outside of them, so that a choice that fails at a node always fails
+        there."""
 
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
         self.choices = tuple([matchers[choice] for choice in self.pattern.choices])

@@ -21,7 +21,7 @@ class Miss:
     expected: Any
     found: Any
     bound: int
-    """How many patterns were bound by then."""
+    """The number of patterns that were bound by then."""
 
     def __str__(self) -> str:
         place = "" if self.pattern is None else f"{self.pattern!r} ({self.pattern.location})"
@@ -30,7 +30,7 @@ class Miss:
 
     @property
     def reason(self) -> str:
-        """What was expected and found, in words."""
+        """The expected and the found value, in words."""
         return f"{self.what}: expected {_shown(self.expected)}, found {_shown(self.found)}"
 
 

@@ -90,7 +90,7 @@ class Plan:
         self.sure = dict.fromkeys(_sure((*self.outputs, *related)))
         """The patterns that every match binds exactly once; operators before leaves, outputs first."""
         self.required = (*self.outputs, *related)
-        """What a search must bind."""
+        """The patterns that a search must bind."""
         self.relations = tuple(c for c in constraints if isinstance(c, Use))
         """The use relations that hold in every match, and that no sequence checks."""
         inside = [c for p in self.sure if isinstance(p, Seq) for c in p.constraints if isinstance(c, Use)]
@@ -203,7 +203,7 @@ class Plan:
                         )
 
     def _connected(self, alternative: Alt, choice: Pattern) -> set[Pattern]:
-        """What is connected with the alternative by any way, when that choice of it is taken."""
+        """The patterns that are connected with the alternative in any way, when that choice of it is taken."""
         beside: dict[Pattern, list[Pattern]] = {}
         there: set[Pattern] = set()
         work = list(self.required)

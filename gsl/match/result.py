@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gsl.match.plan import Plan
 
 SHOWN = 40
-"""How many characters of a pattern stand in a drawing."""
+"""The largest number of characters of a pattern in a drawing."""
 COVERED, BOUND = ("#fbd9a5", "#b46a00"), ("#ffffff", "#b46a00")
 """The fill and the outline of what a match covers, and of what else it binds."""
 LEGEND = (
@@ -122,7 +122,7 @@ class Match:
 
 
 def held(plan: Plan, search: Search) -> Match:
-    """What a search has bound, as a match that keeps it when the search goes on."""
+    """The bindings of a search as a match, which keeps them when the search goes on."""
     bindings = Bindings(plan.scopes)
     bindings.nodes = dict(search.bindings.nodes)
     bindings.chosen = dict(search.bindings.chosen)
@@ -144,7 +144,7 @@ def found(
 
 
 def bound_paint(bound: Mapping[Any, Node], inner: Sequence[Node], outputs: Sequence[Node]) -> dict[Node, draw.Paint]:
-    """How the nodes that patterns are bound to look: each with its pattern, filled if the match covers it."""
+    """The paint of the nodes that patterns are bound to: each with its pattern, filled if the match covers it."""
     covered, ends = set(inner), set(outputs)
     texts: dict[Node, tuple[str, ...]] = dict.fromkeys(inner, ())
     for key, node in bound.items():

@@ -13,9 +13,9 @@ from gsl.match.instances import Keys, Own
 from gsl.pat import Alt, OpClass, Pattern, Repeat, Use, Variadic
 
 MOST_LINES = 400
-"""How many lines a function may have; alternatives write what follows them once for each choice."""
+"""The largest number of lines of a function. Alternatives write the lines that follow them once for each choice."""
 MOST_LOOPS = 12
-"""How many loops may stand in each other; Python allows 20 blocks."""
+"""The largest number of loops inside each other; Python allows 20 blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,13 @@ class Many:
     pattern: Repeat | Variadic
     var: str
     keys: Keys
-    """What its nodes are bound to. Instances before the first of these have variables of their own."""
+    """The keys of its bindings. Instances before the first of these have variables of their own."""
     own: Own
     """The nodes of operators."""
     ops: frozenset[Op] | None
     """The operators that these may have, ``None`` where they can't be enumerated."""
     place: int
-    """How many patterns were bound before."""
+    """The number of patterns that were bound before."""
 
     @property
     def length(self) -> str:
@@ -40,7 +40,7 @@ class Many:
 
 
 class Bound:
-    """What is bound at one place of the source: the same for every node with which a search comes there."""
+    """The bindings at one place of the source: the same for every node with which a search comes there."""
 
     def __init__(self) -> None:
         self.nodes: dict[Pattern, str] = {}
@@ -61,7 +61,7 @@ class Bound:
         """The source of the number of the instance that is being bound, if one is."""
 
     def copy(self) -> Bound:
-        """What is bound, to be extended for one choice."""
+        """A copy of the bindings, to be extended for one choice."""
         new = Bound()
         for name, table in vars(self).items():
             setattr(new, name, table.copy() if isinstance(table, dict | set) else table)
@@ -79,9 +79,9 @@ class Writer:
         self._others: list[Writer] = []
         self._variables = list(parameters)
         self._depth = 1
-        """How many loops there are around a line, and the function."""
+        """The number of loops around a line, and the function."""
         self._inside = 0
-        """How many other blocks there are around it."""
+        """The number of other blocks around it."""
         self._number = 0
 
     def other(self, parameters: Sequence[str]) -> Writer:
@@ -115,7 +115,7 @@ class Writer:
 
     @property
     def miss(self) -> str:
-        """What is done when a test fails."""
+        """The statement for a test that fails."""
         return "return ()" if not self.is_generator else "return" if self._depth == 1 else "continue"
 
     def fail_if(self, condition: str, word: str = "if") -> None:
@@ -124,7 +124,7 @@ class Writer:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """What is written meanwhile belongs to a head; it is no choice."""
+        """Put the lines that are written meanwhile below a head; the block is no choice."""
         self.line(head)
         self._inside += 1
         yield

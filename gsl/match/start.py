@@ -62,7 +62,7 @@ KINDS: dict[type[Pattern], type[Matcher]] = {
     And: AndMatcher, Not: NotMatcher, Variadic: VariadicMatcher, Seq: SeqMatcher,
     Repeat: RepeatMatcher,
 }  # fmt: skip
-"""How each kind of pattern is matched; all others are leaves."""
+"""The matcher of each kind of pattern; all other patterns are leaves."""
 
 Region = tuple[object, ...]
 """The alternatives (``Alt`` with the choice), variadics and negations around a pattern: it is bound only there."""
@@ -87,7 +87,7 @@ class Start:
         self.early: set[Pattern] = set()
         """The sure patterns that are reached through an alternative first, so that it varies when they are bound."""
         self.settled: set[Pattern] = set()
-        """What a step leads to: it is bound after all steps in any case."""
+        """The patterns to which a step leads: they are bound after all steps in any case."""
         self.linked: set[Use] = set()
         self._asked = 0
         """From how many nodes matches were wanted, and what that cost."""
@@ -137,11 +137,11 @@ class Start:
 
     @cached_property
     def hints(self) -> tuple[Hint, ...]:
-        """What is near to a node where the search succeeds."""
+        """The hints about the surroundings of a node where the search succeeds."""
         return hints_of(self)
 
     def finder(self, number: int) -> Find:
-        """What finds the matches from a node, to be asked for so many nodes."""
+        """The function that finds the matches from a node, to be called for so many nodes."""
         self._asked += number
         if self._asked < PAYS or self.function is None:
             return self._search
@@ -222,7 +222,7 @@ class Start:
         return absent
 
     def _outside(self, negation: Not) -> frozenset[Pattern]:
-        """What a negated pattern shares with the rest of the source, or refers to there."""
+        """The patterns that a negated pattern shares with the rest of the source, or refers to there."""
         inside = set(walk(negation.pattern))
         outside = [p for p in self.plan.patterns if p not in inside and p is not negation]
         shared = {child for p in outside for child in p.children() if child in inside}
@@ -279,12 +279,12 @@ class Start:
         return Up([(self.matchers[pattern], below) for pattern, below in way], wide=wide)
 
     def _is_always(self, pattern: Pattern) -> bool:
-        """Whether a pattern that has its turn is bound then in any case."""
+        """True if a pattern is bound in any case when its turn comes."""
         return not self.regions[pattern] and (pattern not in self.early or pattern in self.settled)
 
     @staticmethod
     def _way(goal: Pattern, bound: Collection[Pattern], always: Collection[Pattern]) -> Way:
-        """What lies between some bound patterns and a goal that is made of them, operands first.
+        """The patterns between some bound patterns and a goal that is made of them, operands first.
 
         What is not always bound is part of the way, for the case that it is not.
         """
@@ -372,7 +372,7 @@ class Start:
             self.final.append(Everywhere(guard, scopes))
 
     def _is_bound_within(self, pattern: Pattern, region: Region, *, templates: bool = False) -> bool:
-        """Whether the pattern is bound in that region when its turn comes, and to one node."""
+        """True if the pattern is bound in that region when its turn comes, and to one node."""
         if pattern not in self.order or pattern in self.early or isinstance(pattern, (Variadic, Instance)):
             return False
         if pattern in self.plan.scopes and not templates:
@@ -393,7 +393,7 @@ def climb(search: Search, ups: tuple[Up | Link, ...], path: Path, rest: Goals) -
 
 
 def _is_whole(way: Way, below: Collection[Pattern]) -> bool:
-    """Whether no choice of an alternative on the way is without connection yet."""
+    """True if every choice of an alternative on the way is connected already."""
     there = {*below, *(pattern for pattern, _ in way)}
     return all(choice in there for p, _ in way if isinstance(p, Alt) for choice in p.choices)
 

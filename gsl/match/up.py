@@ -70,7 +70,7 @@ class Up:
             search.miss(matcher.pattern, node, "user", matcher.pattern, list(node.users))
 
     def is_ready(self, search: Search, path: Path) -> bool:
-        """Whether something is bound from which the step leads up."""
+        """True if a pattern is bound from which the step leads up."""
         get = search.bindings.get
         return self.wide or any(get(m.pattern, path) or any(get(p, path) for p in below) for m, below in self.parts)
 

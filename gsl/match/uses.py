@@ -28,12 +28,12 @@ class Link:
     def __init__(self, use: Use, matchers: Mapping[Pattern, Matcher], level: int = 0) -> None:
         self.use = use
         self.level = level
-        """How many variadics have what carries the relation as a template."""
+        """The number of variadics that have the owner of the relation as a template."""
         self.operand = matchers[use.operand]
         self.user = matchers[use.user]
 
     def is_ready(self, search: Search, path: Path) -> bool:
-        """Whether one side is bound."""
+        """True if one side is bound."""
         operand, user = search.bindings.get(self.use.operand, path), search.bindings.head(self.use.user, path)
         return operand is not None or user is not None
 
@@ -97,7 +97,7 @@ class Link:
         return search.choose(hold())
 
     def _alone(self, search: Search, operand: Node, user: Node, skipped: Skipped) -> bool:
-        """Whether nothing else uses the operand, if the relation demands that."""
+        """True if nothing else uses the operand, or if the relation does not demand that."""
         if not self.use.only:
             return True
         for above, node in pairwise((user, *skipped, operand)):

@@ -37,7 +37,7 @@ def write_guard(out: Writer, plan: Plan, guard: Guard, bound: Bound) -> None:
 
 
 def _may_be_bound(plan: Plan, owner: Pattern, bound: Bound) -> bool:
-    """Whether a pattern is bound, or a template of which there may be instances."""
+    """True if a pattern is bound, or is a template that may have instances."""
     around = plan.scopes.get(owner)
     return owner in bound.nodes or owner in bound.many or (around is not None and around[0] in bound.many)
 
@@ -98,7 +98,7 @@ def _uses(out: Writer, guard: OneUser | Output | UsedOutside, bound: Bound) -> b
 
 
 def is_used_outside(node: Node, outputs: Container[Node], taken: Collection[Node]) -> bool:
-    """Whether a node is an output of the graph, or has a user that is not part of the match."""
+    """True if a node is an output of the graph, or has a user that is not part of the match."""
     for user in node.users:
         if user not in taken:
             return True
@@ -117,7 +117,7 @@ def _ask(out: Writer, plan: Plan, guard: Guard, bound: Bound) -> None:
 
 
 def tables(out: Writer, plan: Plan, bound: Bound) -> tuple[str, str, str, str, str]:
-    """What is bound, chosen and so on, as the items of tables: nodes, choices, operators, counts and heads."""
+    """The bindings as the items of tables: nodes, choices, operators, counts and heads."""
     of = out.names.of
     path = f"({bound.number or 0},)"
     nodes = [f"{f'({of(p)}, {path})' if p in plan.scopes else of(p)}: {var}, " for p, var in bound.nodes.items()]

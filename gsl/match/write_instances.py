@@ -203,7 +203,7 @@ class InstanceWriter(NodeWriter):
     # One instance.
 
     def _shared(self, matcher: RepeatMatcher | VariadicMatcher, bound: Bound) -> Bound:
-        """What is bound outside of the instances."""
+        """The bindings outside of the instances."""
         own = matcher.pattern.templates
         shared = bound.copy()
         shared.nodes = {p: var for p, var in bound.nodes.items() if p not in self.plan.scopes}

@@ -1,4 +1,4 @@
-"""What a node must be by itself, as Python source."""
+"""The tests of a single node, as Python source."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gsl.match.plan import Plan
 
 MOST_ITEMS = 8
-"""How many items of a tuple are compared one by one."""
+"""The largest number of items of a tuple that are compared one by one."""
 
 
 class NodeWriter:
@@ -78,7 +78,8 @@ class NodeWriter:
                 self.out.fail_if(f"{known}.op != {var}.op")
 
     def literals(self, matcher: CallMatcher, var: str) -> None:
-        """What is equal as it stands is accepted at once; a literal may also be another form of the attribute.
+        """Write the tests of literals. An attribute that is equal as it stands is accepted at once; a literal may also
+        be another form of the attribute.
 
         Equal calls share their attributes, so the last ones that were accepted are remembered.
         """
@@ -99,7 +100,7 @@ class NodeWriter:
                 self.out.line(f"{known}.accepted = {var}.attrs")
 
     def is_literal(self, wanted: Any, found: str) -> str:
-        """Whether an attribute is a value as it stands."""
+        """An expression that is true if an attribute is equal to a value as it stands."""
         exact = _exactly(wanted)
         same = f"{self.of(decidedly_same)}({self.of(wanted)}, {'v' if exact else found})"
         return f"({exact.replace('v', f'(v := {found})', 1)} or {same})" if exact else same
@@ -152,7 +153,7 @@ def _exactly(wanted: Any) -> str:
 
 
 def _has_one_form(spec: OpSpec, name: str) -> bool:
-    """Whether a value of an attribute is written in one way only."""
+    """True if a value of an attribute is written in one way only."""
     attribute = spec.attrs.get(name)
     return attribute is not None and attribute.normalise is None and attribute.derive is None and spec.joint is None
 
