@@ -68,11 +68,11 @@ class Pattern:
 
     @property
     def label(self) -> str:
-        """How messages call the pattern where they don't write it out."""
+        """The name of the pattern in messages that don't write it out."""
         return type(self).__name__
 
     def arguments(self) -> Iterator[Any]:
-        """What stands in the parentheses of the pattern's text."""
+        """The arguments in the parentheses of the pattern's text."""
         yield from self.children()
         if self.guard is not None:
             yield from self.guard.keywords()
@@ -226,7 +226,7 @@ class Pattern:
         return self & Call._free(self.operator or AnyOp(), {**(attrs or {}), **named})
 
     def optional(self, make: Callable[[Pattern], Pattern]) -> Alt:
-        """What ``make`` builds on this pattern, or the pattern alone: ``conv.optional(is_op("nn.relu"))``."""
+        """The pattern that ``make`` builds on this one, or this one alone: ``conv.optional(is_op("nn.relu"))``."""
         from gsl.pat.chain import Maybe
 
         return Maybe(make(self), on=self)

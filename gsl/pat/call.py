@@ -232,21 +232,22 @@ def declared(op: Operator | None) -> frozenset[str] | None:
 
 
 def _is_native(op: Operator) -> bool:
-    """Whether an operator is a native target, or a class of these."""
+    """True if an operator is a native target, or a class of native targets."""
     if isinstance(op, OpClass):
         return bool(op.members) and not any(isinstance(member, str) for member in op.members or ())
     return not isinstance(op, OpSpec)
 
 
 def _is_typed(op: Operator, name: str) -> bool:
-    """Whether ``shape=``, ``dtype=`` or ``ndim=`` of a call speaks of the result's type, not of an attribute."""
+    """True if ``shape=``, ``dtype=`` or ``ndim=`` of a call means the result's type, not an attribute."""
     if isinstance(op, OpClass):
         return not _all_members(op, lambda spec: name in spec.attrs, natives=True)
     return isinstance(op, OpSpec) and name not in op.attrs and not op.fields
 
 
 def _all_members(op: OpClass, holds: Callable[[OpSpec], bool], *, natives: bool) -> bool:
-    """Whether something holds for all operators of a class, as far as they are known; ``natives``: for those too."""
+    """True if something holds for all operators of a class, as far as they are known; ``natives`` is the answer for
+    native targets."""
     members = op.members or ()
     return bool(members) and all(holds(TABLE[m]) if isinstance(m, str) else natives for m in members)
 

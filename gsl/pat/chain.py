@@ -59,7 +59,7 @@ class Repeat(Pattern):
 
     @property
     def templates(self) -> tuple[Pattern, ...]:
-        """What is new for every node of the chain: the whole pattern."""
+        """The patterns that are new for every node of the chain: the whole pattern."""
         return tuple(walk(self.pattern))
 
     def parts(self) -> Iterator[Any]:

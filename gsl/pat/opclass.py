@@ -69,7 +69,7 @@ class OpClass:
         self.members = members
         """The operators, where they can be enumerated; ``None`` where only :meth:`accepts` knows."""
         self.joint = joint
-        """Whether a match has one operator for the class."""
+        """True if a match has one operator for the class."""
 
     def __repr__(self) -> str:
         return self.label
@@ -81,7 +81,7 @@ class OpClass:
         restore(self, state)
 
     def accepts(self, op: Op) -> bool:
-        """Whether the operator belongs to the class; leaves and tuples are no operators."""
+        """True if the operator belongs to the class; leaves and tuples are no operators."""
         return op not in _KINDS if self.members is None else op in self.members
 
     def attributes(self) -> frozenset[str] | None:

@@ -1,4 +1,4 @@
-"""What a pattern demands of the type of its node."""
+"""The demands of a pattern on the type of its node."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TypeGuard:
-    """What a pattern demands of the type of its node; ``None`` where it demands nothing."""
+    """The demands of a pattern on the type of its node; ``None`` where it demands nothing."""
 
     shape: Ast | tuple[Ast | None, ...] | None = None
     dtype: Ast | None = None

@@ -123,12 +123,12 @@ class Seq(Pattern):
 
     @property
     def head(self) -> Pattern:
-        """What the sequence stands for where it uses something."""
+        """The pattern that stands for the sequence where it uses something."""
         return self.spine[0]
 
     @property
     def tail(self) -> Pattern:
-        """What the sequence stands for where it is used."""
+        """The pattern that stands for the sequence where it is used."""
         return self.spine[-1]
 
     @property
@@ -214,17 +214,17 @@ class Group:
 
 
 def head(pattern: Pattern) -> Pattern:
-    """What a pattern stands for where it uses something, as far as that is known before a match."""
+    """The pattern that stands for a pattern where it uses something, as far as that is known before a match."""
     return pattern.head if isinstance(pattern, Seq) else pattern
 
 
 def tail(pattern: Pattern) -> Pattern:
-    """What a pattern stands for where it is used."""
+    """The pattern that stands for a pattern where it is used."""
     return pattern.tail if isinstance(pattern, Seq) else pattern
 
 
 def has_head(pattern: Pattern) -> bool:
-    """Whether a pattern may use something by another node than its own."""
+    """True if a pattern may use something by another node than its own."""
     if isinstance(pattern, (Alt, And)):
         return any(has_head(part) for part in pattern.same_node())
     return isinstance(pattern, (Seq, Repeat))
@@ -309,7 +309,7 @@ def check_unique(*values: Pattern | Group | Constraint) -> None:
 
 
 def _always(roots: Sequence[Pattern]) -> Iterator[Pattern]:
-    """What every match of the roots binds."""
+    """The patterns that every match of the roots binds."""
     found: dict[Pattern, None] = {}
     work = list(roots)[::-1]
     while work:
