@@ -13,7 +13,7 @@ from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Types
 
 
 def _ends(value: Any, types: Types) -> tuple[Dim | None, ...]:
-    """Where a slice begins or ends on each of its axes; ``None`` is where the axis does."""
+    """The begin or the end of a slice on each of its axes; ``None`` is the begin or the end of the axis."""
     items = value if isinstance(value, (tuple, list)) else (value,)
     return tuple([None if item is None else n.dimension(item) for item in items])
 

@@ -13,7 +13,7 @@ from gsl.spec.spec import OpSpec, Types
 from gsl.spec.symbolic import Sizes, has_symbols, whatever_sizes
 
 Operand = Type | bool | int | float | None
-"""What is known of an operand: its type, or the number that it is, or nothing."""
+"""The known facts about an operand: its type, or the number that it is, or nothing."""
 
 
 def evaluate(spec: OpSpec, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Any:

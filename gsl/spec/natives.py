@@ -112,7 +112,7 @@ def _main_overload(packet: Any) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def defaults(target: Any) -> Mapping[str, Any]:
-    """What the arguments of an operator of torch are when a call leaves them out, lists as tuples."""
+    """The default values of the arguments of an operator of torch, lists as tuples."""
     if "torch" not in sys.modules:
         return {}
     import torch

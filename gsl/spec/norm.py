@@ -12,7 +12,7 @@ _CHANNELS = AttrSpec(1, n.axis())
 _LAST_AXES = AttrSpec((-1,), n.last_axes)
 _EPSILON = AttrSpec(1e-5, n.real)
 _CENTER_SCALE = {"center": AttrSpec(True, n.flag), "scale": AttrSpec(True, n.flag)}
-"""Whether beta is added, and whether gamma is multiplied by; if not, the operand is not used."""
+"""The flags for adding beta and for multiplying by gamma; where one is false, the operand is not used."""
 
 
 def _batch_norm(

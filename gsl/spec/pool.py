@@ -27,7 +27,7 @@ def _pool(count: int, name: str, cls: str, pool: Callable[..., Any], attrs: dict
 
 
 def _fits(both: tuple[int, ...], after: tuple[int, ...], size: tuple[int, ...]) -> bool:
-    """Whether torch's pooling takes the padding: the same on both sides, and half the window at most."""
+    """True if torch's pooling takes the padding: the same on both sides, and half the window at most."""
     return both == after and all(2 * p <= s for p, s in zip(both, size, strict=True))
 
 

@@ -46,7 +46,8 @@ def _split(torch: Any, data: Any, indices_or_sections: Any, axis: int) -> Any:
 
 
 def _unit_axes(value: Any, types: Types) -> tuple[int, ...] | None:
-    """Those of the axes whose size may be 1, all of them for ``None``. Like torch's, squeezing leaves others alone."""
+    """The axes among these whose size may be 1; for ``None``, all such axes. Like torch's, squeezing leaves others
+    alone."""
     shape = n.shape_of(types)
     if shape is None:
         return value if value is None else n.axes(value, types)
@@ -76,7 +77,7 @@ def _broadcast_shape(value: Any, types: Types) -> tuple[Dim, ...]:
 
 
 def _reps(value: Any, types: Types) -> tuple[int, ...]:
-    """How often each axis is repeated, for all axes of the result."""
+    """The number of repetitions of each axis, for all axes of the result."""
     items = n.integers(value)
     if any(item < 0 for item in items):
         raise n.wrong(value, "non-negative integers")

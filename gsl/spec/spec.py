@@ -1,4 +1,4 @@
-"""What a declaration of an operator says: operands, attributes, traits, and its meaning in torch.
+"""Declarations of operators: operands, attributes, traits, and the meaning in torch.
 
 A declaration is plain data and the same for every framework. How a framework spells the operator is a table in
 that framework's front end.
@@ -37,7 +37,7 @@ class Trait(enum.Flag):
 
 
 MOST_COMPLETED: Final = 4096
-"""How many answers an operator keeps."""
+"""The largest number of answers that an operator keeps."""
 
 
 class _Required:
@@ -77,7 +77,7 @@ class OpSpec:
     left out."""
     attrs: Mapping[str, AttrSpec] = field(default_factory=dict)
     optional: int = 0
-    """How many operands at the end may be left out."""
+    """The number of operands at the end that may be left out."""
     traits: Trait = Trait.NONE
     fields: bool = False
     """True when the result is a tuple."""

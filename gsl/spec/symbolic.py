@@ -15,7 +15,7 @@ _SMALL: Final = 2
 
 
 def has_symbols(value: Any) -> bool:
-    """Whether a symbolic size occurs in a value: a type, an attribute, or a collection of them."""
+    """True if a symbolic size occurs in a value: a type, an attribute, or a collection of them."""
     return next(_symbolic(value), None) is not None
 
 
@@ -122,7 +122,7 @@ class Sizes:
         return self._text(pairs)
 
     def _holds_unless_empty(self, equality: Any) -> bool:
-        """Whether two sides are equal for all tensors with elements, as strides are: they are products of max(1, size).
+        """True if two sides are equal for all tensors with elements, as strides are: they are products of max(1, size).
 
         How a tensor lies in memory is no part of its type.
         """
