@@ -1,4 +1,4 @@
-"""Which step of a trace introduced a difference."""
+"""The search for the step of a trace that introduced a difference."""
 
 from __future__ import annotations
 

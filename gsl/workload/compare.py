@@ -15,7 +15,7 @@ from gsl.workload.tensors import as_tensor as _as_tensor
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far an element may be off: ``atol + rtol * (|expected element| + scale of the output)``.
+    """The largest error of an element: ``atol + rtol * (|expected element| + scale of the output)``.
 
     An element that is a sum of terms that cancel has the rounding errors of the terms, which are as large as its
     neighbours: hence the scale. It is the largest magnitude of the output, but at most 16 times its median magnitude
@@ -50,7 +50,7 @@ _AFTERWARDS = object()
 """Begins the path of what a run has changed."""
 
 Path = tuple[Any, ...]
-"""Where a leaf of a result is: the keys, positions and names of fields that lead to it."""
+"""The path to a leaf of a result: the keys, positions and names of fields that lead to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
-    """What a comparison found. True in a condition if everything agreed."""
+    """The result of a comparison. True in a condition if everything agreed."""
 
     first: str
     """The name of the workload that gave the expected values."""
@@ -91,7 +91,7 @@ class Report:
     inputs: tuple[tuple[Any, ...], ...]
     """The inputs of each run."""
     labels: tuple[str, ...] = ()
-    """How the inputs of each run were made."""
+    """The way in which the inputs of each run were made."""
     culprit: Culprit | None = None
     """The step of a trace that introduced the first difference, where a trace was given."""
 

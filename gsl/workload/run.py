@@ -71,7 +71,7 @@ def _copy(value: Any) -> Any:
 
 
 def _version(value: Any) -> int:
-    """How often a tensor was changed in place; 0 where torch does not count."""
+    """The number of times that a tensor was changed in place; 0 where torch does not count."""
     import torch
 
     return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else 0

@@ -27,13 +27,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How inputs are to be made: every strategy with every seed and all sizes."""
+    """The wanted inputs: every strategy with every seed and all sizes."""
 
     strategies: tuple[Strategy, ...]
     seeds: tuple[int, ...]
     sizes: tuple[Mapping[str, int] | None, ...]
     explicit: bool
-    """Whether a strategy, several seeds or sizes were asked for."""
+    """True if a strategy, several seeds or sizes were asked for."""
 
     @staticmethod
     def of(strategies: Any, seed: Any, sizes: Any) -> Wanted:

@@ -19,7 +19,7 @@ class Strategy:
     name: str
     draw: Draw
     masks: bool = False
-    """Whether an example with two distinct values is taken for a mask, and its values are drawn again."""
+    """True if an example with two distinct values is taken for a mask, and its values are drawn again."""
 
 
 def _normal(scale: float) -> Draw:

@@ -22,12 +22,12 @@ class UnreadCalls:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """What no rule on canonical operators sees of a program; made to be printed."""
+    """The calls of a program that no rule on canonical operators sees; made to be printed."""
 
     calls: tuple[UnreadCalls, ...]
     """The most frequent first."""
     total: int
-    """How many calls the program has, those that are read included."""
+    """The number of calls of the program, those that are read included."""
 
     def __len__(self) -> int:
         return sum(len(each.names) for each in self.calls)

@@ -61,7 +61,7 @@ class Workload:
         self._name = name or _own_name(self._program.native)
         self._graph: Graph | None = None
         self._lent = False
-        """Whether a view was given away, to be changed."""
+        """True if a view was given away, to be changed."""
         self._call: Callable[..., Any] | None = None
         self._trace: Trace | None = None
 
@@ -172,7 +172,7 @@ class Workload:
 
     @property
     def name(self) -> str:
-        """What the workload is called in messages and reports."""
+        """The name of the workload in messages and reports."""
         return self._name
 
     @property
@@ -243,7 +243,7 @@ class Workload:
 
     @property
     def trace(self) -> Trace:
-        """What the rules did that made this workload. WorkloadError if it was not made by rules."""
+        """The trace of the rules that made this workload. WorkloadError if it was not made by rules."""
         if self._trace is None:
             raise WorkloadError(f"{self.name} was not made by applying rules, so it has no trace")
         return self._trace
@@ -254,7 +254,7 @@ class Workload:
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module returns for these inputs, by position or by name, without gradients.
+        """Run the module on these inputs, given by position or by name, without gradients.
 
         A program of torch returns tensors, one of TVM numpy arrays; numpy arrays and tensors of both are taken.
         WorkloadError for inputs that do not fit.
@@ -369,14 +369,14 @@ class Workload:
         return self.replace(graph) if fold_program(graph, self._program.evaluate, params=params) else self
 
     def op_counts(self) -> Counter[str]:
-        """How often each operator is called, the most frequent first."""
+        """The number of calls of each operator, the most frequent first."""
         counts = Counter(op_name(node.op) for node in self.graph if _is_call(node))
         return Counter(dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))))
 
     def cost(
         self, model: str | Callable[[Node], float] | Model = "measured", *, threads: int | None = None
     ) -> Costs:
-        """What each call costs on this machine, and all of them together; prints as a table.
+        """The cost of each call on this machine, and of all of them together; prints as a table.
 
         ``"measured"``: seconds, by a run of each call alone on operands like its own; what was measured once is kept in
         the user's cache. ``"analytic"``: the least seconds that its operations and bytes can take. A function of a
