@@ -47,7 +47,7 @@ _LATE = {
     "optimize": "gsl.cost", "torch_backend": "gsl.fx",
     "Refuted": "gsl.verify", "Supported": "gsl.verify", "Unchecked": "gsl.verify",
 }  # fmt: skip
-"""What is loaded when it is asked for, and from where."""
+"""The names that are loaded when they are asked for, and their modules."""
 
 
 def __getattr__(name: str) -> Any:

@@ -125,7 +125,7 @@ class Backend:
         self.strict = strict
         self.on_rewrite = on_rewrite
         self.traces: list[Trace] = []
-        """What the rules did to each graph, in the order of compilation; a graph within one comes after it."""
+        """The traces of the graphs, in the order of compilation; a graph within one comes after it."""
         self.trials: list[tuple[Trial, ...]] = []
         """With a cost: what was found about each kind of match in each graph."""
         self.graphs: list[Workload] = []
@@ -136,7 +136,7 @@ class Backend:
         return f"<gsl.torch_backend of {len(self.rules)} rules, then {self.then!r}>"
 
     def __call__(self, module: fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
-        """What runs a graph of dynamo with these (fake) inputs, after the rules."""
+        """A function that runs a graph of dynamo with these (fake) inputs, after the rules."""
         training = is_training(module)
         try:
             new, traces = self._rewritten(module, training)
@@ -200,7 +200,7 @@ class Backend:
     def _next(
         self, module: fx.GraphModule, example_inputs: Sequence[Any], options: Mapping[str, Any]
     ) -> Callable[..., Any]:
-        """What the next back end makes of a graph."""
+        """The function that the next back end makes of a graph."""
         then: Any = torch._dynamo.lookup_backend(self.then)
         if self.then == "inductor":
             # As torch.compile does: inductor itself takes neither a mode nor options.
@@ -225,7 +225,7 @@ class Backend:
 
 
 class Pricing:
-    """How a back end chooses what pays."""
+    """The way in which a back end chooses the rules that pay."""
 
     def __init__(self, rules: Rules | Iterable[RuleSet] | None, cost: Wanted, budget: float, hoists: bool) -> None:
         self.stages = default_rules(on_cpu=True) if rules is None else stages_of(rules)
@@ -233,7 +233,7 @@ class Pricing:
         self.model = model_of(cost)
         self.budget = budget
         self.hoists = hoists
-        """Whether what depends on weights only is computed once, and not at every run."""
+        """True if values that depend on weights only are computed once, and not at every run."""
 
     def changed(
         self, program: CompiledProgram, training: bool
@@ -313,13 +313,13 @@ class Pass(CustomInferenceAwareGraphPass):
         return _explained(self.graphs, self.rules if rule is None else _rule_set(rule), nearest)
 
     def uuid(self) -> str | None:
-        """What tells this pass from others in inductor's cache; ``None``, for not to use it, where nothing does."""
+        """A key for this pass in inductor's cache; ``None``, which turns the cache off, where there is no such key."""
         text = fingerprint(self.rules)
         return None if text is None else f"{text}-{self.iterative:d}{self.fold_params:d}"
 
 
 def is_training(module: fx.GraphModule) -> bool:
-    """Whether a graph is one whose gradients are wanted.
+    """True if the gradients of a graph are wanted.
 
     That of a module in training mode (as torch.compile's are always) is, if gradients are enabled and something
     requires one; that of autograd is, if autograd has made it for training.

@@ -18,10 +18,10 @@ ACTIVATIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {"relu": F.relu, 
 
 
 class Fused(nn.Module):
-    """What the modules here add to the one whose name stands before theirs."""
+    """The common part of the modules here: an addition and an activation behind a plain module."""
 
     adds: ClassVar[bool] = False
-    """Whether a second operand is added."""
+    """True if a second operand is added."""
     activation: ClassVar[str | None] = None
     """The name of the activation, ``None`` without one."""
 
@@ -155,7 +155,7 @@ class LinearAddReLU6(Fused, nn.Linear):
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """What a module computes: a plain module of torch, maybe an addition, maybe an activation."""
+    """The computation of a module: a plain module of torch, maybe an addition, maybe an activation."""
 
     base: type[nn.Module]
     adds: bool = False
@@ -178,4 +178,4 @@ FUSIONS: Final[Mapping[Fusion, type[nn.Module]]] = {
 """The module for each fusion; what adds and activates nothing is the plain module itself."""
 
 FUSION_OF: Final[Mapping[type[nn.Module], Fusion]] = {kind: fusion for fusion, kind in FUSIONS.items()}
-"""What each of the modules computes. Exact types: a subclass may do something else."""
+"""The computation of each of the modules. Exact types: a subclass may do something else."""
