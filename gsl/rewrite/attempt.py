@@ -1,4 +1,4 @@
-"""How far an attempt to match a rule came, as a drawing: the pattern beside the part of the graph."""
+"""A drawing of an attempt to match a rule: the pattern beside the part of the graph, and how far the attempt came."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WIDTH = 70
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attempt:
-    """What was bound when an attempt ended, and why it ended."""
+    """The bindings at the end of an attempt, and the reason why it ended."""
 
     bound: Mapping[Any, Node]
     """The nodes by pattern; by pattern and number for what is repeated."""

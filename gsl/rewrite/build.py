@@ -140,7 +140,8 @@ class Builder:
         ]
 
     def fused(self, pattern: Fused) -> list[Node]:
-        """What stands for the outputs of the match after it was outlined: a call of it, or the fields of one."""
+        """The nodes that stand for the outputs of the match after it was outlined: a call of it, or the fields of
+        one."""
         match = self.match
         for node in match.inner:
             if node.deps or has_symbols(dict(node.attrs)):
@@ -174,7 +175,8 @@ class Builder:
         return op
 
     def _dropped(self, pattern: Call) -> dict[str, list[Any]]:
-        """What the matched calls of this operator have for the attributes that source and target leave out."""
+        """The values that the matched calls of this operator have for the attributes that source and target leave
+        out."""
         known = self._free_values.get(pattern)
         if known is None:
             known = self._free_values[pattern] = {}
@@ -256,7 +258,8 @@ class Builder:
         return self._new(CONST, (), {"value": value}, TensorType((), kind))
 
     def instead(self, old: Node, new: Node) -> Node:
-        """What replaces ``old`` if the target built ``new``: a tensor where ``new`` is a number and ``old`` is none.
+        """The node that replaces ``old`` if the target built ``new``: a tensor where ``new`` is a number and ``old`` is
+        none.
 
         A number is not a tensor without dimensions: it promotes other dtypes less, and many calls do not take one.
         """
@@ -303,7 +306,7 @@ class Builder:
 
 
 def _fits(value: bool | int | float, dtype: str) -> bool:
-    """Whether a number is one of a dtype: ints are also floats, and nothing is cut off."""
+    """True if a number fits into a dtype: ints are also floats, and nothing is cut off."""
     if isinstance(value, bool) or dtype == "bool":
         return isinstance(value, bool) and dtype == "bool"
     if not dtype.startswith(("int", "uint")):
@@ -347,7 +350,7 @@ def check_demands(pattern: Pattern) -> None:
 
 
 def needed(pattern: Pattern) -> Sequence[Pattern]:
-    """What is built in any case before the pattern itself is."""
+    """The patterns that are built in any case before the pattern itself."""
     match pattern:
         case Call():
             return pattern.operands or ()

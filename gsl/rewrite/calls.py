@@ -48,7 +48,7 @@ def form(
 
 
 def is_stateless(op: OpSpec | Op) -> bool:
-    """Whether an operator is canonical, or a function that holds no state, so that equal calls have equal types."""
+    """True if an operator is canonical, or a function that holds no state, so that equal calls have equal types."""
     if isinstance(op, (str, OpSpec)):
         return True
     if type(op) is FunctionType:
@@ -107,5 +107,5 @@ def _check_numbers(op: OpSpec | Op, operands: Sequence[Node]) -> None:
 
 
 def is_number(node: Node) -> bool:
-    """Whether a node is a Python number, not a tensor."""
+    """True if a node is a Python number, not a tensor."""
     return node.op == CONST and isinstance(node.attrs["value"], (bool, int, float))

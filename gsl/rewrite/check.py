@@ -1,4 +1,4 @@
-"""What must hold before a match is rewritten, so that no rewrite breaks a graph."""
+"""The checks before a match is rewritten, so that no rewrite breaks a graph."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Checker:
 
     @cached_property
     def lasting(self) -> list[Node]:
-        """Those whose effects last."""
+        """The nodes whose effects last."""
         return [node for node in self.effects if node.effect not in STEADY]
 
     @cached_property
@@ -136,7 +136,7 @@ class Checker:
 
 
 def _is_replaced(node: Node, replacement: Replacement) -> bool:
-    """Whether something else is to stand for one of the old nodes."""
+    """True if another node is to stand for one of the old nodes."""
     return any(old is node and new is not node for old, new in zip(replacement.old, replacement.new))
 
 

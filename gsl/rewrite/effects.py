@@ -1,4 +1,4 @@
-"""What calls with effects may change in place."""
+"""The tensors that calls with effects may change in place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gsl.spec import TABLE, Trait
 _SOMETIMES_VIEWS: Final = frozenset(
     (TUPLE, GETITEM, "broadcast_to", "cast", "nn.dropout", "split", "strided_slice", "take")
 )
-"""What may give memory of an operand, besides operators that only move elements."""
+"""The operators whose result may share the memory of an operand, besides operators that only move elements."""
 
 
 STEADY: Final = (Effect.RANDOM, Effect.OBSERVES)
@@ -19,7 +19,7 @@ STEADY: Final = (Effect.RANDOM, Effect.OBSERVES)
 
 
 def may_be_view(node: Node) -> bool:
-    """Whether the value may be, or hold, the memory of an operand."""
+    """True if the value may be, or hold, the memory of an operand."""
     spec = TABLE.get(node.op) if isinstance(node.op, str) else None
     return node.op in _SOMETIMES_VIEWS or node.opaque or (spec is not None and Trait.LAYOUT in spec.traits)
 

@@ -21,25 +21,26 @@ if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst
 
 MAX_MATCHES = 1000
-"""How many matches are looked at."""
+"""The largest number of matches that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What became of the attempts to match a rule; made to be printed."""
+    """The results of the attempts to match a rule; made to be printed."""
 
     rule: str
     patterns: int
-    """How many patterns the source is made of."""
+    """The number of patterns of the source."""
     matches: int
-    """How many matches there are, refused ones included."""
+    """The number of matches, refused ones included."""
     refused: tuple[Refused, ...]
     absent: tuple[str, ...]
     """The operators of the source of which the graph has no call."""
     nearest: tuple[Miss, ...]
-    """Where the partial matches that came furthest failed, the furthest first; empty when the rule matches."""
+    """The places where the partial matches that came furthest failed, the furthest first; empty when the rule
+    matches."""
     hint: str
-    """How the graph has what the source may mean, if it has it in another form."""
+    """A hint at the form in which the graph has the calls that the source may mean; empty where there is none."""
     subject: Subst = field(repr=False, compare=False)
     """The rule itself."""
     attempt: Attempt = field(default=Attempt({}), repr=False, compare=False)
@@ -111,7 +112,7 @@ _PRODUCTS: Final = ("nn.dense", "matmul")
 
 
 def _adds_to_product(patterns: Iterable[Pattern]) -> bool:
-    """Whether some patterns add to a product of matrices."""
+    """True if some patterns add to a product of matrices."""
     calls = [pattern for pattern in patterns if isinstance(pattern, Call)]
     return any(
         call.label == "add" and any(isinstance(each, Call) and each.label in _PRODUCTS for each in call.operands or ())
@@ -138,7 +139,7 @@ def _in_training(absent: Sequence[str], graph: Graph) -> str:
 
 @dataclass(slots=True)
 class _Found:
-    """What a search for matches came to."""
+    """The results of a search for matches."""
 
     matches: int = 0
     refused: list[Refused] = field(default_factory=list)

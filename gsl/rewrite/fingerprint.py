@@ -1,4 +1,4 @@
-"""What tells rules from others: a text that differs whenever they, or GSL itself, may do something else."""
+"""The fingerprint of rules: a text that differs whenever they, or GSL itself, may do something else."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _parts(root: Any) -> Iterator[str]:
 
 
 def _described(value: Any) -> tuple[str, list[Any]]:
-    """What a value is, and what it is made of."""
+    """The kind of a value as text, and its parts."""
     match value:
         case tuple() | list():
             return type(value).__name__, list(value)
@@ -148,12 +148,12 @@ def _names(code: CodeType) -> list[str]:
 
 @functools.lru_cache(maxsize=256)
 def _text(path: Path) -> str:
-    """What tells a file from others."""
+    """A hash of a file's contents."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @functools.lru_cache(maxsize=1)
 def _own_sources() -> str:
-    """What tells this GSL from others: all its files."""
+    """A text that tells this version of GSL from others, made from all its files."""
     root = Path(gsl.errors.__file__).parent
     return " ".join(_text(path) for path in sorted(root.rglob("*.py")))

@@ -12,7 +12,7 @@ from gsl.rewrite.share import frozen
 from gsl.rewrite.trace import Firing, Trace
 
 SHOWN = 10
-"""How many firings an error shows."""
+"""The largest number of firings that an error shows."""
 
 State = list[tuple[Any, ...]]
 """For each node all that rewriting depends on, nodes being told by their places; then the outputs."""
@@ -29,7 +29,7 @@ class Watch:
     def __init__(self, graph: Graph) -> None:
         self.state = _state(graph)
         self.firings = 0
-        """How many there had been by then."""
+        """The number of firings by then."""
         self.rounds = 0
         self.renewal = 1
 

@@ -47,7 +47,7 @@ class Within:
         return f"Within({self.attribute!r}, {', '.join(map(repr, self.rule.source.outputs))})"
 
     def __call__(self, match: Match) -> bool | str:
-        """Whether the condition holds for a match of the outer rule; if not, why."""
+        """True if the condition holds for a match of the outer rule; the reason if it does not."""
         unknown = next((p for p in references(self.attribute) if p not in match.plan.known), None)
         if unknown is not None:
             raise PatternError(f"{self!r} refers to {unknown!r}, which is not part of the source of the rule")

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst
 
 Key = tuple[int, ...]
-"""How good a match is by a strategy; the smallest is best."""
+"""The rank of a match by a strategy; the smallest is best."""
 MAX_REFUSALS = 1000
-"""How many matches from one node are looked at."""
+"""The largest number of matches from one node that are looked at."""
 
 
 class Pass:
@@ -47,10 +47,11 @@ class Pass:
         self.limit = limit
         """The most firings that the trace may have in the end."""
         self.take = take
-        """Where the graph must not be changed: gives the copy of it that is worked on from the first match on."""
+        """A function for a graph that must not be changed: it gives the copy that is worked on from the first match
+        on."""
         self._work_on(graph)
         self.blocked: set[Node] = set()
-        """What this pass has rewritten or made."""
+        """The nodes that this pass has rewritten or made."""
         self.grouped: set[tuple[Subst, Node]] = set()
         """The members of groups (of a variadic rule) that were refused: they do not start a smaller group."""
         self.tried = 0
@@ -274,7 +275,7 @@ class Pass:
                     self.moved[new] = None
 
     def prepare(self, rule: Subst, match: Match) -> tuple[Replacement, tuple[Node, ...]]:
-        """What is to replace what in the graph, which is not changed. Raises Refusal if that must not be."""
+        """The replacement for a match; the graph is not changed. Raises Refusal if the match must not be rewritten."""
         if self.checker.effects:  # they are looked for before anything is rewritten
             self.checker.before(match)
         old, inner = match.outputs, match.inner

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst
 
 WIDTH = 46
-"""How many characters a line of text in a drawing has."""
+"""The largest number of characters of a line of text in a drawing."""
 _CHOICE = Style("#fff8e6", "#b59b5b", rounded=True, dashed=True)
 _KNOWN = Style("#f2f2f2", "#9a9a9a", rounded=True)
 _NEW = Style("#e3f1e6", "#5f8f6b")
@@ -266,7 +266,7 @@ class Side:
         return (f"{title}  {name}" if name and pattern in self.told else title, *guards)
 
     def _guards(self, pattern: Pattern) -> list[str]:
-        """What is demanded of attributes and of the type; what is as in another pattern is said in one line."""
+        """The demands on attributes and on the type; those that are as in another pattern are in one line."""
         lines = [f"like {self.names[pattern.of]}"] if isinstance(pattern, Like) and pattern.of in self.names else []
         same: dict[str, list[str]] = {}
         for item in pattern.arguments():
@@ -329,7 +329,7 @@ def _is_leaf(pattern: Pattern) -> bool:
 
 
 def _inner(pattern: Pattern) -> Pattern:
-    """What stands for a repeated pattern inside of its frame."""
+    """The pattern that stands for a repeated pattern inside of its frame."""
     return next(pattern.children())
 
 

@@ -42,7 +42,7 @@ MakeBuilder = Callable[[Match, Graph], Builder]
 Build = Callable[[Match, Graph, MakeBuilder], "tuple[list[Node], tuple[Node, ...] | None]"]
 """The nodes of the outputs, and all nodes that were made, operands first, if that is known. Raises Refusal."""
 MOST_CALLS = 4096
-"""How many calls that differ are kept in mind."""
+"""The largest number of different calls that are remembered."""
 
 
 def written(
@@ -80,7 +80,7 @@ def written(
 
 
 def _is_plain(pattern: Pattern, known: Collection[Pattern], scopes: Collection[Pattern]) -> bool:
-    """Whether a pattern is built in the same way for every match, from what is matched."""
+    """True if a pattern is built in the same way for every match, from matched patterns."""
     if pattern.guard is not None or pattern.free_symbols or type(pattern) not in (Call, Like, Tuple, GetItem, Const):
         return False
     return all(used in known and used not in scopes for node in pattern.expressions() for used in references(node))
@@ -98,7 +98,7 @@ class _Writer:
         self.made: list[str] = []
         """The variables of new nodes, operands first."""
         self.all_made = True
-        """Whether these are all new nodes, and new in any case."""
+        """True if these are all new nodes, and are new in any case."""
         self.numbers: set[str] = set()
         """The variables whose nodes may be numbers."""
         self.names = Names()

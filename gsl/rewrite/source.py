@@ -1,4 +1,4 @@
-"""What the user hands in as the source of a rule and its conditions, sorted."""
+"""The source of a rule and its conditions, as the user gives them, sorted."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _items(value: Any, single: Any) -> list[Any]:
 
 
 def _is_bare(outputs: Sequence[Pattern]) -> bool:
-    """Whether a source is a single wildcard of which nothing is demanded."""
+    """True if a source is a single wildcard without demands."""
     return len(outputs) == 1 and isinstance(outputs[0], Wildcard) and outputs[0].guard is None
 
 

@@ -96,7 +96,8 @@ class Subst:
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """What the rule was made of; it is compiled anew where it is read. Operands come first, so nothing recurses."""
+        """The parts from which the rule was made; it is compiled anew where it is read. Operands come first, so nothing
+        recurses."""
         check(self)
         compiled = ("plan", "target", "_free")
         return {
@@ -210,7 +211,7 @@ class Subst:
             raise Refusal(reason)
 
     def builder(self, match: Match, graph: Graph) -> Builder:
-        """What builds the target for a match."""
+        """The builder of the target for a match."""
         return Builder(match, graph, self.name, self._free)
 
     def _warn(self) -> None:

@@ -31,11 +31,11 @@ from gsl.rewrite.recipe import Build, MakeBuilder, written
 from gsl.spec import REQUIRED, OpSpec
 
 BUILDS = 8
-"""How often a target is built before it pays to write a function for it."""
+"""The number of times that a target is built before it pays to write a function for it."""
 
 
 class Target:
-    """What replaces the outputs of a source: patterns, a variadic, or a callable that makes them from the match.
+    """The replacement for the outputs of a source: patterns, a variadic, or a callable that makes them from the match.
 
     Raises PatternError for a target that can't be built from the source.
     """
@@ -47,7 +47,7 @@ class Target:
         self.callable: Callable[[Match], Any] | None = None
         self.outputs: tuple[Pattern, ...] = ()
         self.left = 0 if callable(target) and not isinstance(target, Pattern) else BUILDS
-        """How often it is still built before a function is written that does it."""
+        """The number of times that it is still built before a function is written that does it."""
         self._function: Build | None = None
         if callable(target) and not isinstance(target, Pattern):
             self.callable = target
