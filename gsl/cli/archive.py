@@ -11,9 +11,11 @@ import numpy as np
 
 from gsl.cli.command import UsageError
 
-MOST: Final = 1 << 30
-RATIO: Final = 50
-"""An archive that unpacks to more bytes than ``MOST`` may not be so many times smaller than they are."""
+MOST: Final = 1 << 24
+RATIO: Final = 8
+"""An archive that unpacks to more bytes than ``MOST`` may not be so many times smaller than they are. Neither torch nor
+``numpy.savez`` compresses what it writes; numbers and their texts, compressed by somebody else, become a few times
+smaller. The values of a text may take fifty times its bytes, so this bounds the memory that a small file costs, too."""
 
 
 def check(path: Path, kind: str) -> zipfile.ZipFile:

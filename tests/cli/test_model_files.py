@@ -72,6 +72,18 @@ def expanding(saved: bytes) -> bytes:
     return stream.getvalue()
 
 
+def squeezed(content: bytes) -> Callable[[bytes], bytes]:
+    """An archive with a compressed record of that content."""
+
+    def made(saved: bytes) -> bytes:
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as opened:
+            opened.writestr("archive/models/model.json", content)
+        return stream.getvalue()
+
+    return made
+
+
 def weights(saved: bytes) -> bytes:
     stream = io.BytesIO()
     torch.save({"w": torch.ones(2)}, stream)
@@ -98,6 +110,7 @@ BROKEN: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "no list of weights": (lambda saved: archive({"data/weights/model_weights_config.json": b"7"}, saved),
                            "the list of its tensors can't be read"),
     "it expands": (expanding, f"would unpack to {1 << 41}, which is too much"),
+    "many lists": (squeezed(b"[" + b"[]," * 10_000_000 + b"[]]"), "would unpack to 30000004, which is too much"),
 }  # fmt: skip
 HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "pickled inputs": ({"data/sample_inputs/model.pt": pickled()}, "Weights only load failed"),
