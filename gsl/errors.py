@@ -64,7 +64,7 @@ class PatternError(GSLError, ValueError):
 
 
 class PatternTypeError(PatternError, TypeError):
-    """A pattern or expression is used where Python would do something else than what is meant."""
+    """A pattern or expression is used where Python would do something else than the user meant."""
 
 
 class UnknownAttributeError(PatternError, AttributeError):

@@ -127,7 +127,7 @@ class Backend:
         self.traces: list[Trace] = []
         """The traces of the graphs, in the order of compilation; a graph within one comes after it."""
         self.trials: list[tuple[Trial, ...]] = []
-        """With a cost: what was found about each kind of match in each graph."""
+        """With a cost: the trials of each kind of match in each graph."""
         self.graphs: list[Workload] = []
         """The graphs of the traces before the rules, to be printed, drawn, matched and explained; not to be run."""
         self.__name__ = f"gsl_{then if isinstance(then, str) else getattr(then, '__name__', 'then')}"
@@ -189,7 +189,7 @@ class Backend:
         return new, traces
 
     def _changed(self, program: CompiledProgram, training: bool) -> tuple[fx.GraphModule | None, Trace]:
-        """The module of a program after the rules, ``None`` if none fired, and what they did."""
+        """The module of a program after the rules, ``None`` if none fired, and the traces."""
         if self.pricing is not None:
             module, trace, trials = self.pricing.changed(program, training)
             self.trials.append(trials)
@@ -238,7 +238,7 @@ class Pricing:
     def changed(
         self, program: CompiledProgram, training: bool
     ) -> tuple[fx.GraphModule | None, Trace, tuple[Trial, ...]]:
-        """The module of a program after the rules that pay, what they did, and what was found about each kind."""
+        """The module of a program after the rules that pay, the traces, and the trials of each kind."""
         stages = [_for(stage, training) for stage in self.stages]
         space = Space(Workload(program), stages, self.model, fold=False, hoists=self.hoists and not training)
         found = Greedy().run(space, Clock(self.budget), lambda what: None)
@@ -353,7 +353,7 @@ def _for(stage: RuleSet, training: bool) -> RuleSet:
 
 
 def _kept(program: GraphModuleProgram) -> Workload:
-    """A workload of a copy of a graph, for which what becomes of the graph makes no difference."""
+    """A workload of a copy of a graph, so that later changes of the graph make no difference."""
     module = fx.GraphModule(program.native, copy.deepcopy(program.native.graph))
     if isinstance(program, CompiledProgram):
         return Workload(CompiledProgram(module, weights=program.weights))
@@ -373,7 +373,7 @@ def _rule_set(rules: Rules) -> RuleSet:
 def _applied(
     rules: RuleSet, program: GraphModuleProgram, *, iterative: bool, training: bool, fold_params: bool = False
 ) -> tuple[Graph, Trace]:
-    """The rewritten view of a program, and what was done; rules for inference that match in training are refused."""
+    """The rewritten view of a program, and the trace; rules for inference that match in training are refused."""
     graph = program.load()
     left_out = [rule for rule in rules if training and rule.inference_only]
     new, trace = apply(

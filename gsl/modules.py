@@ -175,7 +175,7 @@ FUSIONS: Final[Mapping[Fusion, type[nn.Module]]] = {
         )
     },
 }  # fmt: skip
-"""The module for each fusion; what adds and activates nothing is the plain module itself."""
+"""The module for each fusion; a fusion that adds and activates nothing is the plain module itself."""
 
 FUSION_OF: Final[Mapping[type[nn.Module], Fusion]] = {kind: fusion for fusion, kind in FUSIONS.items()}
 """The computation of each of the modules. Exact types: a subclass may do something else."""

@@ -16,7 +16,7 @@ from gsl.rewrite import RuleSet, Subst
 from gsl.workload import Workload
 
 _OUTLINED = ("Composite", "Codegen", "Primitive")
-"""The attributes of functions that belong to a back end: what they hold has been decided on."""
+"""The attributes of functions that belong to a back end: their contents have been decided on."""
 
 
 def Pass(

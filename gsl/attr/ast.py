@@ -124,7 +124,7 @@ class Literal(Ast):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Attribute(Ast):
-    """An attribute of what a pattern matched."""
+    """An attribute of the node that a pattern matched."""
 
     pattern: Any
     name: str

@@ -18,7 +18,7 @@ class Scope(Protocol):
     """The values that an expression can refer to: the attributes of matched nodes, and the alternatives taken."""
 
     def attribute(self, pattern: Any, name: str, symbols: dict[Symbol, Any]) -> Any:
-        """The value of an attribute of what the pattern matched; EvaluationError if there is none."""
+        """The value of an attribute of the node that the pattern matched; EvaluationError if there is none."""
 
     def alternative(self, pattern: Any, symbols: dict[Symbol, Any]) -> int:
         """The number of the alternative that an ``Alt`` pattern matched."""
@@ -155,7 +155,7 @@ class Evaluator:
         return self._open if node.symbols else self._closed
 
     def _evaluate_parts(self, node: Ast) -> None:
-        """Evaluate what a deep expression is made of bottom-up, so that a long chain is no deep recursion."""
+        """Evaluate the parts of a deep expression bottom-up, so that a long chain is no deep recursion."""
         stack = [(node, node.strict())]
         entered = {id(node)}
         while stack:
@@ -177,7 +177,7 @@ class Evaluator:
             raise EvaluationError(f"{node!r} has no value: {error}{self._found(node)}") from error
 
     def _found(self, node: Ast) -> str:
-        """The values of what an expression is made of, for a message."""
+        """The values of the parts of an expression, for a message."""
         found: dict[str, None] = {}
         for part in node.children():
             if not isinstance(part, ast.Literal):
@@ -227,7 +227,7 @@ class Evaluator:
         raise EvaluationError(f"{node!r} is not an attribute expression")
 
     def each(self, node: ast.Each, length: int | None) -> tuple[Any, ...]:
-        """The values of an ``Each``, whose length may be taken from what it is compared with."""
+        """The values of an ``Each``, whose length may be taken from the value that it is compared with."""
         if node.over is not None:
             items: Sequence[Any] = self.value(node.over)
         elif node.length is not None:

@@ -19,7 +19,7 @@ smaller. The values of a text may take fifty times its bytes, so this bounds the
 
 
 def check(path: Path, kind: str) -> zipfile.ZipFile:
-    """An open archive that is whole, and unpacks to what fits its size. UsageError for another file."""
+    """An open archive that is complete, and whose unpacked contents fit its size. UsageError for another file."""
     try:
         opened = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
@@ -43,6 +43,6 @@ def arrays(path: Path) -> Mapping[str, Any]:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what an exception says."""
+    """The first line of the message of an exception."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

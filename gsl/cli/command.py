@@ -33,7 +33,7 @@ class Exit(IntEnum):
 
 @dataclass(frozen=True)
 class Command:
-    """A command: its name, what it does in a line, its arguments, and what runs it."""
+    """A command: its name, its task in a line, its arguments, and the function that runs it."""
 
     name: str
     summary: str

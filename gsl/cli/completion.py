@@ -1,4 +1,4 @@
-"""``gsl completion``: what a shell needs to complete the command line of ``gsl``.
+"""``gsl completion``: a script by which a shell completes the command line of ``gsl``.
 
 The script is made from the parser. Nothing is run when a user presses the tab key, no rules file above all.
 """
@@ -23,7 +23,7 @@ To try it in a running shell: eval "$(gsl completion bash)". Make the script ane
 
 @dataclass(frozen=True)
 class Option:
-    """An option as a shell sees it: its names, what it does, whether a value follows it, and which."""
+    """An option as a shell sees it: its names, its help, and the kind of value that follows it, if one does."""
 
     names: tuple[str, ...]
     help: str
@@ -34,7 +34,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Completed:
-    """A command as a shell sees it; ``words`` are what may be given beside files."""
+    """A command as a shell sees it; ``words`` are the arguments that may be given beside files."""
 
     name: str
     summary: str

@@ -31,7 +31,7 @@ PACKAGES = {"torch": "torch", "tvm": "apache-tvm", "hypothesis": "hypothesis", "
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; what it returns is told in :class:`Exit`."""
+    """Run the command. Its return values are those of :class:`Exit`."""
     options = parser().parse_args(arguments)
     terminal = Terminal.of(sys.stdout, sys.stderr)
     try:

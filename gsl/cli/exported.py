@@ -1,4 +1,4 @@
-"""Programs of torch in files, loaded without running what is in them.
+"""Programs of torch in files, loaded without running code in them.
 
 ``torch.export.load`` unpickles what is no tensor, and evaluates sizes and guards that are written as Python code. So a
 file is looked at before it is loaded.
@@ -44,7 +44,7 @@ SHOWN: Final = 80
 
 
 def read(path: Path, values: Mapping[str, Any] | None) -> Workload:
-    """The workload of a program in a file. UsageError if it has what would be run."""
+    """The workload of a program in a file. UsageError if the file has code that would be run."""
     import torch
 
     import gsl.kernels  # noqa: F401  programs may call them
@@ -85,7 +85,7 @@ def write(workload: Workload, path: Path, with_values: bool) -> list[Path]:
 
 
 def check(path: Path) -> None:
-    """UsageError for a file that is no program, or has in it what loading would run."""
+    """Raise UsageError for a file that is no program, or has code in it that loading would run."""
     with archive.check(path, KIND) as opened:
         _check_records(path, opened)
         names = [name.partition("/")[2] or name for name in opened.namelist()]
@@ -161,7 +161,7 @@ def _check_config(path: Path, config: Any, names: list[str]) -> None:
 
 
 def _check_program(path: Path, name: str, program: Any) -> None:
-    """Look at every text in a program that torch evaluates. UsageError for what is more than arithmetic."""
+    """Look at every text in a program that torch evaluates. UsageError for a text that is more than arithmetic."""
     for key, text in _texts(program):
         wrong = None
         if key in ("expr_str", "guards_code"):

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
 
 
 def _summary(rule: Subst) -> str:
-    """The first line of what a rule says about itself, or the operators of its source."""
+    """The first line of a rule's description, or the operators of its source."""
     first = rule.doc.strip().partition("\n")[0]
     return first or f"at {rule.location}"
 

@@ -1,4 +1,4 @@
-"""Files of models: what reads and writes them."""
+"""Files of models: the functions that read and write them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ values of parameters of a module of TVM by name, as numpy.savez writes them (.np
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of file: what wrote it, the package that it needs, and the functions for it.
+    """A kind of file: the program that wrote it, the package that it needs, and the functions for it.
 
     ``read`` takes the path, and the values of parameters that are given beside it. ``write`` takes a workload, the
     path, and whether such values were given; it returns the paths that it wrote, in the order in which they may take
@@ -46,7 +46,7 @@ FORMATS: Mapping[str, Format] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser, params_help: str = PARAMS_HELP) -> None:
-    """Add the arguments that name a model, and what is needed to read it."""
+    """Add the arguments that name a model, and those that are needed to read it."""
     parser.add_argument("model", metavar="MODEL", type=Path, help=HELP)
     parser.add_argument("--params", type=Path, metavar="WEIGHTS", help=params_help)
     parser.add_argument(

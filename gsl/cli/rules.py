@@ -71,7 +71,7 @@ class Selection:
 
 
 def selection(sources: Sequence[str], terminal: Terminal) -> Selection:
-    """The rules of all sources in their order. UsageError for what can't be found or read."""
+    """The rules of all sources in their order. UsageError for a source that can't be found or read."""
     rules: dict[Subst, None] = {}
     sets: dict[str, RuleSet] = {}
     for source in sources:
@@ -117,7 +117,7 @@ def _chosen(rules: Named, names: list[str], place: str) -> Iterator[Subst]:
 
 
 def _read(place: str, terminal: Terminal) -> Found:
-    """The rules of a file or module; what it prints and its warnings go to the stream for errors."""
+    """The rules of a file or module. Its output and its warnings go to the stream for errors."""
     read = _reader(place)
     with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(terminal.err):
         warnings.simplefilter("default")

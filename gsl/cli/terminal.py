@@ -73,7 +73,7 @@ class Terminal:
 
     @contextmanager
     def during(self, title: str) -> Iterator[Callable[[str], None]]:
-        """While it lasts, a terminal tells what is being done; the function that it gives tells more of it."""
+        """A context in which a terminal shows the current task; the function that it gives changes the text."""
         if not self.rich_err:
             yield lambda what: None
             return

@@ -18,7 +18,7 @@ class Style:
     dashed: bool = False
     rounded: bool = False
     small: bool = False
-    """Smaller text, for what is beside the point."""
+    """Smaller text, for less important things."""
     text: str = "#1b1b1b"
 
 
@@ -95,7 +95,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The parts of a whole drawing: panels side by side, what their colours mean, and text below them."""
+    """The parts of a whole drawing: panels side by side, the meaning of their colours, and text below them."""
 
     name: str
     panels: tuple[Panel, ...]

@@ -19,7 +19,7 @@ MOST_CHARACTERS = 44
 
 
 def wrapped(text: str, most: int, lines: int = 8) -> list[str]:
-    """A text in lines of at most so many characters, broken at spaces; what is beyond so many lines is left out."""
+    """A text in lines of at most so many characters, broken at spaces; further lines than so many are left out."""
     broken = [line for part in text.splitlines() for line in wrap(part, most, subsequent_indent="  ")]
     return broken if len(broken) <= lines else [*broken[: lines - 1], broken[lines - 1] + " …"]
 

@@ -55,14 +55,15 @@ def svg(source: str) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what Graphviz and its libraries write to the standard error from the user: hints, and fonts' warnings."""
+    """Keep the output of Graphviz and its libraries on the standard error from the user: hints, and warnings about
+    fonts."""
     with redirect_stderr(io.StringIO()), tempfile.TemporaryFile() as sink, _redirected(sink):
         yield
 
 
 @contextmanager
 def _redirected(sink: IO[bytes]) -> Iterator[None]:
-    """Send what is written to the process's standard error to a file; nothing is done where there is none."""
+    """Send the process's standard error to a file; nothing is done where there is none."""
     try:
         before = os.dup(2)
     except OSError:

@@ -48,12 +48,13 @@ Item = Union[Node, Part]
 
 
 def is_call(node: Node) -> bool:
-    """True for what computes: no leaf, no tuple and no field of one."""
+    """True for a node that computes: no leaf, no tuple and no field of one."""
     return node.op not in LEAVES and node.op not in (TUPLE, GETITEM)
 
 
 def inherited(scope: Scope) -> Scope:
-    """The scope of a view that rules have worked on: what they made is where all was that it stands for."""
+    """The scope of a view that rules have worked on: a new node is in the module in which all nodes were that it
+    replaces."""
 
     def of(node: Node) -> Path:
         found: list[Path] = []
@@ -102,7 +103,7 @@ def _together(graph: Graph) -> list[Node]:
 
 
 def by_weights(graph: Graph) -> dict[Node, Path]:
-    """The modules of calls by the names of their weights; what stands between belongs to what both sides share."""
+    """The modules of calls by the names of their weights; a call between two modules belongs to their common part."""
     own: dict[Node, Path] = {}
     for node in graph.nodes:
         weights = [_names(operand.name) for operand in node.operands if operand.op == PARAM]
@@ -130,7 +131,8 @@ def by_weights(graph: Graph) -> dict[Node, Path]:
 
 
 def _between(before: Path, after: Path) -> Path:
-    """The module of a node that has no weights, by those before and after it. What joins two layers ends the first."""
+    """The module of a node that has no weights, by those before and after it. A node that joins two layers ends the
+    first."""
     if not after:
         numbered = [place for place, name in enumerate(before, 1) if name.isdecimal()]
         return before[: numbered[-1]] if numbered else ()

@@ -57,7 +57,7 @@ def levels(graph: Graph, options: Options) -> int:
 
 
 class _Drawer:
-    """Draws one view: decides what is open, then makes boxes and edges frame by frame."""
+    """Draws one view: decides which modules are open, then makes boxes and edges frame by frame."""
 
     def __init__(self, graph: Graph, options: Options, paint: Mapping[Node, Paint], *, flat: int = FLAT) -> None:
         self.graph = graph
@@ -161,7 +161,7 @@ class _Drawer:
             self.nest.box(around, self._node(node))
 
     def _edge(self, operand: Node, node: Node) -> None:
-        """The edge from what is drawn for an operand to what is drawn for its user, if both are."""
+        """The edge from the box of an operand to the box of its user, if both are drawn."""
         for fold in self.member.get(node, ()):
             if fold in self.member.get(operand, ()) or fold in self.chains.get(operand, ()):
                 return  # from one of equal parts to another, or in one that is not drawn

@@ -34,7 +34,7 @@ class ImportedRules(RuleSet):
 
 
 def rule_set(read: Sequence[Rule], semantics: Semantics, file: str, where: Conditions, strict: bool) -> ImportedRules:
-    """The rules as substitutions. Warns of what is refused, or raises ExchangeError if ``strict``.
+    """The rules as substitutions. Warns of refused rules, or raises ExchangeError if ``strict``.
 
     PatternError if ``where`` has a condition for a rule that does not exist.
     """

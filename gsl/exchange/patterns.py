@@ -35,7 +35,7 @@ class Sides:
         self.batches = Alike()
         """Groups of terms that have two dimensions or more, and the same dimensions before the last two."""
         self.matrix = Term("matrix", (), {}, rule.place)
-        """Stands for what has two dimensions."""
+        """Stands for every term that has two dimensions."""
         self.products: list[Term] = [self.matrix]
         """Operands of matrix products, so that all of their batch have two dimensions or more."""
         self.ranks: dict[Term, Value] = {}
@@ -120,7 +120,7 @@ class Side:
         raise Inexpressible(f"{term.place}: the source does not say what ?{given} ({name}) is")
 
     def settle(self, term: Term, name: str, actual: Expr) -> Value:
-        """Bind or compare a parameter with what a call of the source has, and give its value."""
+        """Bind or compare a parameter with the value that a call of the source has, and give its value."""
         value = self.value(term, name)
         if value is None:
             self.sides.bound[term.params[name]] = actual

@@ -76,7 +76,7 @@ def kernel(term: Term) -> Term:
 
 
 def same_shape(term: Term) -> Iterator[Term]:
-    """The term, and what it is an element-wise function of."""
+    """The term, and the term of which it is an element-wise function."""
     yield term
     while term.op in _SAME_SHAPE:
         term = term.operands[0]

@@ -145,7 +145,7 @@ class _Parser:
         return self._operand(*stack[0].items[0])
 
     def _operand(self, column: int, item: Any) -> Term:
-        """The term of what stands where an operand does."""
+        """The term of an item that stands in the place of an operand."""
         if isinstance(item, Term):
             return item
         if item.startswith("?") and len(item) > 1:

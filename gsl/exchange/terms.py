@@ -94,7 +94,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule as it was read: for every output the term that is replaced, and what replaces it."""
+    """A rule as it was read: for every output the term that is replaced, and the term that replaces it."""
 
     name: str
     place: str

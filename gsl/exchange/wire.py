@@ -14,7 +14,7 @@ _WIRE_TYPES = {0: "a varint", 1: "64 bits", 2: "a length and bytes", 3: "the sta
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of the file that holds one message, and what it is called in errors."""
+    """A part of the file that holds one message, and its name in errors."""
 
     start: int
     end: int

@@ -1,4 +1,4 @@
-"""The small expression trees as which front ends read native calls, and what stands in an opaque call for a value.
+"""The small expression trees as which front ends read native calls, and the stand-ins for values in an opaque call.
 
 A reading is a tree of canonical calls. It knows nothing about graphs: whatever stands for a tensor in the native graph
 (an ``fx.Node``, a variable of TVM) is passed through as it is.

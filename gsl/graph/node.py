@@ -81,7 +81,7 @@ class Node:
         self.origin: Origin | None = None
         """For a node made by a rewrite: by which rule and instead of what."""
         self.redirects: dict[Node, Node] | None = None
-        """For a node whose operands or deps were replaced: what each one at loading has become."""
+        """For a node whose operands or deps were replaced: the present node for each one at loading."""
 
     @property
     def opaque(self) -> bool:
@@ -298,8 +298,8 @@ class Graph:
         self.writable = writable
         """Tells of each new call whether the framework can express it, where that is not sure."""
         self.admits = admits
-        """Raises FrontEndError for new nodes that can't stand in the places of old ones, for what types do not tell:
-        devices, and how tensors lie in memory. ``None`` where that can't happen."""
+        """Raises FrontEndError for new nodes that can't stand in the places of old ones, for reasons that types do not
+        tell: devices, and how tensors lie in memory. ``None`` where that can't happen."""
         self.typed = typed
         """True if nodes of this kind of graph have types; where they have none, none are missed."""
         self.written: Mapping[Node, int | None] = dict(written or {})
@@ -318,7 +318,8 @@ class Graph:
             for dep in node.deps:
                 dep.add_user(node)
         self.formed: dict[Any, Any] = {}
-        """While rules work on the graph: attributes and types of new calls, by what these are made from."""
+        """While rules work on the graph: attributes and types of new calls, by the parts from which these calls are
+        made."""
         self._by_op: dict[Op, list[Node]] | None = None
         self._ends: tuple[list[Node], frozenset[Node]] | None = None
 
@@ -360,7 +361,7 @@ class Graph:
             node.index = index
 
     def release(self) -> None:
-        """Let the nodes be freed at once, when nobody looks at them any more.
+        """Let the nodes be freed at once, when nothing refers to them any more.
 
         Operands and users refer to each other, so that otherwise the garbage collector has to find all of them.
         """

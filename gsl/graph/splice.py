@@ -1,4 +1,4 @@
-"""Changing a view: replacing nodes, refusing what would close a cycle, and tidying up afterwards."""
+"""Changes of a view: replacing nodes, refusing replacements that would close a cycle, and tidying up afterwards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gsl.graph.node import FEW, INPUT, Graph, Node, Origin, op_name
 
 
 class Replacement:
-    """Nodes of a graph (the outputs of a match) and what is to stand for them."""
+    """Nodes of a graph (the outputs of a match) and the nodes that are to stand for them."""
 
     __slots__ = ("created", "new", "old", "used")
 
@@ -239,7 +239,7 @@ class Splicer:
         return name
 
     def finish(self) -> None:
-        """Restore a topological order near the old one, without what is dead."""
+        """Restore a topological order near the old one, without dead nodes."""
         graph = self.graph
         if not self._instead:
             return
@@ -263,7 +263,7 @@ class Splicer:
         self._instead.clear()
 
     def drop(self, suspects: Iterable[Node]) -> None:
-        """Take nodes that nothing uses out of the graph, and what only they used."""
+        """Take nodes that nothing uses out of the graph, and the nodes that only they used."""
         dead, outputs = self.dead, self.outputs
         for suspect in suspects:
             if suspect.users:

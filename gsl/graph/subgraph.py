@@ -70,7 +70,7 @@ def call_type(body: Graph) -> Type | None:
 
 
 def inline(graph: Graph, calls: Iterable[Node]) -> Graph:
-    """A copy of a view in which these calls of outlined groups are replaced by what they compute."""
+    """A copy of a view in which these calls of outlined groups are replaced by their bodies."""
     wanted = set(calls)
     new = graph.copy()
     splicer = Splicer(new)

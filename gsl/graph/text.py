@@ -15,7 +15,7 @@ the defaults hands them in."""
 
 
 def hide_none(node: Node, name: str, value: Any) -> bool:
-    """A :data:`Hide` that leaves out what is ``None``."""
+    """A :data:`Hide` that leaves out attributes that are ``None``."""
     return value is None
 
 

@@ -116,7 +116,8 @@ class RepeatMatcher(Matcher):
 
 
 def producers(search: Search, node: Node, *, sole: bool) -> Iterator[tuple[Node, Skipped]]:
-    """The only computed operand of a node, if there is exactly one, and what it becomes when nodes are skipped.
+    """The only computed operand of a node, if there is exactly one, and the node that it becomes when nodes are
+    skipped.
 
     Unless it is to be the sole one: each computed operand that nothing else uses. So a node has one way up, and all
     chains that end at a node are as many as the nodes below.

@@ -1,4 +1,4 @@
-"""A compiled search as a Python function: what the goals of a search do, written out for one start.
+"""A compiled search as a Python function: the goals of a search, written out for one start.
 
 The search of :mod:`gsl.match.engine` decides at every goal what it is about. But which patterns are bound when, which
 steps lead up, and what a node must be is the same for every node at which a search starts. Here this is decided once:
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from gsl.match.start import Start
 
 Find = Callable[[Node, Container[Node], Collection[Node], Crowds], Iterable[Match]]
-"""The matches from a node, given the outputs of the graph, the nodes that no operator of the pattern may be, and what
-is known of users."""
+"""The matches from a node, given the outputs of the graph, the nodes that no operator of the pattern may be, and the
+facts about users."""
 MOST_PATTERNS = 60
 
 
@@ -73,7 +73,7 @@ def compiled(start: Start) -> Find | None:
 
 
 class _Compiler(InstanceWriter):
-    """Writes the function of one start. Each method does what its goal does, and then what follows."""
+    """Writes the function of one start. Each method writes the work of its goal, and then the rest."""
 
     def __init__(self, start: Start) -> None:
         super().__init__(Writer(("node", "outputs", "blocked", "crowds")), start)
@@ -93,7 +93,7 @@ class _Compiler(InstanceWriter):
         return self.out
 
     def end(self, bound: Bound) -> None:
-        """All is bound: check what waited for that, and give the match."""
+        """All patterns are bound: check the guards that waited for that, and give the match."""
         for guard in self.start.final:
             write_guard(self.out, self.plan, guard, bound)
         nodes, chosen, operators, counts, heads = tables(self.out, self.plan, bound)
@@ -224,7 +224,7 @@ class _Compiler(InstanceWriter):
     # Steps up, and relations.
 
     def climb(self, ups: tuple[Up | Link, ...], bound: Bound, then: Then) -> None:
-        """All steps: each when what it starts from is bound."""
+        """All steps: each when the pattern is bound from which it starts."""
         if not ups:
             then(bound)
             return
@@ -245,7 +245,7 @@ class _Compiler(InstanceWriter):
             self.up(step, bound, onward)
 
     def up(self, step: Up, bound: Bound, then: Then) -> None:
-        """A node that is made of what is bound."""
+        """A node that is made of bound nodes."""
         if step.goal.pattern in bound.nodes:
             then(bound)
             return
@@ -254,7 +254,7 @@ class _Compiler(InstanceWriter):
         self.each(step.goal, self.reach(step, bound), bound, then)
 
     def reach(self, step: Up, bound: Bound) -> str:
-        """Write the nodes that are made of what is bound and may be the goal: a variable."""
+        """Write the nodes that are made of bound nodes and may be the goal: a variable."""
         reached: dict[Pattern, str] = {}
         for matcher, below in step.parts:
             if matcher.pattern in bound.nodes:

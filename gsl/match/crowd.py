@@ -15,7 +15,8 @@ NOTHING: Final[Mapping[Op, list[Node]]] = MappingProxyType({})
 
 
 class Crowds:
-    """For nodes with many users, those of some operators in graph order, without what was rewritten before them.
+    """For nodes with many users, those of some operators in graph order, without the users that were rewritten before
+    them.
 
     For one graph, while nothing but a pass changes it: ``blocked`` grows from call to call.
     """

@@ -34,7 +34,7 @@ class Search:
         self.taken: dict[Node, Any] = {}
         self.operators: dict[OpClass, Op] = {}
         self.related: dict[Any, bool] = {}
-        """The use relations that are known to hold, with what stands between their sides."""
+        """The use relations that are known to hold, with the nodes between their sides."""
         self.trail: list[tuple[dict[Any, Any], Any]] = []
         self.choices: list[tuple[Iterator[Goals], int]] = []
         self.failed: set[tuple[Any, Node]] = set()
@@ -94,7 +94,7 @@ class Search:
         return None
 
     def undo(self, mark: int) -> None:
-        """Take back what was recorded since."""
+        """Take back the bindings that were recorded since."""
         trail = self.trail
         while len(trail) > mark:
             table, key = trail.pop()

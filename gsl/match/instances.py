@@ -170,7 +170,8 @@ def all_of(links: Iterable[Instance], own: Own) -> Iterable[Node]:
 
 
 class Keys:
-    """The keys of what the templates of numbered instances are bound to: made for the longest list so far, and kept."""
+    """The keys under which the templates of numbered instances are bound: made for the longest list so far, and
+    kept."""
 
     def __init__(self, templates: Sequence[Pattern], first: int) -> None:
         self.templates = tuple(templates)

@@ -1,4 +1,4 @@
-"""Compiled patterns. Each knows how to match one node, and what remains to be matched after it.
+"""Compiled patterns. Each knows how to match one node, and which goals remain after it.
 
 The remainder is a linked list of goals ``(function, argument, path, rest)``, so that the search keeps its own stack
 and neither deep graphs nor long variadics recurse. ``END`` is the empty list; a failed match is ``None``.
@@ -46,7 +46,7 @@ class Matcher:
         self.guards: list[Guard] = []
 
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
-        """Look up the matchers of what the pattern is made of."""
+        """Look up the matchers of the pattern's parts."""
 
     def match(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
         """The goals that remain when the pattern is the node, or ``None`` if it can't be."""
@@ -105,7 +105,7 @@ class Matcher:
         return True
 
     def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
-        """The goals for what the pattern is made of, before the rest."""
+        """The goals for the parts of the pattern, before the rest."""
         return rest
 
 
@@ -326,7 +326,7 @@ class AltMatcher(Matcher):
 
 
 def _note_reached(search: Search, reached: list[bool], path: Path, rest: Goals) -> Goals:
-    """The goal of taking note that what stands before it was reached."""
+    """The goal of noting that the goals before it were reached."""
     if not reached:
         reached.append(True)
     return rest

@@ -13,7 +13,8 @@ from gsl.spec import OpSpec
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """Why a partial match went no further: a pattern, the node tried for it, and what was expected and found."""
+    """The reason why a partial match went no further: a pattern, the node tried for it, the expected and the found
+    value."""
 
     pattern: Pattern | None
     node: Node | None

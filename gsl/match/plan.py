@@ -1,4 +1,5 @@
-"""A rule's source, compiled: from which nodes a search may start, and what finds the matches from them.
+"""A rule's source, compiled: the nodes from which a search may start, and the functions that find the matches from
+them.
 
 What a search costs, counted in goals (``Search.steps``), for a source of *p* patterns and an anchor with *n* nodes:
 *n · p* where operands and relations lead to one node each, as in every operand-style source with one output, and in a
@@ -86,7 +87,7 @@ class Plan:
         self.variadic = outputs[0] if len(outputs) == 1 and isinstance(outputs[0], Variadic) else None
         self.scopes = _scopes(self.patterns)
         self.identity = _identity(self.patterns)
-        """For the parts of an ``&``: what they have in common, because they are one node."""
+        """For the parts of an ``&``: their common pattern, because they are one node."""
         self.sure = dict.fromkeys(_sure((*self.outputs, *related)))
         """The patterns that every match binds exactly once; operators before leaves, outputs first."""
         self.required = (*self.outputs, *related)
@@ -164,7 +165,7 @@ class Plan:
             )
 
     def check(self, graph: Graph) -> None:
-        """PatternError for what no node of a graph of this kind can be.
+        """Raise PatternError for a pattern that no node of a graph of this kind can match.
 
         That is a call of a native target which the graph shows by a canonical operator, and what demands a type where
         there are none.

@@ -1,4 +1,4 @@
-"""A match: what every pattern of a source is bound to."""
+"""A match: the nodes to which the patterns of a source are bound."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SHOWN = 40
 """The largest number of characters of a pattern in a drawing."""
 COVERED, BOUND = ("#fbd9a5", "#b46a00"), ("#ffffff", "#b46a00")
-"""The fill and the outline of what a match covers, and of what else it binds."""
+"""The fill and the outline of the nodes that a match covers, and of the other nodes that it binds."""
 LEGEND = (
     (draw.Style(*COVERED, 3.0), None, "replaced"), (draw.Style(*COVERED, 1.5), None, "covered"),
     (draw.Style(*BOUND, 1.5), None, "bound by ‹a pattern›"), (draw.BESIDE, None, "beside the match"),
@@ -94,7 +94,8 @@ class Match:
 
     @cached_property
     def inner(self) -> tuple[Node, ...]:
-        """The nodes matched by operators, tuples and fields, or skipped: what the rule covers, outputs included."""
+        """The nodes matched by operators, tuples and fields, or skipped: all nodes that the rule covers, outputs
+        included."""
         nodes: dict[Node, None] = dict.fromkeys(self.bindings.skipped)
         for key, node in self.bindings.nodes.items():
             if isinstance(key[0] if isinstance(key, tuple) else key, (Call, Tuple, GetItem, Variadic)):
@@ -112,7 +113,7 @@ class Match:
         return "\n".join(lines)
 
     def visualize(self, path: str | Path | None = None) -> draw.Drawing:
-        """A drawing of what matched with its neighbours, also written to ``path`` (.svg, .png, .pdf or .dot)."""
+        """A drawing of the matched nodes with their neighbours, also written to ``path`` (.svg, .png, .pdf or .dot)."""
         paint = bound_paint(self.bindings.nodes, self.inner, self.outputs)
         panel = draw.Panel("", draw.region(paint, self.inner))
         return draw.saved(draw.Drawing(draw.Figure("match", (panel,), LEGEND)), path)

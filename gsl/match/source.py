@@ -1,4 +1,4 @@
-"""Python source of a search, line by line, and what is known of its variables."""
+"""Python source of a search, line by line, and the facts about its variables."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Bound:
         self.nodes: dict[Pattern, str] = {}
         """The variable of each pattern, in the order in which they are bound."""
         self.taken: dict[Pattern, str] = {}
-        """The variables of operators, by what tells operators apart."""
+        """The variables of operators, by the identity that tells operators apart."""
         self.operators: dict[OpClass, str] = {}
         """A variable whose node has the operator that a class stands for."""
         self.chosen: dict[Alt, int] = {}
@@ -110,7 +110,7 @@ class Writer:
         return len(self._lines)
 
     def back(self, mark: int) -> None:
-        """Forget what was written since."""
+        """Forget the lines that were written since."""
         del self._lines[mark:]
 
     @property
@@ -143,7 +143,7 @@ class Writer:
 
     @contextmanager
     def loop(self, over: str, number: int = 1) -> Iterator[list[str]]:
-        """A choice: a loop around what is written meanwhile. Gives its variables."""
+        """A choice: a loop around the lines that are written meanwhile. Gives its variables."""
         if not self.is_generator:
             rest = f"{self.name}_choices({', '.join(self._variables)})"
             self.line(f"return {rest}")

@@ -75,7 +75,7 @@ Way = list[tuple[Pattern, tuple[Pattern, ...]]]
 
 
 class Start:
-    """The search from one anchor: down through operands, and up to users of what is bound, until all is matched."""
+    """The search from one anchor: down through operands, and up to users of bound nodes, until all is matched."""
 
     def __init__(self, plan: Plan, anchor: Pattern) -> None:
         self.plan = plan
@@ -90,7 +90,7 @@ class Start:
         """The patterns to which a step leads: they are bound after all steps in any case."""
         self.linked: set[Use] = set()
         self._asked = 0
-        """From how many nodes matches were wanted, and what that cost."""
+        """The number of nodes for which matches were wanted, and the cost of these searches."""
         self.ups: list[Up | Link] = []
         self.final: list[Guard] = []
         if plan.variadic is not None:
@@ -189,7 +189,7 @@ class Start:
     # What is bound, and in which order.
 
     def _visit(self, root: Pattern, region: Region) -> None:
-        """Make the matchers of a pattern and what it is made of, but not of what is negated."""
+        """Make the matchers of a pattern and its parts, but not of negated patterns."""
         stack = [(root, region)]
         while stack:
             pattern, region = stack.pop()
@@ -212,7 +212,7 @@ class Start:
                         stack.append((child, (*region, pattern) if scoped else region))
 
     def _negations(self) -> dict[Not, Absent]:
-        """Visit what is negated, when all else is bound."""
+        """Visit the negated patterns, when all others are bound."""
         absent: dict[Not, Absent] = {}
         while len(absent) < sum(isinstance(pattern, Not) for pattern in self.order):
             for pattern in list(self.order):
@@ -382,7 +382,8 @@ class Start:
 
 
 def climb(search: Search, ups: tuple[Up | Link, ...], path: Path, rest: Goals) -> Goals | None:
-    """The goal of doing all steps: each when what it starts from is bound, which may depend on an alternative."""
+    """The goal of doing all steps: each when the pattern is bound from which it starts, which may depend on an
+    alternative."""
     if not ups:
         return rest
     ready = [number for number, up in enumerate(ups) if up.is_ready(search, path)]
@@ -399,7 +400,7 @@ def _is_whole(way: Way, below: Collection[Pattern]) -> bool:
 
 
 def _made_of(pattern: Pattern) -> tuple[Pattern, ...]:
-    """The patterns from which a step leads up to one: its operands, or what is the same node."""
+    """The patterns from which a step leads up to one: its operands, or patterns of the same node."""
     if isinstance(pattern, (Not, Repeat)):
         return ()
     return tuple(pattern.same_node() if isinstance(pattern, Seq) else pattern.children())

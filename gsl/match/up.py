@@ -1,4 +1,4 @@
-"""The way from what is bound to what is made of it."""
+"""The way up from bound patterns to a pattern that is made of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Use relations, compiled: the step from one side of a relation to the other, and what may stand between."""
+"""Use relations, compiled: the step from one side of a relation to the other, and the nodes that may stand between."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def users(node: Node, search: Search) -> list[Node]:
 
 
 def beyond(search: Search, node: Node) -> Iterator[tuple[Node, Skipped]]:
-    """An operand, and what it becomes when nodes are skipped: for each of these its first operand."""
+    """An operand, and the nodes that it becomes when nodes are skipped: for each of these its first operand."""
     skipped: Skipped = ()
     yield node, skipped
     while node.op in search.fuzzy and node.operands:

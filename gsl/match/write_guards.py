@@ -1,4 +1,4 @@
-"""Guards as Python source, and what is bound where they are asked."""
+"""Guards as Python source, and the bindings at the place where they are asked."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _may_be_bound(plan: Plan, owner: Pattern, bound: Bound) -> bool:
 
 
 def _expression(out: Writer, guard: Guard, bound: Bound, number: str | None) -> None:
-    """The expression is true, or equals what the node has. An index stands for a number."""
+    """Test that the expression is true, or equals the value of the node. An index stands for a number."""
     of = out.names.of
 
     def attribute(pattern: Any, name: str) -> str:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from gsl.match.up import Up
 
 Then = Callable[[Bound], None]
-"""Writes what follows."""
+"""A function that writes the goals that follow."""
 
 
 class InstanceWriter(NodeWriter):
-    """Writes what is there any number of times. Instances with alternatives or negations are not written."""
+    """Writes patterns that match any number of times. Instances with alternatives or negations are not written."""
 
     def __init__(self, out: Writer, start: Start) -> None:
         super().__init__(out, start.plan)
@@ -39,7 +39,7 @@ class InstanceWriter(NodeWriter):
         raise NotImplementedError
 
     def reach(self, step: Up, bound: Bound) -> str:
-        """Write the nodes that are made of what is bound and may be the goal: a variable."""
+        """Write the nodes that are made of bound nodes and may be the goal: a variable."""
         raise NotImplementedError
 
     def in_order(self, nodes: str) -> str:
@@ -88,7 +88,7 @@ class InstanceWriter(NodeWriter):
     def _link(
         self, matcher: RepeatMatcher, bound: Bound, above: frozenset[str]
     ) -> tuple[str, Many, int, tuple[int, ...]]:
-        """The function of one node of a chain, what it gives, the place of the first node, and of joint operators."""
+        """The function of one node of a chain, its results, the place of the first node, and of joint operators."""
         inner = matcher.pattern.pattern
         spine = inner.spine if isinstance(inner, Seq) else (inner,)
         if not set(spine) >= {p for p in walk(inner) if isinstance(p, (Call, Tuple, GetItem))}:
@@ -123,7 +123,7 @@ class InstanceWriter(NodeWriter):
     # Fields of a tuple.
 
     def variadic(self, matcher: VariadicMatcher, var: str, bound: Bound, then: Then) -> None:
-        """The operands of a tuple, each an instance. The first one also binds what all share."""
+        """The operands of a tuple, each an instance. The first one also binds the patterns that all share."""
         out, pattern = self.out, matcher.pattern
         shared = [p for p in walk(pattern.field) if p not in self.plan.scopes]
         classes = {_joint(p) for p in pattern.templates} - {None}
@@ -215,7 +215,7 @@ class InstanceWriter(NodeWriter):
         self, matcher: RepeatMatcher | VariadicMatcher, inner: Matcher, bound: Bound, above: frozenset[str],
         guards: Sequence[Guard], first: int,
     ) -> tuple[str, Many]:  # fmt: skip
-        """Write the function that gives the instances at a node: an expression for it, and what it gives."""
+        """Write the function that gives the instances at a node: an expression for it, and its results."""
         self._demand_plain(matcher.pattern.templates, bound)
         shared = self._shared(matcher, bound)
         several = [each.var for each in shared.many.values() if each.var.isidentifier()]

@@ -43,7 +43,7 @@ class NodeWriter:
         self.plan = plan
         self.of = out.names.of
         self.quiet = self.of(Search(plan, ()))
-        """A search in whose name matchers are asked what they admit."""
+        """A search in whose name matchers are asked which nodes they admit."""
 
     def admits(self, matcher: Matcher, var: str, bound: Bound) -> None:
         """The node is of the right kind, operator and literal attributes."""
@@ -140,7 +140,8 @@ class NodeWriter:
 
 
 def _exactly(wanted: Any) -> str:
-    """The test that ``v`` is of the type of a plain value, and equal to it; empty for what is not compared so."""
+    """The test that ``v`` is of the type of a plain value, and equal to it; empty for a value that is not compared
+    so."""
     kind = type(wanted)
     if kind is bool or wanted is None:
         return f"v is {wanted!r}"

@@ -63,7 +63,7 @@ class Call(Pattern):
 
     @classmethod
     def _free(cls, op: Any, attrs: Mapping[str, Any] = MappingProxyType({})) -> Call:
-        """A call of the operator, whatever its operands."""
+        """A call of the operator, with any operands."""
         call = cls.__new__(cls)
         call._fill(op, None, dict(attrs))
         return call

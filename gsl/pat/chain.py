@@ -1,4 +1,4 @@
-"""Chains of nodes, and what may be absent."""
+"""Chains of nodes, and nodes that may be absent."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class And(Pattern):
 
 
 class Not(Pattern):
-    """Any node that does not match the pattern; what the pattern holds stays unknown outside of it."""
+    """Any node that does not match the pattern; the nodes that the pattern binds stay unknown outside of it."""
 
     __slots__ = ("pattern",)
     pattern: Pattern

@@ -1,4 +1,4 @@
-"""The target that outlines what a rule matched."""
+"""The target that outlines the matched nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leaves: patterns that stand for a node whatever computes it."""
+"""Leaves: patterns that stand for a node without regard to its computation."""
 
 from __future__ import annotations
 

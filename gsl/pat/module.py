@@ -1,4 +1,4 @@
-"""The target that makes a module of what a rule matched."""
+"""The target that makes a module of the matched nodes."""
 
 from __future__ import annotations
 

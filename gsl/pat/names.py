@@ -9,7 +9,7 @@ from gsl.pat.leaf import Const, Variable, Wildcard
 
 
 def is_op(op: Any) -> Call:
-    """A call of an operator, whatever its operands; ``is_op("add")(x, y)`` fixes them."""
+    """A call of an operator, with any operands; ``is_op("add")(x, y)`` fixes them."""
     return Call._free(op)
 
 

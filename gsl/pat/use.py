@@ -1,4 +1,4 @@
-"""Use relations: patterns written as operators and who uses whom.
+"""Use relations: patterns written as operators and their users.
 
 A relation is a value. ``a >> b`` is a sequence, which stands for its tail where it is an operand, and for its head
 where it uses something; it carries the constraints of both sides. Nothing is recorded anywhere by writing one down.
@@ -30,7 +30,7 @@ MOST_SHOWN = 8
 
 @dataclass(frozen=True, eq=False)
 class Constraint:
-    """A condition on what patterns match, beyond the patterns themselves."""
+    """A condition on the nodes that patterns match, beyond the patterns themselves."""
 
     def patterns(self) -> tuple[Pattern, ...]:
         """The patterns that it is about."""
@@ -157,7 +157,7 @@ class Seq(Pattern):
         yield from parts
 
     def _piece(self, pattern: Pattern) -> Iterator[Any]:
-        """The text of one of the related patterns, with what is demanded of its uses."""
+        """The text of one of the related patterns, with the demands on its uses."""
         is_free = isinstance(pattern, Call) and pattern.operands is None and not pattern.attrs and not pattern.guard
         yield pattern.label if is_free else pattern
         for constraint in self.constraints:

@@ -207,7 +207,8 @@ class Run:
         return self._pass
 
     def end(self) -> None:
-        """Tidy up after a pass: take fields of tuples that it made, share what it made equal, and fold weights."""
+        """Tidy up after a pass: take fields of tuples that it made, share calls that it made equal, and fold
+        weights."""
         assert self._pass is not None
         self.untyped |= self._pass.checker.untyped
         if self._pass.blocked:

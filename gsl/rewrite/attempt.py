@@ -23,7 +23,7 @@ class Attempt:
     """The bindings at the end of an attempt, and the reason why it ended."""
 
     bound: Mapping[Any, Node]
-    """The nodes by pattern; by pattern and number for what is repeated."""
+    """The nodes by pattern; by pattern and number for a repeated pattern."""
     pattern: Pattern | None = None
     """The pattern that did not fit, where there is one."""
     node: Node | None = None
@@ -35,7 +35,8 @@ class Attempt:
 
 
 def attempt_drawing(rule: Subst, attempt: Attempt, absent: Sequence[str], notes: Sequence[str]) -> Drawing:
-    """The drawing of an attempt: numbers tell which pattern is bound to which node, ``!`` what did not fit.
+    """The drawing of an attempt: numbers tell which pattern is bound to which node, ``!`` marks the pattern that did
+    not fit.
 
     Patterns of the operators that are ``absent`` from the graph are marked too.
     """

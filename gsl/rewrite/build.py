@@ -1,4 +1,4 @@
-"""Building a target: from a match to the new nodes that replace what it covers."""
+"""Building a target: from a match to the new nodes that replace the covered ones."""
 
 from __future__ import annotations
 
@@ -336,7 +336,7 @@ def not_matched(pattern: Pattern) -> Refusal:
 
 
 def check_demands(pattern: Pattern) -> None:
-    """Raise PatternError for a new node of which a type is demanded: it has the type that follows from what it is."""
+    """Raise PatternError for a new node of which a type is demanded: it has the type that follows from its operator."""
     guard = pattern.both[1].guard if isinstance(pattern, And) else pattern.guard
     names = [demand.name for demand in guard.keywords()] if guard is not None else []
     if isinstance(pattern, Const) and "dtype" in names:
@@ -366,7 +366,7 @@ def needed(pattern: Pattern) -> Sequence[Pattern]:
 
 
 class _TargetScope(MatchScope):
-    """Lets expressions also read attributes of what the target has built."""
+    """Lets expressions also read attributes of the nodes that the target has built."""
 
     def __init__(self, builder: Builder) -> None:
         super().__init__(builder.match.bindings, ())

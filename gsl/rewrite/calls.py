@@ -14,7 +14,7 @@ from gsl.spec import OpSpec
 from gsl.spec.exact import exact
 
 NUMBERS: Final = (CONST, TUPLE)
-"""The operators of what may be, or hold, numbers, so that its type does not tell all."""
+"""The operators of nodes that may be, or hold, numbers, so that the type does not tell all."""
 Formed = tuple[Mapping[str, Any], "Type | None"]
 """All attributes of a call, and its type."""
 

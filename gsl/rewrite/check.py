@@ -74,7 +74,7 @@ class Checker:
             raise Refusal(f"would create a cycle: what stands for {names} would depend on itself")
 
     def _moves(self, replacement: Replacement, low: int, last: int) -> None:
-        """Refuse what would move a read of a tensor across a change of it, or reorder effects.
+        """Refuse a rewrite that would move a read of a tensor across a change of it, or reorder effects.
 
         What a match covers, from ``low`` to ``last``, is computed anew where its last node stands. With several
         outputs, or with operands that stand behind what is replaced, other nodes may change places too.
@@ -128,7 +128,7 @@ class Checker:
                 work.extend(user for user in node.users if may_be_view(user))
 
     def applied(self, replacement: Replacement) -> None:
-        """Take note of a rewrite: what was changed in place is now changed in another place."""
+        """Note a rewrite: tensors that were changed in place are now changed in another place."""
         if self.changed:
             for old, new in zip(replacement.old, replacement.new):
                 if old in self.changed:

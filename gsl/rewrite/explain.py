@@ -67,7 +67,8 @@ class Explanation:
         return "\n".join(lines)
 
     def visualize(self, path: str | Path | None = None) -> Drawing:
-        """A drawing of the pattern beside the part of the graph that comes nearest to it, with what does not fit.
+        """A drawing of the pattern beside the part of the graph that comes nearest to it, with the parts that do not
+        fit.
 
         Also written to ``path`` (.svg, .png, .pdf or .dot).
         """
@@ -121,7 +122,7 @@ def _adds_to_product(patterns: Iterable[Pattern]) -> bool:
 
 
 _TRAINED: Final = {"nn.batch_norm": "batchnorm", "nn.dropout": "dropout"}
-"""The operators that layers are in evaluation alone, with what the names of their calls in training have in them."""
+"""The operators of layers that exist in evaluation only, with a part of the names of their calls in training."""
 
 
 def _in_training(absent: Sequence[str], graph: Graph) -> str:

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), type(...))
 _SKIPPED: Final = frozenset(("location", "free_symbols", "symbols", "depth", "__weakref__"))
-"""Fields that say nothing about what a rule does, or that follow from others."""
+"""Fields that have no effect on the results of a rule, or that follow from others."""
 
 
 def fingerprint(rules: RuleSet) -> str | None:
-    """The fingerprint of rules, equal in every process; ``None`` where a function uses what has no text of its own."""
+    """The fingerprint of rules, equal in every process; ``None`` where a function uses an object that has no text of
+    its own."""
     hasher = hashlib.sha256()
     try:
         parts = _parts([rules.strategy, rules.max_steps, [_of_rule(rule) for rule in rules]])
@@ -125,7 +126,7 @@ def _has_data(value: Any) -> bool:
 
 
 def _function(function: FunctionType) -> list[Any]:
-    """The code of a function, its file, and what it takes from outside."""
+    """The code of a function, its file, and the values that it takes from outside."""
     path = Path(function.__code__.co_filename)
     if function.__module__.partition(".")[0] == "torch":
         return [function.__module__, function.__qualname__]

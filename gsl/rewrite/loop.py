@@ -71,7 +71,7 @@ def _circle(firings: Sequence[Firing]) -> str:
 
 
 def _at_one_place(firings: Sequence[Firing]) -> list[Firing]:
-    """The firings that go on with what the first one made; all of them if none does."""
+    """The firings that continue from the nodes of the first one; all of them if none does."""
     made = set(firings[0].by)
     found = [firings[0]]
     for firing in firings[1:]:

@@ -55,7 +55,8 @@ class Pass:
         self.grouped: set[tuple[Subst, Node]] = set()
         """The members of groups (of a variadic rule) that were refused: they do not start a smaller group."""
         self.tried = 0
-        """At how many nodes a search was started, all rules together: the measure of what the pass costs."""
+        """The number of nodes at which a search was started, all rules together: the measure of the cost of the
+        pass."""
         self.moved: dict[Node, None] = {}
         """The nodes that have others near to them than before, as a ``Hint`` sees it; all are older than the pass."""
 
@@ -66,7 +67,7 @@ class Pass:
         self.crowds = Crowds(graph.by_op())
 
     def run(self) -> None:
-        """Rewrite what matches."""
+        """Rewrite the matches of the rules."""
         found = self._candidates(sorted(self.rules, key=lambda rule: -rule.priority))
         if self.take is not None:
             # The rules before the first one that matches have been tried at every node.
@@ -109,7 +110,7 @@ class Pass:
         return {node: place for place, node in enumerate(self.graph.nodes)}
 
     def repeat(self, firing: Firing) -> None:
-        """Rewrite what a firing rewrote. Raises ReplayError with the reason why that can't be."""
+        """Rewrite the match of a firing. Raises ReplayError with the reason why that can't be."""
         rule = self.trace.rules[firing.rule]
         node = self.by_name.get(firing.at)
         if node is None:
@@ -139,7 +140,7 @@ class Pass:
         return node not in self.blocked and node not in self.splicer.dead and (rule, node) not in self.grouped
 
     def _in_order(self, rule: Subst, where: Candidates) -> None:
-        """Rewrite what a rule matches, node by node."""
+        """Rewrite the matches of a rule, node by node."""
         find = where.start.finder(len(where.nodes))
         outputs, blocked, dead, grouped = self.splicer.outputs, self.blocked, self.splicer.dead, self.grouped
         for node in where.nodes if where.ops is None else self._also_moved(where):

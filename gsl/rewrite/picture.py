@@ -143,7 +143,8 @@ class Side:
         self.patterns = self._shown([*self.outputs, *related])
 
     def _shown(self, roots: Sequence[Pattern]) -> list[Pattern]:
-        """The patterns that are drawn, operands first; what is below a known pattern of the other side is not."""
+        """The patterns that are drawn, operands first; patterns below a known pattern of the other side are not
+        drawn."""
         found: set[Pattern] = set()
         stack = list(roots)
         while stack:
@@ -154,7 +155,7 @@ class Side:
         return [pattern for pattern in walk(*roots) if pattern in found]
 
     def diagram(self) -> Diagram:
-        """The diagram: a box for each pattern, frames around what a variadic repeats."""
+        """The diagram: a box for each pattern, frames around the repeated patterns of a variadic."""
         self._boxes()
         for pattern in self.patterns:
             if pattern not in self.known and not _is_leaf(pattern):
@@ -170,7 +171,7 @@ class Side:
         return self.nest.diagram()
 
     def _boxes(self) -> None:
-        """Frames for what is repeated, the outer ones first, and boxes for all other patterns."""
+        """Frames for repeated patterns, the outer ones first, and boxes for all other patterns."""
         around: dict[Pattern, Pattern] = {}
         for pattern in self.patterns:
             if self._is_frame(pattern):
@@ -322,7 +323,7 @@ class Side:
 
 
 def _is_leaf(pattern: Pattern) -> bool:
-    """True for what stands for a node whatever computes it: leaves, and the choice between some."""
+    """True for a pattern that matches a node without regard to its computation: leaves, and the choice between some."""
     return isinstance(pattern, Leaf) or (
         isinstance(pattern, Alt) and all(isinstance(choice, Leaf) for choice in pattern.choices)
     )

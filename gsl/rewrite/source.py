@@ -28,7 +28,8 @@ class Source:
 
     @staticmethod
     def of(src: Any, where: Any, extern_use: bool | None) -> Source:
-        """Sort the arguments of a rule. Raises PatternTypeError or PatternError for what has no place in one."""
+        """Sort the arguments of a rule. Raises PatternTypeError or PatternError for an argument that has no place in
+        one."""
         groups = [item for item in _items(src, Group) if isinstance(item, Group)]
         outputs = [p for item in _items(src, Group) for p in (item.members if isinstance(item, Group) else (item,))]
         _check_outputs(outputs)

@@ -159,7 +159,8 @@ class Subst:
         )
 
     def apply(self, graph: Graph, *, iterative: bool = False, max_steps: int | None = None) -> tuple[Graph, Trace]:
-        """A rewritten copy of a graph view, and what was done. A workload keeps the latter as its ``trace``."""
+        """A rewritten copy of a graph view, and the trace of the rewrite. A workload keeps the latter as its
+        ``trace``."""
         return apply([self], graph, iterative=iterative, max_steps=max_steps)
 
     def explain(self, subject: Any, *, nearest: int = 3) -> Explanation:

@@ -1,4 +1,4 @@
-"""Targets: what replaces the outputs of a source, checked against the source when the rule is built."""
+"""Targets: the patterns that replace the outputs of a source, checked against the source when the rule is built."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Target:
 
 
 def _made(item: Any) -> Pattern:
-    """The pattern of what a callable target returned for one output."""
+    """The pattern for the value that a callable target returned for one output."""
     if isinstance(item, (Pattern, Node)):
         return to_pattern(item)
     raise PatternTypeError(f"the target returned {item!r} of type {type(item).__name__}, expected patterns or nodes")
@@ -176,7 +176,7 @@ def _unmatched(outputs: Sequence[Pattern], bound: set[Pattern]) -> list[Pattern]
 
 
 def _check_lengths(node: Ast, owner: Pattern) -> None:
-    """Refuse tuples whose length is taken from what they are compared with: here nothing is compared."""
+    """Refuse tuples whose length is taken from the value that they are compared with: here nothing is compared."""
     for part in parts(node):
         if isinstance(part, Each) and part.length is None and part.over is None:
             raise PatternError(

@@ -70,7 +70,7 @@ def written(root: Shown, names: Mapping[Pattern, str]) -> str:
 
 
 def _parts(item: Shown, names: Mapping[Pattern, str]) -> Iterator[Any]:
-    """The parts of an item; what refers to a pattern names it, and no argument is left out."""
+    """The parts of an item; an item that refers to a pattern names it, and no argument is left out."""
     match item:
         case ast.Attribute():
             yield f"{_name(item.pattern, names)}.{item.name}"

@@ -1,4 +1,4 @@
-"""Values of attributes as keys, by which what was computed for equal calls is found again."""
+"""Values of attributes as keys, by which results for equal calls are found again."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ _infer_cached: Callable[[_Call], Type | ValueError] = lru_cache(maxsize=8192)(_i
 
 
 def _infer_symbolic(spec: OpSpec, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Type:
-    """The type of a call with symbolic sizes, which has to be the same whatever the sizes."""
+    """The type of a call with symbolic sizes, which has to be the same for all sizes."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     def run(sizes: Sizes) -> Type:
@@ -131,7 +131,7 @@ def _fake_run(
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence while torch runs: it logs what goes wrong with a traceback, beside raising it."""
+    """Silence while torch runs: it logs errors with a traceback, beside raising them."""
     log = logging.getLogger("torch._subclasses.fake_tensor")
 
     def drop(record: logging.LogRecord) -> bool:

@@ -1,4 +1,4 @@
-"""Canonical forms of attribute values: what the declarations are built from.
+"""Canonical forms of attribute values: the building blocks of declarations.
 
 A normaliser takes a value and the types of the operands, any of which may be unknown. It raises ValueError saying
 what was expected and what was found.
@@ -103,7 +103,7 @@ def real(value: Any, types: Types = ()) -> float:
 
 
 def number(value: Any, types: Types = ()) -> bool | int | float:
-    """A Python number that stays what it is, except that one which meets a floating-point tensor is a float."""
+    """A Python number that keeps its type, except that one which meets a floating-point tensor is a float."""
     if not isinstance(value, (bool, int, float)):
         raise wrong(value, "a number")
     data = tensor(types)

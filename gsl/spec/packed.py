@@ -1,4 +1,4 @@
-"""Products together with what follows them, as the kernels of ``gsl.kernels`` compute them."""
+"""Products together with the calls that follow them, as the kernels of ``gsl.kernels`` compute them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACTIVATIONS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = MappingProxyTy
 """The operator, with its attributes, that each activation of these kernels is; ``"none"`` is beside them."""
 
 PRECISIONS: Final = ("float32", "bfloat16", "int8")
-"""In what the products are computed. It is no part of the meaning, which has no rounding at all."""
+"""The precision of the products. It is no part of the meaning, which has no rounding at all."""
 
 _FUSED: Final = {
     "activation": AttrSpec("none", n.one_of("none", *ACTIVATIONS)),

@@ -154,7 +154,7 @@ class Sizes:
 
 
 def whatever_sizes(name: str, run: Callable[[Sizes], Type], operands: Any, attrs: Any) -> Type:
-    """The type of a call with symbolic sizes, which has to be the same whatever the sizes; ``run`` tells it for some.
+    """The type of a call with symbolic sizes, which has to be the same for all sizes; ``run`` tells it for some.
 
     Raises ValueError, besides those of ``run``, if the type depends on the sizes.
     """

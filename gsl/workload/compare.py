@@ -47,7 +47,7 @@ _SAMPLE = 1 << 20
 """Of larger outputs, about so many elements make up the median."""
 _ALL_NAN = "all NaN: nothing was compared"
 _AFTERWARDS = object()
-"""Begins the path of what a run has changed."""
+"""Begins the path of a leaf that a run has changed."""
 
 Path = tuple[Any, ...]
 """The path to a leaf of a result: the keys, positions and names of fields that lead to it."""

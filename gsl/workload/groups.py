@@ -16,7 +16,7 @@ from gsl.graph.text import node_names, text
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A part of a program that a rule outlined with ``pat.Fused``: its name, its attributes, and what it computes."""
+    """A part of a program that a rule outlined with ``pat.Fused``: its name, its attributes, and its body."""
 
     name: str
     attrs: Mapping[str, Any]

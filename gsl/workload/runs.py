@@ -1,4 +1,4 @@
-"""The runs of a comparison: their inputs, and what both workloads make of them."""
+"""The runs of a comparison: their inputs, and the results of both workloads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Inputs = Sequence[Any] | Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One set of inputs, in order; the seed of what the program draws itself; and how the inputs were made."""
+    """One set of inputs, in order; the seed of the program's own random numbers; and the way in which the inputs were
+    made."""
 
     values: tuple[Any, ...]
     seed: int
@@ -37,7 +38,7 @@ class Wanted:
 
     @staticmethod
     def of(strategies: Any, seed: Any, sizes: Any) -> Wanted:
-        """Sorted out from the arguments of ``compare``. WorkloadError for what they can't be."""
+        """Sorted out from the arguments of ``compare``. WorkloadError for impossible arguments."""
         named = isinstance(strategies, str) or (isinstance(strategies, tuple) and _is_range(strategies))
         chosen = (STRATEGIES["normal"],) if strategies is None else tuple(
             strategy(item) for item in ([strategies] if named else strategies)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gsl.cost import Costs, Model
 
 DRAWABLE = 150
-"""A view whose drawing has more boxes than this is summed up in a notebook, because nobody can read it."""
+"""The largest number of boxes of a view's drawing in a notebook; for a larger view, a notebook shows a summary."""
 
 
 class Workload:
@@ -226,7 +226,7 @@ class Workload:
         return self._graph
 
     def lend(self) -> tuple[Graph, bool]:
-        """A view for a rewrite, and whether it may be changed itself: one time, if nobody has seen it.
+        """A view for a rewrite, and whether it may be changed itself: one time, if no other object refers to it.
 
         Most workloads are rewritten once, and then the copy of a view that nobody looks at would be for nothing.
         """
@@ -432,7 +432,8 @@ class Workload:
         expand: str | Sequence[str] = (),
         params: bool | None = None,
     ) -> draw.Drawing:
-        """A drawing of this workload beside one that rules made of it, with what each rule matched and made coloured.
+        """A drawing of this workload beside one that rules made of it; the nodes that each rule matched and made are
+        coloured.
 
         Also written to ``path`` (.svg, .png, .pdf or .dot). The options are those of :meth:`visualize`. The new
         workload has to come from this one in one application of rules, which is repeated on the view for the drawing;
@@ -507,7 +508,8 @@ class Workload:
         }
 
     def isolated(self, inputs: Mapping[str, Any], seed: int) -> list[tuple[LeafPath, Any]]:
-        """The leaves of the result of one run with their paths, and of what the run changed in place, which is undone.
+        """The leaves of the result of one run with their paths, and of the values that the run changed in place, which
+        is undone.
 
         ``inputs`` are by name, in order; random operators draw from ``seed``.
         """

@@ -41,14 +41,14 @@ class Draft(Protocol):
         """Move the insertion point behind an old node, which stays where it is."""
 
     def has_passed(self, node: fx.Node) -> bool:
-        """True if an old node that is kept stands before what is written next."""
+        """True if an old node that is kept stands before the next node that is written."""
 
     def note(self, undo: Callable[[], object]) -> None:
         """Remember how to take back a change that was just made to something which the old program uses too."""
 
 
 class NewGraph:
-    """A graph of its own: what is kept is copied."""
+    """A graph of its own: kept nodes are copied."""
 
     def __init__(self, old: fx.Graph | None = None) -> None:
         self.graph = (
@@ -86,7 +86,7 @@ class NewGraph:
 
 
 class InPlace:
-    """The old graph itself: what is kept stays where it is, or moves to where it is needed.
+    """The old graph itself: kept nodes stay where they are, or move to where they are needed.
 
     A context: an error within it takes back all that was done.
     """

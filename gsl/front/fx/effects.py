@@ -21,7 +21,7 @@ class Mutations:
     """The effects of the in-place calls of a graph."""
 
     hidden: dict[fx.Node, fx.Node] = field(default_factory=dict)
-    """In-place calls that nobody can tell from functional ones, with the operand that they overwrite."""
+    """In-place calls that have the same effect as functional ones, with the operand that they overwrite."""
     visible: set[fx.Node] = field(default_factory=set)
     """All other in-place calls."""
     exposed: set[fx.Node] = field(default_factory=set)
@@ -73,7 +73,7 @@ def mutations(graph: fx.Graph, nodes: Sequence[fx.Node], reader: Reader, leaves:
 def _is_hidden(
     node: fx.Node, operand: fx.Node, order: dict[fx.Node, int], reader: Reader, known: Mutations
 ) -> bool:
-    """True if an in-place call overwrites memory that nobody reads afterwards, and is understood otherwise."""
+    """True if an in-place call overwrites memory that no later call reads, and is understood otherwise."""
     if reader.read_op(node) is None:
         return False
     # What only hands its operand on has no memory of its own: nobody else may use that operand.

@@ -126,7 +126,7 @@ class Fakes:
         return Fakes(Values(), Values(), self.place)
 
     def carry(self, node: fx.Node, copy: fx.Node) -> None:
-        """Keep what is known of a node that was copied."""
+        """Copy the known value of a node to its copy."""
         self._copied[copy] = node
         if node in self.old.known:
             self.values.known[copy] = self.old.known[node]
@@ -191,7 +191,7 @@ class Fakes:
     def record(
         self, node: fx.Node, type: Type | None, replaced: Iterable[fx.Node] = (), *, chosen: bool = False
     ) -> None:
-        """Work out the value of a new call, and store it; ``type`` is what the view says about it.
+        """Work out the value of a new call, and store it; ``type`` is its type in the view.
 
         ``chosen`` tells that the kernel chooses how its result lies in memory, which a run on fakes does not tell.
 
@@ -304,7 +304,7 @@ class Fakes:
 
     @contextlib.contextmanager
     def _quietly(self) -> Iterator[None]:
-        """Run on fakes without adding guards to the program, and without the autocast of who rewrites it."""
+        """Run on fakes without adding guards to the program, and without the caller's autocast."""
         assert self.mode is not None
         env = self.mode.shape_env
         with contextlib.ExitStack() as stack:

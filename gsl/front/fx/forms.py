@@ -1,4 +1,4 @@
-"""Calls that are alike: what is found out about one of them holds for all.
+"""Calls that are alike: the reading of one of them holds for all.
 
 A graph has many calls and few forms of calls. Two calls have the same form if they have the same target and constants,
 and operands of the same types in the same places. A call is read with care once for its form; the others of that form
@@ -32,7 +32,8 @@ class Row:
     suffix: str
     """The suffix that the view node's name has behind that of the native node."""
     take: Callable[[Sequence[Any]], tuple[Any, ...]]
-    """Picks its operands and then its deps from the native operands of the call, followed by what other rows made."""
+    """Picks its operands and then its deps from the native operands of the call, followed by the nodes of other
+    rows."""
     operands: int
     """The number of operands among them."""
     is_whole: bool
@@ -53,7 +54,7 @@ class Role(enum.Enum):
     CHECK = "check"
     """The users of the call: if it has none, it has no view node."""
     OTHER = "other"
-    """Its users, its operands, or what stands around it."""
+    """Its users, its operands, or other nodes around it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +66,7 @@ class Form:
     mutated: tuple[int, ...]
     """The positions of the operands that a call changes in place: of the positional arguments, then of the others."""
     unknown: bool
-    """True if foreign code is called, which may change whatever it can reach."""
+    """True if foreign code is called, which may change everything that it can reach."""
     effect: Effect | None
     """The other effect of a call, if it has one."""
     role: Role
@@ -136,7 +137,8 @@ def key_of_call(node: fx.Node, values: Values) -> tuple[tuple[Any, ...], tuple[f
 
 
 def _write(arguments: Sequence[Any], parts: list[Any], places: dict[fx.Node, int], values: Values) -> None:
-    """Add what tells arguments from others to the parts of a key: for a node its type, or its number if it has one.
+    """Add the features that tell arguments from others to the parts of a key: for a node its type, or its number if it
+    has one.
 
     A literal stands there with its class before it, a list with its class and length. So the numbers 1 and 1.0 are not
     alike, nor are a list and a tuple, and no two lists of arguments give the same parts.

@@ -37,7 +37,7 @@ class Reading:
     call: fx.Node | None = None
     """The native call with several results of which ``node`` is the ``getitem``; it has no view node of its own."""
     overwrites: fx.Node | None = None
-    """The native operand that the call overwrites in place, where nobody can see that it does."""
+    """The native operand that the call overwrites in place, where no other node can notice it."""
 
 
 Source = fx.Node | Leaf | int

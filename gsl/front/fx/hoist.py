@@ -42,7 +42,7 @@ class Hoisted:
         """The places, among the inputs, of the weights that they depend on."""
         self.call = call
         self._known: tuple[list[tuple[Any, ...]], Sequence[Any]] | None = None
-        """The state of those weights, and what was computed of them."""
+        """The state of those weights, and the values that were computed from them."""
 
     def __call__(self, *inputs: Any) -> Any:
         weights = [inputs[place] for place in self.places]

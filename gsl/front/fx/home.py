@@ -92,7 +92,7 @@ class ModuleHome:
         return self.new
 
     def _clean(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        """Delete what was used before and is not any more."""
+        """Delete the weights and modules that were used before and are not used any more."""
         inside: dict[str, list[str]] = {}
         for path in after:
             for outer in _prefixes(path):
@@ -164,7 +164,7 @@ class OwnHome(ModuleHome):
     def __init__(self, module: fx.GraphModule, note: Callable[[Callable[[], object]], object]) -> None:
         self.old = self.new = module
         self._note = note
-        """Takes what undoes a change."""
+        """Takes a function that undoes a change."""
 
     def add_module(self, module: torch.nn.Module, name: str) -> str:
         path = super().add_module(module, name)
@@ -172,7 +172,7 @@ class OwnHome(ModuleHome):
         return path
 
     def forget(self, dead: Iterable[fx.Node]) -> None:
-        """Delete what nodes that are gone referred to, unless others do."""
+        """Delete the weights and modules to which only deleted nodes referred."""
         if before := _targets(dead):
             graph = self.new.graph
             self._clean(before, _targets([*graph.find_nodes(op="get_attr"), *graph.find_nodes(op="call_module")]))
@@ -216,7 +216,7 @@ def _targets(nodes: Iterable[fx.Node]) -> dict[str, str]:
 
 
 def _prefixes(path: str) -> Iterator[str]:
-    """The paths of the modules that hold what is at a path, the nearest first."""
+    """The paths of the modules that hold the value at a path, the nearest first."""
     while "." in path:
         path, _, _ = path.rpartition(".")
         yield path
@@ -242,7 +242,7 @@ def _shallow(module: Any) -> Any:
 
 
 def _separate(module: Any) -> None:
-    """Give a module containers of its own for what is registered with it."""
+    """Give a module its own containers of parameters, buffers, submodules, metadata and hooks."""
     for name, value in list(vars(module).items()):
         if name in ("_parameters", "_buffers", "_modules", "meta") or name.endswith("hooks"):
             if isinstance(value, (dict, list)):

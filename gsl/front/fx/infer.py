@@ -73,7 +73,7 @@ def _infer_symbolic(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]
 
 
 def is_pure(op: Op) -> bool:
-    """True for a function of torch or Python: what it returns depends on its arguments, and on nothing that a program
+    """True for a function of torch or Python whose result depends on its arguments only, and on nothing that a program
     changes."""
     if isinstance(op, torch._ops.OpOverload):
         return True
@@ -85,7 +85,7 @@ def is_pure(op: Op) -> bool:
 def _type_of_function(
     op: Op, operands: tuple[_Operand, ...], attrs: tuple[tuple[str, type, Any], ...]
 ) -> Type | None:
-    """The type of a call that follows from these arguments alone, as it does for what holds no state."""
+    """The type of a call that follows from these arguments alone, as it does for functions without state."""
     return _run_on_fakes(op, operands, {name: value for name, _, value in attrs})
 
 

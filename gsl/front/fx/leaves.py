@@ -21,7 +21,7 @@ _LITERAL_NAME: Final = re.compile(r"_?(lifted_)?(lifted_tensor|tensor_constant)(
 
 
 class Leaves(Protocol):
-    """Tells what the placeholders and attributes of a native graph are."""
+    """Tells the kinds of the placeholders and attributes of a native graph."""
 
     def kind(self, node: fx.Node) -> str | None:
         """``"input"``, ``"param"`` or ``"const"``; ``None`` for an attribute that is no tensor."""

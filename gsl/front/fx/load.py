@@ -146,7 +146,7 @@ class Loader:
         return True
 
     def _is_returned(self, node: fx.Node) -> bool:
-        """True if an output may be the memory of a value: whoever gets it may write there."""
+        """True if an output may be the memory of a value: the caller may write into an output."""
         known, work = {node}, [node]
         while work:
             for user in work.pop().users:

@@ -112,7 +112,7 @@ class _Planner:
                 steps.append((node, len(staying)))
 
     def _is_untouched(self, node: Node, reading: Reading) -> bool:
-        """True for a reading of which all nodes and all operands are what they were."""
+        """True for a reading all of whose nodes and operands are unchanged."""
         if reading.overwrites is not None:
             return False
         tree = [node]

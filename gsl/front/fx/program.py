@@ -124,7 +124,7 @@ class GraphModuleProgram:
         return Reasons(self._loader())
 
     def _guarded(self, graph: Graph) -> Graph:
-        """A view that knows what can be written into the module."""
+        """A view that knows which nodes can be written into the module."""
         native = self._module.graph
         graph.writable = in_aten if dialect_of(native) == "aten" else in_functions
         graph.admits = Admits(native, self._values, self._devices)
@@ -354,7 +354,7 @@ def program(source: Any) -> Program:
 
 
 def _unexpected(source: Any, expected: str) -> FrontEndError:
-    """The error for a source of another kind than a constructor takes, with what to do instead."""
+    """The error for a source of another kind than a constructor takes, with a hint at the right constructor."""
     match source:
         case ExportedProgram():
             mend = "load it with Workload.from_exported"
@@ -381,7 +381,7 @@ def dialect_of(graph: fx.Graph) -> Dialect:
 
 
 def compiled(module: torch.nn.Module, backend: Any, options: Mapping[str, Any]) -> Callable[..., Any]:
-    """The module, or what ``torch.compile`` makes of it where a back end or options are given."""
+    """The module, or the result of ``torch.compile`` on it where a back end or options are given."""
     if backend is None and not options:
         return module
     compiled: Callable[..., Any] = torch.compile(module, backend=backend or "inductor", **options)

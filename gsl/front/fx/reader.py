@@ -1,4 +1,4 @@
-"""Reads native calls through the table of spellings, and tells what they do besides computing a value."""
+"""Reading of native calls through the table of spellings, and their effects besides computing a value."""
 
 from __future__ import annotations
 
@@ -261,14 +261,15 @@ class Reader:
             yield from spellings.mutated_weights(module)
 
     def is_unknown(self, node: fx.Node) -> bool:
-        """True for a call of foreign code, which may change whatever it can reach."""
+        """True for a call of foreign code, which may change everything that it can reach."""
         if node.op == "call_module":
             return self.read(node) is None and not all(map(_is_understood, self.module(node).modules()))
         form = self.form(node)
         return _is_foreign(node) if form is None else form.unknown
 
     def _keeps_values(self, node: fx.Node) -> bool:
-        """True for what has nothing to do in place: a dropout that is switched off, a literal that is detached."""
+        """True for a call that has nothing to do in place: a dropout that is switched off, a literal that is
+        detached."""
         return self.read_op(node) == "nn.dropout" or self._detaches_literal(node)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The calls of a native graph one by one: what the time of each depends on, and how some of them are run alone."""
+"""The calls of a native graph one by one: the facts on which the time of each depends, and runs of single calls."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Steps:
         return sum(_bytes(leaf.value) for leaf in map(self._leaf, node.all_input_nodes) if leaf is not None)
 
     def _key(self, node: fx.Node) -> str:
-        """The text of a call: its function, and its arguments by what they are."""
+        """The text of a call: its function and its arguments."""
         args = [self._argument(item) for item in node.args]
         args += [f"{name}={self._argument(item)}" for name, item in node.kwargs.items()]
         return f"{self._function(node)}({', '.join(args)})"
@@ -153,7 +153,8 @@ def _shown(view: Graph) -> dict[fx.Node, list[Node]]:
 
 
 def _described(value: Any) -> str:
-    """An argument by what time depends on: a tensor by its dtype, sizes, layout and device."""
+    """The text of an argument, with the facts on which time depends: of a tensor its dtype, sizes, layout and
+    device."""
     match value:
         case torch.Tensor() if value.is_nested or value.layout != torch.strided:
             return f"{value.dtype} {value.layout} {value.device}"

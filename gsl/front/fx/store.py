@@ -1,4 +1,5 @@
-"""Rewritten view to native graph: what is untouched is kept, the rest is written with the table of spellings."""
+"""The way from a rewritten view to a native graph: untouched nodes are kept, the rest is written with the table of
+spellings."""
 
 from __future__ import annotations
 
@@ -129,7 +130,7 @@ class Storer:
         return None
 
     def _becomes(self, old: fx.Node, new: fx.Node) -> fx.Node:
-        """Take note of what an old native node has become, for which others may wait."""
+        """Note the counterpart of an old native node, for which others may wait."""
         self.kept[old] = new
         if self.waiting and old in self.waiting:
             self.pending.extendleft(reversed(self.waiting.pop(old)))

@@ -30,7 +30,7 @@ UNKNOWN = _Unknown()
 
 
 def value_of(node: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
-    """The fake value of a node, from what is known of it besides its metadata or from those; or UNKNOWN."""
+    """The fake value of a node, from the values known besides its metadata or from the metadata; or UNKNOWN."""
     if known and node in known:
         return known[node]
     meta = node.meta
@@ -173,7 +173,7 @@ class Values:
         return type_of_value(argument)
 
     def forget(self, nodes: Iterable[fx.Node]) -> None:
-        """Drop what is known of nodes that are gone."""
+        """Drop the known values of nodes that are gone."""
         for node in nodes:
             self.known.pop(node, None)
             self.types.pop(node, None)

@@ -45,8 +45,8 @@ def in_exports(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> 
 
 
 class Admits:
-    """Refuses new nodes in the places of old ones for what types do not tell: devices, and how tensors lie in memory.
-    """
+    """Refuses new nodes in the places of old ones for reasons that types do not tell: devices, and how tensors lie in
+    memory."""
 
     def __init__(self, native: fx.Graph, values: Values, places: Devices) -> None:
         self.native = native

@@ -50,7 +50,7 @@ _LAYOUT_CHOSEN: Final = frozenset((
     "nn.attention", "nn.conv1d", "nn.conv2d", "nn.conv3d",
     "nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose",
 ))  # fmt: skip
-"""Operators whose kernels lay their results out by what they find fast on a device."""
+"""Operators whose kernels choose the layout of their results: the one that they find fast on a device."""
 
 _READS: Final = ("placeholder", "get_attr")
 _ILLEGAL: Final = re.compile(r"\W+")
@@ -76,10 +76,10 @@ class Writer:
         self.devices = devices
         self.sizes = Sizes(self.fakes, self.create, dialect)
         self._used: set[str] = set()
-        """The names of new nodes. Those of old ones are only taken by what has the same value."""
+        """The names of new nodes. The name of an old node is only taken by a node that has the same value."""
 
     def close(self) -> None:
-        """Forget what is needed to write: it refers to this object, which would wait for the garbage collector."""
+        """Forget the data for writing: it refers to this object, which would wait for the garbage collector."""
         del self.value, self.sizes
 
     def inner(self, value: Callable[[Node], Any], home: Home) -> Writer:
@@ -203,7 +203,7 @@ class Writer:
         return Native(native.target, native.args, {**native.kwargs, "device": device})
 
     def _emit(self, native: Any, node: Node, made: dict[Native, fx.Node], *, outermost: bool = False) -> Any:
-        """Create the native nodes of a tree of native calls, and whatever its arguments need.
+        """Create the native nodes of a tree of native calls, and all nodes that its arguments need.
 
         ``made`` has what was created for the tree so far: a call that stands in it twice is one node.
         """
@@ -299,7 +299,8 @@ def is_by_strides(node: fx.Node) -> bool:
 
 
 def spelled(op: Any, operands: tuple[Any, ...], attrs: Mapping[str, Any], dialect: Dialect) -> Any:
-    """The native call of an operator on what stands for its operands. FrontEndError or ValueError if there is none."""
+    """The native call of an operator on the stand-ins for its operands. FrontEndError or ValueError if there is
+    none."""
     if isinstance(op, str):
         if op not in TABLE:
             raise FrontEndError(
@@ -318,7 +319,7 @@ def _identifier(text: str) -> str:
 
 
 def inherited(node: Node) -> dict[str, Any]:
-    """The metadata of a new native node: source locations of what it replaces, and the rule that made it."""
+    """The metadata of a new native node: source locations of the nodes that it replaces, and the rule that made it."""
     if node.origin is None:
         native = native_of(node) if handle_of(node) is not None else None
         return {} if native is None else {key: native.meta[key] for key in INHERITED if key in native.meta}
@@ -371,7 +372,7 @@ def stand_in(node: Node) -> Any:
 
 
 def type_of(operand: Any) -> Type | None:
-    """The type of what stands for an operand."""
+    """The type of the stand-in for an operand."""
     match operand:
         case Node():
             return operand.type

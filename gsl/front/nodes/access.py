@@ -30,7 +30,8 @@ def no_attributes(_: Any) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Access:
-    """The functions by which the objects of a graph are read, made and run. FrontEndError for what they can't give."""
+    """The functions by which the objects of a graph are read, made and run. FrontEndError for a task without a
+    function."""
 
     operands: Operands
     attrs: Attributes = no_attributes
@@ -106,7 +107,8 @@ class Access:
         return made
 
     def inputs(self) -> tuple[str, ...]:
-        """The names of what the graph is run on: the parameters of ``run`` after the first, which is the outputs."""
+        """The names of the inputs on which the graph is run: the parameters of ``run`` after the first, which is the
+        outputs."""
         if self.run is None:
             return ()
         parameters = list(inspect.signature(self.run).parameters.values())

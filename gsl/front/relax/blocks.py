@@ -1,4 +1,4 @@
-"""The binding blocks of a new function: what stands in them, and which variables are seen outside of them."""
+"""The binding blocks of a new function: their bindings, and the variables that are seen outside of them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Blocks:
         self.contents[self.current].append(bound(var, expr, expr.span))
 
     def keep(self, place: int, changed: Any = None) -> Any:
-        """Bind an old variable again, to what it was bound to or as ``changed`` binds it; the variable of the value."""
+        """Bind an old variable again, to its old value or as ``changed`` binds it; the variable of the value."""
         # A binding that has no part in the view stays in the block in which it stood, if that is still being filled.
         if len(self.old) > 1:
             self.move(self.function.block_of(place))

@@ -24,7 +24,7 @@ class Dims:
         self._opaque: dict[Any, Any] = {}
         """The symbol of each expression without a form in sympy, by its structure."""
         self._back: dict[Any, Any] = {}
-        """For each symbol, and for each expression that was read: what it stands for in Relax."""
+        """The expression of Relax for each symbol, and for each expression that was read."""
         self._names: set[str] = set()
 
     def dim(self, prim: Any) -> Dim:

@@ -10,7 +10,7 @@ from gsl.errors import FrontEndError
 from gsl.graph import Effect
 
 _IN_PLACE: Final = frozenset(("relax.call_tir_inplace", "relax.call_inplace_packed"))
-"""Relax counts them as pure, because whoever writes them vouches for it that nobody reads what they overwrite."""
+"""The operators that Relax counts as pure: whoever calls them asserts that nothing else reads what they overwrite."""
 _BUFFERS: Final = frozenset(("relax.builtin.alloc_tensor",))
 """Relax counts them as pure, but each call makes memory of its own that others write to."""
 _PLANNED: Final = frozenset((

@@ -60,7 +60,7 @@ class _Operator:
         self.effect: Effect | None = effect_of(binding)
         """The effect of calls of plain arguments."""
         self.forms: dict[tuple[Any, ...], Form] = {}
-        """The forms of its calls, by what their readings depend on."""
+        """The forms of its calls, by the facts on which their readings depend."""
 
 
 class Forms:

@@ -1,4 +1,5 @@
-"""A Relax function as a table: its bindings in order, what each of them refers to, and what is bound to a variable."""
+"""A Relax function as a table: its bindings in order, the variables that each of them refers to, and the value of each
+variable."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ class Function:
         self.params: list[Any] = items(native.params)
         self._parameters = frozenset(self.params)
         self._plain = {var.__chandle__(): var for var in self.params}
-        """The object of each variable and constant, by the address of what it stands for."""
+        """The object of each variable and constant, by the address of the value that it stands for."""
         self._one: dict[int, Any] = {}
         """The object of each operator, and of all else, in the same way."""
         for block in self.blocks:
@@ -152,7 +153,8 @@ class Function:
         return self._among([self.own(var) for var in relax.analysis.free_vars(expr)])
 
     def lookup(self, var: Any) -> Any:
-        """The expression that is bound to a variable; ``None`` for a parameter, and for what is checked at run time."""
+        """The expression that is bound to a variable; ``None`` for a parameter, and for a value that is checked at run
+        time."""
         place = self.place.get(var)
         if place is None or not isinstance(self.bindings[place], relax.VarBinding):
             return None

@@ -113,7 +113,7 @@ def plain(module: Any) -> Any:
 
 
 def without_unused(functions: Mapping[Any, Any], suspects: Iterable[Any]) -> dict[Any, Any]:
-    """The functions of a module without those of the groups among the suspects that nobody calls."""
+    """The functions of a module without those of the groups among the suspects that are not called."""
     kept = dict(functions)
     work = [var for var in suspects if var in kept and composite(kept[var]) is not None]
     if not work:

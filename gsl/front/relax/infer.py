@@ -28,7 +28,7 @@ _MOST: Final = 8192
 
 
 class Infer:
-    """Computes the types of new calls in one view, and in what rewrites make of it; ValueError if one is ill-typed."""
+    """Computes the types of new calls in one view, and in rewrites of it; ValueError if one is ill-typed."""
 
     def __init__(self, caller: Caller, dims: Dims) -> None:
         self.caller = caller

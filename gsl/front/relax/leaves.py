@@ -43,7 +43,7 @@ class Leaves:
         return self.constants[key]
 
     def named(self, nodes: list[Node]) -> dict[str, Any]:
-        """The native tensors by the names of their nodes: constants by what they are to the first call that uses them.
+        """The native tensors by the names of their nodes: constants by their role in the first call that uses them.
 
         ``nodes`` are all nodes of the view.
         """

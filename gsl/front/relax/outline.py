@@ -28,7 +28,8 @@ from gsl.graph.subgraph import Subgraph
 _StructuralKey: Final[Any] = tvm_ffi.StructuralKey
 
 Write = Callable[..., Any]
-"""Writes a call of the view: the node, what makes a variable, and what binds one; see ``Writer.write``."""
+"""Writes a call of the view: the node, a function that makes a variable, and one that binds a variable; see
+``Writer.write``."""
 
 
 class Outliner:

@@ -22,7 +22,7 @@ class Plan:
     """The way in which each node of a rewritten view gets into the new function."""
 
     kept: dict[Reading | Single, Arguments] = field(default_factory=dict)
-    """The readings whose bindings stay, with what their variables have become."""
+    """The readings whose bindings stay, with the new values of their variables."""
     hidden: dict[int, Arguments] = field(default_factory=dict)
     """The numbers of the bindings without a view node that stay too, with the same."""
     inner: set[Node] = field(default_factory=set)
@@ -47,7 +47,7 @@ class _Planner:
         self.outputs = set(graph.outputs)
         self.plan = Plan()
         self.shared: dict[int, Arguments] = {}
-        """The visible bindings that stay, by their numbers, with what their variables have become."""
+        """The visible bindings that stay, by their numbers, with the new values of their variables."""
 
     @cached_property
     def alive(self) -> dict[int, Node]:
@@ -101,7 +101,8 @@ class _Planner:
         return handle is not None and id(handle) in self.alive
 
     def names(self) -> None:
-        """Keep the bindings that only give a value another name, where what is kept uses that name or nothing does."""
+        """Keep the bindings that only give a value another name, where a kept binding uses that name or nothing
+        does."""
         aliases = self.loaded.aliases
         if not aliases:
             return

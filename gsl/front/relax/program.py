@@ -36,7 +36,7 @@ from gsl.rewrite.pause import paused_collector
 
 
 class RelaxProgram(Unchangeable):
-    """One Relax function of an ``IRModule``; whatever else the module has stays as it is."""
+    """One Relax function of an ``IRModule``; everything else in the module stays as it is."""
 
     casts_inputs = True
     fuses = True
@@ -98,7 +98,7 @@ class RelaxProgram(Unchangeable):
             return graph
 
     def _loaded(self, graph: Graph) -> Loaded:
-        """From what a rewritten view was made. FrontEndError for one of another program."""
+        """The program from which a rewritten view was made. FrontEndError for a view of another program."""
         loaded = graph.infer.loaded if isinstance(graph.infer, Infer) else None
         if loaded is None or not loaded.function.native.same_as(self._native):
             raise FrontEndError(

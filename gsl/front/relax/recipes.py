@@ -17,7 +17,7 @@ from gsl.spec import TABLE
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """One call of what is written."""
+    """One call that is written."""
 
     op: Any
     args: tuple[Any, ...]

@@ -22,7 +22,7 @@ Parameters = Sequence[Any]
 def compiled(
     module: Any, function: str, params: Parameters, values: Mapping[str, Any], target: Any, options: Mapping[str, Any]
 ) -> Callable[..., Any]:
-    """A callable that takes the inputs in order, and returns what the function does as numpy arrays.
+    """A callable that takes the inputs in order, and returns the function's results as numpy arrays.
 
     ``values`` are those of the parameters that are no inputs. FrontEndError if TVM can't compile the module.
     """

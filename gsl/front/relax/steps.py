@@ -1,4 +1,5 @@
-"""The bindings of a Relax function one by one: what the time of each depends on, and how some of them are run alone."""
+"""The bindings of a Relax function one by one: the facts on which the time of each depends, and runs of single
+bindings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Rewritten view to Relax function: what is untouched stays, the rest is written with the table of spellings."""
+"""The way from a rewritten view to a Relax function: untouched bindings stay, the rest is written with the table of
+spellings."""
 
 from __future__ import annotations
 
@@ -93,8 +94,8 @@ class Storer:
             )
 
     def _places(self) -> dict[Node, int]:
-        """The block in which each node should stand, its own or that of what it replaces; nothing if there is but one.
-        """
+        """The block in which each node should stand, its own or that of the node that it replaces; nothing if there is
+        but one."""
         if len(self.function.blocks) <= 1:
             return {}
         places: dict[Node, int] = {}
@@ -202,7 +203,7 @@ class Storer:
         self.values[node] = self._copy(place, arguments)
 
     def _copy(self, place: int, arguments: Arguments) -> Any:
-        """Store an old binding with what its variables have become; the variable that has its value."""
+        """Store an old binding with the new values of its variables; the variable that has its value."""
         instead: dict[Any, Any] = {}
         for var in self.function.uses(place):
             new = self._argument(var, arguments)
@@ -278,7 +279,7 @@ class Storer:
         self.values[node] = var
 
     def _checked(self, node: Node, expr: Any) -> Any:
-        """The type that Relax gives to what was written for a node, if it is that of the node."""
+        """The type that Relax gives to the expression written for a node, if it is that of the node."""
         if node.type is not None:
             found = self.loaded.scope.type_of(expr)
             if found != node.type:
@@ -289,7 +290,7 @@ class Storer:
         return expr.ty
 
     def _make(self, name: str, type: Any) -> Any:
-        """A variable for a part of what is written for a node."""
+        """A variable for a part of the expression that is written for a node."""
         return self.blocks.variable(self.writer.name(name), type)
 
     # ------------------------------------------------------------ the result

@@ -23,7 +23,7 @@ class Swaps:
         self.vars: set[Any] = set()
 
     def note(self, node: Node, var: Any, expr: Any) -> None:
-        """Note a part of what was written for a node."""
+        """Note a part of the expression that was written for a node."""
         if node.op == "nn.attention" and _axes(expr) is not None:
             self.vars.add(var)
 
@@ -34,7 +34,7 @@ class Swaps:
         values = {binding.var: binding.value for bindings in blocks for binding in bindings}
         instead: dict[Any, Any] = {}
         first: set[Any] = set()
-        """The first one of each pair, which nobody may need any more."""
+        """The first one of each pair, which may not be needed any more."""
         for var, value in values.items():
             source = None if _axes(value) is None else value.args[0]
             if source in values and not self.vars.isdisjoint((var, source)) and _are_inverse(values[source], value):

@@ -45,7 +45,7 @@ class Writer:
         """The names of new variables."""
 
     def close(self) -> None:
-        """Forget what refers to this object, which would wait for the garbage collector."""
+        """Forget the parts that refer to this object, which would wait for the garbage collector."""
         del self.value, self.outliner
 
     def known(self, node: Node) -> Recipe | None:

@@ -86,7 +86,7 @@ def parts(expr: Any) -> tuple[Any, ...]:
 
 
 def _is_target(callee: Any) -> bool:
-    """True for what a call names without computing it: an operator, a function, a constructor."""
+    """True for an expression that a call names without computing it: an operator, a function, a constructor."""
     return isinstance(callee, (Op, relay.GlobalVar, relay.Function)) or not isinstance(callee, relay.Expr)
 
 

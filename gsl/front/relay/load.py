@@ -208,7 +208,8 @@ class Loader:
         return canon.op in TABLE or canon.op == TUPLE
 
     def _between(self, root: Any, leaves: set[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """The expressions from the leaves of a reading up to its root, and what else those are computed from."""
+        """The expressions from the leaves of a reading up to its root, and the other expressions from which those are
+        computed."""
         lowest = min([self.order.get(leaf, -1) for leaf in leaves], default=len(self.order))
         extra: dict[Any, None] = {}
 
@@ -245,7 +246,8 @@ class Loader:
     # ------------------------------------------------------------ the whole
 
     def _alive(self, outputs: Sequence[Node]) -> list[Node]:
-        """The nodes that count: what readings have seen through, and weights that nothing uses, are left out."""
+        """The nodes that count, without those that readings have seen through, and without weights that nothing
+        uses."""
         alive = set(outputs)
         work = list(alive)
         while work:

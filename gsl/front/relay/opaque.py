@@ -1,4 +1,4 @@
-"""Calls and other expressions without a canonical reading: what they are in the view, and back."""
+"""Calls and other expressions without a canonical reading: their form in the view, and the way back."""
 
 from __future__ import annotations
 

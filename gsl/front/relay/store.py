@@ -1,4 +1,4 @@
-"""A rewritten view to a function of Relay: what is untouched stays the same expression, the rest is written."""
+"""The way from a rewritten view to a function of Relay: untouched expressions stay, the rest is written."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Storer:
         self.function: relay.Function = module["main"]
         self.outputs = set(graph.outputs)
         self.kept: dict[Reading, Kept] = {}
-        """The readings whose expressions are kept, with what their parts have become."""
+        """The readings whose expressions are kept, with the new nodes of their parts."""
         self.inner: set[Node] = set()
         """The nodes that are part of an expression that is kept."""
         self.results: dict[Node, Any] = {}
@@ -120,7 +120,7 @@ class Storer:
         return not is_literal(node) and (node in self.outputs or any(user not in tree for user in node.users))
 
     def _keep(self, node: Node, reading: Reading) -> Any:
-        """The expression of a reading, with what its parts have become."""
+        """The expression of a reading, with the new nodes of its parts."""
         instead = {source: self._result(view) for source, view in self.kept[reading].items()}
         moved = {source: new for source, new in instead.items() if not new.same_as(source)}
         if not moved:
@@ -134,7 +134,8 @@ class Storer:
     # ------------------------------------------------------------ what is new
 
     def _is_left_over(self, node: Node) -> bool:
-        """True for a part of a reading that fell apart, which nobody needs, and for a number, which has no type yet."""
+        """True for a part of a reading that fell apart, which is not needed, and for a number, which has no type
+        yet."""
         unused = not (node.users or node.effect or node in self.outputs or node.op == INPUT)
         return is_literal(node) or (unused and node.native is not None)
 
@@ -183,7 +184,7 @@ class Storer:
 
     @cached_property
     def _rows(self) -> dict[tuple[Any, tuple[int, ...]], Any]:
-        """The reshapes of the function, by what they make another shape of, and that shape."""
+        """The reshapes of the function, by their operand and their new shape."""
         keys = {expr: _reshape_of(expr) for expr in in_order([self.function.body])}
         return {key: expr for expr, key in keys.items() if key is not None}
 
@@ -261,7 +262,7 @@ class Storer:
         return expr
 
     def _span(self, node: Node) -> Any:
-        """The place in the source from which a node came: its own, or that of what it replaces."""
+        """The place in the source from which a node came: its own, or that of the nodes that it replaces."""
         nodes = [node] if node.origin is None else sorted(node.origin.replaced, key=lambda old: -old.index)
         spans = [native_of(old).span for old in nodes if native_of(old) is not None]
         return next((span for span in spans if span is not None), None)

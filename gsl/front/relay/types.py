@@ -27,7 +27,7 @@ class Types:
         self._names: set[str] = set()
 
     def of(self, type: Any) -> Type | None:
-        """The type; ``None`` for what has no like in the view: functions, references, data types."""
+        """The type; ``None`` for a type without a counterpart in the view: functions, references, data types."""
         match type:
             case relay.TensorType():
                 return TensorType(tuple([self.dim(size) for size in type.shape]), str(type.dtype))

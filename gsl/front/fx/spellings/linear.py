@@ -20,7 +20,7 @@ def symmetric(padding: Sequence[int]) -> tuple[int, ...]:
 
 
 def same_padding(kernel: Sequence[Any], dilation: Sequence[int]) -> tuple[int, ...]:
-    """The padding that keeps the size at stride 1; torch puts what is odd behind."""
+    """The padding that keeps the size at stride 1; torch puts the odd element behind."""
     unread_unless(all(isinstance(k, int) for k in kernel))
     total = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
     return tuple([t // 2 for t in total] + [t - t // 2 for t in total])

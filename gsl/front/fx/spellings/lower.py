@@ -20,7 +20,7 @@ aten = torch.ops.aten
 
 
 def lower(tree: Any, done: dict[Native, Any] | None = None) -> Any:
-    """The tree with every torch call in it replaced by aten calls. What is shared in it stays shared."""
+    """The tree with every torch call in it replaced by aten calls. Shared subtrees stay shared."""
     done = {} if done is None else done
     match tree:
         case Native():
@@ -110,7 +110,8 @@ def _as_list(value: Any) -> Any:
 
 
 def _binary(name: str, overload: str = "Tensor", *, scalar: str = "", reverse: Any = None) -> Callable[..., Native]:
-    """A binary operator: with a number on the right the overload ``scalar``, on the left what ``reverse`` makes."""
+    """A binary operator: with a number on the right the overload ``scalar``, with one on the left the result of
+    ``reverse``."""
     packet = getattr(aten, name)
 
     def write(left: Any, right: Any) -> Native:

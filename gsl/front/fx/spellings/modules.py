@@ -124,7 +124,7 @@ _HOOKS: Final = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_ba
 
 
 def is_plain(module: nn.Module) -> bool:
-    """True if calling the module does what its type says, and nothing besides."""
+    """True if calling the module computes the function of its type, and does nothing else."""
     if "forward" in vars(module) or any(getattr(module, hooks) for hooks in _HOOKS):
         return False
     return getattr(module, "padding_mode", "zeros") == "zeros"

@@ -25,7 +25,7 @@ def _fused(s: Site) -> dict[str, Any]:
 
 
 def _operands(s: Site) -> tuple[Any, ...]:
-    """Data, weight, bias, and what is added, as the kernels take them."""
+    """Data, weight, bias, and addend, as the kernels take them."""
     data, weight, *others = s.operands
     if not s.op.endswith("_add"):
         return (data, weight, *others)

@@ -45,7 +45,7 @@ def read_fields(
 
 
 def why_unread(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of: TypeOf) -> str:
-    """Why a call has no reading: what fails in the row that comes furthest."""
+    """The reason why a call has no reading: the test that fails in the row that comes furthest."""
     rows = [*_rows(CALLS, target), *_rows(FIELDS, target)]
     if not rows:
         return "no canonical operator is spelled so"

@@ -1,4 +1,4 @@
-"""The form of the table: rows that read native calls, and what a writer of a canonical call works with."""
+"""The form of the table: rows that read native calls, and the tools of a writer of a canonical call."""
 
 from __future__ import annotations
 

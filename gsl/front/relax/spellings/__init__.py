@@ -43,7 +43,7 @@ WRITERS: Final[Mapping[str, Writer]] = {name: write for family in _FAMILIES for 
 FIELD_READERS: Final[Mapping[str, FieldReader]] = {**activation.FIELDS, **norm.FIELDS}
 
 LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {**linear.LOOKS_AT, **index.LOOKS_AT}
-"""For the operators whose readings depend on what computes the arguments: at the calls of which operators they look.
+"""For the operators whose readings depend on the calls that compute the arguments: the operators of these calls.
 
 They may also look at variables that are bound to anything but a call, and at a constant without axes.
 """

@@ -234,4 +234,4 @@ LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {
     "relax.matmul": frozenset(("relax.permute_dims",)),
     "relax.add": frozenset(("relax.matmul", *(f"relax.{name}" for name in CONVOLUTIONS))),
 }
-"""At the calls of which operators the readings look that depend on what computes the arguments."""
+"""The operators of the calls at which readings look that depend on the computation of the arguments."""

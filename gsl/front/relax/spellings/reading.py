@@ -1,4 +1,4 @@
-"""Reading: what the readers of Relax's calls have in common."""
+"""Reading: the common part of the readers of Relax's calls."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def type_of(tree: Any, scope: Scope) -> Operand:
 
 
 def checked(tree: Canon, wanted: Type | None, scope: Scope) -> Canon | None:
-    """The reading if it has the type of what was read, which has to be known; otherwise none."""
+    """The reading if it has the type of the expression that was read, which has to be known; otherwise none."""
     if wanted is None:
         return None
     try:

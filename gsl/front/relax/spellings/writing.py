@@ -1,4 +1,4 @@
-"""Writing: what the writers of canonical calls have in common."""
+"""Writing: the common part of the writers of canonical calls."""
 
 from __future__ import annotations
 

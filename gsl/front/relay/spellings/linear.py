@@ -27,7 +27,7 @@ def _dtypes(r: Reading) -> str:
 
 
 def _products(w: Writing) -> tuple[Any, Any, dict[str, Any]]:
-    """Both operands, cast where their dtypes differ, and what Relay is told of the dtype of the result."""
+    """Both operands, cast where their dtypes differ, and the dtype of the result as Relay is told."""
     wanted = w["out_dtype"]
     if wanted and w.type(0).dtype == w.type(1).dtype:
         return w.expr(0), w.expr(1), {} if wanted == w.type(0).dtype else {"out_dtype": wanted}
@@ -239,7 +239,7 @@ def _least(dtype: str) -> float:
 
 
 def _mask(w: Writing, dtype: str) -> Any:
-    """The mask as what is added to the scores."""
+    """The mask as a tensor that is added to the scores."""
     if w.type(3).dtype != "bool":
         return w.expr(3, dtype)
     return relay.where(w.expr(3), const(0, dtype), const(-np.inf, dtype))

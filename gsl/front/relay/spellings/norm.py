@@ -38,7 +38,7 @@ def _batch_norm(w: Writing) -> Any:
 
 
 def _affine(w: Writing, size: int) -> tuple[Any, Any, dict[str, Any]]:
-    """Gamma and beta, and what Relay is told of them: one that is not there is not used."""
+    """Gamma and beta, and the flags for them: a tensor that is not there is not used."""
     dtype = w.type().dtype
     options = _options(w, "axis", "num_groups")
     unused = relay.ones((size,), dtype)

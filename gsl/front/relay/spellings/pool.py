@@ -63,7 +63,7 @@ def _write_window(w: Writing, count: int) -> Any:
 
 
 def _trimmed(w: Writing, result: list[int], beyond: list[int], options: dict[str, Any]) -> Any:
-    """The operand, and in the options its padding, without what is in no window.
+    """The operand, and in the options its padding, without the elements that are in no window.
 
     Relay has windows that begin in the padding behind, torch has not; so there must be no room for them.
     """

@@ -1,4 +1,4 @@
-"""The form of the table: rows, and what their readers and writers work with."""
+"""The form of the table: rows, and the tools of their readers and writers."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ def plainly(op: str, function: Callable[..., Any]) -> Writer:
 
 @dataclass(frozen=True)
 class Row:
-    """One operator in both directions: how it is written, and what is read as it.
+    """One operator in both directions: its lowering, and the calls that are read as it.
 
     ``read`` is by the name of Relay's operator; ``fields`` by that and the place of one of several results.
     """
