@@ -158,7 +158,7 @@ def transpose_reshape() -> Sides:
 
 @rule(extern_use=False)
 def transpose_units() -> Sides:
-    """reshape(transpose(reshape(x))) without axes of size 1 in between
+    """reshape(transpose(reshape(x))) = reshape(transpose(reshape(x))), without axes of size 1 in between
 
     Where the transposed tensor has such axes, as an einsum that is decomposed leaves them.
     """
