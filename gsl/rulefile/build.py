@@ -79,7 +79,7 @@ class FusionRule(Subst):
     def __init__(self, entry: Entry, form: Form, heuristic: Heuristic | None = None) -> None:
         self.entry = entry
         self.parts: Mapping[str, Part] = MappingProxyType(_parts(form))
-        """The operators of this form by name."""
+        """The operators of this form by name, also by the names of entries that stand for them."""
         carried = {} if entry.heuristic is None else {"heuristic": entry.heuristic}
         group = Fused(entry.name, priority=entry.priority, **carried)
         super().__init__(
@@ -143,10 +143,11 @@ class Part:
 
 def _parts(form: Form) -> dict[str, Part]:
     selections = {operator.name: selection(operator.op_type) for operator in form.operators}
-    return {
+    parts = {
         operator.name: _part(operator, selections[operator.name], [selections[c] for c in form.children[operator.name]])
         for operator in form.operators
     }
+    return parts | {name: parts[operator] for name, operator in form.stands.items()}
 
 
 def selection(op_type: OpType) -> Selection:

@@ -1,18 +1,19 @@
 """The forms of a pattern: which operators are there, and what uses what, for every choice that the file leaves open.
 
-An operator that is absent is skipped: what it is a child of gets its children.
+An operator that is absent is skipped: what it is a child of gets its children. An entry that stands for one of its
+options is that option, and its children are children of the option.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
 from gsl.rulefile.check import ordered
-from gsl.rulefile.schema import Alternative, Entry, Operator
+from gsl.rulefile.schema import Alternative, Choice, Entry, Operator
 
 MOST: Final = 256
 """So many choices a pattern may leave open."""
@@ -28,6 +29,8 @@ class Form:
     operators: tuple[Operator, ...]
     children: Mapping[str, tuple[str, ...]]
     """The users of each operator."""
+    stands: Mapping[str, str]
+    """The operator that each entry without one stands for."""
 
     @property
     def sinks(self) -> tuple[str, ...]:
@@ -39,7 +42,8 @@ def forms(entry: Entry) -> list[Form]:
     """The forms of a rule in the order in which they are tried.
 
     Patterns with more operators come first, then those that stand first; within a pattern earlier options come first,
-    then forms with more operators. RuleFileError for a pattern with too many, or that has no end.
+    and a choice before those that it leads to, then forms with more operators. RuleFileError for a pattern with too
+    many, or that has no end.
     """
     found: list[list[Form]] = []
     names: set[str] = set()
@@ -53,8 +57,8 @@ def forms(entry: Entry) -> list[Form]:
 def _forms(pattern: Alternative, name: str, names: set[str]) -> list[Form]:
     order = ordered(pattern)
     optional = [operator.name for operator in pattern.operators if not operator.required]
-    options = [(o.name, n) for o in pattern.operators for n, each in enumerate(o.children) if len(each) > 1]
-    sizes = {operator.name: [len(each) for each in operator.children] for operator in pattern.operators}
+    options = [(operator.name, n) for operator in order for n, each in enumerate(operator.choices) if len(each) > 1]
+    sizes = {operator.name: [len(each) for each in operator.choices] for operator in pattern.operators}
     count = 2 ** len(optional) * math.prod(sizes[operator][n] for operator, n in options)
     if count > MOST:
         raise pattern.place.error(
@@ -66,15 +70,18 @@ def _forms(pattern: Alternative, name: str, names: set[str]) -> list[Form]:
         choice = dict(zip(options, taken))
         for present in product((True, False), repeat=len(optional)):
             absent = {operator for operator, there in zip(optional, present) if not there}
-            children = _children(order, choice, absent)
-            operators = tuple(operator for operator in pattern.operators if operator.name in children)
+            children, stands = _children(order, choice, absent)
+            operators = tuple(o for o in pattern.operators if isinstance(o, Operator) and o.name in children)
             key = tuple((operator.name, children[operator.name]) for operator in operators)
             if key not in found:
-                title = " ".join((name, *_words(pattern, children, choice)))
+                named = {*children, *stands}
+                title = " ".join((name, *_words(pattern, named, choice)))
                 while title in names:
                     title += "'"
                 names.add(title)
-                found[key] = taken, Form(title, operators, children)
+                # Where what has a choice is absent, the form comes after those with any of the options.
+                rank = tuple(n if operator in named else MOST for (operator, _), n in choice.items())
+                found[key] = rank, Form(title, operators, children, stands)
     made = [form for _, form in sorted(found.values(), key=lambda item: (item[0], -len(item[1].operators)))]
     for form in made:
         _check_ends(form)
@@ -82,23 +89,27 @@ def _forms(pattern: Alternative, name: str, names: set[str]) -> list[Form]:
 
 
 def _children(
-    order: list[Operator], choice: Mapping[tuple[str, int], int], absent: set[str]
-) -> dict[str, tuple[str, ...]]:
-    """The users of every operator that is there: reachable from the root."""
+    order: list[Operator | Choice], choice: Mapping[tuple[str, int], int], absent: set[str]
+) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """The users of every operator that is there, reachable from the root; the operator of each entry without one."""
     users: dict[str, tuple[str, ...]] = {}
+    option: dict[str, str] = {}
+    meant: dict[str, str] = {}
     for operator in reversed(order):
-        given = [
-            options[choice.get((operator.name, number), 0)].text for number, options in enumerate(operator.children)
-        ]
-        users[operator.name] = tuple(dict.fromkeys(_present(given, users, absent)))
-    found: dict[str, tuple[str, ...]] = {}
-    work = [order[0].name]
-    while work:
-        name = work.pop()
-        if name not in found:
-            found[name] = users[name]
-            work += users[name]
-    return found
+        name = operator.name
+        given = [options[choice.get((name, number), 0)].text for number, options in enumerate(operator.choices)]
+        if isinstance(operator, Choice):
+            option[name] = given.pop(0)
+        meant[name] = meant[option[name]] if name in option else name
+        users[name] = tuple(dict.fromkeys(_present(given, users, absent)))
+    there = {order[0].name}
+    children: dict[str, dict[str, None]] = {}
+    for name in (operator.name for operator in order):
+        if name in there:
+            there.update((option.get(name, name), *users[name]))
+            children.setdefault(meant[name], {}).update((meant[user], None) for user in users[name])
+    stands = {name: meant[name] for name in option if name in there}
+    return {name: tuple(found) for name, found in children.items()}, stands
 
 
 def _present(names: list[str], users: Mapping[str, tuple[str, ...]], absent: set[str]) -> Iterator[str]:
@@ -106,16 +117,14 @@ def _present(names: list[str], users: Mapping[str, tuple[str, ...]], absent: set
         yield from users[name] if name in absent else (name,)
 
 
-def _words(
-    pattern: Alternative, children: Mapping[str, tuple[str, ...]], choice: Mapping[tuple[str, int], int]
-) -> Iterator[str]:
+def _words(pattern: Alternative, there: Collection[str], choice: Mapping[tuple[str, int], int]) -> Iterator[str]:
     """What tells a form from others of its pattern."""
     by_name = {operator.name: operator for operator in pattern.operators}
-    made = [(by_name[name].children[number], option) for (name, number), option in choice.items() if name in children]
+    made = [(by_name[name].choices[number], option) for (name, number), option in choice.items() if name in there]
     taken = [options[option].text for options, option in made]
     if taken:
         yield f"with {', '.join(taken)}"
-    absent = [name for name, operator in by_name.items() if not operator.required and name not in children]
+    absent = [name for name, operator in by_name.items() if not operator.required and name not in there]
     if absent:
         yield f"without {', '.join(absent)}"
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from gsl.errors import MissingPackageError, RuleFileError, nearest
 from gsl.rulefile.check import check
 from gsl.rulefile.names import known_names, lookup
-from gsl.rulefile.schema import ANY, Alternative, Entry, Operator, OpType, Place, Word
+from gsl.rulefile.schema import ANY, Alternative, Choice, Entry, Operator, OpType, Place, Word
 
 MAX_BYTES: Final = 1 << 18
 MAX_VALUES: Final = 20_000
@@ -208,14 +208,14 @@ class Reader:
         check(pattern)
         return pattern
 
-    def _operator(self, name: Word, node: Any, what: str) -> Operator:
+    def _operator(self, name: Word, node: Any, what: str) -> Operator | Choice:
         given: dict[str, tuple[Word, Any]] = {}
         for word, value in self.mapping(node, what):
             if word.text not in OPERATOR_KEYS:
                 raise _unknown(word, what, OPERATOR_KEYS)
             given[word.text] = word, value
         if "op_type" not in given:
-            raise name.place.error(f"{what} has no op_type")
+            return self._choice(name, given, what)
         flags = {
             field: self.flag(given[key][1], f"{what}: {key}")
             for key, field in (("required", "required"), ("match_multiple", "multiple"))
@@ -223,6 +223,21 @@ class Reader:
         }
         op_type = self._op_type(given["op_type"][1], f"{what}: op_type")
         return Operator(name.text, op_type, self._children(given, what), **flags, place=name.place)
+
+    def _choice(self, name: Word, given: dict[str, tuple[Word, Any]], what: str) -> Choice:
+        """An entry without op_type."""
+        if "match_first_option" not in given:
+            raise name.place.error(
+                f"{what} has no op_type: give it one, or match_first_option, with the operators that it may stand for"
+            )
+        if "match_multiple" in given:
+            raise given["match_multiple"][0].place.error(
+                f"{what} has match_multiple, but no op_type: give match_multiple to its options, or write a row of any "
+                "of several operators as op_type: […]"
+            )
+        required = "required" not in given or self.flag(given["required"][1], f"{what}: required")
+        options = self._options(given.pop("match_first_option")[1], f"{what}: match_first_option")
+        return Choice(name.text, options, self._children(given, what), required, place=name.place)
 
     def _op_type(self, node: Any, what: str) -> OpType:
         if self.kind(node) != "map":

@@ -63,6 +63,28 @@ class Operator:
     multiple: bool = False
     place: Place = field(compare=False, kw_only=True)
 
+    @property
+    def choices(self) -> tuple[tuple[Word, ...], ...]:
+        """All that it names: of each the options."""
+        return self.children
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An entry without an operator of its own, which stands for the first of its options that leads to a match."""
+
+    name: str
+    options: tuple[Word, ...]
+    children: tuple[tuple[Word, ...], ...] = ()
+    """The users of the option, besides its own."""
+    required: bool = True
+    place: Place = field(compare=False, kw_only=True)
+
+    @property
+    def choices(self) -> tuple[tuple[Word, ...], ...]:
+        """All that it names: its options, then of each child the options."""
+        return (self.options, *self.children)
+
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
@@ -70,7 +92,7 @@ class Alternative:
 
     key: str
     """Under which key it stands: ``pattern``, ``pattern1``, …"""
-    operators: tuple[Operator, ...]
+    operators: tuple[Operator | Choice, ...]
     place: Place = field(compare=False)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gsl.errors import RuleFileError
@@ -10,7 +10,7 @@ from gsl.rewrite.subst import Subst
 from gsl.rulefile.build import FusionRule
 from gsl.rulefile.forms import forms
 from gsl.rulefile.reader import yaml_package
-from gsl.rulefile.schema import Entry, Operator, OpType
+from gsl.rulefile.schema import Choice, Entry, Operator, OpType, Word
 
 
 def to_yaml(rules: Iterable[Subst]) -> str:
@@ -50,21 +50,29 @@ def _entry(entry: Entry) -> dict[str, Any]:
     return data
 
 
-def _operator(operator: Operator) -> dict[str, Any]:
-    data: dict[str, Any] = {"op_type": _op_type(operator.op_type)}
+def _operator(operator: Operator | Choice) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    if isinstance(operator, Choice):
+        data["match_first_option"] = [word.text for word in operator.options]
+    else:
+        data["op_type"] = _op_type(operator.op_type)
     if not operator.required:
         data["required"] = False
-    if operator.multiple:
+    if isinstance(operator, Operator) and operator.multiple:
         data["match_multiple"] = True
-    options = [[word.text for word in each] for each in operator.children]
-    plain = [each[0] for each in options if len(each) == 1]
-    if len(options) == 1 and plain:
-        data["child"] = plain[0]
-    elif len(options) == 1:
-        data["match_first_option"] = options[0]
-    elif options:
-        data["children"] = [each[0] if len(each) == 1 else {"match_first_option": each} for each in options]
+    children = [_child(options) for options in operator.children]
+    if len(children) == 1 and isinstance(operator, Operator) and isinstance(children[0], dict):
+        data |= children[0]
+    elif len(children) == 1:
+        data["child"] = children[0]
+    elif children:
+        data["children"] = children
     return data
+
+
+def _child(options: Sequence[Word]) -> Any:
+    names = [word.text for word in options]
+    return names[0] if len(names) == 1 else {"match_first_option": names}
 
 
 def _op_type(op_type: OpType) -> Any:

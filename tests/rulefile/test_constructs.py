@@ -43,6 +43,27 @@ TWO_OPTIONAL = pattern(
     "a: {op_type: exp, child: b}", "b: {op_type: relu, required: false, child: c}",
     "c: {op_type: tanh, required: false, child: d}", "d: {op_type: sigmoid}",
 )  # fmt: skip
+ACTIVATION = pattern(
+    "lin: {op_type: linear, child: other_activation}", "other_activation: {match_first_option: [silu0, relu0]}",
+    "silu0: {op_type: silu}", "relu0: {op_type: relu}",
+)  # fmt: skip
+CHAINS = pattern(
+    "lin: {op_type: linear, child: act}", "act: {match_first_option: [b, c]}", "b: {op_type: sigmoid, child: d}",
+    "d: {op_type: exp}", "c: {op_type: sigmoid, child: e}", "e: {op_type: tanh, child: f}", "f: {op_type: exp}",
+)  # fmt: skip
+CONTINUED = pattern(
+    "lin: {op_type: linear, child: act}", "act: {match_first_option: [b, c], child: out}",
+    "b: {op_type: silu, child: more}", "c: {op_type: relu}", "more: {op_type: tanh}", "out: {op_type: exp}",
+)  # fmt: skip
+NESTED = pattern(
+    "inner: {match_first_option: [b, c], child: e}", "act: {match_first_option: [inner, d], child: f}",
+    "a: {op_type: linear, child: act}", "b: {op_type: silu}", "c: {op_type: relu}", "d: {op_type: [relu, gelu]}",
+    "e: {op_type: tanh}", "f: {op_type: exp}",
+)  # fmt: skip
+OPTIONAL_CHOICE = pattern(
+    "a: {op_type: linear, child: act}", "act: {match_first_option: [b, c], required: false, child: d}",
+    "b: {op_type: silu}", "c: {op_type: relu}", "d: {op_type: exp}",
+)  # fmt: skip
 
 FIRES = {
     "qkv, all of it": (QKV, "n = layer_norm x; l = linear n; r = relu l; o = one l; s = relu o", ["l n o r s"]),
@@ -125,6 +146,65 @@ FIRES = {
     "options of child": (
         pattern("a: {op_type: exp, child: {match_first_option: [c, d]}}", "c: {op_type: silu}", "d: {op_type: relu}"),
         "a = exp x; d = relu a", ["a d"],
+    ),
+    "an entry that is its first option": (ACTIVATION, "l = linear x; s = silu l", ["l s"]),
+    "an entry that is its second option": (ACTIVATION, "l = linear x; r = relu l", ["l r"]),
+    "an entry that is none of its options": (ACTIVATION, "l = linear x; t = tanh l", []),
+    "an entry that is one of its options only": (ACTIVATION, "l = linear x; s = silu l; r = relu l", []),
+    "an entry with one option": (
+        pattern("a: {op_type: exp, child: b}", "b: {match_first_option: [c]}", "c: {op_type: relu}"),
+        "a = exp x; c = relu a", ["a c"],
+    ),
+    "options with children, the first": (CHAINS, "l = linear x; s = sigmoid l; e = exp s", ["e l s"]),
+    "options with children, the second": (
+        CHAINS, "l = linear x; s = sigmoid l; t = tanh s; e = exp t", ["e l s t"],
+    ),
+    "options with children, none": (CHAINS, "l = linear x; s = sigmoid l; t = tanh s; e = sin t", []),
+    "the first option where more than one leads to a match": (
+        pattern("a: {op_type: exp, child: b}", "b: {match_first_option: [c, d]}", "c: {op_type: relu}",
+                "d: {op_type: relu, child: e}", "e: {op_type: tanh}"),
+        "a = exp x; d = relu a; e = tanh d", ["a d"],
+    ),
+    "children of an entry use the option": (CONTINUED, "l = linear x; r = relu l; e = exp r", ["e l r"]),
+    "children of an entry and of its option": (
+        CONTINUED, "l = linear x; s = silu l; e = exp s; t = tanh s", ["e l s t"],
+    ),
+    "children of an entry come not behind those of its option": (
+        CONTINUED, "l = linear x; s = silu l; t = tanh s; e = exp t", [],
+    ),
+    "an option inside an option": (NESTED, "l = linear x; r = relu l; t = tanh r; e = exp r", ["e l r t"]),
+    "the option beside an option inside": (NESTED, "l = linear x; r = relu l; e = exp r", ["e l r"]),
+    "an entry that is the child of two": (
+        pattern("a: {op_type: exp, children: [b, c]}", "b: {op_type: tanh, child: d}", "c: {op_type: relu, child: d}",
+                "d: {match_first_option: [m, n]}", "m: {op_type: mul}", "n: {op_type: sub}"),
+        "a = exp x; b = tanh a; c = relu a; n = subtract b c", ["a b c n"],
+    ),
+    "the root is one of several": (
+        pattern("a: {match_first_option: [b, c], child: d}", "b: {op_type: exp}", "c: {op_type: sin}",
+                "d: {op_type: relu}"),
+        "b = exp x; r = relu b; c = sin y; s = relu c", ["b r", "c s"],
+    ),
+    "an entry is absent": (OPTIONAL_CHOICE, "a = linear x; d = exp a", ["a d"]),
+    "an entry that may be absent is there": (OPTIONAL_CHOICE, "a = linear x; c = relu a; d = exp c", ["a c d"]),
+    "an entry that may be absent is its second option": (
+        pattern("a: {op_type: linear, child: act}", "act: {match_first_option: [b, c], required: false}",
+                "b: {op_type: silu}", "c: {op_type: relu}"),
+        "a = linear x; c = relu a", ["a c"],
+    ),
+    "an entry as an option of a child": (
+        pattern("a: {op_type: exp, match_first_option: [b, e]}", "b: {match_first_option: [c, d]}",
+                "c: {op_type: silu}", "d: {op_type: relu}", "e: {op_type: tanh}"),
+        "a = exp x; b = relu a; c = exp y; d = tanh c", ["a b", "c d"],
+    ),
+    "an entry whose option is a row": (
+        pattern("a: {op_type: exp, child: b}", "b: {match_first_option: [c, d], child: e}",
+                "c: {op_type: [relu, silu], match_multiple: true}", "d: {op_type: sin}", "e: {op_type: tanh}"),
+        "a = exp x; b = relu a; c = silu b; e = tanh c", ["a b c e"],
+    ),
+    "a child of an entry that is not there": (
+        pattern("a: {op_type: exp, match_first_option: [act, b]}", "act: {match_first_option: [c], child: d}",
+                "b: {op_type: tanh, child: c}", "c: {op_type: relu}", "d: {op_type: sin}"),
+        "a = exp x; b = tanh a; c = relu b; d = sin y", ["a b c"],
     ),
     "a list of operands": (
         pattern("a: {op_type: exp, child: c}", "c: {op_type: cat, child: d}", "d: {op_type: relu}"),
@@ -228,3 +308,6 @@ def test_explain_names_the_line_of_the_file() -> None:
 def test_the_forms_of_a_rule_in_their_order() -> None:
     assert [rule.name for rule in rules(TWO_OPTIONAL)] == ["r", "r without c", "r without b", "r without b, c"]
     assert [rule.name for rule in rules(OPTION)] == ["r with b", "r with c"]
+    assert [rule.name for rule in rules(ACTIVATION)] == ["r with silu0", "r with relu0"]
+    assert [rule.name for rule in rules(NESTED)] == ["r with inner, b", "r with inner, c", "r with d"]
+    assert [rule.name for rule in rules(OPTIONAL_CHOICE)] == ["r with b", "r with c", "r without act"]

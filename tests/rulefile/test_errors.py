@@ -61,6 +61,62 @@ ILL_FORMED = {
     "an operator stands twice": (pattern(A, B, B), "5:5: rule 'r', pattern: 'b' stands twice, first in line 4"),
     "an operator that is a string": (pattern("a: relu"), "3:8: rule 'r', pattern, operator 'a': expected a mapping"),
     "no op_type": (pattern("a: {child: b}", B), "3:5: rule 'r', pattern, operator 'a' has no op_type"),
+    "a dangling option of an entry": (
+        pattern("a: {match_first_option: [b, c]}", B),
+        "3:33: 'a' has an option 'c', which is no operator of the pattern: known are a, b",
+    ),
+    "an entry without options": (
+        pattern("a: {match_first_option: []}"),
+        "3:29: rule 'r', pattern, operator 'a': match_first_option: expected a list, found an empty one",
+    ),
+    "an option that is no list": (
+        pattern("a: {match_first_option: b}", B),
+        "3:29: rule 'r', pattern, operator 'a': match_first_option: expected a list, found a string",
+    ),
+    "its own option": (pattern("a: {match_first_option: [b, a]}", B), "3:33: 'a' is its own option"),
+    "an option twice": (
+        pattern("a: {match_first_option: [b, b]}", B), "3:33: 'b' stands twice among the options and children of 'a'",
+    ),
+    "an option inside an option twice": (
+        pattern("a: {match_first_option: [c, b]}", "c: {match_first_option: [b]}", B),
+        "3:33: 'b' stands twice among the options and children of 'a'",
+    ),
+    "a child that is an option, too": (
+        pattern("a: {op_type: exp, children: [b, c]}", B, "c: {match_first_option: [d, b]}", "d: {op_type: tanh}"),
+        "3:37: 'b' stands twice among the children of 'a', here as an option of 'c'",
+    ),
+    "an entry whose child is its option": (
+        pattern("a: {match_first_option: [b], child: b}", B),
+        "3:41: a cycle: b -> b; the children of an entry without op_type are children of its options",
+    ),
+    "an option that is absent": (
+        pattern("a: {match_first_option: [b]}", "b: {op_type: relu, required: false}"),
+        "3:30: 'b' is an option of match_first_option, of which one must match, and has required: false",
+    ),
+    "an absent entry that is an option": (
+        pattern("a: {match_first_option: [b]}", "b: {match_first_option: [c], required: false}", "c: {op_type: relu}"),
+        "3:30: 'b' is an option of match_first_option, of which one must match, and has required: false",
+    ),
+    "options in a circle": (
+        pattern(A, "b: {match_first_option: [c]}", "c: {match_first_option: [b]}"), "5:30: a cycle: b -> c -> b",
+    ),
+    "a child of an entry that leads to its option": (
+        pattern("a: {match_first_option: [b, c], child: d}", B, "c: {op_type: tanh}", "d: {op_type: exp, child: c}"),
+        "3:44: a cycle: d -> c -> d; the children of an entry without op_type are children of its options",
+    ),
+    "a child of an entry that leads to an option inside": (
+        pattern("a: {match_first_option: [e], child: d}", "e: {match_first_option: [c]}", "c: {op_type: tanh}",
+                "d: {op_type: exp, child: c}"),
+        "3:41: a cycle: d -> c -> d; the children of an entry",
+    ),
+    "a row of an entry": (
+        pattern(A, "b: {match_first_option: [c], match_multiple: true}", "c: {op_type: relu}"),
+        "4:34: rule 'r', pattern, operator 'b' has match_multiple, but no op_type: give match_multiple to its options",
+    ),
+    "neither op_type nor options": (
+        pattern("a: {required: true}"),
+        "3:5: rule 'r', pattern, operator 'a' has no op_type: give it one, or match_first_option",
+    ),
     "an unknown key of an operator": (
         pattern("a: {op_type: relu, optional: true}"), "3:24: rule 'r', pattern, operator 'a': unknown key 'optional'"
     ),

@@ -49,6 +49,19 @@ def test_it_gets_the_match_by_the_names_of_the_file() -> None:
     assert repr(match) == "<fast at %r>"
 
 
+def test_an_entry_is_the_option_that_it_stands_for() -> None:
+    seen: list[FusionMatch] = []
+    text = TEXT.replace("act: {op_type: relu}", "act: {match_first_option: [silu0, relu0]}") + (
+        "    silu0: {op_type: silu}\n    relu0: {op_type: relu}\n"
+    )
+    rules(text, FAST=seen.append).apply(view(GRAPH))
+    (match,) = seen
+    assert match["act"] is match["relu0"] is match.outputs[0]
+    assert match.covered("act") == match.outputs
+    assert "silu0" not in match
+    assert match.get("silu0") is None
+
+
 def test_an_operator_that_is_absent() -> None:
     seen: list[FusionMatch] = []
     applied(seen.append, "l = linear x; r = relu l")

@@ -49,15 +49,45 @@ def patterns(draw: st.DrawFn, names: Sequence[str] = NAMES, most: int = 5) -> di
         if optional:
             operators[name]["required"] = False
             required.discard(name)
+    if draw(st.booleans()):
+        operators["either"] = draw(_choice(users, required))
+        operators["other"] = {"op_type": draw(types)}
     for name, children in users.items():
         if len(children) == 1 and draw(st.booleans()):
-            operators[name] |= children[0] if isinstance(children[0], dict) else {"child": children[0]}
+            own = isinstance(children[0], dict) and name != "either"
+            operators[name] |= children[0] if own else {"child": children[0]}
         elif children:
             operators[name]["children"] = children
+        if name == "either":
+            continue
         if draw(st.booleans()) and (operators[name]["op_type"] != "." or required.intersection(_names(children))):
             operators[name]["match_multiple"] = True
-    keys = draw(st.permutations(names))
+    keys = draw(st.permutations(list(operators)))
     return {key: operators[key] for key in keys}
+
+
+@st.composite
+def _choice(draw: st.DrawFn, users: dict[str, list[Any]], required: set[str]) -> dict[str, Any]:
+    """An entry ``either`` in place of a required operator, for which it may stand, as for a new one, ``other``."""
+    name = draw(st.sampled_from(sorted(required)))
+    later = list(users)[list(users).index(name) + 1 :]
+    for children in users.values():
+        for child in children:
+            if isinstance(child, dict):
+                child["match_first_option"] = [_either(each, name) for each in child["match_first_option"]]
+        children[:] = [_either(child, name) for child in children]
+    entry = {"match_first_option": list(draw(st.permutations([name, "other"])))}
+    if any("either" in children for children in users.values()) and draw(st.integers(0, 2)) == 0:
+        entry["required"] = False
+    users["other"] = [draw(st.sampled_from(later))] if later and draw(st.booleans()) else []
+    users["either"] = []
+    if draw(st.booleans()):
+        users["either"], users[name] = users[name], []
+    return entry
+
+
+def _either(child: Any, name: str) -> Any:
+    return "either" if child == name else child
 
 
 def _names(children: Iterable[Any]) -> list[str]:

@@ -31,11 +31,16 @@ def accepted(op_type: Any) -> frozenset[str]:
 
 
 def groups(operator: dict[str, Any]) -> list[list[str]]:
-    """The children, of each its options."""
+    """The children, of each its options; of an entry without an operator, what it stands for is one of them."""
     given = list(operator.get("children", []))
     given += [operator["child"]] if "child" in operator else []
     given += [{"match_first_option": operator["match_first_option"]}] if "match_first_option" in operator else []
     return [child["match_first_option"] if isinstance(child, dict) else [child] for child in given]
+
+
+def stands_for(operator: dict[str, Any]) -> set[str]:
+    """The options of an entry without an operator; none for others."""
+    return set() if "op_type" in operator else set(operator["match_first_option"])
 
 
 def forms(pattern: dict[str, dict[str, Any]]) -> Iterator[dict[str, set[str]]]:
@@ -52,17 +57,30 @@ def forms(pattern: dict[str, dict[str, Any]]) -> Iterator[dict[str, set[str]]]:
                 found: set[str] = set()
                 for (parent, _), child in zip(places, taken):
                     if parent == name:
-                        found |= users(child) if child in absent else {child}
+                        found |= users(child) - stands_for(pattern[child]) if child in absent else {child}
                 return found
 
-            form: dict[str, set[str]] = {}
+            there: dict[str, set[str]] = {}
             work = [root]
             while work:
                 name = work.pop()
-                if name not in form:
-                    form[name] = users(name)
-                    work += form[name]
-            yield form
+                if name not in there:
+                    there[name] = users(name)
+                    work += there[name]
+            yield without_entries(pattern, there)
+
+
+def without_entries(pattern: dict[str, dict[str, Any]], form: dict[str, set[str]]) -> dict[str, set[str]]:
+    """A form in which each entry without an operator has become one with the option that was taken."""
+    entry = next((name for name in form if stands_for(pattern[name])), None)
+    if entry is None:
+        return form
+    (option,) = form[entry] & stands_for(pattern[entry])
+    merged: dict[str, set[str]] = {}
+    for name, children in form.items():
+        children = {option if child == entry else child for child in children if name != entry or child != option}
+        merged.setdefault(option if name == entry else name, set()).update(children)
+    return without_entries(pattern, merged)
 
 
 def chains(first: Node, accepts: frozenset[str], outputs: set[Node]) -> Iterator[tuple[Node, ...]]:
@@ -144,16 +162,23 @@ def test_the_oracle_can_fail() -> None:
     graph = view("n0 = exp x; n1 = relu n0; n2 = exp n1; n3 = relu n2; n4 = tanh n2")
     assert covered(pattern, graph) == found(pattern, graph) == {frozenset(("n0", "n1"))}
     assert covered({**pattern, "b": {"op_type": "tanh"}}, graph) != found(pattern, graph)
+    entry = {**pattern, "a": {"op_type": "exp", "child": "e"}, "c": {"op_type": "tanh"}}
+    entry["e"] = {"match_first_option": ["c", "b"]}
+    assert covered(entry, graph) == found(entry, graph) == found(pattern, graph)
+    assert covered({**entry, "e": {"match_first_option": ["b"], "child": "c"}}, graph) != found(entry, graph)
 
 
 def test_the_cases_are_worth_looking_at() -> None:
-    matching = 0
+    matching = chosen = 0
 
     @given(CASES)
     @settings(derandomize=True, deadline=None, max_examples=100, suppress_health_check=list(HealthCheck), database=None)
     def count(case: tuple[dict[str, Any], str]) -> None:
-        nonlocal matching
-        matching += len(case[0]) > 1 and bool(covered(case[0], view(case[1])))
+        nonlocal matching, chosen
+        found = bool(covered(case[0], view(case[1])))
+        matching += len(case[0]) > 1 and found
+        chosen += any(map(stands_for, case[0].values())) and found
 
     count()
     assert matching > 10
+    assert chosen > 5
