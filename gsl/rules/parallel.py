@@ -72,25 +72,33 @@ def parallel_conv_bias_variadic() -> Sides:
 
 @rule()
 def parallel_conv_expand_kernels() -> Sides:
-    """conv(x, v), conv(x, w) = split(conv(x, concatenate(pad(v), w)))
+    """conv(x, v), conv(x, w) = split(conv(x, concatenate(pad(v), pad(w))))
 
-    Where v is the smaller kernel and the padding of its convolution falls short of the other's by as much, on each
-    side of each axis: p_w - p_v zeros before and after v make the kernel as large, and it then sees what it saw. So
-    1x1 with padding 0 goes beside 3x3 with padding 1, but not beside 2x2 with padding 0. No dilation, one group,
-    otherwise equal attributes.
+    Where on each axis the smaller kernel grows by as much as the padding of its convolution, before and after it
+    together, falls short of the other's: with as many zeros on each side it sees what it saw. So 1x1 with padding 0
+    goes beside 3x3 with padding 1, but not beside 2x2 with padding 0; and 1x3 goes beside 3x1, of which each is the
+    smaller on one axis, so that both become 3x3. No dilation, one group, otherwise equal attributes.
     """
     x, v, w, f = pat.Wildcard(), pat.Param(), pat.Param(), convolution()
     a = pat.Call(f, x, v, groups=1)
     b = pat.Call(f, x, w, **pat.same_attr(a, [name for name in ATTRS if name != "padding"]))
-    n = attr.Len(a.kernel_size)
-    missing = attr.Map(attr.Zip(b.padding, a.padding), lambda p: p[0] - p[1])
-    sides = attr.Zip(missing[:n], missing[n:])
-    growth = attr.Map(attr.Zip(b.kernel_size, a.kernel_size), lambda k: k[0] - k[1])
-    fits = (attr.min(missing) >= 0) & (attr.Map(sides, lambda side: side[0] + side[1]) == growth)
-    larger = (attr.max(growth) > 0) & (attr.max(a.dilation) == 1)
-    kernel = op.Pad(v, pad_width=((0, 0), (0, 0)) + sides)
-    both = op.Split(b.like(x, op.Concatenate([kernel, w], axis=0)), indices_or_sections=attr.Tuple(v.shape[0]), axis=1)
-    return [a, b], [both[0], both[1]], channels_first(a) & fits & larger & same_dtype(v, w)
+    size = attr.Map(attr.Zip(a.kernel_size, b.kernel_size), attr.max)
+    padding = attr.Map(attr.Zip(a.padding, b.padding), attr.max)
+
+    def widened(conv: pat.Call, kernel: pat.Param) -> tuple[pat.Pattern, attr.Expr]:
+        """The kernel among zeros, and whether these are as many as the padding grows by."""
+        missing = attr.Map(attr.Zip(padding, conv.padding), lambda p: p[0] - p[1])
+        growth = attr.Map(attr.Zip(size, conv.kernel_size), lambda k: k[0] - k[1])
+        sides = attr.Zip(missing[: attr.Len(size)], missing[attr.Len(size) :])
+        padded = op.Pad(kernel, pad_width=((0, 0), (0, 0)) + sides)
+        fits = attr.Map(sides, lambda side: side[0] + side[1]) == growth
+        return pat.Cond(attr.max(growth) > 0, padded, kernel), fits
+
+    (first, first_fits), (second, second_fits) = widened(a, v), widened(b, w)
+    kernels = op.Concatenate([first, second], axis=0)
+    both = op.Split(b.like(x, kernels, padding=padding), indices_or_sections=attr.Tuple(v.shape[0]), axis=1)
+    differ = (a.kernel_size != b.kernel_size) & (attr.max(a.dilation) == 1)
+    return [a, b], [both[0], both[1]], channels_first(a) & first_fits & second_fits & differ & same_dtype(v, w)
 
 
 @rule(priority=1)

@@ -137,6 +137,22 @@ return %split[0], %split[1]"""),
           convs(K1, K3, each=({"padding": (1, 1, 0, 0)}, {"padding": (1, 1, 2, 2)}))),
     Fires("parallel-conv-expand-kernels", "one axis",
           convs((4, 3, 1), (2, 3, 3), x=(2, 3, 7), op="nn.conv1d", each=({"padding": 1}, {"padding": 2}))),
+    Fires("parallel-conv-expand-kernels", "each larger on one axis",
+          convs((4, 3, 1, 3), (2, 3, 3, 1), each=({"padding": (0, 1)}, {"padding": (1, 0)})), """\
+%x: float64[2, 3, 5, 6] = input
+%w0: float64[4, 3, 1, 3] = param
+%pad: float64[4, 3, 3, 3] = nn.pad(%w0, pad_width=((0, 0), (0, 0), (1, 1), (0, 0)))
+%w1: float64[2, 3, 3, 1] = param
+%pad_1: float64[2, 3, 3, 3] = nn.pad(%w1, pad_width=((0, 0), (0, 0), (0, 0), (1, 1)))
+%concatenate: float64[6, 3, 3, 3] = concatenate((%pad, %pad_1))
+%conv2d: float64[2, 6, 5, 6] = nn.conv2d(%x, %concatenate, padding=(1, 1, 1, 1))
+%split: (float64[2, 4, 5, 6], float64[2, 2, 5, 6]) = split(%conv2d, indices_or_sections=(4,), axis=1)
+return %split[0], %split[1]"""),
+    Fires("parallel-conv-expand-kernels", "each larger on one axis, uneven",
+          convs((4, 3, 2, 5), (2, 3, 4, 1), strides=2, each=({"padding": (0, 3, 2, 2)}, {"padding": (1, 0, 3, 1)}))),
+    Fires("parallel-conv-expand-kernels", "each larger on one axis of three",
+          convs((4, 3, 1, 3, 1), (2, 3, 3, 1, 1), x=(1, 3, 4, 4, 3), op="nn.conv3d",
+                each=({"padding": (0, 1, 0)}, {"padding": (1, 0, 0)}))),
     Fires("parallel-group-conv-variadic", "two groups",
           convs((4, 3, 3, 3), (2, 3, 3, 3), x=(2, 6, 5, 6), groups=2), """\
 %x: float64[2, 6, 5, 6] = input
@@ -284,8 +300,13 @@ REFUSES = (
     Refuses("parallel-conv-expand-kernels", "padding that doesn't match", convs(K1, K3)),
     Refuses("parallel-conv-expand-kernels", "1x1 beside 2x2", convs(K1, (2, 3, 2, 2))),
     Refuses("parallel-conv-expand-kernels", "1x1 beside 2x2, padded", convs(K1, (2, 3, 2, 2), each=BESIDE)),
-    Refuses("parallel-conv-expand-kernels", "each larger on one axis",
-            convs((4, 3, 1, 3), (2, 3, 3, 1), each=({"padding": (0, 1)}, {"padding": (1, 0)}))),
+    Refuses("parallel-conv-expand-kernels", "each larger on one axis, one without padding",
+            convs((4, 3, 1, 3), (2, 3, 3, 1), each=({"padding": (0, 1)}, {}))),
+    Refuses("parallel-conv-expand-kernels", "each larger on one axis, with the padding of the other",
+            convs((4, 3, 1, 3), (2, 3, 3, 1), each=({"padding": (1, 0)}, {"padding": (0, 1)}))),
+    Refuses("parallel-conv-expand-kernels", "each larger on one axis, dilation",
+            convs((4, 3, 1, 3), (2, 3, 3, 1), dilation=2, each=({"padding": (0, 2)}, {"padding": (2, 0)}))),
+    Refuses("parallel-conv-expand-kernels", "equal kernels, different padding", convs(K3, K3, each=BESIDE)),
     Refuses("parallel-conv-expand-kernels", "padding that is larger at the smaller",
             convs(K1, K3, each=({"padding": 1}, {"padding": (0, 0, 4, 4)}))),
     Refuses("parallel-conv-expand-kernels", "different strides",

@@ -60,9 +60,14 @@ def expandable_convs(draw: Draw) -> View:
     more = before + [g - b for g, b in zip(grow, before)]
     if draw.random() < 0.2:
         draw.shuffle(more)
-    each = ({"padding": padding}, {"padding": [p + m for p, m in zip(padding, more)]})
-    kernels = [(2, 3, *small), (1, 3, *(k + g for k, g in zip(small, grow)))]
-    return convs(*kernels, x=image(draw, count, 3), op=f"nn.conv{count}d", each=each,
+    sizes = small, [k + g for k, g in zip(small, grow)]
+    paddings = padding, [p + m for p, m in zip(padding, more)]
+    for axis in range(count):
+        if draw.random() < 0.3:  # on this axis the first kernel is the larger one
+            for (first, second), at in ((sizes, axis), (paddings, axis), (paddings, count + axis)):
+                first[at], second[at] = second[at], first[at]
+    return convs((2, 3, *sizes[0]), (1, 3, *sizes[1]), x=image(draw, count, 3), op=f"nn.conv{count}d",
+                 each=[{"padding": each} for each in paddings],
                  strides=draw.choice((1, 2)), dilation=draw.choice((1, 1, 1, 2)))  # fmt: skip
 
 

@@ -112,33 +112,41 @@ def _() -> Sides:
     return biased_convs(*ATTRS, biases=copies)
 
 
-def expanded(*, fits: bool, dilated: bool) -> Sides:
-    """``parallel-conv-expand-kernels`` without the condition on the padding, or that on the dilation."""
+def expanded(place: Callable[[attr.Expr, attr.Expr], attr.Expr], *, dilated: bool = False) -> Sides:
+    """``parallel-conv-expand-kernels``, with zeros where ``place`` puts them, or without the condition on dilation."""
     x, v, w = pat.Wildcard(), pat.Param(), pat.Param()
     a = op.Conv2D(x, v, groups=1)
     b = op.Conv2D(x, w, **pat.same_attr(a, [name for name in ATTRS if name != "padding"]))
-    growth = attr.Map(attr.Zip(b.kernel_size, a.kernel_size), lambda k: k[0] - k[1])
-    missing = attr.Map(attr.Zip(b.padding, a.padding), lambda p: p[0] - p[1])
-    sides = attr.Zip(missing[:2], missing[2:])
-    centre = attr.Map(growth, lambda k: attr.Tuple(k // 2, k - k // 2))
-    guard = attr.Map(sides, lambda side: side[0] + side[1]) == growth
-    guard = guard & (attr.min(missing) >= 0) if fits else guard & (attr.min(growth) >= 0)
+    size = attr.Map(attr.Zip(a.kernel_size, b.kernel_size), attr.max)
+    padding = attr.Map(attr.Zip(a.padding, b.padding), attr.max)
+    guard, kernels = a.kernel_size != b.kernel_size, []
+    for conv, kernel in ((a, v), (b, w)):
+        growth = attr.Map(attr.Zip(size, conv.kernel_size), lambda k: k[0] - k[1])
+        missing = attr.Map(attr.Zip(padding, conv.padding), lambda p: p[0] - p[1])
+        guard = guard & (attr.Map(attr.Zip(missing[:2], missing[2:]), lambda side: side[0] + side[1]) == growth)
+        kernels.append(op.Pad(kernel, pad_width=((0, 0), (0, 0)) + place(missing, growth)))
     guard = guard if dilated else guard & (attr.max(a.dilation) == 1)
-    kernel = op.Pad(v, pad_width=((0, 0), (0, 0)) + (sides if fits else centre))
-    both = op.Split(b.like(x, op.Concatenate([kernel, w], axis=0)), indices_or_sections=attr.Tuple(v.shape[0]), axis=1)
-    return [a, b], [both[0], both[1]], channels_first(a) & guard & (attr.max(growth) > 0) & same_dtype(v, w)
+    joined = b.like(x, op.Concatenate(kernels, axis=0), padding=padding)
+    both = op.Split(joined, indices_or_sections=attr.Tuple(v.shape[0]), axis=1)
+    return [a, b], [both[0], both[1]], channels_first(a) & guard & same_dtype(v, w)
 
 
 @wrong("parallel-conv-expand-kernels", condition="")
 def _() -> Sides:
-    """zeros on both sides, whatever the paddings"""
-    return expanded(fits=False, dilated=False)
+    """as many zeros on both sides, whatever the paddings"""
+    return expanded(lambda missing, growth: attr.Map(growth, lambda k: attr.Tuple(k // 2, k - k // 2)))
+
+
+@wrong("parallel-conv-expand-kernels", condition="")
+def _() -> Sides:
+    """the zeros before and after exchanged"""
+    return expanded(lambda missing, growth: attr.Zip(missing[2:], missing[:2]))
 
 
 @wrong("parallel-conv-expand-kernels", condition="dilation) == 1", examples=120)
 def _() -> Sides:
     """dilated kernels"""
-    return expanded(fits=True, dilated=True)
+    return expanded(lambda missing, growth: attr.Zip(missing[:2], missing[2:]), dilated=True)
 
 
 @wrong("parallel-group-conv-variadic")
