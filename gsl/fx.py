@@ -127,7 +127,7 @@ class Backend:
         self.traces: list[Trace] = []
         """The traces of the graphs, in the order of compilation; a graph within one comes after it."""
         self.trials: list[tuple[Trial, ...]] = []
-        """With a cost: the trials of each kind of match in each graph."""
+        """The trials of each kind of match in each graph, with a cost."""
         self.graphs: list[Workload] = []
         """The graphs of the traces before the rules, to be printed, drawn, matched and explained; not to be run."""
         self.__name__ = f"gsl_{then if isinstance(then, str) else getattr(then, '__name__', 'then')}"
@@ -157,7 +157,8 @@ class Backend:
         return call if checked is None else checked.before(call)
 
     def explain(self, rule: Subst | RuleSet | None = None, *, nearest: int = 1) -> GraphExplanations:
-        """For each graph, why a rule or each rule of a set (of the back end, if none is given) does not fire.
+        """The reasons, for each graph, why a rule or each rule of a set (of the back end, if none is given) does not
+        fire.
 
         WorkloadError before the first graph is compiled.
         """
@@ -304,7 +305,7 @@ class Pass(CustomInferenceAwareGraphPass):
         new.release()
 
     def explain(self, rule: Subst | RuleSet | None = None, *, nearest: int = 1) -> GraphExplanations:
-        """For each graph, why a rule or each rule of a set (of the pass, if none is given) does not fire.
+        """The reasons, for each graph, why a rule or each rule of a set (of the pass, if none is given) does not fire.
 
         WorkloadError if no graph was kept.
         """

@@ -70,7 +70,7 @@ def Zip(*sequences: Any) -> Expr:
 
 
 def LayoutRemap(source: Any, target: Any) -> Expr:
-    """For each axis of the layout ``target`` its position in ``source``; no value unless they are permutations."""
+    """The positions of the axes of the layout ``target`` in ``source``; no value unless they are permutations."""
     return _function("LayoutRemap", source, target)
 
 

@@ -28,7 +28,7 @@ class Exit(IntEnum):
     """The input could be used, but the work itself failed."""
     INTERRUPTED = 130
     CLOSED = 141
-    """Nobody reads the output any more, as of ``gsl list rules | head -1``."""
+    """The reader of the output is gone, as of ``gsl list rules | head -1``."""
 
 
 @dataclass(frozen=True)

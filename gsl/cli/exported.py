@@ -207,7 +207,7 @@ def _is_plain(spec: str) -> bool:
 
 @contextmanager
 def _tensors_only() -> Iterator[list[BaseException]]:
-    """While it lasts, torch loads no pickles but those of tensors, and does not print.
+    """A context in which torch loads no pickles but those of tensors, and does not print.
 
     Gives the exceptions that torch would have logged, and not raised.
     """

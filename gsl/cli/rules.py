@@ -204,7 +204,7 @@ def _module(place: str) -> Found:
 
 @contextlib.contextmanager
 def importable(*folders: str) -> Iterator[None]:
-    """While it lasts, modules of these folders can be imported, as those beside a script can."""
+    """A context in which modules of these folders can be imported, as those beside a script can."""
     before = list(sys.path)
     sys.path[:0] = folders
     try:

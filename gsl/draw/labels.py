@@ -80,7 +80,7 @@ def title(node: Node) -> str:
 
 
 def hint(node: Node, name: str) -> str:
-    """All that is known of a node, for where its box has no room."""
+    """The known facts about a node, for a place where its box has no room."""
     made = [] if node.origin is None else [f"made by the rule {node.origin.rule}"]
     attributes = [] if node.op in (INPUT, PARAM, CONST) else [clipped(t, 200) for t in attribute_texts(node)]
     type = [] if node.type is None else [str(node.type)]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gsl.draw.drawing import Box, Diagram, Edge, Key, Style
 
 LONGEST = 20
-"""Over how many layers an edge is drawn."""
+"""The number of layers over which an edge is drawn."""
 _REFERENCE = Style("#f6f6f6", "#c4c4c4", rounded=True, small=True, text="#555555", dashed=True)
 
 

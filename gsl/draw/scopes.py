@@ -87,7 +87,7 @@ def parts(graph: Graph, scope: Scope | None, colours: Mapping[Node, object]) -> 
 
 
 def _together(graph: Graph) -> list[Node]:
-    """All nodes but leaves in an order in which fields follow the call whose they are."""
+    """All nodes except leaves, in an order in which fields follow their call."""
     fields: dict[Node, list[Node]] = {}
     nodes: list[Node] = []
     for node in graph.nodes:

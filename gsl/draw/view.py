@@ -32,7 +32,7 @@ class Options:
     """The options of a drawing of a view."""
 
     scope: Scope | None = None
-    """To which module a node belongs; without one, the names of weights tell."""
+    """The modules to which a node belongs; without a scope, the names of weights tell."""
     depth: Depth = "auto"
     expand: Sequence[str] = ()
     """Modules that are open however deep they are: names as ``encoder.layer.0``, also with ``*``."""

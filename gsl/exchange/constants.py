@@ -34,7 +34,7 @@ def identity(side: Side, term: Term) -> Pattern:
 
 
 def identity_matrix(size: Any, dtype: Any) -> pat.Call:
-    """In a target: the identity matrix of that size."""
+    """The identity matrix of that size, in a target."""
     return op.MatrixSetDiag(op.Zeros(shape=(size, size), dtype=dtype), op.Ones(shape=(size,), dtype=dtype))
 
 

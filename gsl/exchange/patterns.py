@@ -1,4 +1,4 @@
-"""From a rule as it was read to its two sides as patterns."""
+"""The patterns of a rule: from the rule as it was read to its two sides."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Sides:
         self.bound: dict[str, Expr] = {}
         """The values of the variables among the parameters."""
         self.alternatives: dict[str, pat.Alt] = {}
-        """For a variable activation, the alternative that tells which it is."""
+        """The alternative that tells which activation it is, for each variable activation."""
         self.alike = Alike()
         self.batches = Alike()
         """Groups of terms that have two dimensions or more, and the same dimensions before the last two."""
@@ -78,7 +78,7 @@ class Side:
         self.sides.batches.join(first, second)
 
     def provided(self, condition: Expr, made: Pattern, otherwise: str) -> Pattern:
-        """In a target: a pattern for where a condition holds, which may be about what the target has built."""
+        """A pattern of a target for a condition, which may be about the calls that the target has built."""
         return pat.Cond(attr.Cond(condition, True, otherwise), made, made)
 
     def outputs(self, terms: Sequence[Term], table: dict[str, Make]) -> list[Pattern]:

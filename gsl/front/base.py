@@ -100,7 +100,8 @@ class Step:
     nodes: tuple[Node, ...]
     """The nodes of a view that the call computes, operands before their users; none where no view shows it."""
     key: str
-    """All that its time depends on, besides the machine: the function, its arguments, their types and layouts."""
+    """A text of everything that the time depends on, besides the machine: the function, its arguments, their types and
+    layouts."""
     weights: int
     """The number of bytes of weights that it reads."""
     native: Any

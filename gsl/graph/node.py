@@ -79,7 +79,7 @@ class Node:
         self.index = 0
         """A topological number: never greater than that of a user."""
         self.origin: Origin | None = None
-        """For a node made by a rewrite: by which rule and instead of what."""
+        """The rule that made the node and the nodes that it replaces, for a node made by a rewrite."""
         self.redirects: dict[Node, Node] | None = None
         """For a node whose operands or deps were replaced: the present node for each one at loading."""
 
@@ -318,7 +318,7 @@ class Graph:
             for dep in node.deps:
                 dep.add_user(node)
         self.formed: dict[Any, Any] = {}
-        """While rules work on the graph: attributes and types of new calls, by the parts from which these calls are
+        """The attributes and types of new calls while rules work on the graph, by the parts from which these calls are
         made."""
         self._by_op: dict[Op, list[Node]] | None = None
         self._ends: tuple[list[Node], frozenset[Node]] | None = None

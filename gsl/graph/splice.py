@@ -162,7 +162,7 @@ class Splicer:
         self.dead: set[Node] = set()
         """The nodes that the replacements left unused."""
         self._numbers: dict[str, int] = {}
-        """For each name: the last number that was put behind it."""
+        """The last number that was put behind each name."""
         self._instead: dict[Node, list[Node]] = {}
 
     def apply(self, replacement: Replacement, matched: Iterable[Node]) -> None:
@@ -224,7 +224,7 @@ class Splicer:
 
     @cached_property
     def _names(self) -> dict[str, Node]:
-        """For each name that a node of the graph has: the node, or one that never dies if there are several."""
+        """The node of each name, or one that never dies if there are several."""
         found: dict[str, Node] = {}
         for node in self.graph.nodes:
             found[node.name] = node if node.name not in found else _SEVERAL

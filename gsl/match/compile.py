@@ -93,7 +93,7 @@ class _Compiler(InstanceWriter):
         return self.out
 
     def end(self, bound: Bound) -> None:
-        """All patterns are bound: check the guards that waited for that, and give the match."""
+        """Check the guards that waited until all patterns are bound, and give the match."""
         for guard in self.start.final:
             write_guard(self.out, self.plan, guard, bound)
         nodes, chosen, operators, counts, heads = tables(self.out, self.plan, bound)

@@ -10,7 +10,7 @@ from typing import Final
 from gsl.graph import Node, Op
 
 MANY = 16
-"""From how many users on they are kept here."""
+"""The number of users from which on they are kept here."""
 NOTHING: Final[Mapping[Op, list[Node]]] = MappingProxyType({})
 
 

@@ -118,7 +118,7 @@ class Bindings:
         self.counts: dict[Any, int] = {}
 
     def key(self, pattern: Pattern, path: Path) -> Any:
-        """Under which key the pattern is bound, seen from an instance."""
+        """The key under which the pattern is bound, seen from an instance."""
         level = len(self.scopes.get(pattern, ()))
         return (pattern, path[:level]) if level else pattern
 

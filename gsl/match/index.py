@@ -1,4 +1,4 @@
-"""At which nodes of a graph the rules of a set may match: one look at each node, however many rules there are.
+"""The nodes of a graph at which the rules of a set may match: one look at each node, however many rules there are.
 
 A search starts from the rarest operator of its rule. Where several rules start from one operator, a second operator,
 right below or above it, tells most of them apart: with the operator of a neighbour a node is looked up in a table,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gsl.match.start import Start
 
 SEVERAL = 4
-"""From how many rules on a table is made."""
+"""The number of rules from which on a table is made."""
 USER = -2
 """The place of a user, where other places are positions of operands."""
 ANY = -1
@@ -63,7 +63,7 @@ class Candidates:
 
 
 def candidates(plans: Iterable[Plan], by_op: Mapping[Op, list[Node]]) -> list[Candidates]:
-    """For each plan the start with the fewest nodes, and the nodes."""
+    """The start of each plan with the fewest nodes, and the nodes."""
     groups: dict[frozenset[Op], list[Node]] = {}
     found: list[Candidates] = []
     for plan in plans:

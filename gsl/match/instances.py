@@ -27,7 +27,7 @@ NumberedBody = Callable[[Node, int], Iterable[Instance]]
 Own = Callable[[Instance], tuple[Node, ...]]
 """The nodes of an instance that no other pattern may have."""
 MOST_KEPT = 5_000
-"""For how many instances keys are kept."""
+"""The largest number of instances for which keys are kept."""
 
 
 def chains_down(

@@ -303,7 +303,7 @@ class Plan:
 
 
 def _scopes(patterns: Sequence[Pattern]) -> dict[Pattern, tuple[Variadic | Repeat, ...]]:
-    """For every pattern that is a template: the variadics of which it has instances, outermost first."""
+    """The variadics of which a template has instances, outermost first, for each template."""
     scopes: dict[Pattern, tuple[Variadic | Repeat, ...]] = {}
     for variadic in reversed(patterns):  # users first, so that an outer variadic comes before an inner one
         if isinstance(variadic, (Variadic, Repeat)):

@@ -68,7 +68,8 @@ Region = tuple[object, ...]
 """The alternatives (``Alt`` with the choice), variadics and negations around a pattern: it is bound only there."""
 
 PAYS, STEPS = 100, 10
-"""From how many nodes on it pays to write a function for the search, and how many steps of a search count as a node."""
+"""The number of nodes from which on it pays to write a function for the search, and the number of steps of a search
+that count as a node."""
 
 Way = list[tuple[Pattern, tuple[Pattern, ...]]]
 """Patterns, operands first, each with those right below it."""

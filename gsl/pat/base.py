@@ -136,7 +136,7 @@ class Pattern:
         return self & Wildcard(ndim=ndim)
 
     def like(self, *operands: Any, **attrs: Any) -> Like:
-        """In a target: a new call with the operator and all attributes of the matched one, except those given."""
+        """A new call, in a target, with the operator and all attributes of the matched one, except those given."""
         from gsl.pat.call import Like
 
         return Like(self, operands, attrs)

@@ -118,7 +118,7 @@ class Call(Pattern):
 
 
 class Like(Pattern):
-    """In a target: a call with the operator and all attributes of the node that ``of`` matched, except those given."""
+    """A call, in a target, with the operator and all attributes of the node that ``of`` matched, except those given."""
 
     __slots__ = ("attrs", "of", "operands")
     of: Pattern

@@ -99,7 +99,7 @@ class Not(Pattern):
 
 
 class Match(Pattern):
-    """In a target: the clause for the alternative that an Alt of the source matched."""
+    """The clause, in a target, for the alternative that an Alt of the source matched."""
 
     __slots__ = ("alternative", "clauses")
     alternative: Alt
@@ -125,7 +125,7 @@ class Match(Pattern):
 
 
 class Cond(Pattern):
-    """In a target: ``then`` or ``otherwise``, by an attribute expression."""
+    """The pattern ``then`` or ``otherwise``, in a target, by an attribute expression."""
 
     __slots__ = ("otherwise", "predicate", "then")
     predicate: Ast

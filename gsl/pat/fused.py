@@ -14,7 +14,7 @@ from gsl.pat.typed import Named
 
 
 class Fused(Pattern):
-    """As a target: the matched nodes, outlined into one call of a subgraph that carries the name and the attributes.
+    """The matched nodes, as a target: outlined into one call of a subgraph that carries the name and the attributes.
 
     The call takes what the matched nodes take from elsewhere, in the order in which they use it, and stands for all
     outputs of the rule. An attribute is a value or an expression.

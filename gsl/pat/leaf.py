@@ -136,7 +136,7 @@ def _literal(value: Any) -> Any:
 
 
 class Exactly(Pattern):
-    """In a target made by a callable: a given node of the graph."""
+    """A given node of the graph, in a target made by a callable."""
 
     __slots__ = ("node",)
     node: Node

@@ -12,7 +12,7 @@ from gsl.pat.call import to_pattern
 
 
 class Module(Pattern):
-    """In a target: a call of a new ``nn.Module``, which ``factory`` makes from the match, on the operands.
+    """A call, in a target, of a new ``nn.Module``, which ``factory`` makes from the match, on the operands.
 
     The factory gives the module its weights; ``match[w].attrs["value"]`` is the tensor of a matched one. A string
     that it returns instead is the reason for refusing the match. Only torch's traced graphs call modules.

@@ -31,7 +31,7 @@ class Attempt:
     failed: tuple[Node, ...] = ()
     """The nodes at which a whole match was refused."""
     reason: str = ""
-    """Why it ended; empty for a match."""
+    """The reason why it ended; empty for a match."""
 
 
 def attempt_drawing(rule: Subst, attempt: Attempt, absent: Sequence[str], notes: Sequence[str]) -> Drawing:

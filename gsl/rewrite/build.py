@@ -40,7 +40,7 @@ from gsl.spec.symbolic import has_symbols
 Symbols = dict[Symbol, Any]
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 Free = Mapping[str, tuple[tuple[Call, str], ...]]
-"""For every operator: the source calls of it, each with an attribute that the source leaves free."""
+"""The source calls of every operator, each with an attribute that the source leaves free."""
 
 
 class Builder:

@@ -1,4 +1,4 @@
-"""Why a rule does not match a graph, or is refused where it does."""
+"""The reasons why a rule does not match a graph, or is refused where it does."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class _Found:
     matches: int = 0
     refused: list[Refused] = field(default_factory=list)
     misses: list[tuple[Miss, Attempt]] = field(default_factory=list)
-    """For each node without a match, how far the best attempt from there came."""
+    """The best attempt from each node without a match, and the miss that ended it."""
     whole: Attempt | None = None
     """The first match; a refused one only if there is no other."""
 
@@ -157,7 +157,7 @@ class _Found:
 
 
 def _search(rule: Subst, graph: Graph, start: Start, nodes: list[Node]) -> _Found:
-    """All matches, and how far other attempts came."""
+    """All matches, and the best of the other attempts."""
     checks = Pass(graph, [rule], "priority", Trace())
     found = _Found()
     furthest: tuple[Miss, Attempt] | None = None

@@ -42,7 +42,7 @@ class _NoText(Exception):
 
 
 def _of_rule(rule: Subst) -> list[Any]:
-    """All that the work of a rule depends on."""
+    """All values on which the work of a rule depends."""
     source, plan = rule.source, rule.plan
     conditions = [source.guards, source.constraints, source.predicates, source.extern_use]
     options = [rule.name, rule.priority, rule.inference_only, rule.approximate, plan.distinct, plan.fuzzy]

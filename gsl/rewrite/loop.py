@@ -15,7 +15,8 @@ SHOWN = 10
 """The largest number of firings that an error shows."""
 
 State = list[tuple[Any, ...]]
-"""For each node all that rewriting depends on, nodes being told by their places; then the outputs."""
+"""The state of a graph: for each node everything that rewriting depends on, nodes being told by their places; then the
+outputs."""
 
 
 class Watch:

@@ -1,4 +1,4 @@
-"""One pass of rules over a graph: which matches are rewritten, and in which order."""
+"""One pass of rules over a graph: the choice and the order of the matches that are rewritten."""
 
 from __future__ import annotations
 

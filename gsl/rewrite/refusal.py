@@ -1,4 +1,4 @@
-"""Why a match is not rewritten."""
+"""Refusals: reasons why matches are not rewritten."""
 
 from __future__ import annotations
 

@@ -164,7 +164,8 @@ class Subst:
         return apply([self], graph, iterative=iterative, max_steps=max_steps)
 
     def explain(self, subject: Any, *, nearest: int = 3) -> Explanation:
-        """Why the rule does not match a workload or graph view, or is refused where it does; to be printed."""
+        """The reasons why the rule does not match a workload or graph view, or is refused where it does; to be
+        printed."""
         return explain(self, subject if isinstance(subject, Graph) else subject.graph, nearest)
 
     def match(self, subject: Any) -> Iterator[Match]:
@@ -186,7 +187,7 @@ class Subst:
         return verify(self, max_examples=max_examples, seed=seed, mutate=mutate)
 
     def refused(self, match: Match) -> str | None:
-        """Why the conditions of the rule refuse a match, ``None`` if they don't."""
+        """The reason why the conditions of the rule refuse a match; ``None`` if they don't."""
         for predicate in self.source.predicates:
             try:
                 verdict = predicate(match)
@@ -243,7 +244,7 @@ def _check_symbols(outputs: Sequence[Pattern], guards: Sequence[Ast]) -> None:
 
 
 def _free_attributes(patterns: Sequence[Pattern]) -> dict[str, tuple[tuple[Call, str], ...]]:
-    """For every operator that the source names: its calls, with each attribute that none of them mentions."""
+    """The calls of every operator that the source names, with each attribute that none of them mentions."""
     calls: dict[str, list[Call]] = {}
     for pattern in patterns:
         if isinstance(pattern, Call):

@@ -82,7 +82,7 @@ _WINDOW: Final = {
 }
 
 REASON: Final = "a kernel of torch for the CPU, see gsl.kernels"
-"""Why other frameworks don't have them."""
+"""The reason why other frameworks don't have them."""
 
 OPS: tuple[OpSpec, ...] = (
     # activation(data weight^T + bias)

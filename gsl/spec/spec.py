@@ -59,8 +59,8 @@ class AttrSpec:
     """The canonical form of a value, given the types of the operands (which may be unknown). Raises ValueError for
     a value that has no meaning. Idempotent. Lists become tuples before it is called."""
     derive: Callable[[Mapping[str, Any], Types], Any] | None = None
-    """For an attribute that follows from the operands (``kernel_size``, ``units``): its value, or ``None`` when the
-    types are not known. A target never needs to give it, and building a call recomputes it."""
+    """The value of an attribute that follows from the operands (``kernel_size``, ``units``), or ``None`` when the types
+    are not known. A target never needs to give it, and building a call recomputes it."""
 
 
 @dataclass(frozen=True, slots=True)

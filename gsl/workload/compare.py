@@ -44,7 +44,7 @@ float32, some two or three units. ``atol`` is only there for outputs that are ze
 """
 
 _SAMPLE = 1 << 20
-"""Of larger outputs, about so many elements make up the median."""
+"""The approximate number of elements of a larger output from which the median is computed."""
 _ALL_NAN = "all NaN: nothing was compared"
 _AFTERWARDS = object()
 """Begins the path of a leaf that a run has changed."""

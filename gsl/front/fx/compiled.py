@@ -201,4 +201,4 @@ _REGIONS: Final[Mapping[str, Callable[[Sequence[Any]], tuple[Sequence[Any], Sequ
     "tag_activation_checkpoint": lambda args: (args[:1], args[1:]),
     "wrap": lambda args: (args[:1], args[1:]),
 }
-"""For each higher-order operator: the graphs among its arguments, and what it feeds to them."""
+"""The graphs among the arguments of each higher-order operator, and the values that it feeds to them."""

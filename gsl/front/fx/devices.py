@@ -1,4 +1,4 @@
-"""On which device new tensors lie.
+"""The devices of new tensors.
 
 Rules know nothing of devices. What they make out of nothing, by literal tensors and by operators that fill new ones,
 lies where the calls do whose place is taken.

@@ -104,7 +104,7 @@ def _is_apart(operand: fx.Node, user: fx.Node, reader: Reader, known: Mutations)
 
 
 def _roots(graph: fx.Graph, reader: Reader, leaves: Leaves) -> dict[fx.Node, frozenset[Hashable]]:
-    """For each node all the memory that its value may lie in: nodes that make new memory, and that of weights."""
+    """The memory in which the value of each node may lie: nodes that make new memory, and that of weights."""
     roots: dict[fx.Node, frozenset[Hashable]] = {}
     for node in graph.nodes:
         if node.op in ("placeholder", "get_attr"):

@@ -42,7 +42,7 @@ class ExportedHome:
         self._added: dict[str, InputSpec] = {}
         self._kinds = {spec.arg.name: spec.kind for spec in old.graph_signature.input_specs}
         self._last: dict[InputKind, fx.Node] = {}
-        """For each kind of a new weight, the last placeholder that comes before the next one of that kind."""
+        """The last placeholder before those of the next kind, for each kind of a new weight."""
         self._root = old.graph_module
 
     def read(self, node: Node, writer: Writer) -> fx.Node:

@@ -18,7 +18,7 @@ from gsl.front.reading import whole
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node
 
 Arguments = dict[fx.Node, Node]
-"""For each native node to which a kept call refers: the view node that now takes its place."""
+"""The view node that now takes the place of each native node to which a kept call refers."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class Plan:
     inner: set[Node] = field(default_factory=set)
     """View nodes that are part of a call that is kept, or joined to one that is written."""
     joined: dict[Node, Node] = field(default_factory=dict)
-    """For each bias addition that is written together with its call: the call."""
+    """The call with which each of these bias additions is written together."""
     staying: dict[fx.Node, fx.Node] = field(default_factory=dict)
     """The native calls that the old graph keeps as they are and where they are, as keys and as values."""
     steps: list[tuple[Node, int]] = field(default_factory=list)

@@ -34,8 +34,8 @@ from gsl.graph import Graph, Node, Type
 from gsl.rewrite.pause import paused_collector
 
 _STORING = threading.RLock()
-"""Held while a view is stored: the programs that come of one another share a fake mode, which is not made for
-several threads."""
+"""The lock for storing a view: programs that come of one another share a fake mode, which is not made for several
+threads."""
 
 
 class GraphModuleProgram:

@@ -1,4 +1,4 @@
-"""Why calls have no canonical reading."""
+"""The reasons why calls have no canonical reading."""
 
 from __future__ import annotations
 

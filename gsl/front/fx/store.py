@@ -89,7 +89,8 @@ class Storer:
                 break
 
     def _all_behind(self, node: Node) -> list[Node]:
-        """All view nodes behind one whose native call lies otherwise in memory now, as may what is computed from it."""
+        """All view nodes behind one whose native call has another memory layout now: their layouts may have changed,
+        too."""
         nodes = self.graph.nodes[self.graph.nodes.index(node) + 1:]
         for later in nodes:
             handle = handle_of(later)

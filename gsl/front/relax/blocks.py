@@ -27,7 +27,7 @@ class Blocks:
         """The new variables that stand for old ones which can't be bound where they stand now."""
 
     def move(self, block: int) -> None:
-        """Go on to a later block."""
+        """Move to a later block."""
         if block > self.current:
             self.current = block
             self.is_dataflow = isinstance(self.old[block], relax.DataflowBlock)

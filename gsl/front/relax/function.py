@@ -37,11 +37,11 @@ class Function:
         self.values: list[Any] = []
         """The expression of each binding."""
         self.args: list[tuple[Any, ...] | None] = []
-        """For each binding, the arguments of a call of nothing but variables and constants; ``None`` for all others."""
+        """The arguments of each binding of a call of nothing but variables and constants; ``None`` for all others."""
         self.ops: list[Any] = []
         """The operator of each of these calls."""
         self.ends: list[int] = []
-        """For each block, the number of the first binding behind it."""
+        """The number of the first binding behind each block."""
         self.names: list[str] = []
         """The name of the variable of each binding."""
         self.params: list[Any] = items(native.params)

@@ -15,7 +15,7 @@ class Leaf:
     expr: Any
     """The variable or the constant."""
     shape: tuple[int, ...] | None = None
-    """For a constant that is seen with another shape: that shape."""
+    """The other shape of a constant that is seen with one."""
 
 
 class Reading:

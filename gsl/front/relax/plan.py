@@ -14,7 +14,7 @@ from gsl.front.relax.loaded import Loaded
 from gsl.graph import INPUT, Graph, Node
 
 Arguments = dict[Any, Node]
-"""For each variable to which a binding refers: the view node that now takes its place."""
+"""The view node that now takes the place of each variable to which a binding refers."""
 
 
 @dataclass(slots=True)

@@ -49,7 +49,7 @@ class Storer:
         self.returned = self._returned()
         """The nodes to which the result refers, other than by a tuple that is bound to a variable."""
         self._like: dict[Part, Type] = {}
-        """For calls that are written alike: the type in the view, which is that of Relax."""
+        """The type in the view, which is that of Relax, for calls that are written alike."""
         self._retyped = False
         """True if an old call may have operands of other types than before."""
 

@@ -37,7 +37,7 @@ def infer(module: Any, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, A
 
 
 def inferred(op: str, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
-    """As :func:`infer`, but ``None`` also for a call whose type depends on sizes that are not known."""
+    """The same as :func:`infer`, but ``None`` also for a call whose type depends on sizes that are not known."""
     try:
         return infer(None, op, operands, attrs)
     except ValueError:

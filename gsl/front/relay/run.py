@@ -165,7 +165,7 @@ def with_room(work: Callable[[], Result]) -> Result:
 
 
 _STACKS: Final = threading.Lock()
-"""Held while the stack size of new threads is set, which is one for all."""
+"""The lock for setting the stack size of new threads, which is one for all."""
 
 
 @contextmanager

@@ -34,7 +34,7 @@ PREFIX = "_param_"
 """The names of new weights begin so; a number follows. Relay prints a ``v`` before the underscore."""
 
 Kept = Mapping[Any, Node]
-"""For each expression that a reading refers to: the view node that now takes its place."""
+"""The view node that now takes the place of each expression that a reading refers to."""
 
 
 class Storer:

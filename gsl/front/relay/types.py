@@ -144,4 +144,4 @@ def diagnosed() -> Iterator[None]:
 
 
 _RENDERING = threading.RLock()
-"""Held while errors are collected, because TVM has one renderer for all threads."""
+"""The lock for collecting errors, because TVM has one renderer for all threads."""

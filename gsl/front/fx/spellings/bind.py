@@ -21,7 +21,7 @@ ALIASES: Final = {
     "min_val": "min", "max_val": "max", "axis0": "dim0", "axis1": "dim1",
     "split_size_or_sections": "split_size", "split_sizes": "split_size", "train": "training", "attn_bias": "attn_mask",
 }  # fmt: skip
-"""Other names under which torch takes the same argument."""
+"""The other names under which torch takes the same argument."""
 
 
 class UnreadError(Exception):
@@ -182,7 +182,7 @@ class Watched(Call):
         return value
 
     def reason(self, error: UnreadError) -> str:
-        """Why the reading was given up: the arguments, and the condition that they do not meet."""
+        """The reason why the reading was given up: the arguments, and the condition that they do not meet."""
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name != "unread_unless"]
         condition = re.fullmatch(r"unread_unless\((.*)\)", frames[-1].line or "")
         given = ", ".join(f"{name}={self._shown(value)}" for name, value in self._seen.items())

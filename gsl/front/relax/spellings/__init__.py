@@ -43,7 +43,8 @@ WRITERS: Final[Mapping[str, Writer]] = {name: write for family in _FAMILIES for 
 FIELD_READERS: Final[Mapping[str, FieldReader]] = {**activation.FIELDS, **norm.FIELDS}
 
 LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {**linear.LOOKS_AT, **index.LOOKS_AT}
-"""For the operators whose readings depend on the calls that compute the arguments: the operators of these calls.
+"""The operators of the calls at which readings look, for each operator whose reading depends on the computation of its
+arguments.
 
 They may also look at variables that are bound to anything but a call, and at a constant without axes.
 """

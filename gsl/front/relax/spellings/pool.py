@@ -82,7 +82,7 @@ def _window(kind: str, count: int) -> Writer:
 def _shares(
     wanted: Sequence[int], ends: Sequence[int], size: Sequence[int], strides: Sequence[int], before: Sequence[int]
 ) -> Any:
-    """By what the mean over a whole window is multiplied to be that of the elements up to ``ends``, for each window."""
+    """The factor from the mean over a whole window to that of the elements up to ``ends``, for each window."""
     shares = np.ones(())
     for i, count in enumerate(wanted):
         starts = np.arange(count) * strides[i] - before[i]

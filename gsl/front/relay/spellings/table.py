@@ -111,7 +111,7 @@ def scalar(expr: Any) -> bool | int | float | None:
 
 
 def shortest(value: Any) -> float:
-    """Of the numbers that are the same in float32 the shortest: 0.1, not 0.10000000149011612."""
+    """The shortest of the numbers that are the same in float32: 0.1, not 0.10000000149011612."""
     exact = np.float32(value)
     found = float(str(exact))
     # The shortest name of the largest number is a larger one.
