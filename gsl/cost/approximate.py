@@ -14,7 +14,7 @@ from gsl.cost.whole import Inputs, error
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """What a kind alone gains, and what error it brings."""
+    """The gain of a kind alone, and the error that it brings."""
 
     kind: Kind
     times: int

@@ -21,27 +21,27 @@ FEW = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What one program costs more than another one, and how much of it may be chance."""
+    """The cost that one program has more than another one, and the part of it that may be chance."""
 
     gain: float
     margin: float
     calls: int
-    """How many calls it has more."""
+    """The number of calls that it has more."""
 
     @staticmethod
     def of(before: Costs, after: Costs, noise: float) -> Difference:
-        """What is won by going from one program to the other."""
+        """The gain of going from one program to the other."""
         changed = _cost_of(before, after) + _cost_of(after, before)
         return Difference(before.total - after.total, noise * changed, len(before) - len(after))
 
     @property
     def pays(self) -> bool:
-        """Whether the second program is the better one: cheaper by more than chance, or as cheap with fewer calls."""
+        """True if the second program is the better one: cheaper by more than chance, or as cheap with fewer calls."""
         return self.gain > self.margin or (abs(self.gain) <= self.margin and self.calls > 0)
 
 
 def _cost_of(costs: Costs, others: Costs) -> float:
-    """What the calls of a program cost that another one does not have."""
+    """The cost of the calls of a program that another one does not have."""
     left = Counter(call.key for call in others)
     total = 0.0
     for call in costs:
@@ -162,7 +162,7 @@ class _Run:
             self._take(again)
 
     def _rows(self, best: Candidate) -> Iterator[Trial]:
-        """What became of each kind of match."""
+        """The result of the trial of each kind of match."""
         for name in self.space.rules:
             kinds = [kind for kind in self.seen if kind.rule == name]
             for kind in kinds:

@@ -55,7 +55,7 @@ def _shape(match: Match, nodes: Iterable[Node]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which matches are rewritten: those of rules that are not left out, of kinds that are not.
+    """The matches that are rewritten: those of rules that are not left out, of kinds that are not left out.
 
     Of rules that are approximate, the kinds that were chosen; ``None`` for all.
     """

@@ -23,7 +23,8 @@ _MEMORY, _SIDE = 1 << 26, 1024
 
 @lru_cache(maxsize=1)
 def machine() -> str:
-    """What tells this machine from others: the model of its processor, the number of cores, the version of torch."""
+    """A text that tells this machine from others: the model of its processor, the number of cores, the version of
+    torch."""
     import torch
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -65,7 +66,8 @@ def threads_of(number: int | None) -> Iterator[int]:
 
 
 def timed(call: Callable[[], object], seconds: float = SECONDS) -> float:
-    """How many seconds a call takes: the least of its repetitions, because all else that runs can only add to it."""
+    """The seconds that a call takes: the least of its repetitions, because everything else that runs can only add to
+    it."""
     import torch
     from torch.utils.benchmark import Timer
 
@@ -78,8 +80,8 @@ def timed(call: Callable[[], object], seconds: float = SECONDS) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """What a machine can do at best: arithmetic by dtype, memory, and calls of nothing (Williams, Waterman and
-    Patterson, "Roofline", Communications of the ACM 52, 2009)."""
+    """The best rates that a machine can reach: arithmetic by dtype, memory, and calls of nothing (Williams, Waterman
+    and Patterson, "Roofline", Communications of the ACM 52, 2009)."""
 
     threads: int
     bandwidth: float
@@ -116,7 +118,7 @@ class Roofline:
 
 
 def _once(store: Store, what: str, threads: int, measure: Callable[[], float]) -> float:
-    """What is measured the first time that it is asked for."""
+    """A value that is measured the first time that it is asked for."""
     known: Any = store.get(machine(), what, threads)
     if known is None:
         with threads_of(threads):

@@ -10,7 +10,7 @@ from gsl.cost.table import Costs, amount
 from gsl.workload import Workload
 
 MOST_BARS = 14
-"""How many operators have a bar."""
+"""The largest number of operators that have a bar."""
 _STYLE = """\
 body { font: 15px/1.5 system-ui, sans-serif; color: #1b1b1b; max-width: 76em; margin: 2em auto; padding: 0 1em }
 table { border-collapse: collapse; margin: 1em 0 } th { text-align: left; color: #556677 }

@@ -39,7 +39,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Region:
-    """What is timed together."""
+    """The units that are timed together."""
 
     units: tuple[Unit, ...]
 
@@ -56,7 +56,7 @@ class Region:
         return sum(step.weights for step in self.steps)
 
     def shares(self, sizes: Sizes) -> list[float]:
-        """What part of the whole each unit takes, by the bytes that it moves."""
+        """The share of each unit in the whole, by the bytes that it moves."""
         if len(self.units) == 1:
             return [1.0]
         moved = [sum(work(node, sizes).moved for node in unit.nodes) for unit in self.units]
@@ -104,7 +104,7 @@ def _before(unit: Unit, by_node: dict[Node, Unit]) -> Unit | None:
 
 
 def _is_light(unit: Unit) -> bool:
-    """Whether all that a unit computes is element-wise, or a view."""
+    """True if everything that a unit computes is element-wise, or a view."""
     return bool(unit.nodes) and all(map(_is_light_node, unit.nodes))
 
 

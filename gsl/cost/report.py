@@ -1,4 +1,4 @@
-"""What an optimisation did: what each rule was worth, and how long the program takes now."""
+"""The report of an optimisation: the gain of each rule, and the time that the program takes now."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from gsl.draw import pre
 from gsl.workload import Workload
 
 WIDTH = 52
-"""How many characters of a shape a printed report shows."""
+"""The largest number of characters of a shape in a printed report."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OptimizeReport:
-    """What became of a program, of each rule, and why."""
+    """The result of an optimisation: the decisions on the program and on each rule, with their reasons."""
 
     name: str
     taken: bool
-    """Whether the new program is the result; otherwise it is the one that was given."""
+    """True if the new program is the result; otherwise the result is the one that was given."""
     decision: str
     """Why."""
     search: str
     trials: tuple[Trial, ...]
     """For each kind of match: what it gained, and whether it was kept."""
     costs_before: Costs
-    """What the calls cost before, by the cost model."""
+    """The cost of the old program's calls, by the cost model."""
     costs_after: Costs
-    """What those of the new program cost, even if it was not taken."""
+    """The cost of the new program's calls, even if that program was not taken."""
     before: Timing | None
     """The time of the whole program; ``None`` where no rule is worth anything, so that nothing was timed."""
     after: Timing | None
@@ -40,13 +40,13 @@ class OptimizeReport:
     tolerance: float | None
     threads: int
     seconds: float
-    """How long it took, final timing and all."""
+    """The seconds that the optimisation took, with the final timing."""
     from_cache: bool
-    """Whether the decisions were known from an earlier run."""
+    """True if the decisions were known from an earlier run."""
 
     @property
     def speedup(self) -> float:
-        """How many times faster the result is than what was given."""
+        """The factor by which the result is faster than the given program."""
         return self.before.median / self.after.median if self.taken and self.before and self.after else 1.0
 
     @property

@@ -1,4 +1,4 @@
-"""What a search is: how it looks for the best program that rules can make, and what it tells of it."""
+"""The interface of a search for the best program that rules can make, and the trials that it reports."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ KEPT, DROPPED = "kept", "dropped"
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What became of a kind of match, and why."""
+    """The result of trying a kind of match, and the reason."""
 
     rule: str = ""
     shape: str = ""
     times: int = 0
     gain: float | None = None
-    """What the program costs more without it; ``None`` where that was not looked at."""
+    """The cost that the program has more without it; ``None`` where that was not looked at."""
     verdict: str = KEPT
     why: str = ""
     error: float | None = None
@@ -27,7 +27,8 @@ class Trial:
 
     @staticmethod
     def of(loss: float, dropped: bool, margin: float) -> Trial:
-        """What was found without it: the program costs less by so much, and whether that decides against it."""
+        """The trial without the kind: the program costs ``loss`` less, and ``dropped`` tells if that decides against
+        the kind."""
         if dropped:
             why = "the program is cheaper without" if loss > margin else "it gains nothing, with more calls"
         else:
@@ -36,7 +37,7 @@ class Trial:
 
     @staticmethod
     def untried() -> Trial:
-        """What the time did not suffice for."""
+        """The trial of a kind for which the time did not suffice."""
         return Trial(why="not tried alone: the budget was spent")
 
     def at(self, kind: Kind, times: int, kept: bool, *, alone: bool) -> Trial:
@@ -62,7 +63,7 @@ class Search(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in reports, and what tells its decisions from those of others."""
+        """The name of the search in reports, which also tells its decisions from those of others."""
 
     def run(self, space: Space, clock: Clock, progress: Progress) -> Found:
         """The best program that was found in time. It is never costlier than the one of the space."""

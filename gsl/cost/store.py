@@ -1,4 +1,4 @@
-"""What was measured on this machine, kept from one process to the next."""
+"""The measurements on this machine, kept from one process to the next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 _TABLE = "CREATE TABLE IF NOT EXISTS known (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
 _WAIT = 5.0
-"""How many seconds one process waits for another one that writes."""
+"""The seconds that one process waits for another one that writes."""
 
 
 def folder() -> Path:

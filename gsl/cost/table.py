@@ -1,4 +1,4 @@
-"""What a program costs, call by call, and as tables by operator and by module."""
+"""The costs of a program, call by call, and as tables by operator and by module."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Literal
 from gsl.errors import WorkloadError, nearest
 
 MOST_ROWS = 12
-"""How many rows a printed table has."""
+"""The largest number of rows of a printed table."""
 Grouping = Literal["operator", "module", "call"]
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one call costs, or several that were timed together."""
+    """The cost of one call, or of several that were timed together."""
 
     name: str
     """The call in the native graph; several with a ``+`` between them."""
@@ -26,9 +26,9 @@ class Cost:
     """The modules of the model that the call is part of, from the outermost one."""
     value: float
     key: str = ""
-    """What the value depends on; equal calls have equal keys."""
+    """A key of everything that the value depends on; equal calls have equal keys."""
     estimated: bool = False
-    """Whether the call could not be run alone, so that its work was counted instead."""
+    """True if the call could not be run alone, so that its work was counted instead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,12 @@ SAMPLE = 0.002
 
 
 SURE = 1.64
-"""How many standard deviations are more than chance: once in twenty times, it is chance."""
+"""The number of standard deviations that count as more than chance: once in twenty times, it is chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long a run takes, in seconds: in each round."""
+    """The time that a run takes, in seconds: in each round."""
 
     samples: tuple[float, ...]
 
@@ -42,7 +42,7 @@ class Timing:
 
 
 def is_faster(new: Timing, old: Timing) -> bool:
-    """Whether one program is faster than another one with which it took turns: in the median, and by more than chance.
+    """True if one program is faster than another one with which it took turns: in the median, and by more than chance.
 
     That is told by the ranks of the samples, which other work on the machine disturbs little (F. Wilcoxon, "Individual
     comparisons by ranking methods", Biometrics Bulletin 1, 1945).
@@ -97,7 +97,7 @@ def _call(workload: Workload, inputs: Inputs) -> Callable[[], object]:
 
 
 def _runs(calls: Sequence[Callable[[], object]]) -> int:
-    """How many runs of the slowest program one sample needs, by one run of each."""
+    """The number of runs of the slowest program that one sample needs, by one run of each program."""
     return max(1, int(SAMPLE / max(_sample(call, 1) for call in calls)) + 1)
 
 

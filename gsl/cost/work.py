@@ -19,7 +19,7 @@ VIEWS: Final = frozenset((
     TUPLE, GETITEM, "reshape", "reshape_like", "transpose", "expand_dims", "squeeze", "split", "strided_slice",
     "broadcast_to", "nn.dropout",
 ))  # fmt: skip
-"""What moves no data: the result shares the memory of its operand."""
+"""The operators that move no data: the result shares the memory of its operand."""
 _LAYERS: Final = ("nn.dense", "nn.conv1d", "nn.conv2d", "nn.conv3d")
 """The calls that add a bias on the way."""
 _PASSES: Final[Mapping[str, int]] = {
@@ -37,7 +37,7 @@ _BITS: Final[Mapping[str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How many operations a call makes, on numbers of which dtype, and how many bytes it moves."""
+    """The work of a call: the number of operations, the dtype of the numbers, and the number of bytes that it moves."""
 
     operations: int
     dtype: str
@@ -76,13 +76,13 @@ class Sizes:
         return int(size.expr.subs(numbers))
 
     def elements(self, type: Type | None) -> int:
-        """How many numbers a value has. Nothing is known of a value without a type, which counts as none."""
+        """The number of numbers in a value. A value without a type counts as none."""
         if isinstance(type, TupleType):
             return sum(map(self.elements, type.fields))
         return 0 if type is None else prod(map(self.number, type.shape))
 
     def bytes(self, type: Type | None) -> int:
-        """How much memory a value has."""
+        """The number of bytes of memory that a value takes."""
         if isinstance(type, TupleType):
             return sum(map(self.bytes, type.fields))
         return 0 if type is None else self.elements(type) * _BITS.get(type.dtype, 8) // 8
@@ -94,7 +94,7 @@ def _number(size: Any) -> int | None:
 
 
 def is_free(node: Node) -> bool:
-    """Whether a node does no work: a leaf, a view, a bias that the layer before it adds on the way."""
+    """True if a node does no work: a leaf, a view, a bias that the layer before it adds on the way."""
     if node.op in LEAVES:
         return True
     if node.op == "reshape" and node.operands[0].op == "transpose":
