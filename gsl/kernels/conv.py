@@ -24,7 +24,7 @@ _reorder = torch.ops.mkldnn._reorder_convolution_weight.default
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How a kernel is moved over its operand."""
+    """The movement of a kernel over its operand."""
 
     stride: tuple[int, ...]
     padding: tuple[int, ...]
@@ -45,7 +45,7 @@ def formula(
     activation: str = "none",
     precision: str = "float32",
 ) -> Tensor:
-    """What the operator computes, without the rounding of a lower precision."""
+    """The result of the operator, without the rounding of a lower precision."""
     result = F.conv2d(x, weight, bias, stride, padding, dilation, groups)
     result = ACTIVATIONS[activation].function(result if addend is None else result + addend)
     return result.contiguous(memory_format=_LAST)

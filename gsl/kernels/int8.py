@@ -21,7 +21,7 @@ class Int8:
     scales: Tensor
     zeros: Tensor
     reduced: bool
-    """Whether operands may have seven bits only: without the instructions for it (VNNI), the sum of two products of
+    """True if operands may have seven bits only: without the instructions for it (VNNI), the sum of two products of
     eight bits does not fit into the sixteen that kernels have for it."""
 
 

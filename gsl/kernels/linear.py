@@ -29,7 +29,7 @@ def formula(
     activation: str = "none",
     precision: str = "float32",
 ) -> Tensor:
-    """What the operator computes, without the rounding of a lower precision."""
+    """The result of the operator, without the rounding of a lower precision."""
     result = F.linear(x, weight, bias)
     return ACTIVATIONS[activation].function(result if addend is None else result + addend)
 

@@ -1,4 +1,4 @@
-"""How an operator of the namespace ``gsl`` is made known to torch: with few steps between a call and its kernel."""
+"""The registration of an operator of the namespace ``gsl`` in torch, with few steps between a call and its kernel."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def register(schema: str, kernel: Callable[..., Any], formula: Callable[..., Any
 
 
 def is_packable(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> bool:
-    """Whether a weight may be packed: single precision throughout, and versions that tell when it was changed."""
+    """True if a weight may be packed: single precision throughout, and versions that tell when it was changed."""
     f = torch.float32
     if x.dtype != f or weight.dtype != f or weight.is_inference() or weight.layout != torch.strided:
         return False

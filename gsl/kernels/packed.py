@@ -1,4 +1,4 @@
-"""What is made of weights once, and kept for as long as they live and do not change."""
+"""The packed forms of weights: made once, and kept for as long as the weights live and do not change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Make = Callable[[], Any]
 
 @dataclass(slots=True)
 class _Entry:
-    """What was made of a weight, and of which versions of it and its bias."""
+    """The packed form of a weight, and the versions of the weight and its bias from which it was made."""
 
     weight: weakref.ref[Any]
     """The weight's memory; when that goes, so does the entry."""
@@ -29,7 +29,7 @@ _ENTRIES: Final[dict[Hashable, _Entry]] = {}
 
 
 def packed(weight: torch.Tensor, bias: torch.Tensor | None, how: Hashable, make: Make) -> Any:
-    """What ``make`` makes of a weight and a bias, ``None`` at the first use of them.
+    """The object that ``make`` makes of a weight and a bias, ``None`` at the first use of them.
 
     A weight that is computed anew for each call is so never packed. Views of the same memory, that lie in it alike,
     share what is made. It is made again when torch's version counters tell that a tensor was changed.
@@ -56,7 +56,7 @@ def packed(weight: torch.Tensor, bias: torch.Tensor | None, how: Hashable, make:
 
 
 def entries() -> list[Any]:
-    """What is kept: a packed form for each weight, or ``None`` for one that was used once."""
+    """The kept entries: a packed form for each weight, or ``None`` for a weight that was used once."""
     return [entry.made for entry in list(_ENTRIES.values())]
 
 

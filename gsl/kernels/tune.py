@@ -1,4 +1,5 @@
-"""Which of several ways to compute the same is fastest here: each is run on the call at hand, once for each shape."""
+"""The choice of the fastest of several ways to compute the same: each is run on the call at hand, once for each
+shape."""
 
 from __future__ import annotations
 
