@@ -1,4 +1,4 @@
-"""What rules are written with: the decorator that makes them, and the guards and weights that many share."""
+"""The tools for writing rules: the decorator that makes them, and the guards and weights that many share."""
 
 from __future__ import annotations
 
@@ -67,24 +67,24 @@ def weight() -> pat.Alt:
 
 
 def channels_first(conv: pat.Pattern, kernel: tuple[str, ...] = ("OIW", "OIHW", "OIDHW")) -> attr.Expr:
-    """Whether axis 1 of data and result are the channels, and the kernel has its usual axes."""
+    """True if axis 1 of data and result are the channels, and the kernel has its usual axes."""
     return (
         attr.In(conv.data_layout, CHANNELS_FIRST) & attr.In(conv.kernel_layout, kernel) & (conv.out_layout == "")
     )
 
 
 def same_dtype(first: pat.Pattern, *others: pat.Pattern) -> attr.Expr:
-    """Whether all have one dtype, so that nothing is promoted on one side of a rule only."""
+    """True if all have one dtype, so that nothing is promoted on one side of a rule only."""
     return attr.all([other.dtype == first.dtype for other in others])
 
 
 def same_type(x: pat.Pattern, y: pat.Pattern) -> attr.Expr:
-    """Whether two tensors have one shape and one dtype."""
+    """True if two tensors have one shape and one dtype."""
     return (x.shape == y.shape) & same_dtype(x, y)
 
 
 def precise(x: pat.Pattern) -> attr.Expr:
-    """Whether statistics computed in the dtype keep their precision: normalisations of halves compute in float32."""
+    """True if statistics computed in the dtype keep their precision: normalisations of halves compute in float32."""
     return attr.In(x.dtype, ("float32", "float64"))
 
 

@@ -15,7 +15,7 @@ from gsl.spec.packed import ACTIVATIONS
 
 
 def single(*patterns: pat.Pattern) -> attr.Expr:
-    """Whether all are of single precision, which is what weights are packed for."""
+    """True if all are of single precision, for which weights are packed."""
     return attr.all([pattern.dtype == "float32" for pattern in patterns])
 
 
@@ -35,7 +35,7 @@ def activated(y: pat.Pattern) -> pat.Alt:
 
 
 def by_activation(activation: pat.Alt, target: Any) -> pat.Match:
-    """What ``target`` gives for the name of the activation that was matched."""
+    """The result of ``target`` for the name of the activation that was matched."""
     return pat.Match(activation, [target(name) for name in ACTIVATIONS])
 
 
@@ -105,7 +105,7 @@ def conv(x: pat.Pattern, w: pat.Pattern) -> pat.Call:
 
 
 def window(product: pat.Pattern) -> dict[str, Any]:
-    """How the kernel of a convolution is moved, as attributes."""
+    """The attributes of the movement of a convolution's kernel."""
     return {name: getattr(product, name) for name in ("strides", "padding", "dilation", "groups")}
 
 

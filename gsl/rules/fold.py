@@ -15,7 +15,7 @@ def of_kernel(c: pat.Pattern, w: pat.Pattern) -> pat.Cond:
 
 
 def per_channel(c: pat.Pattern, w: pat.Pattern, conv: pat.Pattern) -> attr.Expr:
-    """Whether a factor of a convolution's result is a number or has one element per channel."""
+    """True if a factor of a convolution's result is a number or has one element per channel."""
     channels, single = w.shape[0], ones(w.shape[2:])
     shapes = (attr.Tuple(channels) + single, attr.Tuple(1, channels) + single)
     vector = attr.In(c.shape, shapes) & same_dtype(w, c)
@@ -48,7 +48,7 @@ def conv_bias_multiply() -> Sides:
 
 
 Offset = Callable[[pat.Pattern | None], pat.Cond]
-"""What a batch norm adds, as a function of a bias that its data has."""
+"""The offset that a batch norm adds, as a function of a bias that its data has."""
 
 
 def affine(

@@ -26,7 +26,7 @@ class Layer:
 
     @property
     def transposed(self) -> bool:
-        """Whether the input channels are the first axis of the weight."""
+        """True if the input channels are the first axis of the weight."""
         return self.operator.endswith("_transpose")
 
 
@@ -39,7 +39,7 @@ LAYERS: dict[str, Layer] = {
 """The layers, by what they are called in the names of the rules."""
 
 FOLLOWERS: tuple[str, ...] = ("bn", "relu", "add", "bn-relu", "bn-add", "add-relu", "bn-add-relu")
-"""What may follow a layer; ``relu`` stands for the activations."""
+"""The operators that may follow a layer; ``relu`` stands for the activations."""
 
 ACTIVATIONS: dict[str, str] = {"nn.relu": "relu", "nn.relu6": "relu6"}
 """The activations, with their names in ``gsl.modules``."""
@@ -95,7 +95,7 @@ class ModuleFusion:
     # ------------------------------------------------------------ conditions
 
     def in_inference(self, match: Match) -> bool | str:
-        """Whether nothing that was matched belongs to a module in training mode."""
+        """True if nothing that was matched belongs to a module in training mode; the reason if something does."""
         from gsl.front.fx.handle import in_training, native_of
 
         for node in match.inner:
@@ -107,7 +107,8 @@ class ModuleFusion:
         return True
 
     def is_apart(self, match: Match) -> bool | str:
-        """Whether it is not one module already, and no part of one that was fused with another layer."""
+        """True if the match is not one module already, and no part of a module that was fused with another layer; the
+        reason if not."""
         from gsl.front.fx.handle import called, native_of
         from gsl.modules import Fused
 
@@ -122,7 +123,7 @@ class ModuleFusion:
         return True
 
     def has_module(self, match: Match) -> bool | str:
-        """Whether the layer is one that a module of torch can be."""
+        """True if a module of torch can be the layer; the reason if none can."""
         product = match[self.product]
         if self.layer.kernel and self._padding(match) is None:
             return f"%{product.name} pads with {product.attrs['padding']}, which no {self.layer.module} does"
@@ -133,7 +134,7 @@ class ModuleFusion:
         return True
 
     def is_absorbed(self, match: Match) -> bool | str:
-        """Whether the batch norm is one of the channels, and computed in the dtype of the weights."""
+        """True if the batch norm is over the channels, and computed in the dtype of the weights; the reason if not."""
         if self.norm is None:
             return True
         norm, weights = match[self.norm], [self.w, *self.statistics, *([self.b] if self.biased in match else [])]
@@ -145,7 +146,7 @@ class ModuleFusion:
         return True
 
     def is_equal(self, match: Match) -> bool | str:
-        """Whether the addition is one of two tensors of equal type."""
+        """True if the addition is of two tensors of equal type; the reason if not."""
         if self.sum is None:
             return True
         other, whole = match[self.other], match[self.sum]
@@ -159,7 +160,7 @@ class ModuleFusion:
         return True
 
     def _is_channel(self, match: Match, axis: Any) -> bool:
-        """Whether an axis of the layer's result is that of the channels."""
+        """True if an axis of the layer's result is that of the channels."""
         if self.layer.kernel:
             return bool(axis == 1)
         ndim = match[self.product].ndim
@@ -243,7 +244,7 @@ def _passed_on(result: pat.Pattern) -> pat.Pattern:
 
 
 def _algebra(layer: str, followers: Sequence[str]) -> str:
-    """What a rule fuses."""
+    """The algebra of the calls that a rule fuses."""
     text = f"{layer}(x, w)"
     for follower in followers:
         text = f"{text} + y" if follower == "add" else f"{follower}({text})"

@@ -19,7 +19,7 @@ _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 def is_float(x: pat.Pattern) -> attr.Expr:
-    """Whether elements are floats."""
+    """True if elements are floats."""
     return attr.In(x.dtype, _FLOATS)
 
 

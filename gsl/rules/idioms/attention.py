@@ -15,7 +15,7 @@ from gsl.match import Match
 from gsl.rules.common import Sides, rule, weight
 
 LOWEST = -1e30
-"""What is at most this hides a place even from a row of which all places are hidden: scores are lost beside it."""
+"""The largest value that hides a place even in a row of which all places are hidden: scores are lost beside it."""
 
 HALVES = ("float16", "bfloat16")
 """The dtypes of which the softmax may be computed in float32, as attention itself does; it rounds once less then."""
@@ -30,13 +30,13 @@ class Scores:
     """The queries with the factors that are tensors, as a target."""
     product: pat.Call
     masked: attr.Expr
-    """Whether there is a mask."""
+    """True if there is a mask."""
     mask: pat.Pattern
     """The sum of the masks, as a target."""
     scale: attr.Expr
     conditions: tuple[Any, ...] = ()
     lows: tuple[pat.Pattern, ...] = ()
-    """What stands for the scores of hidden places."""
+    """The patterns for the scores of hidden places."""
 
     @property
     def lead(self) -> attr.Expr:
@@ -144,7 +144,8 @@ def cast(scores: Scores) -> Scores:
 
 
 STEPS = (viewed, scaled, masked, masked, viewed, scaled, masked, masked, viewed, clamped, cast, shifted)
-"""What may be done to scores, in this order; a bias may come before they are scaled, or with a view of its own."""
+"""The steps that may be applied to scores, in this order; a bias may come before they are scaled, or with a view of its
+own."""
 
 
 def turned(x: pat.Pattern) -> pat.Pattern:

@@ -27,12 +27,12 @@ def over_root(x: pat.Pattern, square: pat.Pattern) -> list[pat.Pattern]:
 
 
 def last_axes(axes: attr.Expr, x: pat.Pattern) -> attr.Expr:
-    """Whether these are the last axes of a tensor, over which there are kernels."""
+    """True if these are the last axes of a tensor, over which there are kernels."""
     return axes == attr.Range(x.ndim - attr.Len(axes), x.ndim)
 
 
 def fits_last(w: pat.Pattern, axes: attr.Expr, x: pat.Pattern) -> attr.Expr:
-    """Whether the axes are the last ones, and a weight has their sizes."""
+    """True if the axes are the last ones, and a weight has their sizes."""
     return last_axes(axes, x) & (w.shape == x.shape[x.ndim - attr.Len(axes) :])
 
 
@@ -141,7 +141,7 @@ def group_norm() -> Sides:
 
 
 def per_channel(w: pat.Pattern, x: pat.Pattern) -> attr.Expr:
-    """Whether there is one factor or summand for each channel on axis 1: of shape (C, 1, …) or (1, C, 1, …)."""
+    """True if there is one factor or summand for each channel on axis 1: of shape (C, 1, …) or (1, C, 1, …)."""
     ones = attr.Map(x.shape[2:], lambda _: 1)
     return attr.In(w.shape, (attr.Tuple(x.shape[1]) + ones, attr.Tuple(1, x.shape[1]) + ones))
 
