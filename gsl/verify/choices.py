@@ -26,10 +26,10 @@ class Choices(Protocol):
         """A dimension that is free, from 1 to :data:`SIZES`."""
 
     def rare(self) -> bool:
-        """Whether to do something out of the ordinary."""
+        """True if the choice is to be out of the ordinary."""
 
     def again(self) -> bool:
-        """Whether to decide as for another node of the same operator."""
+        """True if the choice is to be that for another node of the same operator."""
 
 
 def pick(choices: Choices, options: Sequence[T], label: Hashable = None) -> T:
@@ -46,16 +46,17 @@ _POOLS: Sequence[tuple[int, ...]] = (
 _SMALL: Sequence[tuple[int, ...]] = ((1, 1, 2), (1, 2), (1, 2, 3))
 """The same, of small instances."""
 _SIMPLE: Sequence[float] = (0.8, 0.5, 0.25, 0.0)
-"""How often the simplest option is taken, by instance."""
+"""The probability that the simplest option is taken, by instance."""
 _ALIKE: Sequence[float] = (0.5, 0.9, 1.0, 0.2, 0.0)
-"""How often an attribute is that of another node of the same operator, by instance."""
+"""The probability that an attribute is that of another node of the same operator, by instance."""
 _APART = 0.35
-"""How many instances have all attributes that could differ alike but one."""
+"""The share of the instances in which all attributes that could differ are alike except one."""
 _RARE = 0.08
 
 
 class Coverage:
-    """How often each option of the labelled decisions was part of an instance that was evaluated, or was tried."""
+    """The number of times that each option of the labelled decisions was part of an instance that was evaluated, or was
+    tried."""
 
     def __init__(self) -> None:
         self.counts: dict[Hashable, int] = {}
@@ -63,10 +64,10 @@ class Coverage:
         self.used: Counter[tuple[Hashable, int]] = Counter()
         self.tried: Counter[tuple[Hashable, int]] = Counter()
         self.agains = 1
-        """How often an instance asked whether to decide as before, at most."""
+        """The largest number of times that an instance asked if it should decide as before."""
 
     def weight(self, label: Hashable, option: int) -> float:
-        """How worth while it is to try an option: less the more it was used, and if trying it leads nowhere."""
+        """The value of trying an option: it is lower the more the option was used, and if trying it leads nowhere."""
         used, tried = self.used[label, option], self.tried[label, option]
         return float((used + 1) / (tried + 2) / (used + 1) ** 0.75)
 
@@ -84,7 +85,7 @@ class Random:
         self.simple = self.random.choice(_SIMPLE[:2] if small else _SIMPLE)
         self.alike = self.random.choice(_ALIKE)
         self.apart = self.random.randrange(coverage.agains) if self.random.random() < _APART else None
-        """Which of the attributes that could be alike is to be the only one that is not, if one is."""
+        """The one attribute that is not alike, by its number among those that could be; ``None`` if there is none."""
         self.agains = 0
 
     def index(self, count: int, label: Hashable = None) -> int:

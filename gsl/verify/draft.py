@@ -43,7 +43,7 @@ Sizes = tuple["int | None", ...]
 
 @dataclass(frozen=True)
 class Goal:
-    """What is wanted of a node's type; ``None`` where anything will do."""
+    """The wanted type of a node; ``None`` where anything will do."""
 
     shape: Sizes | None = None
     dtype: str | None = None
@@ -74,7 +74,7 @@ ANY = Goal()
 
 
 def meet(first: Any, second: Any) -> Any:
-    """What is wanted twice, where ``None`` is anything. Dead where the two differ."""
+    """The common part of two wanted values, where ``None`` is anything. Dead where the two differ."""
     if first is None or second is None or first == second:
         return second if first is None else first
     raise Dead(f"{second} where {first} is wanted")
@@ -96,7 +96,7 @@ class Draft:
         self.operands: list[Draft | None] = []
         self.attrs: dict[str, Any] = {}
         self.kinds = frozenset((INPUT, PARAM, CONST))
-        """What a leaf may be."""
+        """The kinds that a leaf may have."""
         self.patterns: list[Any] = []
         self.type: Type | None = None
         self.sizes: list[int | None] | None = None
@@ -107,9 +107,9 @@ class Draft:
         self.solving = False
         self.field_goals: dict[int, Goal] = {}
         self.extern = False
-        """Whether the node is to be used outside of the match."""
+        """True if the node is to be used outside of the match."""
         self.positive = False
-        """Whether the value is to be positive, if it is a literal."""
+        """True if the value is to be positive, if it is a literal."""
         self.same_as: Draft | None = None
 
     @property

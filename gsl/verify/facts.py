@@ -1,4 +1,4 @@
-"""What a rule demands of attributes and types, taken apart: equations, memberships, and other conditions.
+"""The demands of a rule on attributes and types, taken apart: equations, memberships, and other conditions.
 
 A guard ``strides=conv.strides`` is an equation between two terms, of which either side may be decided first and gives
 the value of the other. What can't be solved so is a test that is asked as soon as all that it reads is decided.
@@ -156,7 +156,7 @@ class Facts:
             return None
 
     def given(self, draft: Draft, name: str) -> Iterator[tuple[Any, Any]]:
-        """What an attribute must be, as pairs of a part of it (``None``: all of it) and a value."""
+        """The given values of an attribute, as pairs of a part of it (``None``: all of it) and a value."""
         for fact, part, other, member in self.sources.get((draft, name), ()):
             if not member:
                 value = self._found(other, fact)
@@ -164,7 +164,7 @@ class Facts:
                     yield part, value
 
     def binds(self, draft: Draft, name: str) -> bool:
-        """Whether an attribute follows from something, now or later: a term that does not follow from it in turn."""
+        """True if an attribute follows from a term, now or later, that does not follow from it in turn."""
         for fact, _, other, member in self.sources.get((draft, name), ()):
             plain = other.sequence if isinstance(other, (Item, Slice)) else other
             if not member and (not isinstance(plain, Attribute) or self._found(other, fact) is not None):
@@ -200,11 +200,11 @@ class Facts:
         return allowed or None
 
     def holds(self, draft: Draft) -> bool:
-        """Whether the conditions in which a draft occurs hold, as far as they are decided."""
+        """True if the conditions in which a draft occurs hold, as far as they are decided."""
         return all(self.holds_fact(fact) for fact in self.about.get(draft, ()))
 
     def holds_fact(self, fact: Fact) -> bool:
-        """Whether a condition holds, or is not decided."""
+        """True if a condition holds, or is not decided."""
         evaluator = Evaluator(MatchScope(self.bindings, fact.path), dict(fact.symbols))
         test = fact.test
         try:
@@ -216,7 +216,7 @@ class Facts:
             return True
 
     def _differ(self, found: Any, wanted: Any, side: Ast, fact: Fact) -> bool:
-        """Whether an attribute differs from what the user wrote, in canonical form, too; false if that is not known."""
+        """True if an attribute differs from what the user wrote, in canonical form, too; false if that is not known."""
         assert isinstance(side, Attribute)
         draft = self._draft(side.pattern, fact)
         spec = None if draft is None else TABLE.get(str(draft.op))
@@ -227,7 +227,7 @@ class Facts:
 
 
 def conjuncts(node: Ast) -> Iterator[Ast]:
-    """What a condition is a conjunction of."""
+    """The conditions of which a condition is the conjunction."""
     match node:
         case Binary("&", left, right):
             yield from conjuncts(left)
@@ -242,7 +242,7 @@ def _equation(left: Ast, right: Ast) -> Binary:
 
 @lru_cache(maxsize=4096)
 def _equations(pattern: Pattern) -> tuple[tuple[Binary, bool], ...]:
-    """What a pattern demands of its own node, as equations, and whether each is exact (see :class:`Fact`)."""
+    """The demands of a pattern on its own node, as equations, each with true if it is exact (see :class:`Fact`)."""
     found: list[tuple[Binary, bool]] = []
     guard = pattern.guard
     if guard is not None:

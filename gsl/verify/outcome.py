@@ -1,4 +1,4 @@
-"""What becomes of one instance: the rule fires or not, and the two sides are equal or not."""
+"""The outcome of one instance: the rule fires or not, and the two sides are equal or not."""
 
 from __future__ import annotations
 

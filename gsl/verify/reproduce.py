@@ -38,7 +38,7 @@ def code(before: Graph, after: Graph, inputs: Mapping[str, Any] | None) -> str:
 
 
 def _shows(program: str) -> bool:
-    """Whether running a program ends in the source's side with a difference."""
+    """True if a run of the program shows the difference: by an assertion that fails, or by another error."""
     import contextlib
     import io
 

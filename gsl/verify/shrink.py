@@ -109,7 +109,7 @@ def _integers(most: int) -> Any:
 
 
 def size_of(outcome: Outcome) -> tuple[int, int, int, str]:
-    """How large an instance is: its nodes, then its elements, then what stands for both sides."""
+    """The size of an instance: its nodes, then its elements, then the text that stands for both sides."""
     nodes = outcome.before.nodes
     elements = 0
     for node in nodes:

@@ -42,9 +42,10 @@ LENGTHS = 4
 CHAIN = 3
 """A chain has up to so many nodes more than it must."""
 OUTSIDE = ("nn.relu", "negative", "sigmoid", "add")
-"""What stands where a pattern does not tell the operator: a user that is not a certain one, any operator."""
+"""The operators that stand where a pattern does not tell the operator: a user that is not a certain one, any
+operator."""
 FIELDS = (2, 3, 1)
-"""How many fields a tuple has that the pattern leaves open."""
+"""The numbers of fields of a tuple that the pattern leaves open."""
 
 
 class Sketch:
@@ -250,7 +251,7 @@ class Sketch:
         user.operands[place] = operand
 
     def _fits(self, found: Draft | None, operand: Draft) -> bool:
-        """Whether a place is free: open, or that of a wildcard which may be the operand."""
+        """True if a place is free: open, or that of a wildcard which may be the operand."""
         if found is None:
             return True
         return found.op is None and INPUT in found.kinds and PARAM in found.kinds and found is not operand

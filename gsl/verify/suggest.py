@@ -34,7 +34,7 @@ class Condition:
     expr: Expr
     text: str
     cost: int
-    """How much there is to it; of two conditions that tell the same, the simpler one is taken."""
+    """The complexity of a condition; of two conditions that tell the same, the simpler one is taken."""
 
     def holds(self, match: Match) -> bool:
         try:

@@ -9,7 +9,7 @@ __all__ = ["Comparison", "Kind", "Method", "OutputComparison", "compare"]
 
 
 def compare(before: Graph, after: Graph, *, seed: int) -> Comparison:
-    """Whether two graphs have the same outputs on values that are drawn for their leaves.
+    """A comparison of the outputs of two graphs, on values that are drawn for their leaves.
 
     Leaves are matched by name, and their values come from the seed; those of CONST leaves are what they are. All types
     have to be known, with sizes that are numbers. ValueError for a graph with opaque calls or unknown types.

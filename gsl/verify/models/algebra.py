@@ -1,4 +1,4 @@
-"""What the models have in common: programs on values of a model beside values that are what they are.
+"""The common part of the models: programs on values of a model, beside values that are what they are.
 
 Integers and booleans are *native*: torch tensors and Python numbers, computed by the operators' own meaning. Floats are
 values of the model.
@@ -112,7 +112,7 @@ class Algebra:
         raise Uncovered(f"a cast to {step.rounding} rounds")
 
     def is_native(self, step: Step, operands: Sequence[Any]) -> bool:
-        """Whether a call has neither operands nor a result of floats."""
+        """True if a call has neither operands nor a result of floats."""
         fields = [field for operand in operands for field in (operand if isinstance(operand, tuple) else (operand,))]
         if any(isinstance(field, self.value) for field in fields):
             return False
@@ -127,7 +127,7 @@ class Algebra:
 
 
 def meaning(op: str) -> Callable[..., Any]:
-    """What an operator computes from torch tensors."""
+    """A function that computes an operator from torch tensors."""
     return TABLE[op].meaning
 
 

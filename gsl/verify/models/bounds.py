@@ -74,7 +74,7 @@ class Bounds(Algebra):
 
     value: ClassVar[type] = Rounded
     inside = False
-    """Whether a call is part of the definition of another operator, whose own kernel may round elsewhere."""
+    """True if a call is part of the definition of another operator, whose own kernel may round elsewhere."""
 
     def constant(self, numbers: Sequence[Fraction], shape: tuple[int, ...]) -> Any:
         return torch.tensor([float(number) for number in numbers], dtype=torch.float64).reshape(shape)
@@ -123,7 +123,7 @@ def _known(value: Any, spread: Any, own: Any = 0.0) -> Rounded:
 
 
 def _element_wise(o: Bounds, op: str, *operands: Any, **attrs: Any) -> Rounded:
-    """What the operator makes of its operands' errors, and its own rounding."""
+    """The error of an operator that comes from its operands' errors, and from its own rounding."""
     values = [value_of(x) for x in operands]
     inexact = [i for i, x in enumerate(operands) if isinstance(x, Rounded) and x.value.is_floating_point()]
     result = _meant(op, values, attrs)
@@ -193,11 +193,12 @@ _PROPAGATION: Final[Mapping[str, Callable[..., Any]]] = {
     "equal": _equality,
     "not_equal": _equality,
 }
-"""What becomes of the errors of operands; for other operators, the corners show it."""
+"""The functions that propagate the errors of operands; for other operators, the corners show the error."""
 
 
 def _rounding(o: Bounds, op: str, values: Sequence[Any], result: Any) -> Any:
-    """How far the result of an element-wise operator may be from the exact one; for arithmetic, how far it is."""
+    """The largest distance of an element-wise operator's result from the exact one; for arithmetic, the distance
+    itself."""
     if op in _EXACT:
         return torch.zeros(result.shape, dtype=torch.float64)
     if o.inside:
@@ -272,7 +273,7 @@ def _moves(o: Bounds, op: str, x: Any, *others: Any, **attrs: Any) -> Any:
 
 
 def _selected(result: Any, places: Sequence[Any]) -> Any:
-    """What is selected by places that are not certain may be anything."""
+    """The values that are selected by places. Where the places are not certain, the values may be anything."""
     if any(isinstance(x, Rounded) and bool((x.error > 0).any()) for x in places):
         return Rounded(result.value, torch.full(result.shape, torch.inf, dtype=torch.float64))
     return result
@@ -360,7 +361,7 @@ Bounds.rules = _RULES
 
 
 def within(expected: Any, found: Any, a: Any, b: Any) -> Any:
-    """Where two values (with their bounds ``a`` and ``b``) are as near as their errors let them be.
+    """True where two values (with their bounds ``a`` and ``b``) are as near as their errors let them be.
 
     The kernels of the operators need not round as the analysis does, but no worse than twice as much.
     """

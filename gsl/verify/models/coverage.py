@@ -1,4 +1,4 @@
-"""Which operators each model has values for, as data: of floats, and as far as their attributes allow it."""
+"""The operators for which each model has values, as data: of floats, and as far as their attributes allow it."""
 
 from __future__ import annotations
 

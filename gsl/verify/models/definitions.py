@@ -14,7 +14,7 @@ class Uncovered(Exception):
 
 
 class Model(Protocol):
-    """What a definition is written in: ``o("add", x, y)`` is the value of the call in the model."""
+    """The language of definitions: ``o("add", x, y)`` is the value of the call in the model."""
 
     def __call__(self, op: str, *operands: Any, **attrs: Any) -> Any: ...
 

@@ -96,7 +96,7 @@ class Leaves:
         """For a leaf of indices, how many places the axis has that it selects from."""
         self._divisors: set[str] = set()
         self._rounds = any(step.rounding for program in (before, after) for step in program.steps)
-        """Whether a cast rounds: then it matters which numbers the dtype of a leaf has."""
+        """True if a cast rounds: then the numbers that the dtype of a leaf has matter."""
         for program in (before, after):
             self.types.update({name: type for name, (_, type) in program.leaves.items() if name not in self.types})
         names = {slot: name for name, (slot, _) in before.leaves.items()}

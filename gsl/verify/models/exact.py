@@ -1,4 +1,4 @@
-"""What the exact models say of two programs."""
+"""The verdicts of the exact models on two programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LEAST: Final = 2**8
 
 @dataclass(slots=True)
 class Verdict:
-    """What an exact model says of one output."""
+    """The verdict of an exact model on one output."""
 
     method: Method
     draws: int = 0

@@ -35,10 +35,10 @@ class Field(Algebra):
         self.key = key
         """Chooses the uninterpreted functions."""
         self.bounded = True
-        """Whether the probability of chance agreement has a bound: no order, no logarithm, no other exponent than a
+        """True if the probability of chance agreement has a bound: no order, no logarithm, no other exponent than a
         linear form of small whole coefficients."""
         self.calls = 0
-        """How many numbers uninterpreted functions were applied to."""
+        """The number of numbers to which uninterpreted functions were applied."""
         self.degree = 1
         """The largest degree of an operand of an uninterpreted function."""
 
@@ -63,7 +63,7 @@ class Field(Algebra):
         return self.constant([rational(value)], ())
 
     def differing(self, expected: Any, found: Any) -> Any:
-        """Where two values differ; Uncovered if they have no modulus in common."""
+        """True where two values differ; Uncovered if they have no modulus in common."""
         if not isinstance(expected, Residues) and not isinstance(found, Residues):
             return expected != found
         expected, found = self.lift(expected), self.lift(found)

@@ -64,7 +64,7 @@ class Integers(Algebra):
         self.largest: dict[int, int] = {}
         """The largest coefficient that occurred for each degree."""
         self.ordered = False
-        """Whether any operator decided by the order of numbers."""
+        """True if any operator decided by the order of numbers."""
 
     def exact(self, numerators: Any, denominator: int, coefficient: int, degree: int) -> Exact:
         """A value after its bound is checked."""
@@ -95,7 +95,7 @@ class Integers(Algebra):
         return self.constant([rational(value)], ())
 
     def differing(self, expected: Any, found: Any) -> Any:
-        """Where two values differ; not where the expected one is not a number."""
+        """True where two values differ; not where the expected one is not a number."""
         if isinstance(expected, Exact) or isinstance(found, Exact):
             (a, b), *_ = self.aligned((expected, found))
             return (a != b) & ~a.isnan()

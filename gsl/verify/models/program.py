@@ -51,7 +51,7 @@ class Program:
 
 
 def is_floating(dtype: str) -> bool:
-    """Whether a dtype is one of real floating-point numbers."""
+    """True if a dtype is one of real floating-point numbers."""
     return "float" in dtype
 
 

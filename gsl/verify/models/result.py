@@ -1,4 +1,4 @@
-"""What a comparison of two graphs on values found, output by output."""
+"""The result of a comparison of two graphs on values, output by output."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Method = Literal["integers", "field", "float64"]
-"""How an output was compared, the strongest first."""
+"""The method by which an output was compared, the strongest first."""
 Kind = Literal["", "value", "type", "undefined", "not finite"]
-"""How an output differs: another value; another shape or dtype; the target raises or is NaN where the source is
-defined; the target is infinite where the source is finite. Empty if it does not differ."""
+"""The kind of an output's difference: another value; another shape or dtype; the target raises or is NaN where the
+source is defined; the target is infinite where the source is finite. Empty if it does not differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +23,14 @@ class OutputComparison:
     """The strongest method by which the two were found equal, or that by which the difference was confirmed."""
     equal: bool
     elements: int
-    """How many elements were compared in all draws. None where the source itself has no defined value."""
+    """The number of elements that were compared in all draws. None where the source itself has no defined value."""
     kind: Kind = ""
     index: tuple[int, ...] | None = None
     """The first element that differs."""
     expected: str = ""
     """The element of the source, or its type, as text."""
     found: str = ""
-    """That of the target, or what it raised."""
+    """The element of the target, or its type, or the error that it raised."""
     reason: str = ""
     """Why a stronger method did not apply; empty if the strongest did."""
     chance: float = 1.0
@@ -46,7 +46,8 @@ class Comparison:
     """The values of the leaves that tell the two apart, by name: float64 where a leaf is of floats. None if nothing
     differs, or if the types already do."""
     unconfirmed: int = 0
-    """How many outputs an exact model told apart that no real tensors did; their verdict is that of float64."""
+    """The number of outputs that an exact model told apart, but no real tensors did; their verdict is that of
+    float64."""
 
     @property
     def equal(self) -> bool:
@@ -54,7 +55,7 @@ class Comparison:
 
     @property
     def compared(self) -> bool:
-        """Whether there is evidence: a difference, or at least one element of each output that was compared."""
+        """True if there is evidence: a difference, or at least one element of each output that was compared."""
         return not self.equal or (bool(self.outputs) and all(output.elements > 0 for output in self.outputs))
 
     @property

@@ -22,7 +22,7 @@ _VISIBLE: Final = 2.0**-30
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where an output of the target is not that of the source."""
+    """A place where an output of the target is not that of the source."""
 
     kind: Kind
     index: tuple[int, ...] | None
@@ -39,13 +39,13 @@ class Tensors:
         """The outputs on which an exact model agrees: what differs there is rounding, unless it is large enough to be
         seen without an analysis."""
         self.elements = [0] * len(first.outputs)
-        """How many elements of each output were compared."""
+        """The number of elements of each output that were compared."""
         self.differences: dict[int, Difference] = {}
         """The outputs that differ, on the values that first told any of them apart."""
         self.inputs: Mapping[str, Any] | None = None
 
     def differ(self, values: Mapping[str, Any]) -> bool:
-        """Whether any output differs on these values."""
+        """True if any output differs on these values."""
         try:
             expected = real.run(self.first, values)
         except Exception:
@@ -64,7 +64,7 @@ class Tensors:
         return bool(self.differences)
 
     def _same(self, number: int, expected: Any, found: Any) -> bool:
-        """Whether all elements are plainly the same. Counts those that have a value."""
+        """True if all elements are plainly the same. Counts those that have a value."""
         if expected.shape != found.shape or expected.dtype != found.dtype:
             return False
         if not expected.is_floating_point():

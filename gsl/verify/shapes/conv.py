@@ -104,7 +104,7 @@ def by_letter(shape: Sequence[int | None], layout: str) -> dict[str, int | None]
 
 
 def known(s: Solver, draft: Draft, layout: str) -> dict[str, int | None]:
-    """What is known of the sizes of an operand, by letter. Dead where it has another rank."""
+    """The known sizes of an operand, by letter. Dead where it has another rank."""
     if draft.solved:
         return by_letter(Goal(draft.dims).sizes(len(layout)), layout)
     wanted = s.wanted(draft, Goal(None, None, len(layout)))

@@ -281,7 +281,7 @@ def reverse(s: Solver, draft: Draft, goal: Goal) -> None:
 
 
 def are_axes(axes: Sequence[int], rank: int) -> bool:
-    """Whether a tensor of that rank has these axes."""
+    """True if a tensor of that rank has these axes."""
     return all(axis < max(rank, 1) for axis in axes)
 
 

@@ -11,7 +11,7 @@ from gsl.verify.solve import ShapeRule, Solver
 
 
 def _data(s: Solver, draft: Draft, goal: Goal, count: int) -> tuple[dict[str, int | None], str]:
-    """What is wanted of the result, by letter, and the layout."""
+    """The wanted sizes of the result, by letter, and the layout."""
     plain = "NC" + spatial(count)
     layout = s.attr(draft, "layout", ("N" + spatial(count) + "C", plain) if s.choices.rare() else (plain,))
     s.attr(draft, "out_layout", ("",))
