@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 Subject = TypeVar("Subject")
 Work = Callable[[Graph, "Evaluate | None", bool], tuple[Graph, Trace]]
-"""What is done to a view, given what computes calls ahead of time, and whether the view may be changed itself."""
+"""A function that rewrites a view, given a function that computes calls ahead of time, and true if the view may be
+changed itself."""
 
 
 def rewrite(
@@ -58,7 +59,7 @@ def replay(trace: Trace, subject: Subject, steps: int | None = None) -> Subject:
 
 
 def on_subject(subject: Subject, work: Work, name: str | None) -> Subject:
-    """What becomes of a workload or a view when its view is rewritten."""
+    """The workload or view that results when the view of a subject is rewritten."""
     if isinstance(subject, Graph):
         return work(subject, None, False)[0]  # type: ignore[return-value]
     workload: Any = subject
@@ -156,7 +157,7 @@ class Run:
     def __init__(self, source: Graph, trace: Trace, evaluate: Evaluate | None, own: bool = False) -> None:
         self.graph = source
         self.own = own
-        """Whether the view may be changed itself, as nobody else looks at it."""
+        """True if the view may be changed itself, as nobody else looks at it."""
         self.trace = trace
         self.trace.folds = evaluate is not None
         self.evaluate = evaluate

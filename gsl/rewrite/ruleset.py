@@ -23,7 +23,7 @@ STRATEGIES = ("priority", "largest", "first", "last")
 
 
 class Explanations(dict[str, Explanation]):
-    """What became of each rule of a set; prints one after the other."""
+    """The explanations of the rules of a set; prints one after the other."""
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.values()))

@@ -50,7 +50,7 @@ def share(graph: Graph, *, all: bool = False) -> int:
 
 
 def _calls(nodes: Iterable[Node]) -> int:
-    """How many of the nodes are no weights and numbers."""
+    """The number of nodes that are neither weights nor numbers."""
     return sum(node.op not in (PARAM, CONST) for node in nodes)
 
 

@@ -1,4 +1,4 @@
-"""What rules did to a graph: a record that can be read, counted, and repeated on an equal graph."""
+"""The record of what rules did to a graph: it can be read, counted, and repeated on an equal graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Subject = TypeVar("Subject")
 MAX_LINES = 60
-"""How many firings, and how many refused matches, a printed trace shows."""
+"""The largest number of firings, and of refused matches, that a printed trace shows."""
 
 
 @dataclass(slots=True, unsafe_hash=True)  # frozen, it takes several times as long to make, and there are very many
@@ -36,7 +36,7 @@ class Firing:
     at: str = ""
     """The node at which the search started."""
     match: tuple[Any, ...] = field(default=(), repr=False)
-    """Which of the matches from there it was."""
+    """The identity of the match among those from that node."""
     covered: tuple[str, ...] = field(default=(), repr=False, compare=False)
     """All nodes that matched, leaves excepted."""
     made: tuple[str, ...] = field(default=(), repr=False, compare=False)
@@ -65,7 +65,7 @@ class Refused:
 
 
 class Summary(dict[str, int]):
-    """How often each rule fired; prints as a table."""
+    """The number of firings of each rule; prints as a table."""
 
     def __str__(self) -> str:
         if not self:
@@ -76,31 +76,31 @@ class Summary(dict[str, int]):
 
 @dataclass
 class Trace:
-    """What the application of some rules did: the firings in order, and the matches that were refused in the end."""
+    """The record of an application of rules: the firings in order, and the matches that were refused in the end."""
 
     firings: list[Firing] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     folded: int = 0
-    """How many calls were computed ahead of time, because they depend on weights only."""
+    """The number of calls that were computed ahead of time, because they depend on weights only."""
     shared: int = 0
-    """How many calls went between the rounds, because they were equal to others."""
+    """The number of calls that went between the rounds, because they were equal to others."""
     unused: int = 0
-    """How many calls went because nothing uses them."""
+    """The number of calls that went because nothing uses them."""
     rules: Mapping[str, Subst] = field(default_factory=dict, repr=False)
     """The rules that were applied, by name."""
     iterative: bool = field(default=False, repr=False)
-    """Whether calls were shared between rounds."""
+    """True if calls were shared between rounds."""
     tidy: bool = field(default=False, repr=False)
-    """Whether all equal calls were shared, and what nothing uses went, before the first round and after each."""
+    """True if all equal calls were shared, and unused calls went, before the first round and after each."""
     folds: bool = field(default=False, repr=False)
-    """Whether weights were folded after each round."""
+    """True if weights were folded after each round."""
 
     def count(self, rule: str | None = None) -> int:
-        """How often a rule fired (all of them without a name)."""
+        """The number of firings of a rule (of all rules without a name)."""
         return sum(rule is None or firing.rule == rule for firing in self.firings)
 
     def summary(self) -> Summary:
-        """How often each rule that fired did so, in the order of the rules."""
+        """The number of firings of each rule that fired, in the order of the rules."""
         counts = dict.fromkeys(self.rules, 0)
         for firing in self.firings:
             counts[firing.rule] = counts.get(firing.rule, 0) + 1
@@ -154,7 +154,8 @@ def names_of(nodes: Sequence[Node]) -> tuple[str, ...]:
 
 
 def identity(match: Match) -> tuple[Any, ...]:
-    """What tells a match from others of its rule: the names of all that it binds, and what it chose."""
+    """The identity of a match among those of its rule: the names of the nodes that it binds, and the choices that it
+    made."""
     bindings = match.bindings
     bound = tuple([node.name for node in bindings.nodes.values()])
     skipped = names_of(tuple(bindings.skipped)) if bindings.skipped else ()
