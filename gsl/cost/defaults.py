@@ -10,7 +10,7 @@ from gsl.rewrite import RuleSet, Subst
 Rules = Subst | RuleSet | Iterable[Subst | RuleSet]
 
 STAGES = ("NORMAL", "IDIOMS", "OPTIMISING", "CPU", "APPROXIMATE")
-"""The rule sets of the book in the order in which they are applied; what is for processors is not for other devices."""
+"""The rule sets of the book in the order in which they are applied; rules for processors are not for other devices."""
 
 
 def default_rules(*, on_cpu: bool) -> tuple[RuleSet, ...]:

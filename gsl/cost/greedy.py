@@ -1,4 +1,4 @@
-"""The greedy search: all rules are applied, and what does not pay is taken back, in large parts first.
+"""The greedy search: all rules are applied, and rewrites that do not pay are taken back, in large parts first.
 
 A rule that gains nothing itself, but makes others match, is taken back with a loss, because the others do not match any
 more; so it stays. Parts are whole stages, then rules, then kinds of matches.
@@ -53,12 +53,12 @@ def _cost_of(costs: Costs, others: Costs) -> float:
 
 
 class Greedy:
-    """Takes back, of all that rules do, what does not pay."""
+    """Applies all rules, and takes back the rewrites that do not pay."""
 
     name = "greedy"
 
     def run(self, space: Space, clock: Clock, progress: Progress) -> Found:
-        """The best program that was found in time, and what was tried for it."""
+        """The best program that was found in time, and the trials that led to it."""
         return _Run(space, clock, progress).found()
 
 
@@ -130,7 +130,7 @@ class _Run:
             self._take(without)
 
     def _kinds(self) -> Iterator[Kind]:
-        """The kinds of those rules that do much, and differ in what they match; the most frequent ones first."""
+        """The kinds of those rules that do much, and differ in their matches; the most frequent ones first."""
         total = self.current.costs.total
         for name in self._fired(self.current):
             kinds = [kind for kind in self.current.fired if kind.rule == name]

@@ -1,4 +1,5 @@
-"""Kinds of matches: matches of one rule at calls that cannot be told from each other by what they cost."""
+"""Kinds of matches: matches of one rule at calls that have the same cost, so that they cannot be told from each
+other."""
 
 from __future__ import annotations
 
@@ -82,7 +83,7 @@ class Choice:
         return Choice(self.rules_out, self.kinds_out, None if kinds is None else frozenset(kinds))
 
     def refused(self, rule: Subst, kind: Kind) -> str | None:
-        """Why a match is not rewritten; ``None`` if it is."""
+        """The reason why a match is not rewritten; ``None`` if it is."""
         if rule.name in self.rules_out or kind in self.kinds_out:
             return "it does not pay here"
         if rule.approximate and self.approximate is not None and kind not in self.approximate:

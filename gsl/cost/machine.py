@@ -1,4 +1,4 @@
-"""The machine on which a program runs: what it is, how it is timed, and what it can do at best."""
+"""The machine on which a program runs: its name, its timing, and its best rates."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from typing import Any
 from gsl.cost.store import Store
 
 SECONDS = 0.015
-"""For how long a call is repeated, at each of the times at which it is measured."""
+"""The seconds for which a call is repeated, each time that it is measured."""
 LEAST = 3
 """The least repetitions."""
 _MEMORY, _SIDE = 1 << 26, 1024
-"""The bytes that are copied, and the size of the matrices that are multiplied, to see what the machine can do."""
+"""The bytes that are copied, and the size of the matrices that are multiplied, to measure the best rates of the
+machine."""
 
 
 @lru_cache(maxsize=1)

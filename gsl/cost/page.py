@@ -1,4 +1,4 @@
-"""A report as a page: what became of the program and its rules, bars of time by operator, and before and after."""
+"""A report as a page: the decisions on the program and its rules, bars of time by operator, and before and after."""
 
 from __future__ import annotations
 

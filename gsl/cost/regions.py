@@ -1,4 +1,4 @@
-"""Calls that are timed together, because alone they do not cost what they do in the program.
+"""Calls that are timed together, because alone they do not have the cost that they have in the program.
 
 An element-wise call finds its operand in the cache if that was computed just before, and a compiler that fuses makes
 one loop of several. So what follows a call element by element, and is its only user, is run together with it.

@@ -23,10 +23,10 @@ class OptimizeReport:
     taken: bool
     """True if the new program is the result; otherwise the result is the one that was given."""
     decision: str
-    """Why."""
+    """The reason for the decision."""
     search: str
     trials: tuple[Trial, ...]
-    """For each kind of match: what it gained, and whether it was kept."""
+    """The gain of each kind of match, and the decision to keep it or not."""
     costs_before: Costs
     """The cost of the old program's calls, by the cost model."""
     costs_after: Costs
@@ -78,7 +78,7 @@ class OptimizeReport:
         return pre(str(self))
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as what JSON has."""
+        """The whole report as values of JSON."""
         return {
             "name": self.name, "taken": self.taken, "decision": self.decision, "search": self.search,
             "speedup": self.speedup, "error": self.error, "tolerance": self.tolerance, "threads": self.threads,

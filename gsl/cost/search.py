@@ -23,7 +23,7 @@ class Trial:
     verdict: str = KEPT
     why: str = ""
     error: float | None = None
-    """The error of the whole program that it alone brings; only of what is approximate."""
+    """The error of the whole program that the kind alone brings; only for approximate rules."""
 
     @staticmethod
     def of(loss: float, dropped: bool, margin: float) -> Trial:
@@ -52,7 +52,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """The best program of a search, which may be the one that it began with, and what was tried."""
+    """The best program of a search, which may be the one that it began with, and the trials."""
 
     best: Candidate
     trials: tuple[Trial, ...]

@@ -16,7 +16,8 @@ _WAIT = 5.0
 
 
 def folder() -> Path:
-    """The folder of the user's in which GSL keeps what it may lose: ``GSL_CACHE``, or where the system has such."""
+    """The user's folder in which GSL keeps data that may be lost: ``GSL_CACHE``, or the system's place for such
+    data."""
     own = os.environ.get("GSL_CACHE")
     if own:
         return Path(own)
@@ -50,7 +51,7 @@ class Store:
         return self._recent.get(name)
 
     def put(self, value: Any, *key: object) -> None:
-        """Keep a value, of what JSON has."""
+        """Keep a value that JSON can express."""
         name = _digest(key)
         self._recent[name] = value
         if self._file is not None:

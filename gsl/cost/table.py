@@ -33,7 +33,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of a table: what has this name, together."""
+    """A line of a table: the calls of this name, together."""
 
     name: str
     calls: int
@@ -48,7 +48,7 @@ class Costs:
         self.name = name
         self.model = model
         self.unit = unit
-        """``"s"`` for seconds; empty for what a function of the user's returns."""
+        """``"s"`` for seconds; empty for the values of a user's function."""
         self.threads = threads
         self.calls = tuple(calls)
 
@@ -111,7 +111,7 @@ class Costs:
         return f"<Costs of {self.name}: {amount(self.total, self.unit)} in {len(self.calls)} calls>"
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as what JSON has."""
+        """The whole table as values of JSON."""
         return {
             "name": self.name, "model": self.model, "unit": self.unit, "threads": self.threads, "total": self.total,
             "calls": [

@@ -27,7 +27,7 @@ _PASSES: Final[Mapping[str, int]] = {
     "nn.instance_norm": 6, "nn.l2_normalize": 4, "nn.batch_norm": 4, "nn.gelu": 10, "nn.silu": 6, "sigmoid": 5,
     "tanh": 6, "exp": 4, "erf": 8, "power": 8, "sin": 6, "cos": 6,
 }  # fmt: skip
-"""About how many operations an element takes, where it is more than one."""
+"""The approximate number of operations of an element, where it is more than one."""
 _BITS: Final[Mapping[str, int]] = {
     "bool": 8, "float64": 64, "int64": 64, "complex64": 64, "complex128": 128, "float32": 32, "int32": 32,
     "uint32": 32, "uint64": 64, "float16": 16, "bfloat16": 16, "int16": 16, "uint16": 16,
@@ -45,7 +45,8 @@ class Work:
 
 
 class Sizes:
-    """The numbers that symbolic sizes stand for: those of the example inputs. What only a run tells counts as 1."""
+    """The numbers that symbolic sizes stand for: those of the example inputs. A size that only a run tells counts as
+    1."""
 
     def __init__(self, known: Mapping[str, int | None]) -> None:
         self.known = dict(known)
