@@ -36,4 +36,4 @@ ACTIVATIONS: Final = {
     "hardswish": Activation(F.hardswish, torch.ops.aten.hardswish_.default, "hardswish"),
     "hardsigmoid": Activation(F.hardsigmoid, torch.ops.aten.hardsigmoid_.default, "hardsigmoid"),
 }
-"""By the name that the operators take."""
+"""The activations, by the name that the operators take."""

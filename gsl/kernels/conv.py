@@ -92,7 +92,8 @@ def _plain(activation: Activation, window: Window, x: Tensor, weight: Tensor, bi
 def _ways(
     x: Tensor, weight: Tensor, window: Window, activation: Activation, precision: str
 ) -> Mapping[str, Callable[[], Run | None]]:
-    """The ways to compute a convolution. A run holds what it packed, but not the weight: that would keep it alive."""
+    """The ways to compute a convolution. A run holds its packed weight, but not the weight itself: that would keep it
+    alive."""
     ways: dict[str, Callable[[], Run | None]] = {
         "plain": lambda: partial(_plain, activation, window),
         "channels last": lambda: _by_channels_last(weight, window, activation),

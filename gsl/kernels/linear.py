@@ -68,7 +68,8 @@ def _plain(activation: Activation, x: Tensor, weight: Tensor, bias: Tensor | Non
 def _ways(
     weight: Tensor, bias: Tensor | None, rows: int, activation: Activation, precision: str
 ) -> Mapping[str, Callable[[], Run | None]]:
-    """The ways to compute a layer. A run holds what it packed, but not the weight: that would keep it alive."""
+    """The ways to compute a layer. A run holds its packed weight, but not the weight itself: that would keep it
+    alive."""
     ways: dict[str, Callable[[], Run | None]] = {
         "plain": lambda: partial(_plain, activation),
         "onednn": lambda: _by_onednn(weight, activation),
