@@ -15,7 +15,7 @@ Sides = tuple[Any, ...]
 
 
 class BookRule(Subst):
-    """A rule of the rule book: what its module calls by the name of the function that it was made of.
+    """A rule of the rule book, as its module holds it under the name of the function from which it was made.
 
     It is pickled by that name, with all that it holds.
     """

@@ -1,4 +1,4 @@
-"""Rules for inference on a CPU: products by packed weights, together with what follows them.
+"""Rules for inference on a CPU: products by packed weights, together with the calls that follow them.
 
 What they write are calls of ``gsl.kernels``. They hold everywhere; they are no part of the rule book because they pay
 only on a CPU, and a program that calls these kernels needs ``import gsl.kernels`` before it is loaded.
@@ -183,4 +183,4 @@ def pack_conv_add_relu() -> Sides:
 DENSE = (pack_dense, pack_dense_bias, pack_dense_add, pack_dense_activation)
 CONV = (pack_conv, pack_conv_bias, pack_conv_add, pack_conv_activation, pack_conv_add_relu)
 CPU = RuleSet((*DENSE, *CONV))
-"""The rules for a CPU. What pays is for ``gsl.optimize`` to find out; each call also chooses the fastest kernel."""
+"""The rules for a CPU. ``gsl.optimize`` finds out which of them pay; each call also chooses the fastest kernel."""

@@ -1,4 +1,4 @@
-"""Rules that take what follows a product into its weights."""
+"""Rules that take the calls behind a product into its weights."""
 
 from __future__ import annotations
 

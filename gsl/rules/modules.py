@@ -1,4 +1,4 @@
-"""Rules that make one module of a convolution or dense layer and what follows it, in traced graphs.
+"""Rules that make one module of a convolution or dense layer and the calls that follow it, in traced graphs.
 
 One table: the kinds of layers, and what may follow them. A batch norm is absorbed into the weights; an addition and an
 activation become part of the module, which is one of ``gsl.modules``, or torch's plain one.
@@ -36,7 +36,7 @@ LAYERS: dict[str, Layer] = {
     "conv3d": Layer("Conv3d", "nn.conv3d", ("OIDHW",)),
     "linear": Layer("Linear", "nn.dense"),
 }
-"""The layers, by what they are called in the names of the rules."""
+"""The layers, by their names in the names of the rules."""
 
 FOLLOWERS: tuple[str, ...] = ("bn", "relu", "add", "bn-relu", "bn-add", "add-relu", "bn-add-relu")
 """The operators that may follow a layer; ``relu`` stands for the activations."""
@@ -181,7 +181,8 @@ class ModuleFusion:
     # ------------------------------------------------------------ the module
 
     def fused(self, match: Match) -> Any:
-        """The module of a match, in inference, with the weights of the layer or what the batch norm makes of them."""
+        """The module of a match, in inference, with the weights of the layer, or those into which the batch norm was
+        folded."""
         import torch
         from torch import nn
 
@@ -203,7 +204,7 @@ class ModuleFusion:
         return module.eval()
 
     def _absorbed(self, match: Match, weight: Any, bias: Any) -> tuple[Any, Any]:
-        """The weight and bias with which the layer computes what the batch norm made of its result."""
+        """The weight and bias with which the layer computes the result of the batch norm."""
         import torch
 
         assert self.norm is not None
@@ -239,7 +240,7 @@ class ModuleFusion:
 
 
 def _passed_on(result: pat.Pattern) -> pat.Pattern:
-    """A result, or a copy of it: what is left of modules that do nothing in a program without observers."""
+    """A result, or a copy of it: the remains of modules that do nothing in a program without observers."""
     return pat.Maybe(op.Copy(result), on=result)
 
 
@@ -264,4 +265,4 @@ def _rule(layer: str, followers: str) -> Subst:
 MODULE_FUSION = RuleSet(
     [_rule(layer, followers) for layer in LAYERS for followers in FOLLOWERS], strategy="largest"
 )
-"""Every layer with everything that may follow it; what covers most is fused first."""
+"""Every layer with everything that may follow it; the largest match is fused first."""

@@ -1,4 +1,4 @@
-"""Idioms: what one operator does, written out with others."""
+"""Idioms: the function of one operator, written out with others."""
 
 from __future__ import annotations
 
