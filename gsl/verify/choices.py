@@ -73,7 +73,7 @@ class Coverage:
 
 
 class Random:
-    """Decisions by a random generator, which prefers what an earlier instance has not had."""
+    """Decisions by a random generator, which prefers options that earlier instances have not had."""
 
     def __init__(self, seed: Any, coverage: Coverage, *, small: bool = False) -> None:
         self.random = random.Random(seed)

@@ -1,4 +1,4 @@
-"""A node in the making: what is decided of an instance's node, and what is not yet."""
+"""A node of an instance in the making, some of whose properties are decided."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def meet(first: Any, second: Any) -> Any:
 
 
 class Draft:
-    """A node of an instance in the making. Reads like a node: what is not decided yet has no value."""
+    """A node of an instance in the making. Reads like a node: a property that is not decided yet has no value."""
 
     __slots__ = (
         "attrs", "extern", "field_goals", "kinds", "name", "number", "op", "operands", "patterns", "positive",

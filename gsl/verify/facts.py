@@ -42,7 +42,7 @@ class Facts:
         self.bindings = sketch.bindings
         self.choices = choices
         self.sources: dict[Term, list[tuple[Fact, Any, Ast, Any]]] = {}
-        """For each attribute of a draft: what equals it (or a part of it), or has it as an item."""
+        """The terms that equal each attribute of a draft (or a part of it), or have it as an item."""
         self.about: dict[Draft, list[Fact]] = {}
         """The conditions in which a draft occurs."""
         for draft in sketch.drafts:
@@ -72,7 +72,7 @@ class Facts:
             self._note(Fact(_equation(Attribute(constraint.left, name), Attribute(constraint.right, name)), path, {}))
 
     def _add(self, node: Ast, path: Path, symbols: Mapping[Symbol, Any]) -> None:
-        """A condition, by what it is a conjunction of; of a disjunction one side is chosen."""
+        """Add a condition as the conditions of which it is the conjunction; of a disjunction one side is chosen."""
         match node:
             case Binary("&", left, right):
                 self._add(left, path, symbols)
@@ -149,7 +149,7 @@ class Facts:
     # What follows from what is decided
 
     def value(self, node: Ast, path: Path, symbols: Mapping[Symbol, Any]) -> Any:
-        """The value of an expression; ``None`` where it depends on what is not decided."""
+        """The value of an expression; ``None`` where it depends on values that are not decided."""
         try:
             return Evaluator(MatchScope(self.bindings, path), dict(symbols)).value(node)
         except (EvaluationError, ValueError):
@@ -191,7 +191,7 @@ class Facts:
         return list(dict.fromkeys([row[place] for row in fit]))
 
     def members(self, name: str) -> list[Any] | None:
-        """The values that all of the memberships of an attribute allow, whatever the draft."""
+        """The values that all of the memberships of an attribute allow, for every draft."""
         allowed: list[Any] | None = None
         for (draft, found), _ in self.sources.items():
             options = self.options(draft, name) if found == name else None

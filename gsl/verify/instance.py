@@ -123,7 +123,7 @@ def _interleave(order: list[Node], fuzzy: list[Any], choices: Choices) -> list[N
 
 
 def _skipped(operand: Node, op: str, number: int) -> Node:
-    """A call that leaves its operand as it is, apart from what the operator is for."""
+    """A call that leaves its operand as it is, apart from the effect for which the operator exists."""
     kind = operand.type
     spec = TABLE[op]
     given: dict[str, Any] = {}

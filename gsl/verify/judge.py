@@ -20,13 +20,13 @@ from gsl.verify.suggest import suggestions
 from gsl.verify.verdict import MINIMUM, Counterexample, Mutants, Refuted, Suggestion, Supported, Unchecked, Verdict
 
 MORE = 100
-"""So many more instances are evaluated after a counterexample, to see what tells them apart, and of each of two seeds
-to see whether a condition does."""
+"""The number of instances that are evaluated after a counterexample, to tell failing instances from passing ones; and
+of those of each of two seeds, to test a condition."""
 CONDITIONS = 6
-"""So many conditions are tried as the missing one."""
+"""The number of conditions that are tried as the missing one."""
 MUTANT_EXAMPLES = 60
 MUTANT_ATTEMPTS = 4
-"""So many instances of a mutant are evaluated, with so many attempts for each."""
+"""The number of instances of a mutant that are evaluated, and of attempts for each."""
 REFUSED_MORE = 0.02
 """A mutant that is refused on a larger share of its instances than the rule, by this much, is stopped by the engine."""
 
@@ -98,7 +98,7 @@ def _judge(search: Search, max_examples: int, attempts: int = ATTEMPTS) -> Verdi
 
 
 def _reason(search: Search) -> str:
-    """Why too little could be evaluated."""
+    """The reason why too little could be evaluated."""
     counts = search.counts
     few = f"{search.evaluated} instances could be evaluated, {MINIMUM} are needed"
     if counts["refused"] and counts["refused"] >= counts["fired"]:
@@ -179,6 +179,6 @@ def _mutants(rule: Subst, seed: int, compare: Compare) -> Mutants:
 
 
 def _refused_share(search: Search) -> float:
-    """On how many of the instances that it matches a rule is refused by the checks of the engine."""
+    """The share of the instances matched by a rule on which the checks of the engine refuse it."""
     refused = search.counts["refused"]
     return refused / max(1, refused + search.evaluated + search.counts["fired"])

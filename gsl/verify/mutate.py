@@ -26,7 +26,7 @@ _ACTIVATIONS = ("nn.relu", "sigmoid", "tanh")
 
 
 def mutants_of(rule: Subst) -> Iterator[Made]:
-    """Rules with one mistake each, by what it is; ``None`` where the mistake gives no rule."""
+    """Rules with one mistake each, by the name of the mistake; ``None`` where the mistake gives no rule."""
     yield from _without_conditions(rule)
     if rule.target.callable is not None:
         return
@@ -157,7 +157,7 @@ def _made(name: str, rule: Subst, target: Any, **parts: Any) -> Made:
 
 
 def _copy(rule: Subst, instead: Mapping[Pattern, Any]) -> list[Pattern]:
-    """The outputs of the target, built anew around what is exchanged."""
+    """The outputs of the target, built anew around the exchanged patterns."""
     known = rule.plan.known
     new: dict[Pattern, Pattern] = {}
     for pattern in walk(*rule.target.outputs):  # operands before users

@@ -13,7 +13,7 @@ from gsl.rewrite import Subst
 
 @dataclass(frozen=True)
 class Outcome:
-    """An instance and what became of it."""
+    """An instance and its outcome."""
 
     status: str
     """``"unmatched"``, ``"refused"``, ``"fired"`` (nothing could be compared), ``"equal"`` or ``"different"``."""
@@ -21,7 +21,7 @@ class Outcome:
     after: Graph | None = None
     comparison: Any = None
     reason: str = ""
-    """Why the rule was refused, or what went wrong."""
+    """The reason why the rule was refused, or the error."""
 
     @property
     def is_evaluated(self) -> bool:

@@ -23,7 +23,7 @@ for number, (a, b) in enumerate(zip(source({leaves}), target({leaves}))):
 
 
 def code(before: Graph, after: Graph, inputs: Mapping[str, Any] | None) -> str:
-    """The program; running it raises where the two sides differ. ValueError for what torch can't express.
+    """The program; running it raises where the two sides differ. ValueError for a graph that torch can't express.
 
     Floats are float64 in it where that shows the difference, for then no rounding is in the way.
     """

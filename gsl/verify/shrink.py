@@ -12,7 +12,7 @@ from gsl.verify.choices import Choices, Dead, Drawn
 from gsl.verify.outcome import Outcome
 
 MOST_TRIED = 600
-"""So many instances are tried at most."""
+"""The largest number of instances that are tried."""
 
 
 class MissingHypothesisError(GSLError, ImportError):

@@ -1,4 +1,4 @@
-"""The structure of an instance: its nodes and who uses whom, before types and attributes are known.
+"""The structure of an instance: its nodes and their users, before types and attributes are known.
 
 A sketch follows the source of a rule. It decides what is discrete: which alternative, how many fields, which operator.
 """
@@ -220,7 +220,7 @@ class Sketch:
         return found if found is not None else self.draft(pattern, path)
 
     def _relate(self) -> None:
-        """Put what use relations name among the operands of its users."""
+        """Put the operands that use relations name among the operands of their users."""
         seen = 0
         while seen < len(self.constraints):  # drafting a side may bring more
             constraint, path = self.constraints[seen]

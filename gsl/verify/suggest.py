@@ -22,7 +22,7 @@ from gsl.spec import TABLE
 from gsl.verify.rebuild import rebuilt
 
 MOST_COMPARED = 80
-"""So many instances of either kind are looked at."""
+"""The largest number of instances of either kind that are looked at."""
 _LEAST_PASSING = 3
 """A condition that hardly an instance satisfies is none."""
 

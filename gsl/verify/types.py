@@ -20,7 +20,7 @@ def known_of(node: Any) -> Known:
 
 
 def infer(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
-    """The type of a call of an instance; ValueError if it is ill-typed. What a graph of instances is made with."""
+    """The type of a call of an instance; ValueError if it is ill-typed. Graphs of instances are made with it."""
     if op == TUPLE:
         return TupleType(tuple([operand.type for operand in operands]))
     if op == GETITEM:

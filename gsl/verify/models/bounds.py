@@ -111,7 +111,7 @@ class Bounds(Algebra):
 
 
 def _known(value: Any, spread: Any, own: Any = 0.0) -> Rounded:
-    """A value with what became of the errors of its operands, and its own rounding.
+    """A value with the errors that come from its operands, and its own rounding.
 
     What is not finite has no rounding of its own: it is certain unless its operands are not. Of what is no float, an
     element is certain or not.

@@ -1,4 +1,4 @@
-"""Operators defined by others: what a model knows of the others, it knows of these."""
+"""Operators defined by others: a model that knows the others knows these, too."""
 
 from __future__ import annotations
 

@@ -87,13 +87,13 @@ def _origins(slot: int, names: Mapping[int, str], makers: Mapping[int, Step]) ->
 
 
 class Leaves:
-    """The leaves of two programs, and how to draw them: so that the first is defined, whatever the second takes."""
+    """The leaves of two programs, and the way to draw them: so that the first program is defined on them."""
 
     def __init__(self, before: Program, after: Program) -> None:
         self.types: dict[str, TensorType] = {}
         self._domain: dict[str, Callable[[Any], Any]] = {}
         self._below: dict[str, int] = {}
-        """For a leaf of indices, how many places the axis has that it selects from."""
+        """The number of places on the axis from which a leaf of indices selects."""
         self._divisors: set[str] = set()
         self._rounds = any(step.rounding for program in (before, after) for step in program.steps)
         """True if a cast rounds: then the numbers that the dtype of a leaf has matter."""
@@ -107,7 +107,7 @@ class Leaves:
             self._restrict(step, types, partial(_origins, names=names, makers=makers))
 
     def _restrict(self, step: Step, types: Mapping[int, Any], origins: Callable[[int], list[str]]) -> None:
-        """Takes note of what the leaves have to be for an operator to be defined."""
+        """Takes note of the demands on the leaves for an operator to be defined."""
         place, domain = _DOMAINS.get(step.op, (0, None))
         if domain is not None:
             for name in origins(step.operands[place]):

@@ -28,9 +28,9 @@ class Verdict:
 
     method: Method
     draws: int = 0
-    """On how many draws the model had values for the output; a model without any does not cover it."""
+    """The number of draws on which the model had values for the output; a model without any does not cover it."""
     reason: str = ""
-    """Why this model, or a stronger one, had no value for it on some draw."""
+    """The reason why this model, or a stronger one, had no value for it on some draw."""
     differs: bool = False
     chance: float = 1.0
     inputs: Mapping[str, Any] | None = None
@@ -38,7 +38,7 @@ class Verdict:
 
 
 def by_exact_models(first: Program, second: Program, leaves: Leaves, rng: Rng) -> list[Verdict]:
-    """For each output the verdict of the strongest model that covers it; of method float64 if none does."""
+    """The verdict, for each output, of the strongest model that covers it; of method float64 if none does."""
     verdicts = by_integers(first, second, leaves, rng)
     if all(verdict.draws for verdict in verdicts):
         return verdicts

@@ -1,4 +1,4 @@
-"""The operators by what they do to values: the tables that all models share."""
+"""The operators by their effect on values: the tables that all models share."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ORDER: Final = MAX_POOLS | COMPARISONS | {
     "trunc", "floor_divide", "floor_mod", "mod", "isnan", "isinf", "isfinite", "logical_and", "logical_or",
     "logical_xor", "logical_not", "all", "any", "cast",
 }  # fmt: skip
-"""Piecewise linear or piecewise constant operators: what they do depends on the order of numbers."""
+"""Piecewise linear or piecewise constant operators: their result depends on the order of numbers."""
 
 
 def terms(op: str, operands: Sequence[Any], attrs: Mapping[str, Any]) -> int:

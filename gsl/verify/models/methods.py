@@ -61,7 +61,8 @@ def _types(first: Program, second: Program) -> tuple[OutputComparison, ...]:
 
 
 def _on_tensors(first: Program, second: Program, leaves: Leaves, rng: Rng, verdicts: list[Verdict]) -> Tensors:
-    """The two programs on real tensors. Where an exact model tells them apart, on what does so, and on more draws."""
+    """The two programs on real tensors. Where an exact model tells them apart, on the values that do so, and on more
+    draws."""
     agreed = {number for number, verdict in enumerate(verdicts) if verdict.draws and not verdict.differs}
     tensors = Tensors(first, second, agreed)
     for verdict in verdicts:

@@ -1,4 +1,4 @@
-"""Graphs as straight-line programs: what the models evaluate."""
+"""Graphs as straight-line programs, which the models evaluate."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Step:
     kind: Type
     """The declared type of the result."""
     rounding: str = ""
-    """For a cast that loses digits: the dtype to which it rounds."""
+    """The dtype to which a cast rounds, if it loses digits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def literal(value: Any) -> Any:
 
 
 def run(program: Program, values: Mapping[str, Any]) -> list[Any]:
-    """The outputs of a program. Raises whatever an operator raises on these values."""
+    """The outputs of a program. Raises the error that an operator raises on these values."""
     slots = start(program, values)
     for step in program.steps:
         operands = [slots[slot] for slot in step.operands]

@@ -14,7 +14,7 @@ P: Final = 2080679
 """A prime of 21 bits, such that products of two residues add up exactly; q is a prime, and 2 to 37 are squares."""
 Q: Final = (P - 1) // 2
 MOST_TERMS: Final = 2**53 // (P * P)
-"""So many products of two residues add up exactly in float64."""
+"""The number of products of two residues that add up exactly in float64."""
 
 
 @functools.cache
@@ -38,7 +38,7 @@ class Residues:
     p: Any
     q: Any
     up: int
-    """The degree of the numerator, as a rational function of what was drawn."""
+    """The degree of the numerator, as a rational function of the drawn values."""
     down: int
     """The degree of the denominator."""
     weight: int | None

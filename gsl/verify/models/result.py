@@ -32,7 +32,7 @@ class OutputComparison:
     found: str = ""
     """The element of the target, or its type, or the error that it raised."""
     reason: str = ""
-    """Why a stronger method did not apply; empty if the strongest did."""
+    """The reason why a stronger method did not apply; empty if the strongest did."""
     chance: float = 1.0
     """A bound on the probability that this output passes though the rule is wrong; 1.0 where none is known."""
 

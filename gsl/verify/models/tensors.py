@@ -17,7 +17,8 @@ from gsl.verify.models.result import Kind
 _ROUNDED: Final = 2.0**-52
 """No relative error as small as that is a difference; any derived bound is larger."""
 _VISIBLE: Final = 2.0**-30
-"""Relative to the largest element: much more than rounding on small instances, much less than what rules get wrong."""
+"""A share of the largest element: much more than rounding on small instances, much less than the error of a wrong
+rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Tensors:
     def __init__(self, first: Program, second: Program, agreed: Collection[int] = ()) -> None:
         self.first, self.second = first, second
         self.agreed = agreed
-        """The outputs on which an exact model agrees: what differs there is rounding, unless it is large enough to be
+        """The outputs on which an exact model agrees: a difference there is rounding, unless it is large enough to be
         seen without an analysis."""
         self.elements = [0] * len(first.outputs)
         """The number of elements of each output that were compared."""

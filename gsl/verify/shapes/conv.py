@@ -18,7 +18,7 @@ KERNELS = (1, 3, 2, 4)
 _LARGEST = 12
 """The largest size of an operand on which the padding depends."""
 SLACK = (0, 1, 2, 3)
-"""By how much an input is larger than the smallest that gives the result."""
+"""The number of elements by which an input is larger than the smallest that gives the result."""
 
 
 @cache

@@ -12,7 +12,7 @@ from gsl.verify.solve import ShapeRule, Solver
 
 
 def first_computed(s: Solver, *drafts: Draft | None) -> list[Draft]:
-    """Operands in the order in which to decide them: what is computed before leaves."""
+    """Operands in the order in which to decide them: computed ones before leaves."""
     return sorted([d for d in drafts if d is not None and not d.solved], key=lambda draft: draft.is_leaf)
 
 
