@@ -38,7 +38,7 @@ def rewrite(
     fold_params: bool = True,
     new_name: str | None = None,
 ) -> Subject:
-    """Apply rules to a workload or a view; the result is new and the subject unchanged, whatever happens."""
+    """Apply rules to a workload or a view; the result is new and the subject unchanged in every case."""
 
     def work(graph: Graph, evaluate: Evaluate | None, own: bool) -> tuple[Graph, Trace]:
         return apply(
@@ -94,7 +94,7 @@ def apply(
     evaluate: Evaluate | None = None,
     own: bool = False,
 ) -> tuple[Graph, Trace]:
-    """A rewritten copy of a view, and what was done; with ``evaluate``, weights are folded after each pass.
+    """A rewritten copy of a view, and the trace; with ``evaluate``, weights are folded after each pass.
 
     One pass does nothing but rewrite (and fold); with ``own``, it may change the view itself instead of a copy. With
     ``iterative``, what the rewrites of a pass made equal is shared before the next one; with ``tidy``, whatever is
@@ -152,12 +152,12 @@ def repeat(trace: Trace, source: Graph, steps: int | None, evaluate: Evaluate | 
 
 
 class Run:
-    """A view on which rules work in rounds, and what they did. It is copied when the first match is found."""
+    """A view on which rules work in rounds, and the trace of their work. It is copied when the first match is found."""
 
     def __init__(self, source: Graph, trace: Trace, evaluate: Evaluate | None, own: bool = False) -> None:
         self.graph = source
         self.own = own
-        """True if the view may be changed itself, as nobody else looks at it."""
+        """True if the view may be changed itself, as no other object refers to it."""
         self.trace = trace
         self.trace.folds = evaluate is not None
         self.evaluate = evaluate
@@ -187,7 +187,7 @@ class Run:
                 self._tidy()
 
     def _tidy(self) -> None:
-        """Share equal calls, and drop what nothing uses."""
+        """Share equal calls, and drop unused ones."""
         self.trace.shared += share(self.graph, all=True)
         self.trace.unused += drop_unused(self.graph)
 

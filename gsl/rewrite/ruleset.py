@@ -120,11 +120,11 @@ class RuleSet:
                     yield rule, match
 
     def explain(self, subject: Any, *, nearest: int = 1) -> Explanations:
-        """For each rule by name, why it does not match, or is refused where it does; to be printed."""
+        """The reasons, for each rule by name, why it does not match, or is refused where it does; to be printed."""
         return Explanations({rule.name: rule.explain(subject, nearest=nearest) for rule in self.rules})
 
     def verify(self, *, max_examples: int = 200, seed: int = 0, mutate: bool = False) -> dict[str, Verdict]:
-        """For each rule by name, whether a small graph was found on which its two sides differ, see Subst.verify."""
+        """The verdict on each rule by name: a small graph on which its two sides differ, or none, see Subst.verify."""
         from gsl.verify import verify_all
 
         return verify_all(self, max_examples=max_examples, seed=seed, mutate=mutate)
@@ -154,7 +154,8 @@ class RuleSet:
         )
 
     def apply(self, graph: Graph, *, iterative: bool = False, max_steps: int | None = None) -> tuple[Graph, Trace]:
-        """A rewritten copy of a graph view, and what was done. A workload keeps the latter as its ``trace``."""
+        """A rewritten copy of a graph view, and the trace of the rewrite. A workload keeps the latter as its
+        ``trace``."""
         return apply(
             self.rules,
             graph,

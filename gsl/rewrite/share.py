@@ -11,7 +11,8 @@ from gsl.rewrite.effects import changed, may_be_view
 
 
 def drop_unused(graph: Graph) -> int:
-    """Take the calls that nothing uses out of a graph, with what only they used; how many went.
+    """Take the calls that nothing uses out of a graph, with the nodes that only they used; the number of calls that
+    went.
 
     Inputs, and calls with effects, stay.
     """

@@ -1,4 +1,4 @@
-"""The record of what rules did to a graph: it can be read, counted, and repeated on an equal graph."""
+"""The record of the work of rules on a graph: it can be read, counted, and repeated on an equal graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ MAX_LINES = 60
 
 @dataclass(slots=True, unsafe_hash=True)  # frozen, it takes several times as long to make, and there are very many
 class Firing:
-    """One application of a rule: when, where, what it replaced, and by what. Nodes are told by their names then.
+    """One application of a rule: its pass, its place, the nodes that it replaced, and the new ones. Nodes are told by
+    their names then.
 
     A record, not to be changed.
     """
