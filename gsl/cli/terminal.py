@@ -16,7 +16,7 @@ STYLES = {"supported": "green", "refuted": "bold red", "unchecked": "yellow"}
 
 @dataclass(frozen=True)
 class Terminal:
-    """The two streams of a command; what is no terminal, or has no rich, gets plain text."""
+    """The two streams of a command; plain text goes to a stream that is no terminal, or where rich is missing."""
 
     out: TextIO
     err: TextIO

@@ -31,7 +31,7 @@ def folder() -> Path:
 class Store:
     """Values by keys, in one file of the user's cache; shared by processes.
 
-    What is lost is measured again: where the folder can't be written, or the file is damaged, values are kept for as
+    Lost values are measured again: where the folder can't be written, or the file is damaged, values are kept for as
     long as the store lives.
     """
 

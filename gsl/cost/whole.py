@@ -44,7 +44,7 @@ class Timing:
 def is_faster(new: Timing, old: Timing) -> bool:
     """True if one program is faster than another one with which it took turns: in the median, and by more than chance.
 
-    That is told by the ranks of the samples, which other work on the machine disturbs little (F. Wilcoxon, "Individual
+    The ranks of the samples tell this; other work on the machine disturbs them little (F. Wilcoxon, "Individual
     comparisons by ranking methods", Biometrics Bulletin 1, 1945).
     """
     m, n = len(old.samples), len(new.samples)

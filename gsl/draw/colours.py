@@ -1,4 +1,4 @@
-"""The colours of drawings. Those that tell rules apart are of the palette of Okabe and Ito, made for all eyes.
+"""The colours of drawings. The colours that tell rules apart are of the palette of Okabe and Ito, made for all eyes.
 
 No meaning hangs on a colour alone: whatever a rule has touched also carries its number.
 """

@@ -60,9 +60,10 @@ def rules_from_taso(
 ) -> ImportedRules:
     """The rules of a ``graph_subst.pb`` of TASO as a rule set; ``rules["taso-17"]`` is number 17, counted from 0.
 
-    What the file leaves open is decided by ``choices``, the fields of :class:`gsl.exchange.Semantics`. ``where`` adds
-    conditions: for the name of a rule, a function of the patterns of its variables by their names. Rules that can't
-    be expressed are left out, with a warning, and listed with the reason in ``refused``; ``strict`` makes it an error.
+    ``choices``, the fields of :class:`gsl.exchange.Semantics`, decide the questions that the file leaves open.
+    ``where`` adds conditions: for the name of a rule, a function of the patterns of its variables by their names. Rules
+    that can't be expressed are left out, with a warning, and listed with the reason in ``refused``; ``strict`` makes it
+    an error.
 
     Raises ExchangeError, with the byte, the rule and the field, for a file that is malformed.
     """

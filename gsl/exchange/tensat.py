@@ -31,9 +31,10 @@ def rules_from_tensat(
     ``outputs=2`` joins every two lines into one rule with two outputs, named by both (``tensat-3-4``). ``None`` finds
     out: the lines of a file are joined if some target has a variable that the source of its own line lacks.
 
-    What the file leaves open is decided by ``choices``, the fields of :class:`gsl.exchange.Semantics`. ``where`` adds
-    conditions: for the name of a rule, a function of the patterns of its variables by their names. Rules that can't
-    be expressed are left out, with a warning, and listed with the reason in ``refused``; ``strict`` makes it an error.
+    ``choices``, the fields of :class:`gsl.exchange.Semantics`, decide the questions that the file leaves open.
+    ``where`` adds conditions: for the name of a rule, a function of the patterns of its variables by their names. Rules
+    that can't be expressed are left out, with a warning, and listed with the reason in ``refused``; ``strict`` makes it
+    an error.
 
     Raises ExchangeError, with line and column, for a file that is malformed.
     """

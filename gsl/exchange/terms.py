@@ -1,6 +1,6 @@
 """The common part of the formats: a rule as two graphs of operators, before it is a pattern.
 
-Both formats are read into terms whose operators have TENSAT's names and parameters; what a term means is said in
+Both formats are read into terms whose operators have TENSAT's names and parameters; the meaning of a term is in
 :mod:`gsl.exchange.operators`.
 """
 

@@ -1,7 +1,7 @@
 """The graph view: nodes with canonical operators, and the graph that keeps their users and order.
 
-A view belongs to one native graph. Each node remembers its *native handle*; what was not touched is stored back by
-handle, so the view need not understand it.
+A view belongs to one native graph. Each node remembers its *native handle*; untouched nodes are stored back by handle,
+so the view need not understand them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Matching: a rule's plan, the search, and its results.
 
-What matching costs, for a graph of *n* nodes and *r* rules:
+The cost of matching, for a graph of *n* nodes and *r* rules:
 
 * *Where to look.* One table of the nodes by operator serves all rules. A rule of which an operator does not occur costs
   a look into it. From four rules on, :func:`candidates` looks once at each node from which some rule may start, at

@@ -119,7 +119,7 @@ class Search:
     def exists(self, goals: Goals, *, alone: bool = False) -> bool:
         """True if the goals can be reached; the bindings stay as they are.
 
-        ``alone`` forgets which nodes the operators have taken: what is asked is a property of a node.
+        ``alone`` forgets which nodes the operators have taken: the question is about a property of a node.
         """
         floor, mark = len(self.choices), len(self.trail)
         taken, blocked, skipped, failed = self.taken, self.blocked, self.bindings.skipped, self.failed

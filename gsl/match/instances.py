@@ -1,8 +1,8 @@
 """Instances of templates, found by functions that are written for a rule.
 
-Such a function (a ``Body``) gives the instances at one node, each as a tuple of nodes. What follows here puts instances
-together in the order of the search: chains of them, the fields of a tuple, the members of a group. A list that is given
-is extended and cut afterwards; who wants to keep it copies it.
+Such a function (a ``Body``) gives the instances at one node, each as a tuple of nodes. The functions below put
+instances together in the order of the search: chains of them, the fields of a tuple, the members of a group. A list
+that is given is extended and cut afterwards; who wants to keep it copies it.
 """
 
 from __future__ import annotations

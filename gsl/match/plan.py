@@ -1,7 +1,7 @@
 """A rule's source, compiled: the nodes from which a search may start, and the functions that find the matches from
 them.
 
-What a search costs, counted in goals (``Search.steps``), for a source of *p* patterns and an anchor with *n* nodes:
+The cost of a search, counted in goals (``Search.steps``), for a source of *p* patterns and an anchor with *n* nodes:
 *n · p* where operands and relations lead to one node each, as in every operand-style source with one output, and in a
 sequence downward. A step up to a user tries every user that has the right operator, so *k* steps up from nodes with
 *u* such users each try *uᵏ* combinations where all but the last fit: finding subgraphs is NP-hard, and this is the

@@ -287,7 +287,7 @@ class Start:
     def _way(goal: Pattern, bound: Collection[Pattern], always: Collection[Pattern]) -> Way:
         """The patterns between some bound patterns and a goal that is made of them, operands first.
 
-        What is not always bound is part of the way, for the case that it is not.
+        Patterns that are not always bound are part of the way, for the case that they are not.
         """
         way: dict[Pattern, tuple[Pattern, ...]] = {}
         inside = {goal}

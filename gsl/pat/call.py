@@ -44,10 +44,10 @@ class Call(Pattern):
     """A call of an operator whose operands and attributes match.
 
     ``op`` is a name, a class of ``gsl.op``, an operator class, or a native function. An attribute is a value or an
-    expression; what is not given is not constrained (in a source) or the operator's default (in a target). In a source,
-    ``shape=``, ``dtype=`` and ``ndim=`` are demands on the type of the result, unless they are attributes of the
-    operator. All arguments of a native function are its own; ``has_shape``, ``has_dtype`` and ``has_ndim`` are the
-    demands there.
+    expression; an attribute that is not given is not constrained (in a source) or has the operator's default (in a
+    target). In a source, ``shape=``, ``dtype=`` and ``ndim=`` are demands on the type of the result, unless they are
+    attributes of the operator. All arguments of a native function are its own; ``has_shape``, ``has_dtype`` and
+    ``has_ndim`` are the demands there.
 
     Raises PatternError for an unknown operator, attribute or a wrong number of operands.
     """

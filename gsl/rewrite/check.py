@@ -76,8 +76,8 @@ class Checker:
     def _moves(self, replacement: Replacement, low: int, last: int) -> None:
         """Refuse a rewrite that would move a read of a tensor across a change of it, or reorder effects.
 
-        What a match covers, from ``low`` to ``last``, is computed anew where its last node stands. With several
-        outputs, or with operands that stand behind what is replaced, other nodes may change places too.
+        The nodes that a match covers, from ``low`` to ``last``, are computed anew where its last node stands. With
+        several outputs, or with operands that stand behind what is replaced, other nodes may change places too.
         """
         high = max([node.index for node in replacement.used], default=last)
         several = len(replacement.old) > 1 or high > last

@@ -26,9 +26,9 @@ def drop_unused(graph: Graph) -> int:
 def share(graph: Graph, *, all: bool = False) -> int:
     """Let one call stand for all that have its operator, operands, attributes and type; how many went.
 
-    Of two equal calls, at least one was made by a rewrite or got other operands by one, unless ``all`` is true: what a
-    program computes twice itself stays. So do calls with effects, opaque ones, and what reads memory that is changed in
-    place. Weights count as equal if they are one tensor, numbers if they have one value and type.
+    Of two equal calls, at least one was made by a rewrite or got other operands by one, unless ``all`` is true: calls
+    that the program itself computes twice stay. So do calls with effects, opaque ones, and what reads memory that is
+    changed in place. Weights count as equal if they are one tensor, numbers if they have one value and type.
     """
     unsteady = _unsteady(graph)
     splicer = Splicer(graph)

@@ -1,7 +1,7 @@
 """Rules for inference on a CPU: products by packed weights, together with the calls that follow them.
 
-What they write are calls of ``gsl.kernels``. They hold everywhere; they are no part of the rule book because they pay
-only on a CPU, and a program that calls these kernels needs ``import gsl.kernels`` before it is loaded.
+They write calls of ``gsl.kernels``. They hold everywhere; they are no part of the rule book because they pay only on a
+CPU, and a program that calls these kernels needs ``import gsl.kernels`` before it is loaded.
 """
 
 from __future__ import annotations

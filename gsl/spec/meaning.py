@@ -31,7 +31,7 @@ def infer(spec: OpSpec, operands: Sequence[Operand], attrs: Mapping[str, Any]) -
     """The type of a call, or ``None`` where the type of an operand is not known.
 
     Raises ValueError with torch's reason if the call is ill-typed, and also if its type depends on the values of
-    symbolic sizes. What only a kernel refuses (``bitwise_and`` of floats) counts as well-typed.
+    symbolic sizes. A call that only a kernel refuses (``bitwise_and`` of floats) counts as well-typed.
     """
     operands = tuple(operands)
     if not all(map(_is_known, operands)):

@@ -13,7 +13,7 @@ from gsl.verify.choices import Dead
 
 
 class _Unknown:
-    """A size that is not decided yet. Whatever depends on it has no value."""
+    """A size that is not decided yet. A term that depends on it has no value."""
 
     __slots__ = ()
 

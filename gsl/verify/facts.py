@@ -1,7 +1,8 @@
 """The demands of a rule on attributes and types, taken apart: equations, memberships, and other conditions.
 
 A guard ``strides=conv.strides`` is an equation between two terms, of which either side may be decided first and gives
-the value of the other. What can't be solved so is a test that is asked as soon as all that it reads is decided.
+the value of the other. A condition that can't be solved so is a test, which is asked as soon as all values that it
+reads are decided.
 """
 
 from __future__ import annotations

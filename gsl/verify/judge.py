@@ -149,7 +149,7 @@ def _suggestion(search: Search) -> Suggestion | None:
 def _confirmed(search: Search, guarded: Subst, failing: list[Graph], passing: list[Graph]) -> Supported | None:
     """The verdict on the rule with a condition, if it is supported, by instances of another seed as well.
 
-    What is found on the way is added to the failing and the passing instances.
+    Instances that are found on the way are added to the failing and the passing ones.
     """
     inner = Search(guarded, search.compare, search.seed)
     again = Search(guarded, search.compare, search.seed + 1)

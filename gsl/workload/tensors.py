@@ -25,7 +25,7 @@ def as_tensor(value: Any) -> Any:
 
 
 def _of_numpy(array: Any) -> Any:
-    """An array as a tensor. Those of bfloat16 and float8 are of the package ml_dtypes, which torch does not know."""
+    """An array as a tensor. Arrays of bfloat16 and float8 are of the package ml_dtypes, which torch does not know."""
     import numpy as np
     import torch
 

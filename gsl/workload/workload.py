@@ -160,8 +160,8 @@ class Workload:
         ``operands(obj)`` are the objects that one takes its inputs from, ``attrs(obj)`` its configuration by name, and
         ``op(obj)`` its operator, which is its class unless told otherwise. ``rebuild(op, operands, attrs, old)`` makes
         an object of what a rule made, where ``old`` is ``None``, and of an ``old`` object whose operands have changed;
-        what no change reaches stays the same objects. ``run(outputs, …)`` runs the graph, on inputs that are named as
-        its parameters. ``native`` is the list of the outputs.
+        parts that no change reaches stay the same objects. ``run(outputs, …)`` runs the graph, on inputs that are named
+        as its parameters. ``native`` is the list of the outputs.
 
         Raises FrontEndError for a cycle, and for what these functions can't give.
         """
@@ -361,9 +361,9 @@ class Workload:
         """This workload with all that depends only on literals computed ahead of time, as literal tensors.
 
         With ``params``, also what depends on weights, which become new weights: later changes of the old ones do not
-        count then, and no gradients flow to them. What is larger than a megabyte stays in the graph, unless it is made
-        from as much; so do calls with effects, what outputs may share memory with, and sizes that are known at run time
-        only.
+        count then, and no gradients flow to them. A value larger than a megabyte stays in the graph, unless its
+        operands are as large; so do calls with effects, what outputs may share memory with, and sizes that are known at
+        run time only.
         """
         graph = self.graph.copy()
         return self.replace(graph) if fold_program(graph, self._program.evaluate, params=params) else self
@@ -378,9 +378,9 @@ class Workload:
     ) -> Costs:
         """The cost of each call on this machine, and of all of them together; prints as a table.
 
-        ``"measured"``: seconds, by a run of each call alone on operands like its own; what was measured once is kept in
-        the user's cache. ``"analytic"``: the least seconds that its operations and bytes can take. A function of a
-        node: what it returns. ``threads`` are those of torch, as many as it has unless told otherwise.
+        ``"measured"``: seconds, by a run of each call alone on operands like its own; a measured cost is kept in the
+        user's cache. ``"analytic"``: the least seconds that its operations and bytes can take. A function of a node:
+        what it returns. ``threads`` are those of torch, as many as it has unless told otherwise.
 
         WorkloadError for another model, and for a program whose calls can't be run one by one.
         """

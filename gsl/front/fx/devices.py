@@ -1,7 +1,7 @@
 """The devices of new tensors.
 
-Rules know nothing of devices. What they make out of nothing, by literal tensors and by operators that fill new ones,
-lies where the calls do whose place is taken.
+Rules know nothing of devices. A tensor that they make without operands, by a literal tensor or an operator that fills a
+new one, is put on the device of the calls that it replaces.
 """
 
 from __future__ import annotations

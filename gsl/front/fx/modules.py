@@ -11,7 +11,7 @@ from gsl.graph import Node
 def module_path(node: Node) -> tuple[str, ...]:
     """The names of the modules that a node of a view is part of, from the outermost one; none where torch kept none.
 
-    What a rewrite made has the place of what it replaced, as it has its stack trace.
+    A new call has the place of the call that it replaces, as it has its stack trace.
     """
     native = native_of(node)
     stack = None if native is None else native.meta.get("nn_module_stack")

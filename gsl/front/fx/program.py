@@ -146,8 +146,8 @@ class GraphModuleProgram:
     def update(self, graph: Graph) -> None:
         """Write a rewritten view of this program into its own module, in place; see :meth:`Program.update`.
 
-        The code of the module is not compiled anew: call ``module.recompile()`` before it runs. What is at attributes
-        that are not used any more is deleted, except from modules that others may hold too.
+        The code of the module is not compiled anew: call ``module.recompile()`` before it runs. Values of attributes
+        that are not used any more are deleted, except from modules that others may hold too.
         """
         native = self._module.graph
         with _STORING, paused_collector():

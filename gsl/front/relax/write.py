@@ -62,7 +62,7 @@ class Writer:
     def write(self, node: Node, make: Callable[[str, Any], Any], emit: Emit) -> Any:
         """The expression of a call of the view, in pieces: ``make`` makes a variable of a name and a type.
 
-        What is left is a call without calls among its arguments, or a variable.
+        The rest is a call without calls among its arguments, or a variable.
         """
         known = self.known(node)
         if known is not None:

@@ -70,8 +70,8 @@ def is_literal(node: Node) -> bool:
 def parts(expr: Any) -> tuple[Any, ...]:
     """The expressions that are certain to be computed where this one is, in order; none for a leaf.
 
-    Relay shares what occurs several times, so these make a DAG. What a branch, a ``let`` or a function holds is not
-    part of it.
+    Relay shares what occurs several times, so these make a DAG. The contents of a branch, a ``let`` or a function are
+    not part of it.
     """
     match expr:
         case relay.Call():

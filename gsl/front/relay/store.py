@@ -91,7 +91,7 @@ class Storer:
                 self._note(node, self._written(node))
 
     def type_of(self, operand: Any) -> Type | None:
-        """The type of an expression, as the view knows it, or of a number. What is written asks for it."""
+        """The type of an expression, as the view knows it, or of a number. The writer of a call asks for it."""
         if isinstance(operand, (bool, int, float)):
             return type_of_literal(operand)
         if isinstance(operand, (tuple, list)):

@@ -3,9 +3,9 @@
 Written for the normal form, in which a square is ``op.Square``. Constants are compared in the dtype of the
 program, so that eight digits are enough in float32.
 
-What is left as it is, because no framework has a kernel for it: the sigmoid approximation of GELU,
-x · sigmoid(1.702 x), which as a SiLU of 1.702 x would need as many calls; and gated units, silu(x wᵀ) · (x vᵀ), of
-which the SiLU is recognised, and the two products are merged by the rules of parallel layers where that pays.
+Not rewritten, because no framework has a kernel for them: the sigmoid approximation of GELU, x · sigmoid(1.702 x),
+which as a SiLU of 1.702 x would need as many calls; and gated units, silu(x wᵀ) · (x vᵀ), of which the SiLU is
+recognised, and the two products are merged by the rules of parallel layers where that pays.
 """
 
 from __future__ import annotations

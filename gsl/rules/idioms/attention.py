@@ -1,7 +1,7 @@
 """Attention as models write it: a product of queries and keys, steps on these scores, a softmax, a product.
 
-What may stand between the two products is a list of steps, each of which may be absent. A step is an alternative of
-patterns; with each goes what it means for the mask and for the factor of the scores.
+Between the two products is a list of steps, each of which may be absent. A step is an alternative of patterns; with
+each goes what it means for the mask and for the factor of the scores.
 """
 
 from __future__ import annotations

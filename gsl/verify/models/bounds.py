@@ -113,8 +113,8 @@ class Bounds(Algebra):
 def _known(value: Any, spread: Any, own: Any = 0.0) -> Rounded:
     """A value with the errors that come from its operands, and its own rounding.
 
-    What is not finite has no rounding of its own: it is certain unless its operands are not. Of what is no float, an
-    element is certain or not.
+    A value that is not finite has no rounding of its own: it is certain unless its operands are not. An element of a
+    tensor that is not of floats is certain or not.
     """
     error = torch.nan_to_num(spread, nan=torch.inf, posinf=torch.inf)
     if not value.is_floating_point():

@@ -1,7 +1,7 @@
 """The model of exact rationals: whole numerators over one denominator for each tensor.
 
 Numerators are whole numbers in float64, which holds all of them up to 2**53; so the operators' own kernels compute them
-without any rounding, as long as no intermediate sum is larger. That is proved, not observed: every value carries a
+without any rounding, as long as no intermediate sum is larger. This is proved, not observed: every value carries a
 bound on its elements and on the partial sums that made them, as a multiple of a power of the range of the leaves.
 """
 

@@ -1,7 +1,7 @@
 """The spellings of the canonical operators in torch: one table that is read in both directions.
 
-``read`` turns a native call into a tree of canonical ones, ``write`` a canonical call into a tree of native ones. What
-stands for a tensor passes through both untouched. A reading is exactly the same function as the call, result dtype
+``read`` turns a native call into a tree of canonical ones, ``write`` a canonical call into a tree of native ones. A
+stand-in for a tensor passes through both untouched. A reading is exactly the same function as the call, result dtype
 included; where that is not certain, there is none.
 """
 

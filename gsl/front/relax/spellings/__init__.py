@@ -1,7 +1,7 @@
 """The table by which Relax spells the canonical operators, read in both directions.
 
-Each family has a ``READ`` (by the name of Relax's operator) and a ``WRITE`` (by the canonical name). What Relax has no
-operator for is composed of several.
+Each family has a ``READ`` (by the name of Relax's operator) and a ``WRITE`` (by the canonical name). An operator that
+Relax lacks is composed of several.
 
 Both sides compute the same up to rounding, and but for what neither promises: a NaN in a maximum, an index out of
 range, a float that an integer can't hold.
