@@ -109,7 +109,7 @@ def _concat(side: Side, term: Term, *items: Pattern) -> Pattern:
 
 
 def _take_rank(side: Side, term: Term, ndim: Value | None) -> None:
-    """Take note that a tensor has so many dimensions; in a target, demand it of the variables that it is made of."""
+    """Note that a tensor has so many dimensions; in a target, demand it of the variables that it is made of."""
     known = rank(term)
     settled = side.sides.ranks
     if not isinstance(known, int):

@@ -73,7 +73,7 @@ class Side:
         self.sides.where.append(condition)
 
     def join(self, first: Term, second: Term) -> None:
-        """Take note that two terms have one shape."""
+        """Note that two terms have one shape."""
         self.sides.alike.join(first, second)
         self.sides.batches.join(first, second)
 

@@ -27,7 +27,7 @@ class Alike:
         return term
 
     def join(self, first: Term, second: Term) -> None:
-        """Take note that two terms have one shape."""
+        """Note that two terms have one shape."""
         first, second = self.find(first), self.find(second)
         if first is not second:
             if second.op == VARIABLE:
@@ -35,7 +35,7 @@ class Alike:
             self._of[second] = first
 
     def called(self, term: Term) -> None:
-        """Take note of a call: calls with equal parameters of operands that have one shape have one shape."""
+        """Note a call: calls with equal parameters of operands that have one shape have one shape."""
         params = {name: value for name, value in term.params.items() if name != "act"}
         key = (term.op, *(self.find(operand) for operand in term.operands), repr(params))
         self.join(self._calls.setdefault(key, term), term)

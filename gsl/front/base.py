@@ -116,7 +116,7 @@ class Stepped(Protocol):
         """True if the program is run by something that makes one loop of several calls."""
 
     def steps(self, graph: Graph) -> Sequence[Step]:
-        """The calls that compute, in order; ``graph`` is a view that :meth:`load` made and nobody has changed."""
+        """The calls that compute, in order; ``graph`` is an unchanged view that :meth:`load` made."""
 
     def alone(self, steps: Sequence[Step], *, copies: int = 1) -> Callable[[], object]:
         """A function that makes these calls and no others, on weights as they are and on other operands made for it.

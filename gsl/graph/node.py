@@ -130,7 +130,7 @@ class Node:
         moved.setdefault(old, new)
 
     def add_users(self, users: tuple[Node, ...]) -> None:
-        """Take note that other nodes, all different, have this one among their operands or deps."""
+        """Note that other nodes, all different, have this one among their operands or deps."""
         if not self.users and len(users) <= FEW:
             self.users = users
             return
@@ -138,7 +138,7 @@ class Node:
             self.add_user(user)
 
     def add_user(self, user: Node) -> None:
-        """Take note that another node has this one among its operands or deps."""
+        """Note that another node has this one among its operands or deps."""
         users = self.users
         if not users:
             self.users = (user,)
@@ -148,7 +148,7 @@ class Node:
             self.users = (*users, user) if len(users) < FEW else dict.fromkeys((*users, user))
 
     def drop_user(self, user: Node) -> None:
-        """Take note that a node does not have this one among its operands and deps any more."""
+        """Note that a node does not have this one among its operands and deps any more."""
         users = self.users
         if isinstance(users, dict):
             users.pop(user, None)
@@ -164,8 +164,8 @@ class Behind(Node):
     """A node of many operands, of which some have been replaced since they were last looked at.
 
     To replace one operand takes a new tuple of all. Where each of a thousand branches is rewritten in turn, the node
-    that joins them would get a thousand such tuples, and nobody would look at one. So the replacements are kept beside
-    the operands, and made when the operands are asked for: the node is an ordinary one again then.
+    that joins them would get a thousand such tuples, and none would be used. So the replacements are kept beside the
+    operands, and made when the operands are asked for: the node is an ordinary one again then.
     """
 
     __slots__ = ()

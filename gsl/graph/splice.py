@@ -63,7 +63,7 @@ def closes_cycle(replacement: Replacement) -> bool:
     """True if some new output would depend on itself.
 
     Then a node of the graph that the new ones are made from depends on a user of an old output, and has a number
-    between theirs. Where none can, nothing is walked; else it is looked for such a way from both ends in turns.
+    between theirs. Where none can, nothing is walked; else such a way is looked for from both ends in turns.
     """
     old = replacement.old
     low = old[0].index if len(old) == 1 else min([node.index for node in old])
@@ -292,8 +292,8 @@ class Splicer:
 def _put_in_order(new: Node, users: tuple[Node, ...]) -> None:
     """Change topological numbers so that a node's is not above those of users that it got.
 
-    Either what it is made from gets the lowest number of the users, or what is made from the users gets its number. It
-    is looked at both in turns, and that is done of which there is less.
+    Either the nodes from which it is made get the lowest number of the users, or the nodes made from the users get its
+    number. Both ways are explored in turns, and the one with fewer nodes is taken.
     """
     high = new.index
     low = users[0].index if len(users) == 1 else min([user.index for user in users])

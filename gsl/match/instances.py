@@ -2,7 +2,7 @@
 
 Such a function (a ``Body``) gives the instances at one node, each as a tuple of nodes. The functions below put
 instances together in the order of the search: chains of them, the fields of a tuple, the members of a group. A list
-that is given is extended and cut afterwards; who wants to keep it copies it.
+that is given is extended and cut afterwards; a caller that keeps it copies it.
 """
 
 from __future__ import annotations

@@ -257,7 +257,7 @@ class Pass:
         )
 
     def _note_moves(self, replacement: Replacement) -> None:
-        """Take note of the nodes that have others near to them than before, where they are older than the pass.
+        """Note the nodes that have others near to them than before, where they are older than the pass.
 
         A call that a rewrite makes is part of no other match in this pass, so next to it nothing new can be found.
         """

@@ -121,11 +121,11 @@ class Random:
         return found
 
     def tried(self) -> None:
-        """Take note that the decisions were made."""
+        """Note that the decisions were made."""
         self.coverage.tried.update(dict.fromkeys(self.labelled, 1))
 
     def used(self) -> None:
-        """Take note that an instance of these decisions was evaluated."""
+        """Note that an instance of these decisions was evaluated."""
         self.coverage.used.update(dict.fromkeys(self.labelled, 1))
 
 

@@ -228,7 +228,7 @@ class Workload:
     def lend(self) -> tuple[Graph, bool]:
         """A view for a rewrite, and whether it may be changed itself: one time, if no other object refers to it.
 
-        Most workloads are rewritten once, and then the copy of a view that nobody looks at would be for nothing.
+        Most workloads are rewritten once, and then a copy of their view would never be used.
         """
         if self._graph is None and not self._lent:
             self._lent = True

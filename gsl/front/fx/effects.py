@@ -1,6 +1,6 @@
 """Native calls that change tensors in place: those that the rest of the graph can notice, and those that it can't.
 
-``nn.ReLU(inplace=True)`` on the fresh result of a convolution that nobody else reads afterwards computes a value like
+``nn.ReLU(inplace=True)`` on the fresh result of a convolution that no other call reads afterwards computes a value like
 any other call: it is read canonically. Everything else that is changed in place stays opaque, together with whatever
 produces or shares the changed memory.
 """

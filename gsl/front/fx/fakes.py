@@ -147,7 +147,7 @@ class Fakes:
         return self._before[old] if old in self._before else self.old.value(old), self.values.value(new)
 
     def move(self, node: fx.Node, note: Callable[[Callable[[], object]], object]) -> None:
-        """Take note that a call that is kept has arguments that lie otherwise in memory, and so may its result.
+        """Note that a call that is kept has arguments that lie otherwise in memory, and so may its result.
 
         ``note`` takes what undoes it.
         """

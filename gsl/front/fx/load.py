@@ -350,7 +350,7 @@ class Loader:
     # ------------------------------------------------------------ opaque calls
 
     def _group(self, node: fx.Node, module: fx.GraphModule) -> None:
-        """Load the call of an outlined group, whose graph is loaded when somebody asks for it.
+        """Load the call of an outlined group, whose graph is loaded at its first use.
 
         A call that returns a tuple of one value has no view node of its own: that of the value stands for it.
         """

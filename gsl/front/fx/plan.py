@@ -139,13 +139,13 @@ class _Planner:
         return True
 
     def _agrees(self, reading: Reading, mapping: Arguments | None) -> bool:
-        """Take note of what has become of the arguments of a call of which a field was read; False if it differs from
-        what another field of the call needs."""
+        """Note the new values of the arguments of a call of which a field was read; False if it differs from what
+        another field of the call needs."""
         call = reading.call
         return call is None or self.plan.calls.setdefault(call, mapping) == mapping
 
     def _stays(self, node: Node, reading: Reading, front: int) -> bool:
-        """Take note that an untouched reading stays where it is in the old graph; False if it has to move behind the
+        """Note that an untouched reading stays where it is in the old graph; False if it has to move behind the
         front."""
         staying, call = self.plan.staying, reading.call
         if self.order[reading.node] < front and node.op != INPUT:
@@ -230,7 +230,7 @@ def _may_overwrite(node: Node, reading: Reading, mapping: Arguments, outputs: Co
 def _is_overwritten(
     native: fx.Node, operand: Node, node: Node, reading: Reading, outputs: Collection[Node], known: Plan
 ) -> bool:
-    """True if an operand is what it was, and everybody else who reads it did so before."""
+    """True if an operand is unchanged, and all its other readers are kept and read it before the rewrite, too."""
     if operand in outputs or not stands_for(operand, native):
         return False
     # The readings that come first in the view have been decided already.

@@ -276,7 +276,7 @@ class Reader:
     def is_assertion(node: fx.Node) -> bool:
         """True for a call that only makes sure of sizes or metadata, as ``torch.export`` adds them.
 
-        It has no view node: it stays where it is as long as there is what it speaks of, and is in nobody's way.
+        It has no view node: it stays where it is as long as its operands exist, and hinders no rewrite.
         """
         return node.target in _ASSERTIONS and not node.users
 

@@ -30,7 +30,7 @@ class Sizes:
         """The nodes that have not been asked yet which sizes they give; most graphs never need to know."""
 
     def note(self, nodes: Iterable[fx.Node]) -> None:
-        """Take note of native nodes of the new graph, from which sizes may be known: their values, or axes of them."""
+        """Note native nodes of the new graph, from which sizes may be known: their values, or axes of them."""
         self._noted += nodes
 
     def _learn(self, node: fx.Node) -> None:

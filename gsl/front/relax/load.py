@@ -189,7 +189,7 @@ class Loader:
         self.views[var] = nodes[-1]
 
     def _group(self, number: int) -> bool:
-        """Load the call of an outlined group, whose body is loaded when somebody asks for it; False if it is none."""
+        """Load the call of an outlined group, whose body is loaded at its first use; False if it is none."""
         call = self.function.values[number]
         function = None if self.module is None else called_group(self.module, call)
         label = None if function is None else label_of(function)

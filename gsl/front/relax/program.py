@@ -163,7 +163,7 @@ class RelaxProgram(Unchangeable):
 def with_function(module: Any, name: str, function: Any, groups: Mapping[Any, Any] = MappingProxyType({})) -> Any:
     """A module with another function of that name and those of new groups, which shares all others with the old one.
 
-    The functions of groups that the old function called go, where nobody calls them any more.
+    The functions of groups that the old function called go, where they are not called any more.
     """
     old = module.get_global_var(name)
     new = old

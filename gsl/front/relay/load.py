@@ -138,7 +138,7 @@ class Loader:
         return False
 
     def _group(self, expr: relay.Call) -> None:
-        """Load the call of an outlined group, whose function is loaded when somebody asks for it."""
+        """Load the call of an outlined group, whose function is loaded at its first use."""
         function, module = groups.composite(expr.op), self.module
         attrs = opaque.attributes(function.attrs)
         name = attrs.pop(opaque.COMPOSITE)

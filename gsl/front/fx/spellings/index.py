@@ -215,7 +215,8 @@ def _im2col(c: Call) -> Canon:
 
 
 def _nearest(c: Call) -> Canon:
-    """An image a whole number of times as large. For other sizes, torch's kernels differ in what is the nearest."""
+    """An image a whole number of times as large. For other sizes, torch's kernels differ in the choice of the nearest
+    element."""
     kind, result = c.typed(c.input), tensor(c, c.input)
     sizes = integers(kind.shape[2:])
     scales, wanted = _per_size(c.scale_factors, len(sizes)), _per_size(c.output_size, len(sizes))
