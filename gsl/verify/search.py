@@ -22,14 +22,14 @@ from gsl.verify.verdict import Evidence
 
 Compare = Callable[..., Comparison]
 ATTEMPTS = 12
-"""For each wanted example, so many attempts are made to generate one."""
+"""The number of attempts to generate an example, for each wanted one."""
 _NUMBERS = re.compile(r"\d+|[\[(][\d, ]*[\])]")
 VALUES = 40
-"""So many different values of an attribute are told."""
+"""The largest number of different values of an attribute that are told."""
 
 
 class Search:
-    """The instances of one rule: how they are made, and what became of them."""
+    """The instances of one rule: their generation, and their outcomes."""
 
     def __init__(self, rule: Subst, compare: Compare, seed: int) -> None:
         self.rule = rule
@@ -41,12 +41,12 @@ class Search:
         self.failed: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.without: Counter[str] = Counter()
-        """Why nothing could be compared on an instance on which the rule fired."""
+        """The reasons why nothing could be compared on an instance on which the rule fired."""
         self.equal: list[Graph] = []
         self.different: list[tuple[Outcome, list[int]]] = []
         """The instances on which the sides differ, with the decisions that led to them."""
         self._kinds: dict[str, str] = {}
-        """Of the reasons that differ in numbers only, the first."""
+        """The first of the reasons that differ in numbers only."""
         self._texts: set[str] = set()
         self._methods: dict[str, Counter[str]] = {}
         self._attributes: dict[str, dict[Any, None]] = {}
@@ -69,7 +69,7 @@ class Search:
             self.step()
 
     def step(self) -> None:
-        """Make one instance, and look what becomes of it."""
+        """Make one instance, and note its outcome."""
         choices = Random(f"{self.seed} {self.attempts}", self.coverage, small=self.attempts % 3 == 0)
         self.attempts += 1
         try:
@@ -94,11 +94,11 @@ class Search:
                 self.different.append((found, choices.tape))
 
     def attempt(self, before: Graph) -> Outcome:
-        """What becomes of an instance."""
+        """The outcome of an instance."""
         return outcome(self.rule, before, self.compare, self.seed + self.attempts)
 
     def _note(self, found: Outcome) -> None:
-        """Take note of what an evaluated instance covers."""
+        """Note the choices that an evaluated instance covers."""
         self._texts.add(str(found.before))
         for output in found.comparison.outputs:
             name = f"output {'.'.join(map(str, output.path))}"
@@ -116,7 +116,7 @@ class Search:
                     values[node.attrs[name]] = None
 
     def evidence(self) -> Evidence:
-        """What was covered so far."""
+        """The evidence so far."""
         covered, missing = self._covered()
         fired = self.evaluated + self.counts["fired"]
         return Evidence(
@@ -139,7 +139,7 @@ class Search:
         )
 
     def _undrawn(self) -> dict[str, tuple[str, ...]]:
-        """For each leaf of which no dtype is demanded, those that it never had on its own."""
+        """The dtypes that a leaf never had on its own, for each leaf of which no dtype is demanded."""
         undrawn: dict[Pattern, dict[str, None]] = {leaf: dict.fromkeys(OWN) for leaf in free_leaves(self.rule.plan)}
         for label, option in (used for used, count in self.coverage.used.items() if count):
             match label:

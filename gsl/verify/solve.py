@@ -49,7 +49,7 @@ def others(dtype: str) -> Sequence[str]:
 
 
 class Solver:
-    """Decides what a sketch leaves open."""
+    """Decides the open properties of a sketch."""
 
     def __init__(self, sketch: Sketch, facts: Facts, choices: Choices, rules: Any, dtypes: Sequence[str]) -> None:
         self.sketch = sketch
@@ -59,7 +59,7 @@ class Solver:
         allowed = facts.members("dtype")
         self.dtypes = [dtype for dtype in dtypes if allowed is None or dtype in allowed]
         self.dtype = pick(choices, self.dtypes)
-        """What leaves are made of, if nothing else is wanted."""
+        """The dtype of leaves, if nothing else is wanted."""
         self.mixed = self._mixed()
         """Two dtypes of which tensors that are joined are in turn, for some instances."""
         self.joins = 0
@@ -123,7 +123,7 @@ class Solver:
         return draft.type
 
     def wanted(self, draft: Draft, goal: Goal) -> Goal:
-        """What is wanted of a draft together with what the conditions of the rule say of its type."""
+        """The goal of a draft, together with the conditions of the rule on its type."""
         dtype: Any = None
         for _, value in self.facts.given(draft, "dtype"):
             dtype = meet(dtype, value)
@@ -151,7 +151,7 @@ class Solver:
         return self._parts(goal, parts)
 
     def _parts(self, goal: Goal, parts: Sequence[tuple[Any, Any]]) -> Goal:
-        """A goal with what is known of single sizes and of slices of the shape."""
+        """A goal with the known single sizes and slices of the shape."""
         if not parts:
             return goal
         rank = goal.rank
@@ -182,12 +182,12 @@ class Solver:
         return Goal(tuple(shape), goal.dtype)
 
     def is_bound(self, draft: Draft | None) -> bool:
-        """Whether the shape of a draft is decided, or will follow from a condition of the rule."""
+        """True if the shape of a draft is decided, or will follow from a condition of the rule."""
         assert draft is not None
         return draft.solved or any(self.facts.binds(draft, name) for name in ("shape", "ndim"))
 
     def allows(self, draft: Draft | None, ndim: int) -> bool:
-        """Whether the conditions of the rule allow a rank of a draft, as far as they are decided."""
+        """True if the conditions of the rule allow a rank of a draft, as far as they are decided."""
         assert draft is not None
         if draft.solved:
             return draft.tensor.ndim == ndim
@@ -244,7 +244,7 @@ class Solver:
         sizes[axis] = first
 
     def _may_be_number(self, draft: Draft, goal: Goal) -> bool:
-        """Whether a literal may be a Python number: one of no dtype that is demanded of a tensor."""
+        """True if a literal may be a Python number: one of no dtype that is demanded of a tensor."""
         if goal.rank not in (None, 0) or any(True for _ in self.facts.given(draft, "dtype")):
             return False
         return (draft, "shape") not in self.facts.sources and not self.choices.rare()
@@ -319,7 +319,7 @@ class Solver:
     # Attributes
 
     def given_attr(self, draft: Draft, name: str) -> tuple[bool, Any]:
-        """Whether an attribute follows from the conditions of the rule, and its value."""
+        """A pair: true if an attribute follows from the conditions of the rule, and its value."""
         for part, value in self.facts.given(draft, name):
             if part is None:
                 return True, value
@@ -377,7 +377,7 @@ class Solver:
             raise Dead(str(error)) from None
 
     def _valid(self, draft: Draft, name: str, values: Iterable[Any]) -> list[Any]:
-        """Those of the values that an attribute can have."""
+        """The values among these that an attribute can have."""
         valid = []
         for value in values:
             try:
@@ -427,7 +427,7 @@ class Solver:
         return self.choices.size() if found is None else found
 
     def before(self, draft: Draft, name: str) -> Any:
-        """What an attribute of an operator, or a size of its operands, was the last time; ``None`` if it was not."""
+        """The last value of an attribute of an operator, or of a size of its operands; ``None`` if there is none."""
         found = self.decided.get((draft.op, name))
         return found[-1] if found else None
 

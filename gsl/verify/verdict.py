@@ -1,4 +1,4 @@
-"""What a verification found: a counterexample, evidence, or why it can't tell."""
+"""The result of a verification: a counterexample, evidence, or a reason why it can't tell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gsl.verify.models import Comparison, Kind
 MINIMUM = 20
 """No rule is supported by fewer evaluated instances."""
 MOST_VALUES = 12
-"""How many lines of values a drawing of a counterexample shows."""
+"""The largest number of lines of values in a drawing of a counterexample."""
 _KINDS: Mapping[str, str] = {
     "value": "another value", "type": "another shape or dtype",
     "undefined": "the target is undefined where the source is defined",
@@ -25,19 +25,19 @@ _KINDS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was tried, and what was not."""
+    """The evidence for a rule: the cases that were tried, and those that were not."""
 
     seed: int
     generated: int
-    """How many instances of the source were made."""
+    """The number of instances of the source that were made."""
     fired: int
     """On how many of them the rule fired."""
     evaluated: int
     """On how many of those the two sides were compared."""
     distinct: int
-    """How many of the evaluated instances differ in more than the values of their leaves."""
+    """The number of evaluated instances that differ in more than the values of their leaves."""
     methods: Mapping[str, Mapping[str, int]]
-    """For each output, how often it was compared by which method."""
+    """The number of times that each output was compared, by method."""
     ranks: tuple[int, ...]
     """The ranks of the leaves."""
     dtypes: tuple[str, ...]
@@ -46,13 +46,14 @@ class Evidence:
     covered: tuple[str, ...]
     """The alternatives, lengths and operators that were part of evaluated instances."""
     missing: tuple[str, ...]
-    """Those that were not."""
+    """The alternatives, lengths and operators that were not part of evaluated instances."""
     undrawn: Mapping[str, tuple[str, ...]]
-    """For each leaf of which no dtype is demanded, those that it had on no instance while the others had another."""
+    """The dtypes that a leaf had on no instance while the others had another, for each leaf of which no dtype is
+    demanded."""
     refused: Mapping[str, int]
-    """Why the rule did not fire on an instance that it matches, and how often."""
+    """The reasons why the rule did not fire on an instance that it matches, and how often."""
     unmatched: int
-    """How many instances the rule did not match: those are not counted as instances of the source."""
+    """The number of instances that the rule did not match: those are not counted as instances of the source."""
     failed: Mapping[str, int]
     """The constraints that could not be satisfied when an instance was made, and how often."""
     chance: float | None
@@ -127,7 +128,7 @@ class Counterexample:
 
 
 def _drawn(example: Counterexample) -> draw.Drawing:
-    """Both sides with their types and the values of their leaves; what is computed differently is marked."""
+    """Both sides with their types and the values of their leaves; calls that are computed differently are marked."""
     found = example.difference
     title = _KINDS.get(found.kind, found.kind)
     place = "" if found.index is None else f" at {list(found.index)}"
@@ -157,14 +158,14 @@ def _indented(graph: Graph) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Suggestion:
-    """A missing side condition: the rule with it, and what became of verifying that."""
+    """A missing side condition: the rule with it, and the verdict on that rule."""
 
     condition: Any
     """The condition as an attribute expression, to be given in ``where=``."""
     text: str
     """The condition as it would be written, with names for patterns."""
     names: Mapping[str, str]
-    """What the names in the text stand for."""
+    """The patterns for which the names in the text stand."""
     verdict: Verdict
 
     def __str__(self) -> str:
@@ -176,7 +177,7 @@ class Suggestion:
 
 @dataclass(frozen=True, eq=False)
 class Mutants:
-    """How many small mistakes in a rule are found: how good the evidence is."""
+    """The number of small mistakes in a rule that are found: a measure of the evidence."""
 
     refuted: tuple[str, ...]
     survived: tuple[str, ...]

@@ -30,7 +30,7 @@ _ANY_NUMBER = frozenset(
 
 
 def _operand_goal(draft: Draft, goal: Goal) -> Goal:
-    """What is wanted of an operand: the shape, and the dtype where the operator keeps it."""
+    """The goal of an operand: the shape, and the dtype where the operator keeps it."""
     return goal.with_dtype(None) if draft.op in _COMPARISONS else goal
 
 
