@@ -31,7 +31,7 @@ from gsl.rules.einsum import einsum_product
 _INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _MOST_AXES = 6
-"""How many axes a row may be taken apart into."""
+"""The largest number of axes into which a row may be taken apart."""
 
 # What changes nothing
 
