@@ -27,7 +27,7 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """What tells it from other models, also in another process; empty where nothing does."""
+        """A name that tells the model from others, also in another process; empty where there is none."""
 
     @property
     def noise(self) -> float:
@@ -139,17 +139,19 @@ class Measured:
     name = "measured"
     noise = 0.03
     passes = 2
-    """How many times over calls are measured."""
+    """The number of rounds in which calls are measured."""
     cold = 1 << 26
-    """How many bytes of weights a call reads before it reads the same again: those of a program are not in a cache."""
+    """The number of bytes of weights that a call reads before it reads the same again: those of a program are not in a
+    cache."""
 
     def __init__(self, threads: int, store: Store) -> None:
         self.threads = threads
         self.store = store
         self.measured = 0
-        """How many calls were measured, and not known from before."""
+        """The number of calls that were measured, and not known from before."""
         self.until: float | None = None
-        """When to stop measuring (a value of ``time.perf_counter``): what is not known by then is estimated."""
+        """The time at which measuring stops (a value of ``time.perf_counter``): calls that are not known by then are
+        estimated."""
 
     def costs(self, workload: Workload) -> Costs:
         """The costs of all native calls of a program."""
@@ -192,7 +194,7 @@ class Measured:
         return (machine(), devices(), self.threads, copies, region.key)
 
     def _copies(self, own: int, all_weights: int) -> int:
-        """How many copies of its weights a region reads in turns."""
+        """The number of copies of its weights that a region reads in turns."""
         return 1 if own == 0 else max(1, min(8, min(self.cold, all_weights) // own))
 
     def _run(self, prepare: Callable[[], Callable[[], object]], copies: int) -> float:
@@ -216,5 +218,5 @@ class Measured:
 
 
 def cost(workload: Workload, model: Wanted = "measured", *, threads: int | None = None) -> Costs:
-    """What each call of a program costs here, see ``Workload.cost``."""
+    """The cost of each call of a program on this machine, see ``Workload.cost``."""
     return model_of(model, threads=threads).costs(workload)

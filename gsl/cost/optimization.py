@@ -149,7 +149,7 @@ class _Optimization:
             self.model.until = before
 
     def _known(self, space: Space) -> Found | None:
-        """What was decided in an earlier run on an equal program."""
+        """The decisions of an earlier run on an equal program."""
         known = None if self._key is None else self.store.get(*self._key)
         if known is None:
             return None
@@ -174,7 +174,7 @@ class _Optimization:
     def _decision(
         self, best: Candidate, before: Timing | None, after: Timing | None, wrong: float | None
     ) -> tuple[bool, str]:
-        """Whether the new program is taken, and why."""
+        """A pair: true if the new program is taken, and the reason."""
         if before is None or after is None or wrong is None:
             return False, "no rule pays here, so the program is what it was"
         if self.tolerance is not None and _is_approximate(best, self.stages):
@@ -206,7 +206,7 @@ def _search(search: str | Search) -> Search:
 
 
 def _is_module(model: Any) -> bool:
-    """Whether a model is a module of torch that is not traced yet."""
+    """True if a model is a module of torch that is not traced yet."""
     import torch
 
     return isinstance(model, torch.nn.Module) and not isinstance(model, torch.fx.GraphModule)
@@ -229,7 +229,7 @@ def _workload(model: Any, inputs: Any) -> Workload:
 
 
 def _on_cpu(workload: Workload) -> bool:
-    """Whether the weights and inputs of a program lie in the memory of the processor."""
+    """True if the weights and inputs of a program lie in the memory of the processor."""
     values = [*workload.params.values(), *(workload.example_inputs or ())]
     return all(getattr(getattr(value, "device", None), "type", "cpu") == "cpu" for value in values)
 
