@@ -16,7 +16,7 @@ from gsl.spec.symbolic import has_symbols
 
 Evaluate = Callable[[Node, Sequence[Any]], Any]
 MOST_BYTES: Final = 1 << 20
-"""How large a value may be that is larger than what it is computed from."""
+"""The largest size in bytes of a value that is larger than the operands from which it is computed."""
 
 
 def fold(graph: Graph, evaluate: Evaluate, roots: dict[Node, str] | None = None) -> int:
@@ -111,13 +111,13 @@ def _computable(graph: Graph, params: bool, most: int, failed: set[Node]) -> dic
 
 
 def _is_small(node: Node, most: int) -> bool:
-    """Whether a value takes no more memory than it may, or than what it is computed from."""
+    """True if a value takes no more memory than the limit, or than the operands from which it is computed."""
     own = _bytes(node.type)
     return own is not None and own <= max(most, sum(_bytes(operand.type) or 0 for operand in node.operands))
 
 
 def _bytes(type: Type | None) -> int | None:
-    """How much memory a value takes; ``None`` where that is not known."""
+    """The number of bytes that a value takes; ``None`` where that is not known."""
     if isinstance(type, TupleType):
         fields = [_bytes(field) for field in type.fields]
         return None if None in fields else sum(filter(None, fields))
@@ -146,7 +146,7 @@ def _foldable(node: Node) -> bool:
 
 
 def _is_constant(node: Node) -> bool:
-    """Whether a node has always the same value where its operands have."""
+    """True if a node always has the same value where its operands have."""
     pure = node.effect is None and not node.deps
     return pure and node.op != INPUT and not isinstance(node.op, Subgraph) and not has_symbols(dict(node.attrs))
 
@@ -163,7 +163,7 @@ def _wanted(graph: Graph, known: dict[Node, bool]) -> list[Node]:
 
 
 def _passes(node: Node) -> bool:
-    """Whether a node has several values, so that no parameter can stand for it: its parts must."""
+    """True if a node has several values, so that no parameter can stand for it: its parts must."""
     return node.op == TUPLE or isinstance(node.type, TupleType)
 
 
