@@ -1,4 +1,4 @@
-"""The cost of a program on this machine, and the rules that pay there."""
+"""What a program costs on this machine, and which rules pay there."""
 
 from gsl.cost.greedy import Greedy
 from gsl.cost.kinds import Choice, Kind

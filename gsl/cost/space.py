@@ -123,7 +123,7 @@ class Space:
         return (new if changed else self.workload), dict(fired)
 
     def _kept(self, evaluate: Evaluate) -> Evaluate:
-        """A function that computes weights ahead of time, each once for all programs."""
+        """What computes weights ahead of time, each once for all programs."""
 
         def value(node: Node, operands: Sequence[Any]) -> Any:
             try:

@@ -54,7 +54,7 @@ class Loader:
         self.groups: dict[Any, fx.GraphModule] = {}
         """The calls of outlined groups that return a tuple of one value."""
         self.hidden_calls: set[fx.Node] = set()
-        """Those calls, and the other nodes that have no view node."""
+        """The native nodes that have no view node: those calls, and others."""
         self.mutations = Mutations()
         self._leaf_views: dict[Leaf, Node] = {}
         self._is_exported = isinstance(leaves, ExportedLeaves)
