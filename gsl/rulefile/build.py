@@ -1,4 +1,4 @@
-"""Making rules of what a file says."""
+"""The rules that are made from the contents of a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from gsl.rulefile.names import BIAS, LISTS, OneNode, Selection, lookup
 from gsl.rulefile.schema import Entry, Operator, OpType
 
 Heuristic = Callable[["FusionMatch"], Any]
-"""What decides what a match becomes: patterns or nodes as of a target, ``None`` for the group, or why it is refused."""
+"""A function that decides what a match becomes. It returns patterns or nodes as of a target, ``None`` for the group, or
+the reason for a refusal."""
 
 
 class FusionMatch:
@@ -93,7 +94,7 @@ class FusionRule(Subst):
         self.location = Location(entry.place.file, entry.place.line)
 
     def _with_its_bias(self, match: Match) -> bool | str:
-        """Whether no layer is matched without its bias."""
+        """True if no layer is matched without its bias; the reason if one is."""
         for part in self.parts.values():
             if part.whole:
                 pattern = part.pattern
@@ -136,9 +137,9 @@ class Part:
 
     pattern: Pattern
     has_fields: bool
-    """Whether its result may be a tuple, of which users take a field."""
+    """True if its result may be a tuple, of which users take a field."""
     whole: bool
-    """Whether a layer must not be matched without its bias."""
+    """True if a layer must not be matched without its bias."""
 
 
 def _parts(form: Form) -> dict[str, Part]:
@@ -175,7 +176,7 @@ def _part(operator: Operator, own: Selection, children: Sequence[Selection]) -> 
 
 
 def _alternatives(wanted: Selection) -> Pattern:
-    """What the operators may look like in a graph: with the addition of a bias, with a list of operands, one node."""
+    """The forms of the operators in a graph: with the addition of a bias, with a list of operands, one node."""
 
     def call(ops: frozenset[Op], *, inverted: bool = False) -> Call:
         return Call._free(OneNode(wanted.label, ops, inverted=inverted))

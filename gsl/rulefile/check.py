@@ -1,4 +1,4 @@
-"""What makes the operators of a pattern a graph that can be matched."""
+"""The checks that the operators of a pattern form a graph that can be matched."""
 
 from __future__ import annotations
 

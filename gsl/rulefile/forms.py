@@ -1,7 +1,7 @@
-"""The forms of a pattern: which operators are there, and what uses what, for every choice that the file leaves open.
+"""The forms of a pattern: its operators and their users, for every choice that the file leaves open.
 
-An operator that is absent is skipped: what it is a child of gets its children. An entry that stands for one of its
-options is that option, and its children are children of the option.
+An operator that is absent is skipped: its parent gets its children. An entry that stands for one of its options is that
+option, and its children are children of the option.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _present(names: list[str], users: Mapping[str, tuple[str, ...]], absent: set
 
 
 def _words(pattern: Alternative, there: Collection[str], choice: Mapping[tuple[str, int], int]) -> Iterator[str]:
-    """What tells a form from others of its pattern."""
+    """The words that tell a form from others of its pattern."""
     by_name = {operator.name: operator for operator in pattern.operators}
     made = [(by_name[name].choices[number], option) for (name, number), option in choice.items() if name in there]
     taken = [options[option].text for options, option in made]

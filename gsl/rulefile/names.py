@@ -1,7 +1,7 @@
-"""The names of operators in rule files: what they stand for in a graph.
+"""The names of operators in rule files, and their meaning in a graph.
 
-A name is that of a function of torch, or the canonical one. What torch does in one call may be two nodes in a graph: a
-layer with a bias is a product and the addition of the bias, and is one operator of a rule file.
+A name is that of a function of torch, or the canonical one. One call of torch may be two nodes in a graph: a layer with
+a bias is a product and the addition of the bias, and is one operator of a rule file.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ LISTS: Final[frozenset[Op]] = frozenset(("concatenate", "stack", "einsum"))
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What one name stands for."""
+    """The meaning of one name."""
 
     heads: frozenset[Op]
     """The operators of its first node, of which there is only one where nothing is joined."""
     joined: tuple[str, ...] = ()
     """The operators of the node that may follow."""
     alone: bool = True
-    """Whether the first node alone is one too."""
+    """True if the first node alone is one too."""
     whole: bool = True
-    """Whether the bias of a layer belongs to it; canonical names mean one node."""
+    """True if the bias of a layer belongs to it; canonical names mean one node."""
 
     @property
     def has_fields(self) -> bool:
-        """Whether its result may be a tuple. Of functions without a canonical form, this is not known."""
+        """True if its result may be a tuple. Of functions without a canonical form, this is not known."""
         specs = [TABLE[head] for head in self.heads if isinstance(head, str) and head in TABLE]
         schemas = [head._schema for head in self.heads if hasattr(head, "_schema")]
         return (
@@ -111,7 +111,7 @@ def known_names() -> Collection[str]:
 
 @functools.cache
 def lookup(name: str) -> Kind | None:
-    """What a name stands for; ``None`` if it is not known.
+    """The meaning of a name; ``None`` if it is not known.
 
     A name with ``nn.`` is the canonical operator alone. In-place functions are known by their names with and without
     the underscore.
@@ -165,12 +165,12 @@ class Selection:
 
     @property
     def has_fields(self) -> bool:
-        """Whether a result may be a tuple, of which users take a field."""
+        """True if a result may be a tuple, of which users take a field."""
         return self.inverted or any(kind.has_fields for kind in self.kinds)
 
     @property
     def whole(self) -> bool:
-        """Whether the bias of a layer belongs to it."""
+        """True if the bias of a layer belongs to it."""
         return self.inverted or any(kind.whole for kind in self.kinds)
 
     def without(self, other: Selection) -> Selection:
@@ -184,7 +184,7 @@ class Selection:
         return Selection(self.label, tuple(replace(kind, heads=heads) for kind, heads in kept if heads))
 
     def accepts(self, head: Op) -> bool:
-        """Whether an operator that starts with this node belongs to it."""
+        """True if an operator that starts with this node belongs to it."""
         return (head in self.heads) is not self.inverted
 
 

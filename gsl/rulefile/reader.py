@@ -63,12 +63,12 @@ def yaml_package() -> Any:
 
 
 class Reader:
-    """Reads the nodes of a YAML document into what the schema knows."""
+    """Reads the nodes of a YAML document into the values of the schema."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.values = 0
-        """How many values have been read; an alias counts as often as it is used."""
+        """The number of values that have been read; an alias counts as often as it is used."""
 
     def read(self, text: str) -> tuple[Entry, ...]:
         """The rules of a document."""
@@ -90,7 +90,7 @@ class Reader:
         return tuple(self._entry(word, node) for word, node in rules)
 
     def _check_size(self, yaml: Any, text: str) -> None:
-        """Refuse what is deep or long before it is put together, which recurses."""
+        """Refuse deep or long documents before they are put together, which recurses."""
         depth = 0
         for number, event in enumerate(yaml.parse(text, Loader=yaml.SafeLoader)):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -100,7 +100,7 @@ class Reader:
                 raise self.place(event).error(f"a rule file has at most {MAX_VALUES} values")
 
     def place(self, node: Any) -> Place:
-        """Where a node of the document starts."""
+        """The place where a node of the document starts."""
         return Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
 
     # Values.

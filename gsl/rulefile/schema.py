@@ -1,4 +1,4 @@
-"""What a file of fusion rules says: rules, patterns, operators, each with its place in the file."""
+"""The contents of a file of fusion rules: rules, patterns, operators, each with its place in the file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class OpType:
 
     @property
     def is_any(self) -> bool:
-        """Whether every operator will do, which is written as a dot."""
+        """True if every operator will do, which is written as a dot."""
         return self.inverted and not self.names
 
 
@@ -53,7 +53,7 @@ ANY: Final = OpType((), inverted=True)
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator of a pattern, and what uses it."""
+    """One operator of a pattern, and its users."""
 
     name: str
     op_type: OpType
