@@ -106,6 +106,7 @@ _RESPELLED_FX: Final[Mapping[str, tuple[str, ...]]] = {
         "parallel-two-conv: strides, dilation, uneven padding",
         "parallel-conv-expand-kernels: uneven padding that fits an even kernel",
         "parallel-conv-expand-kernels: 1x1 in the corner of 3x3",
+        "parallel-conv-expand-kernels: each larger on one axis, uneven",
     ),
     "channels are the second axis": (
         "diamond-conv-add: channels last",
@@ -145,6 +146,7 @@ _SILENT_FX: Final = frozenset((
     "parallel-two-conv: strides, dilation, uneven padding",
     "parallel-conv-expand-kernels: uneven padding that fits an even kernel",
     "parallel-conv-expand-kernels: 1x1 in the corner of 3x3",
+    "parallel-conv-expand-kernels: each larger on one axis, uneven",
 ))  # fmt: skip
 
 _REWRITTEN: Final[Mapping[str, tuple[str, ...]]] = {

@@ -112,8 +112,8 @@ def _() -> Sides:
     return biased_convs(*ATTRS, biases=copies)
 
 
-def expanded(place: Callable[[attr.Expr, attr.Expr], attr.Expr], *, dilated: bool = False) -> Sides:
-    """``parallel-conv-expand-kernels``, with zeros where ``place`` puts them, or without the condition on dilation."""
+def expanded(*, exchanged: bool = False, dilated: bool = False) -> Sides:
+    """``parallel-conv-expand-kernels``, with the zeros on the other side, or without the condition on dilation."""
     x, v, w = pat.Wildcard(), pat.Param(), pat.Param()
     a = op.Conv2D(x, v, groups=1)
     b = op.Conv2D(x, w, **pat.same_attr(a, [name for name in ATTRS if name != "padding"]))
@@ -124,7 +124,8 @@ def expanded(place: Callable[[attr.Expr, attr.Expr], attr.Expr], *, dilated: boo
         growth = attr.Map(attr.Zip(size, conv.kernel_size), lambda k: k[0] - k[1])
         missing = attr.Map(attr.Zip(padding, conv.padding), lambda p: p[0] - p[1])
         guard = guard & (attr.Map(attr.Zip(missing[:2], missing[2:]), lambda side: side[0] + side[1]) == growth)
-        kernels.append(op.Pad(kernel, pad_width=((0, 0), (0, 0)) + place(missing, growth)))
+        sides = attr.Zip(missing[2:], missing[:2]) if exchanged else attr.Zip(missing[:2], missing[2:])
+        kernels.append(op.Pad(kernel, pad_width=((0, 0), (0, 0)) + sides))
     guard = guard if dilated else guard & (attr.max(a.dilation) == 1)
     joined = b.like(x, op.Concatenate(kernels, axis=0), padding=padding)
     both = op.Split(joined, indices_or_sections=attr.Tuple(v.shape[0]), axis=1)
@@ -133,20 +134,14 @@ def expanded(place: Callable[[attr.Expr, attr.Expr], attr.Expr], *, dilated: boo
 
 @wrong("parallel-conv-expand-kernels", condition="")
 def _() -> Sides:
-    """as many zeros on both sides, whatever the paddings"""
-    return expanded(lambda missing, growth: attr.Map(growth, lambda k: attr.Tuple(k // 2, k - k // 2)))
-
-
-@wrong("parallel-conv-expand-kernels", condition="")
-def _() -> Sides:
     """the zeros before and after exchanged"""
-    return expanded(lambda missing, growth: attr.Zip(missing[2:], missing[:2]))
+    return expanded(exchanged=True)
 
 
 @wrong("parallel-conv-expand-kernels", condition="dilation) == 1", examples=120)
 def _() -> Sides:
     """dilated kernels"""
-    return expanded(lambda missing, growth: attr.Zip(missing[:2], missing[2:]), dilated=True)
+    return expanded(dilated=True)
 
 
 @wrong("parallel-group-conv-variadic")
