@@ -69,7 +69,7 @@ _TORCH: Final[dict[str, str]] = {
     "subtract": "sub rsub", "multiply": "mul", "power": "pow", "maximum": "max clamp_min", "minimum": "min clamp_max",
     "copy": "clone contiguous alias lift_fresh_copy",
     "clip": "clamp clamp_min clamp_max hardtanh", "nn.relu6": "hardtanh",
-    "cast": "to type type_as _to_copy float double half bfloat16 int long short char byte bool",
+    "cast": "to type type_as _to_copy convert_element_type float double half bfloat16 int long short char byte bool",
     "where": "masked_fill", "matmul": "mm bmm mv dot",
     "nn.softmax": "_softmax", "nn.log_softmax": "_log_softmax",
     "nn.batch_norm": "native_batch_norm _native_batch_norm_legit_no_training", "nn.layer_norm": "native_layer_norm",
@@ -84,11 +84,13 @@ _TORCH: Final[dict[str, str]] = {
     "nn.pad": "constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
     "replication_pad3d",
     "reshape": "view _unsafe_view view_as reshape_as flatten ravel unflatten",
-    "transpose": "permute t swapaxes swapdims movedim moveaxis", "reverse": "flip", "expand_dims": "unsqueeze",
+    "transpose": "permute t mT numpy_T swapaxes swapdims movedim moveaxis", "reverse": "flip",
+    "expand_dims": "unsqueeze",
     "broadcast_to": "expand expand_as", "concatenate": "cat concat", "split": "split_with_sizes chunk tensor_split",
-    "tile": "repeat", "repeat": "repeat_interleave", "take": "embedding index index_select select",
+    "tile": "repeat", "repeat": "repeat_interleave", "take": "embedding index index_select select unbind",
     "strided_slice": "slice narrow", "trilu": "triu tril", "matrix_set_diag": "diagonal_scatter",
-    "max": "amax", "min": "amin", "variance": "var", "full": "scalar_tensor",
+    "max": "amax", "min": "amin", "variance": "var",
+    "full": "scalar_tensor new_full", "ones": "new_ones", "zeros": "new_zeros",
 }  # fmt: skip
 """The names of torch's functions beside those by which an operator is known in any case."""
 

@@ -38,6 +38,7 @@ _COMPOSED: Final[Mapping[str, str]] = {
     "nn.bias_add(axis=-1)": "add",
     "nn.conv1d(padding=(2, 0))": "nn.conv1d nn.pad",
     "nn.conv2d(padding=(1, 2, 3, 0))": "nn.conv2d nn.pad",
+    "packed.conv2d(padding=(1, 2, 3, 0), activation=silu)": "nn.pad packed.conv2d",
     "nn.conv2d(data_layout=NHWC, kernel_layout=HWIO)": "nn.conv2d transpose",
     "nn.conv2d(data_layout=NHWC, out_layout=NCHW)": "nn.conv2d transpose",
     "nn.conv2d(out_dtype=float32)": "cast nn.conv2d",
