@@ -1,5 +1,6 @@
 """What a program costs on this machine, and which rules pay there."""
 
+from gsl.cost.backtrack import Backtrack, Walk
 from gsl.cost.greedy import Greedy
 from gsl.cost.kinds import Choice, Kind
 from gsl.cost.model import Analytic, Measured, Model, OfNodes, cost, model_of
@@ -12,7 +13,7 @@ from gsl.cost.table import Cost, Costs, Row
 from gsl.cost.whole import Timing
 
 __all__ = [
-    "Analytic", "Candidate", "Choice", "Clock", "Cost", "Costs", "Found", "Greedy", "Kind", "Measured", "Model",
-    "OfNodes", "OptimizeReport", "Optimized", "Row", "Search", "Space", "Store", "Timing", "Trial", "cost", "model_of",
-    "optimize",
+    "Analytic", "Backtrack", "Candidate", "Choice", "Clock", "Cost", "Costs", "Found", "Greedy", "Kind", "Measured",
+    "Model", "OfNodes", "OptimizeReport", "Optimized", "Row", "Search", "Space", "Store", "Timing", "Trial", "Walk",
+    "cost", "model_of", "optimize",
 ]  # fmt: skip

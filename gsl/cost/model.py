@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, Union
+from typing import Any, Protocol, Union, runtime_checkable
 
 from gsl.cost.machine import Roofline, devices, machine, threads_of, timed
 from gsl.cost.regions import Region, regions
@@ -35,6 +35,14 @@ class Model(Protocol):
 
     def costs(self, workload: Workload) -> Costs:
         """The costs of all calls of a program."""
+
+
+@runtime_checkable
+class ByNode(Protocol):
+    """A model that tells what a node of a view costs, without the rest of the program."""
+
+    def prices(self, workload: Workload) -> PerNode:
+        """What each node of a view of a program, or of what rules make of it, costs in that program."""
 
 
 Wanted = Union[str, PerNode, Model]
@@ -80,6 +88,10 @@ class OfNodes:
                                 f"negative, got {value!r}")  # fmt: skip
         return float(value)
 
+    def prices(self, workload: Workload) -> PerNode:
+        """The function, of calls only."""
+        return self.of
+
     def costs(self, workload: Workload) -> Costs:
         """The costs of all calls of a view."""
         return Costs(workload.name, getattr(self.function, "__name__", "own"), _by_node(workload, self.of), unit="")
@@ -102,6 +114,23 @@ class Analytic:
         own, roofline = work(node, sizes), self.roofline
         product = own.operations / roofline.speed(own.dtype) if own.operations and _is_float(own.dtype) else 0.0
         return roofline.overhead + max(product, own.moved / roofline.bandwidth)
+
+    def prices(self, workload: Workload) -> PerNode:
+        """The least time of each call, computed once for equal ones."""
+        sizes = Sizes.of(workload)
+        known: dict[Any, tuple[float, Any]] = {}
+
+        def price(node: Node) -> float:
+            if is_free(node):
+                return 0.0
+            parts = [part for other in (node, *node.operands) for part in (other.type, other.attrs)]
+            key = (node.op, *[other.op for other in node.operands], *map(id, parts))
+            found = known.get(key)
+            if found is None:  # the parts are kept, so that no others get their numbers
+                found = known[key] = self.of(node, sizes), parts
+            return found[0]
+
+        return price
 
     def costs(self, workload: Workload) -> Costs:
         """The costs of all calls of a view."""

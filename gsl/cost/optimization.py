@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from gsl.cost.approximate import approximated
+from gsl.cost.backtrack import Backtrack
 from gsl.cost.defaults import Rules, default_rules, stages_of
 from gsl.cost.greedy import Greedy
 from gsl.cost.kinds import Choice, Kind
@@ -28,7 +29,7 @@ from gsl.rewrite import RuleSet
 from gsl.rewrite.fingerprint import fingerprint
 from gsl.workload import Workload
 
-SEARCHES: Mapping[str, Search] = {search.name: search for search in (Greedy(),)}
+SEARCHES: Mapping[str, Search] = {search.name: search for search in (Greedy(), Backtrack())}
 """The searches by name."""
 FINAL = 0.25
 """The share of the budget that is for timing whole programs at the end."""

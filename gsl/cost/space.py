@@ -15,7 +15,7 @@ from gsl.cost.table import Costs
 from gsl.graph import CONST, PARAM, Graph, Node
 from gsl.rewrite import RuleSet, Subst, Trace
 from gsl.rewrite.apply import Run, limit_of, on_subject
-from gsl.rewrite.fold import Evaluate
+from gsl.rewrite.fold import Evaluate, computed_ahead, is_foldable
 from gsl.rewrite.loop import Watch
 from gsl.rewrite.share import frozen
 from gsl.workload import Workload
@@ -79,7 +79,7 @@ class Space:
     @cached_property
     def original(self) -> Candidate:
         """The program as it is."""
-        return Candidate(self.workload, self._costs(self.workload), {}, self.unchanged)
+        return Candidate(self.workload, self.costs(self.workload), {}, self.unchanged)
 
     def at(self, choice: Choice) -> Candidate:
         """The program of a choice."""
@@ -88,11 +88,11 @@ class Space:
             workload, fired = self.applied(choice)
             same = next((other for other in self._candidates.values() if other.fired == fired), None)
             is_original = workload is self.workload
-            costs = self.original.costs if is_original else same.costs if same else self._costs(workload)
+            costs = self.original.costs if is_original else same.costs if same else self.costs(workload)
             known = self._candidates[choice] = Candidate(workload, costs, fired, choice)
         return known
 
-    def _costs(self, workload: Workload) -> Costs:
+    def costs(self, workload: Workload) -> Costs:
         """The costs of a program, without those of what is hoisted."""
         costs = self.model.costs(workload)
         if not self.hoists:
@@ -100,6 +100,19 @@ class Space:
         once = {node.name for node in _of_weights(workload.graph)}
         calls = [call for call in costs if call.name not in once]
         return Costs(costs.name, costs.model, calls, unit=costs.unit, threads=costs.threads)
+
+    def ahead(self, graph: Graph) -> dict[Node, bool]:
+        """The nodes of a view with values that are known before a run, and whether the run finds them computed."""
+        return dict.fromkeys(_of_weights(graph), True) if self.hoists else computed_ahead(graph) if self.fold else {}
+
+    def is_ahead(self, node: Node, ahead: Mapping[Node, bool]) -> bool | None:
+        """The same of a node, from what is known of its operands; ``None`` if its value is not known before a run."""
+        if node.op in (PARAM, CONST):
+            return self.hoists or (node.op == PARAM or hasattr(node.attrs["value"], "shape") if self.fold else None)
+        if not all(operand in ahead for operand in node.operands):
+            return None
+        fits = _is_steady(node) if self.hoists else self.fold and is_foldable(node)
+        return any(ahead[operand] for operand in node.operands) if fits else None
 
     def applied(self, choice: Choice) -> tuple[Workload, Mapping[Kind, int]]:
         """The workload of a choice, which is not priced, and how often each kind was rewritten."""
@@ -111,7 +124,7 @@ class Space:
 
         def work(graph: Graph, evaluate: Evaluate | None, own: bool) -> tuple[Graph, Trace]:
             trace = Trace(rules=self.rules, iterative=True, tidy=any(stage.tidy for stage in self.stages))
-            run = Run(graph, trace, self._kept(evaluate) if evaluate is not None and self.fold else None)
+            run = Run(graph, trace, self.kept(evaluate) if evaluate is not None and self.fold else None)
             run.start()
             for stage, rules in stages:
                 _exhaust(run, stage, rules)
@@ -122,7 +135,7 @@ class Space:
         changed = fired or new.trace.shared or new.trace.unused
         return (new if changed else self.workload), dict(fired)
 
-    def _kept(self, evaluate: Evaluate) -> Evaluate:
+    def kept(self, evaluate: Evaluate) -> Evaluate:
         """What computes weights ahead of time, each once for all programs."""
 
         def value(node: Node, operands: Sequence[Any]) -> Any:
@@ -142,10 +155,13 @@ def _of_weights(graph: Graph) -> set[Node]:
     """The calls that depend on weights and literals only."""
     known: set[Node] = set()
     for node in graph.nodes:
-        steady = node.effect is None and not node.deps
-        if node.op in (PARAM, CONST) or (node.operands and steady and known.issuperset(node.operands)):
+        if node.op in (PARAM, CONST) or (_is_steady(node) and known.issuperset(node.operands)):
             known.add(node)
     return known
+
+
+def _is_steady(node: Node) -> bool:
+    return bool(node.operands) and node.effect is None and not node.deps
 
 
 def _exhaust(run: Run, stage: RuleSet, rules: Sequence[Subst]) -> None:

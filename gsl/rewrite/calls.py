@@ -31,7 +31,7 @@ def form(
     ``dropped`` are values that matched calls have, and that the new one has to have too. ``graph.formed`` keeps what is
     known of calls.
     """
-    if not is_stateless(op) or any(operand.op in NUMBERS for operand in operands):
+    if not is_stateless(op) or any(map(_may_be_number, operands)):
         return _form(graph, op, operands, attrs, dropped)
     name = op.name if isinstance(op, OpSpec) else op
     types = tuple([operand.type for operand in operands])
@@ -45,6 +45,11 @@ def form(
     elif dropped:
         _check_dropped(name, known[0], dropped)
     return known
+
+
+def _may_be_number(node: Node) -> bool:
+    """Whether a node may be, or hold, a number, so that its type does not tell all."""
+    return node.op == CONST or (node.op == TUPLE and any(item.op in NUMBERS for item in node.operands))
 
 
 def is_stateless(op: OpSpec | Op) -> bool:

@@ -29,7 +29,7 @@ def fold(graph: Graph, evaluate: Evaluate, roots: dict[Node, str] | None = None)
     that it was computed from first, so that names do not grow.
     """
     roots = {} if roots is None else roots
-    known = _known(graph)
+    known = computed_ahead(graph)
     wanted = _wanted(graph, known)
     values = _values(graph, wanted, evaluate)
     splicer = Splicer(graph)
@@ -128,7 +128,7 @@ def _bytes(type: Type | None) -> int | None:
     return int(size) * (1 if bits is None else max(1, int(bits[0]) // 8))
 
 
-def _known(graph: Graph) -> dict[Node, bool]:
+def computed_ahead(graph: Graph) -> dict[Node, bool]:
     """The nodes whose values can be computed, and for each whether it depends on a weight or a literal tensor."""
     unsteady = changed(graph)
     known: dict[Node, bool] = {}
@@ -136,12 +136,13 @@ def _known(graph: Graph) -> dict[Node, bool]:
         if node.op in (PARAM, CONST):
             if node not in unsteady:
                 known[node] = node.op == PARAM or hasattr(node.attrs["value"], "shape")
-        elif _foldable(node) and all(operand in known for operand in node.operands):
+        elif is_foldable(node) and all(operand in known for operand in node.operands):
             known[node] = any(known[operand] for operand in node.operands)
     return known
 
 
-def _foldable(node: Node) -> bool:
+def is_foldable(node: Node) -> bool:
+    """Whether a call is computed ahead of time if all its operands are."""
     return node.origin is not None and _is_constant(node)
 
 

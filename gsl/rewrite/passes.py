@@ -126,7 +126,7 @@ class Pass:
             found += 1
             if identity(match) == firing.match:
                 try:
-                    self._apply(rule, match, node)
+                    self.apply(rule, match, node)
                 except Refusal as refusal:
                     raise ReplayError(f"it is refused: {refusal}") from None
                 return
@@ -228,14 +228,15 @@ class Pass:
         try:
             if rule.source.predicates:
                 rule.admit(match)
-            self._apply(rule, match, node)
+            self.apply(rule, match, node)
         except Refusal as refusal:
             if rule.plan.variadic is not None:
                 self.grouped.update((rule, output) for output in match.outputs)
             return Refused.of(rule.name, match, refusal)
         return None
 
-    def _apply(self, rule: Subst, match: Match, node: Node) -> None:
+    def apply(self, rule: Subst, match: Match, node: Node) -> None:
+        """Rewrite a match that was found from a node. Raises Refusal if that must not be."""
         replacement, inner = self.prepare(rule, match)
         if self.limit is not None and len(self.trace.firings) >= self.limit:
             raise no_end(self.trace, self.limit)

@@ -1,0 +1,454 @@
+"""Steps of a search over programs: matches, with what rewriting them changes of the cost.
+
+A step is priced from its match and from what the target would be made of. The program that it leads to is not built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from gsl.cost.machine import threads_of
+from gsl.cost.model import Analytic, ByNode, PerNode
+from gsl.cost.space import Space
+from gsl.cost.store import Store
+from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node, Op
+from gsl.graph.splice import Replacement
+from gsl.match import Crowds, Find, Match
+from gsl.match.index import operators
+from gsl.match.start import PAYS
+from gsl.pat import Call, GetItem, Leaf, Tuple
+from gsl.rewrite import Subst, Trace
+from gsl.rewrite.passes import Pass
+from gsl.rewrite.refusal import Refusal
+from gsl.rewrite.share import frozen
+
+Key = tuple[Hashable, ...]
+FREE = (*LEAVES, TUPLE, GETITEM)
+"""The operators of what is no call."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A match, told by the names of its nodes, and what the program costs more when it is rewritten."""
+
+    rule: Subst
+    key: Key
+    """What tells it from other matches."""
+    at: str
+    """The node at which the search started."""
+    bound: Mapping[Any, str]
+    """The nodes that its patterns are bound to."""
+    inner: frozenset[str]
+    """The calls that it covers."""
+    covered: frozenset[str]
+    """The same, and those that go with them."""
+    beside: frozenset[str]
+    """The other calls on which its price depends."""
+    change: float | None
+    """``None`` where the match is refused."""
+
+    def is_like(self, other: Step) -> bool:
+        """Whether another step of the same match has the same price, for the same reasons."""
+        return (self.change, self.covered, self.beside) == (other.change, other.covered, other.beside)
+
+
+class Prices:
+    """What calls cost in a program and in what rules make of it, and what tells programs from each other."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.exact = isinstance(space.model, ByNode)
+        """Whether these are the prices of the model; otherwise they are analytic, and the model decides in the end."""
+        self.of = _prices(space)
+        self._hashes: dict[int, tuple[Any, int]] = {}
+
+    def price(self, node: Node) -> float:
+        """What a node costs in a run that does not find it computed."""
+        return 0.0 if node.op in FREE else self.of(node)
+
+    def hash_of(self, node: Node, hashes: Mapping[Node, int]) -> int:
+        """A number that is the same for nodes that compute the same in the same way, from those of the operands."""
+        if node.op == INPUT or node.effect is not None:
+            return hash((node.op, node.name, *[hashes[other] for other in (*node.operands, *node.deps)]))
+        return hash((node.op, self._of_attributes(node.attrs), *[hashes[other] for other in node.operands],
+                     *[hashes[other] for other in node.deps]))  # fmt: skip
+
+    def _of_attributes(self, attrs: Mapping[str, Any]) -> int:
+        known = self._hashes.get(id(attrs))
+        if known is None:
+            try:
+                value = hash(frozen(attrs))
+            except TypeError:  # what has no hash is equal to itself only
+                value = id(attrs)
+            known = self._hashes[id(attrs)] = attrs, value  # kept, so that nothing else gets its number
+        return known[1]
+
+
+def _prices(space: Space) -> PerNode:
+    if isinstance(space.model, ByNode):
+        return space.model.prices(space.workload)
+    with threads_of(None) as number:
+        return Analytic(number, Store()).prices(space.workload)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is not in a program as it was in the one before the last step, by names."""
+
+    anew: frozenset[str]
+    """The nodes that came, went or have other operands, and the outputs that are none any more, or were none."""
+    users: Mapping[str, tuple[frozenset[str], frozenset[str]]]
+    """The other calls that have other users, with those before and after."""
+
+    @staticmethod
+    def of(before: Mapping[Node, tuple[Node, ...]], ends: frozenset[Node], graph: Graph) -> Changes:
+        """What changed in a view of which the nodes with their users, and the outputs, were these."""
+        now = set(graph.nodes)
+        anew = [node.name for node in before.keys() ^ now]
+        anew += [node.name for node in graph.nodes if node.redirects is not None]
+        anew += [node.name for node in ends ^ graph.ends()]
+        users = {
+            node.name: (_names(old), _names(node.users))
+            for node, old in before.items()
+            if node in now and node.op not in LEAVES and old != tuple(node.users)
+        }
+        return Changes(frozenset(anew), users)
+
+    @cached_property
+    def names(self) -> set[str]:
+        """The names of all these nodes."""
+        return {*self.anew, *self.users}
+
+    def spare(self, step: Step) -> bool:
+        """Whether a step is what it was."""
+        if not (self.anew.isdisjoint(step.covered) and self.anew.isdisjoint(step.beside)):
+            return False
+        if not self.users.keys().isdisjoint(step.covered):
+            return False
+        # Of a call with several other users, it does not matter which they are.
+        both = [users for name in self.users.keys() & step.beside for users in self.users[name]]
+        return all(len(users - step.covered) > 1 for users in both)
+
+
+def _names(nodes: Iterable[Node]) -> frozenset[str]:
+    return frozenset([node.name for node in nodes])
+
+
+class Priced:
+    """A view with its cost, in which steps are found and priced. Nothing changes it."""
+
+    def __init__(
+        self, graph: Graph, prices: Prices, before: Priced | None = None, changes: Changes | None = None
+    ) -> None:
+        """The view, which may be what ``changes`` made of one that is known."""
+        self.graph = graph
+        self.prices = prices
+        self.names = {node.name: node for node in graph.nodes}
+        self.ends = graph.ends()
+        self.hashes: dict[Node, int] = {}
+        self.costs: dict[Node, float] = {}
+        if before is None or changes is None:
+            self._compute()
+        else:
+            self._update(before, changes)
+        self.cost = sum(self.costs.values())
+
+    def _compute(self) -> None:
+        self.ahead = self.prices.space.ahead(self.graph)
+        for node in self.graph.nodes:
+            self.hashes[node] = self.prices.hash_of(node, self.hashes)
+            self.costs[node] = self.price(node)
+
+    def _update(self, before: Priced, changes: Changes) -> None:
+        """Compute what is not known from before: of what is made from something new, and the prices near to that."""
+        steady = not any(node.effect is not None for node in self.graph.nodes)
+        self.ahead = {} if steady else self.prices.space.ahead(self.graph)
+        anew, near, names, hashes, costs = changes.anew, changes.names, before.names, self.hashes, self.costs
+        dirty: set[Node] = set()
+        for node in self.graph.nodes:
+            old = None if node.name in anew else names[node.name]
+            if old is None or not dirty.isdisjoint(node.operands) or node.deps:
+                dirty.add(node)
+                hashes[node] = self.prices.hash_of(node, hashes)
+                known = self.prices.space.is_ahead(node, self.ahead) if steady else None
+            else:
+                hashes[node] = before.hashes[old]
+                known = before.ahead.get(old) if steady else None
+            if known is not None:
+                self.ahead[node] = known
+            if old is None or node.name in near or not near.isdisjoint([operand.name for operand in node.operands]):
+                costs[node] = self.price(node)
+            else:
+                costs[node] = before.costs[old]
+
+    @cached_property
+    def is_tidy(self) -> bool:
+        """Whether no two calls are equal, and each is used."""
+        calls = [node for node in self.graph.nodes if node.op not in LEAVES and node.effect is None]
+        equal = [self.hashes[node] for node in calls if not node.opaque]
+        return len(set(equal)) == len(equal) and all(node.users or node in self.ends for node in calls)
+
+    @cached_property
+    def key(self) -> Hashable:
+        """What tells the program from others: a hash of its outputs and of its calls with effects."""
+        effects = [self.hashes[node] for node in self.graph.nodes if node.effect is not None]
+        return hash((*[self.hashes[node] for node in self.graph.outputs], *effects))
+
+    @cached_property
+    def crowds(self) -> Crowds:
+        """The users of nodes that have many."""
+        return Crowds(self.graph.by_op())
+
+    @cached_property
+    def _by_hash(self) -> dict[int, Node]:
+        """The nodes that may stand for equal new ones."""
+        return {number: node for node, number in self.hashes.items() if node.effect is None and not node.opaque}
+
+    @cached_property
+    def _pass(self) -> Pass:
+        return Pass(self.graph, [], "priority", Trace())
+
+    def price(self, node: Node) -> float:
+        """What a node costs in a run."""
+        return 0.0 if self.ahead.get(node) else self.prices.price(node)
+
+    def step(self, rule: Subst, match: Match, node: Node, key: Key) -> Step:
+        """The step of a match that was found from a node. Raises Refusal where the conditions of the rule do so."""
+        if rule.source.predicates:
+            rule.admit(match)
+        replacement, inner = self._pass.prepare(rule, match)
+        return _Change(self, replacement, inner).step(rule, match, node, key)
+
+    def refused(self, rule: Subst, match: Match, node: Node, key: Key) -> Step:
+        """The step of a match that must not be rewritten."""
+        inner = _names(match.inner)
+        return Step(rule, key, node.name, _bound(match), inner, inner, frozenset(), None)
+
+
+class _Change:
+    """What a replacement changes in a view: which calls come, which go, and of which others the price may change.
+
+    That of a call may depend on what it is, on its operands, and on whether it is the only user of a call among them.
+    """
+
+    def __init__(self, view: Priced, replacement: Replacement, inner: Sequence[Node]) -> None:
+        self.view = view
+        self.inner = inner
+        self.moved = {old: new for old, new in zip(replacement.old, replacement.new) if old is not new}
+        self.dead: dict[Node, None] = {}
+        live: list[Node] | None = None
+        while True:
+            before, live = live, [new for old, new in self.moved.items() if old in view.ends or self._is_used(old)]
+            if before is not None and len(live) == len(before):
+                break
+            self._make(live, replacement)
+        self.touched = [
+            node for node in dict.fromkeys((*self.used, *[part for node in self.dead for part in node.operands]))
+            if node not in self.dead and node.op not in LEAVES
+        ]  # fmt: skip
+        self.hashes: dict[Node, int] = {}
+        """Those of the new calls and of what they are made from."""
+        self.ahead: dict[Node, bool] = {}
+        """What is known of the new calls, and of what they are made from, before a run."""
+        self.equal: list[Node] = []
+        """The calls that stand for new ones."""
+        self.redirected = dict.fromkeys([user for old in self.moved for user in old.users if user not in self.dead])
+
+    def _is_used(self, node: Node) -> bool:
+        """Whether something uses a node that does not go."""
+        return any(user not in self.dead for user in node.users)
+
+    def _make(self, live: Sequence[Node], replacement: Replacement) -> None:
+        """Find what is new and what goes, where some new nodes get the users of those that they replace."""
+        self.created = _made_for(live, replacement)
+        self.used = dict.fromkeys([node for node in live if node.index >= 0])
+        for node in self.created:
+            self.used.update(dict.fromkeys([operand for operand in node.operands if operand.index >= 0]))
+        self.dead = self._dead()
+
+    def _dead(self) -> dict[Node, None]:
+        """The calls that nothing uses afterwards."""
+        dead: dict[Node, None] = {}
+        work, ends = list(self.inner), self.view.ends
+        while work:
+            node = work.pop()
+            if node in dead or node in self.used or node.effect is not None or node.op in LEAVES:
+                continue
+            if node not in self.moved and (node in ends or any(user not in dead for user in node.users)):
+                continue
+            dead[node] = None
+            work += node.operands
+            work += node.deps
+        return dead
+
+    def _users(self) -> dict[Node, tuple[Node, ...]]:
+        """The users that nodes have afterwards, of those that get others."""
+        found = {
+            node: [] if node in self.moved else [user for user in node.users if user not in self.dead]
+            for node in self.touched
+        }
+        for node in self.created:
+            found.setdefault(node, [])
+        for node in self.created:
+            for operand in dict.fromkeys(node.operands):
+                if operand in found:
+                    found[operand].append(node)
+        for old, new in self.moved.items():
+            if new in found:
+                found[new] += [user for user in old.users if user not in self.dead]
+        return {node: tuple(dict.fromkeys(users)) for node, users in found.items()}
+
+    def step(self, rule: Subst, match: Match, node: Node, key: Key) -> Step:
+        """The step, with its price."""
+        users = self._users()
+        near = dict(self.redirected)
+        for touched in self.touched:  # of these, the only user may be another one
+            for some in (touched.users, users[touched]):
+                if len(some) == 1:
+                    near.update(dict.fromkeys([user for user in some if user.index >= 0 and user not in self.dead]))
+        change = -sum([self.view.costs[other] for other in (*self.dead, *near)])
+        change += self._after(near, users)
+        if all(self.hashes.get(new) == self.view.hashes[old] for old, new in self.moved.items()):
+            raise Refusal("the target is what was matched")
+        bound = [other for other in match.bindings.nodes.values() if other.op not in LEAVES]
+        inner = _names(self.inner)
+        covered = inner.union(_names(self.dead))
+        beside = _names((*bound, *self.touched, *near, *self.equal)) - covered
+        return Step(rule, key, node.name, _bound(match), inner, covered, beside, change)
+
+    def _after(self, near: Iterable[Node], users: Mapping[Node, tuple[Node, ...]]) -> float:
+        """What new calls and those near to them cost afterwards. They have their operands and users for that long."""
+        operands = {node: node.operands for node in self.redirected}
+        before = {node: node.users for node in users}
+        try:
+            for node, some in users.items():
+                node.users = some
+            for node in self.redirected:
+                node.operands = tuple([self.moved.get(operand, operand) for operand in node.operands])
+            return sum(map(self.view.price, near)) + self._new() - self._now_ahead()
+        finally:
+            for node, old in operands.items():
+                node.operands = old
+            for node, own in before.items():
+                node.users = own
+
+    def _new(self) -> float:
+        """What the new calls cost, without those that are computed ahead, and those for which an equal one stands."""
+        view, prices, total = self.view, self.view.prices, 0.0
+        for node in self.created:
+            self.hashes.update({operand: view.hashes[operand] for operand in node.operands if operand.index >= 0})
+            self.hashes[node] = prices.hash_of(node, self.hashes)
+            if self._is_ahead(node) or node.op in FREE:
+                continue
+            equal = view._by_hash.get(self.hashes[node])
+            if equal is None or node.opaque or node.effect is not None or not self._stays(equal):
+                total += prices.price(node)
+            else:
+                self.equal.append(equal)
+        return total
+
+    def _is_ahead(self, node: Node) -> bool:
+        """Whether a node is computed ahead, which that of its operands tells; it is noted."""
+        ahead = self.view.ahead
+        self.ahead.update({operand: ahead[operand] for operand in node.operands if operand in ahead})
+        known = self.view.prices.space.is_ahead(node, self.ahead)
+        if known is not None:
+            self.ahead[node] = known
+        return bool(known)
+
+    def _now_ahead(self) -> float:
+        """What the calls cost that are computed ahead because a replaced one is."""
+        total = 0.0
+        found = any(self.ahead.get(new) or self.view.ahead.get(new) for new in self.moved.values())
+        work = list(self.redirected) if found else []
+        while work:
+            node = work.pop()
+            if node not in self.ahead and node not in self.view.ahead and self._is_ahead(node):
+                total += self.view.price(node)
+                work += node.users
+        return total
+
+    def _stays(self, node: Node) -> bool:
+        """Whether a node of the view is what it was: it does not go, and is made of nothing that is replaced."""
+        low = min([old.index for old in self.moved])
+        done, work = {node}, [node]
+        while work:
+            part = work.pop()
+            if part in self.moved or part in self.redirected:
+                return False
+            new = [other for other in (*part.operands, *part.deps) if other.index >= low and other not in done]
+            done.update(new)
+            work += new
+        return node not in self.dead
+
+
+def _made_for(live: Sequence[Node], replacement: Replacement) -> tuple[Node, ...]:
+    """The new nodes from which some are made: all of them, where nothing is lost."""
+    if len(live) == len(replacement.new):
+        return replacement.created
+    needed: set[Node] = set()
+    work = [node for node in live if node.index < 0]
+    while work:
+        node = work.pop()
+        if node not in needed:
+            needed.add(node)
+            work += [operand for operand in node.operands if operand.index < 0]
+    return tuple([node for node in replacement.created if node in needed])
+
+
+def located(step: Step, names: Mapping[str, Node], view: Graph, ends: Container[Node]) -> tuple[Match, Node] | None:
+    """The match of a step in a view, or in a copy of it with these names and outputs; and where it is found from."""
+    plan = step.rule.plan
+    anchor, _ = plan.rarest(view.by_op())
+    node = names.get(step.bound.get(anchor, step.at))
+    if node is not None:
+        for match in plan.start(anchor).finder(1)(node, ends, (), Crowds()):
+            if key_of(step.rule, match) == step.key:
+                return match, node
+    return None
+
+
+def _bound(match: Match) -> dict[Any, str]:
+    return {pattern: node.name for pattern, node in match.bindings.nodes.items()}
+
+
+def key_of(rule: Subst, match: Match) -> Key:
+    """What tells a match from others, wherever it was found from."""
+    bindings = match.bindings
+    return (
+        rule.name, frozenset([(pattern, node.name) for pattern, node in bindings.nodes.items()]),
+        frozenset([node.name for node in bindings.skipped]), frozenset(bindings.chosen.items()),
+        frozenset(bindings.counts.items()),
+    )  # fmt: skip
+
+
+def is_local(rule: Subst) -> bool:
+    """Whether a match depends on the nodes that it binds, and may be found from each of those that operators bind."""
+    plan = rule.plan
+    if rule.source.predicates or plan.given or plan.fuzzy or plan.variadic is not None:
+        return False
+    return all(isinstance(pattern, (Call, Tuple, GetItem, Leaf)) for pattern in plan.patterns)
+
+
+class Starts:
+    """The operators of local rules, from which matches with a certain node are found."""
+
+    def __init__(self, rules: Iterable[Subst]) -> None:
+        self._all = [
+            (rule, rule.plan.start(anchor), operators(rule.plan.start(anchor).matchers[anchor]))
+            for rule in rules
+            for anchor in rule.plan.anchors
+        ]
+        self._by_op: dict[Op, list[tuple[Subst, Find]]] = {}
+
+    def of(self, op: Op) -> list[tuple[Subst, Find]]:
+        """The rules that have an operator, each with what finds its matches from a node of that operator."""
+        found = self._by_op.get(op)
+        if found is None:  # a search is made from very many nodes, so that a function for each rule pays
+            found = self._by_op[op] = [
+                (rule, start.finder(PAYS)) for rule, start, ops in self._all if ops is None or op in ops
+            ]
+        return found
