@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import fx
 
+from benchmarks import search
 from benchmarks.measure import Different, Job, Meter, Row, Sample, System, expected_seconds
 from benchmarks.models import Bottleneck, Model
 from benchmarks.parts import PARTS, chain, exports, footprint, inference, many_rules, optimised, worst
@@ -20,6 +21,7 @@ from benchmarks.report import page
 from benchmarks.section import Goal, Section, goal_of_ratios
 from benchmarks.terms import Rule, Terms, require_same
 from demo.models import settle
+from gsl import RuleSet, Subst, op, pat
 
 BLOCKS = 4
 Rewrite = Callable[[fx.Graph], None]
@@ -209,3 +211,18 @@ def test_models_are_timed_in_all_forms_that_rules_make() -> None:
     assert found[optimised.CPU].error < 1e-5
     assert found[optimised.INT8].error < 0.05
     assert all(timed.least > 0 for timed in found.values())
+
+
+def test_both_searches_are_measured_on_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Small(torch.nn.Module):
+        def forward(self, a: torch.Tensor) -> torch.Tensor:
+            return torch.cat([torch.relu(a + 1), torch.relu(a + 2)], 1)
+
+    monkeypatch.setitem(search.GRAPHS, "small", lambda: (Small(), (torch.randn(8, 8),)))
+    x, y = pat.Wildcard(), pat.Wildcard()
+    both = op.Concatenate([op.ReLU(x), op.ReLU(y)], axis=1)
+    outcome = search.measure("small", RuleSet([Subst(both, op.ReLU(op.Concatenate([x, y], axis=1)))]), 20.0)
+    assert outcome.agrees
+    assert outcome.backtrack == outcome.greedy is not None
+    assert outcome.backtrack < outcome.before
+    assert len(outcome.row()) == len(search.HEAD)

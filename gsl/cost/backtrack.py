@@ -61,8 +61,10 @@ class Backtrack:
 
     @property
     def name(self) -> str:
-        own = "" if self == Backtrack() else f" {self.alpha:g} {self.steps}"
-        return f"backtrack{own}"
+        """What it is called in reports; what is not as usual is part of it."""
+        own = [f"alpha={self.alpha:g}"] if self.alpha != ALPHA else []
+        own += [f"steps={self.steps}"] if self.steps is not None else []
+        return f"backtrack({', '.join(own)})" if own else "backtrack"
 
     def run(self, space: Space, clock: Clock, progress: Progress) -> Found:
         """The best program that was found in time."""
