@@ -22,7 +22,7 @@ from operator import attrgetter
 from gsl.cost.kinds import Kind, kind_of
 from gsl.cost.search import DROPPED, KEPT, Found, Trial
 from gsl.cost.space import Candidate, Clock, Progress, Space
-from gsl.cost.steps import Changes, Key, Priced, Prices, Starts, Step, is_local, key_of, located
+from gsl.cost.steps import Changes, Key, Priced, Prices, Starts, Step, bound_anew, is_local, key_of, located
 from gsl.errors import WorkloadError
 from gsl.graph import LEAVES, Graph, Node
 from gsl.match import Match, candidates
@@ -255,11 +255,10 @@ class Walk:
                 state.steps.append(step)
                 self.priced += 1
             elif changes.names.isdisjoint(step.inner):
-                found = located(step, view.names, view.graph, view.ends)
-                if found is not None:
-                    self._price(state, step.rule, *found, step.key)
-                    if step.is_like(state.steps[-1]):
-                        state.steps[-1] = step  # the same one, so that ways in another order are known
+                match = bound_anew(step, view.names)
+                self._price(state, step.rule, match, view.names[step.at], step.key)
+                if step.is_like(state.steps[-1]):
+                    state.steps[-1] = step  # the same one, so that ways in another order are known
 
     def _match_near(self, state: State, names: Collection[str]) -> None:
         """Price the matches of local rules that cover one of some nodes, and are not known."""

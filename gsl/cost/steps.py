@@ -17,9 +17,10 @@ from gsl.cost.store import Store
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node, Op
 from gsl.graph.splice import Replacement
 from gsl.match import Crowds, Find, Match
+from gsl.match.guard import Bindings
 from gsl.match.index import operators
 from gsl.match.start import PAYS
-from gsl.pat import Call, GetItem, Leaf, Tuple
+from gsl.pat import Call, GetItem, Leaf, OpClass, Tuple
 from gsl.rewrite import Subst, Trace
 from gsl.rewrite.passes import Pass
 from gsl.rewrite.refusal import Refusal
@@ -41,6 +42,8 @@ class Step:
     """The node at which the search started."""
     bound: Mapping[Any, str]
     """The nodes that its patterns are bound to."""
+    operators: Mapping[OpClass, Op]
+    """The operators that classes of them stand for."""
     inner: frozenset[str]
     """The calls that it covers."""
     covered: frozenset[str]
@@ -225,7 +228,7 @@ class Priced:
     def refused(self, rule: Subst, match: Match, node: Node, key: Key) -> Step:
         """The step of a match that must not be rewritten."""
         inner = _names(match.inner)
-        return Step(rule, key, node.name, _bound(match), inner, inner, frozenset(), None)
+        return Step(rule, key, node.name, _bound(match), match.operators, inner, inner, frozenset(), None)
 
 
 class _Change:
@@ -317,7 +320,7 @@ class _Change:
         inner = _names(self.inner)
         covered = inner.union(_names(self.dead))
         beside = _names((*bound, *self.touched, *near, *self.equal)) - covered
-        return Step(rule, key, node.name, _bound(match), inner, covered, beside, change)
+        return Step(rule, key, node.name, _bound(match), match.operators, inner, covered, beside, change)
 
     def _after(self, near: Iterable[Node], users: Mapping[Node, tuple[Node, ...]]) -> float:
         """What new calls and those near to them cost afterwards. They have their operands and users for that long."""
@@ -409,6 +412,13 @@ def located(step: Step, names: Mapping[str, Node], view: Graph, ends: Container[
             if key_of(step.rule, match) == step.key:
                 return match, node
     return None
+
+
+def bound_anew(step: Step, names: Mapping[str, Node]) -> Match:
+    """The match of a step of a local rule, in a view that has all that it binds under the same names."""
+    plan = step.rule.plan
+    nodes = {pattern: names[name] for pattern, name in step.bound.items()}
+    return Match(plan, Bindings(plan.scopes, nodes), step.operators)
 
 
 def _bound(match: Match) -> dict[Any, str]:
