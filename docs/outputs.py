@@ -1,8 +1,8 @@
 """Writes below each example of the pages what it prints, and tells where a page shows something else.
 
 A block of Python that prints is followed by a block ``output``. A line of ``…`` in it stands for any lines, and an
-``…`` within a line for any text; numbers with a point may differ, because machines round differently, and so may lines
-of the pages and addresses. What still agrees is kept as it is written.
+``…`` within a line for any text; numbers with a point may differ, because machines round differently, and so may the
+places of the largest errors, lines of the pages, and addresses. What still agrees is kept as it is written.
 """
 
 from __future__ import annotations
@@ -23,16 +23,19 @@ PAGES = (HERE.parent / "README.md", *sorted(HERE.rglob("*.md")))
 _EXAMPLE = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?:\n```output\n(?P<output>.*?)^```\n)?", re.MULTILINE | re.DOTALL
 )
+_VARIES = {
+    "lines": ("^…\n", r"(?:.*\n)*?"),
+    "text": ("…", ".*?"),
+    "error": (r"\d\.\d\de[-+]\d\d\s+(?:\[[\d, ]*\]\s*)?", None),
+    "gap": (r"(?<=\bat) +", " +"),
+    "number": (r"-?\d+\.\d*(?:e[-+]\d+)?", None),
+    "line": (r"(?<=\.md:)\d+", r"\d+"),
+    "address": (r"0x[0-9a-f]+", None),
+}
+"""The parts of a text that may differ, and what agrees with each: what looks the same, or another pattern."""
 _PARTS = re.compile(
-    r"(?P<lines>^…\n)|(?P<text>…)|(?P<number>-?\d+\.\d*(?:e[-+]\d+)?)|(?<=\.md:)(?P<line>\d+)"
-    r"|(?P<address>0x[0-9a-f]+)|.",
-    re.MULTILINE | re.DOTALL,
+    "|".join([*(f"(?P<{name}>{part})" for name, (part, _) in _VARIES.items()), "."]), re.MULTILINE | re.DOTALL
 )
-_FITS = {
-    "lines": r"(?:.*\n)*?", "text": ".*?", "number": r"-?\d+\.\d*(?:e[-+]\d+)?", "line": r"\d+",
-    "address": r"0x[0-9a-f]+",
-}  # fmt: skip
-"""What agrees with the parts of a text that may differ."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +86,15 @@ def _tidy(printed: str) -> str:
 
 
 def agrees(shown: str, printed: str) -> bool:
-    """Whether a page shows what is printed."""
-    pattern = (_FITS[part.lastgroup] if part.lastgroup else re.escape(part[0]) for part in _PARTS.finditer(shown))
-    return re.fullmatch("".join(pattern), printed) is not None
+    """True if a page shows what is printed."""
+    return re.fullmatch("".join(map(_pattern, _PARTS.finditer(shown))), printed) is not None
+
+
+def _pattern(part: re.Match[str]) -> str:
+    if part.lastgroup is None:
+        return re.escape(part[0])
+    same, other = _VARIES[part.lastgroup]
+    return other or same
 
 
 def updated(page: Path) -> str:

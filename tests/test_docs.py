@@ -73,6 +73,8 @@ def test_a_broken_example_is_found(tmp_path: Path) -> None:
         ("a\n", "", False),
         ("error 1.5e-07, 3 calls\n", "error 2.25e-06, 3 calls\n", True),
         ("error 1.5e-07, 3 calls\n", "error 1.5e-07, 4 calls\n", False),
+        ("1.0e+00 1.50e-07  [0, 2]  ok\n", "1.0e+00 2.50e-08  [1, 2]  ok\n", True),
+        ("float32[0, 2]\n", "float32[1, 2]\n", False),
         ("a\n…\nz\n", "a\nb\nc\nz\n", True),
         ("a\n…\nz\n", "a\nz\n", True),
         ("a\n…\nz\n", "a\nb\n", False),
