@@ -48,8 +48,9 @@ def test_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     check(readme)
     commands = [line for line in readme.read_text().splitlines() if line.startswith("gsl ")]
     codes = {line: main(shlex.split(line, comments=True)[1:]) for line in commands}
-    # The answer is no where a rule does not fire.
-    assert [line for line, code in codes.items() if code == 1] == [line for line in commands if " explain " in line]
+    # The answer is no where a rule does not fire, and may be where nothing pays.
+    no = [line for line, code in codes.items() if code == 1 and " optimize " not in line]
+    assert no == [line for line in commands if " explain " in line]
     assert max(codes.values()) == 1
     assert {"smaller.pt2", "fused.pt2", "change.svg"} <= {file.name for file in tmp_path.iterdir()}
 
