@@ -27,8 +27,8 @@ def over_root(x: pat.Pattern, square: pat.Pattern) -> list[pat.Pattern]:
 
 
 def last_axes(axes: attr.Expr, x: pat.Pattern) -> attr.Expr:
-    """True if these are the last axes of a tensor, over which there are kernels."""
-    return axes == attr.Range(x.ndim - attr.Len(axes), x.ndim)
+    """True if these are the last axes of a tensor, at least one, over which there are kernels."""
+    return (attr.Len(axes) > 0) & (axes == attr.Range(x.ndim - attr.Len(axes), x.ndim))
 
 
 def fits_last(w: pat.Pattern, axes: attr.Expr, x: pat.Pattern) -> attr.Expr:

@@ -16,15 +16,20 @@ def strided_slice(s: Solver, draft: Draft, goal: Goal) -> None:
         return
     axis = s.choices.index(data.ndim) if "axes" not in given else given["axes"][0]
     size = data.shape[axis]
-    wanted = goal.sizes(data.ndim)[axis]
+    wanted = s.wanted(draft, goal).sizes(data.ndim)[axis]  # it may follow from the shape of the data
     options = [(0, max(1, size - 1), 1), (size // 2, size, 1), (0, size, 2), (size - 1, -size - 1, -1)]
     if wanted is not None:
-        options = [(size - wanted, size, 1)]
+        options = [(size - wanted, size, 1), *(option for option in options if _count(size, *option) == wanted)]
     begin, end, step = options[s.choices.index(len(options))]
     s.attr(draft, "axes", [(axis,)])
     s.attr(draft, "begin", [(begin,)])
     s.attr(draft, "end", [(end,)])
     s.attr(draft, "strides", [(step,)])
+
+
+def _count(size: int, begin: int, end: int, step: int) -> int:
+    """The number of places of an axis of this size that a slice takes."""
+    return len(range(size)[begin:end:step])
 
 
 def take(s: Solver, draft: Draft, goal: Goal) -> None:
