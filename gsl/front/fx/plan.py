@@ -289,15 +289,16 @@ def _takes_bias(call: Node, bias_add: Node) -> bool:
 def _hidden_nodes(graph: Graph, order: Mapping[fx.Node, int], result: Plan) -> None:
     """Find the native nodes without a view node that kept calls need, or that were unused all along.
 
-    These are the reads of weights, and calls of which only fields are in the view.
+    These are the reads of weights, calls that only make a tensor of a literal, and calls of which only fields are in
+    the view.
     """
     hidden = result.hidden
     hidden.update(result.calls)
     for call in result.calls:
         hidden.update([user for user in call.users if not user.users])
-    for node in order:
-        if node.op == "get_attr":
-            if not node.users or any(_is_needed(node, user, result) for user in node.users):
+    for node in reversed(list(order)):  # users first
+        if node.op == "get_attr" or Reader.is_literal(node):
+            if not node.users or any(user in hidden or _is_needed(node, user, result) for user in node.users):
                 hidden.add(node)
         elif node.op == "output":
             hidden.update(

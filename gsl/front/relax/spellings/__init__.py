@@ -88,6 +88,8 @@ def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: Sco
     Operands are expressions with types, numbers, and tuples of tensors. ValueError with the reason where Relax can't
     say it.
     """
+    if op in MISSING:
+        raise ValueError(f"{op}: Relax has no such operator: {MISSING[op]}")
     return _writing.write(WRITERS, op, attrs, operands, scope)
 
 
