@@ -65,7 +65,7 @@ def slice_identity() -> Sides:
     """
     x = pat.Wildcard()
     part = op.StridedSlice(x, shape=x.shape)
-    return part, x, attr.min(part.strides) > 0
+    return part, x, (attr.Len(part.strides) == 0) | (attr.min(part.strides) > 0)
 
 
 @rule(priority=2)

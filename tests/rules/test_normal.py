@@ -174,3 +174,12 @@ def test_it_is_supported(rule: Subst) -> None:
     found = rule.verify(max_examples=60)
     assert isinstance(found, Supported), str(found)
     assert found.evidence.evaluated >= 30
+
+
+@pytest.mark.parametrize(("end", "count"), [(4, 0), (3, 1)])
+def test_a_slice_of_the_whole_is_gone(end: int, count: int) -> None:
+    """Its places are none: a slice names just the axes that it does not take whole."""
+    def slices(b: Build) -> Node:
+        return b.call("tanh", b.call("strided_slice", b.input("x", 4), begin=(0,), end=(end,)))
+
+    assert Counter(node.op for node in NORMAL(build(slices)).nodes)["strided_slice"] == count
