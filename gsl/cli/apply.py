@@ -9,9 +9,8 @@ from typing import Any
 
 from gsl.cli import models
 from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, UsageError
-from gsl.cli.rules import HELP, Selection, selection
+from gsl.cli.rules import HELP, selection
 from gsl.cli.terminal import Terminal
-from gsl.errors import FrontEndError
 from gsl.rewrite import RuleSet
 from gsl.rewrite.ruleset import STRATEGIES
 from gsl.workload import Workload
@@ -59,12 +58,11 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     models.check_writable(options.output, options.model)
     if options.max_steps is not None and options.max_steps < 1:
         raise UsageError(f"--max-steps: expected a positive number, found {options.max_steps}")
-    chosen = selection([options.rules], terminal)
-    rules = chosen.rule_set(options.strategy, options.max_steps)
+    rules = selection([options.rules], terminal).rule_set(options.strategy, options.max_steps)
     with terminal.during(f"reading {options.model}"):
         old = models.given(options)
     with terminal.during(f"applying {len(rules)} rules"):
-        new = _applied(rules, chosen, old, options)
+        new = rules(old, iterative=options.iterative, new_name=options.output.stem)
     report = None
     if options.check:
         with terminal.during("comparing"):
@@ -78,16 +76,6 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     else:
         _print(rules, old, new, report, written, terminal, options.verbose)
     return Exit.DONE if written else Exit.NEGATIVE
-
-
-def _applied(rules: RuleSet, chosen: Selection, old: Workload, options: argparse.Namespace) -> Workload:
-    """The rewritten workload. UsageError for rules whose result this kind of model can't hold, if others are there."""
-    try:
-        return rules(old, iterative=options.iterative, new_name=options.output.stem)
-    except FrontEndError as error:
-        if len(chosen.sets) < 2:
-            raise
-        raise UsageError(f"{error}; or name one of the rule sets {', '.join(chosen.sets)}") from error
 
 
 def _print(

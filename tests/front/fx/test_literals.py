@@ -58,6 +58,8 @@ def test_a_lifted_literal_is_a_literal() -> None:
     new = rule(old)
     assert (new.trace.count("scaled"), len(list(exact.match(old)))) == (1, 1)
     old.compare(new).check()
+    lifts = [node for node in new.exported.graph.nodes if node.target is torch.ops.aten.lift_fresh_copy.default]
+    assert [str(node.args[0]) for node in lifts] == ["c_lifted_tensor_1"], "the calls for the other have no users"
 
 
 def test_nobody_can_write_to_a_literal() -> None:
