@@ -23,6 +23,9 @@ from gsl.verify.rebuild import rebuilt
 
 MOST_COMPARED = 80
 """The largest number of instances of either kind that are looked at."""
+NEARLY = 0.75
+"""An equation of attributes of calls of one operator, which is what rules lack most often, goes before conditions that
+hold on more passing instances if it holds on at least this share of the most: the instances are a sample."""
 _LEAST_PASSING = 3
 """A condition that hardly an instance satisfies is none."""
 
@@ -46,7 +49,8 @@ class Condition:
 def suggestions(
     rule: Subst, failing: Sequence[Graph], passing: Sequence[Graph]
 ) -> Iterator[tuple[Subst, Expr, str, Mapping[str, str]]]:
-    """Rules with a further condition under which none of the failing instances match, the weakest condition first."""
+    """Rules with a further condition under which none of the failing instances match, the weakest first, after
+    equations of attributes that are nearly as weak."""
     bad, good = list(_matches(rule, failing[-MOST_COMPARED:])), list(_matches(rule, passing[-MOST_COMPARED:]))
     if not bad or len(good) < _LEAST_PASSING:
         return
@@ -56,7 +60,8 @@ def suggestions(
     found = [(sum(g), c) for c, b, g in rows if not any(b) and sum(g) >= _LEAST_PASSING]
     if not found:
         found = list(_pairs(rows))
-    found.sort(key=lambda item: (-item[0], item[1].cost))
+    most = max([count for count, _ in found], default=0)
+    found.sort(key=lambda item: (item[1].cost > 1 or item[0] < NEARLY * most, -item[0], item[1].cost))
     legend = {name: f"{pattern!r} ({pattern.location})" for pattern, name in names.items()}
     for _, condition in found:
         try:

@@ -172,7 +172,7 @@ def _window(
     """Dilation, strides and padding, and the sizes of the operand that give the result that is wanted."""
     count = len(letters)
     kernel = draft.attrs["kernel_size"]
-    dilation = s.attr(draft, "dilation", per_axis((1, 2), count))
+    dilation = s.attr(draft, "dilation", _dilations(s, draft, data, letters, transposed))
     strides = s.attr(draft, "strides", _strides(s, draft, data, dilation, letters))
     extra = s.attr(draft, "output_padding", per_axis((0, 1), count), _below(strides, dilation)) if transposed else None
 
@@ -218,6 +218,34 @@ def _sizes_before_padding(
                 data[letter] = size
                 break
     x.sizes = [data.get(c) for c in layout]
+
+
+def _dilations(
+    s: Solver, draft: Draft, data: dict[str, Any], letters: str, transposed: bool
+) -> list[tuple[int, ...]]:
+    """Dilations; beside an earlier convolution of the same operand those, if there are any, that read other elements
+    than it does, and give a result of its size."""
+    count = len(letters)
+    options = per_axis((1, 2), count)
+    same = (d for d in s.sketch.drafts if d.solved and d.op == draft.op and d.operands[0] is draft.operands[0])
+    other = next(same, None)
+    strides, padding = (s.given_attr(draft, name)[1] for name in ("strides", "padding"))
+    if other is None or transposed or strides is None or padding is None:
+        return options
+    if draft.attrs["data_layout"] != other.attrs["data_layout"]:
+        return options
+    kernel, before = draft.attrs["kernel_size"], other.attrs["dilation"]
+    result = by_letter(other.dims, other.attrs["out_layout"] or other.attrs["data_layout"])
+
+    def differs(dilation: tuple[int, ...]) -> bool:
+        return any(k > 1 and d != b for k, d, b in zip(kernel, dilation, before))
+
+    def alike(dilation: tuple[int, ...]) -> bool:
+        pads = [padding[i] + padding[count + i] for i in range(count)]
+        rows = zip(letters, kernel, dilation, strides, pads)
+        return all(output_size(data[c] or 1, k, d, st, p, 0, False) == result[c] for c, k, d, st, p in rows)
+
+    return [dilation for dilation in options if differs(dilation) and alike(dilation)] or options
 
 
 def _strides(
