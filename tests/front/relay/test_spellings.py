@@ -27,7 +27,7 @@ from tests.spec.test_meaning import rand
 
 FAMILIES: dict[str, list[Call]] = {
     **{
-        name.lower(): [row[:3] for row in getattr(meaning, name)]
+        name.lower(): [row[:3] for row in getattr(meaning, name) if row[0] not in MISSING]
         for name in (
             "UNARY", "BINARY", "OTHERS", "CREATE", "SHAPE", "INDEX", "REDUCE", "LINEAR", "CONV", "POOL", "NORM",
             "ACTIVATION",
@@ -182,7 +182,7 @@ def test_what_is_written_is_read_as_the_same_call() -> None:
 def test_every_operator_has_a_row_or_a_reason() -> None:
     assert set(ROWS) | set(MISSING) == set(TABLE)
     assert not set(ROWS) & set(MISSING)
-    assert {row.op for row in ROWS.values() if row.read or row.fields} == set(TABLE) - {
+    assert {row.op for row in ROWS.values() if row.read or row.fields} == set(TABLE) - set(MISSING) - {
         op for op in COMPOSED if op in TABLE
     }
 
