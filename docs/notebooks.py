@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import nbformat
@@ -26,8 +27,19 @@ def executed(notebook: nbformat.NotebookNode, *, seconds: int = SECONDS) -> nbfo
     new.metadata.pop("language_info", None)
     for cell in new.cells:
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+            cell.outputs = _joined(output for output in cell.outputs if output.get("name") != "stderr")
     return new
+
+
+def _joined(outputs: Iterable[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """The outputs of a cell, with printed texts that follow each other as one: a kernel cuts them by time."""
+    joined: list[nbformat.NotebookNode] = []
+    for output in outputs:
+        if joined and output.output_type == "stream" == joined[-1].output_type:
+            joined[-1].text += output.text
+        else:
+            joined.append(output)
+    return joined
 
 
 def differences(stored: nbformat.NotebookNode, made: nbformat.NotebookNode) -> list[str]:

@@ -67,6 +67,12 @@ def test_what_is_stored_is_compared() -> None:
     assert notebooks.differences(stored, text) == []
 
 
+def test_what_is_printed_in_parts_is_stored_as_one() -> None:
+    parts = "import time\nprint('a', flush=True)\ntime.sleep(0.5)\nprint('b')"
+    (cell,) = notebooks.executed(notebook_of(parts)).cells
+    assert [output.text for output in cell.outputs] == ["a\nb\n"]
+
+
 def test_a_failing_cell_is_found() -> None:
     with pytest.raises(CellExecutionError, match="assert x == 2"):
         notebooks.executed(notebook_of("x = 1", "assert x == 2"))
