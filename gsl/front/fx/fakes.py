@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -99,7 +99,11 @@ def _memory(form: tuple[Any, ...]) -> torch.Tensor:
 _LAYOUTS: Final[dict[Any, Layout]] = {}
 """The results of calls of operators that were run, by all that they depend on."""
 
-_MOST_LAYOUTS: Final = 8192
+_LIES: Final[dict[Any, bool]] = {}
+"""Whether the result of such a call lies alike whatever the layout of some of its operands, which are numbered."""
+
+_MOST_KEPT: Final = 8192
+"""The largest number of answers in one of these tables."""
 
 
 class Fakes:
@@ -165,11 +169,23 @@ class Fakes:
 
         It does if it lies so for other operands, too, as the result of a product of matrices does.
         """
-        unknown = [operand for operand in node._input_nodes if not self.moved.get(operand, True)]
+        unknown = tuple([i for i, arg in enumerate(node._input_nodes) if not self.moved.get(arg, True)])
         if not unknown:
             return True
-        turned = {operand: self._turned(self.values.value(operand)) for operand in unknown}
-        other = self._computed(node, lambda operand: turned.get(operand, self.values.value(operand)))
+        alike = self._alike(node)
+        if alike is None:
+            return self._lies_for_any(node, value, unknown)
+        key = (alike, unknown)
+        if key not in _LIES:
+            _keep(_LIES, key, self._lies_for_any(node, value, unknown))
+        return _LIES[key]
+
+    def _lies_for_any(self, node: fx.Node, value: Any, unknown: Collection[int]) -> bool:
+        """True if a call's result lies as its value does when these operands lie with their axes reversed."""
+        turned = {
+            arg: self._turned(self.values.value(arg)) for i, arg in enumerate(node._input_nodes) if i in unknown
+        }
+        other = self._computed(node, lambda arg: turned.get(arg, self.values.value(arg)))
         return _is_strided(value) and _is_strided(other) and _strides(value) == _strides(other)
 
     def _turned(self, value: Any) -> Any:
@@ -247,10 +263,7 @@ class Fakes:
         if self.mode is None or node.op not in ("call_function", "call_method"):
             return UNKNOWN, None
         alike = self._alike(node)
-        try:
-            layout = None if alike is None else _LAYOUTS.get(alike)
-        except TypeError:  # symbolic sizes
-            alike = layout = None
+        layout = None if alike is None else _LAYOUTS.get(alike)
         if layout is not None:
             for old in map(self.old.value, replaced):
                 if type(old) is FakeTensor and old.fake_mode is self.mode and _is_of(old, layout):
@@ -262,16 +275,11 @@ class Fakes:
         value = self._computed(node)
         layout = None if alike is None else Layout.of(value, operands)
         if layout is not None:
-            if len(_LAYOUTS) >= _MOST_LAYOUTS:
-                _LAYOUTS.clear()
-            _LAYOUTS[alike] = layout
+            _keep(_LAYOUTS, alike, layout)
         return value, layout
 
     def _alike(self, node: fx.Node) -> tuple[Any, ...] | None:
-        """A key that is equal for two calls of an operator whose results are alike; ``None`` if that is not known.
-
-        It has no hash where sizes are symbolic.
-        """
+        """A key that is equal for two calls of an operator whose results are alike; ``None`` if that is not known."""
         if not isinstance(node.target, OpOverload):
             return None
         parts: list[Any] = [node.target, torch.get_default_dtype()]
@@ -285,9 +293,11 @@ class Fakes:
         try:
             parts += [places[arg] if arg.__class__ is fx.Node else key(arg, places) for arg in node.args]
             parts += [(name, key(value, places)) for name, value in node.kwargs.items()]
-        except NoKeyError:
+            found = tuple(parts)
+            hash(found)
+        except (NoKeyError, TypeError):  # symbolic sizes have no hash
             return None
-        return tuple(parts)
+        return found
 
     def _computed(self, node: fx.Node, value: Callable[[fx.Node], Any] | None = None) -> Any:
         """The value of a call by running it, on the known values of its arguments unless ``value`` gives others."""
@@ -321,6 +331,12 @@ class Fakes:
             if isinstance(value, torch.Tensor):
                 return value.device
         return None
+
+
+def _keep(table: dict[Any, Any], key: Any, answer: Any) -> None:
+    if len(table) >= _MOST_KEPT:
+        table.clear()
+    table[key] = answer
 
 
 def _is_of(value: FakeTensor, layout: Layout) -> bool:

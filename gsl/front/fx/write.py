@@ -338,11 +338,11 @@ def inherited(node: Node) -> dict[str, Any]:
 
 def chooses_layout(node: Node) -> bool:
     """True if the layout of a new call's result is not known: its kernel decides, and no such call stood there
-    before."""
-    if isinstance(node.op, OpOverload):
-        chosen = node.op.namespace not in ("aten", "prims")
-    else:
-        chosen = node.op in _LAYOUT_CHOSEN
+    before.
+
+    An operator of the user's tells its layout by its kernel for fake tensors, as torch demands it.
+    """
+    chosen = node.op.namespace == "gsl" if isinstance(node.op, OpOverload) else node.op in _LAYOUT_CHOSEN
     return chosen and (node.origin is None or all(old.op != node.op for old in node.origin.replaced))
 
 
