@@ -11,6 +11,8 @@ def take_fields(graph: Graph) -> None:
 
     Else the field would hide that value from the next pass, and the tuple would count as its user.
     """
+    if not any(node.op == TUPLE for node in graph.nodes):
+        return
     splicer = Splicer(graph)
     for node in graph.by_op().get(GETITEM, ()):
         whole = node.operands[0]

@@ -73,7 +73,7 @@ class CompiledProgram(GraphModuleProgram):
         leaves = CompiledLeaves(self._module, self.weights, self._values)
         graph = self._module.graph
         loader = Loader(self._module, graph, leaves, self._values, infer, autocast=is_autocast(graph))
-        return self._guarded(loader.load())
+        return self._guarded(loader)
 
     def _steps(self) -> Steps:
         graph = self._module.graph

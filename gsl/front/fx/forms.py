@@ -71,6 +71,10 @@ class Form:
     """The other effect of a call, if it has one."""
     role: Role
     """The role of a call: it tells if the call is read without regard to others."""
+    stays: bool
+    """True if the result is certain to be on the device of the operands."""
+    by_strides: bool
+    """True if a call only exists for some strides of its operand, and a copy is no substitute."""
     is_shared: bool
     """True if the form holds for all graphs of the process, because no part of it belongs to one graph."""
     named: tuple[Any, ...]

@@ -79,7 +79,7 @@ class Loader:
                 outputs = [self.views[arg] for arg in arguments(node)]
             elif kind not in CALLS:
                 raise FrontEndError(f"{node.format_node()}: a node of kind {kind!r} is not known")
-            elif self._is_exported and self._literal(node):
+            elif self._is_exported and ((form := forms[node]) is None or form.op == "copy") and self._literal(node):
                 continue
             elif regions or (form := forms[node]) is None or (role := form.role) is other or node in touched:
                 regions += opens_region(node)

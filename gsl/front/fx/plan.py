@@ -13,7 +13,7 @@ from gsl.errors import FrontEndError
 from gsl.front.fx import spellings
 from gsl.front.fx.handle import Handle, Leaf, Reading, Source, handle_of, is_literal
 from gsl.front.fx.load import arguments
-from gsl.front.fx.reader import Reader
+from gsl.front.fx.reader import MAKES_LITERAL, Reader
 from gsl.front.reading import whole
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node
 
@@ -297,7 +297,7 @@ def _hidden_nodes(graph: Graph, order: Mapping[fx.Node, int], result: Plan) -> N
     for call in result.calls:
         hidden.update([user for user in call.users if not user.users])
     for node in reversed(list(order)):  # users first
-        if node.op == "get_attr" or Reader.is_literal(node):
+        if node.op == "get_attr" or (node.target in MAKES_LITERAL and Reader.is_literal(node)):
             if not node.users or any(user in hidden or _is_needed(node, user, result) for user in node.users):
                 hidden.add(node)
         elif node.op == "output":

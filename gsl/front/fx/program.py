@@ -114,7 +114,7 @@ class GraphModuleProgram:
 
     def load(self) -> Graph:
         """A fresh view of the graph."""
-        return self._guarded(self._loader().load())
+        return self._guarded(self._loader())
 
     def _loader(self) -> Loader:
         return Loader(self._module, self._module.graph, ModuleLeaves(self._module), self._values, infer)
@@ -123,11 +123,11 @@ class GraphModuleProgram:
         """A function that tells why an opaque node of a view has no canonical reading."""
         return Reasons(self._loader())
 
-    def _guarded(self, graph: Graph) -> Graph:
-        """A view that knows which nodes can be written into the module."""
-        native = self._module.graph
+    def _guarded(self, loader: Loader) -> Graph:
+        """The view of a loader, which knows which nodes can be written into the module."""
+        native, graph = self._module.graph, loader.load()
         graph.writable = in_aten if dialect_of(native) == "aten" else in_functions
-        graph.admits = Admits(native, self._values, self._devices)
+        graph.admits = Admits(native, self._values, self._devices, loader.reader.forms)
         return graph
 
     def store(self, graph: Graph) -> GraphModuleProgram:
@@ -250,9 +250,10 @@ class ExportProgram(Unchangeable):
 
     def load(self) -> Graph:
         """A fresh view of the graph."""
-        graph = self._loader().load()
+        loader = self._loader()
+        graph = loader.load()
         graph.writable = in_exports
-        graph.admits = Admits(self._exported.graph, self._values, self._devices)
+        graph.admits = Admits(self._exported.graph, self._values, self._devices, loader.reader.forms)
         return graph
 
     def _loader(self) -> Loader:

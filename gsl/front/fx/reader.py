@@ -78,15 +78,17 @@ class Reader:
             return found
 
     def _find_form(self, node: fx.Node) -> Form | None:
-        if node.op == "call_module" or self.is_elsewhere(node):
+        # Looked for once, because the hash of a target takes longer than all else here.
+        looks_around = node.target in _LOOKING_AROUND
+        if node.op == "call_module" or (looks_around and self.is_elsewhere(node)):
             return None
         try:
             own, self.operands[node] = key_of_call(node, self.values)
         except NoKeyError:
             return None
-        if self._adds_bias(node):
+        if looks_around and self._adds_bias(node):
             own = (*own, "bias")
-        elif self._detaches_literal(node):
+        elif looks_around and self._detaches_literal(node):
             own = (*own, "literal")
         return self._shared.get(own) or self._by_key.get(own) or self._new_form(node, own)
 
@@ -102,6 +104,8 @@ class Reader:
             unknown=_is_foreign(node),
             effect=_effect(node),
             role=_role(target, canon),
+            stays=canon is not None and target not in _PLACING,
+            by_strides=spellings.is_by_strides(node),
             is_shared=is_shared,
             named=(target, *types),
         )
@@ -390,6 +394,11 @@ _ADDS: Final = frozenset(
 
 _LIFTS: Final = (torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.lift_fresh.default)
 _DETACHES: Final = (torch.ops.aten.detach_.default, torch.ops.aten.detach.default)
+MAKES_LITERAL: Final = (*_LIFTS, *_DETACHES)
+"""Calls that may only make a tensor of the program's own literal out of it."""
+
+_LOOKING_AROUND: Final = frozenset((*_PLACING, *_ADDS, *_DETACHES))
+"""Calls whose reading depends on more than the types of their operands."""
 
 _PRODUCTS: Final = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
 

@@ -11,9 +11,11 @@ from torch import fx
 
 from gsl.errors import FrontEndError
 from gsl.front.fx.devices import Devices, is_created, tensors
+from gsl.front.fx.forms import Form
 from gsl.front.fx.handle import Leaf, handle_of, native_of
+from gsl.front.fx.spellings import is_by_strides
 from gsl.front.fx.values import Values
-from gsl.front.fx.write import is_by_strides, spelled, stand_in
+from gsl.front.fx.write import spelled, stand_in
 from gsl.graph import TUPLE, Node, Op, op_name
 from gsl.graph.node import Replaced
 from gsl.graph.subgraph import Subgraph
@@ -48,21 +50,28 @@ class Admits:
     """Refuses new nodes in the places of old ones for reasons that types do not tell: devices, and how tensors lie in
     memory."""
 
-    def __init__(self, native: fx.Graph, values: Values, places: Devices) -> None:
+    def __init__(self, native: fx.Graph, values: Values, places: Devices, forms: Mapping[fx.Node, Form | None]) -> None:
         self.native = native
         self.values = values
         self.places = places
+        self.forms = forms
 
     @functools.cached_property
     def one_device(self) -> bool:
         """True if all tensors whose device is known lie on one device."""
-        values = [self.values.value(node) for node in self.native.nodes]
+        forms = self.forms.get
+        telling = [node for node in self.native.nodes if (form := forms(node)) is None or not form.stays]
+        values = map(self.values.value, telling)
         return len({item.device for value in (*values, *self.places.weights()) for item in tensors(value)}) <= 1
 
     @functools.cached_property
     def strided(self) -> frozenset[fx.Node]:
         """The native calls that read their operands by strides."""
-        return frozenset(filter(is_by_strides, self.native.nodes))
+        forms = self.forms.get
+        return frozenset(
+            node for node in self.native.nodes
+            if ((form := forms(node)) is None and is_by_strides(node)) or (form is not None and form.by_strides)
+        )  # fmt: skip
 
     def __call__(self, replaced: Replaced) -> None:
         if self.strided:

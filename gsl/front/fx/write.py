@@ -33,19 +33,6 @@ from gsl.spec import TABLE
 INHERITED: Final = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "seq_nr")
 """The metadata that a new native node takes over from the one that it replaces."""
 
-_BY_STRIDES: Final = frozenset((
-    torch.as_strided, "as_strided", torch.ops.aten.as_strided.default, torch.view_as_complex,
-    torch.ops.aten.view_as_complex.default, torch.ops.aten.view.dtype,
-))  # fmt: skip
-_RESHAPES: Final[Mapping[Any, Any]] = {
-    "view": "reshape",
-    "view_as": "reshape_as",
-    torch.Tensor.view: torch.Tensor.reshape,
-    torch.ops.aten.view.default: torch.ops.aten.reshape.default,
-    torch.ops.aten._unsafe_view.default: torch.ops.aten.reshape.default,
-}
-"""Views that only exist for some strides, and the calls that copy where they don't."""
-
 _LAYOUT_CHOSEN: Final = frozenset((
     "nn.attention", "nn.conv1d", "nn.conv2d", "nn.conv3d",
     "nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose",
@@ -149,11 +136,11 @@ class Writer:
     @staticmethod
     def _for_any_strides(node: fx.Node) -> Any:
         """The target of a call whose operand may lie otherwise in memory than before: a view may need a copy then."""
-        if is_by_strides(node):
+        if spellings.is_by_strides(node):
             raise FrontEndError(
                 f"{node.format_node()}: reads its operand by strides, which are not the same after the rewrite"
             )
-        return _RESHAPES.get(node.target, node.target)
+        return spellings.RESHAPES.get(node.target, node.target)
 
     # ------------------------------------------------------------ new nodes
 
@@ -289,13 +276,6 @@ class Writer:
             name = f"{base}_{number}"
         self._used.add(name)
         return name
-
-
-def is_by_strides(node: fx.Node) -> bool:
-    """True if a native call only exists for some strides of its operand, and a copy is no substitute."""
-    if node.target in _RESHAPES:
-        return any(isinstance(arg, torch.dtype) for arg in (*node.args, *node.kwargs.values()))
-    return node.target in _BY_STRIDES
 
 
 def spelled(op: Any, operands: tuple[Any, ...], attrs: Mapping[str, Any], dialect: Dialect) -> Any:

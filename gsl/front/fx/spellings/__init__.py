@@ -8,6 +8,8 @@ included; where that is not certain, there is none.
 from __future__ import annotations
 
 from gsl.front.fx.spellings.effects import (
+    RESHAPES,
+    is_by_strides,
     is_random,
     is_random_module,
     is_view,
@@ -21,7 +23,9 @@ from gsl.front.fx.spellings.writing import BIASED, write, write_biased
 
 __all__ = [
     "BIASED",
+    "RESHAPES",
     "has_fields",
+    "is_by_strides",
     "is_plain",
     "is_random",
     "is_random_module",

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, Final
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch._ops import OpOverload
 
 
@@ -183,6 +183,27 @@ _VIEWS: Final = _words(
     "asarray as_tensor"
 )
 """Functions, methods and aten operators that may return an operand or a view of it."""
+
+
+_BY_STRIDES: Final = frozenset((
+    torch.as_strided, "as_strided", torch.ops.aten.as_strided.default, torch.view_as_complex,
+    torch.ops.aten.view_as_complex.default, torch.ops.aten.view.dtype,
+))  # fmt: skip
+RESHAPES: Final[Mapping[Any, Any]] = {
+    "view": "reshape",
+    "view_as": "reshape_as",
+    torch.Tensor.view: torch.Tensor.reshape,
+    torch.ops.aten.view.default: torch.ops.aten.reshape.default,
+    torch.ops.aten._unsafe_view.default: torch.ops.aten.reshape.default,
+}
+"""Views that only exist for some strides, and the calls that copy where they don't."""
+
+
+def is_by_strides(node: fx.Node) -> bool:
+    """True if a native call only exists for some strides of its operand, and a copy is no substitute."""
+    if node.target in RESHAPES:
+        return any(isinstance(arg, torch.dtype) for arg in (*node.args, *node.kwargs.values()))
+    return node.target in _BY_STRIDES
 
 
 def is_view(target: Any) -> bool:
