@@ -10,7 +10,7 @@ import torch
 
 from gsl import Workload
 from gsl.front.fx import spellings
-from gsl.front.fx.spellings.reading import FAMILIES
+from gsl.front.fx.spellings.families import FAMILIES
 from gsl.front.tree import Canon
 from gsl.rulefile.names import Selection, known_names, lookup
 from gsl.spec import TABLE

@@ -1,14 +1,18 @@
-"""Spellings of the activations, casts, clips and selections."""
+"""Spellings of activations, softmax, dropout, casts, clips and selections."""
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Mapping
 from typing import Any, Final
 
 import torch
+import torch.nn.functional as F
 
 from gsl.front.fx.spellings.bind import Call, integer, is_number, number, unread_unless
-from gsl.front.fx.spellings.elementwise import dtype_name, is_floating, operand, tensor
-from gsl.front.fx.spellings.table import Reader, Row
+from gsl.front.fx.spellings.elementwise import dtype_name, dtype_of, is_floating, operand, tensor
+from gsl.front.fx.spellings.table import Reader, Row, Site, Writer, call, options
+from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
 
 CAST_METHODS: Final = {
@@ -155,6 +159,44 @@ def _masked_fill(c: Call) -> Canon:
     return Canon("where", (tensor(c, c.mask), value, x))
 
 
+def _dropout(c: Call) -> Canon:
+    unread_unless(c.training is False)
+    return Canon("nn.dropout", (tensor(c, c.input),), {"rate": float(number(c.p))})
+
+
+# ---------------------------------------------------------------- writing
+
+
+def _write_clip(s: Site) -> Native:
+    return call(torch.clamp, s.x, **options(min=(s["a_min"], None), max=(s["a_max"], None)))
+
+
+def _write_cast(s: Site) -> Native:
+    return call("to", s.x, dtype_of(s["dtype"]))
+
+
+def _write_softmax(target: Any) -> Writer:
+    return lambda s: call(target, s.x, dim=s["axis"])
+
+
+def _write_prelu(s: Site) -> Native:
+    x, slope = s.operands
+    axis, slopes = s["axis"], s.type(1)
+    found = s.type()
+    alike = found is None or slopes is None or found.dtype == slopes.dtype
+    if alike and (axis == 1 or (slopes is not None and slopes.shape == (1,))):
+        return call(F.prelu, x, slope)
+    behind = -1 - axis if axis < 0 else s.known().ndim - 1 - axis
+    if slopes is not None and slopes.ndim != 1:
+        behind = 0
+    scaled = call(operator.mul, call(torch.reshape, slope, (-1, *(1,) * behind)) if behind else slope, x)
+    return call(torch.where, call(operator.gt, x, 0), x, scaled)
+
+
+def _write_dropout(s: Site) -> Native:
+    return call(F.dropout, s.x, **options(p=(s["rate"], 0.5)), training=False)
+
+
 ROWS: Final = (
     Row("torch.relu F.relu .relu aten.relu.default", "input inplace=False", _plain("nn.relu"), inplace=True),
     Row("F.relu6 aten.relu6.default", "input inplace=False", _plain("nn.relu6"), inplace=True),
@@ -223,4 +265,33 @@ ROWS: Final = (
         _masked_fill,
         inplace=True,
     ),
+    Row("F.dropout F.dropout1d F.dropout2d F.dropout3d", "input p=0.5 training=True inplace=False", _dropout),
+    Row("F.alpha_dropout F.feature_alpha_dropout", "input p=0.5 training=False inplace=False", _dropout),
+    Row(
+        "torch.dropout aten.dropout.default torch.feature_dropout aten.feature_dropout.default",
+        "input p training",
+        _dropout,
+        inplace=True,
+    ),
 )
+FIELDS: Final = (Row("torch.native_dropout aten.native_dropout.default", "input p training", _dropout),)
+WRITERS: Final[Mapping[str, Writer]] = {
+    "where": lambda s: call(torch.where, *s.operands),
+    "clip": _write_clip,
+    "cast": _write_cast,
+    "nn.relu": lambda s: call(torch.relu, s.x),
+    "nn.relu6": lambda s: call(F.relu6, s.x),
+    "nn.leaky_relu": lambda s: call(F.leaky_relu, s.x, **options(negative_slope=(s["alpha"], 0.01))),
+    "elu": lambda s: call(F.elu, s.x, **options(alpha=(s["alpha"], 1.0))),
+    "selu": lambda s: call(F.selu, s.x),
+    "gelu": lambda s: call(F.gelu, s.x, **options(approximate=(s["approximate"], "none"))),
+    "silu": lambda s: call(F.silu, s.x),
+    "mish": lambda s: call(F.mish, s.x),
+    "hardswish": lambda s: call(F.hardswish, s.x),
+    "hardsigmoid": lambda s: call(F.hardsigmoid, s.x),
+    "softplus": lambda s: call(F.softplus, s.x, **options(beta=(s["beta"], 1.0), threshold=(s["threshold"], 20.0))),
+    "nn.softmax": _write_softmax(F.softmax),
+    "nn.log_softmax": _write_softmax(F.log_softmax),
+    "nn.prelu": _write_prelu,
+    "nn.dropout": _write_dropout,
+}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import torch
 
 from gsl.front.fx.spellings.bind import Call, dims, is_dim, is_number, number, unread_unless
-from gsl.front.fx.spellings.elementwise import dtype_name, tensor
-from gsl.front.fx.spellings.table import Reader, Row
+from gsl.front.fx.spellings.elementwise import dtype_name, dtype_of, tensor
+from gsl.front.fx.spellings.table import Reader, Row, Site, Writer, call, options
+from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
 
 
@@ -96,6 +98,28 @@ def _arange(c: Call) -> Canon:
     return Canon("arange", (), {**bounds, "dtype": "" if c.dtype is None else dtype_name(c.dtype)})
 
 
+# ---------------------------------------------------------------- writing
+
+
+def _as_scalar(s: Site, position: int) -> Native:
+    """A tensor of one element as one of no axes."""
+    return call(torch.reshape, s.operands[position], ())
+
+
+def _write_full(s: Site) -> Native:
+    dtype = dtype_of(s["dtype"]) if s["dtype"] else None
+    if is_number(s.x):
+        return call(torch.full, s["shape"], s.x, **options(dtype=(dtype, None)))
+    value = _as_scalar(s, 0)
+    return call(torch.clone, call(torch.broadcast_to, value if dtype is None else call("to", value, dtype), s["shape"]))
+
+
+def _write_full_like(s: Site) -> Native:
+    if is_number(s.operands[1]):
+        return call(torch.full_like, s.x, s.operands[1])
+    return call(torch.fill, s.x, _as_scalar(s, 1))
+
+
 _OPTIONS = "* dtype=None layout=None device=None pin_memory=None requires_grad=False"
 _LIKE = f"{_OPTIONS} memory_format=None"
 
@@ -113,3 +137,12 @@ ROWS: Final = (
     Row("torch.arange aten.arange.default", f"end * start=0 step=1 {_OPTIONS}", _arange),
     Row("torch.arange aten.arange.start aten.arange.start_step", f"start end step=1 {_OPTIONS}", _arange),
 )
+WRITERS: Final[Mapping[str, Writer]] = {
+    "zeros": lambda s: call(torch.zeros, s["shape"], dtype=dtype_of(s["dtype"])),
+    "ones": lambda s: call(torch.ones, s["shape"], dtype=dtype_of(s["dtype"])),
+    "full": _write_full,
+    "zeros_like": lambda s: call(torch.zeros_like, s.x),
+    "ones_like": lambda s: call(torch.ones_like, s.x),
+    "full_like": _write_full_like,
+    "arange": lambda s: call(torch.arange, s["start"], s["stop"], s["step"], dtype=dtype_of(s["dtype"])),
+}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import torch
 
 from gsl.front.fx.spellings.bind import Call, axis, is_number, number, unread_unless
-from gsl.front.fx.spellings.table import Reader, Row
+from gsl.front.fx.spellings.table import Reader, Row, Site, Writer, call
+from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
 from gsl.graph import SymDim, TupleType
 
@@ -328,6 +330,61 @@ def _detached(c: Call) -> Canon:
     return Canon("copy", (tensor(c, c.input),))
 
 
+# ---------------------------------------------------------------- writing
+
+
+def _write_unary(op: str) -> Writer:
+    target = getattr(torch, UNARY[op].split()[0])
+    return lambda s: call(target, s.x)
+
+
+def _write_operator(target: Callable[..., Any]) -> Writer:
+    """A Python operator, which takes numbers on either side."""
+
+    def write(s: Site) -> Native:
+        if all(map(is_number, s.operands)):
+            raise ValueError(f"{s.op}: expected a tensor among the operands, found {s.operands}")
+        return call(target, *s.operands)
+
+    return write
+
+
+def _as_tensor(s: Site, position: int, like: int) -> Any:
+    """An operand; a number as a tensor of the shape of another operand, and of the dtype that the number asks for."""
+    value = s.operands[position]
+    if not is_number(value):
+        return value
+    found = s.type(like)
+    if found is None:
+        return call(torch.full_like, s.operands[like], value)
+    dtype = torch.result_type(torch.empty((1,), dtype=dtype_of(found.dtype)), value)
+    kwargs = {} if dtype == dtype_of(found.dtype) else {"dtype": dtype}
+    return call(torch.full_like, s.operands[like], value, **kwargs)
+
+
+def _write_tensors(target: Callable[..., Any]) -> Writer:
+    """A function of torch that takes tensors only."""
+    return lambda s: call(target, _as_tensor(s, 0, 1), _as_tensor(s, 1, 0))
+
+
+def _write_number_last(target: Callable[..., Any]) -> Writer:
+    """A function of torch whose second argument may be a number."""
+    return lambda s: call(target, _as_tensor(s, 0, 1), s.operands[1])
+
+
+def _write_bounded(target: Callable[..., Any], bound: str) -> Writer:
+    """``maximum``, which for a number is a clamp."""
+
+    def write(s: Site) -> Native:
+        numbers = [x for x in s.operands if is_number(x)]
+        tensors = [x for x in s.operands if not is_number(x)]
+        if len(numbers) == 1 and not isinstance(numbers[0], bool):
+            return call(torch.clamp, tensors[0], **{bound: numbers[0]})
+        return call(target, _as_tensor(s, 0, 1), _as_tensor(s, 1, 0))
+
+    return write
+
+
 _COPIES: Final = (
     Row("torch.clone .clone aten.clone.default", "input * memory_format=None", _copy),
     Row(".contiguous aten.contiguous.default", "input memory_format=None", _copy),
@@ -349,3 +406,19 @@ _COMBINED: Final = (
 
 
 ROWS: Final = (*_unary_rows(), *_binary_rows(), *_COPIES, *_COMBINED)
+WRITERS: Final[Mapping[str, Writer]] = {
+    "copy": lambda s: call(torch.clone, s.x),
+    **{op: _write_unary(op) for op in UNARY},
+    **{op: _write_operator(getattr(operator, python)) for op, (_, _, python) in BINARY.items() if python},
+    "add": _write_operator(operator.add),
+    "subtract": _write_operator(operator.sub),
+    "divide": _write_operator(operator.truediv),
+    "power": _write_operator(operator.pow),
+    "mod": _write_number_last(torch.fmod),
+    "atan2": _write_tensors(torch.atan2),
+    "maximum": _write_bounded(torch.maximum, "min"),
+    "minimum": _write_bounded(torch.minimum, "max"),
+    "logical_and": _write_tensors(torch.logical_and),
+    "logical_or": _write_tensors(torch.logical_or),
+    "logical_xor": _write_tensors(torch.logical_xor),
+}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -17,13 +18,16 @@ from gsl.front.fx.spellings.bind import (
     integers,
     is_dim,
     is_int,
+    is_number,
     number,
     per_axis,
     unread_unless,
 )
 from gsl.front.fx.spellings.elementwise import tensor
-from gsl.front.fx.spellings.shape import padded, product, reshaped, transposed
-from gsl.front.fx.spellings.table import Reader, Row
+from gsl.front.fx.spellings.pad import padded
+from gsl.front.fx.spellings.shape import product, reshaped, transposed
+from gsl.front.fx.spellings.table import Reader, Row, Site, Writer, call, options
+from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon, Literal
 from gsl.graph import TUPLE
 
@@ -284,6 +288,78 @@ def _index_select(c: Call) -> Canon:
     return Canon("take", (tensor(c, c.input), tensor(c, c.index)), {"axis": integer(c.dim)})
 
 
+# ---------------------------------------------------------------- writing
+
+
+def _write_strided_slice(s: Site) -> Native:
+    found = s.type()
+    result: Any = s.x
+    parts: dict[int, slice] = {}
+    rows = zip(s["axes"], s["begin"], s["end"], s["strides"] or (1,) * len(s["axes"]), strict=True)
+    for where, first, last, step in rows:
+        size = None if found is None else found.shape[where]
+        if step < 0:
+            # Torch has no slices of negative step: reversed, it is a positive one.
+            if not isinstance(size, int):
+                raise ValueError(f"a slice with step {step} of an axis of unknown size")
+            first, last, step = size - 1 - first, size - 1 - (last if last >= 0 else last + size), -step
+            result = call(torch.flip, result, (where,))
+        begin = None if _is(first, 0) else first
+        end = None if size is not None and _is(last, size) else last
+        parts[where % found.ndim if found is not None else where] = slice(begin, end, None if step == 1 else step)
+    if min(parts, default=0) < 0:
+        raise ValueError(f"a slice of the axes {tuple(parts)} of an operand of unknown type")
+    if not parts:
+        return call(operator.getitem, result, ...)
+    return call(operator.getitem, result, tuple(parts.get(where, slice(None)) for where in range(max(parts) + 1)))
+
+
+def _is(value: Any, size: Any) -> bool:
+    return type(value) is type(size) and bool(value == size)
+
+
+def _write_take(s: Site) -> Native:
+    axis = s["axis"]
+    x = call(torch.reshape, s.x, (-1,)) if axis is None else s.x
+    axis = axis or 0
+    indices = s.operands[1]
+    if is_number(indices):
+        return call(torch.select, x, axis, indices)
+    found = s.type(1)
+    if found is None or found.dtype not in ("int64", "int32"):
+        indices = call("to", indices, torch.int64)
+    if axis < 0:
+        s.known()
+    return call(operator.getitem, x, (*(slice(None),) * axis, indices) if axis else indices)
+
+
+def _int(size: Any) -> int:
+    if not isinstance(size, int):
+        raise ValueError(f"a band of a matrix of size {size}")
+    return size
+
+
+def _write_matrix_set_diag(s: Site) -> Native:
+    (low, high), (upper, lower) = s["k"], s["align"].split("_")
+    x, diagonal = s.operands
+    if low == high:
+        return call(torch.diagonal_scatter, x, diagonal, **options(offset=(low, 0)), dim1=-2, dim2=-1)
+    rows, columns, width = (_int(size) for size in (*s.known(0).shape[-2:], s.known(1).shape[-1]))
+    ndim = s.known(1).ndim
+    for row, offset in enumerate(range(high, low - 1, -1)):
+        length = min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns)
+        start = width - length if (upper if offset >= 0 else lower) == "RIGHT" else 0
+        place = (*(slice(None),) * (ndim - 2), row, slice(start, start + length))
+        part = call(operator.getitem, diagonal, place)
+        x = call(torch.diagonal_scatter, x, part, **options(offset=(offset, 0)), dim1=-2, dim2=-1)
+    assert isinstance(x, Native)
+    return x
+
+
+def _write_trilu(s: Site) -> Native:
+    return call(torch.triu if s["upper"] else torch.tril, s.x, **options(diagonal=(s["k"], 0)))
+
+
 ROWS: Final = (
     Row("operator.getitem .__getitem__", "input index", _getitem),
     Row("aten.index.Tensor", "input indices", _index),
@@ -321,3 +397,11 @@ ROWS: Final = (
 )
 FIELDS: Final = (Row("torch.unbind .unbind aten.unbind.int", "input dim=0", _unbind),)
 """Calls with several results, each of which is canonical."""
+WRITERS: Final[Mapping[str, Writer]] = {
+    "strided_slice": _write_strided_slice,
+    "take": _write_take,
+    "gather": lambda s: call(torch.gather, s.x, s["axis"], s.operands[1]),
+    "scatter": lambda s: call(torch.scatter, s.x, s["axis"], *s.operands[1:]),
+    "matrix_set_diag": _write_matrix_set_diag,
+    "trilu": _write_trilu,
+}

@@ -1,105 +1,21 @@
-"""Spellings of convolutions, dense layers, matrix products and pooling."""
+"""Spellings of dense layers, matrix products and attention."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+import operator
+from collections.abc import Mapping
 from typing import Any, Final
 
-from gsl.front.fx.spellings.bind import Call, flag, integer, integers, number, per_axis, unread_unless
+import torch
+import torch.nn.functional as F
+
+from gsl.front.fx.spellings.bind import Call, flag, number, unread_unless
+from gsl.front.fx.spellings.conv import biased
 from gsl.front.fx.spellings.elementwise import tensor
-from gsl.front.fx.spellings.table import Reader, Row
+from gsl.front.fx.spellings.operands import in_dtype
+from gsl.front.fx.spellings.table import Reader, Row, Site, Writer, call, options
+from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
-
-# ---------------------------------------------------------------- convolutions
-
-
-def symmetric(padding: Sequence[int]) -> tuple[int, ...]:
-    """Canonical padding: the amounts before every axis, then those behind."""
-    return tuple(padding) * 2
-
-
-def same_padding(kernel: Sequence[Any], dilation: Sequence[int]) -> tuple[int, ...]:
-    """The padding that keeps the size at stride 1; torch puts the odd element behind."""
-    unread_unless(all(isinstance(k, int) for k in kernel))
-    total = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
-    return tuple([t // 2 for t in total] + [t - t // 2 for t in total])
-
-
-def batched(c: Call, x: Any, rank: int) -> Any:
-    """An operand with batch and channel axes, which torch would do without."""
-    found = c.tensor_type(x)
-    unread_unless(found is None or found.ndim == rank + 2)
-    return tensor(c, x)
-
-
-def biased(c: Call, result: Canon, bias: Any, axis: int) -> Canon:
-    return result if bias is None else Canon("nn.bias_add", (result, tensor(c, bias)), {"axis": axis})
-
-
-def convolution(
-    c: Call, rank: int, *, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
-) -> Canon:
-    weight = tensor(c, weight)
-    strides, dilations = per_axis(stride, rank), per_axis(dilation, rank)
-    if padding == "valid":
-        pads = symmetric((0,) * rank)
-    elif padding == "same":
-        unread_unless(all(s == 1 for s in strides))
-        pads = same_padding(c.typed(weight).shape[2:], dilations)
-    else:
-        pads = symmetric(per_axis(padding, rank))
-    attrs = {"strides": strides, "padding": pads, "dilation": dilations, "groups": integer(groups)}
-    return biased(c, Canon(f"nn.conv{rank}d", (batched(c, x, rank), weight), attrs), bias, 1)
-
-
-def transposed_convolution(
-    c: Call,
-    rank: int,
-    *,
-    x: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
-    dilation: Any,
-    groups: Any,
-) -> Canon:
-    attrs = {
-        "strides": per_axis(stride, rank),
-        "padding": symmetric(per_axis(padding, rank)),
-        "output_padding": per_axis(output_padding, rank),
-        "dilation": per_axis(dilation, rank),
-        "groups": integer(groups),
-    }
-    result = Canon(f"nn.conv{rank}d_transpose", (batched(c, x, rank), tensor(c, weight)), attrs)
-    return biased(c, result, bias, 1)
-
-
-def _conv(rank: int) -> Reader:
-    return lambda c: convolution(
-        c, rank, x=c.input, weight=c.weight, bias=c.bias, stride=c.stride, padding=c.padding, dilation=c.dilation,
-        groups=c.groups,
-    )  # fmt: skip
-
-
-def _conv_transpose(rank: int) -> Reader:
-    return lambda c: transposed_convolution(
-        c, rank, x=c.input, weight=c.weight, bias=c.bias, stride=c.stride, padding=c.padding, dilation=c.dilation,
-        output_padding=c.output_padding, groups=c.groups,
-    )  # fmt: skip
-
-
-def _convolution(c: Call) -> Canon:
-    """``aten.convolution``: the number of spatial axes is that of the strides."""
-    rank = len(integers(c.stride))
-    found = c.tensor_type(c.input)
-    unread_unless(rank in (1, 2, 3) and (rank > 1 or found is None or found.ndim == 3))
-    return (_conv_transpose if flag(c.transposed) else _conv)(rank)(c)
-
-
-# ---------------------------------------------------------------- dense layers and matrix products
 
 
 def dense(c: Call, x: Any, weight: Any, bias: Any) -> Canon:
@@ -139,81 +55,61 @@ def _addmm(first: str, second: str) -> Reader:
     return read
 
 
-# ---------------------------------------------------------------- pooling
-
-
-def pool_attrs(rank: int, kernel: Any, stride: Any, padding: Any, ceil_mode: Any) -> dict[str, Any]:
-    size = per_axis(kernel, rank)
-    given = stride is not None and (not isinstance(stride, (list, tuple)) or len(stride) > 0)
-    return {
-        "pool_size": size,
-        "strides": per_axis(stride, rank) if given else size,
-        "padding": symmetric(per_axis(padding, rank)),
-        "ceil_mode": flag(ceil_mode),
+def _attention(c: Call) -> Canon:
+    unread_unless(number(c.dropout_p) == 0)
+    operands = [tensor(c, c.query), tensor(c, c.key), tensor(c, c.value)]
+    if c.attn_mask is not None:
+        operands.append(tensor(c, c.attn_mask))
+    attrs = {
+        "scale": None if c.scale is None else float(number(c.scale)),
+        "is_causal": flag(c.is_causal),
+        "enable_gqa": flag(c.enable_gqa),
     }
+    return Canon("nn.attention", tuple(operands), attrs)
 
 
-def max_pool(rank: int) -> Reader:
-    def read(c: Call) -> Canon:
-        unread_unless(c.return_indices is False)
-        attrs = pool_attrs(rank, c.kernel_size, c.stride, c.padding, c.ceil_mode)
-        attrs["dilation"] = per_axis(c.dilation, rank)
-        return Canon(f"nn.max_pool{rank}d", (batched(c, c.input, rank),), attrs)
-
-    return read
+# ---------------------------------------------------------------- writing
 
 
-def avg_pool(rank: int) -> Reader:
-    def read(c: Call) -> Canon:
-        unread_unless(c.divisor_override is None)
-        attrs = pool_attrs(rank, c.kernel_size, c.stride, c.padding, c.ceil_mode)
-        attrs["count_include_pad"] = flag(c.count_include_pad)
-        return Canon(f"nn.avg_pool{rank}d", (batched(c, c.input, rank),), attrs)
-
-    return read
+def _write_dense(s: Site) -> Native:
+    return call(F.linear, *in_dtype(s, *s.operands[:2]), *s.operands[2:])
 
 
-def adaptive_pool(kind: str, rank: int) -> Reader:
-    def read(c: Call) -> Canon:
-        unread_unless(c.return_indices is False)
-        x = batched(c, c.input, rank)
-        size = c.output_size if isinstance(c.output_size, (list, tuple)) else (c.output_size,) * rank
-        unread_unless(len(size) == rank)
-        if any(s is None for s in size):
-            size = [known if s is None else s for s, known in zip(size, c.typed(x).shape[2:], strict=True)]
-        return Canon(f"nn.adaptive_{kind}_pool{rank}d", (x,), {"output_size": integers(tuple(size))})
-
-    return read
+def _write_matmul(s: Site) -> Native:
+    return call(torch.matmul, *in_dtype(s, *s.operands))
 
 
-_CONV = "input weight bias=None stride=1 padding=0 dilation=1 groups=1"
-_CONV_TRANSPOSE = "input weight bias=None stride=1 padding=0 output_padding=0 groups=1 dilation=1"
-_CONVOLUTION = "input weight bias stride padding dilation transposed output_padding groups"
-_MAX_POOL = "input kernel_size stride=None padding=0 dilation=1 ceil_mode=False return_indices=False"
-_AVG_POOL = "input kernel_size stride=None padding=0 ceil_mode=False count_include_pad=True divisor_override=None"
+def _write_batch_matmul(s: Site) -> Native:
+    a, b = in_dtype(s, *s.operands)
+    a = call(torch.transpose, a, 1, 2) if s["transpose_a"] else a
+    b = call(torch.transpose, b, 1, 2) if s["transpose_b"] else b
+    return call(torch.bmm, a, b)
 
 
-def _spatial_rows(rank: int) -> list[Row]:
-    n = f"{rank}d"
-    return [
-        Row(f"torch.conv{n} F.conv{n} aten.conv{n}.default aten.conv{n}.padding", _CONV, _conv(rank)),
-        Row(f"torch.conv_transpose{n} F.conv_transpose{n}", _CONV_TRANSPOSE, _conv_transpose(rank)),
-        Row(f"aten.conv_transpose{n}.default aten.conv_transpose{n}.input", _CONV_TRANSPOSE, _conv_transpose(rank)),
-        Row(f"torch.max_pool{n} F.max_pool{n} aten.max_pool{n}.default", _MAX_POOL, max_pool(rank)),
-        Row(f"torch.avg_pool{n} F.avg_pool{n} aten.avg_pool{n}.default", _AVG_POOL, avg_pool(rank)),
-        Row(
-            f"torch.adaptive_avg_pool{n} F.adaptive_avg_pool{n} aten.adaptive_avg_pool{n}.default "
-            f"aten._adaptive_avg_pool{n}.default",
-            "input output_size return_indices=False",
-            adaptive_pool("avg", rank),
-        ),
-        Row(f"F.adaptive_max_pool{n}", "input output_size return_indices=False", adaptive_pool("max", rank)),
-    ]
+def _write_bias_add(s: Site) -> Native:
+    x, bias = s.operands
+    found, axis = s.type(), s["axis"]
+    behind = -1 - axis if axis < 0 else None if found is None else found.ndim - 1 - axis
+    if behind == 0:
+        return call(operator.add, x, bias)
+    if behind is not None:
+        return call(operator.add, x, call(torch.reshape, bias, (-1, *(1,) * behind)))
+    # Without the rank, the axis is made the last one.
+    return call(torch.movedim, call(operator.add, call(torch.movedim, x, axis, -1), bias), -1, axis)
 
+
+def _write_attention(s: Site) -> Native:
+    mask = s.operands[3] if len(s.operands) > 3 else None
+    kwargs = options(
+        attn_mask=(mask, None), is_causal=(s["is_causal"], False), scale=(s["scale"], None),
+        enable_gqa=(s["enable_gqa"], False),
+    )  # fmt: skip
+    return call(F.scaled_dot_product_attention, *s.operands[:3], **kwargs)
+
+
+_SDPA = "query key value attn_mask=None dropout_p=0.0 is_causal=False scale=None enable_gqa=False"
 
 ROWS: Final = (
-    *itertools.chain.from_iterable(_spatial_rows(rank) for rank in (1, 2, 3)),
-    Row("torch.convolution aten.convolution.default", _CONVOLUTION, _convolution),
     Row("F.linear aten.linear.default", "input weight bias=None", lambda c: dense(c, c.input, c.weight, c.bias)),
     Row("torch.matmul .matmul operator.matmul aten.matmul.default", "input other", _matmul),
     Row(
@@ -226,19 +122,26 @@ ROWS: Final = (
     Row(
         "torch.baddbmm .baddbmm aten.baddbmm.default", "input batch1 batch2 beta=1 alpha=1", _addmm("batch1", "batch2")
     ),
+    Row("F.scaled_dot_product_attention aten.scaled_dot_product_attention.default", _SDPA, _attention),
 )
 FIELDS: Final = (
-    *(
-        Row(f"aten.max_pool{n}d_with_indices.default F.max_pool{n}d_with_indices", _MAX_POOL, max_pool(n))
-        for n in (1, 2, 3)
+    Row(
+        "aten._scaled_dot_product_flash_attention.default aten._scaled_dot_product_flash_attention_for_cpu.default "
+        "aten._scaled_dot_product_fused_attention_overrideable.default",
+        _SDPA + " return_debug_mask=False attn_bias=None",
+        _attention,
     ),
-    *(
-        Row(
-            f"F.adaptive_max_pool{n}d_with_indices torch.adaptive_max_pool{n}d aten.adaptive_max_pool{n}d.default",
-            "input output_size return_indices=False",
-            adaptive_pool("max", n),
-        )
-        for n in (1, 2, 3)
+    Row(
+        "aten._scaled_dot_product_efficient_attention.default",
+        "query key value attn_mask compute_log_sumexp dropout_p=0.0 is_causal=False scale=None enable_gqa=False",
+        _attention,
     ),
 )
-"""Calls with several results, of which the first one is canonical."""
+
+WRITERS: Final[Mapping[str, Writer]] = {
+    "nn.dense": _write_dense,
+    "matmul": _write_matmul,
+    "nn.batch_matmul": _write_batch_matmul,
+    "nn.bias_add": _write_bias_add,
+    "nn.attention": _write_attention,
+}

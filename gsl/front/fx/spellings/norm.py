@@ -1,15 +1,18 @@
-"""Spellings of normalisations, dropout and attention."""
+"""Spellings of normalisations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import torch
+import torch.nn.functional as F
 
-from gsl.front.fx.spellings.bind import Call, flag, integer, integers, number, unread_unless
+from gsl.front.fx.spellings.bind import Call, integer, integers, number, unread_unless
 from gsl.front.fx.spellings.elementwise import dtype_of, tensor
-from gsl.front.fx.spellings.table import Row
+from gsl.front.fx.spellings.table import Row, Site, Writer, call, options
+from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon, Literal
 
 
@@ -98,27 +101,85 @@ def _normalize(c: Call) -> Canon:
     return Canon("nn.l2_normalize", (tensor(c, c.input),), {"eps": float(c.eps) ** 2, "axis": integers(c.dim)})
 
 
-def _dropout(c: Call) -> Canon:
-    unread_unless(c.training is False)
-    return Canon("nn.dropout", (tensor(c, c.input),), {"rate": float(number(c.p))})
+# ---------------------------------------------------------------- writing
 
 
-def _attention(c: Call) -> Canon:
-    unread_unless(number(c.dropout_p) == 0)
-    operands = [tensor(c, c.query), tensor(c, c.key), tensor(c, c.value)]
-    if c.attn_mask is not None:
-        operands.append(tensor(c, c.attn_mask))
-    attrs = {
-        "scale": None if c.scale is None else float(number(c.scale)),
-        "is_causal": flag(c.is_causal),
-        "enable_gqa": flag(c.enable_gqa),
-    }
-    return Canon("nn.attention", tuple(operands), attrs)
+def _weights(s: Site) -> tuple[Any, Any]:
+    """Weight and bias, ``None`` where there is none or it is not used."""
+    weight, bias = (*s.operands[1:3], None, None)[:2]
+    return (weight if s["scale"] else None, bias if s["center"] else None)
+
+
+def _moved(x: Any, axis: Any, place: Any) -> Any:
+    return x if axis == place else call(torch.movedim, x, axis, place)
+
+
+def _write_batch_norm(s: Site) -> Native:
+    (weight, bias), axis = _weights(s), s["axis"]
+    x = _moved(s.x, axis, 1)
+    kwargs = options(weight=(weight, None), bias=(bias, None), eps=(s["epsilon"], 1e-5))
+    result = _moved(call(F.batch_norm, x, *s.operands[3:5], **kwargs), 1, axis)
+    assert isinstance(result, Native)
+    return result
+
+
+def _normalised_axes(s: Site) -> tuple[Any, tuple[int, ...], tuple[Any, ...]]:
+    """The operand with its normalised axes last, those places, and the sizes of the axes."""
+    axes = s["axis"]
+    last = tuple(range(-len(axes), 0))
+    found = s.type()
+    if found is not None:
+        sizes = tuple(found.shape[axis] for axis in axes)
+        last = tuple(range(found.ndim - len(axes), found.ndim))
+    else:
+        # The weight has the sizes too.
+        sizes = s.known(1).shape if len(s.operands) > 1 else s.known().shape
+    return (s.x if tuple(axes) == last else call(torch.movedim, s.x, axes, last)), last, sizes
+
+
+def _write_layer_norm(s: Site) -> Native:
+    weight, bias = _weights(s)
+    x, last, sizes = _normalised_axes(s)
+    kwargs = options(weight=(weight, None), bias=(bias, None), eps=(s["epsilon"], 1e-5))
+    result = call(F.layer_norm, x, sizes, **kwargs)
+    return result if tuple(s["axis"]) == last else call(torch.movedim, result, last, s["axis"])
+
+
+def _write_rms_norm(s: Site) -> Native:
+    x, last, sizes = _normalised_axes(s)
+    result = call(F.rms_norm, x, sizes, *s.operands[1:], eps=s["epsilon"])
+    return result if tuple(s["axis"]) == last else call(torch.movedim, result, last, s["axis"])
+
+
+def _write_group_norm(s: Site) -> Native:
+    weight, bias = _weights(s)
+    kwargs = options(weight=(weight, None), bias=(bias, None), eps=(s["epsilon"], 1e-5))
+    result = _moved(call(F.group_norm, _moved(s.x, s["axis"], 1), s["num_groups"], **kwargs), 1, s["axis"])
+    assert isinstance(result, Native)
+    return result
+
+
+def _write_instance_norm(s: Site) -> Native:
+    weight, bias = _weights(s)
+    kwargs = options(weight=(weight, None), bias=(bias, None), eps=(s["epsilon"], 1e-5))
+    result = _moved(call(F.instance_norm, _moved(s.x, s["axis"], 1), **kwargs), 1, s["axis"])
+    assert isinstance(result, Native)
+    return result
+
+
+def _write_l2_normalize(s: Site) -> Native:
+    """Torch bounds the norm, the canonical operator its square."""
+    axes = s["axis"]
+    if axes:
+        return call(F.normalize, s.x, **options(dim=(axes[0] if len(axes) == 1 else axes, 1)), eps=math.sqrt(s["eps"]))
+    if axes is None:
+        s.known()
+    alone = call(F.normalize, call(torch.unsqueeze, s.x, -1), dim=-1, eps=math.sqrt(s["eps"]))
+    return call(torch.squeeze, alone, -1)
 
 
 _BATCH_NORM = "input running_mean running_var weight=None bias=None training=False momentum=0.1 eps=1e-05"
 _NATIVE_BATCH_NORM = "input weight bias running_mean running_var momentum eps training=False cudnn_enabled=True"
-_SDPA = "query key value attn_mask=None dropout_p=0.0 is_causal=False scale=None enable_gqa=False"
 
 ROWS: Final = (
     Row("F.batch_norm", _BATCH_NORM, _batch_norm),
@@ -151,15 +212,6 @@ ROWS: Final = (
         _instance_norm,
     ),
     Row("F.normalize", "input p=2.0 dim=1 eps=1e-12 out=None", _normalize),
-    Row("F.dropout F.dropout1d F.dropout2d F.dropout3d", "input p=0.5 training=True inplace=False", _dropout),
-    Row("F.alpha_dropout F.feature_alpha_dropout", "input p=0.5 training=False inplace=False", _dropout),
-    Row(
-        "torch.dropout aten.dropout.default torch.feature_dropout aten.feature_dropout.default",
-        "input p training",
-        _dropout,
-        inplace=True,
-    ),
-    Row("F.scaled_dot_product_attention aten.scaled_dot_product_attention.default", _SDPA, _attention),
 )
 FIELDS: Final = (
     Row("aten._native_batch_norm_legit_no_training.default", _NATIVE_BATCH_NORM, _batch_norm),
@@ -176,16 +228,12 @@ FIELDS: Final = (
         "input weight bias N C HxW group eps",
         _native_group_norm,
     ),
-    Row("torch.native_dropout aten.native_dropout.default", "input p training", _dropout),
-    Row(
-        "aten._scaled_dot_product_flash_attention.default aten._scaled_dot_product_flash_attention_for_cpu.default "
-        "aten._scaled_dot_product_fused_attention_overrideable.default",
-        _SDPA + " return_debug_mask=False attn_bias=None",
-        _attention,
-    ),
-    Row(
-        "aten._scaled_dot_product_efficient_attention.default",
-        "query key value attn_mask compute_log_sumexp dropout_p=0.0 is_causal=False scale=None enable_gqa=False",
-        _attention,
-    ),
 )
+WRITERS: Final[Mapping[str, Writer]] = {
+    "nn.batch_norm": _write_batch_norm,
+    "nn.layer_norm": _write_layer_norm,
+    "nn.rms_norm": _write_rms_norm,
+    "nn.group_norm": _write_group_norm,
+    "nn.instance_norm": _write_instance_norm,
+    "nn.l2_normalize": _write_l2_normalize,
+}

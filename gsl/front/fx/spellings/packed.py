@@ -11,10 +11,10 @@ import torch.nn.functional as F
 
 from gsl import kernels
 from gsl.front.fx.spellings.bind import Call, TypeOf, integer, per_axis, unread_unless
+from gsl.front.fx.spellings.conv import symmetric
 from gsl.front.fx.spellings.elementwise import tensor
-from gsl.front.fx.spellings.linear import symmetric
+from gsl.front.fx.spellings.operands import padded
 from gsl.front.fx.spellings.table import Row, Site, Writer, call, options
-from gsl.front.fx.spellings.write_nn import padded
 from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
 from gsl.spec.packed import ACTIVATIONS, PRECISIONS

@@ -9,9 +9,8 @@ from typing import Any, Final
 from torch import nn
 from torch._ops import OpOverload
 
-from gsl.front.fx.spellings import activation, create, elementwise, linear, norm, packed, reduce, shape
-from gsl.front.fx.spellings import index as indexing
 from gsl.front.fx.spellings.bind import Call, Signature, TypeOf, UnreadError, Watched
+from gsl.front.fx.spellings.families import FAMILIES
 from gsl.front.fx.spellings.modules import ROWS as MODULES
 from gsl.front.fx.spellings.modules import is_plain
 from gsl.front.fx.spellings.table import Index, Reader, index
@@ -19,8 +18,6 @@ from gsl.front.fx.tree import Weight
 from gsl.front.tree import Canon
 from gsl.graph import TUPLE, TensorType, Type
 from gsl.modules import FUSION_OF, Fusion
-
-FAMILIES: Final = (elementwise, activation, linear, norm, shape, indexing, reduce, create, packed)
 
 CALLS: Final[Index] = index(itertools.chain.from_iterable(family.ROWS for family in FAMILIES))
 FIELDS: Final[Index] = index(itertools.chain.from_iterable(getattr(family, "FIELDS", ()) for family in FAMILIES))

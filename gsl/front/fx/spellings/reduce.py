@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+import torch
 
 from gsl.front.fx.spellings.activation import cast
 from gsl.front.fx.spellings.bind import Call, UnreadError, flag, integer, integers, number, unread_unless
-from gsl.front.fx.spellings.elementwise import dtype_name, tensor
-from gsl.front.fx.spellings.table import Reader, Row
+from gsl.front.fx.spellings.elementwise import dtype_name, dtype_of, tensor
+from gsl.front.fx.spellings.table import Reader, Row, Site, Writer, call, options
+from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
 
 
@@ -97,6 +102,101 @@ def _elementwise(op: str) -> Reader:
     return lambda c: Canon(op, (tensor(c, c.input), tensor(c, c.other)))
 
 
+# ---------------------------------------------------------------- writing
+
+
+def _reduced(s: Site) -> tuple[int, ...] | None:
+    """The reduced axes; ``None`` is all of them."""
+    if s["exclude"]:
+        s.known()
+    axis: tuple[int, ...] | None = s["axis"]
+    found = s.type()
+    if axis is not None and found is not None and not s["keepdims"] and len(axis) == max(found.ndim, 1):
+        return None
+    return axis
+
+
+def _write_reduction(target: Callable[..., Any], **fixed: Any) -> Writer:
+    """A reduction of torch that takes any number of axes."""
+
+    def write(s: Site) -> Native:
+        axes = _reduced(s)
+        if axes == ():
+            # Torch takes no axes for all of them.
+            return call(target, call(torch.unsqueeze, s.x, -1), dim=-1, **fixed)
+        if axes is None and not s["keepdims"]:
+            return call(target, s.x, **fixed)
+        dim: Any = s["axis"]
+        if dim is not None and len(dim) == 1:
+            dim = dim[0]
+        return call(target, s.x, dim=dim, **fixed, **options(keepdim=(s["keepdims"], False)))
+
+    return write
+
+
+def _write_with_axes(target: Callable[..., Any]) -> Writer:
+    """A reduction of torch that wants to be told its axes."""
+
+    def write(s: Site) -> Native:
+        axes = _reduced(s)
+        if axes == ():
+            return call(target, call(torch.unsqueeze, s.x, -1), dim=-1)
+        if axes is None:
+            axes = tuple(range(s.known().ndim)) or (-1,)
+        dim = axes[0] if len(axes) == 1 else axes
+        return call(target, s.x, dim=dim, **options(keepdim=(s["keepdims"], False)))
+
+    return write
+
+
+def _write_deviation(target: Callable[..., Any]) -> Writer:
+    return lambda s: _write_reduction(target, correction=int(s["unbiased"]))(s)
+
+
+def _write_prod(s: Site) -> Native:
+    """Torch multiplies over one axis, or over all."""
+    axes = _reduced(s)
+    if axes is None and not s["keepdims"]:
+        return call(torch.prod, s.x)
+    if axes == ():
+        return call(torch.prod, call(torch.unsqueeze, s.x, -1), dim=-1)
+    result: Any = s.x
+    for axis in sorted(axes if axes is not None else range(s.known().ndim), reverse=True):
+        result = call(torch.prod, result, dim=axis, **options(keepdim=(s["keepdims"], False)))
+    assert isinstance(result, Native)
+    return result
+
+
+def _write_arg(target: Callable[..., Any]) -> Writer:
+    """Torch searches one axis, or all of them; several become one."""
+
+    def write(s: Site) -> Native:
+        axes = _reduced(s)
+        if axes is None and not s["keepdims"]:
+            return call(target, s.x)
+        if axes == ():
+            return call(target, call(torch.unsqueeze, s.x, -1), dim=-1)
+        if axes is not None and len(axes) == 1:
+            return call(target, s.x, dim=axes[0], **options(keepdim=(s["keepdims"], False)))
+        ndim = s.known().ndim
+        axes = tuple(range(ndim)) if axes is None else axes
+        kept = [axis for axis in range(ndim) if axis not in axes]
+        result = call(target, call(torch.flatten, call(torch.permute, s.x, (*kept, *axes)), len(kept)), dim=-1)
+        for axis in axes if s["keepdims"] else ():
+            result = call(torch.unsqueeze, result, axis)
+        return result
+
+    return write
+
+
+def _write_cumsum(s: Site) -> Native:
+    flat = s["axis"] is None
+    x = call(torch.reshape, s.x, (-1,)) if flat else s.x
+    dtype = dtype_of(s["dtype"]) if s["dtype"] else None
+    result = call(torch.cumsum, x, dim=0 if flat else s["axis"], **options(dtype=(dtype, None)))
+    return call(operator.sub, result, x) if s["exclusive"] else result
+
+
 _SUM = "input dim=None keepdim=False dtype=None"
 
 ROWS: Final = (
@@ -143,3 +243,18 @@ FIELDS: Final = tuple(
     Row(f"torch.{op} .{op} aten.{op}.dim", "input dim keepdim=False", _extreme(op)) for op in ("max", "min")
 )
 """``max(x, dim)`` returns the values and where they are."""
+WRITERS: Final[Mapping[str, Writer]] = {
+    "sum": _write_reduction(torch.sum),
+    "mean": _write_reduction(torch.mean),
+    "max": _write_reduction(torch.amax),
+    "min": _write_reduction(torch.amin),
+    "all": _write_reduction(torch.all),
+    "any": _write_reduction(torch.any),
+    "prod": _write_prod,
+    "variance": _write_deviation(torch.var),
+    "std": _write_deviation(torch.std),
+    "logsumexp": _write_with_axes(torch.logsumexp),
+    "argmax": _write_arg(torch.argmax),
+    "argmin": _write_arg(torch.argmin),
+    "cumsum": _write_cumsum,
+}

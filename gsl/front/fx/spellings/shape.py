@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from gsl.front.fx.spellings.bind import Call, axis, dims, integer, integers, is_dim, number, unread_unless
+import torch
+
+from gsl.front.fx.spellings.bind import Call, axis, dims, integer, integers, is_dim, unread_unless
 from gsl.front.fx.spellings.elementwise import tensor
-from gsl.front.fx.spellings.table import Reader, Row
+from gsl.front.fx.spellings.operands import permuted
+from gsl.front.fx.spellings.table import Row, Site, Writer, call, options
+from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
 from gsl.graph import TupleType
 
@@ -222,30 +226,106 @@ def _aten_einsum(c: Call) -> Canon:
     return Canon("einsum", (fields(c, c.tensors),), {"equation": c.equation})
 
 
-# ---------------------------------------------------------------- padding
-
-_PAD_MODES: Final = {"constant": "constant", "replicate": "edge", "reflect": "reflect"}
+# ---------------------------------------------------------------- writing
 
 
-def padded(c: Call, x: Any, pad: Any, mode: Any, value: Any) -> Canon:
-    """Torch pads from the last axis on."""
-    widths, ndim = integers(pad), c.ndim(x)
-    unread_unless(len(widths) % 2 == 0 and len(widths) <= 2 * ndim and min(widths, default=0) >= 0)
-    unread_unless(mode in _PAD_MODES)
-    pairs = [(widths[i], widths[i + 1]) for i in range(0, len(widths), 2)]
-    pairs += [(0, 0)] * (ndim - len(pairs))
-    attrs: dict[str, Any] = {"pad_width": tuple(reversed(pairs)), "pad_mode": _PAD_MODES[mode]}
-    if value is not None:
-        attrs["pad_value"] = number(value)
-    return Canon("nn.pad", (tensor(c, x),), attrs)
+def _write_reshape(s: Site) -> Native:
+    shape = s["newshape"]
+    if s.type() is None and any(isinstance(d, int) and (d == 0 or d < -1) for d in shape):
+        kept = len(shape) - 1
+        if shape == (0,) * kept + (-1,):
+            return call(torch.flatten, s.x, kept)
+        raise ValueError(f"the shape {shape} of an operand of unknown type")
+    return call(torch.reshape, s.x, shape)
 
 
-def _pad(c: Call) -> Canon:
-    return padded(c, c.input, c.pad, c.mode, c.value)
+def _write_reshape_like(s: Site) -> Native:
+    own, like = s.known(0).shape, s.known(1).shape
+    begin, end, _ = slice(s["lhs_begin"], s["lhs_end"]).indices(len(own))
+    return call(torch.reshape, s.x, (*own[:begin], *like[s["rhs_begin"] : s["rhs_end"]], *own[end:]))
 
 
-def _pad_in_mode(mode: str) -> Reader:
-    return lambda c: padded(c, c.input, c.padding, mode, None)
+def _write_transpose(s: Site) -> Native:
+    if s["axes"] is None:
+        return call(getattr, s.x, "T")
+    return call(torch.permute, s.x, s["axes"])
+
+
+def _write_expand_dims(s: Site) -> Native:
+    result: Any = s.x
+    for _ in range(s["num_newaxis"]):
+        result = call(torch.unsqueeze, result, s["axis"])
+    assert isinstance(result, Native)
+    return result
+
+
+def _write_squeeze(s: Site) -> Native:
+    axes = s["axis"]
+    if axes is None:
+        return call(torch.squeeze, s.x)
+    return call(torch.squeeze, s.x, axes[0] if len(axes) == 1 else axes)
+
+
+def _write_layout_transform(s: Site) -> Native:
+    """Split axes are made whole, and whole ones split as the target wants it."""
+    source, target = _layout_axes(s["src_layout"]), _layout_axes(s["dst_layout"])
+    letters = [letter for letter, _ in source]
+    whole = [letter for letter in letters if letter.isupper()]
+    result = permuted(s.x, [letters.index(part) for w in whole for part in (w, w.lower()) if part in letters])
+    factors = {letter: factor for letter, factor in target if factor}
+    if not factors and len(whole) == len(letters):
+        return call(torch.permute, s.x, tuple(letters.index(letter) for letter, _ in target))
+    sizes = dict(zip(letters, s.known().shape, strict=True))
+    shape: list[Any] = []
+    parts: list[str] = []
+    for letter in whole:
+        size = sizes[letter] * sizes.get(letter.lower(), 1)
+        factor = factors.get(letter.lower())
+        shape += [size] if factor is None else [size // factor, factor]
+        parts += [letter] if factor is None else [letter, letter.lower()]
+    result = call(torch.reshape, result, tuple(shape))
+    order = tuple(parts.index(letter) for letter, _ in target)
+    return result if order == tuple(range(len(order))) else call(torch.permute, result, order)
+
+
+def _layout_axes(layout: str) -> list[tuple[str, int]]:
+    """``NCHW4c`` as N, C, H, W and c, with the factors of the last ones."""
+    axes: list[tuple[str, int]] = []
+    digits = ""
+    for char in layout:
+        if char.isdigit():
+            digits += char
+        else:
+            axes.append((char, int(digits or 0)))
+            digits = ""
+    return axes
+
+
+def _as_list(operand: Any) -> Any:
+    """The fields of a tuple operand as a list; a call that returns a tuple stands for itself."""
+    return list(operand) if isinstance(operand, (tuple, list)) else operand
+
+
+def _write_split(s: Site) -> Native:
+    cuts, axis, found = s["indices_or_sections"], s["axis"], s.type()
+    if isinstance(cuts, int) or found is None:
+        return call(torch.tensor_split, s.x, cuts, dim=axis)
+    edges = (0, *cuts, found.shape[axis])
+    sizes = [after - before for before, after in itertools.pairwise(edges)]
+    # Equal parts, and a smaller rest, are what one size says.
+    if all(isinstance(size, int) for size in sizes) and len(set(sizes[:-1])) <= 1 and 0 < sizes[-1] <= sizes[0]:
+        return call(torch.split, s.x, sizes[0], dim=axis)
+    return call(torch.split, s.x, sizes, dim=axis)
+
+
+def _write_joined(target: Any) -> Writer:
+    return lambda s: call(target, _as_list(s.x), **options(dim=(s["axis"], 0)))
+
+
+def _write_einsum(s: Site) -> Native:
+    if not isinstance(s.x, (tuple, list)):
+        return call(torch.einsum, s["equation"], s.x)
+    return call(torch.einsum, s["equation"], *s.x)
 
 
 ROWS: Final = (
@@ -300,12 +380,21 @@ ROWS: Final = (
     Row(".flip", "input *dims", _flip),
     Row("torch.einsum", "equation *operands", _einsum),
     Row("aten.einsum.default", "equation tensors", _aten_einsum),
-    Row("F.pad aten.pad.default", "input pad mode='constant' value=None", _pad),
-    Row("torch.constant_pad_nd aten.constant_pad_nd.default", "input pad value=0 mode='constant'", _pad),
-    *(
-        Row(f"aten.{name}_pad{rank}d.default", "input padding", _pad_in_mode(mode))
-        for name, mode in (("reflection", "reflect"), ("replication", "replicate"))
-        for rank in (1, 2, 3)
-    ),
     Row("builtins.getattr", "input name", _attribute),
 )
+WRITERS: Final[Mapping[str, Writer]] = {
+    "reshape": _write_reshape,
+    "reshape_like": _write_reshape_like,
+    "transpose": _write_transpose,
+    "expand_dims": _write_expand_dims,
+    "squeeze": _write_squeeze,
+    "reverse": lambda s: call(torch.flip, s.x, s["axis"]),
+    "layout_transform": _write_layout_transform,
+    "broadcast_to": lambda s: call(torch.broadcast_to, s.x, s["shape"]),
+    "concatenate": _write_joined(torch.cat),
+    "stack": _write_joined(torch.stack),
+    "split": _write_split,
+    "einsum": _write_einsum,
+    "repeat": lambda s: call(torch.repeat_interleave, s.x, s["repeats"], **options(dim=(s["axis"], None))),
+    "tile": lambda s: call(torch.tile, s.x, s["reps"]),
+}

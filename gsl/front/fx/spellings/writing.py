@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from gsl.front.fx.spellings import packed, write_math, write_nn, write_shape
+import torch
+
 from gsl.front.fx.spellings.bind import TypeOf
+from gsl.front.fx.spellings.families import FAMILIES
 from gsl.front.fx.spellings.lower import lower
-from gsl.front.fx.spellings.table import Dialect, Site, Writer
+from gsl.front.fx.spellings.table import Dialect, Site, Writer, call
 from gsl.front.fx.tree import Native
 
-WRITERS: Final[Mapping[str, Writer]] = {
-    **write_math.WRITERS, **write_shape.WRITERS, **write_nn.WRITERS, **packed.WRITERS,
-}  # fmt: skip
+WRITERS: Final[Mapping[str, Writer]] = {op: write for family in FAMILIES for op, write in family.WRITERS.items()}
 
 BIASED: Final = frozenset(["nn.dense", *(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose"))])
 """The operators whose native call takes a bias."""
@@ -36,7 +38,23 @@ def write_biased(
     """
     if op not in BIASED and op != "matmul":
         raise ValueError(f"{op} takes no bias")
-    return _written(write_nn.biased, Site(op, attrs, tuple(operands), type_of), dialect)
+    return _written(_biased, Site(op, attrs, tuple(operands), type_of), dialect)
+
+
+def _biased(s: Site) -> Native:
+    """A convolution, dense layer or matrix product and the bias of its channels, which is the last operand."""
+    if s.op == "matmul" and not s["out_dtype"]:
+        a, b, bias = s.operands
+        return call(torch.addmm, bias, a, b)
+    if not s["out_dtype"]:
+        joined = WRITERS[s.op](s)
+        assert isinstance(joined, Native)
+        return joined
+    # Torch wants a bias of the same dtype as the operands; added afterwards, it promotes as it should.
+    layout = s.attrs.get("out_layout") or s.attrs.get("data_layout") or "C"
+    behind = len(layout) - 1 - layout.index("C")
+    bias = call(torch.reshape, s.operands[-1], (-1, *(1,) * behind)) if behind else s.operands[-1]
+    return call(operator.add, WRITERS[s.op](replace(s, operands=s.operands[:-1])), bias)
 
 
 def _written(writer: Writer, site: Site, dialect: Dialect) -> Native:

@@ -1,0 +1,178 @@
+"""Spellings of convolutions."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import torch.nn.functional as F
+
+from gsl.front.fx.spellings.bind import Call, flag, integer, integers, per_axis, unread_unless
+from gsl.front.fx.spellings.elementwise import tensor
+from gsl.front.fx.spellings.operands import SPATIAL, in_dtype, laid_out, padded, relaid
+from gsl.front.fx.spellings.table import Reader, Row, Site, Writer, call, options
+from gsl.front.fx.tree import Native
+from gsl.front.tree import Canon
+
+
+def symmetric(padding: Sequence[int]) -> tuple[int, ...]:
+    """Canonical padding: the amounts before every axis, then those behind."""
+    return tuple(padding) * 2
+
+
+def same_padding(kernel: Sequence[Any], dilation: Sequence[int]) -> tuple[int, ...]:
+    """The padding that keeps the size at stride 1; torch puts the odd element behind."""
+    unread_unless(all(isinstance(k, int) for k in kernel))
+    total = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
+    return tuple([t // 2 for t in total] + [t - t // 2 for t in total])
+
+
+def batched(c: Call, x: Any, rank: int) -> Any:
+    """An operand with batch and channel axes, which torch would do without."""
+    found = c.tensor_type(x)
+    unread_unless(found is None or found.ndim == rank + 2)
+    return tensor(c, x)
+
+
+def biased(c: Call, result: Canon, bias: Any, axis: int) -> Canon:
+    return result if bias is None else Canon("nn.bias_add", (result, tensor(c, bias)), {"axis": axis})
+
+
+def convolution(
+    c: Call, rank: int, *, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
+) -> Canon:
+    weight = tensor(c, weight)
+    strides, dilations = per_axis(stride, rank), per_axis(dilation, rank)
+    if padding == "valid":
+        pads = symmetric((0,) * rank)
+    elif padding == "same":
+        unread_unless(all(s == 1 for s in strides))
+        pads = same_padding(c.typed(weight).shape[2:], dilations)
+    else:
+        pads = symmetric(per_axis(padding, rank))
+    attrs = {"strides": strides, "padding": pads, "dilation": dilations, "groups": integer(groups)}
+    return biased(c, Canon(f"nn.conv{rank}d", (batched(c, x, rank), weight), attrs), bias, 1)
+
+
+def transposed_convolution(
+    c: Call,
+    rank: int,
+    *,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    dilation: Any,
+    groups: Any,
+) -> Canon:
+    attrs = {
+        "strides": per_axis(stride, rank),
+        "padding": symmetric(per_axis(padding, rank)),
+        "output_padding": per_axis(output_padding, rank),
+        "dilation": per_axis(dilation, rank),
+        "groups": integer(groups),
+    }
+    result = Canon(f"nn.conv{rank}d_transpose", (batched(c, x, rank), tensor(c, weight)), attrs)
+    return biased(c, result, bias, 1)
+
+
+def _conv(rank: int) -> Reader:
+    return lambda c: convolution(
+        c, rank, x=c.input, weight=c.weight, bias=c.bias, stride=c.stride, padding=c.padding, dilation=c.dilation,
+        groups=c.groups,
+    )  # fmt: skip
+
+
+def _conv_transpose(rank: int) -> Reader:
+    return lambda c: transposed_convolution(
+        c, rank, x=c.input, weight=c.weight, bias=c.bias, stride=c.stride, padding=c.padding, dilation=c.dilation,
+        output_padding=c.output_padding, groups=c.groups,
+    )  # fmt: skip
+
+
+def _convolution(c: Call) -> Canon:
+    """``aten.convolution``: the number of spatial axes is that of the strides."""
+    rank = len(integers(c.stride))
+    found = c.tensor_type(c.input)
+    unread_unless(rank in (1, 2, 3) and (rank > 1 or found is None or found.ndim == 3))
+    return (_conv_transpose if flag(c.transposed) else _conv)(rank)(c)
+
+
+# ---------------------------------------------------------------- writing
+
+
+def _write_conv(rank: int) -> Writer:
+    target, plain = getattr(F, f"conv{rank}d"), "NC" + SPATIAL[-rank:]
+    zeros, ones = (0,) * rank, (1,) * rank
+
+    def write(s: Site) -> Native:
+        x, weight = in_dtype(s, *s.operands[:2])
+        x = relaid(x, s["data_layout"], plain)
+        weight = relaid(weight, s["kernel_layout"], "OI" + plain[2:])
+        padding = s["padding"][:rank]
+        if padding != s["padding"][rank:]:
+            x, padding = padded(x, s["padding"]), zeros
+        kwargs = options(
+            stride=(s["strides"], ones),
+            padding=(padding, zeros),
+            dilation=(s["dilation"], ones),
+            groups=(s["groups"], 1),
+        )
+        result = call(target, x, weight, *s.operands[2:], **kwargs)
+        return laid_out(result, plain, s["out_layout"] or s["data_layout"])
+
+    return write
+
+
+def _write_conv_transpose(rank: int) -> Writer:
+    target, plain = getattr(F, f"conv_transpose{rank}d"), "NC" + SPATIAL[-rank:]
+    zeros, ones = (0,) * rank, (1,) * rank
+
+    def write(s: Site) -> Native:
+        x, weight = in_dtype(s, *s.operands[:2])
+        x = relaid(x, s["data_layout"], plain)
+        weight = relaid(weight, s["kernel_layout"], "IO" + plain[2:])
+        before, after = s["padding"][:rank], s["padding"][rank:]
+        padding = tuple(map(min, before, after))
+        kwargs = options(
+            stride=(s["strides"], ones),
+            padding=(padding, zeros),
+            output_padding=(s["output_padding"], zeros),
+            groups=(s["groups"], 1),
+            dilation=(s["dilation"], ones),
+        )
+        result = call(target, x, weight, *s.operands[2:], **kwargs)
+        if before != after:
+            # Padding crops the result; torch takes off the same on both sides.
+            result = padded(result, [p - q for p, q in zip(padding * 2, s["padding"], strict=True)])
+        return laid_out(result, plain, s["out_layout"] or s["data_layout"])
+
+    return write
+
+
+_CONV = "input weight bias=None stride=1 padding=0 dilation=1 groups=1"
+_CONV_TRANSPOSE = "input weight bias=None stride=1 padding=0 output_padding=0 groups=1 dilation=1"
+_CONVOLUTION = "input weight bias stride padding dilation transposed output_padding groups"
+
+
+def _rows(rank: int) -> list[Row]:
+    n = f"{rank}d"
+    return [
+        Row(f"torch.conv{n} F.conv{n} aten.conv{n}.default aten.conv{n}.padding", _CONV, _conv(rank)),
+        Row(f"torch.conv_transpose{n} F.conv_transpose{n}", _CONV_TRANSPOSE, _conv_transpose(rank)),
+        Row(f"aten.conv_transpose{n}.default aten.conv_transpose{n}.input", _CONV_TRANSPOSE, _conv_transpose(rank)),
+    ]
+
+
+ROWS: Final = (
+    *itertools.chain.from_iterable(_rows(rank) for rank in (1, 2, 3)),
+    Row("torch.convolution aten.convolution.default", _CONVOLUTION, _convolution),
+)
+
+WRITERS: Final[Mapping[str, Writer]] = {
+    **{f"nn.conv{n}d": _write_conv(n) for n in (1, 2, 3)},
+    **{f"nn.conv{n}d_transpose": _write_conv_transpose(n) for n in (1, 2, 3)},
+}
