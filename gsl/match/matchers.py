@@ -7,6 +7,7 @@ and neither deep graphs nor long variadics recurse. ``END`` is the empty list; a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gsl.attr.ast import Literal
@@ -144,24 +145,26 @@ class ConstMatcher(LeafMatcher):
 
 
 class CallMatcher(Matcher):
-    __slots__ = ("accepted", "forms", "literals", "operands", "ops")
+    __slots__ = ("__dict__", "accepted", "forms", "literals", "operands")  # __dict__ holds ops
     pattern: Call
 
     def __init__(self, pattern: Call, level: int, identity: Pattern) -> None:
         super().__init__(pattern, level, identity)
         self.operands: tuple[Matcher, ...] = ()
-        op = pattern.op
-        self.ops: frozenset[Op] | None = (
-            frozenset((op.name,)) if isinstance(op, OpSpec) else op.members if isinstance(op, OpClass) else (
-                same_function(op))
-        )  # fmt: skip
-        """The operators that match, ``None`` where only the class knows."""
         self.literals = {name: node.value for name, node in pattern.attrs.items() if isinstance(node, Literal)}
         self.accepted: Mapping[str, Any] | None = None
         """The attributes of the last node that had the literals as they stand."""
         self.forms: dict[tuple[Any, ...], tuple[bool, Any]] = {}
         """The calls for which it is known if they have the literals, by their operators, and the addresses of their
         attributes and types, which are kept as well."""
+
+    @cached_property
+    def ops(self) -> frozenset[Op] | None:
+        """The operators that match, ``None`` where only the class knows; torch may be imported to find them."""
+        op = self.pattern.op
+        if isinstance(op, OpClass):
+            return op.members
+        return frozenset((op.name,)) if isinstance(op, OpSpec) else same_function(op)
 
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
         self.operands = tuple([matchers[operand] for operand in self.pattern.operands or ()])

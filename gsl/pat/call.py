@@ -291,6 +291,8 @@ def _check_arguments(target: Any, owner: str, given: Iterable[str]) -> None:
 
 def _attributes(op: Operator | None, owner: str, given: Mapping[str, Any]) -> Mapping[str, Ast]:
     """The attributes given to a call. PatternError for unknown names and for literals that have no meaning."""
+    if not given:
+        return MappingProxyType({})
     check_names(owner, given, declared(op))
     native = op is not None and _is_native(op)
     if native:

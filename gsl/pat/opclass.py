@@ -62,14 +62,23 @@ class OpClass:
     A match has one operator for the class, wherever it is used; with ``joint=False`` each node has its own.
     """
 
-    __slots__ = ("joint", "label", "members")
+    __slots__ = ("given", "joint", "label")
 
     def __init__(self, label: str, members: frozenset[Op] | None, *, joint: bool = True) -> None:
         self.label = label
-        self.members = members
-        """The operators, where they can be enumerated; ``None`` where only :meth:`accepts` knows."""
+        self.given = members
         self.joint = joint
         """True if a match has one operator for the class."""
+
+    @property
+    def members(self) -> frozenset[Op] | None:
+        """The operators, where they can be enumerated; ``None`` where only :meth:`accepts` knows."""
+        return self.given
+
+    @property
+    def canonical(self) -> frozenset[str]:
+        """The canonical operators among the members."""
+        return frozenset(member for member in self.members or () if isinstance(member, str))
 
     def __repr__(self) -> str:
         return self.label

@@ -249,9 +249,7 @@ def _free_attributes(patterns: Sequence[Pattern]) -> dict[str, tuple[tuple[Call,
     for pattern in patterns:
         if isinstance(pattern, Call):
             op = pattern.op
-            names = [op.name] if isinstance(op, OpSpec) else [
-                member for member in (isinstance(op, OpClass) and op.members) or () if isinstance(member, str)
-            ]  # fmt: skip
+            names = (op.name,) if isinstance(op, OpSpec) else op.canonical if isinstance(op, OpClass) else ()
             for name in names:
                 calls.setdefault(name, []).append(pattern)
     free: dict[str, tuple[tuple[Call, str], ...]] = {}

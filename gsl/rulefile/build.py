@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 from gsl.errors import Location, PatternError, nearest
-from gsl.graph import GETITEM, Node, Op
+from gsl.graph import GETITEM, Node
 from gsl.match import Match
 from gsl.pat import Alt, Call, Fused, GetItem, Leaf, Pattern, Repeat, Use, Variadic, Wildcard, walk
 from gsl.rewrite.refusal import Refusal
 from gsl.rewrite.subst import Subst
 from gsl.rulefile.forms import Form, forms
-from gsl.rulefile.names import BIAS, LISTS, OneNode, Selection, lookup
+from gsl.rulefile.names import BIAS, LISTS, Heads, OneNode, Selection, lookup
 from gsl.rulefile.schema import Entry, Operator, OpType
 
 Heuristic = Callable[["FusionMatch"], Any]
@@ -178,23 +178,24 @@ def _part(operator: Operator, own: Selection, children: Sequence[Selection]) -> 
 def _alternatives(wanted: Selection) -> Pattern:
     """The forms of the operators in a graph: with the addition of a bias, with a list of operands, one node."""
 
-    def call(ops: frozenset[Op], *, inverted: bool = False) -> Call:
-        return Call._free(OneNode(wanted.label, ops, inverted=inverted))
+    def call(heads: Heads, *, inverted: bool = False) -> Call:
+        return Call._free(OneNode(wanted.label, heads, inverted=inverted))
 
     found: list[Pattern] = []
+    heads = wanted.heads
     if wanted.inverted:
-        lists = LISTS - wanted.heads
-        found += [_joined(call(wanted.heads, inverted=True), BIAS)]
-        found += [call(wanted.heads | LISTS | {BIAS}, inverted=True)]
+        lists = LISTS - heads.canonical
+        found += [_joined(call(heads, inverted=True), BIAS)]
+        found += [call(heads | Heads(LISTS | {BIAS}), inverted=True)]
     else:
         for kind in wanted.kinds:
-            canonical = frozenset(head for head in kind.heads if isinstance(head, str))
+            canonical = Heads(kind.heads.ops & kind.heads.canonical)
             found += [_joined(call(canonical), op) for op in kind.joined if canonical]
-        heads = frozenset(head for kind in wanted.kinds if kind.alone for head in kind.heads)
-        lists, single = heads & LISTS, heads - LISTS - {GETITEM}
-        found += [call(single)] if single else []
-        found += [GetItem(Wildcard())] if GETITEM in heads else []
-    found += [_of_list(call(lists))] if lists else []
+        heads = replace(wanted, kinds=tuple(kind for kind in wanted.kinds if kind.alone)).heads
+        lists, single = heads.canonical & LISTS, Heads(heads.ops - LISTS - {GETITEM}, heads.names)
+        found += [call(single)] if single.ops or single.names else []
+        found += [GetItem(Wildcard())] if GETITEM in heads.ops else []
+    found += [_of_list(call(Heads(lists)))] if lists else []
     return found[0] if len(found) == 1 else Alt(*found)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, cast
@@ -25,11 +25,64 @@ LISTS: Final[frozenset[Op]] = frozenset(("concatenate", "stack", "einsum"))
 """The operators that take a list of tensors, which is a node of its own in a graph."""
 
 
+SEVERAL_RESULTS: Final = frozenset((
+    "max", "min", "native_batch_norm", "_native_batch_norm_legit_no_training", "native_dropout", "native_group_norm",
+    "native_layer_norm", "_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_efficient_attention", "_scaled_dot_product_fused_attention_overrideable",
+    *(f"adaptive_max_pool{n}d" for n in (1, 2, 3)), *(f"max_pool{n}d_with_indices" for n in (1, 2, 3)),
+))  # fmt: skip
+"""The names of torch's functions that may have several results where the canonical operator has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Operators of the first nodes of calls.
+
+    Torch's functions, for calls that have no canonical form, are looked up when they are needed: so a file is read
+    without torch.
+    """
+
+    ops: frozenset[Op] = frozenset()
+    names: frozenset[str] = frozenset()
+    """The names of functions of torch that belong to them. The tables here know these names, and no function has two of
+    them."""
+
+    def __bool__(self) -> bool:
+        return bool(self.ops) or any(map(_natives, self.names))
+
+    def __or__(self, other: Heads) -> Heads:
+        return Heads(self.ops | other.ops, self.names | other.names)
+
+    def __sub__(self, other: Heads) -> Heads:
+        if self.are_named and other.are_named:
+            return Heads(self.ops - other.ops, self.names - other.names)
+        return Heads(self.all() - other.all())
+
+    def __and__(self, other: Heads) -> Heads:
+        if self.are_named and other.are_named:
+            return Heads(self.ops & other.ops, self.names & other.names)
+        return Heads(self.all() & other.all())
+
+    @property
+    def canonical(self) -> frozenset[str]:
+        """The canonical operators."""
+        return frozenset(op for op in self.ops if isinstance(op, str))
+
+    @property
+    def are_named(self) -> bool:
+        """True if all functions of torch among them are known by name."""
+        return len(self.canonical) == len(self.ops)
+
+    def all(self) -> frozenset[Op]:
+        """The operators, with torch's functions."""
+        return self.ops.union(*map(_natives, self.names))
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """The meaning of one name."""
 
-    heads: frozenset[Op]
+    heads: Heads
     """The operators of its first node, of which there is only one where nothing is joined."""
     joined: tuple[str, ...] = ()
     """The operators of the node that may follow."""
@@ -41,24 +94,30 @@ class Kind:
     @property
     def has_fields(self) -> bool:
         """True if its result may be a tuple. Of functions without a canonical form, this is not known."""
-        specs = [TABLE[head] for head in self.heads if isinstance(head, str) and head in TABLE]
-        schemas = [head._schema for head in self.heads if hasattr(head, "_schema")]
+        canonical = self.heads.canonical
+        specs = [TABLE[head] for head in canonical if head in TABLE]
+        schemas = [head._schema for head in self.heads.ops if hasattr(head, "_schema")]
         return (
             any(spec.fields for spec in specs)
+            or not SEVERAL_RESULTS.isdisjoint(self.heads.names)
             or any(len(schema.returns) > 1 for schema in schemas)
-            or (not specs and GETITEM not in self.heads)
+            or (not specs and GETITEM not in canonical)
         )
+
+
+def _kind(*ops: str, joined: tuple[str, ...] = (), alone: bool = True, whole: bool = True) -> Kind:
+    return Kind(Heads(frozenset(ops)), joined, alone, whole)
 
 
 _LAYERS: Final = ("nn.dense", *(f"nn.conv{n}d{end}" for n in (1, 2, 3) for end in ("", "_transpose")))
 
 _JOINED: Final[dict[str, Kind]] = {
-    **{name.removeprefix("nn."): Kind(frozenset((name,)), (BIAS,)) for name in _LAYERS},
-    **{f"conv_transpose{n}d": Kind(frozenset((f"nn.conv{n}d_transpose",)), (BIAS,)) for n in (1, 2, 3)},
-    "linear": Kind(frozenset(("nn.dense",)), (BIAS,)),
-    "convolution": Kind(frozenset(_LAYERS[1:]), (BIAS,)),
-    "addmm": Kind(frozenset(("matmul",)), (BIAS, "add"), alone=False),
-    "baddbmm": Kind(frozenset(("matmul",)), (BIAS, "add"), alone=False),
+    **{name.removeprefix("nn."): _kind(name, joined=(BIAS,)) for name in _LAYERS},
+    **{f"conv_transpose{n}d": _kind(f"nn.conv{n}d_transpose", joined=(BIAS,)) for n in (1, 2, 3)},
+    "linear": _kind("nn.dense", joined=(BIAS,)),
+    "convolution": _kind(*_LAYERS[1:], joined=(BIAS,)),
+    "addmm": _kind("matmul", joined=(BIAS, "add"), alone=False),
+    "baddbmm": _kind("matmul", joined=(BIAS, "add"), alone=False),
 }
 
 _TORCH: Final[dict[str, str]] = {
@@ -119,17 +178,20 @@ def lookup(name: str) -> Kind | None:
     the underscore.
     """
     if name in TABLE and name.startswith("nn."):
-        return Kind(frozenset((name,)), whole=False)
+        return _kind(name, whole=False)
     if name == "getitem":
-        return Kind(frozenset((GETITEM,)), whole=False)
+        return _kind(GETITEM, whole=False)
     plain = name if name in _BY_NAME or not name.endswith("_") else name.removesuffix("_")
-    native = _natives(name)
+    native = Heads(names=frozenset((name,)))
     joined = _JOINED.get(plain)
     if joined is not None:
         return replace(joined, heads=joined.heads | native) if joined.alone else joined
     spec = find(plain)
-    heads = frozenset((*_BY_NAME.get(plain, ()), *native, *(() if spec is None else (spec.name,))))
-    return Kind(heads) if heads else None
+    canonical = frozenset((*_BY_NAME.get(plain, ()), *(() if spec is None else (spec.name,))))
+    if canonical:
+        return Kind(Heads(canonical) | native)
+    found = _natives(name)
+    return Kind(Heads(found)) if found else None
 
 
 def _natives(name: str) -> frozenset[Op]:
@@ -161,9 +223,9 @@ class Selection:
     inverted: bool = False
 
     @property
-    def heads(self) -> frozenset[Op]:
+    def heads(self) -> Heads:
         """The operators of the first nodes of the kinds."""
-        return frozenset(head for kind in self.kinds for head in kind.heads)
+        return functools.reduce(Heads.__or__, (kind.heads for kind in self.kinds), Heads())
 
     @property
     def has_fields(self) -> bool:
@@ -180,14 +242,12 @@ class Selection:
         if self.inverted and not other.inverted:
             return Selection(f"{self.label} but {other.label}", (*self.kinds, *other.kinds), inverted=True)
         if self.inverted:  # what the other one leaves out, and this one does not
-            kept = [(kind, frozenset(filter(self.accepts, kind.heads))) for kind in other.kinds]
+            kept = [(kind, kind.heads - self.heads) for kind in other.kinds]
+        elif other.inverted:
+            kept = [(kind, kind.heads & other.heads) for kind in self.kinds]
         else:
-            kept = [(kind, frozenset(head for head in kind.heads if not other.accepts(head))) for kind in self.kinds]
+            kept = [(kind, kind.heads - other.heads) for kind in self.kinds]
         return Selection(self.label, tuple(replace(kind, heads=heads) for kind, heads in kept if heads))
-
-    def accepts(self, head: Op) -> bool:
-        """True if an operator that starts with this node belongs to it."""
-        return (head in self.heads) is not self.inverted
 
 
 _NOT_CALLS: Final = frozenset((CONST, GETITEM, INPUT, PARAM, TUPLE))
@@ -196,14 +256,35 @@ _NOT_CALLS: Final = frozenset((CONST, GETITEM, INPUT, PARAM, TUPLE))
 class OneNode(OpClass):
     """Some operators, or all but some, of which each node has its own; groups that were fused are none of them."""
 
-    __slots__ = ("inverted", "ops")
+    __slots__ = ("found", "heads", "inverted")
 
-    def __init__(self, label: str, ops: Iterable[Op], *, inverted: bool = False) -> None:
-        self.ops = frozenset(ops)
+    def __init__(self, label: str, heads: Heads, *, inverted: bool = False) -> None:
+        super().__init__(label, None, joint=False)
+        self.heads = heads
         self.inverted = inverted
-        super().__init__(label, None if inverted else self.ops, joint=False)
+        self.found: frozenset[Op] | None = None
+        """The operators with torch's functions, once they have been needed."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "found": None}
+
+    @property
+    def members(self) -> frozenset[Op] | None:
+        return None if self.inverted else self._all()
+
+    @property
+    def canonical(self) -> frozenset[str]:
+        return frozenset() if self.inverted else self.heads.canonical
+
+    def attributes(self) -> frozenset[str] | None:
+        return None if self.inverted or self.heads.names else super().attributes()
 
     def accepts(self, op: Op) -> bool:
         if not self.inverted:
-            return op in self.ops
-        return op not in self.ops and op not in _NOT_CALLS and not isinstance(op, Subgraph)
+            return op in self._all()
+        return op not in self._all() and op not in _NOT_CALLS and not isinstance(op, Subgraph)
+
+    def _all(self) -> frozenset[Op]:
+        if self.found is None:
+            self.found = self.heads.all()
+        return self.found

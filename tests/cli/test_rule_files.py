@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -148,3 +150,33 @@ def test_rules_that_make_modules(here: Path, gsl: Run) -> None:
     assert code == 0
     assert "an exported program can't call the module" in out
     assert gsl("apply", "rules:BOOK", "model.pt2", "-o", "new.pt2")[0] == 0
+
+
+def test_torch_is_not_loaded_to_list_rules(here: Path) -> None:
+    (here / "usual.yaml").write_text(
+        """
+        activation:
+          heuristic: FAST
+          pattern:
+            first: {op_type: [conv2d, linear, addmm], child: norm}
+            norm: {op_type: batch_norm, required: false, child: act}
+            act: {op_type: [relu_, gelu, silu, max, clamp], match_multiple: true, child: last}
+            last: {op_type: {inverted: true, options: [relu, cat]}}
+        joined:
+          pattern:
+            a: {op_type: [cat, stack], child: b}
+            b: {op_type: scaled_dot_product_attention}
+        """
+    )
+    code = """
+import sys
+from gsl.cli import main
+for arguments in (["usual.yaml"], ["usual.yaml", "-v"], ["usual.yaml", "--json"]):
+    assert main(["list", *arguments]) == 0
+assert "torch" not in sys.modules
+assert main(["list", "unknown.yaml"]) == 2
+"""
+    (here / "unknown.yaml").write_text("r: {pattern: {a: {op_type: reul}}}")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "unknown operator 'reul': did you mean 'relu' or" in done.stderr

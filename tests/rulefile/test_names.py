@@ -12,7 +12,7 @@ from gsl import Workload
 from gsl.front.fx import spellings
 from gsl.front.fx.spellings.families import FAMILIES
 from gsl.front.tree import Canon
-from gsl.rulefile.names import Selection, known_names, lookup
+from gsl.rulefile.names import SEVERAL_RESULTS, Heads, OneNode, Selection, known_names, lookup
 from gsl.spec import TABLE
 from tests.front.fx import test_spellings as examples
 from tests.rulefile.views import rules
@@ -57,8 +57,8 @@ def accepts(name: str, operators: tuple[str, ...]) -> bool:
     if kind is None:
         return False
     if len(operators) == 1:
-        return kind.alone and operators[0] in kind.heads
-    return operators[0] in kind.heads and operators[1] in kind.joined
+        return kind.alone and operators[0] in kind.heads.all()
+    return operators[0] in kind.heads.all() and operators[1] in kind.joined
 
 
 def test_a_name_stands_for_what_torch_does() -> None:
@@ -95,6 +95,39 @@ def test_the_names_that_are_known_without_torch() -> None:
 )
 def test_what_is_no_operator(name: str) -> None:
     assert lookup(name) is None
+
+
+FUNCTIONS = {name for each in known_names() for name in (each, f"{each}_") if "." not in name and lookup(name)}
+
+
+def functions(name: str) -> frozenset[Any]:
+    return Heads(names=frozenset((name,))).all()
+
+
+def test_no_function_has_two_of_the_names_that_are_known_without_torch() -> None:
+    # So what one name stands for, and another one does not, is known before torch's functions are looked up.
+    found = [function for name in FUNCTIONS for function in functions(name)]
+    assert len(found) > 500
+    assert len(found) == len(set(found))
+
+
+def test_names_beside_those_share_functions_which_are_compared() -> None:
+    both, one = lookup("det"), lookup("linalg_det")
+    assert both is not None
+    assert one is not None
+    assert both.heads.all() > one.heads.all()
+    assert not one.heads - both.heads
+    assert (both.heads & one.heads).all() == one.heads.all()
+
+
+def test_which_functions_have_several_results() -> None:
+    for name in FUNCTIONS:
+        kind = lookup(name)
+        assert kind is not None
+        returned = [len(head._schema.returns) for head in functions(name) if hasattr(head, "_schema")]
+        specs = [TABLE[op] for op in kind.heads.canonical if op in TABLE]
+        one = not any(spec.fields for spec in specs)
+        assert (name in SEVERAL_RESULTS) == (one and any(number > 1 for number in returned)), name
 
 
 def test_a_function_without_a_canonical_form() -> None:
@@ -150,9 +183,12 @@ def test_what_a_sequence_does_not_contain() -> None:
         kinds = tuple(kind for name in names if (kind := lookup(name)) is not None)
         return Selection(" ".join(names), kinds, inverted)
 
+    def accepts(selected: Selection, op: Any) -> bool:
+        return OneNode(selected.label, selected.heads, inverted=selected.inverted).accepts(op)
+
     both, relu, rest, most = selection("relu", "tanh"), selection("relu"), selection("relu", inverted=True), selection(
         "relu", "exp", inverted=True
     )  # fmt: skip
     for left, right in [(a, b) for a in (both, relu, rest, most) for b in (both, relu, rest, most)]:
         for op in ("nn.relu", "tanh", "exp", "sin"):
-            assert left.without(right).accepts(op) == (left.accepts(op) and not right.accepts(op))
+            assert accepts(left.without(right), op) == (accepts(left, op) and not accepts(right, op))
