@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import fx
 
-from benchmarks import search
+from benchmarks import safe, search
 from benchmarks.measure import Different, Job, Meter, Row, Sample, System, expected_seconds
 from benchmarks.models import Bottleneck, Model
 from benchmarks.parts import PARTS, chain, exports, footprint, inference, many_rules, optimised, worst
@@ -226,3 +226,69 @@ def test_both_searches_are_measured_on_a_graph(monkeypatch: pytest.MonkeyPatch) 
     assert outcome.backtrack == outcome.greedy is not None
     assert outcome.backtrack < outcome.before
     assert len(outcome.row()) == len(search.HEAD)
+
+
+# ------------------------------------------------------------ what is chosen, beside what there is
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BUDGET", "DECODING_BUDGET", "LIBRARY_BUDGET", "SCREEN", "FINAL"):
+        monkeypatch.setattr(safe, name, 0.1)
+    monkeypatch.setattr(safe, "ROUNDS", (1, 2))
+
+
+def mixed() -> torch.nn.Module:
+    layers = torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten()
+    return settle(torch.nn.Sequential(*layers, torch.nn.Linear(144, 8)))
+
+
+def test_all_subsets_are_beside_what_is_chosen(hasty: None) -> None:
+    model = Model("small", mixed, lambda: (torch.randn(1, 3, 8, 8),))
+    wl, _ = safe.fresh(model)
+    # Folded or not, with both kinds of packed layers or one or none.
+    programs = safe.subset_programs(wl, safe.OF_CONVOLUTIONS)
+    assert len(programs) == 2 * 4
+    assert {"none", "folded batch norms, packed layers, packed convolutions"} <= set(programs)
+    with torch.no_grad():
+        row = safe.subsets(model, safe.OF_CONVOLUTIONS)
+    assert row["programs"] == 8
+    assert row["best"] > 0
+    assert len(safe.subset_cells(row)) == len(safe.PARTS["subsets"].head)
+    assert not row["by"] or row["by"] in programs
+
+
+def test_a_step_of_a_decoder_writes_its_cache() -> None:
+    sizes = {"n_embd": 64, "n_layer": 1, "n_head": 1, "vocab_size": 20}
+    wl, inputs = safe.fresh(Model("tiny", lambda: safe.Step("GPT2", **sizes), safe._cache(1, 1)))
+    before = inputs[2][0].clone()
+    with torch.no_grad():
+        safe.run_of(wl, inputs)()
+    changed = (inputs[2][0] != before).any(-1).nonzero()
+    assert changed.tolist() == [[0, 0, safe.POSITION]]
+
+
+def test_rows_are_kept_and_shown_again(
+    hasty: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    part = safe.PARTS["transformers"]
+    rows = {"mixed": lambda: safe.library("mixed", lambda: (mixed(), torch.randn(1, 3, 8, 8)))}
+    monkeypatch.setitem(safe.PARTS, "transformers", replace(part, rows=lambda: rows))
+    safe.run_part("transformers", tmp_path / "lines")
+    first = capsys.readouterr().out
+    assert first.splitlines()[-1].startswith("| mixed | ")
+    monkeypatch.delitem(rows, "mixed")
+    rows["mixed"] = lambda: pytest.fail("it is known")
+    safe.run_part("transformers", tmp_path / "lines")
+    assert capsys.readouterr().out == first
+
+
+def test_a_choice_that_is_slower_or_larger_for_nothing_is_not_safe() -> None:
+    row = {"model": "a", "export": 1.0, "book": 1.0, "chosen": 1.0, "taken": True, "optimize": 1.0, "again": 1.0,
+           "export_calls": 5, "book_calls": 5, "chosen_calls": 5}  # fmt: skip
+
+    def verdict(**other: float) -> str:
+        return safe.library_cells({**row, **other})[7]
+
+    assert [verdict(), verdict(chosen=0.9, chosen_calls=6)] == ["yes", "yes"]
+    assert [verdict(chosen=1.1), verdict(chosen=1.001, chosen_calls=6)] == ["**no**", "**no**"]

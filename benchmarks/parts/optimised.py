@@ -44,7 +44,7 @@ class First(nn.Module):
         return result
 
 
-def _first(kind: str, **options: Any) -> Callable[[], nn.Module]:
+def made_by(kind: str, **options: Any) -> Callable[[], nn.Module]:
     """A model whose attention is written out, as exports of most models have it."""
 
     def make() -> nn.Module:
@@ -68,13 +68,13 @@ _LLAMA = {
     "num_key_value_heads": 4, "vocab_size": 8000,
 }  # fmt: skip
 TESTED = (
-    Model("BERT-base, 128 tokens", _first("Bert"), _inputs("BERT-base")),
-    Model("GPT-2, 128", _first("GPT2"), _inputs("BERT-base")),
-    Model("ViT-base, 224", _first("ViT"), _inputs("ResNet-50")),
-    Model("Llama-like, 12 layers of 768, 64", _first("Llama", **_LLAMA), _inputs("Llama, 12 layers of 768")),
-    Model("T5-small encoder, 128", _first("T5", d_model=512), _inputs("BERT-base")),
+    Model("BERT-base, 128 tokens", made_by("Bert"), _inputs("BERT-base")),
+    Model("GPT-2, 128", made_by("GPT2"), _inputs("BERT-base")),
+    Model("ViT-base, 224", made_by("ViT"), _inputs("ResNet-50")),
+    Model("Llama-like, 12 layers of 768, 64", made_by("Llama", **_LLAMA), _inputs("Llama, 12 layers of 768")),
+    Model("T5-small encoder, 128", made_by("T5", d_model=512), _inputs("BERT-base")),
     Model("GoogLeNet", next(model.make for model in MODELS if model.name == "GoogLeNet"), _inputs("GoogLeNet")),
-    Model("ResNet-50", _first("ResNet"), _inputs("ResNet-50")),
+    Model("ResNet-50", made_by("ResNet"), _inputs("ResNet-50")),
 )
 
 

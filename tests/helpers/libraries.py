@@ -124,17 +124,24 @@ def timm() -> Mapping[str, Callable[[], Model]]:
     }  # fmt: skip
 
 
-def main(library: str) -> None:
-    """Print what becomes of each model of a library as JSON."""
+def see_vision() -> torch.library.Library:
+    """Let this process import torchvision and timm, for as long as the result lives."""
     operators = torch.library.Library("torchvision", "DEF")
     for name in ("nms", "qnms"):
         # What torchvision demands when it is imported, and no model here calls.
         operators.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     sys.path.append(str(VISION))
+    return operators
+
+
+def main(library: str) -> None:
+    """Print what becomes of each model of a library as JSON."""
+    operators = see_vision()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     models = {"torchvision": torchvision, "timm": timm}[library]()
     print(json.dumps({name: check(*make()) for name, make in models.items()}))
+    del operators
 
 
 if __name__ == "__main__":
