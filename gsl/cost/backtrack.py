@@ -15,15 +15,16 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from operator import attrgetter
 
+from gsl.cost.greedy import Greedy
 from gsl.cost.kinds import Kind, kind_of
 from gsl.cost.search import DROPPED, KEPT, Found, Trial
 from gsl.cost.space import Candidate, Clock, Progress, Space
 from gsl.cost.steps import Changes, Key, Priced, Prices, Starts, Step, bound_anew, is_local, key_of, located
-from gsl.errors import WorkloadError
+from gsl.errors import FixpointError, WorkloadError
 from gsl.graph import LEAVES, Graph, Node
 from gsl.match import Match, candidates
 from gsl.rewrite import Subst, Trace
@@ -42,6 +43,8 @@ MOST_NODES = 200_000
 """How many nodes the programs that wait may have together; those that promise least are forgotten."""
 FINALISTS = 8
 """How many programs the model looks at in the end where steps are not priced by it."""
+GREEDY = 0.5
+"""The largest share of the time for the greedy search, from whose result a walk begins."""
 LEAST = 1e-9
 """By what share a program must be cheaper to be a better one: sums of the same numbers differ by less."""
 
@@ -67,23 +70,47 @@ class Backtrack:
         return f"backtrack({', '.join(own)})" if own else "backtrack"
 
     def run(self, space: Space, clock: Clock, progress: Progress) -> Found:
-        """The best program that was found in time."""
+        """The best program that was found in time: by the greedy search, or on a walk from what that found, or from
+        the program itself."""
+        found = _greedy(space, clock, progress)
+        starts = [Found(space.original, ())]
+        if found.best is not space.original:
+            starts = [found, *starts]
+        best, finished = found, found.finished
+        for number, start in enumerate(starts):
+            walked = self._walked(space, start, Clock(clock.left / (len(starts) - number)), progress)
+            finished &= walked.finished
+            if walked.best.costs.total < best.best.costs.total or not best.trials:
+                best = walked
+        return replace(best, finished=finished)
+
+    def _walked(self, space: Space, start: Found, clock: Clock, progress: Progress) -> Found:
+        """The best program of a walk from one of the programs of a space, and the trials that led to it."""
         with paused_collector():
-            walk = Walk(space, self.alpha)
+            walk = Walk(space.after(start.best), self.alpha)
             walk.run(clock if walk.prices.exact else Clock(clock.left / 2), progress, self.steps)
-        original = space.original
-        best, trials = original, list[Trial]()
+        best, trials = start.best, list[Trial]()
         for path in walk.best_paths:
             if trials and clock.left <= 0:
                 break
             progress(f"a program after {len(path)} steps")
-            candidate = _candidate(space, path)
+            candidate = _candidate(walk.space, start.best, path)
             cheaper = candidate.costs.total < best.costs.total
             if cheaper or not trials:
                 trials = list(_rows(candidate, cheaper))
             if cheaper:
                 best = candidate
-        return Found(best, tuple(trials))
+        return Found(best, (*start.trials, *trials), walk.finished)
+
+
+def _greedy(space: Space, clock: Clock, progress: Progress) -> Found:
+    """What the greedy search finds in a part of the time; nothing, where all rules together have no end."""
+    search_for = Clock(GREEDY * clock.left)
+    try:
+        found = Greedy().run(space, search_for, progress)
+    except FixpointError:
+        return Found(space.original, ())
+    return replace(found, finished=search_for.left > 0)
 
 
 def _rows(candidate: Candidate, cheaper: bool) -> Iterator[Trial]:
@@ -141,6 +168,8 @@ class Walk:
         """How many programs were built."""
         self.again = 0
         """How many programs were met again."""
+        self.finished = True
+        """False where time was over before all was looked at that is below the bound."""
         self.start_cost = self.cost = 0.0
         """What the program cost, and what the best one costs, by the prices of the walk."""
         self.best_paths: list[tuple[Step, ...]] = []
@@ -157,7 +186,10 @@ class Walk:
         waiting: list[tuple[float, int, State]] = []
         self._look(start, None, None, clock)
         self._put(waiting, start)
-        while waiting and clock.left > 0 and (steps is None or self.built < steps):
+        while waiting and (steps is None or self.built < steps):
+            if clock.left <= 0:
+                self.finished = False
+                break
             bound, _, state = heapq.heappop(waiting)
             if bound >= self.alpha * self.cost:
                 break
@@ -277,6 +309,7 @@ class Walk:
         view = state.view
         for rule, where in zip(rules, candidates([rule.plan for rule in rules], view.graph.by_op())):
             if clock.left <= 0:
+                self.finished = False
                 return
             find = where.start.finder(len(where.nodes))
             for node in where.nodes:
@@ -297,8 +330,8 @@ def _dearest(pair: tuple[float, Step]) -> float:
     return -pair[0]
 
 
-def _candidate(space: Space, path: Sequence[Step]) -> Candidate:
-    """The program after some steps, with its cost by the model of the space."""
+def _candidate(space: Space, start: Candidate, path: Sequence[Step]) -> Candidate:
+    """The program after some steps from the one of a space, with its cost by the model of the space."""
     fired: Counter[Kind] = Counter()
 
     def work(graph: Graph, evaluate: Evaluate | None, own: bool) -> tuple[Graph, Trace]:
@@ -317,7 +350,7 @@ def _candidate(space: Space, path: Sequence[Step]) -> Candidate:
         return run.done()
 
     workload: Workload = on_subject(space.workload, work, None)
-    return Candidate(workload, space.costs(workload), dict(fired))
+    return Candidate(workload, space.costs(workload), dict(fired), None, (*start.traces, workload.trace))
 
 
 def _tidied(space: Space, graph: Graph) -> Run:

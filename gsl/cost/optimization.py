@@ -6,26 +6,26 @@ import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from gsl.cost.approximate import approximated
 from gsl.cost.backtrack import Backtrack
+from gsl.cost.decision import Decision
 from gsl.cost.defaults import Rules, default_rules, stages_of
 from gsl.cost.greedy import Greedy
-from gsl.cost.kinds import Choice, Kind
 from gsl.cost.machine import devices, machine, threads_of
 from gsl.cost.model import Measured, Model, Wanted, model_of
 from gsl.cost.report import Optimized, OptimizeReport
-from gsl.cost.search import Found, Search, Trial
+from gsl.cost.search import Found, Search
 from gsl.cost.space import Candidate, Clock, Progress, Space
 from gsl.cost.store import Store
 from gsl.cost.whole import Inputs, Timing, error, in_turns, is_faster
 from gsl.draw import hide_nothing
-from gsl.errors import WorkloadError, nearest
+from gsl.errors import ReplayError, WorkloadError, nearest
 from gsl.graph.text import text
-from gsl.rewrite import RuleSet
+from gsl.rewrite import RuleSet, Subst
 from gsl.rewrite.fingerprint import fingerprint
 from gsl.workload import Workload
 
@@ -107,35 +107,40 @@ class _Optimization:
         """The result and its report."""
         space = Space(self.workload, self.stages, self.model)
         known = self._known(space)
-        found = known or self._found(space)
+        found = None if known is None else self._again(known, space)
+        end = None if found is None else self._end(found.best, known)
+        if found is None or end is None or end.is_wrong:  # of another program, or there is none
+            known, found = None, self._found(space)
+            end = self._end(found.best, None)
+        if known is None or (end.taken and known.after is None):
+            self._keep(found, end)
         best = found.best
-        before = after = None
-        wrong = None
-        if best.workload is not self.workload:
-            self.progress("timing both programs in turns")
-            wrong = error(self.workload, best.workload, self.calibration or [self.inputs])
-            before, after = in_turns([self.workload, best.workload], self.inputs, FINAL * self.clock.seconds)
-        taken, decision = self._decision(best, before, after, wrong)
         report = OptimizeReport(
-            self.workload.name, taken, decision, self.search.name, found.trials,
-            space.original.costs, best.costs, before, after, wrong, self.tolerance, self.threads,
+            self.workload.name, end.taken, end.reason, self.search.name, found.trials,
+            space.original.costs, best.costs, end.before, end.after, end.error, self.tolerance, self.threads,
             time.perf_counter() - start, known is not None,
         )  # fmt: skip
-        return Optimized(best.workload if taken else self.workload, report)
+        return Optimized(best.workload if end.taken else self.workload, report)
 
     def _found(self, space: Space) -> Found:
-        """The best program by the cost model; what was decided is kept for the next time."""
+        """The best program by the cost model."""
         search_for = Clock(self.clock.left - FINAL * self.clock.seconds)
         with self._measuring_for(search_for.left):
             found = self.search.run(space, search_for, self.progress)
             if self.tolerance is not None:
                 inputs = self.calibration or [self.inputs]
                 found = approximated(space, found, self.tolerance, inputs, search_for, self.progress)
-        choice = found.best.choice
-        if self._key is not None and choice is not None and search_for.left > 0:
-            trials = [asdict(trial) for trial in found.trials]
-            self.store.put({"choice": _packed(choice), "trials": trials}, *self._key)
-        return found
+        return found if search_for.left > 0 else replace(found, finished=False)
+
+    def _keep(self, found: Found, end: _End) -> None:
+        """Keep what the next run on an equal program needs to know."""
+        best = found.best
+        if self._key is None or (best.workload is not self.workload and not best.traces):
+            return
+        decision = Decision(best.traces, found.trials, None if found.finished else self.clock.seconds)
+        if end.taken:
+            decision = replace(decision, before=end.before, after=end.after, error=end.error)
+        self.store.put(decision.as_json(), *self._key)
 
     @contextmanager
     def _measuring_for(self, seconds: float) -> Iterator[None]:
@@ -149,16 +154,25 @@ class _Optimization:
         finally:
             self.model.until = before
 
-    def _known(self, space: Space) -> Found | None:
-        """The decisions of an earlier run on an equal program."""
-        known = None if self._key is None else self.store.get(*self._key)
-        if known is None:
-            return None
+    def _known(self, space: Space) -> Decision | None:
+        """The decision of an earlier run on an equal program, if that had as much time."""
+        value = None if self._key is None else self.store.get(*self._key)
+        known = None if value is None else Decision.of_json(value, space.rules)
+        return known if known is not None and known.serves(self.clock.seconds) else None
+
+    def _again(self, known: Decision, space: Space) -> Found | None:
+        """What was found in an earlier run; ``None`` if that can't be repeated, as where values of weights differ."""
         self.progress("applying what was decided in an earlier run")
         with self._measuring_for(0.0):
-            best = space.at(_unpacked(known["choice"]))
-            _ = space.original
-        return Found(best, tuple(Trial(**trial) for trial in known["trials"]))
+            if not known.traces:
+                return Found(space.original, known.trials)
+            workload = self.workload
+            try:
+                for trace in known.traces:
+                    workload = trace.replay(workload)
+            except ReplayError:
+                return None
+            return Found(Candidate(workload, space.costs(workload), {}, None, known.traces), known.trials)
 
     @cached_property
     def _key(self) -> tuple[object, ...] | None:
@@ -172,27 +186,58 @@ class _Optimization:
         return (machine(), devices(), self.threads, self.model.name, self.search.name, self.tolerance,
                 len(self.calibration), program, *prints)  # fmt: skip
 
-    def _decision(
-        self, best: Candidate, before: Timing | None, after: Timing | None, wrong: float | None
-    ) -> tuple[bool, str]:
-        """A pair: true if the new program is taken, and the reason."""
-        if before is None or after is None or wrong is None:
-            return False, "no rule pays here, so the program is what it was"
-        if self.tolerance is not None and _is_approximate(best, self.stages):
-            if wrong > self.tolerance:
-                return False, f"the error of {wrong:.1e} is above the tolerance, so the old program stays"
+    def _end(self, best: Candidate, known: Decision | None) -> _End:
+        """Whether a program is the result, from its numbers and the time that it takes.
+
+        It is not timed again if that was done in an earlier run, and it was the faster one.
+        """
+        new = best.workload
+        if new is self.workload:
+            return _End(False, "no rule pays here, so the program is what it was")
+        if known is not None and known.before is not None and known.after is not None:
+            before, after, wrong = known.before, known.after, known.error
         else:
-            report = self.workload.compare(best.workload, list(self.inputs.values))
+            known = None
+            self.progress("timing both programs in turns")
+            before, after = in_turns([self.workload, new], self.inputs, FINAL * self.clock.seconds)
+            wrong = None
+        is_rough = self.tolerance is not None and any(rule.approximate for rule in _used(best))
+        if wrong is None or is_rough:
+            wrong = error(self.workload, new, self.calibration or [self.inputs])
+
+        def end(reason: str, *, taken: bool = False, is_wrong: bool = False) -> _End:
+            return _End(taken, reason, before, after, wrong, is_wrong)
+
+        if is_rough:
+            if wrong > self.tolerance:  # type: ignore[operator]
+                return end(f"the error of {wrong:.1e} is above the tolerance, so the old program stays", is_wrong=True)
+        else:
+            report = self.workload.compare(new, list(self.inputs.values))
             if not report.passed:
-                return False, f"the numbers differ, so the old program stays: {report.failures[0].name}"
+                name = report.failures[0].name
+                return end(f"the numbers differ, so the old program stays: {name}", is_wrong=True)
         if not is_faster(after, before):
-            return False, "the new program is not faster as a whole, so the old one stays"
-        return True, f"{before.median / after.median:.2f} times faster"
+            return end("the new program is not faster as a whole, so the old one stays")
+        found_by = "" if known is None else ", as an earlier run found"
+        return end(f"{before.median / after.median:.2f} times faster{found_by}", taken=True)
 
 
-def _is_approximate(candidate: Candidate, stages: Sequence[RuleSet]) -> bool:
-    rules = {rule.name: rule for stage in stages for rule in stage}
-    return any(rules[kind.rule].approximate for kind in candidate.fired)
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The comparison of the whole programs."""
+
+    taken: bool
+    reason: str
+    before: Timing | None = None
+    after: Timing | None = None
+    error: float | None = None
+    is_wrong: bool = False
+    """True if the new program computes something else."""
+
+
+def _used(candidate: Candidate) -> set[Subst]:
+    """The rules that made a program."""
+    return {trace.rules[firing.rule] for trace in candidate.traces for firing in trace.firings}
 
 
 def _search(search: str | Search) -> Search:
@@ -233,23 +278,3 @@ def _on_cpu(workload: Workload) -> bool:
     """True if the weights and inputs of a program lie in the memory of the processor."""
     values = [*workload.params.values(), *(workload.example_inputs or ())]
     return all(getattr(getattr(value, "device", None), "type", "cpu") == "cpu" for value in values)
-
-
-def _packed(choice: Choice) -> dict[str, Any]:
-    """A choice as what JSON has."""
-    chosen = None if choice.approximate is None else sorted((kind.rule, kind.calls) for kind in choice.approximate)
-    return {
-        "rules_out": sorted(choice.rules_out),
-        "kinds_out": sorted((kind.rule, kind.calls) for kind in choice.kinds_out),
-        "approximate": chosen,
-    }
-
-
-def _unpacked(value: Mapping[str, Any]) -> Choice:
-    chosen = value["approximate"]
-    return Choice(
-        frozenset(value["rules_out"]),
-        frozenset(Kind(rule, calls) for rule, calls in value["kinds_out"]),
-        None if chosen is None else frozenset(Kind(rule, calls) for rule, calls in chosen),
-    )
-

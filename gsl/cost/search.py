@@ -56,6 +56,8 @@ class Found:
 
     best: Candidate
     trials: tuple[Trial, ...]
+    finished: bool = True
+    """False if there was more to look at when the time was over."""
 
 
 class Search(Protocol):

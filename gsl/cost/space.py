@@ -33,6 +33,8 @@ class Candidate:
     fired: Mapping[Kind, int]
     choice: Choice | None = None
     """The choice that gives this program again; ``None`` where it was found in another way."""
+    traces: tuple[Trace, ...] = ()
+    """Those of the rules that made it, one after the other: repeated, they give this program again."""
 
 
 class Clock:
@@ -89,8 +91,15 @@ class Space:
             same = next((other for other in self._candidates.values() if other.fired == fired), None)
             is_original = workload is self.workload
             costs = self.original.costs if is_original else same.costs if same else self.costs(workload)
-            known = self._candidates[choice] = Candidate(workload, costs, fired, choice)
+            traces = () if is_original else (workload.trace,)
+            known = self._candidates[choice] = Candidate(workload, costs, fired, choice, traces)
         return known
+
+    def after(self, candidate: Candidate) -> Space:
+        """The programs that the same rules make of one of these."""
+        if candidate.workload is self.workload:
+            return self
+        return Space(candidate.workload, self.stages, self.model, fold=self.fold, hoists=self.hoists)
 
     def costs(self, workload: Workload) -> Costs:
         """The costs of a program, without those of what is hoisted."""

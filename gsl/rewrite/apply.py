@@ -148,6 +148,8 @@ def repeat(trace: Trace, source: Graph, steps: int | None, evaluate: Evaluate | 
                 ) from None
         current.splicer.finish()
         run.end()
+    if trace.folded and not trace.folds and evaluate is not None and steps in (None, total):
+        again.folded += fold(run.graph, evaluate)
     return run.done()
 
 

@@ -94,7 +94,7 @@ class Trace:
     tidy: bool = field(default=False, repr=False)
     """True if all equal calls were shared, and unused calls went, before the first round and after each."""
     folds: bool = field(default=False, repr=False)
-    """True if weights were folded after each round."""
+    """True if weights were folded after each round; otherwise after the last one, if any were."""
 
     def count(self, rule: str | None = None) -> int:
         """The number of firings of a rule (of all rules without a name)."""

@@ -64,11 +64,46 @@ def test_a_rule_that_costs_at_one_place_and_gains_by_another_one_there() -> None
     assert best.best.workload.trace.summary() == {"to-clip": 1, "abs-clip": 1}
 
 
+class Both(nn.Module):
+    """What the greedy search finds, in one output; what only a walk finds, in the other."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.floor(torch.floor(torch.floor(b))), *Branches()(a, b)
+
+
+def test_a_walk_goes_on_from_what_the_greedy_search_finds() -> None:
+    wl = Workload.from_torch(Both(), (torch.randn(3, 4), torch.randn(3, 4)))
+    floor = Subst(op.Floor(op.Floor(x)), op.Floor(x), name="floor-floor")
+    rules = TO_CLIP, ABS_CLIP, floor
+    assert found(Greedy(), wl, *rules).best.costs.total == 8.0
+    best = found(Backtrack(alpha=2.0, steps=3), wl, *rules)
+    assert best.best.costs.total == 4.0
+    wl.compare(best.best.workload).check()
+    assert [trace.summary() for trace in best.best.traces] == [{"floor-floor": 2}, {"to-clip": 1, "abs-clip": 1}]
+    assert {trial.rule: trial.verdict for trial in best.trials} == {
+        "floor-floor": "kept", "to-clip": "kept", "abs-clip": "kept"
+    }  # fmt: skip
+    again = wl
+    for trace in best.best.traces:
+        again = trace.replay(again)
+    assert str(again) == str(best.best.workload)
+
+
+def test_it_is_never_worse_than_the_greedy_search() -> None:
+    wl = Workload.from_torch(Both(), (torch.randn(3, 4), torch.randn(3, 4)))
+    floor = Subst(op.Floor(op.Floor(x)), op.Floor(x), name="floor-floor")
+    walk = Walk(Space(wl, [RuleSet([floor])], OfNodes(price)))
+    walk.run(Clock(60.0), lambda what: None, steps=0)
+    assert walk.cost == walk.start_cost, "without a step, a walk alone finds nothing"
+    best = found(Backtrack(steps=0), wl, floor)
+    assert best.best.costs.total == found(Greedy(), wl, floor).best.costs.total == 8.0
+
+
 def test_what_costs_more_than_the_bound_is_not_gone_on_from() -> None:
     wl = branches()
     result = found(Backtrack(alpha=1.5), wl, TO_CLIP, ABS_CLIP)
     assert result.best.workload is wl
-    assert result.trials == ()
+    assert [(trial.rule, trial.verdict) for trial in result.trials] == [("to-clip", "dropped"), ("abs-clip", "dropped")]
 
 
 def test_rules_that_go_round_in_circles_end() -> None:

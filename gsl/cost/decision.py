@@ -1,0 +1,72 @@
+"""What an optimisation decided, as it is kept for the next one of an equal program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gsl.cost.search import Trial
+from gsl.cost.whole import Timing
+from gsl.rewrite import Subst, Trace
+from gsl.rewrite.trace import Firing
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The steps to the best program, and the trials of the search that found it.
+
+    With the times of both whole programs where the new one was the faster one. (Where it was not, whatever else the
+    machine did may have hidden it.)
+    """
+
+    traces: tuple[Trace, ...]
+    """None where the best program is the one that was given."""
+    trials: tuple[Trial, ...]
+    budget: float | None
+    """The seconds that were spent; ``None`` where nothing was left to look at."""
+    before: Timing | None = None
+    after: Timing | None = None
+    error: float | None = None
+
+    def serves(self, budget: float) -> bool:
+        """Whether an optimisation with so many seconds would not look at more."""
+        return self.budget is None or self.budget >= budget
+
+    def as_json(self) -> dict[str, Any]:
+        """The decision as values of JSON."""
+        return {
+            "traces": [_packed(trace) for trace in self.traces],
+            "trials": [asdict(trial) for trial in self.trials],
+            "budget": self.budget,
+            "before": self.before and self.before.samples,
+            "after": self.after and self.after.samples,
+            "error": self.error,
+        }
+
+    @staticmethod
+    def of_json(value: Mapping[str, Any], rules: Mapping[str, Subst]) -> Decision:
+        """The decision of these values, with the rules by name."""
+        return Decision(
+            tuple([_unpacked(trace, rules) for trace in value["traces"]]),
+            tuple([Trial(**trial) for trial in value["trials"]]),
+            value["budget"],
+            value["before"] and Timing(tuple(value["before"])),
+            value["after"] and Timing(tuple(value["after"])),
+            value["error"],
+        )
+
+
+def _packed(trace: Trace) -> dict[str, Any]:
+    """What is needed of a trace to repeat it."""
+    firings = [[firing.rule, firing.round, firing.at, firing.match] for firing in trace.firings]
+    how = {"iterative": trace.iterative, "tidy": trace.tidy, "folds": trace.folds, "folded": trace.folded}
+    return {"firings": firings, **how}
+
+
+def _unpacked(value: Mapping[str, Any], rules: Mapping[str, Subst]) -> Trace:
+    firings = [
+        Firing(rule, (), (), (), number, at, tuple(map(tuple, match))) for rule, number, at, match in value["firings"]
+    ]
+    how = {name: value[name] for name in ("iterative", "tidy", "folds", "folded")}
+    return Trace(firings, rules=rules, **how)
