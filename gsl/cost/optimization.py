@@ -21,7 +21,8 @@ from gsl.cost.report import Optimized, OptimizeReport
 from gsl.cost.search import Found, Search
 from gsl.cost.space import Candidate, Clock, Progress, Space
 from gsl.cost.store import Store
-from gsl.cost.whole import Inputs, Timing, error, in_turns, is_faster
+from gsl.cost.table import Costs
+from gsl.cost.whole import RUNS, Inputs, Timing, error, in_turns, is_faster
 from gsl.draw import hide_nothing
 from gsl.errors import ReplayError, WorkloadError, nearest
 from gsl.graph.text import text
@@ -32,7 +33,9 @@ from gsl.workload import Workload
 SEARCHES: Mapping[str, Search] = {search.name: search for search in (Greedy(), Backtrack())}
 """The searches by name."""
 FINAL = 0.25
-"""The share of the budget that is for timing whole programs at the end."""
+"""The share of the budget that is for the end, where whole programs are timed and compared."""
+TIMING = 2 / 3
+"""The share of that which is for timing."""
 
 
 def optimize(
@@ -124,13 +127,21 @@ class _Optimization:
 
     def _found(self, space: Space) -> Found:
         """The best program by the cost model."""
-        search_for = Clock(self.clock.left - FINAL * self.clock.seconds)
+        final = FINAL * self.clock.seconds
+        with self._measuring_for(self.clock.left - final):
+            final = max(final, self._least(space.original.costs))
+        search_for = Clock(self.clock.left - final)
         with self._measuring_for(search_for.left):
             found = self.search.run(space, search_for, self.progress)
             if self.tolerance is not None:
                 inputs = self.calibration or [self.inputs]
                 found = approximated(space, found, self.tolerance, inputs, search_for, self.progress)
         return found if search_for.left > 0 else replace(found, finished=False)
+
+    def _least(self, costs: Costs) -> float:
+        """The seconds that the end takes at least, if the new program is as slow as one of these costs."""
+        comparing = 1 + max(1, len(self.calibration))
+        return 2 * (RUNS + comparing) * costs.total if costs.unit == "s" else 0.0
 
     def _keep(self, found: Found, end: _End) -> None:
         """Keep what the next run on an equal program needs to know."""
@@ -199,7 +210,8 @@ class _Optimization:
         else:
             known = None
             self.progress("timing both programs in turns")
-            before, after = in_turns([self.workload, new], self.inputs, FINAL * self.clock.seconds)
+            seconds = TIMING * min(FINAL * self.clock.seconds, self.clock.left)
+            before, after = in_turns([self.workload, new], self.inputs, seconds)
             wrong = None
         is_rough = self.tolerance is not None and any(rule.approximate for rule in _used(best))
         if wrong is None or is_rough:

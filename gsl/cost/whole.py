@@ -14,8 +14,10 @@ from gsl.errors import WorkloadError
 from gsl.graph import Effect
 from gsl.workload import Workload
 
-ROUNDS = (5, 31)
-"""The least and the most rounds in which programs are timed."""
+ROUNDS = (3, 31)
+"""The least and the most rounds in which programs are timed. With less than three, nothing is more than chance."""
+RUNS = 2 + ROUNDS[0]
+"""How often each program runs at least: to be ready, to find the number of runs of a sample, and in the rounds."""
 SAMPLE = 0.002
 """The least seconds of one sample: shorter programs are run several times for one."""
 
@@ -72,14 +74,17 @@ class Inputs:
 
 
 def in_turns(workloads: Sequence[Workload], inputs: Inputs, seconds: float) -> list[Timing]:
-    """The times of programs that are run one after the other, in every second round in the opposite order."""
+    """The times of programs that are run one after the other, in every second round in the opposite order.
+
+    That takes about so many seconds, or what the least rounds take.
+    """
     import torch
 
+    start = time.perf_counter()
     with _unchanged(workloads), torch.no_grad():
         calls = [_call(workload, inputs) for workload in workloads]
         runs = _runs(calls)
         samples: list[list[float]] = [[] for _ in calls]
-        start = time.perf_counter()
         for number in range(ROUNDS[1]):
             if number >= ROUNDS[0] and time.perf_counter() - start > seconds:
                 break
