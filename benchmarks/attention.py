@@ -3,8 +3,9 @@
 ``python -m benchmarks.attention bert llama`` looks at some architectures, without names at all of them. Each is run in
 four variants (with a padding mask and without, one and two rows), each of these in four forms: as exported, decomposed,
 captured by ``torch.compile``, and imported into Relax from the export. Beside them stands how many layers inductor's
-own passes find in the same model. Results go to a file of lines in JSON, so that a run may be continued, and from there
-to the page.
+own passes find in the same model. ``--batch``, ``--mask`` and ``--form`` choose some of these, e. g. ``--batch 1 --mask
+padding --form compiled``. Results go to a file of lines in JSON after each architecture, and from there to the page: a
+run that was stopped goes on where it was when it is started again, and takes no results twice.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import logging
 import signal
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ from gsl.rules import IDIOMS
 
 PAGE = Path(__file__).with_name("ATTENTION.md")
 LINES = Path(__file__).with_name("attention.jsonl")
+MASKS = {"none": False, "padding": True}
+"""Masks that a model is given, by name: whether there is a padding mask."""
 VARIANTS = {"plain, 2": (False, 2), "masked, 2": (True, 2), "plain, 1": (False, 1), "masked, 1": (True, 1)}
 """Whether there is a padding mask, and how many rows."""
 TOLERANCE = 1e-4
@@ -142,7 +145,7 @@ def error_of(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) ->
 
 
 def look(name: str, variant: str, forms: Sequence[str], seconds: int = 120) -> list[Found]:
-    """What is found of an architecture in a variant, in some forms."""
+    """What is found of an architecture in a variant, in some forms; a result without a form stands for all of them."""
     mask, batch = VARIANTS[variant]
     try:
         with limited(seconds):
@@ -152,7 +155,7 @@ def look(name: str, variant: str, forms: Sequence[str], seconds: int = 120) -> l
     except (Exception, Slow) as error:
         return [Found(name, variant, "", 0, reason=_text(error))]
     if not layers.plain and not layers.others:
-        return []
+        return [Found(name, variant, "", 0, reason="no attention")]
     programs: dict[str, Any] = {}
 
     def exported() -> Any:
@@ -192,7 +195,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.attention", description=__doc__)
     parser.add_argument("names", nargs="*", help="architectures; all of them unless given")
     parser.add_argument("--form", action="append", choices=FORMS, help="this form; may be given again")
-    parser.add_argument("--variant", action="append", choices=list(VARIANTS), help="this variant; may be given again")
+    parser.add_argument("--batch", action="append", type=int, choices=(1, 2), help="so many rows; may be given again")
+    parser.add_argument("--mask", action="append", choices=MASKS, help="with this mask; may be given again")
     parser.add_argument("--lines", type=Path, default=LINES, help="the file of results, to which a run adds")
     parser.add_argument("--page", type=Path, help="where to write the page")
     options = parser.parse_args(arguments)
@@ -200,7 +204,7 @@ def main(arguments: list[str] | None = None) -> None:
     logging.disable(logging.ERROR)
     known = read(options.lines) if options.lines.exists() else []
     done = {(each.name, each.variant, each.form) for each in known}
-    for variant in options.variant or VARIANTS:
+    for variant in variants(options.mask or MASKS, options.batch or (1, 2)):
         for name in options.names or names():
             forms = [form for form in options.form or FORMS if (name, variant, form) not in done]
             if not forms or (name, variant, "") in done:
@@ -214,6 +218,12 @@ def main(arguments: list[str] | None = None) -> None:
             known += results
     if options.page is not None:
         options.page.write_text(page(known), encoding="utf-8")
+
+
+def variants(masks: Iterable[str], batches: Iterable[int]) -> list[str]:
+    """The variants with one of the masks and one of the numbers of rows."""
+    wanted = {(MASKS[mask], batch) for mask in masks for batch in batches}
+    return [variant for variant, given in VARIANTS.items() if given in wanted]
 
 
 def shown(found: Found) -> str:
@@ -234,15 +244,16 @@ HEAD = f"""# Attention that is found
 
 Made by `python -m benchmarks.attention --page benchmarks/ATTENTION.md`, of architectures of `transformers` with
 `attn_implementation="eager"`, tiny and with random weights. Layers are counted while a model runs, from the calls of
-torch; layers with a cap or a sink are no plain attention, and are not counted. *Wrong* are models in which more is
-found than there is, or whose numbers differ by more than {TOLERANCE:g} of the largest; in Relax and by inductor, where
-layers are only counted, the former. What can't be exported, captured or imported at all is left out, and named below.
+torch; layers with a cap or a sink are no plain attention, and are not counted: models that have no others are here
+with 0 layers. *Wrong* are models in which more is found than there is, or whose numbers differ by more than
+{TOLERANCE:g} of the largest; in Relax and by inductor, where layers are only counted, the former. What can't be
+exported, captured or imported at all is left out, and named below.
 """
 
 
 def page(results: Sequence[Found]) -> str:
     """The results as tables: a row for each variant and form, and one for each architecture that misses some."""
-    ran = [each for each in results if each.form and each.layers]
+    ran = [each for each in results if each.form and (each.layers or each.others)]
     lines = [
         HEAD,
         "| variant | form | architectures | layers | found | share | wrong |",
@@ -255,7 +266,7 @@ def page(results: Sequence[Found]) -> str:
                 continue
             layers, found = sum(each.layers for each in some), sum(min(each.found, each.layers) for each in some)
             wrong = sum(each.wrong for each in some) if form != "inductor" else sum(e.found > e.layers for e in some)
-            row = (variant, form, len(some), layers, found, f"{found / layers:.1%}", wrong)
+            row = (variant, form, len(some), layers, found, f"{found / layers:.1%}" if layers else "", wrong)
             lines.append("| " + " | ".join(map(str, row)) + " |")
     lines += ["", "## Not found", "", "| architecture | variant and form: found of layers |", "| --- | --- |"]
     missed: dict[str, list[str]] = {}

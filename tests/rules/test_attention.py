@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 import gsl
+from benchmarks import attention
 from benchmarks.architectures import Example, Layers, count, example
 from benchmarks.attention import Found, in_compiled, in_export, in_relax, page
 from gsl import Refuted, Subst, Supported, Workload, op, pat
@@ -293,12 +295,44 @@ def test_the_page_tells_what_is_missing_and_what_is_wrong() -> None:
     results = [
         Found("a", "plain, 2", "exported", 2, 2, error=1e-7), Found("b", "plain, 2", "exported", 2, 1, error=0.5),
         Found("c", "plain, 2", "exported", 2, reason="no | export"),
+        Found("capped", "plain, 2", "exported", 0, 1, others=2), Found("capped", "plain, 2", "relax", 0, 0, others=2),
+        Found("none", "plain, 2", "", 0, reason="no attention"),
     ]  # fmt: skip
-    assert [each.wrong for each in results] == [False, True, False]
+    assert [each.wrong for each in results] == [False, True, False, True, False, False]
     text = page(results)
-    assert "| plain, 2 | exported | 2 | 4 | 3 | 75.0% | 1 |" in text
+    assert "| plain, 2 | exported | 3 | 4 | 3 | 75.0% | 2 |" in text
+    assert "| plain, 2 | relax | 1 | 0 | 0 |  | 0 |" in text
+    assert "none" not in text
     assert "| b | plain, 2, exported: 1 of 2 |" in text
     assert "| c | exported | no / export |" in text
+
+
+def test_a_run_looks_at_the_variants_that_are_asked_for_and_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looked: list[tuple[str, str, tuple[str, ...]]] = []
+
+    def look(name: str, variant: str, forms: Sequence[str]) -> list[Found]:
+        looked.append((name, variant, tuple(forms)))
+        if name == "resnet":
+            return [Found(name, variant, "", 0, reason="no attention")]
+        return [Found(name, variant, form, 2, 1) for form in forms]
+
+    monkeypatch.setattr(attention, "look", look)
+    lines, written = tmp_path / "lines.jsonl", tmp_path / "page.md"
+    some = ["bert", "resnet", "--lines", str(lines), "--batch", "1", "--form", "compiled"]
+    attention.main([*some, "--mask", "padding"])
+    assert looked == [(name, "masked, 1", ("compiled",)) for name in ("bert", "resnet")]
+    attention.main([*some, "--page", str(written)])
+    assert looked[2:] == [(name, "plain, 1", ("compiled",)) for name in ("bert", "resnet")]
+    assert "| masked, 1 | compiled | 1 | 2 | 1 | 50.0% | 0 |" in written.read_text()
+    attention.main([*some, "--batch", "2", "--form", "relax"])
+    assert looked[4:] == [
+        ("bert", "plain, 2", ("compiled", "relax")), ("resnet", "plain, 2", ("compiled", "relax")),
+        ("bert", "masked, 2", ("compiled", "relax")), ("resnet", "masked, 2", ("compiled", "relax")),
+        ("bert", "plain, 1", ("relax",)), ("bert", "masked, 1", ("relax",)),
+    ]  # fmt: skip
+    assert "1 of 2" in capsys.readouterr().out
 
 
 def test_a_model_that_takes_no_mask_says_so() -> None:
