@@ -14,8 +14,8 @@ from gsl.front.relay import opaque
 from gsl.front.relay.handle import is_literal
 from gsl.front.relay.run import compiled
 from gsl.front.relay.types import Types, infer_local, native_type
-from gsl.front.tvm.tensors import to_torch
-from gsl.graph import GETITEM, LEAVES, TUPLE, Node, Op, TensorType, TupleType, Type, op_name
+from gsl.front.tvm.tensors import to_torch, to_tvm
+from gsl.graph import CONST, GETITEM, LEAVES, TUPLE, Node, Op, TensorType, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE, meaning
 from gsl.spec.symbolic import has_symbols
@@ -51,7 +51,12 @@ def _infer_opaque(module: Any, op: Op, operands: tuple[Node, ...], attrs: Mappin
     types = [native_type(operand.type) for operand in operands]
     if any(type is None for type in types):
         return None
-    stand_ins = [relay.Var(f"x{number}", type) for number, type in enumerate(types)]
+    stand_ins = [
+        # Relay may take a shape from a literal.
+        relay.Constant(to_tvm(operand.attrs["value"])) if operand.op == CONST and not is_literal(operand)
+        else relay.Var(f"x{number}", type)
+        for number, (operand, type) in enumerate(zip(operands, types))
+    ]  # fmt: skip
     try:
         call = opaque.call(module, op, stand_ins, attrs)
     except FrontEndError as error:

@@ -293,6 +293,18 @@ def test_new_dense_layers_share_the_rows_of_a_tensor():
         assert np.allclose(new(x)[0], wl(x)[0])
 
 
+def test_new_dense_layers_in_a_row_read_as_such():
+    rows = relay.reshape(var("x", 2, 3, 4), (6, 4))
+    wl = workload(relay.exp(relay.reshape(relay.nn.dense(rows, var("w", 4, 4)), (2, 3, 4))))
+    dense = op.Dense(A, B)
+    new = Subst(op.Exp(dense), dense.like(dense.like(A, B), B))(wl)
+    assert new.op_counts() == {"nn.dense": 2}
+    assert ops(new).count("reshape") == 4
+    # The two between the layers are one that changes nothing.
+    simple = relay.transform.SimplifyExpr()(new.mod)
+    assert ops(loaded(simple, new.params)).count("reshape") == 3
+
+
 def test_an_operator_that_is_opaque_is_folded():
     wl = workload(relay.nn.relu(X + relay.sort(var("w", 2, 3), axis=0)))
     w = pat.Call(tvm.ir.Op.get("sort"), pat.Param())
@@ -460,3 +472,16 @@ def test_arguments_of_a_native_call_that_are_named_like_types():
     wl = workload(relay.collapse_sum_to(X, (1, 3)), "x")
     assert len(list(Subst(pat.Call(collapse, A, B, shape=(1, 3)), A).match(wl))) == 1
     assert not list(Subst(pat.Call(collapse, A, B, shape=(2, 3)), A).match(wl))
+
+
+@pytest.mark.parametrize("named", [{}, {"shape": (1, 4)}])
+def test_a_native_call_whose_type_follows_from_a_literal_tensor(named):
+    alike, to = tvm.ir.Op.get("collapse_sum_like"), tvm.ir.Op.get("collapse_sum_to")
+    wl = workload(relay.collapse_sum_like(var("x", 2, 4, 4), var("y", 1, 4)), "x", "y")
+    new = Subst(pat.Call(alike, A, B), pat.Call(to, A, pat.Const((1, 4), dtype="int32"), **named))(wl)
+    assert ops(new) == ["collapse_sum_to"]
+    assert new.graph.outputs[0].type == wl.graph.outputs[0].type
+    assert wl.compare(new)
+    other = Subst(pat.Call(alike, A, B), pat.Call(to, A, pat.Const((4, 4), dtype="int32")))(wl)
+    assert "but its replacement" in str(other.trace)
+    assert not other.trace.firings
