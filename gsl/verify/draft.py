@@ -37,6 +37,12 @@ class _Unknown:
 
 UNKNOWN = _Unknown()
 
+
+def is_decided(value: Any) -> bool:
+    """False for a size that is not decided yet, and for a shape with one."""
+    return all(map(is_decided, value)) if isinstance(value, tuple) else value is not UNKNOWN
+
+
 Sizes = tuple["int | None", ...]
 """The sizes of a shape, ``None`` where any will do."""
 

@@ -19,7 +19,7 @@ from gsl.match.guard import MatchScope, Path, references
 from gsl.pat import AttrEqual, Call, Const, GetItem, Instance, Pattern, Variadic
 from gsl.spec import TABLE
 from gsl.verify.choices import Choices
-from gsl.verify.draft import Draft
+from gsl.verify.draft import Draft, is_decided
 from gsl.verify.sketch import Sketch
 
 Term = tuple[Draft, str]
@@ -152,9 +152,10 @@ class Facts:
     def value(self, node: Ast, path: Path, symbols: Mapping[Symbol, Any]) -> Any:
         """The value of an expression; ``None`` where it depends on values that are not decided."""
         try:
-            return Evaluator(MatchScope(self.bindings, path), dict(symbols)).value(node)
+            found = Evaluator(MatchScope(self.bindings, path), dict(symbols)).value(node)
         except (EvaluationError, ValueError):
             return None
+        return found if is_decided(found) else None
 
     def given(self, draft: Draft, name: str) -> Iterator[tuple[Any, Any]]:
         """The given values of an attribute, as pairs of a part of it (``None``: all of it) and a value."""

@@ -132,6 +132,8 @@ def sources() -> dict[str, Callable[[], Subst]]:
         "a shape in terms of another": lambda: Subst(x + pat.Wildcard(shape=(x.shape[0], 1)), same, where=x.ndim == 2),
         "one of some dtypes": lambda: Subst(op.Exp(x), same, where=attr.In(x.dtype, ("float16", "float64"))),
         "one or the other": lambda: Subst(op.ReLU(x), same, where=(x.ndim == 4) | (x.dtype == "int8")),
+        "a square matrix": lambda: Subst(op.Dense(x, w), same, where=w.shape[0] == w.shape[1]),
+        "a shape with equal ends": lambda: Subst(op.Exp(x), same, where=(x.ndim == 3) & (x.shape[2] == x.shape[0])),
         "a sum of sizes": lambda: Subst(op.Dense(x, w), same, where=w.shape[0] == w.shape[1] + 2),
         "attributes of another": lambda: Subst(
             [a := op.Conv2D(x, w), op.Conv2D(x, v, **pat.same_attr(a, ["strides", "padding", "groups"]))], same
