@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Final
 
 from gsl.attr.evaluate import same
 from gsl.errors import UndecidableError
+from gsl.graph import Node, TensorType
+from gsl.spec import TABLE, Trait
+
+AT_MOST_SINGLE: Final = frozenset(("float32", "float16", "bfloat16"))
+"""The dtypes with which frameworks compute in single precision, or in a lower one."""
 
 
 def decidedly_same(left: Any, right: Any) -> bool:
@@ -41,3 +47,23 @@ def equal_literal(wanted: Any, actual: Any) -> bool:
         return False
     filled = actual.new_tensor(values) if hasattr(actual, "new_tensor") else values.astype(actual.dtype)
     return bool((actual == filled).all())
+
+
+def equal_in_single(wanted: Any, node: Node) -> bool:
+    """True if a literal of the graph is the wanted float in single precision, and arithmetic in that is all its use.
+
+    So the square root of two in double precision is a constant of float32, which has nine decimals.
+    """
+    actual = node.attrs["value"]
+    if type(wanted) is not float or type(actual) is not float or not math.isclose(wanted, actual, rel_tol=1e-6):
+        return False
+    import numpy
+
+    return bool(numpy.float32(wanted) == numpy.float32(actual)) and all(map(_is_single, node.users))
+
+
+def _is_single(node: Node) -> bool:
+    """True for element-wise arithmetic in single precision at most."""
+    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    known = isinstance(node.type, TensorType) and node.type.dtype in AT_MOST_SINGLE
+    return known and spec is not None and Trait.BROADCASTING in spec.traits

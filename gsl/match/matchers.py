@@ -14,7 +14,7 @@ from gsl.attr.ast import Literal
 from gsl.errors import EvaluationError
 from gsl.graph import CONST, GETITEM, TUPLE, Node, Op, TensorType, TupleType
 from gsl.match.guard import Guard, Path, canonical
-from gsl.match.literal import decidedly_same, equal_literal
+from gsl.match.literal import decidedly_same, equal_in_single, equal_literal
 from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, OpClass, Pattern, Tuple, Variadic, has_head
 from gsl.spec import TABLE, OpSpec
 from gsl.spec.natives import defaults, same_function
@@ -139,7 +139,7 @@ class ConstMatcher(LeafMatcher):
         if wanted is None or (not isinstance(wanted, Literal) and not hasattr(wanted, "__array__")):
             return True
         value = wanted.value if isinstance(wanted, Literal) else wanted
-        if not equal_literal(value, node.attrs["value"]):
+        if not (equal_literal(value, node.attrs["value"]) or equal_in_single(value, node)):
             return search.miss(self.pattern, node, "value", value, node.attrs["value"])
         return True
 

@@ -76,8 +76,9 @@ class Param(_Free):
 class Const(Leaf):
     """A literal, equal to ``value`` if that is given (a number, an array, or an attribute expression).
 
-    Numbers compare by value in the graph's dtype, and match a tensor that is filled with them. In a target it is a
-    new literal; ``dtype`` makes it a tensor of that dtype.
+    Numbers compare by value in the graph's dtype: a float of arithmetic in float32, float16 or bfloat16 in single
+    precision, so that ``pat.Const(2 ** 0.5)`` is the 1.4142135 of a Relax module. They match a tensor that is filled
+    with them. In a target it is a new literal; ``dtype`` makes it a tensor of that dtype.
     """
 
     __slots__ = ("literal",)

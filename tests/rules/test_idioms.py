@@ -129,6 +129,16 @@ def test_activation(function: Function, op: str) -> None:
     becomes(workload(function, (3, 4)), {op})
 
 
+@pytest.mark.parametrize("name", GELU_TANH)
+def test_the_constants_of_relax_are_those_of_the_rules(name: str) -> None:
+    """Relax keeps the numbers in single precision."""
+    from tvm.relax.frontend.torch import from_exported_program
+
+    wl = Workload.from_relax(from_exported_program(workload(GELU_TANH[name], (3, 4)).exported))
+    assert "0.7978846)" in str(wl)
+    becomes(wl, {"gelu"})
+
+
 def test_gelu_is_told_from_its_approximation() -> None:
     for name, functions in (("none", GELU), ("tanh", GELU_TANH)):
         for function in functions.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import fx, nn
@@ -70,3 +71,30 @@ def test_nobody_can_write_to_a_literal() -> None:
         assert (column.flatten().tolist(), factor.item()) == ([1.0, 2.0, 3.0], 2.5)
         column.zero_()
         factor.zero_()
+
+
+ROOT = 2**0.5
+ROUNDED = float(str(np.float32(ROOT)))
+"""The same number in single precision, as Relax keeps it."""
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype", "found"),
+    [
+        (lambda a: a * ROUNDED, torch.float32, 1),
+        (lambda a: a - ROUNDED, torch.bfloat16, 1),
+        (lambda a: a * ROUNDED, torch.float64, 0),
+        (lambda a: a * (ROUNDED + 2e-7), torch.float32, 0),
+        (lambda a: a > ROUNDED, torch.float32, 0),  # its dtype does not tell that of its operands
+        (lambda a: a * ROOT, torch.float64, 1),
+    ],
+)
+def test_a_number_is_compared_in_the_precision_of_the_arithmetic(function: Any, dtype: Any, found: int) -> None:
+    class Module(nn.Module):
+        def forward(self, a: torch.Tensor) -> Any:
+            return function(a)
+
+    assert ROUNDED != ROOT
+    old = Workload.from_torch(Module(), (X.to(dtype),))
+    sources = (x * pat.Const(ROOT), x - pat.Const(ROOT), op.Greater(x, pat.Const(ROOT)))
+    assert sum(len(list(Subst(source, op.Negative(x)).match(old))) for source in sources) == found
