@@ -28,6 +28,8 @@ class Decision:
     before: Timing | None = None
     after: Timing | None = None
     error: float | None = None
+    values: int | None = None
+    """A checksum of the weights and inputs with which both programs were compared."""
 
     def serves(self, budget: float) -> bool:
         """Whether an optimisation with so many seconds would not look at more."""
@@ -42,6 +44,7 @@ class Decision:
             "before": self.before and self.before.samples,
             "after": self.after and self.after.samples,
             "error": self.error,
+            "values": self.values,
         }
 
     @staticmethod
@@ -54,6 +57,7 @@ class Decision:
             value["before"] and Timing(tuple(value["before"])),
             value["after"] and Timing(tuple(value["after"])),
             value["error"],
+            value["values"],
         )
 
 

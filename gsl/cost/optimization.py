@@ -22,7 +22,7 @@ from gsl.cost.search import Found, Search
 from gsl.cost.space import Candidate, Clock, Progress, Space
 from gsl.cost.store import Store
 from gsl.cost.table import Costs
-from gsl.cost.whole import RUNS, Inputs, Timing, error, in_turns, is_faster
+from gsl.cost.whole import RUNS, Inputs, Timing, checksum, error, in_turns, is_faster
 from gsl.draw import hide_nothing
 from gsl.errors import ReplayError, WorkloadError, nearest
 from gsl.graph.text import text
@@ -150,7 +150,7 @@ class _Optimization:
             return
         decision = Decision(best.traces, found.trials, None if found.finished else self.clock.seconds)
         if end.taken:
-            decision = replace(decision, before=end.before, after=end.after, error=end.error)
+            decision = replace(decision, before=end.before, after=end.after, error=end.error, values=self._values)
         self.store.put(decision.as_json(), *self._key)
 
     @contextmanager
@@ -186,6 +186,12 @@ class _Optimization:
             return Found(Candidate(workload, space.costs(workload), {}, None, known.traces), known.trials)
 
     @cached_property
+    def _values(self) -> int | None:
+        """The checksum of the weights and of all inputs."""
+        inputs = [value for each in (self.inputs, *self.calibration) for value in each.values]
+        return checksum([*self.workload.params.values(), *inputs])
+
+    @cached_property
     def _key(self) -> tuple[object, ...] | None:
         """All that decisions depend on; ``None`` where something has no text of its own."""
         prints = [fingerprint(stage) for stage in self.stages]
@@ -200,38 +206,35 @@ class _Optimization:
     def _end(self, best: Candidate, known: Decision | None) -> _End:
         """Whether a program is the result, from its numbers and the time that it takes.
 
-        It is not timed again if that was done in an earlier run, and it was the faster one.
+        If it was the faster one in an earlier run, it is not timed again, and not compared again on the same values.
         """
         new = best.workload
         if new is self.workload:
             return _End(False, "no rule pays here, so the program is what it was")
         if known is not None and known.before is not None and known.after is not None:
-            before, after, wrong = known.before, known.after, known.error
+            is_same = known.values is not None and known.values == self._values
+            wrong, reason = (known.error, "") if is_same else self._compared(best)
+            how, before, after = ", as an earlier run found", known.before, known.after
         else:
-            known = None
             self.progress("timing both programs in turns")
             seconds = TIMING * min(FINAL * self.clock.seconds, self.clock.left)
             before, after = in_turns([self.workload, new], self.inputs, seconds)
-            wrong = None
-        is_rough = self.tolerance is not None and any(rule.approximate for rule in _used(best))
-        if wrong is None or is_rough:
-            wrong = error(self.workload, new, self.calibration or [self.inputs])
-
-        def end(reason: str, *, taken: bool = False, is_wrong: bool = False) -> _End:
-            return _End(taken, reason, before, after, wrong, is_wrong)
-
-        if is_rough:
-            if wrong > self.tolerance:  # type: ignore[operator]
-                return end(f"the error of {wrong:.1e} is above the tolerance, so the old program stays", is_wrong=True)
-        else:
-            report = self.workload.compare(new, list(self.inputs.values))
-            if not report.passed:
-                name = report.failures[0].name
-                return end(f"the numbers differ, so the old program stays: {name}", is_wrong=True)
+            wrong, reason = self._compared(best)
+            how = ""
+        if reason:
+            return _End(False, f"{reason}, so the old program stays", before, after, wrong, is_wrong=True)
         if not is_faster(after, before):
-            return end("the new program is not faster as a whole, so the old one stays")
-        found_by = "" if known is None else ", as an earlier run found"
-        return end(f"{before.median / after.median:.2f} times faster{found_by}", taken=True)
+            reason = "the new program is not faster as a whole, so the old one stays"
+            return _End(False, reason, before, after, wrong)
+        return _End(True, f"{before.median / after.median:.2f} times faster{how}", before, after, wrong)
+
+    def _compared(self, best: Candidate) -> tuple[float, str]:
+        """A pair: the error of a program, and why that is too large; empty if it is not."""
+        wrong = error(self.workload, best.workload, self.calibration or [self.inputs])
+        if self.tolerance is not None and any(rule.approximate for rule in _used(best)):
+            return wrong, f"the error of {wrong:.1e} is above the tolerance" if wrong > self.tolerance else ""
+        report = self.workload.compare(best.workload, list(self.inputs.values))
+        return wrong, "" if report.passed else f"the numbers differ: {report.failures[0].name}"
 
 
 @dataclass(frozen=True, slots=True)
