@@ -60,10 +60,11 @@ class Inputs:
 
     def __init__(self, workload: Workload, given: Any = None) -> None:
         self.names = list(workload.inputs)
+        self.values: Sequence[Any]
         if given is not None:
             self.values = workload.bind(given)
         elif workload.example_inputs is not None:
-            self.values = list(workload.example_inputs)
+            self.values = workload.example_inputs
         else:
             self.values = workload.random_inputs()
 
