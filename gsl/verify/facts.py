@@ -7,7 +7,7 @@ reads are decided.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from gsl.attr.ast import Ast, Attribute, Binary, Each, Function, Item, Literal, Slice, Symbol, TupleOf
 from gsl.attr.evaluate import Evaluator, same
 from gsl.errors import EvaluationError
-from gsl.match.guard import MatchScope, Path, references
+from gsl.match.guard import MatchScope, Path, parts, references
 from gsl.pat import AttrEqual, Call, Const, GetItem, Instance, Pattern, Variadic
 from gsl.spec import TABLE
 from gsl.verify.choices import Choices
@@ -205,6 +205,23 @@ class Facts:
         """True if the conditions in which a draft occurs hold, as far as they are decided."""
         return all(self.holds_fact(fact) for fact in self.about.get(draft, ()))
 
+    def allows(self, draft: Draft, name: str) -> Callable[[], bool]:
+        """A test of the conditions in which a draft occurs, for one value after the other of an attribute.
+
+        Those that do not read the attribute are asked once, with the first value.
+        """
+        about = self.about.get(draft, ())
+        reading = [fact for fact in about if name in _names(_Same(fact.test))]
+        others = [fact for fact in about if name not in _names(_Same(fact.test))]
+        known: list[bool] = []
+
+        def holds() -> bool:
+            if not known:
+                known.append(all(self.holds_fact(fact) for fact in others))
+            return known[0] and all(self.holds_fact(fact) for fact in reading)
+
+        return holds
+
     def holds_fact(self, fact: Fact) -> bool:
         """True if a condition holds, or is not decided."""
         evaluator = Evaluator(MatchScope(self.bindings, fact.path), dict(fact.symbols))
@@ -283,3 +300,9 @@ class _Same:
 @lru_cache(maxsize=8192)
 def _references(test: _Same) -> tuple[Pattern, ...]:
     return tuple(references(test.node))
+
+
+@lru_cache(maxsize=8192)
+def _names(test: _Same) -> frozenset[str]:
+    """The names of the attributes that an expression reads."""
+    return frozenset(part.name for part in parts(test.node) if isinstance(part, Attribute))

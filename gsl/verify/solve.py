@@ -362,9 +362,10 @@ class Solver:
             if before:  # the last one only if no other fits
                 candidates.sort(key=lambda value: value == before[-1])
             start = self.choices.index(len(candidates) - (len(before) > 0)) if len(candidates) > 1 else 0
+        allowed = self.facts.allows(draft, name)
         for value in candidates[start:] + candidates[:start]:
             draft.attrs[name] = value
-            if fits(value) and self.facts.holds(draft):
+            if fits(value) and allowed():
                 return value
         draft.attrs.pop(name, None)
         raise Dead(f"no value of {name} of {draft!r} fits")

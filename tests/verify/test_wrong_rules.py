@@ -30,8 +30,8 @@ def verdicts() -> Verdicts:
 def verdict(name: str, verdicts: Verdicts) -> tuple[Subst, Refuted]:
     """A variant with the verdict on it, which is computed once."""
     if name not in verdicts:
-        rule = VARIANTS[name].rule()
-        verdicts[name] = rule, rule.verify(max_examples=VARIANTS[name].examples)
+        rule, variant = VARIANTS[name].rule(), VARIANTS[name]
+        verdicts[name] = rule, verify(rule, max_examples=variant.examples, suggest=variant.condition != "")
     rule, found = verdicts[name]
     assert isinstance(found, Refuted), str(found)
     return rule, found

@@ -132,13 +132,13 @@ def expanded(*, exchanged: bool = False, dilated: bool = False) -> Sides:
     return [a, b], [both[0], both[1]], channels_first(a) & guard & same_dtype(v, w)
 
 
-@wrong("parallel-conv-expand-kernels", condition="")
+@wrong("parallel-conv-expand-kernels", condition="", examples=20)
 def _() -> Sides:
     """the zeros before and after exchanged"""
     return expanded(exchanged=True)
 
 
-@wrong("parallel-conv-expand-kernels", condition="dilation) == 1", examples=120)
+@wrong("parallel-conv-expand-kernels", condition="dilation) == 1", examples=40)
 def _() -> Sides:
     """dilated kernels"""
     return expanded(dilated=True)

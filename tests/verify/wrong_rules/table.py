@@ -26,7 +26,8 @@ class Variant:
     kinds: tuple[str, ...]
     """The kinds that its counterexample may have."""
     condition: str | None
-    """A part of the text of the condition that is suggested; empty where several would do, ``None`` where none does."""
+    """A part of the text of the condition that is suggested; empty where several would do and none is looked for,
+    ``None`` where none does."""
     examples: int
     """How many instances may be evaluated until one shows the mistake."""
 
