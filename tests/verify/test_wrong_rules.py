@@ -1,4 +1,4 @@
-"""Each rule of the book with a mistake in it is refuted, with a program that shows it, and what the rule lacks."""
+"""Each rule with a mistake in it is refuted, with a program that shows it, and what the rule lacks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import io
 import pytest
 
 from gsl import Refuted, Subst, Supported
-from gsl.rules import IDIOMS, RULES
+from gsl.rules import APPROXIMATE, CPU, IDIOMS, NORMAL, RULES
 from gsl.verify import Verdict, verify
 from gsl.verify.models import Comparison, OutputComparison
 from gsl.verify.rebuild import rebuilt
 from tests.verify.wrong_rules import VARIANTS
-from tests.verify.wrong_rules.table import KNOWN
+from tests.verify.wrong_rules.table import KNOWN, lacking
 
 SOME = list(VARIANTS)[::3]
 """For what takes long: one of three."""
@@ -38,9 +38,19 @@ def verdict(name: str, verdicts: Verdicts) -> tuple[Subst, Refuted]:
 
 
 def test_every_rule_has_a_variant() -> None:
-    """Of the normal form and of idioms, which are many and alike, some have."""
-    without = set(KNOWN) - {variant.of for variant in VARIANTS.values()}
-    assert without < {rule.name for rule in IDIOMS} - set(RULES)
+    missing = [f"{name}: add one to {' or '.join(files)}" for name, files in lacking(VARIANTS.values()).items()]
+    assert not missing, "no wrong variant of\n" + "\n".join(missing)
+
+
+def test_a_rule_without_a_variant_is_named_with_the_file_of_its_neighbours() -> None:
+    some = [variant for variant in VARIANTS.values() if variant.of not in ("add-zero", "attention", "int8-conv")]
+    folder = "tests/verify/wrong_rules"
+    assert lacking(some) == {
+        "add-zero": [f"{folder}/normal.py"], "attention": [f"{folder}/attention.py"],
+        "int8-conv": [f"{folder}/packed.py"],
+    }  # fmt: skip
+    assert {rule.name for rules in (NORMAL, IDIOMS, CPU, APPROXIMATE) for rule in rules} | {*RULES} == {*KNOWN}
+    assert lacking([])["gelu-erf"] == [folder]
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -1,77 +1,14 @@
-"""Wrong variants of the rules of the normal form and of idioms."""
+"""Wrong variants of the rules of idioms: norms, activations, softmax."""
 
 from __future__ import annotations
 
+import math
+
 from gsl import attr, op, pat
 from gsl.rules.common import Sides, precise, same_dtype, same_type
-from gsl.rules.idioms.norms import last_axes
-from gsl.rules.normal import by_heads, heads_of, leading
+from gsl.rules.idioms.activations import gelu_of
+from gsl.rules.idioms.norms import last_axes, over_root, per_channel
 from tests.verify.wrong_rules.table import wrong
-
-# The normal form
-
-
-@wrong("broadcast-identity")
-def _() -> Sides:
-    """a part of the axes only"""
-    x = pat.Wildcard(ndim=2)
-    out = op.BroadcastTo(x, ndim=3)
-    return out, op.BroadcastTo(x * 2, shape=out.shape), precise(x)
-
-
-@wrong("add-zero")
-def _() -> Sides:
-    """one taken for zero"""
-    x = pat.Wildcard()
-    total = x + 1
-    return total, x, same_type(x, total)
-
-
-@wrong("divide-one")
-def _() -> Sides:
-    """the quotient the other way round"""
-    x = pat.Wildcard()
-    quotient = 1 / x
-    return quotient, x, same_type(x, quotient) & precise(x)
-
-
-@wrong("power-two")
-def _() -> Sides:
-    """the cube"""
-    x = pat.Wildcard()
-    power = op.Power(x, 3)
-    return power, op.Square(x), same_type(x, power) & precise(x)
-
-
-@wrong("matmul-transposed", condition="")
-def _() -> Sides:
-    """a matrix that is not transposed"""
-    x, w = pat.Wildcard(), pat.Wildcard(ndim=2)
-    product = op.Matmul(x, w)
-    return product, op.Dense(x, w), (x.ndim >= 2)
-
-
-@wrong("dense-leading", condition="")
-def _() -> Sides:
-    """rows taken apart in another order"""
-    x, w = pat.Wildcard(ndim=2), pat.Wildcard()
-    product = op.Dense(x, w)
-    out = op.Reshape(product, ndim=3)
-    lead = leading(out, product, w.shape[0])
-    turned = op.Reshape(op.Transpose(x, axes=(1, 0)), newshape=lead + w.shape[1:])
-    return out, out.like(product.like(turned, w)), attr.Len(lead) == 2
-
-
-@wrong("transpose-leading", condition="")
-def _() -> Sides:
-    """no transposition"""
-    x = pat.Wildcard(ndim=3)
-    turned = op.Transpose(x, axes=(0, 2, 1))
-    out, fits = heads_of(turned)
-    return out, by_heads(x, out), fits
-
-
-# Idioms
 
 
 @wrong("rms-norm", condition="")
@@ -131,3 +68,94 @@ def _() -> Sides:
     x = pat.Wildcard(ndim=2)
     e = op.Exp(x)
     return e / op.Sum(e, axis=(0,), keepdims=True, exclude=False), op.Softmax(x, axis=1), precise(x)
+
+
+@wrong("rms-norm-weighted", condition="", examples=20)
+def _() -> Sides:
+    """the statistics of the weighted tensor"""
+    x, w, epsilon = pat.Wildcard(), pat.Wildcard(), pat.Const(ndim=0)
+    both = x * w
+    mean = op.Mean(op.Square(both), axis=(x.ndim - 1,), keepdims=True, exclude=False)
+    fits = precise(x) & same_dtype(x, w) & (w.shape == x.shape[-1:])
+    return over_root(both, mean + epsilon)[0], op.RMSNorm(x, w, axis=mean.axis, epsilon=epsilon.value), fits
+
+
+@wrong("layer-norm-centre", condition="", examples=20)
+def _() -> Sides:
+    """the largest subtracted, and not the mean"""
+    x = pat.Wildcard()
+    largest = op.Max(x, keepdims=True, exclude=False)
+    norm = op.RMSNorm(x - largest, axis=largest.axis)
+    return norm, op.LayerNorm(x, axis=norm.axis, epsilon=norm.epsilon), precise(x)
+
+
+@wrong("layer-norm-scale", condition="", examples=20)
+def _() -> Sides:
+    """a sum taken for a product"""
+    x, w = pat.Wildcard(), pat.Wildcard(ndim=1)
+    norm = op.LayerNorm(x, axis=(-1,))
+    return norm + w, norm.like(x, w, scale=True), same_dtype(x, w) & precise(x) & (w.shape == x.shape[-1:])
+
+
+@wrong("group-norm", condition="", examples=20)
+def _() -> Sides:
+    """the channels of a group taken for the groups"""
+    x = pat.Wildcard()
+    groups = op.Reshape(x)
+    norm = op.LayerNorm(groups, axis=attr.Range(2, groups.ndim))
+    out = op.Reshape(norm, shape=x.shape)
+    size = groups.shape[1]
+    fits = (x.ndim >= 2) & (groups.shape[0] == x.shape[0]) & (x.shape[1] % size == 0)
+    return out, op.GroupNorm(x, num_groups=x.shape[1] // size, axis=1, epsilon=norm.epsilon), fits
+
+
+@wrong("group-norm-affine", condition="", examples=20)
+def _() -> Sides:
+    """the weight and the bias exchanged"""
+    x, w, b = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
+    norm = op.GroupNorm(x, axis=1)
+    affine = norm.like(x, op.Reshape(b, newshape=(-1,)), op.Reshape(w, newshape=(-1,)), scale=True, center=True)
+    return norm * w + b, affine, same_dtype(x, w, b) & precise(x) & per_channel(w, x) & per_channel(b, x)
+
+
+@wrong("gelu-erf", condition="", examples=20)
+def _() -> Sides:
+    """the argument not divided by the root of two"""
+    x = pat.Wildcard()
+    return gelu_of(x, op.Erf(x)), op.GELU(x), precise(x)
+
+
+@wrong("gelu-erf", condition="", examples=20)
+def _() -> Sides:
+    """half of it"""
+    x = pat.Wildcard()
+    return x * (op.Erf(x / math.sqrt(2)) + 1), op.GELU(x), precise(x)
+
+
+@wrong("sigmoid-exp", condition="", examples=20)
+def _() -> Sides:
+    """the exponent not negated"""
+    x = pat.Wildcard()
+    return 1 / (op.Exp(x) + 1), op.Sigmoid(x), precise(x)
+
+
+@wrong("mish-softplus", condition="", examples=20)
+def _() -> Sides:
+    """a steeper softplus"""
+    x = pat.Wildcard()
+    return x * op.Tanh(op.Softplus(x, beta=2.0, threshold=20.0)), op.Mish(x), precise(x)
+
+
+@wrong("hardswish-clip", condition="", examples=20)
+def _() -> Sides:
+    """nothing added to what is clipped"""
+    x = pat.Wildcard()
+    return (x * op.ReLU6(x)) / 6, op.Hardswish(x), precise(x)
+
+
+@wrong("log-softmax-sum", condition="", examples=20)
+def _() -> Sides:
+    """the largest for the logarithm of the sum"""
+    x = pat.Wildcard()
+    largest = op.Max(x, keepdims=True, exclude=False)
+    return x - largest, op.LogSoftmax(x, axis=largest.axis[0]), precise(x) & (attr.Len(largest.axis) == 1)

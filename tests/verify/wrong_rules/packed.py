@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 from gsl import op, pat
@@ -97,27 +98,27 @@ def _() -> Sides:
     return op.ReLU(product) + y, op.PackedConv2DAdd(x, w, y, **attrs), single(x, w, y) & same
 
 
-for kind, target, adding in (
-    ("dense", op.PackedDense, op.PackedDenseAdd), ("conv", op.PackedConv2D, op.PackedConv2DAdd),
-):  # fmt: skip
+for precision, (kind, target, adding) in product(
+    ("int8", "bfloat16"), (("dense", op.PackedDense, op.PackedDenseAdd), ("conv", op.PackedConv2D, op.PackedConv2DAdd))
+):
 
-    @wrong(f"int8-{kind}")
-    def _(target: Any = target) -> Sides:
+    @wrong(f"{precision}-{kind}")
+    def _(target: Any = target, precision: str = precision) -> Sides:
         """the activation forgotten"""
         x, w, *_ = operands()
         layer = target(x, w, activation="relu")
-        return layer, layer.like(x, w, activation="none", precision="int8"), single(x, w)
+        return layer, layer.like(x, w, activation="none", precision=precision), single(x, w)
 
-    @wrong(f"int8-{kind}-bias")
-    def _(target: Any = target) -> Sides:
+    @wrong(f"{precision}-{kind}-bias")
+    def _(target: Any = target, precision: str = precision) -> Sides:
         """the bias forgotten"""
         x, w, b, _ = operands()
         layer = target(x, w, b)
-        return layer, layer.like(x, w, precision="int8"), single(x, w)
+        return layer, layer.like(x, w, precision=precision), single(x, w)
 
-    @wrong(f"int8-{kind}-add", kinds=("value", "type"))
-    def _(adding: Any = adding) -> Sides:
+    @wrong(f"{precision}-{kind}-add", kinds=("value", "type"))
+    def _(adding: Any = adding, precision: str = precision) -> Sides:
         """the addend taken for a bias"""
         x, w, b, y = operands()
         layer = adding(x, w, y, b)
-        return layer, layer.like(x, w, b, precision="int8"), single(x, w)
+        return layer, layer.like(x, w, b, precision=precision), single(x, w)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from pathlib import Path
 
 from gsl import Subst
 from gsl.errors import DroppedAttributeWarning
-from gsl.rules import CPU, IDIOMS, RULES
-from gsl.rules.approximate import INT8
+from gsl.rules import APPROXIMATE, CPU, IDIOMS, NORMAL, RULES
 from gsl.rules.common import Sides
 
-KNOWN = {rule.name: rule for rule in (*RULES.values(), *CPU, *INT8, *IDIOMS)}
-"""The rules that may have variants: those of the book, and of the sets beside it."""
+KNOWN = {rule.name: rule for rule in (*RULES.values(), *NORMAL, *IDIOMS, *CPU, *APPROXIMATE)}
+"""The rules that have variants: those of the book, and of the sets beside it."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,21 @@ class Variant:
             warnings.simplefilter("ignore", DroppedAttributeWarning)
             extern_use = KNOWN[self.of].source.extern_use
             return Subst(source, target, where=where, name=f"{self.of}, {self.fault}", extern_use=extern_use)
+
+
+def lacking(variants: Collection[Variant]) -> dict[str, list[str]]:
+    """The rules of which none is a variant, each with the files of those of the other rules of its module."""
+    files: dict[str, dict[str, None]] = {}
+    for variant in variants:
+        own = files.setdefault(home(variant.of), {})
+        own[f"tests/verify/wrong_rules/{Path(inspect.getfile(variant.sides)).name}"] = None
+    have = {variant.of for variant in variants}
+    return {name: list(files.get(home(name), ["tests/verify/wrong_rules"])) for name in KNOWN if name not in have}
+
+
+def home(name: str) -> str:
+    """The module of a rule; empty for one of a loop."""
+    return getattr(KNOWN[name], "home", ("",))[0]
 
 
 VARIANTS: dict[str, Variant] = {}

@@ -1,0 +1,86 @@
+"""Wrong variants of the rules for attention, of scores that only some of the steps were applied to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gsl import op, pat
+from gsl.rules.common import Sides
+from gsl.rules.idioms.attention import turned
+from tests.verify.wrong_rules.table import wrong
+
+
+def operands() -> tuple[pat.Pattern, pat.Pattern, pat.Pattern, list[Any]]:
+    """Queries, transposed keys, values, and the conditions on them."""
+    q, k, v = (pat.Wildcard(ndim=3) for _ in range(3))
+    return q, k, v, [x.dtype == "float64" for x in (q, k, v)]
+
+
+def weighted(scores: pat.Pattern, v: pat.Pattern, axis: int = 2) -> pat.Call:
+    """The values, weighted by a softmax of the scores."""
+    return op.Matmul(op.Softmax(scores, axis=axis), v)
+
+
+def with_mask(sign: int, *, lost: bool = False) -> Sides:
+    q, k, v, conditions = operands()
+    m = pat.Wildcard(ndim=3, dtype="float64")
+    product = op.Matmul(q, k)
+    masked = product + m if sign > 0 else product - m
+    return weighted(masked, v), op.Attention(q, turned(k), v, *([] if lost else [m]), scale=1.0), *conditions
+
+
+@wrong("attention", condition="", examples=20)
+def _() -> Sides:
+    """a lost mask"""
+    return with_mask(1, lost=True)
+
+
+@wrong("attention", condition="", examples=20)
+def _() -> Sides:
+    """a mask of the wrong sign"""
+    return with_mask(-1)
+
+
+@wrong("attention", condition="", examples=20)
+def _() -> Sides:
+    """a lost factor"""
+    q, k, v, conditions = operands()
+    return weighted(op.Matmul(q, k) * 0.5, v), op.Attention(q, turned(k), v, scale=1.0), *conditions
+
+
+@wrong("attention", condition="", examples=20)
+def _() -> Sides:
+    """the usual factor where there is none"""
+    q, k, v, conditions = operands()
+    return weighted(op.Matmul(q, k), v), op.Attention(q, turned(k), v), *conditions
+
+
+@wrong("attention", condition="", examples=20)
+def _() -> Sides:
+    """a softmax over another axis"""
+    q, k, v, conditions = operands()
+    return weighted(op.Matmul(q, k), v, axis=1), op.Attention(q, turned(k), v, scale=1.0), *conditions
+
+
+@wrong("attention", condition="", examples=20)
+def _() -> Sides:
+    """queries and keys exchanged"""
+    q, k, v, conditions = operands()
+    return weighted(op.Matmul(q, k), v), op.Attention(turned(k), q, v, scale=1.0), *conditions
+
+
+@wrong("attention", condition="", examples=20)
+def _() -> Sides:
+    """keys and values exchanged"""
+    q, k, v, conditions = operands()
+    return weighted(op.Matmul(q, k), v), op.Attention(q, v, turned(k), scale=1.0), *conditions
+
+
+@wrong("attention-of-two", condition="", examples=20)
+def _() -> Sides:
+    """the values exchanged"""
+    q, k, v, conditions = operands()
+    w = pat.Wildcard(ndim=3, dtype="float64")
+    soft = op.Softmax(op.Matmul(q, k), axis=2)
+    targets = [op.Attention(q, turned(k), values, scale=1.0) for values in (w, v)]
+    return [op.Matmul(soft, v), op.Matmul(soft, w)], targets, v.shape == w.shape, *conditions

@@ -1,0 +1,221 @@
+"""Wrong variants of the rules of the normal form."""
+
+from __future__ import annotations
+
+from gsl import attr, op, pat
+from gsl.rules.common import Sides, precise, same_dtype, same_type
+from gsl.rules.normal import by_heads, heads_of, leading
+from tests.verify.wrong_rules.table import wrong
+
+# What changes nothing
+
+
+@wrong("broadcast-identity")
+def _() -> Sides:
+    """a part of the axes only"""
+    x = pat.Wildcard(ndim=2)
+    out = op.BroadcastTo(x, ndim=3)
+    return out, op.BroadcastTo(x * 2, shape=out.shape), precise(x)
+
+
+@wrong("add-zero")
+def _() -> Sides:
+    """one taken for zero"""
+    x = pat.Wildcard()
+    total = x + 1
+    return total, x, same_type(x, total)
+
+
+@wrong("divide-one")
+def _() -> Sides:
+    """the quotient the other way round"""
+    x = pat.Wildcard()
+    quotient = 1 / x
+    return quotient, x, same_type(x, quotient) & precise(x)
+
+
+@wrong("power-two")
+def _() -> Sides:
+    """the cube"""
+    x = pat.Wildcard()
+    power = op.Power(x, 3)
+    return power, op.Square(x), same_type(x, power) & precise(x)
+
+
+@wrong("matmul-transposed", condition="")
+def _() -> Sides:
+    """a matrix that is not transposed"""
+    x, w = pat.Wildcard(), pat.Wildcard(ndim=2)
+    product = op.Matmul(x, w)
+    return product, op.Dense(x, w), (x.ndim >= 2)
+
+
+@wrong("dense-leading", condition="")
+def _() -> Sides:
+    """rows taken apart in another order"""
+    x, w = pat.Wildcard(ndim=2), pat.Wildcard()
+    product = op.Dense(x, w)
+    out = op.Reshape(product, ndim=3)
+    lead = leading(out, product, w.shape[0])
+    turned = op.Reshape(op.Transpose(x, axes=(1, 0)), newshape=lead + w.shape[1:])
+    return out, out.like(product.like(turned, w)), attr.Len(lead) == 2
+
+
+@wrong("transpose-leading", condition="")
+def _() -> Sides:
+    """no transposition"""
+    x = pat.Wildcard(ndim=3)
+    turned = op.Transpose(x, axes=(0, 2, 1))
+    out, fits = heads_of(turned)
+    return out, by_heads(x, out), fits
+
+
+@wrong("broadcast-broadcast", condition="", examples=20)
+def _() -> Sides:
+    """a transposition in between, whose order is ignored"""
+    x = pat.Wildcard()
+    outer = op.BroadcastTo(op.Transpose(op.BroadcastTo(x, ndim=2), axes=(1, 0)))
+    return outer, op.BroadcastTo(x, shape=outer.shape)
+
+
+@wrong("slice-identity", condition="")
+def _() -> Sides:
+    """a slice that goes backwards"""
+    x = pat.Wildcard()
+    return op.StridedSlice(x, shape=x.shape), x
+
+
+@wrong("multiply-one", condition="", examples=20)
+def _() -> Sides:
+    """a sign that is lost"""
+    x = pat.Wildcard()
+    product = x * -1
+    return product, x, same_type(x, product)
+
+
+@wrong("subtract-zero", condition="", examples=20)
+def _() -> Sides:
+    """the difference the other way round"""
+    x = pat.Wildcard()
+    difference = 0 - x
+    return difference, x, same_type(x, difference) & precise(x)
+
+
+@wrong("expand-dims-reshape", condition="", examples=20)
+def _() -> Sides:
+    """the other axes exchanged"""
+    x = pat.Wildcard(ndim=2)
+    expanded = op.ExpandDims(x)
+    return expanded, op.Reshape(op.Transpose(x, axes=(1, 0)), newshape=expanded.shape)
+
+
+@wrong("squeeze-reshape", condition="", examples=20)
+def _() -> Sides:
+    """the other axes exchanged"""
+    x = pat.Wildcard(ndim=3)
+    squeezed = op.Squeeze(x)
+    return squeezed, op.Reshape(op.Transpose(x, axes=(2, 1, 0)), newshape=squeezed.shape)
+
+
+@wrong("transpose-reshape", condition="", examples=20)
+def _() -> Sides:
+    """axes of any size"""
+    x = pat.Wildcard()
+    turned = op.Transpose(x)
+    return turned, op.Reshape(x, newshape=turned.shape)
+
+
+@wrong("transpose-units", condition="", examples=20)
+def _() -> Sides:
+    """the other axes not transposed"""
+    x = pat.Wildcard()
+    inner = op.Reshape(x)
+    outer = op.Reshape(op.Transpose(inner))
+    return outer, op.Reshape(x, newshape=outer.shape), attr.In(1, inner.shape)
+
+
+@wrong("where-broadcast", condition="", examples=20)
+def _() -> Sides:
+    """the choices exchanged"""
+    c, x, y = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
+    chosen = op.Where(op.BroadcastTo(c), x, y)
+    return chosen, chosen.like(c, y, x), (x.shape == chosen.shape) & same_type(x, y)
+
+
+@wrong("einsum-product", condition="", examples=20)
+def _() -> Sides:
+    """the result not transposed"""
+    a, b = pat.Wildcard(ndim=2), pat.Wildcard(ndim=2)
+    whole = op.Einsum(pat.Tuple(a, b), equation="ij,jk->ki")
+    return whole, op.Matmul(a, b), (a.shape[0] == b.shape[1]) & (a.shape[1] == b.shape[0])
+
+
+@wrong("multiply-same", condition="", examples=20)
+def _() -> Sides:
+    """a product of two tensors"""
+    x, y = pat.Wildcard(), pat.Wildcard()
+    return x * y, op.Square(x), same_type(x, y) & precise(x)
+
+
+# Products
+
+
+@wrong("linear-bias", condition="", examples=20)
+def _() -> Sides:
+    """a bias of the rows"""
+    x, w, b = pat.Wildcard(ndim=2), pat.Wildcard(ndim=2), pat.Wildcard(ndim=1)
+    product = op.Dense(x, w)
+    square = (x.shape[0] == w.shape[0]) & (b.shape[0] == x.shape[0])
+    return product + b, op.BiasAdd(product, b, axis=0), square & same_dtype(b, product)
+
+
+@wrong("matrix-leading", condition="", examples=20)
+def _() -> Sides:
+    """rows taken apart in another order"""
+    x, w = pat.Wildcard(ndim=2), pat.Wildcard(ndim=2)
+    product = op.Matmul(x, w)
+    out = op.Reshape(product, ndim=3)
+    lead = leading(out, product, w.shape[1])
+    turned = op.Reshape(op.Transpose(x, axes=(1, 0)), newshape=lead + w.shape[:1])
+    return out, out.like(product.like(turned, w)), attr.Len(lead) == 2
+
+
+@wrong("bias-leading", condition="", examples=20)
+def _() -> Sides:
+    """the bias dropped"""
+    x, b = pat.Wildcard(), pat.Wildcard()
+    out = op.Reshape(op.BiasAdd(x, b, axis=x.ndim - 1))
+    return out, out.like(x)
+
+
+@wrong("batch-leading", condition="", examples=20)
+def _() -> Sides:
+    """the operands exchanged"""
+    a, b = pat.Wildcard(ndim=3), pat.Wildcard(ndim=3)
+    product = op.Matmul(a, b)
+    out, fits = heads_of(product)
+    return out, product.like(by_heads(b, out), by_heads(a, out)), fits & (a.shape == b.shape)
+
+
+@wrong("softmax-leading", condition="", examples=20)
+def _() -> Sides:
+    """the number of the axis as it was"""
+    x = pat.Wildcard(ndim=3)
+    out, fits = heads_of(op.Softmax(x, axis=2))
+    return out, op.Softmax(by_heads(x, out), axis=2), fits
+
+
+@wrong("scale-leading", condition="", examples=20)
+def _() -> Sides:
+    """a quotient taken for a product"""
+    x, c = pat.Wildcard(ndim=3), pat.Const(ndim=0)
+    out, fits = heads_of(pat.Call(pat.OneOf("multiply", "divide"), x, c))
+    return out, by_heads(x, out) * c, fits & precise(x)
+
+
+@wrong("add-leading", condition="", examples=20)
+def _() -> Sides:
+    """one summand twice"""
+    x, y = pat.Wildcard(ndim=3), pat.Wildcard(ndim=3)
+    out, fits = heads_of(x + y)
+    return out, by_heads(x, out) + by_heads(x, out), fits & same_type(x, y)
