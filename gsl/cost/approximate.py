@@ -27,14 +27,22 @@ def approximated(
 ) -> Found:
     """The best program with approximate rules whose error on the inputs is within the tolerance.
 
-    Kinds are taken in the order of gain per error; the error is that of the whole program with all that was taken,
-    so one that brings too much with those before it is left, and the next one is looked at.
+    If that of all kinds together is, and they pay, all are taken. Otherwise they are taken in the order of gain per
+    error; the error is that of the whole program with all that was taken, so one that brings too much with those
+    before it is left, and the next one is looked at.
     """
     base = found.best if found.best.choice is not None else space.at(Choice())
     choice = base.choice
     assert choice is not None
     everything = space.at(choice.approximating(None))
     kinds = [kind for kind in everything.fired if space.rules[kind.rule].approximate]
+    if kinds and everything.costs.total < found.best.costs.total:
+        progress("with all approximate rules")
+        whole = error(space.workload, everything.workload, inputs)
+        if whole <= tolerance:
+            why = f"within the tolerance: {whole:.1g} with all others"
+            together = [Trial(kind.rule, kind.shape, everything.fired[kind], why=why) for kind in kinds]
+            return Found(everything, (*found.trials, *together), found.finished)
     trials: list[Trial] = []
     offers: list[_Offer] = []
     for kind in kinds:
@@ -69,5 +77,5 @@ def approximated(
             is_within = whole <= tolerance
             why = "it gains nothing beside the others" if is_within else f"the error would be {whole:.1g} in all"
             trials.append(replace(trial, verdict=DROPPED, why=why))
-    return Found(best, (*found.trials, *trials))
+    return Found(best, (*found.trials, *trials), found.finished)
 

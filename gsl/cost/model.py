@@ -46,6 +46,8 @@ class ByNode(Protocol):
 
 
 Wanted = Union[str, PerNode, Model]
+WARM = 2
+"""The number of runs on each copy of the weights before a call is timed: in the second one, weights are packed."""
 MODELS = ("measured", "analytic")
 """The models that have a name."""
 
@@ -161,8 +163,7 @@ class Measured:
     """The cost model that runs each call alone, on operands of its shapes, dtypes and layouts, and keeps the time.
 
     The time is the least of all repetitions. Calls that only together cost what they do in the program are run
-    Calls that only together cost what they do in the program are run together, see :mod:`gsl.cost.regions`. A call
-    that can't be run alone is taken at its analytic cost.
+    together, see :mod:`gsl.cost.regions`. A call that can't be run alone is taken at its analytic cost.
     """
 
     name = "measured"
@@ -232,7 +233,7 @@ class Measured:
         try:
             with torch.no_grad():
                 call = prepare()
-                for _ in range(copies):
+                for _ in range(WARM * copies):
                     call()
             return timed(call)
         except GSLError:

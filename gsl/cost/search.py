@@ -59,6 +59,22 @@ class Found:
     finished: bool = True
     """False if there was more to look at when the time was over."""
 
+    def with_best(self, best: Candidate) -> Found:
+        """The same with another program as the best, which is faster as a whole, and the trials changed to that."""
+        if best is self.best:
+            return self
+        rewritten = {(kind.rule, kind.shape): times for kind, times in best.fired.items()}
+        known = {(trial.rule, trial.shape): trial for trial in self.trials}
+        for key in dict.fromkeys((*known, *rewritten)):
+            before = known.get(key)
+            if before is None:
+                before = Trial(*key, rewritten[key], verdict=DROPPED)
+            is_kept = key in rewritten
+            if is_kept != (before.verdict == KEPT):
+                why = f"the whole program is faster {'with' if is_kept else 'without'} it"
+                known[key] = replace(before, gain=None, verdict=KEPT if is_kept else DROPPED, why=why)
+        return Found(best, tuple(known.values()), self.finished)
+
 
 class Search(Protocol):
     """A way to look for the best program."""
