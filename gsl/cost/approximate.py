@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from gsl.cost.greedy import Difference
 from gsl.cost.kinds import Choice, Kind
 from gsl.cost.search import DROPPED, KEPT, Found, Trial
-from gsl.cost.space import Clock, Progress, Space
+from gsl.cost.space import Candidate, Clock, Progress, Space
 from gsl.cost.whole import Inputs, error
 
 
@@ -27,7 +27,7 @@ def approximated(
 ) -> Found:
     """The best program with approximate rules whose error on the inputs is within the tolerance.
 
-    If that of all kinds together is, and they pay, all are taken. Otherwise they are taken in the order of gain per
+    If that of all kinds together is, and they pay, all are taken that pay. Otherwise they are taken in the order of gain per
     error; the error is that of the whole program with all that was taken, so one that brings too much with those
     before it is left, and the next one is looked at.
     """
@@ -38,11 +38,10 @@ def approximated(
     kinds = [kind for kind in everything.fired if space.rules[kind.rule].approximate]
     if kinds and everything.costs.total < found.best.costs.total:
         progress("with all approximate rules")
-        whole = error(space.workload, everything.workload, inputs)
+        whole = error(space.workload, everything.workload, inputs, warm=True)
         if whole <= tolerance:
-            why = f"within the tolerance: {whole:.1g} with all others"
-            together = [Trial(kind.rule, kind.shape, everything.fired[kind], why=why) for kind in kinds]
-            return Found(everything, (*found.trials, *together), found.finished)
+            best, together = _paying(space, everything, kinds, clock, whole)
+            return Found(best, (*found.trials, *together), found.finished)
     trials: list[Trial] = []
     offers: list[_Offer] = []
     for kind in kinds:
@@ -56,7 +55,7 @@ def approximated(
         if not difference.pays or difference.gain <= 0:
             trials.append(replace(trial, gain=difference.gain, verdict=DROPPED, why="it does not pay"))
             continue
-        brought = error(space.workload, alone.workload, inputs)
+        brought = error(space.workload, alone.workload, inputs, warm=True)
         offers.append(_Offer(kind, everything.fired[kind], difference.gain, brought))
     best, taken = found.best, list[Kind]()
     for offer in sorted(offers, key=lambda offer: -offer.gain / max(offer.error, 1e-12)):
@@ -68,7 +67,7 @@ def approximated(
             trials.append(replace(trial, verdict=DROPPED, why="not tried: the budget was spent"))
             continue
         candidate = space.at(choice.approximating([*taken, offer.kind]))
-        whole = error(space.workload, candidate.workload, inputs)
+        whole = error(space.workload, candidate.workload, inputs, warm=True)
         if whole <= tolerance and candidate.costs.total < best.costs.total:
             taken.append(offer.kind)
             best = candidate
@@ -79,3 +78,22 @@ def approximated(
             trials.append(replace(trial, verdict=DROPPED, why=why))
     return Found(best, (*found.trials, *trials), found.finished)
 
+
+def _paying(
+    space: Space, everything: Candidate, kinds: Sequence[Kind], clock: Clock, whole: float
+) -> tuple[Candidate, list[Trial]]:
+    """The program that is left of one with these approximate kinds without those that do not pay, and the trials."""
+    best, taken, trials = everything, list(kinds), list[Trial]()
+    for kind in kinds:
+        why, own = f"within the tolerance: {whole:.1g} in all", whole if len(kinds) == 1 else None
+        trial = Trial(kind.rule, kind.shape, everything.fired[kind], why=why, error=own)
+        if clock.left > 0 and best.choice is not None:
+            rest = [other for other in taken if other is not kind]
+            without = space.at(best.choice.approximating(rest))
+            difference = Difference.of(best.costs, without.costs, space.model.noise)
+            trial = replace(trial, gain=-difference.gain)
+            if difference.pays:
+                best, taken = without, rest
+                trial = replace(trial, verdict=DROPPED, why="it does not pay")
+        trials.append(trial)
+    return best, trials

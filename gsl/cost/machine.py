@@ -15,8 +15,8 @@ from gsl.cost.store import Store
 
 SECONDS = 0.015
 """The seconds for which a call is repeated, each time that it is measured."""
-LEAST = 3
-"""The least repetitions."""
+SAMPLES = 3
+"""The samples of which the least counts."""
 _MEMORY, _SIDE = 1 << 26, 1024
 """The bytes that are copied, and the size of the matrices that are multiplied, to measure the best rates of the
 machine."""
@@ -67,16 +67,19 @@ def threads_of(number: int | None) -> Iterator[int]:
 
 
 def timed(call: Callable[[], object], seconds: float = SECONDS) -> float:
-    """The seconds that a call takes: the least of its repetitions, because everything else that runs can only add to
-    it."""
+    """The seconds that a call takes: the least of its samples, because everything else that runs can only add to it.
+
+    Each sample repeats the call so often that all of them together last for ``seconds``. Torch's timer warms up before
+    each. (Its own ways to find the number of repetitions take a third of a second for most calls.)
+    """
     import torch
     from torch.utils.benchmark import Timer
 
     with torch.no_grad():
         timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
-        found = timer.blocked_autorange(min_run_time=seconds)
-        times = [*found.times, *(timer.timeit(found.number_per_run).median for _ in range(LEAST - len(found.times)))]
-        return float(min(times))
+        once = timer.timeit(1).median
+        number = max(1, int(seconds / SAMPLES / max(once, 1e-9)))
+        return float(min(once, *(timer.timeit(number).median for _ in range(SAMPLES))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ from gsl.workload import Workload
 
 SEARCHES: Mapping[str, Search] = {search.name: search for search in (Greedy(), Backtrack())}
 """The searches by name."""
+EXACT = 0.6
+"""The share of the time of the search that is for rules that are exact, where there are also others to look at."""
 FINAL = 0.25
 """The share of the budget that is for the end, where whole programs are timed and compared."""
 TIMING = 2 / 3
@@ -136,7 +138,8 @@ class _Optimization:
             final = max(final, self._least(space.original.costs))
         search_for = Clock(self.clock.left - final)
         with self._measuring_for(search_for.left):
-            found = self.search.run(space, search_for, self.progress)
+            exact = search_for if self.tolerance is None else Clock(EXACT * search_for.left)
+            found = self.search.run(space, exact, self.progress)
             if self.tolerance is not None:
                 inputs = self.calibration or [self.inputs]
                 found = approximated(space, found, self.tolerance, inputs, search_for, self.progress)

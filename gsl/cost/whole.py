@@ -162,15 +162,15 @@ def checksum(values: Iterable[Any]) -> int | None:
     return found
 
 
-def error(old: Workload, new: Workload, inputs: Sequence[Inputs]) -> float:
+def error(old: Workload, new: Workload, inputs: Sequence[Inputs], *, warm: bool = False) -> float:
     """The largest difference of an output, relative to the largest magnitude of that output, over all inputs.
 
-    Infinite where outputs have another shape, or are not finite in other places. The new program has run before that:
-    what it does with packed weights is done from the second run on.
+    Infinite where outputs have another shape, or are not finite in other places. With ``warm``, the new program runs
+    once before: what it does with packed weights is done from the second run on.
     """
     worst = 0.0
-    for run in inputs[:1]:
-        new.isolated(run.of(new), 0)
+    if warm:
+        new.isolated(inputs[0].of(new), 0)
     for run in inputs:
         first, second = (dict(w.isolated(run.of(w), 0)) for w in (old, new))
         if first.keys() != second.keys():

@@ -358,9 +358,16 @@ def test_approximate_rules_are_taken_until_the_tolerance_is_spent(
     assert {trial.rule for trial in report.kept} == kept, str(report)
     assert report.error is not None
     assert report.error <= tolerance
-    assert all(trial.error is not None for trial in report.kept)
     assert report.taken
     assert new is not wl
+
+
+def test_approximate_rules_that_fit_together_are_taken_at_once_if_they_pay() -> None:
+    wl = small(chain(torch.tanh, torch.exp, torch.cos))
+    report = gsl.optimize(wl, rules=[FINE, COARSE, LOSS], cost=priced(tanh=9.0, exp=9.0), tolerance=0.5).report
+    found = {trial.rule: (trial.verdict, trial.why, trial.error) for trial in report.trials}
+    fits = ("kept", "within the tolerance: 0.03 in all", None)
+    assert found == {"fine": fits, "coarse": fits, "loss": ("dropped", "it does not pay", None)}, str(report)
 
 
 def test_calibration_inputs_count() -> None:
