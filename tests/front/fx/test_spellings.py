@@ -775,7 +775,10 @@ SAME: dict[str, list[C]] = {
         c(aten.index.Tensor, batch1, [N(4, high=2), below]),
         c(operator.getitem, batch1, (N(4, high=2), below)),
     ],
-    "index of later axes": [c(aten.index.Tensor, img, [None, N(4, high=4), N(3, 1, high=7)])],
+    "index of later axes": [
+        c(aten.index.Tensor, img, [None, N(4, high=4), N(3, 1, high=7)]),
+        c(aten._unsafe_index.Tensor, img, [None, N(4, high=4), N(3, 1, high=7)]),
+    ],
     "index of axes apart": [c(aten.index.Tensor, img, [None, N(4, high=4), None, N(3, 1, high=7)])],
     "roll": [c(torch.roll, long, (1, -2), (0, 2)), c("roll", long, (1, -2), dims=(0, -1)),
              c(aten.roll.default, long, [1, 2], [0, 2])],
@@ -855,6 +858,10 @@ SAME: dict[str, list[C]] = {
         c(torch.arange, 5), c(torch.arange, 0, 5), c(torch.arange, 0, 5, 1), c(torch.arange, end=5),
         c(torch.arange, start=0, end=5), c(aten.arange.default, 5), c(aten.arange.start, 0, 5),
         c(aten.arange.start_step, 0, 5, 1),
+    ],
+    "iota": [
+        c(torch.arange, 3, 11, 2, dtype=torch.int64), c(aten.arange.start_step, 3, 11, 2, dtype=torch.int64),
+        c(torch.ops.prims.iota.default, 4, start=3, step=2, dtype=torch.int64, device="cpu", requires_grad=False),
     ],
     "arange float": [c(torch.arange, 1, 2, 0.25), c(aten.arange.start_step, 1, 2, 0.25)],
 }  # fmt: skip

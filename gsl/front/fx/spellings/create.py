@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from gsl.front.fx.spellings.bind import Call, dims, is_dim, is_number, number, unread_unless
+from gsl.front.fx.spellings.bind import Call, dims, integer, is_dim, is_number, number, unread_unless
 from gsl.front.fx.spellings.elementwise import dtype_name, dtype_of, tensor
 from gsl.front.fx.spellings.table import Reader, Row, Site, Writer, call, options
 from gsl.front.fx.tree import Native
@@ -98,6 +98,14 @@ def _arange(c: Call) -> Canon:
     return Canon("arange", (), {**bounds, "dtype": "" if c.dtype is None else dtype_name(c.dtype)})
 
 
+def _iota(c: Call) -> Canon:
+    """Integers by their number, as decompositions write ``arange``."""
+    _plain(c)
+    bounds = {"start": integer(c.start), "stop": integer(c.start) + integer(c.length) * integer(c.step)}
+    unread_unless(integer(c.step) != 0)
+    return Canon("arange", (), {**bounds, "step": integer(c.step), "dtype": dtype_name(c.dtype)})
+
+
 # ---------------------------------------------------------------- writing
 
 
@@ -134,6 +142,7 @@ ROWS: Final = (
     Row("torch.scalar_tensor aten.scalar_tensor.default", f"s {_OPTIONS}", _scalar_tensor),
     *(Row(f"torch.{op} aten.{op}.default", f"input {_LIKE}", _like(op)) for op in ("zeros_like", "ones_like")),
     Row("torch.full_like aten.full_like.default", f"input fill_value {_LIKE}", _like("full_like")),
+    Row("prims.iota.default", "length * start step dtype device layout=None pin_memory=None requires_grad", _iota),
     Row("torch.arange aten.arange.default", f"end * start=0 step=1 {_OPTIONS}", _arange),
     Row("torch.arange aten.arange.start aten.arange.start_step", f"start end step=1 {_OPTIONS}", _arange),
 )

@@ -362,7 +362,7 @@ def _write_trilu(s: Site) -> Native:
 
 ROWS: Final = (
     Row("operator.getitem .__getitem__", "input index", _getitem),
-    Row("aten.index.Tensor", "input indices", _index),
+    Row("aten.index.Tensor aten._unsafe_index.Tensor", "input indices", _index),
     Row("torch.gather .gather aten.gather.default", "input dim index sparse_grad=False", _gather),
     Row("torch.scatter .scatter aten.scatter.src", "input dim index src", _scatter),
     Row(
