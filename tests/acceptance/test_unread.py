@@ -65,3 +65,31 @@ def test_unread_calls_in_a_shell(strange: Workload, tmp_path: Path, capsys: pyte
     assert told["calls"] == 8
     assert {"op": "aten.special_erfinv.default", "names": ["special_erfinv", "special_erfinv_1"],
             "reason": "no canonical operator is spelled so"} in told["unread"]  # fmt: skip
+
+
+def test_unread_calls_of_relax_have_their_reasons() -> None:
+    from tvm.script import ir as I
+    from tvm.script import relax as R
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(  # type: ignore[no-untyped-def]
+            x: R.Tensor((2, 3, 4), "float32"), w: R.Tensor((4,), "float32"), u: R.Tensor(ndim=2, dtype="float32")
+        ):
+            with R.dataflow():
+                a = R.nn.relu(u)
+                b = R.cumprod(x, axis=0)
+                c = R.nn.layer_norm(x, w, w, axes=[-1], center=False)
+                _sizes = R.shape_of(u)
+                gv = (a, b, c)
+                R.output(gv)
+            return gv
+
+    found = Workload.from_relax(Module).unread()
+    reasons = {each.op: each.reason for each in found}
+    assert reasons["relax.nn.relu"] == "the shape or dtype of u is not known"
+    assert reasons["relax.cumprod"] == "no canonical operator is spelled so"
+    assert "no reading with float32[2, 3, 4], float32[4], float32[4], axes=(-1,)" in reasons["relax.nn.layer_norm"]
+    assert "has to meet: bool(attrs.center) and bool(attrs.scale)" in reasons["relax.nn.layer_norm"]
+    assert "relax.shape_of" not in reasons

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gsl.front.fx import spellings
 from gsl.front.fx.handle import native_of
 from gsl.front.fx.load import Loader
+from gsl.front.reading import NOT_COVERED
 from gsl.graph import Node
 
 
@@ -34,5 +35,5 @@ class Reasons:
             kind = type(reader.module(native)).__name__
             return f"the module {kind}, as it is set up, is not known by a canonical operator"
         if reader.read(native) is not None:
-            return "the canonical operator does not cover it: an operand is no tensor, or an attribute has no meaning"
+            return NOT_COVERED
         return spellings.why_unread(native.target, args, kwargs, loader.values.of)

@@ -25,6 +25,7 @@ from gsl.front.relax.load import Loader
 from gsl.front.relax.loaded import Loaded
 from gsl.front.relax.objects import items
 from gsl.front.relax.opaque import Caller
+from gsl.front.relax.reasons import reason
 from gsl.front.relax.run import compiled, evaluate
 from gsl.front.relax.scope import FunctionScope
 from gsl.front.relax.steps import Steps
@@ -96,6 +97,10 @@ class RelaxProgram(Unchangeable):
             graph.writable = infer.writable
             self._leaves = loader.loaded.leaves
             return graph
+
+    def why_unread(self) -> Callable[[Node], str | None]:
+        """A function that tells why an opaque node of a view has no canonical reading."""
+        return partial(reason, FunctionScope(Function(self._native), self._dims))
 
     def _loaded(self, graph: Graph) -> Loaded:
         """The program from which a rewritten view was made. FrontEndError for a view of another program."""

@@ -15,6 +15,7 @@ from gsl.front.base import Unchangeable
 from gsl.front.relay.handle import in_order, unique_names
 from gsl.front.relay.infer import evaluate
 from gsl.front.relay.load import Loader
+from gsl.front.relay.reasons import Reasons
 from gsl.front.relay.run import compiled, with_room
 from gsl.front.relay.store import Storer
 from gsl.front.relay.types import Types, checked_type, diagnosed, is_static
@@ -76,10 +77,17 @@ class RelayProgram(Unchangeable):
 
     def load(self) -> Graph:
         """A fresh view of the function ``@main``."""
-        weights = {name: to_torch(value) for name, value in self._params.items()}
-        graph = Loader(self._typed, main_of(self._typed), self._names, weights).load()
+        graph = self._loader().load()
         graph.writable = partial(_check_writable, self._typed, graph.infer)
         return graph
+
+    def _loader(self) -> Loader:
+        weights = {name: to_torch(value) for name, value in self._params.items()}
+        return Loader(self._typed, main_of(self._typed), self._names, weights)
+
+    def why_unread(self) -> Callable[[Node], str | None]:
+        """A function that tells why an opaque node of a view has no canonical reading."""
+        return Reasons(self._loader())
 
     def store(self, graph: Graph) -> RelayProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""

@@ -270,3 +270,14 @@ def test_a_weight_of_another_type():
 
 def test_a_program_is_shown_by_its_body():
     assert body(once()(workload(twice(X)))) == "nn.relu(%x)"
+
+
+def test_unread_calls_have_their_reasons():
+    x = var("x", 2, 3, 4)
+    update = relay.scatter_elements(x, relay.const(np.zeros((2, 3, 4), "int32")), x, 1, "add")
+    found = workload(relay.Tuple([relay.sort(x), relay.exp(x), update]), "x").unread()
+    reasons = {each.op: each.reason for each in found}
+    assert reasons["sort"] == "no canonical operator is spelled so"
+    assert "no reading with float32[2, 3, 4], int32[2, 3, 4], float32[2, 3, 4], axis=1" in reasons["scatter_elements"]
+    assert 'has to meet: r["reduction"] == "update"' in reasons["scatter_elements"]
+    assert (len(found), found.total) == (2, 3)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import re
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from torch._ops import OpOverload
 
+from gsl.front.reading import unmet
 from gsl.graph import SymDim, TensorType, Type
 
 TypeOf = Callable[[Any], "Type | None"]
@@ -183,10 +182,8 @@ class Watched(Call):
 
     def reason(self, error: UnreadError) -> str:
         """The reason why the reading was given up: the arguments, and the condition that they do not meet."""
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name != "unread_unless"]
-        condition = re.fullmatch(r"unread_unless\((.*)\)", frames[-1].line or "")
         given = ", ".join(f"{name}={self._shown(value)}" for name, value in self._seen.items())
-        return f"no reading with {given}" + (f"; it has to meet: {condition[1]}" if condition else "")
+        return f"no reading with {given}{unmet(error)}"
 
     def _shown(self, value: Any) -> str:
         literal = all(map(is_number, value)) if isinstance(value, (list, tuple)) else is_number(value) or value is None

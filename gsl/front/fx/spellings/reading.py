@@ -15,6 +15,7 @@ from gsl.front.fx.spellings.modules import ROWS as MODULES
 from gsl.front.fx.spellings.modules import is_plain
 from gsl.front.fx.spellings.table import Index, Reader, index
 from gsl.front.fx.tree import Weight
+from gsl.front.reading import NO_SPELLING
 from gsl.front.tree import Canon
 from gsl.graph import TUPLE, TensorType, Type
 from gsl.modules import FUSION_OF, Fusion
@@ -45,7 +46,7 @@ def why_unread(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], ty
     """The reason why a call has no reading: the test that fails in the row that comes furthest."""
     rows = [*_rows(CALLS, target), *_rows(FIELDS, target)]
     if not rows:
-        return "no canonical operator is spelled so"
+        return NO_SPELLING
     reasons = ["it has an argument of which nothing is known here, or lacks one"]
     for signature, reader in rows:
         values = _bound(signature, target, args, kwargs)

@@ -93,4 +93,4 @@ def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: Sco
     return _writing.write(WRITERS, op, attrs, operands, scope)
 
 
-__all__ = ["MISSING", "Scope", "read", "read_field", "write"]
+__all__ = ["FIELD_READERS", "MISSING", "READERS", "Scope", "Unread", "read", "read_field", "write"]

@@ -1,0 +1,38 @@
+"""The reasons why bindings have no canonical reading."""
+
+from __future__ import annotations
+
+from tvm import ir, relax
+
+from gsl.front.reading import NO_SPELLING, NOT_COVERED, given_up
+from gsl.front.relax import spellings
+from gsl.front.relax.handle import handle_of
+from gsl.front.relax.scope import FunctionScope
+from gsl.front.relax.types import is_tensors
+from gsl.graph import Node
+
+
+def reason(scope: FunctionScope, node: Node) -> str | None:
+    """The reason for one opaque node of a view; ``None`` for one that computes no tensor."""
+    handle = handle_of(node)
+    if handle is None:
+        return ""
+    var = handle.reading.var
+    value = scope.lookup(var)
+    if not is_tensors(var.ty) and node.effect is None:
+        return None
+    name = str(value.op.name) if isinstance(value, relax.Call) and isinstance(value.op, ir.Op) else ""
+    if name not in spellings.READERS and name not in spellings.FIELD_READERS:
+        return NO_SPELLING
+    if node.effect is not None:
+        return "it has an effect besides its result"
+    unknown = [str(arg) for arg in value.args if is_tensors(arg.ty) and scope.type_of(arg) is None]
+    if unknown or scope.type_of(var) is None:
+        return f"the shape or dtype of {', '.join(unknown) or 'its result'} is not known"
+    if name not in spellings.READERS:
+        return "its result is used as a whole, or a field of it that is used has no reading"
+    try:
+        spellings.READERS[name](value, scope)
+    except spellings.Unread as error:
+        return given_up(node, error)
+    return NOT_COVERED
