@@ -14,6 +14,7 @@ from typing import Any
 from gsl.errors import WorkloadError
 from gsl.graph import Effect
 from gsl.workload import Workload
+from gsl.workload.runs import results
 
 ROUNDS = (3, 31)
 """The least and the most rounds in which programs are timed. With less than three, nothing is more than chance."""
@@ -97,7 +98,11 @@ def in_turns(workloads: Sequence[Workload], inputs: Inputs, seconds: float) -> l
 
 
 def _call(workload: Workload, inputs: Inputs) -> Callable[[], object]:
-    values = list(inputs.of(workload).values())
+    import torch
+
+    values = [
+        value.detach().clone() if isinstance(value, torch.Tensor) else value for value in inputs.of(workload).values()
+    ]  # a run may write to them
     run = workload.program.build()
     run(*values)  # packs weights, compiles
     return lambda: run(*values)
@@ -172,7 +177,7 @@ def error(old: Workload, new: Workload, inputs: Sequence[Inputs], *, warm: bool 
     if warm:
         new.isolated(inputs[0].of(new), 0)
     for run in inputs:
-        first, second = (dict(w.isolated(run.of(w), 0)) for w in (old, new))
+        first, second = map(dict, results(old, run.of(old), new, run.of(new), 0))
         if first.keys() != second.keys():
             raise WorkloadError(f"{new.name} has other outputs than {old.name}")
         worst = max([worst, *(_distance(value, second[path]) for path, value in first.items())])

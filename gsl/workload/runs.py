@@ -7,13 +7,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gsl.errors import WorkloadError
-from gsl.workload.compare import Compared, Override, by_position, compare_results, without_numbers
+from gsl.workload.compare import (
+    Compared,
+    Override,
+    Path,
+    afterwards,
+    by_position,
+    compare_results,
+    without_numbers,
+)
 from gsl.workload.strategies import STRATEGIES, Strategy, strategy
 
 if TYPE_CHECKING:
     from gsl.workload.workload import Workload
 
 Inputs = Sequence[Any] | Mapping[str, Any]
+Leaves = list[tuple[Path, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +91,27 @@ def compared(first: Workload, second: Workload, wanted: Sequence[Run], override:
         named = dict(zip(first.inputs, run.values))
         names = second.inputs if by_name else list(named)
         same = dict(zip(names, second.bind([named[name] for name in names])))
-        expected, found = first.isolated(named, run.seed), second.isolated(same, run.seed)
+        expected, found = results(first, named, second, same, run.seed)
         if not same_front_end:
             found = by_position(expected, found)
         rows += compare_results(number, expected, found, override, devices=same_front_end)
     return without_numbers(rows)
+
+
+def results(
+    first: Workload, inputs: Mapping[str, Any], second: Workload, others: Mapping[str, Any], seed: int
+) -> tuple[Leaves, Leaves]:
+    """The leaves of one run of each workload. What only one of them changed in place is there with its value in both:
+    a cache, say, into which one run writes what is in it already."""
+    expected, found = first.isolated(inputs, seed), second.isolated(others, seed)
+    return _with_unchanged(expected, found, first, inputs), _with_unchanged(found, expected, second, others)
+
+
+def _with_unchanged(own: Leaves, others: Leaves, workload: Workload, inputs: Mapping[str, Any]) -> Leaves:
+    known = {path for path, _ in own}
+    values = {afterwards("input", name): value for name, value in inputs.items()}
+    values.update({afterwards("state", name): value for name, value in workload.params.items()})
+    return [*own, *[(path, values[path]) for path, _ in others if path not in known and path in values]]
 
 
 def _front_end(workload: Workload) -> str:

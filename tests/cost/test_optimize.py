@@ -411,6 +411,40 @@ def test_programs_take_turns_and_buffers_stay() -> None:
     assert torch.equal(wl.params["count"], torch.zeros(3))
 
 
+class Cached(nn.Module):
+    """Writes a product to a place of a cache, which is an input."""
+
+    def forward(self, a: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
+        cache.index_copy_(0, torch.tensor([1]), (a / 3 * 7)[None])
+        return cache.sum()
+
+
+def cached(scale: float = 1.0) -> tuple[Workload, Workload, torch.Tensor]:
+    """A program, one that computes the same by other roundings and a scale, and the cache with which both run."""
+    a, cache = torch.linspace(0.1, 1, 8), torch.zeros(2, 8)
+    wl = Workload.from_torch(Cached(), (a, cache))
+    other = Subst(x / 3 * 7, x * (7 / 3 * scale), name="one product")(wl)
+    assert other.trace.count() == 1
+    return wl, other, cache
+
+
+def test_a_cache_that_is_written_is_given_back_as_it_was() -> None:
+    wl, new, cache = cached()
+    in_turns([wl, new], Inputs(wl), 0.0)
+    assert not cache.any()
+
+
+def test_a_cache_that_has_what_is_written_is_compared() -> None:
+    wl, new, cache = cached()
+    wl.exported.module()(*wl.example_inputs)  # type: ignore[misc]
+    assert cache.any()
+    assert 0 < error(wl, new, [Inputs(wl)]) < 1e-6
+    wl.compare(new).check()
+    wrong = cached(scale=1.5)[1]
+    assert error(wl, wrong, [Inputs(wl)]) > 0.1
+    assert not wl.compare(wrong)
+
+
 @pytest.mark.parametrize(
     ("new", "old", "faster"),
     [
