@@ -172,12 +172,14 @@ class Backend:
                 "into the model, around a part of it, or apply the rules as post_grad_custom_pre_pass of inductor"
             )
         program = CompiledProgram(module)
+        program.settle()
         self.graphs.append(_kept(program))
         changed, trace = self._changed(program, training)
         new = module if changed is None else changed
         traces = [trace]
         for path, weights in regions(module, program.weights).items():
             inner = CompiledProgram(getattr(module, path), weights=weights)
+            inner.settle()
             self.graphs.append(_kept(inner))
             region, trace = self._changed(inner, training)
             traces.append(trace)

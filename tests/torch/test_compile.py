@@ -373,3 +373,48 @@ def test_the_graphs_are_kept_as_they_were_before_the_rules() -> None:
         call(IMAGES)
     assert backend.graphs[0].op_counts()["nn.batch_norm"] == 1
     assert list(RULES["conv-batch-norm"].match(backend.graphs[0]))
+
+
+def masked_scores(x: torch.Tensor) -> torch.Tensor:
+    scores = x @ x.mT
+    scores.masked_fill_((x[:, :1] > 0).expand_as(scores), -1e38)
+    return F.softmax(scores.float(), -1).type_as(scores) @ x
+
+
+def two_in_a_row(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    y.relu_()
+    y.mul_(2)
+    return y.exp()
+
+
+def an_input(x: torch.Tensor) -> Any:
+    z = x.clone()
+    z.mul_(2)
+    return z, z.exp()
+
+
+def seen_by_a_view(x: torch.Tensor) -> Any:
+    y = x + 1
+    row = y[0]
+    y.relu_()
+    return y * 2, row.exp()
+
+
+IN_PLACE = {
+    masked_scores: {"matmul": 2, "transpose": 1, "where": 1, "nn.softmax": 1},
+    two_in_a_row: {"add": 1, "nn.relu": 1, "multiply": 1, "exp": 1},
+    an_input: {"copy": 1, "multiply": 1, "exp": 1},
+    seen_by_a_view: {"exp": 1, "multiply": 1},
+}
+
+
+@pytest.mark.parametrize("function", IN_PLACE)
+def test_calls_behind_one_in_place_take_its_result(function: Any) -> None:
+    call, backend = compiled(function, TRIPLE, "eager")
+    x = torch.randn(3, 3)
+    torch.testing.assert_close(call(x.clone()), function(x.clone()))
+    counts = backend.graphs[0].op_counts()
+    assert {name: counts.get(name) for name in IN_PLACE[function]} == IN_PLACE[function]
+    opaque = [str(name) for name in counts if "relu_" in str(name) or "masked_fill_" in str(name)]
+    assert bool(opaque) == (function is seen_by_a_view)

@@ -17,6 +17,7 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from gsl.errors import FrontEndError
+from gsl.front.fx.effects import pass_results
 from gsl.front.fx.handle import Leaf
 from gsl.front.fx.infer import infer
 from gsl.front.fx.leaves import ModuleLeaves, memory
@@ -68,12 +69,14 @@ class CompiledProgram(GraphModuleProgram):
         self.weights = frozenset(static_inputs(module.graph) if weights is None else weights)
         """The names of the placeholders that are weights."""
 
-    def load(self) -> Graph:
-        """A fresh view of the graph."""
+    def settle(self) -> None:
+        """Bring the module's own graph to the form in which calls in place are read: see ``pass_results``."""
+        pass_results(list(self._module.graph.nodes), self._loader().reader)
+
+    def _loader(self) -> Loader:
         leaves = CompiledLeaves(self._module, self.weights, self._values)
         graph = self._module.graph
-        loader = Loader(self._module, graph, leaves, self._values, infer, autocast=is_autocast(graph))
-        return self._guarded(loader)
+        return Loader(self._module, graph, leaves, self._values, infer, autocast=is_autocast(graph))
 
     def _steps(self) -> Steps:
         graph = self._module.graph

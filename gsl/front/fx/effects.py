@@ -70,6 +70,19 @@ def mutations(graph: fx.Graph, nodes: Sequence[fx.Node], reader: Reader, leaves:
     return result
 
 
+def pass_results(nodes: Sequence[fx.Node], reader: Reader) -> None:
+    """Let the calls behind a call in place take its result, which is the operand that it has changed.
+
+    Graphs of dynamo go on with the operand: ``scores.relu_(); return scores``. The native calls are changed.
+    """
+    order = {node: place for place, node in enumerate(nodes)}
+    for node in nodes:
+        operands = reader.mutated(node) if node.op in CALLS else ()
+        if len(operands) == 1 and reader.read_op(node) is not None:
+            for user in [user for user in operands[0].users if order[user] > order[node]]:
+                user.replace_input_with(operands[0], node)
+
+
 def _is_hidden(
     node: fx.Node, operand: fx.Node, order: dict[fx.Node, int], reader: Reader, known: Mutations
 ) -> bool:
