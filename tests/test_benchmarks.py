@@ -82,9 +82,13 @@ def test_exports_and_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inference, "MODELS", (small,))
     monkeypatch.setattr(inference, "RUNS", 1)
     monkeypatch.setattr(inference, "_compiled", lambda module, inputs: "not compiled")
-    head, line = inference.run(once(), 100).blocks[0].splitlines()[::2]
+    section = inference.run(once(), 100)
+    head, line = section.blocks[0].splitlines()[::2]
     assert inference.AFTER in head
-    assert line.count(" ×)") == 2
+    assert inference.BY_BOOK in head
+    assert line.count(" ×)") == 3
+    assert section.goals[0].what == "`BOOK`, 1 models"
+    assert section.goals[0].measured.endswith("× as fast (a block)")
     assert line.count("not compiled") == 2
 
 
@@ -206,8 +210,9 @@ def test_models_are_timed_in_all_forms_that_rules_make() -> None:
         return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 4))
 
     model = Model("small", make, lambda: (torch.randn(8, 16),))
-    found = optimised.measure(model, (optimised.EXPORT, optimised.OPTIMISING, optimised.CPU, optimised.INT8), rounds=2)
-    assert found[optimised.EXPORT].error == found[optimised.OPTIMISING].error == 0
+    some = (optimised.EXPORT, optimised.BOOK, optimised.OPTIMISING, optimised.CPU, optimised.INT8)
+    found = optimised.measure(model, some, rounds=2)
+    assert {found[name].error for name in some[:3]} == {0}
     assert found[optimised.CPU].error < 1e-5
     assert found[optimised.INT8].error < 0.05
     assert all(timed.least > 0 for timed in found.values())

@@ -21,11 +21,11 @@ from demo.models import MODELS, Model, settle
 from gsl import RuleSet, Workload, kernels
 
 ROUNDS = 7
-EXPORT, OPTIMISING = "exported", "`OPTIMISING`"
+EXPORT, BOOK, OPTIMISING = "exported", "`BOOK`", "`OPTIMISING`"
 CPU, INT8 = "rules for a CPU", "the same in int8"
 CHOSEN, TOLERANT = "`gsl.optimize`", "`gsl.optimize`, `tolerance=0.05`"
 COMPILED, FROZEN = "`torch.compile`", "`torch.compile`, frozen"
-FORMS = (EXPORT, OPTIMISING, CPU, INT8, CHOSEN, TOLERANT, COMPILED, FROZEN)
+FORMS = (EXPORT, BOOK, OPTIMISING, CPU, INT8, CHOSEN, TOLERANT, COMPILED, FROZEN)
 BUDGET = 30.0
 """The seconds that `gsl.optimize` has for a model."""
 FOLDING = RuleSet([book.RULES["conv-batch-norm"], book.RULES["dropout-identity"]])
@@ -99,6 +99,7 @@ def forms(model: Model, only: tuple[str, ...] = FORMS) -> dict[str, Run]:
     wl = Workload.from_torch(model.make(), inputs, name=model.name)
     made: dict[str, Callable[[], Workload]] = {
         EXPORT: lambda: wl,
+        BOOK: lambda: applied(wl, (book.BOOK,)),
         OPTIMISING: lambda: applied(wl, (RuleSet(book.OPTIMISING),)),
         CPU: lambda: applied(wl, stages()),
         INT8: lambda: applied(wl, (*stages(), book.APPROXIMATE)),
@@ -193,7 +194,8 @@ def run(meter: Meter, largest: int) -> Section:
     section.add(
         f"""Milliseconds of one inference (wall time, median of {ROUNDS}, the forms in turns, there and back), how many
         times faster than the export that is, and the largest error of the result relative to its largest number. The
-        models of transformers write their attention out. *Rules for a CPU*: `NORMAL`, `IDIOMS`, folded batch norms,
+        models of transformers write their attention out. `BOOK` and `OPTIMISING` are applied until none of their rules
+        fires. *Rules for a CPU*: `NORMAL`, `IDIOMS`, folded batch norms,
         then `CPU`, each until none of its rules fires; *in int8*: then `APPROXIMATE`. `gsl.optimize` had
         {BUDGET:.0f} seconds for each model. *Frozen*: with inductor's
         `freezing`, which packs weights, too. Weights are packed, and graphs compiled, before."""
