@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import torch
 import torch.nn.functional as F
@@ -31,43 +31,38 @@ class Window:
     dilation: tuple[int, ...]
     groups: int
 
+    @classmethod
+    def of(
+        cls, stride: Sequence[int] = (1, 1), padding: Sequence[int] = (0, 0), dilation: Sequence[int] = (1, 1),
+        groups: int = 1,
+    ) -> Window:  # fmt: skip
+        """The window of these arguments of a call, of which the last ones may be left out."""
+        return cls(tuple(stride), tuple(padding), tuple(dilation), groups)
+
 
 def formula(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
     addend: Tensor | None = None,
-    stride: Sequence[int] = (1, 1),
-    padding: Sequence[int] = (0, 0),
-    dilation: Sequence[int] = (1, 1),
-    groups: int = 1,
-    *,
+    *moves: Any,
     activation: str = "none",
     precision: str = "float32",
 ) -> Tensor:
-    """The result of the operator, without the rounding of a lower precision."""
-    result = F.conv2d(x, weight, bias, stride, padding, dilation, groups)
+    """The result of the operator, without the rounding of a lower precision; ``moves`` are those of a window."""
+    result = F.conv2d(x, weight, bias, *moves)
     result = ACTIVATIONS[activation].function(result if addend is None else result + addend)
     return result.contiguous(memory_format=_LAST)
 
 
 def kernel(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    addend: Tensor | None = None,
-    stride: Sequence[int] = (1, 1),
-    padding: Sequence[int] = (0, 0),
-    dilation: Sequence[int] = (1, 1),
-    groups: int = 1,
-    *,
-    activation: str = "none",
-    precision: str = "float32",
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, addend: Tensor | None = None, *moves: Any, **how: str
 ) -> Tensor:
     """The formula by a packed weight, where there is one."""
     if x.dim() != 4 or weight.dim() != 4 or not x.numel() or not is_packable(x, weight, bias):
-        return formula(x, weight, bias, addend, stride, padding, dilation, groups, activation=activation)
-    window = Window(tuple(stride), tuple(padding), tuple(dilation), groups)
+        return formula(x, weight, bias, addend, *moves, **how)
+    window = Window.of(*moves)
+    activation, precision = how.get("activation", "none"), how.get("precision", "float32")
     name = activation if addend is None else "none"
     fused = ACTIVATIONS[name]
     x = x.contiguous(memory_format=_LAST)

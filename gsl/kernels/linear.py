@@ -34,19 +34,12 @@ def formula(
     return ACTIVATIONS[activation].function(result if addend is None else result + addend)
 
 
-def kernel(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    addend: Tensor | None = None,
-    *,
-    activation: str = "none",
-    precision: str = "float32",
-) -> Tensor:
+def kernel(x: Tensor, weight: Tensor, bias: Tensor | None = None, addend: Tensor | None = None, **how: str) -> Tensor:
     """The formula by a packed weight, where there is one and more than one row."""
     rows = x.numel() // x.shape[-1] if x.dim() > 1 and x.shape[-1] else 0
     if rows < 2 or weight.dim() != 2 or not is_packable(x, weight, bias):
-        return formula(x, weight, bias, addend, activation=activation)
+        return formula(x, weight, bias, addend, **how)
+    activation, precision = how.get("activation", "none"), how.get("precision", "float32")
     fused = activation if addend is None else "none"
 
     def make() -> Run:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from gsl import op, pat
 from gsl.rewrite import RuleSet, Subst
@@ -18,6 +19,15 @@ from gsl.rules.cpu import as_rows, conv, dense, single, window
 def lowered(packed: pat.Pattern, precision: str, operands: Sequence[pat.Pattern]) -> pat.Like:
     """A packed product as it is, but for its precision."""
     return packed.like(*operands, precision=precision)
+
+
+def add_in(precision: str, kind: Any) -> Sides:
+    """The sides of a rule for a packed layer with an addition, of an operator, with a bias or without."""
+    x, w, b, y = pat.Wildcard(), pat.Param(), pat.Param(dtype="float32"), pat.Wildcard()
+    biased, plain = (kind(x, w, y, *more, precision="float32") for more in ((b,), ()))
+    layer = pat.Alt(biased, plain)
+    targets = [lowered(biased, precision, (x, w, y, b)), lowered(plain, precision, (x, w, y))]
+    return layer, pat.Match(layer, targets), single(x, w, y)
 
 
 def dense_in(precision: str) -> Sides:
@@ -49,11 +59,7 @@ def dense_add_in(precision: str) -> Sides:
 
     For a layer with an addition that another rule has packed, with a bias or without.
     """
-    x, w, b, y = pat.Wildcard(), pat.Param(), pat.Param(dtype="float32"), pat.Wildcard()
-    biased, plain = (op.PackedDenseAdd(x, w, y, *more, precision="float32") for more in ((b,), ()))
-    layer = pat.Alt(biased, plain)
-    targets = [lowered(biased, precision, (x, w, y, b)), lowered(plain, precision, (x, w, y))]
-    return layer, pat.Match(layer, targets), single(x, w, y)
+    return add_in(precision, op.PackedDenseAdd)
 
 
 def conv_in(precision: str) -> Sides:
@@ -85,11 +91,7 @@ def conv_add_in(precision: str) -> Sides:
 
     For a convolution with an addition that another rule has packed, with a bias or without.
     """
-    x, w, b, y = pat.Wildcard(), pat.Param(), pat.Param(dtype="float32"), pat.Wildcard()
-    biased, plain = (op.PackedConv2DAdd(x, w, y, *more, precision="float32") for more in ((b,), ()))
-    layer = pat.Alt(biased, plain)
-    targets = [lowered(biased, precision, (x, w, y, b)), lowered(plain, precision, (x, w, y))]
-    return layer, pat.Match(layer, targets), single(x, w, y)
+    return add_in(precision, op.PackedConv2DAdd)
 
 
 def _rules(precision: str, priority: int) -> tuple[Subst, ...]:
