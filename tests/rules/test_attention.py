@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -73,6 +74,18 @@ def two_values(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tenso
     return weights @ v, weights @ v.exp()
 
 
+def guarded_by(low: float, otherwise: float) -> Function:
+    """Attention with a guard for rows, as torch decomposes it but for the numbers."""
+
+    def function(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        scores = q @ k.mT + m.clamp(min=-5)
+        weights = scores.softmax(-1)
+        seen = torch.logical_not(scores == low).any(-1, keepdim=True)
+        return torch.where(torch.logical_not(seen), torch.full_like(weights, otherwise), weights) @ v
+
+    return function
+
+
 SPELLINGS: dict[str, Function] = {
     "plain": lambda q, k, v, m: (q @ k.mT).softmax(-1) @ v,
     "product": lambda q, k, v, m: (q @ k.mT * 0.3 + m).softmax(-1) @ v,
@@ -91,6 +104,7 @@ SPELLINGS: dict[str, Function] = {
     "where after a mask": lambda q, k, v, m: torch.where(torch.arange(M) < 4, q @ k.mT + m, LOW).softmax(-1) @ v,
     "mask after where": lambda q, k, v, m: (torch.where(torch.arange(M) < 4, q @ k.mT, LOW) + m).softmax(-1) @ v,
     "clamped": guarded,
+    "a guard for rows": guarded_by(-math.inf, 0.0),
     "windows": with_window,
     "heads in the batch": bloom,
     "dropout": lambda q, k, v, m: F.dropout((q @ k.mT + m).softmax(-1), 0.1, training=False) @ v,
@@ -158,6 +172,8 @@ def returned(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor)
 
 
 LOOKS_LIKE: dict[str, Function] = {
+    "a guard for rows of another number": guarded_by(0.0, 0.0),
+    "a guard for rows that gives them other weights": guarded_by(-math.inf, 1.0),
     "a cap": capped,
     "a sink": with_sink,
     "weights that are returned": returned,
@@ -180,6 +196,35 @@ LOOKS_LIKE: dict[str, Function] = {
 def test_it_only_looks_like_attention(name: str) -> None:
     new = IDIOMS(Workload.from_exported(exported(LOOKS_LIKE[name], *given())), iterative=True)
     assert "nn.attention" not in new.op_counts()
+
+
+def hidden() -> torch.Tensor:
+    """A mask of the places that are seen, with a row that sees none."""
+    return given()[3] == 0
+
+
+DECOMPOSITIONS: dict[str, tuple[dict[str, Any], Callable[[], torch.Tensor | None], int]] = {
+    "plain": ({}, lambda: None, H),
+    "a boolean mask": ({}, hidden, H),
+    "a mask of minus infinity": ({"scale": 0.3}, lambda: torch.where(hidden(), 0.0, -math.inf), H),
+    "causal": ({"is_causal": True}, lambda: None, H),
+    "grouped queries": ({"enable_gqa": True}, hidden, 2),
+}
+"""Calls of torch's attention by their options, mask, and number of heads of the keys."""
+
+
+@pytest.mark.parametrize("name", DECOMPOSITIONS)
+def test_what_torch_decomposes_its_own_attention_into_is_found(name: str) -> None:
+    options, mask, heads = DECOMPOSITIONS[name]
+    q, k, v, _ = given()
+    tensors = [x for x in (q, k[:, :heads], v[:, :heads], mask()) if x is not None]
+    function = functools.partial(F.scaled_dot_product_attention, **options)
+    before = Workload.from_exported(exported(function, *tensors).run_decompositions())
+    assert before.op_counts()["nn.softmax"] == before.op_counts()["any"] == 1
+    new = IDIOMS(before, iterative=True)
+    assert new.op_counts()["nn.attention"] == 1
+    assert not {"nn.softmax", "any"} & {*new.op_counts()}
+    torch.testing.assert_close(new.exported.module()(*tensors), function(*tensors), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -6,6 +6,7 @@ each goes what it means for the mask and for the factor of the scores.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -179,13 +180,20 @@ def hides(lows: tuple[pat.Pattern, ...]) -> Any:
     return low_enough
 
 
+def kept(scores: pat.Pattern, soft: pat.Pattern) -> pat.Alt:
+    """Weights that are 0 in a row of which all places are hidden by minus infinity, as torch decomposes attention."""
+    visible = op.Any(op.LogicalNot(op.Equal(scores, -math.inf)), axis=(soft.ndim - 1,), keepdims=True)
+    return pat.Alt(op.Where(op.LogicalNot(visible), op.FullLike(soft, 0), soft), soft)
+
+
 def sides(*steps: Step, values: int = 1) -> Sides:
     """The sides of the rule for attention whose scores go through these steps, of one tensor of values or several."""
     q, kt = pat.Wildcard(), pat.Wildcard()
     product = op.Matmul(q, kt)
     scores = start(q, product).then(*steps)
     soft = op.Softmax(scores.pattern, axis=-1)
-    back = pat.Alt(op.Cast(soft), soft)
+    whole = kept(scores.pattern, soft)
+    back = pat.Alt(op.Cast(whole), whole)
     dropped = pat.Alt(op.Dropout(back), back)
     weights = pat.Alt(op.Reshape(dropped), dropped)
     taken = [pat.Wildcard() for _ in range(values)]
@@ -208,7 +216,7 @@ def sides(*steps: Step, values: int = 1) -> Sides:
         (lead == before) | ((q.shape[:-2] == before) & (kt.shape[:-2] == before)),
         *[(lead == after) | ((v.shape[:-2] == after) & (weights.shape[-2:] == soft.shape[-2:])) for v in taken],
         *[x.ndim >= 3 for x in (q, kt, *taken)],
-        *[x.extern_use(False) for x in (product, soft, back, dropped, weights)],
+        *[x.extern_use(False) for x in (product, soft, whole, back, dropped, weights)],
     ]
     return (*((sources[0], targets[0]) if values == 1 else (sources, targets)), *scores.conditions, *conditions,
             hides(scores.lows))  # fmt: skip
@@ -221,7 +229,8 @@ def attention() -> Sides:
     Of tensors with three axes or more. The scores may be multiplied, masked, cast and taken apart in any of the ways
     above; nothing but the next step may use them. Where leading axes are taken apart, all operands must have them. A
     place that is hidden by a number counts as masked if the number is so low that a row of which all places are hidden
-    has equal weights on both sides.
+    has equal weights on both sides. A row without any place that is not minus infinity may have weights of 0, which
+    attention gives it, too.
     """
     return sides(*STEPS)
 
