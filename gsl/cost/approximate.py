@@ -27,9 +27,9 @@ def approximated(
 ) -> Found:
     """The best program with approximate rules whose error on the inputs is within the tolerance.
 
-    If that of all kinds together is, and they pay, all are taken that pay. Otherwise they are taken in the order of gain per
-    error; the error is that of the whole program with all that was taken, so one that brings too much with those
-    before it is left, and the next one is looked at.
+    If that of all kinds together is, and they pay, all are taken that pay. Otherwise they are taken in the order of
+    gain per error; the error is that of the whole program with all that was taken, so one that brings too much with
+    those before it is left, and the next one is looked at.
     """
     base = found.best if found.best.choice is not None else space.at(Choice())
     choice = base.choice
