@@ -19,6 +19,7 @@ from gsl.kernels.tune import Run, fastest
 Tensor = torch.Tensor
 _LAST: Final = torch.channels_last
 _onednn = torch.ops.mkldnn._convolution_pointwise.default
+_onednn_with_addition = torch.ops.mkldnn._convolution_pointwise.binary
 _reorder = torch.ops.mkldnn._reorder_convolution_weight.default
 
 
@@ -38,6 +39,11 @@ class Window:
     ) -> Window:  # fmt: skip
         """The window of these arguments of a call, of which the last ones may be left out."""
         return cls(tuple(stride), tuple(padding), tuple(dilation), groups)
+
+    def shape(self, x: Tensor, weight: Tensor) -> tuple[int, ...]:
+        """The shape of the result."""
+        sizes = zip(x.shape[2:], weight.shape[2:], self.stride, self.padding, self.dilation)
+        return (x.shape[0], weight.shape[0], *((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes))
 
 
 def formula(
@@ -61,49 +67,65 @@ def kernel(
     """The formula by a packed weight, where there is one."""
     if x.dim() != 4 or weight.dim() != 4 or not x.numel() or not is_packable(x, weight, bias):
         return formula(x, weight, bias, addend, *moves, **how)
-    window = Window.of(*moves)
-    activation, precision = how.get("activation", "none"), how.get("precision", "float32")
-    name = activation if addend is None else "none"
-    fused = ACTIVATIONS[name]
+    window, precision = Window.of(*moves), how.get("precision", "float32")
+    name, adds = how.get("activation", "none"), addend is not None
+    activation = ACTIVATIONS[name]
     x = x.contiguous(memory_format=_LAST)
 
     def make() -> Run:
-        shape = ("conv2d", x.shape, weight.shape, bias is None, window, name, precision)
-        return fastest(shape, "plain", _ways(x, weight, window, fused, precision), x, weight, bias)
+        shape = ("conv2d", x.shape, weight.shape, bias is None, adds, window, name, precision)
+        ways = _ways(x, weight, window, activation, adds, precision)
+        return fastest(shape, "plain", ways, x, weight, bias, addend)
 
-    run = packed(weight, bias, (window, name, precision), make) or partial(_plain, fused, window)
-    result = run(x, weight, bias)
+    run = packed(weight, bias, (window, name, adds, precision), make) or partial(_plain, activation, window)
+    return run(x, weight, bias, addend)
+
+
+def _plain(
+    activation: Activation, window: Window, x: Tensor, weight: Tensor, bias: Tensor | None, addend: Tensor | None
+) -> Tensor:
+    w = window
+    return _finished(F.conv2d(x, weight, bias, w.stride, w.padding, w.dilation, w.groups), addend, activation)
+
+
+def _finished(result: Tensor, addend: Tensor | None, activation: Activation) -> Tensor:
+    """A convolution, which is overwritten where it can be, with what follows it."""
+    result = result.contiguous(memory_format=_LAST)
     if addend is not None:
         result = result.add_(addend) if addend.shape == result.shape else result + addend
-        result = ACTIVATIONS[activation].in_place(result)
-    return result.contiguous(memory_format=_LAST)
-
-
-def _plain(activation: Activation, window: Window, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    w = window
-    return activation.in_place(F.conv2d(x, weight, bias, w.stride, w.padding, w.dilation, w.groups))
+    return activation.in_place(result).contiguous(memory_format=_LAST)
 
 
 def _ways(
-    x: Tensor, weight: Tensor, window: Window, activation: Activation, precision: str
+    x: Tensor, weight: Tensor, window: Window, activation: Activation, adds: bool, precision: str
 ) -> Mapping[str, Callable[[], Run | None]]:
     """The ways to compute a convolution. A run holds its packed weight, but not the weight itself: that would keep it
     alive."""
+    fused, rest = (ACTIVATIONS["none"], activation) if adds else (activation, ACTIVATIONS["none"])
     ways: dict[str, Callable[[], Run | None]] = {
         "plain": lambda: partial(_plain, activation, window),
         "channels last": lambda: _by_channels_last(weight, window, activation),
-        "onednn": lambda: _by_onednn(x.shape, weight, window, activation),
+        "onednn": lambda: _followed(_by_onednn(x.shape, weight, window, fused), rest),
     }
+    if adds:
+        ways["onednn with addition"] = lambda: _with_addition(x.shape, weight, window, activation)
     if precision == "bfloat16":
-        ways["bfloat16"] = lambda: _in_bfloat16(x.shape, weight, window, activation)
+        ways["bfloat16"] = lambda: _followed(_in_bfloat16(x.shape, weight, window, fused), rest)
     if precision == "int8":
-        ways["int8"] = lambda: _in_int8(x.shape, weight, window, activation)
+        ways["int8"] = lambda: _followed(_in_int8(x.shape, weight, window, fused), rest)
     return ways
+
+
+def _followed(run: Run | None, activation: Activation) -> Run | None:
+    """A run, and then an addition and an activation."""
+    if run is None:
+        return None
+    return lambda x, weight, bias, addend: _finished(run(x, weight, bias), addend, activation)
 
 
 def _by_channels_last(weight: Tensor, window: Window, activation: Activation) -> Run:
     own = weight.detach().clone(memory_format=_LAST)
-    return lambda x, weight, bias: _plain(activation, window, x, own, bias)
+    return lambda x, weight, bias, addend: _plain(activation, window, x, own, bias, addend)
 
 
 def _by_onednn(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> Run | None:
@@ -114,6 +136,27 @@ def _by_onednn(shape: Sequence[int], weight: Tensor, window: Window, activation:
     return lambda x, weight, bias: _onednn(
         x, own, bias, w.padding, w.stride, w.dilation, w.groups, name, [], algorithm
     )
+
+
+def _with_addition(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> Run | None:
+    """By a kernel that adds a tensor of the shape of its result, and knows no activation but relu."""
+    if not torch._C._has_mkldnn:
+        return None
+    w, relu = window, "relu" if activation.name == "relu" else None
+    own = _reorder(weight, w.padding, w.stride, w.dilation, w.groups, list(shape))
+    alone = _by_onednn(shape, weight, window, ACTIVATIONS["none"])
+
+    def run(x: Tensor, weight: Tensor, bias: Tensor | None, addend: Tensor) -> Tensor:
+        if addend.shape != w.shape(x, weight) or addend.dtype != torch.float32:
+            assert alone is not None
+            return _finished(alone(x, weight, bias), addend, activation)
+        result: Tensor = _onednn_with_addition(
+            x, addend.contiguous(memory_format=_LAST), own, bias, w.padding, w.stride, w.dilation, w.groups,
+            "add", 1.0, relu, [], "",
+        )  # fmt: skip
+        return result if relu else activation.in_place(result)
+
+    return run
 
 
 def _in_bfloat16(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> Run | None:

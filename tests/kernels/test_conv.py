@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from gsl import kernels
 from gsl.kernels import CONV2D
+from gsl.kernels.activations import ACTIVATIONS
 from gsl.kernels.packed import entries
 
 X, W, B = torch.randn(2, 8, 9, 7), torch.randn(16, 8, 3, 3) / 8, torch.randn(16)
@@ -31,7 +32,7 @@ def _without_gradients(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", WINDOWS)
-@pytest.mark.parametrize("way", ["plain", "channels last", "onednn", "bfloat16", "int8"])
+@pytest.mark.parametrize("way", ["plain", "channels last", "onednn", "onednn with addition", "bfloat16", "int8"])
 @pytest.mark.parametrize("adds", [False, True])
 def test_every_way(way: str, kind: str, adds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gsl.kernels.tune._fastest", lambda plain, runs, args: way if way in runs else plain)
@@ -50,6 +51,21 @@ def test_every_way(way: str, kind: str, adds: bool, monkeypatch: pytest.MonkeyPa
                 assert found.is_contiguous(memory_format=torch.channels_last)
     if precision != "float32":
         assert error > 1e-6  # it is no way of full precision that was measured
+
+
+@pytest.mark.parametrize("activation", ["none", "relu", "silu"])
+def test_an_addition_in_the_kernel(activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of an addend that is broadcast, or for another operand than the one for which the weight was packed."""
+    monkeypatch.setattr("gsl.kernels.tune._fastest", lambda plain, runs, args: "onednn with addition")
+    function = ACTIVATIONS[activation].function
+    for x in (X, X, X[:1, :, :8], X[:1]):
+        plain = F.conv2d(x, W, B)
+        for addend in (torch.randn_like(plain), torch.randn(16, 1, 1), torch.randn(2, *plain.shape[1:])):
+            before = addend.clone()
+            found = CONV2D(x, W, B, addend, activation=activation)
+            torch.testing.assert_close(found, function(plain + addend), rtol=0, atol=2e-5)
+            assert found.is_contiguous(memory_format=torch.channels_last)
+            assert torch.equal(addend, before)
 
 
 def test_one_activation_is_not_taken_for_another() -> None:
