@@ -191,6 +191,23 @@ def where_broadcast() -> Sides:
     return chosen, chosen.like(c, x, y), (x.shape == chosen.shape) | (y.shape == chosen.shape)
 
 
+@rule(priority=2)
+def lent_shape() -> Sides:
+    """reshape(x; shape of y) = reshape(x; s)
+
+    Where the shape s is one of numbers: so what only lends its shape, as to ``reshape_as``, has one use less.
+    """
+    x = pat.Wildcard()
+    out = op.Reshape(x)
+
+    def is_lent(match: Match) -> bool | str:
+        if not match[out].deps:
+            return "no other tensor lends the shape"
+        return all(isinstance(size, int) for size in match[out].shape or (None,)) or "the shape has symbolic sizes"
+
+    return out, op.Reshape(x, newshape=out.shape), is_lent
+
+
 # Squares
 
 
@@ -392,7 +409,7 @@ NORMAL = RuleSet(
         multiply_one, divide_one, add_zero, subtract_zero,
         layout.dispatch_tuple, layout.split_concat, layout.split_concat_variadic,
         expand_dims_reshape, squeeze_reshape, layout.reshape_reshape, layout.transpose_transpose,
-        transpose_reshape, transpose_units, where_broadcast, einsum_product,
+        transpose_reshape, transpose_units, where_broadcast, lent_shape, einsum_product,
         power_two, multiply_same, matmul_transposed, linear_bias,
         dense_leading, matrix_leading, bias_leading, batch_leading, transpose_leading,
         softmax_leading, scale_leading, add_leading,
