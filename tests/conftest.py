@@ -4,8 +4,36 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+from tests import tiers
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", choices=tiers.TIERS, help="only the tests of this tier")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--tier") == "quick":
+        tiers.without_frameworks()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A module without tests of the tier is not even imported, nor is the ``conftest.py`` of a folder without them."""
+    wanted = config.getoption("--tier")
+    if wanted is None:
+        return None
+    modules = [collection_path] if collection_path.suffix == ".py" else collection_path.rglob("test_*.py")
+    return None if any(tiers.may_hold(path, wanted) for path in modules) else True
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = config.getoption("--tier")
+    if wanted is not None:
+        config.hook.pytest_deselected(items=[item for item in items if tiers.of_test(item) != wanted])
+        items[:] = [item for item in items if tiers.of_test(item) == wanted]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -254,6 +254,7 @@ def test_shared_expressions_cost_nothing_in_guards_and_targets() -> None:
 # lang_transpose_blocked
 
 
+@pytest.mark.torch
 def test_a_blocked_layout_does_not_match_and_does_not_raise() -> None:
     transform = op.LayoutTransform(X)
     axes = attr.LayoutRemap(transform.src_layout, transform.dst_layout)

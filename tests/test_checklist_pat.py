@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-import torch
 
 from gsl import Subst, attr, op, pat
 from gsl.errors import PatternError
 from gsl.graph import Node
 from tests.helpers.firing import Make, fire, ops
 from tests.helpers.graphs import Builder, graph
+from tests.helpers.tensors import full, tensor
 
 X, Y, Z = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
 
@@ -105,10 +105,10 @@ def test_conv_mul_swapped() -> None:
 
 def test_a_list_and_an_array_are_constants() -> None:
     def make(b: Builder) -> Node:
-        return b.call("add", b.input("x", 2), b.const(torch.tensor([1.0, 2.0])))
+        return b.call("add", b.input("x", 2), b.const(tensor([1.0, 2.0])))
 
     assert matches(X + [1.0, 2.0], make) == 1
-    assert matches(X + torch.tensor([1.0, 2.0]), make) == 1
+    assert matches(X + tensor([1.0, 2.0]), make) == 1
     assert matches(X + [1.0, 3.0], make) == 0
     assert matches(X + [1.0], make) == 0
 
@@ -117,7 +117,7 @@ def test_a_list_and_an_array_are_constants() -> None:
 
 
 def leaves(b: Builder) -> Node:
-    return b.call("add", b.input("x", 2, 3), b.call("multiply", b.param("w", 3), b.const(torch.ones(3))))
+    return b.call("add", b.input("x", 2, 3), b.call("multiply", b.param("w", 3), b.const(full((3,), 1.0))))
 
 
 @pytest.mark.parametrize(
@@ -137,22 +137,22 @@ def test_leaves(leaf: pat.Pattern, count: int) -> None:
 @pytest.mark.parametrize(
     ("constant", "actual", "fires"),
     [
-        (pat.Const(0.1), torch.tensor(0.1), 1),
+        (pat.Const(0.1), tensor(0.1), 1),
         (pat.Const(0.1), 0.1, 1),
-        (pat.Const(0.1), torch.full((2, 2), 0.1), 1),
-        (pat.Const(0.1), torch.tensor([0.1, 0.2]), 0),
-        (pat.Const(0.1), torch.tensor(0.1, dtype=torch.float16), 1),
-        (pat.Const(0.1, dtype="float32"), torch.tensor(0.1), 1),
-        (pat.Const(0.1, dtype="float16"), torch.tensor(0.1), 0),
-        (pat.Const(1), torch.tensor(1), 1),
+        (pat.Const(0.1), full((2, 2), 0.1), 1),
+        (pat.Const(0.1), tensor([0.1, 0.2]), 0),
+        (pat.Const(0.1), tensor(0.1, "float16"), 1),
+        (pat.Const(0.1, dtype="float32"), tensor(0.1), 1),
+        (pat.Const(0.1, dtype="float16"), tensor(0.1), 0),
+        (pat.Const(1), tensor(1), 1),
         (pat.Const(1), True, 0),
         (pat.Const(True), 1, 0),
         (pat.Const(True), True, 1),
-        (pat.Const(0.5), torch.tensor(0), 0),
-        (pat.Const([1, 2]), torch.tensor([1.0, 2.0]), 1),
+        (pat.Const(0.5), tensor(0), 0),
+        (pat.Const([1, 2]), tensor([1.0, 2.0]), 1),
         (pat.Const(X.shape[0]), 2, 1),
-        (pat.Const(X.shape[0]), torch.tensor(2.0), 1),
-        (pat.Const(X.shape[0]), torch.full((2,), 2.0), 1),
+        (pat.Const(X.shape[0]), tensor(2.0), 1),
+        (pat.Const(X.shape[0]), full((2,), 2.0), 1),
         (pat.Const(X.shape[0]), 3, 0),
         (pat.Const(), 3, 1),
     ],
@@ -177,7 +177,10 @@ def relu(b: Builder) -> Node:
 # Operators and classes of them
 
 
+@pytest.mark.torch
 def test_a_native_function_is_an_operator() -> None:
+    import torch
+
     rule = Subst(pat.Call(torch.sinc, X), op.Sin(X))
     new = fire(rule, lambda b: b.call(torch.sinc, b.input("x", 2)), times=1, same=False)
     assert ops(new) == ["sin"]
@@ -438,6 +441,7 @@ def test_first() -> None:
         pat.Variadic(tail, templates=[tail], first=[op.ReLU(tail)])
 
 
+@pytest.mark.torch
 def test_index_in_attributes_of_the_source() -> None:
     i = attr.Symbol()
     field = op.StridedSlice(X, begin=(i,), end=(i + 1,))
@@ -470,6 +474,7 @@ def test_variadic_no_length() -> None:
         Subst(SOURCE, rebuilt())
 
 
+@pytest.mark.torch
 def test_getinst_op_attr() -> None:
     """Attributes of an instance are readable, those of its operator too."""
     field = op.Softmax(X)

@@ -383,6 +383,7 @@ def test_any_scopes_make_a_drawing(seed: int) -> None:
         assert all(edge.tail != edge.head for edge in made.edges)
 
 
+@pytest.mark.slow
 def test_two_thousand_nodes_take_seconds() -> None:
     draw = random.Random(0)
 
@@ -418,6 +419,7 @@ def model(layers: int) -> Any:
     return Workload.from_torch(nn.Sequential(*(Layer() for _ in range(layers))), (torch.randn(2, 4),), name="net")
 
 
+@pytest.mark.torch
 def test_torch_tells_the_modules() -> None:
     wl = model(3)
     assert "0 … 2 ×3" in texts(wl.visualize(depth=0).svg)
@@ -430,6 +432,7 @@ def test_torch_tells_the_modules() -> None:
     assert "r, 3 times" in shown
 
 
+@pytest.mark.torch
 def test_the_modules_of_a_compiled_graph_are_read_as_those_of_others() -> None:
     fx = pytest.importorskip("torch.fx")
     from gsl.front.fx.handle import Handle, Reading
@@ -442,6 +445,7 @@ def test_the_modules_of_a_compiled_graph_are_read_as_those_of_others() -> None:
         assert module_path(Node("exp", native=Handle(Reading(native)))) == path
 
 
+@pytest.mark.torch
 def test_workloads_that_do_not_come_from_each_other_are_not_coloured() -> None:
     new = Subst(op.ReLU(X), op.Tanh(X), name="r")(model(2))
     shown = texts(model(1).before_after(new).svg)
@@ -449,6 +453,7 @@ def test_workloads_that_do_not_come_from_each_other_are_not_coloured() -> None:
     assert any("not coloured, as net does not come from net" in text for text in shown)
 
 
+@pytest.mark.torch
 def test_matches_are_coloured_before_they_are_rewritten() -> None:
     wl = model(2)
     rules = [Subst(op.ReLU(X), X, name="relu"), Subst(op.Dense(X, pat.Param()), X, name="dense")]

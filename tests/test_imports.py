@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,15 +42,19 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
-def imports(name: str, *, late: bool = False) -> Iterator[str]:
+@cache
+def imports(name: str, *, late: bool = False) -> tuple[str, ...]:
     """The modules of GSL that a module imports when it is loaded; ``late``: those that its functions import instead.
 
     What stands under ``if TYPE_CHECKING:`` is never imported.
     """
-    top = ast.parse(MODULES[name].read_text(encoding="utf-8"))
-    for node, inside in _statements(top, False):
-        if inside is late:
-            yield from _imported(node)
+    return tuple([other for node, inside in statements(name) if inside is late for other in _imported(node)])
+
+
+@cache
+def statements(name: str) -> tuple[tuple[ast.AST, bool], ...]:
+    """The import statements of a module, each with whether it stands in a function."""
+    return tuple(_statements(ast.parse(MODULES[name].read_text(encoding="utf-8")), False))
 
 
 def _statements(parent: ast.AST, inside: bool) -> Iterator[tuple[ast.AST, bool]]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import pytest
-import torch
-from torch.export import ExportedProgram
 
 from gsl import RuleSet, Workload
 from gsl.rules import BOOK, OPTIMISING, RULES
 from tests.helpers.book import EVERY_RULE
-from tests.helpers.models import MODELS
+from tests.helpers.models import decomposed, exported
 
 NAMES = (
     "resnet", "mobilenet_v2", "convnext", "vit", "swin", "bert", "gpt2", "llama", "t5_encoder", "whisper_encoder",
@@ -35,13 +32,6 @@ EXPECTED: dict[str, set[str]] = {
 """Rules that fire on a model as exported."""
 
 
-@functools.cache
-def exported(name: str) -> ExportedProgram:
-    torch.manual_seed(0)
-    model, value = MODELS[name]()
-    return torch.export.export(model.eval(), (value,))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_exported(name: str) -> None:
     old = Workload(exported(name), name=name)
@@ -57,14 +47,14 @@ def test_exported(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_decomposed(name: str) -> None:
-    old = Workload(exported(name).run_decompositions(), name=name)
+    old = Workload(decomposed(name), name=name)
     new = EVERY_RULE(old, iterative=True)
     old.compare(new).check()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_book_never_enlarges_a_program(name: str) -> None:
-    for program in (exported(name), exported(name).run_decompositions()):
+    for program in (exported(name), decomposed(name)):
         old = Workload(program, name=name)
         new = BOOK(old, iterative=True)
         assert calls(new) <= calls(old)

@@ -354,6 +354,7 @@ def test_slices_and_folds_are_those_of_python(items: tuple[int, ...], start: Any
         assert value(attr.min(items)) == min(items)
 
 
+@pytest.mark.torch
 def test_numbers_and_dtypes_of_other_libraries() -> None:
     import numpy
     import torch
@@ -366,6 +367,7 @@ def test_numbers_and_dtypes_of_other_libraries() -> None:
     assert attr.Const(torch.Size([1, 2])).ast == Literal((1, 2))
 
 
+@pytest.mark.torch
 def test_tensors_compare_as_wholes() -> None:
     import numpy
     import torch

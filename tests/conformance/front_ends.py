@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import operator
 from collections import Counter
@@ -129,7 +130,15 @@ def traced(inputs: Mapping[str, Type | None], outputs: Sequence[Type | None], pu
 
 
 def exported(inputs: Mapping[str, Type | None], outputs: Sequence[Type | None], pure: bool) -> Program:
+    return exported_skeleton(tuple(inputs.items()), len(outputs))
+
+
+@functools.cache
+def exported_skeleton(fed: tuple[tuple[str, Type | None], ...], outputs: int) -> Program:
+    """The same for all views of these inputs: a program does not change."""
     from gsl.front.fx import from_model
+
+    inputs = dict(fed)
 
     class Named(Empty):
         """Takes its inputs under their names."""
@@ -148,7 +157,7 @@ def exported(inputs: Mapping[str, Type | None], outputs: Sequence[Type | None], 
         for name, type in inputs.items()
         if isinstance(type, TensorType)
     }
-    return from_model(Named(len(outputs)), examples(inputs), dynamic_shapes=shapes)
+    return from_model(Named(outputs), examples(inputs), dynamic_shapes=shapes)
 
 
 def torch_differences(old: Any, new: Any) -> list[str]:

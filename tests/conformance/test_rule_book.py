@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 import pytest
@@ -12,7 +13,7 @@ from gsl.graph import INPUT, Node, SymDim
 from gsl.rules import RULES
 from tests.conformance.front_ends import AVAILABLE, FrontEnd
 from tests.conformance.programs import ordered, plain, program_of, single, write
-from tests.rules.harness import Build, Fires, Refuses, build, shown
+from tests.rules.harness import Build, Fires, Refuses, View, build, shown
 from tests.rules.test_book import VIEWS
 from tests.rules.test_rules import FIRES, REFUSES
 
@@ -38,10 +39,15 @@ def applies(case: Fires | Refuses, front_end: FrontEnd) -> bool:
     """Whether the front end can have such a view at all."""
     if label(case) in front_end.listed("unwritten"):
         return False
-    inputs = [node for node in build(case.view).nodes if node.op == INPUT]
-    if any(node.type is None for node in inputs):
+    fed = inputs_of(case.view)
+    if any(node.type is None for node in fed):
         return front_end.untyped
-    return front_end.symbolic or not any(isinstance(size, SymDim) for node in inputs for size in node.shape or ())
+    return front_end.symbolic or not any(isinstance(size, SymDim) for node in fed for size in node.shape or ())
+
+
+@functools.cache
+def inputs_of(view: View) -> list[Node]:
+    return [node for node in build(view).nodes if node.op == INPUT]
 
 
 def each(cases: Iterable[Fires | Refuses]) -> list[object]:

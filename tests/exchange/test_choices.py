@@ -116,6 +116,7 @@ def test_enlarging_under_same_padding_is_false_for_strides(
 
 
 @pytest.mark.parametrize(("mode", "counted", "expected"), [(1, False, True), (0, False, False), (0, True, True)])
+@pytest.mark.torch
 def test_an_average_is_a_convolution_where_padding_counts(
     rule: Callable[..., Subst], mode: int, counted: bool, expected: bool
 ) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gsl import rules_from_taso, rules_from_tensat
 from gsl.errors import ExchangeError
 from tests.exchange.encode import Op, rule
+from tests.tiers import examples
 
 CONV = {"STRIDE_H": 1, "STRIDE_W": 2, "PAD": 0, "ACTI": 2}
 JOINED = {"AXIS": 0, "NUMDIM": 4, "NUM_INPUTS": 2}
@@ -47,7 +48,7 @@ def read(data: bytes, function: object) -> None:
             function(path)  # type: ignore[operator]
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=examples(300))
 @given(st.lists(st.tuples(st.integers(0, len(BYTES) - 1), st.integers(0, 255)), max_size=4), st.integers(0, 20))
 def test_damaged_bytes(changes: list[tuple[int, int]], cut: int) -> None:
     data = bytearray(BYTES)
@@ -56,7 +57,7 @@ def test_damaged_bytes(changes: list[tuple[int, int]], cut: int) -> None:
     read(bytes(data[: len(data) - cut]), rules_from_taso)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=examples(300))
 @given(st.lists(st.tuples(st.integers(0, len(TOKENS) - 1), st.sampled_from(["", *TOKENS])), min_size=1, max_size=4))
 def test_damaged_text(changes: list[tuple[int, str]]) -> None:
     tokens = list(TOKENS)
@@ -65,7 +66,7 @@ def test_damaged_text(changes: list[tuple[int, str]]) -> None:
     read("".join(tokens).encode(), rules_from_tensat)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
 @given(st.lists(st.sampled_from(TOKENS), max_size=20))
 def test_any_words(tokens: list[str]) -> None:
     read(" ".join(tokens).encode(), rules_from_tensat)

@@ -82,6 +82,7 @@ def test_a_stored_kernel_size_is_ignored_unless_it_is_asked_for(read: Callable[.
         fire(read(data, kernels="stored")["taso-0"], lambda b, size=size: make(b, size), times=int(size == 3))
 
 
+@pytest.mark.torch
 def test_further_operators(read: Callable[..., ImportedRules]) -> None:
     transpose = {"NUMDIM": 3, "PERM": 2 * 9 + 0 * 3 + 1, "OUTSHUFFLE": 1}
     moved = rule([Op("TRANSPOSE", [-1], transpose), Op("RELU", [0])],
@@ -109,6 +110,7 @@ def test_further_operators(read: Callable[..., ImportedRules]) -> None:
     fire(rules["taso-2"], pool, times=1)
 
 
+@pytest.mark.torch
 def test_an_open_operator_is_refused_until_its_meaning_is_told(read: Callable[..., ImportedRules]) -> None:
     data = RELU_RELU + rule([Op("DROPOUT", [-1], {"AXES": 7}), Op("RELU", [0])], [Op("RELU", [-1])], (1, 0, 0, 0))
     with pytest.warns(RefusedRulesWarning, match=r"1 of the 2 rules of rules.pb are not imported \(taso-1\)"):

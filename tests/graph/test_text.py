@@ -122,6 +122,7 @@ def test_symbolic_sizes() -> None:
     assert value_text((dim(2 * s0), 3)) == "(2*s0, 3)"
 
 
+@pytest.mark.torch
 def test_tensors_are_not_printed() -> None:
     torch = pytest.importorskip("torch")
     assert value_text(torch.zeros(2, 3)) == "<float32[2, 3]>"

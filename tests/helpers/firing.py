@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from gsl import Subst
 from gsl.graph import INPUT, Graph, Node, TensorType
+from tests.helpers import tensors
 from tests.helpers.graphs import Builder, graph, run
 
 Make = Callable[[Builder], Node | Sequence[Node]]
@@ -16,13 +15,11 @@ Make = Callable[[Builder], Node | Sequence[Node]]
 
 def inputs_of(view: Graph, seed: int = 0) -> dict[str, Any]:
     """Random tensors for the inputs of a view."""
-    generator = torch.Generator().manual_seed(seed)
     values = {}
     for node in view.nodes:
         if node.op == INPUT:
             assert isinstance(node.type, TensorType)
-            value = torch.randn(*node.type.shape, generator=generator) * 3
-            values[node.name] = value.to(getattr(torch, node.type.dtype))
+            values[node.name] = tensors.random(node.type.shape, node.type.dtype, seed + len(values))  # type: ignore[arg-type]
     return values
 
 
@@ -36,16 +33,15 @@ def fire(rule: Subst, make: Make, *, times: int, same: bool = True, iterative: b
     if same:
         inputs = inputs_of(view)
         for old_value, new_value in zip(flat(run(view, inputs)), flat(run(new, inputs)), strict=True):
-            assert old_value.dtype == new_value.dtype
-            torch.testing.assert_close(new_value, old_value, rtol=1e-4, atol=1e-4)
+            assert tensors.is_close(new_value, old_value), (new_value, old_value)
     return new
 
 
-def flat(values: Any) -> list[torch.Tensor]:
-    """The tensors in nested tuples and lists."""
+def flat(values: Any) -> list[Any]:
+    """The tensors and numbers in nested tuples and lists."""
     if isinstance(values, (list, tuple)):
         return [tensor for value in values for tensor in flat(value)]
-    return [torch.as_tensor(values)]
+    return [values]
 
 
 def ops(view: Graph) -> list[str]:

@@ -7,14 +7,17 @@ from typing import Any
 
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Node, Op, TensorType, TupleType, Type
 from gsl.spec import TABLE, find
-from gsl.spec.meaning import evaluate, infer
+from gsl.spec.meaning import infer
+from tests.helpers import plain
+from tests.helpers.tensors import evaluate, randn
 
 
 def infer_type(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
     """The type of a canonical call; ``None`` for an opaque one."""
     if not isinstance(op, str):
         return operands[0].type if operands else None
-    return infer(TABLE[op], [_operand(node) for node in operands], attrs)
+    known = [_operand(node) for node in operands]
+    return plain.infer(op, known, attrs) or infer(TABLE[op], known, attrs)
 
 
 def _operand(node: Node) -> Any:
@@ -43,9 +46,7 @@ class Builder:
         return self._add(Node(INPUT, (), {}, TensorType(shape, dtype), name=name))
 
     def param(self, name: str, *shape: int, seed: int = 0) -> Node:
-        import torch
-
-        value = torch.randn(*shape, generator=torch.Generator().manual_seed(seed + len(self.nodes)))
+        value = randn(*shape, seed=seed + len(self.nodes))
         return self._add(Node(PARAM, (), {"value": value}, TensorType(shape, "float32"), name=name))
 
     def const(self, value: Any) -> Node:
@@ -82,7 +83,7 @@ def graph(make: Callable[[Builder], Node | Sequence[Node]]) -> Graph:
 
 
 def run(view: Graph, inputs: Mapping[str, Any]) -> list[Any]:
-    """The outputs of a view on torch tensors, by the operators' meanings."""
+    """The outputs of a view on tensors, by the operators' meanings."""
     values: dict[Node, Any] = {}
     for node in view.nodes:
         operands = [values[operand] for operand in node.operands]
@@ -95,7 +96,7 @@ def run(view: Graph, inputs: Mapping[str, Any]) -> list[Any]:
         elif node.op == GETITEM:
             values[node] = operands[0][node.attrs["index"]]
         elif isinstance(node.op, str):
-            values[node] = evaluate(TABLE[node.op], operands, node.attrs)
+            values[node] = evaluate(node.op, operands, node.attrs)
         else:
             values[node] = node.op(*operands, **node.attrs)  # type: ignore[operator]
     return [values[node] for node in view.outputs]

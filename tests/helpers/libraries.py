@@ -2,7 +2,7 @@
 
 Torchvision is built for one kind of torch: beside another one its compiled operators are missing, and transformers
 can't be imported where torchvision is found. So torchvision and timm lie in a folder of their own, into which only the
-process looks that makes their models: ``python -m tests.helpers.libraries torchvision``.
+process looks that makes their models: ``python -m tests.helpers.libraries``.
 """
 
 from __future__ import annotations
@@ -134,15 +134,19 @@ def see_vision() -> torch.library.Library:
     return operators
 
 
-def main(library: str) -> None:
-    """Print what becomes of each model of a library as JSON."""
+def main() -> None:
+    """Print what becomes of each model of both libraries as JSON."""
     operators = see_vision()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    models = {"torchvision": torchvision, "timm": timm}[library]()
-    print(json.dumps({name: check(*make()) for name, make in models.items()}))
+    libraries = {"torchvision": torchvision(), "timm": timm()}
+    found = {
+        library: {name: check(*make()) for name, make in models.items()}
+        for library, models in libraries.items()
+    }
+    print(json.dumps(found))
     del operators
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import torch
 import transformers as hf
 from torch import nn
+from torch.export import ExportedProgram
 
 SMALL: Final = {
     "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24, "vocab_size": 40,
@@ -85,3 +87,17 @@ MODELS: Final[Mapping[str, Callable[[], tuple[nn.Module, torch.Tensor]]]] = {
     "t5_encoder": t5,
     "whisper_encoder": whisper,
 }  # fmt: skip
+
+
+@functools.cache
+def exported(name: str) -> ExportedProgram:
+    """The program of a model, exported once for all tests."""
+    torch.manual_seed(0)
+    model, value = MODELS[name]()
+    return torch.export.export(model.eval(), (value,))
+
+
+@functools.cache
+def decomposed(name: str) -> ExportedProgram:
+    """The same, decomposed."""
+    return exported(name).run_decompositions()

@@ -17,6 +17,7 @@ from gsl.pat import Pattern
 from tests.helpers.graphs import infer_type
 from tests.match.random_cases import graphs, sources
 from tests.match.test_complete import QUICK, compiled
+from tests.tiers import examples
 from tests.use import test_complete as use_style
 from tests.use.brute import Case
 from tests.use.random_cases import cases
@@ -50,29 +51,24 @@ def both_ways(plan: Plan, view: Graph, counts: Counter[str] | None = None) -> No
                     counts["several" if len(mine) > 1 else "one" if mine else "none"] += 1
 
 
-@settings(QUICK, max_examples=400)
-@given(sources(), graphs())
-def test_operand_style(outputs: list[Pattern], view: Graph) -> None:
-    both_ways(compiled(outputs), view)
-
-
-@settings(QUICK, max_examples=400)
+@settings(QUICK, max_examples=examples(400))
 @given(cases())
 def test_use_style(case: Case) -> None:
     both_ways(use_style.compiled(case), case.graph)
 
 
-def test_random_cases_are_written_and_match_often_enough() -> None:
+def test_operand_style() -> None:
+    """Random sources agree, are written, and match often enough."""
     counts = Counter[str]()
 
-    @settings(QUICK, max_examples=200)
+    @settings(QUICK, max_examples=examples(400))
     @given(sources(), graphs())
-    def count(outputs: list[Pattern], view: Graph) -> None:
+    def law(outputs: list[Pattern], view: Graph) -> None:
         both_ways(compiled(outputs), view, counts)
 
-    count()
-    assert counts["none"] > 1000
-    assert counts["one"] > 50
+    law()
+    assert counts["none"] > examples(1000)
+    assert counts["one"] > examples(50)
 
 
 @cache

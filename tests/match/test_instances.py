@@ -21,6 +21,7 @@ from gsl.pat import Pattern
 from tests.helpers.graphs import Builder, graph
 from tests.match.test_compile import both_ways
 from tests.match.test_complete import QUICK
+from tests.tiers import examples
 
 UNARY = ("nn.relu", "tanh")
 Made = tuple[list[Pattern], dict[str, Any]]
@@ -204,33 +205,22 @@ def made(strategy: Callable[[], st.SearchStrategy[Made]]) -> st.SearchStrategy[P
     return plans()
 
 
-@settings(QUICK, max_examples=1000)
-@given(made(chains), graphs())
-def test_chains(plan: Plan, view: Graph) -> None:
-    both_ways(plan, view)
-
-
-@settings(QUICK, max_examples=1000)
-@given(made(variadics), graphs())
-def test_variadics(plan: Plan, view: Graph) -> None:
-    both_ways(plan, view)
-
-
 @pytest.mark.parametrize("strategy", [chains, variadics])
-def test_random_sources_are_written_and_match_often_enough(strategy: Any) -> None:
+def test_random_sources(strategy: Any) -> None:
+    """They agree, are written, and match often enough."""
     counts, starts = Counter[str](), Counter[bool]()
 
-    @settings(QUICK, max_examples=800)  # of 200, a sample may be too far from the mean
+    @settings(QUICK, max_examples=examples(1000))  # of 200, a sample may be too far from the mean
     @given(made(strategy), graphs())
-    def count(plan: Plan, view: Graph) -> None:
+    def law(plan: Plan, view: Graph) -> None:
         both_ways(plan, view, counts)
         starts[plan.start(plan.anchors[0]).function is not None] += 1
 
-    count()
+    law()
     assert starts[True] > starts[False]
-    assert counts["none"] > 1000
-    assert counts["one"] > 100
-    assert counts["several"] > 20 or strategy is variadics
+    assert counts["none"] > examples(1000)
+    assert counts["one"] > examples(100)
+    assert counts["several"] > examples(20) or strategy is variadics
 
 
 x, y, w = pat.Wildcard(), pat.Wildcard(), pat.Param()

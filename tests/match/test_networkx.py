@@ -15,6 +15,7 @@ from gsl.graph import Graph, Node
 from gsl.match import Plan
 from gsl.pat import Call, Pattern, walk
 from tests.helpers.graphs import Builder, graph
+from tests.tiers import examples
 
 OPERATORS = {1: ("nn.relu", "tanh"), 2: ("subtract", "divide")}
 
@@ -82,7 +83,7 @@ def reference(outputs: list[Call], view: Graph) -> set[frozenset[tuple[Pattern, 
     }
 
 
-@settings(max_examples=300, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(300), derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 @given(fragments(), dags())
 def test_the_matches_are_the_monomorphisms(outputs: list[Call], view: Graph) -> None:
     try:

@@ -96,6 +96,7 @@ def test_a_large_circle_is_noticed_early_and_shown_at_one_place() -> None:
     assert lines[3] == "  … and 5998 more rewrites"
 
 
+@pytest.mark.torch
 def test_circles_through_folded_weights_are_not_taken_for_one_another() -> None:
     """Equal weights are one state, other weights are others."""
     from gsl.rewrite.apply import apply
@@ -112,6 +113,7 @@ def test_circles_through_folded_weights_are_not_taken_for_one_another() -> None:
         apply([other], graph(make), iterative=True, evaluate=evaluate, max_steps=9)
 
 
+@pytest.mark.slow
 def test_a_rule_that_feeds_itself() -> None:
     feed = Subst(op.ReLU(x), op.ReLU(op.Tanh(x)), name="feed")
     assert error(ONE, feed, max_steps=12).splitlines() == [

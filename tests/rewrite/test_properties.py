@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,8 +13,10 @@ from gsl import RuleSet, Subst, op, pat
 from gsl.graph import Effect, Graph, Node
 from gsl.rewrite.check import Checker
 from tests.helpers.graphs import Builder, graph, run
+from tests.helpers.tensors import is_close
 from tests.match.random_cases import add_call, graphs
 from tests.rewrite.checks import corrupted, faults, random_inputs, rewritten, same_numbers
+from tests.tiers import examples
 
 x, y, z = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
 relu, leaky = op.ReLU(x), op.LeakyReLU(x)
@@ -41,7 +42,7 @@ SOUND = [
     Subst(op.Tanh(leaky) + y, y + op.Tanh(leaky.like(x)), name="like"),
     Subst(op.Sigmoid(~op.ReLU(pat.Wildcard()) & x), op.Sigmoid(x) * 1, name="not after relu"),
 ]
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @QUICK
@@ -68,6 +69,7 @@ def test_at_a_fixed_point_nothing_matches(view: Graph, rules: list[Subst]) -> No
         assert rewritten(rule, new)[1].count() == 0
 
 
+@pytest.mark.slow
 def test_the_random_graphs_make_every_rule_fire() -> None:
     fired: set[str] = set()
 
@@ -128,7 +130,8 @@ def test_the_comparison_of_numbers_finds_an_unsound_rule() -> None:
 
 
 def bump(tensor: Any) -> Any:
-    return tensor.add_(1)
+    tensor += 1
+    return tensor
 
 
 @st.composite
@@ -165,10 +168,10 @@ def outcome(view: Graph) -> list[Any]:
 
 
 def is_kept(view: Graph, new: Graph) -> bool:
-    return all(torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(outcome(view), outcome(new)))
+    return all(map(is_close, outcome(view), outcome(new)))
 
 
-@settings(QUICK, max_examples=400)
+@settings(QUICK, max_examples=examples(400))
 @given(impure(), st.lists(st.sampled_from([*SOUND, *VIEWS]), min_size=1, max_size=4, unique=True))
 def test_sound_rules_keep_what_is_changed_in_place(view: Graph, rules: list[Subst]) -> None:
     new, _ = rewritten(RuleSet(rules), view, numbers=False)
@@ -177,6 +180,7 @@ def test_sound_rules_keep_what_is_changed_in_place(view: Graph, rules: list[Subs
 
 
 @pytest.mark.parametrize("check", ["_moves", "_aliases"])
+@pytest.mark.slow
 def test_without_a_check_something_is_lost(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Checker, check, lambda *_: None)
     kept: list[bool] = []

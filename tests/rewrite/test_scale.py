@@ -49,6 +49,7 @@ def seconds(view: Graph) -> float:
 
 
 @pytest.mark.parametrize("make", [chain, wide])
+@pytest.mark.slow
 def test_time_is_linear_in_the_matches(make: object) -> None:
     assert callable(make)
     seconds(make(100))

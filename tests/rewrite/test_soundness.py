@@ -254,6 +254,7 @@ def test_another_type_is_refused() -> None:
     assert reasons(trace) == ["%relu is float32[4, 2], but its replacement <cast: cast> is float16[4, 2]"]
 
 
+@pytest.mark.torch
 def test_an_ill_formed_call_is_refused() -> None:
     view = graph(lambda b: b.call("nn.relu", b.input("x", 4, 2)))
     _, trace = rewritten(Subst(op.ReLU(x), op.Matmul(x, x), name="product"), view)

@@ -163,6 +163,7 @@ def test_the_operators_of_a_view_are_listed_once_and_anew_after_a_change() -> No
     assert "tanh" not in new.by_op()
 
 
+@pytest.mark.torch
 def test_a_workload_without_a_match_is_stored_as_it_was() -> None:
     import torch
 

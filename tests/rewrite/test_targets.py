@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 
 from gsl import Subst, attr, op, pat
 from gsl.errors import PatternError
 from gsl.graph import Graph, Node
 from tests.helpers.graphs import Builder, graph
+from tests.helpers.tensors import full
 from tests.rewrite.checks import ops, rewritten
 
 x, y = pat.Wildcard(), pat.Wildcard()
@@ -42,7 +42,7 @@ def unary_view(name: str, **attrs: Any) -> Graph:
                      unary_view("nn.relu"), ["maximum"], id="match, first"),
         pytest.param(Subst(chosen, pat.Match(chosen, [op.Maximum(x, 0.0), op.Maximum(x, -x)])),
                      unary_view("abs"), ["negative", "maximum"], id="match, second"),
-        pytest.param(Subst(op.ReLU(x), op.Maximum(x, pat.Const(torch.zeros(4)))), unary_view("nn.relu"),
+        pytest.param(Subst(op.ReLU(x), op.Maximum(x, pat.Const(full((4,), 0.0)))), unary_view("nn.relu"),
                      ["maximum"], id="a tensor"),
         pytest.param(Subst(op.ReLU(x), op.Maximum(pat.Tuple(x, pat.Const(0.0))[0], pat.Tuple(x, pat.Const(0.0))[-1])),
                      unary_view("nn.relu"), ["maximum"], id="fields of a new tuple"),

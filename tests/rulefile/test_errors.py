@@ -259,10 +259,10 @@ HOSTILE = {
 def test_a_hostile_file_is_refused_at_once(data: bytes, tmp_path: Path) -> None:
     file = tmp_path / "evil.yaml"
     file.write_bytes(data)
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(RuleFileError, match=r"evil\.yaml:") as error:
         RuleSet.from_yaml(file)
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
     assert len(str(error.value)) < 400
 
 

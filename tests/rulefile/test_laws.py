@@ -17,6 +17,7 @@ from gsl.graph.subgraph import Subgraph, inline
 from gsl.rulefile import read_text
 from tests.rulefile.test_constructs import FIRES, QKV
 from tests.rulefile.views import rules, view
+from tests.tiers import examples
 
 NAMES = ("relu", "tanh", "exp", "add", "linear", "nn.relu")
 
@@ -126,7 +127,7 @@ def matches(rules: RuleSet, graph: Graph) -> list[tuple[str, list[str]]]:
 
 
 @given(files())
-@settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(derandomize=True, deadline=None, max_examples=examples(60), suppress_health_check=list(HealthCheck))
 def test_what_is_written_back_is_the_same(text: str) -> None:
     first = rules(text)
     written = first.to_yaml()
@@ -152,7 +153,7 @@ def test_the_comparison_can_fail() -> None:
 
 
 @given(st.text(alphabet=st.sampled_from("abr:{}[],-&*!|>'\"\n #.?%@`\t0~"), max_size=60))
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=examples(150))
 def test_any_text_loads_or_is_refused(text: str) -> None:
     with pytest.raises(RuleFileError, match=r"^f\.yaml:\d+:\d+: "):
         read_text(text, "f.yaml")

@@ -15,6 +15,7 @@ from gsl.spec import find
 from gsl.spec.meaning import evaluate, infer
 from gsl.spec.symbolic import from_torch
 
+pytestmark = pytest.mark.torch
 B, S = (SymDim(sympy.Symbol(name, positive=True, integer=True)) for name in ("b", "s"))
 
 

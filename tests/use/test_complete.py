@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from gsl import is_op, pat
@@ -13,11 +14,12 @@ from gsl.graph import Graph
 from gsl.match import Match, Plan, Search
 from gsl.pat import Repeat, Use
 from tests.helpers.graphs import graph
+from tests.tiers import examples
 from tests.use import brute
 from tests.use.brute import Case
 from tests.use.random_cases import cases
 
-QUICK = settings(max_examples=600, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=examples(600), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 Key = tuple[frozenset[Any], frozenset[Any]]
 """What the patterns are bound to, and what is skipped."""
 
@@ -115,10 +117,11 @@ def test_the_enumeration_finds_what_is_missed_and_what_is_too_much() -> None:
     assert [what for what, _ in disagreement(only, mine)] == ["too many"]  # a tanh uses it
 
 
+@pytest.mark.slow
 def test_random_cases_match_often_enough() -> None:
     counts = Counter[str]()
 
-    @settings(QUICK, max_examples=600)
+    @settings(QUICK, max_examples=examples(600))
     @given(cases())
     def count(case: Case) -> None:
         plan = compiled(case)
@@ -129,6 +132,6 @@ def test_random_cases_match_often_enough() -> None:
         counts["skipped"] += any(skipped for _, skipped in matched)
 
     count()
-    assert min(counts[what] for what in ("match", "no match")) > 30, counts
+    assert min(counts[what] for what in ("match", "no match")) > examples(30), counts
     assert counts["skipped"], counts
-    assert min(counts[what] for what in ("Seq", "Alt", "And", "Not", "Repeat")) > 5, counts
+    assert min(counts[what] for what in ("Seq", "Alt", "And", "Not", "Repeat")) > examples(5), counts

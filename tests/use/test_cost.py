@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from gsl import RuleSet, Subst, fork_to, is_op, op, pat, wildcard
 from gsl.graph import Graph, Node
 from gsl.match import Search
@@ -59,6 +61,7 @@ def test_a_fork_that_lacks_a_branch() -> None:
     assert steps(fork, view) == (0, 0)  # there is no tanh
 
 
+@pytest.mark.slow
 def test_a_long_chain_is_found_at_once_in_either_direction() -> None:
     view = long_chain(["exp", *["nn.relu"] * 5000, "tanh"])
     chain = pat.Repeat(is_op("nn.relu"))

@@ -16,6 +16,7 @@ from torch.export import ExportedProgram
 
 from gsl.front import fx
 from gsl.graph import LEAVES, Graph, Node, op_name
+from tests.helpers import models
 from tests.helpers.models import MODELS
 
 ARCHITECTURES: Final[Mapping[str, Callable[[], tuple[nn.Module, torch.Tensor]]]] = {
@@ -28,6 +29,10 @@ ARCHITECTURES: Final[Mapping[str, Callable[[], tuple[nn.Module, torch.Tensor]]]]
 
 @functools.cache
 def exported(name: str) -> tuple[ExportedProgram, torch.Tensor]:
+    if name in MODELS:
+        found = models.exported(name)
+        assert found.example_inputs is not None
+        return found, found.example_inputs[0][0]
     torch.manual_seed(0)
     model, value = ARCHITECTURES[name]()
     return torch.export.export(model.eval(), (value,)), value
@@ -35,7 +40,7 @@ def exported(name: str) -> tuple[ExportedProgram, torch.Tensor]:
 
 @functools.cache
 def decomposed(name: str) -> ExportedProgram:
-    return exported(name)[0].run_decompositions()
+    return models.decomposed(name) if name in MODELS else exported(name)[0].run_decompositions()
 
 
 def check(program: Any, value: torch.Tensor) -> Any:

@@ -158,6 +158,7 @@ def test_deep_graphs() -> None:
     assert values(new.native) == [5 + 10_000 * 10_001 // 2]
 
 
+@pytest.mark.torch
 def test_a_graph_runs_by_the_function_of_its_user() -> None:
     wl = workload(chain(2)[-1])
     assert list(wl.inputs) == ["scale"]

@@ -145,6 +145,7 @@ def test_a_new_object_with_an_attribute_that_is_named_like_a_type() -> None:
     assert made == [(3, 2)]
 
 
+@pytest.mark.torch
 def test_running_needs_a_function() -> None:
     with pytest.raises(WorkloadError, match="runs by a function of its own: give run="):
         given()()()

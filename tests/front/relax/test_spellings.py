@@ -49,7 +49,6 @@ class Written:
         types = tuple([None if isinstance(t, (bool, int, float)) else t for t in self.types])
         return TABLE[self.op].complete(attrs, types)
 
-
     def read(self) -> Canon | None:
         """The canonical call that the expression is, if it is one call of the parameters."""
         found = None
@@ -60,22 +59,28 @@ class Written:
         return found if found is not None and leaves(found) == self.params else None
 
 
-ROWS_OF_CALLS = [Written(*row) for row in WRITTEN]
 LABELS = [f"{op}-{attrs}" for op, _, attrs in WRITTEN]
 
 
 @pytest.fixture(scope="module")
-def run_written() -> Callable[[int], Any]:
+def written() -> list[Written]:
+    return [Written(*row) for row in WRITTEN]
+
+
+@pytest.fixture(scope="module")
+def run_written(written: list[Written]) -> Callable[[int], Any]:
     functions = Functions()
-    names = [functions.add(row.params, row.expr) for row in ROWS_OF_CALLS]
+    names = [functions.add(row.params, row.expr) for row in written]
     run = functions.build()
-    return lambda index: run(names[index], *tensors(ROWS_OF_CALLS[index].values))
+    return lambda index: run(names[index], *tensors(written[index].values))
 
 
 @pytest.mark.filterwarnings("ignore:var")
 @pytest.mark.parametrize("index", range(len(WRITTEN)), ids=LABELS)
-def test_what_is_written_means_what_the_operator_means(run_written: Callable[[int], Any], index: int) -> None:
-    row = ROWS_OF_CALLS[index]
+def test_what_is_written_means_what_the_operator_means(
+    written: list[Written], run_written: Callable[[int], Any], index: int
+) -> None:
+    row = written[index]
     assert row.scope.type_of(row.expr) == infer(TABLE[row.op], row.types, row.attrs)
     assert_close(run_written(index), evaluate(TABLE[row.op], row.values, row.attrs))
 
@@ -121,9 +126,9 @@ def is_read_again(row: Written) -> bool:
     return found is not None and found.op == row.op and row.canonical(found.attrs) == row.canonical(row.attrs)
 
 
-def test_what_is_written_is_read_again() -> None:
-    again = {row.op for row in ROWS_OF_CALLS if is_read_again(row)}
-    not_again = {row.op for row in ROWS_OF_CALLS if not is_read_again(row)}
+def test_what_is_written_is_read_again(written: list[Written]) -> None:
+    again = {row.op for row in written if is_read_again(row)}
+    not_again = {row.op for row in written if not is_read_again(row)}
     assert set(WRITERS) - again == ALWAYS_COMPOSED
     assert again & not_again == SOMETIMES_COMPOSED
 
