@@ -57,6 +57,9 @@ def _attention(
     is_causal: bool,
     enable_gqa: bool,
 ) -> Any:
+    if key.shape[-2] != value.shape[-2]:
+        # The kernels of some versions of torch would compute something.
+        raise ValueError(f"nn.attention: {key.shape[-2]} keys, but {value.shape[-2]} values")
     return torch.nn.functional.scaled_dot_product_attention(
         query, key, value, mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
     )

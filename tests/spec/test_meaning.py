@@ -529,6 +529,17 @@ def test_an_optional_operand_may_be_left_out() -> None:
     assert_equal(evaluate(spec, (Q, K, V), {}), evaluate(spec, (Q, K, V, torch.zeros(3, 3)), {}))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_attention_has_as_many_values_as_keys(dtype: torch.dtype) -> None:
+    """Kernels of torch 2.14 compute something for others."""
+    one, three = torch.ones(3, 1, 3, dtype=dtype), torch.ones(3, 3, 3, dtype=dtype)
+    spec, types = TABLE["nn.attention"], [TensorType((3, n, 3), str(dtype).removeprefix("torch.")) for n in (3, 1, 3)]
+    with pytest.raises((ValueError, RuntimeError)):
+        evaluate(spec, (three, one, three), {})
+    with pytest.raises(ValueError, match=r"nn\.attention"):
+        infer(spec, types, {})
+
+
 def test_the_comparison_can_fail() -> None:
     with pytest.raises(AssertionError):
         assert_equal(evaluate(TABLE["add"], (X, Y), {}), X + Y + 1e-3)
