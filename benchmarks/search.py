@@ -22,7 +22,7 @@ from benchmarks.section import table
 from gsl import RuleSet, Workload, rules_from_taso
 from gsl.cost import Backtrack, Clock, Greedy, Space, Walk, model_of
 from gsl.errors import FixpointError
-from gsl.rewrite.pause import paused_collector
+from gsl.pause import paused_collector
 
 
 def conv(ins: int, outs: int, kernel: int | tuple[int, int], stride: int = 1, groups: int = 1) -> nn.Conv2d:

@@ -31,10 +31,10 @@ from gsl.front.fx.decompose import decompose
 from gsl.front.fx.hoist import hoisted
 from gsl.front.fx.program import GraphModuleProgram, dialect_of
 from gsl.graph import Graph
+from gsl.pause import paused_collector
 from gsl.rewrite import RuleSet, Subst, Trace
 from gsl.rewrite.apply import apply
 from gsl.rewrite.fingerprint import fingerprint
-from gsl.rewrite.pause import paused_collector
 from gsl.rewrite.ruleset import Explanations
 from gsl.rewrite.trace import Refused
 from gsl.workload import Workload

@@ -5,21 +5,22 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "gsl"
-LAYERS = [
-    "errors", "graph", "attr", "spec", "draw", "pat", "op", "match", "rewrite", "exchange", "rulefile", "modules",
-    "kernels", "front", "rules", "workload", "cost", "verify", "relax", "fx", "cli", "__main__",
-]  # fmt: skip
-"""From the lowest; each may import those before it. As in the table of docs/architecture.md."""
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+LAYERS = [*re.findall(r"^\| `gsl/(\w+)(?:/|\.py)` \| ", PAGE, re.MULTILINE), "__main__"]
+"""From the lowest; each may import those before it. The page on the architecture has them in a table."""
 LATE = {"gsl.pat.base", "gsl.rewrite.trace"}
 """Modules whose functions import from their own package what needs them: patterns' operators build patterns, and
 traces are replayed by what makes them."""
@@ -142,6 +143,68 @@ def test_modules_of_a_package_do_not_import_each_other_in_a_circle(package: str)
     assert not cycle(graph)
     # Nor may a package be asked by what it is made of.
     assert not [name for name in inside if package in imports(name)]
+
+
+# Rooms
+
+
+class Room(NamedTuple):
+    """A row of the table of rooms."""
+
+    package: str
+    name: str
+    modules: tuple[str, ...]
+    """The names of its modules; a star stands for any end."""
+    touches: frozenset[str]
+    """The rooms of its package that it imports from."""
+
+    def has(self, module: str) -> bool:
+        return any(fnmatchcase(module, f"gsl.{self.package}.{name}") for name in self.modules)
+
+
+ROW = re.compile(r"^\| (\w+): ([\w ]+) \| (.*?) \| .*? \|(.*)\|$", re.MULTILINE)
+ROOMS = [
+    Room(package, name, tuple(re.findall(r"`([^`]+)`", modules)), frozenset(re.findall(r"\w[\w ]*\w", touches)))
+    for package, name, modules, touches in ROW.findall(PAGE)
+]
+MANY = 13
+"""So many modules are too many for one room."""
+
+
+def room(module: str) -> Room | None:
+    """The room of a module: the first one that has it."""
+    return next((each for each in ROOMS if each.has(module)), None)
+
+
+def neighbours(own: Room) -> set[str]:
+    """The rooms of the same package that the modules of a room import from."""
+    found = {room(other) for name in MODULES if room(name) == own for other in imports(name)}
+    return {other.name for other in found if other is not None and other.package == own.package and other != own}
+
+
+@pytest.mark.parametrize("own", ROOMS, ids=lambda own: f"{own.package}: {own.name}")
+def test_a_room_imports_from_the_rooms_that_the_page_names(own: Room) -> None:
+    assert neighbours(own) == own.touches
+    above = [each.name for each in ROOMS[: ROOMS.index(own)] if each.package == own.package]
+    assert own.touches <= set(above)
+    assert all(any(fnmatchcase(name, f"gsl.{own.package}.{each}") for name in MODULES) for each in own.modules)
+
+
+def test_what_a_room_imports_is_seen() -> None:
+    plan, bindings = room("gsl.match.plan"), room("gsl.match.bindings")
+    assert plan is not None
+    assert bindings is not None
+    assert neighbours(plan) >= {"search", "result"}
+    assert neighbours(bindings) == set()
+    assert room("gsl.match.nowhere") is None
+
+
+def test_large_packages_have_rooms_for_all_their_modules() -> None:
+    inside = {top: [name for name in MODULES if name.startswith(f"gsl.{top}.")] for top in LAYERS}
+    large = {top for top, names in inside.items() if len(names) >= MANY}
+    assert large == {each.package for each in ROOMS}
+    homeless = [name for top in large for name in inside[top] if room(name) is None]
+    assert not homeless, f"docs/architecture.md names no room for {', '.join(homeless)}"
 
 
 def test_only_known_modules_import_their_own_package_late() -> None:

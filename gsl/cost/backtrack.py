@@ -27,12 +27,12 @@ from gsl.cost.steps import Changes, Key, Priced, Prices, Starts, Step, bound_ane
 from gsl.errors import FixpointError, WorkloadError
 from gsl.graph import LEAVES, Graph, Node
 from gsl.match import Match, candidates
+from gsl.pause import paused_collector
 from gsl.rewrite import Subst, Trace
 from gsl.rewrite.apply import Run, on_subject
 from gsl.rewrite.fields import take_fields
 from gsl.rewrite.fold import Evaluate, fold
 from gsl.rewrite.passes import MAX_REFUSALS, Pass
-from gsl.rewrite.pause import paused_collector
 from gsl.rewrite.refusal import Refusal
 from gsl.rewrite.share import drop_unused, share
 from gsl.workload import Workload

@@ -17,7 +17,7 @@ from gsl.cost.store import Store
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node, Op
 from gsl.graph.splice import Replacement
 from gsl.match import Crowds, Find, Match
-from gsl.match.guard import Bindings
+from gsl.match.bindings import Bindings
 from gsl.match.index import operators
 from gsl.match.start import PAYS
 from gsl.pat import Call, GetItem, Leaf, OpClass, Tuple

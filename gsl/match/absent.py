@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gsl.attr.ast import Literal
-from gsl.match.guard import Guard, Path
+from gsl.match.bindings import Path
+from gsl.match.guard import Guard
 from gsl.match.matchers import END, Matcher, check_all
 from gsl.pat import Not, Pattern
 

@@ -7,7 +7,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from gsl.graph import LEAVES, Node
-from gsl.match.guard import Guard, Path
+from gsl.match.bindings import Path
+from gsl.match.guard import Guard
 from gsl.match.matchers import Goals, Matcher, check_all
 from gsl.match.uses import Skipped, beyond, skip_all, users
 from gsl.pat import Pattern, Repeat

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from gsl.attr.ast import Ast, Literal
 from gsl.attr.evaluate import Evaluator
 from gsl.graph import Node
-from gsl.match.guard import Bindings, Guard, Path
+from gsl.match.bindings import Bindings, Path
+from gsl.match.guard import Guard
 from gsl.match.literal import equal_literal
 from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, Pattern, Repeat, Seq, Variadic
 from gsl.spec.natives import defaults

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from gsl.attr.ast import Literal
 from gsl.graph import Node
-from gsl.match.guard import Guard, Path
+from gsl.match.bindings import Path
+from gsl.match.guard import Guard
 from gsl.match.literal import decidedly_same
 from gsl.pat import AttrEqual, Constraint, ExternUse, IsOutput, Pattern, Unique
 from gsl.spec import TABLE

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Container, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gsl.graph import Node, Op
+from gsl.match.bindings import Bindings
 from gsl.match.crowd import Crowds
-from gsl.match.guard import Bindings
 from gsl.match.matchers import Goals
 from gsl.match.miss import Miss
 from gsl.pat import OpClass, Pattern

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from gsl.attr.ast import Literal
 from gsl.errors import EvaluationError
 from gsl.graph import CONST, GETITEM, TUPLE, Node, Op, TensorType, TupleType
-from gsl.match.guard import Guard, Path, canonical
+from gsl.match.bindings import Path
+from gsl.match.guard import Guard, canonical
 from gsl.match.literal import decidedly_same, equal_in_single, equal_literal
 from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, OpClass, Pattern, Tuple, Variadic, has_head
 from gsl.spec import TABLE, OpSpec

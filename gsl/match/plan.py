@@ -24,7 +24,6 @@ from gsl.errors import PatternError
 from gsl.graph import Graph, Node, Op
 from gsl.match.crowd import Crowds
 from gsl.match.engine import Search
-from gsl.match.guard import references
 from gsl.match.index import Candidates, candidates
 from gsl.match.matchers import CallMatcher
 from gsl.match.result import Match
@@ -51,6 +50,7 @@ from gsl.pat import (
     walk,
 )
 from gsl.pat import Match as MatchClause
+from gsl.pat.reads import references
 from gsl.pat.use import tail
 from gsl.spec import OpSpec
 from gsl.spec.natives import same_function

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gsl import draw
 from gsl.errors import EvaluationError
 from gsl.graph import Node, Op
-from gsl.match.guard import Bindings
+from gsl.match.bindings import Bindings
 from gsl.pat import Call, GetItem, OpClass, Pattern, Repeat, Seq, Tuple, Variadic
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gsl.errors import PatternError
 from gsl.graph import Node
 from gsl.match.absent import Absent
+from gsl.match.bindings import Path
 from gsl.match.chains import RepeatMatcher
 from gsl.match.closed import mark_closed
 from gsl.match.compile import Find, compiled
@@ -16,7 +17,7 @@ from gsl.match.conditions import Distinct, Everywhere, guards_of
 from gsl.match.constraints import UsedOutside, guard_of
 from gsl.match.crowd import Crowds
 from gsl.match.engine import Search
-from gsl.match.guard import Guard, Path, counts
+from gsl.match.guard import Guard
 from gsl.match.index import Hint, hints_of
 from gsl.match.matchers import (
     END,
@@ -53,6 +54,7 @@ from gsl.pat import (
     Variadic,
     walk,
 )
+from gsl.pat.reads import counts
 
 if TYPE_CHECKING:
     from gsl.match.plan import Plan

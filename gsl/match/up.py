@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gsl.graph import Node
+from gsl.match.bindings import Path
 from gsl.match.crowd import MANY
-from gsl.match.guard import Path
 from gsl.match.matchers import AltMatcher, AndMatcher, CallMatcher, Goals, Matcher
 from gsl.match.uses import SeqMatcher, users
 from gsl.pat import Pattern

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from gsl.graph import Node
-from gsl.match.guard import Path
+from gsl.match.bindings import Path
 from gsl.match.matchers import CallMatcher, GetItemMatcher, Goals, Matcher, TupleMatcher
 from gsl.pat import Pattern, Seq, Use
 

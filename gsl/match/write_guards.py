@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from gsl.attr.compile import NO_VALUE, Uncovered, source
 from gsl.errors import EvaluationError
 from gsl.graph import Node
+from gsl.match.bindings import read
 from gsl.match.conditions import Value
 from gsl.match.constraints import OneUser, Output, UsedOutside
 from gsl.match.engine import Search
-from gsl.match.guard import Guard, read
+from gsl.match.guard import Guard
 from gsl.match.instances import all_of
 from gsl.match.source import Bound, Writer
 from gsl.pat import Instance, Pattern, Repeat, Variadic

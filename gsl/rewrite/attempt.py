@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gsl.draw import FAILED, PALETTE, Drawing, Figure, Mark, Paint, Panel, Style, region, tint, wrapped
+from gsl.draw.rule import drawn_names, source_panel
 from gsl.graph import LEAVES, Node
 from gsl.pat import Call, Pattern, Seq
-from gsl.rewrite.picture import drawn_names, source_panel
 
 if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst

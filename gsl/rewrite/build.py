@@ -14,7 +14,7 @@ from gsl.graph import CONST, GETITEM, TUPLE, Graph, Node, Op, Origin, TensorType
 from gsl.graph.splice import is_new, new_node
 from gsl.graph.subgraph import Subgraph, call_type, outlined
 from gsl.match import Match
-from gsl.match.guard import MatchScope, read
+from gsl.match.bindings import MatchScope, read
 from gsl.pat import (
     And,
     Call,

@@ -11,8 +11,9 @@ from gsl.attr.text import short
 from gsl.errors import EvaluationError, PatternError, PatternTypeError, RewriteError, located
 from gsl.graph import Graph, Node
 from gsl.match import Match
-from gsl.match.guard import MatchScope, references
+from gsl.match.bindings import MatchScope
 from gsl.pat import AnyOp, Group, Like, Pattern, is_op
+from gsl.pat.reads import references
 from gsl.rewrite.ruleset import RuleSet
 from gsl.rewrite.subst import Subst
 

@@ -32,8 +32,8 @@ from gsl.attr.ast import Literal
 from gsl.attr.compile import Names
 from gsl.graph import Graph, Node, Origin
 from gsl.match import Match
-from gsl.match.guard import references
 from gsl.pat import Call, Const, GetItem, Like, OpClass, Pattern, Tuple
+from gsl.pat.reads import references
 from gsl.rewrite.build import Builder, Free, needed, not_matched
 from gsl.rewrite.calls import NUMBERS, is_stateless
 from gsl.spec import OpSpec

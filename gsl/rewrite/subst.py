@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gsl.attr.ast import Ast
 from gsl.draw import Drawing, saved
+from gsl.draw.rule import rule_drawing
 from gsl.errors import DroppedAttributeWarning, PatternError, RewriteError, caller
 from gsl.graph import Graph, Op
 from gsl.match import Match, Plan
 from gsl.pat import Call, Group, OpClass, Pattern, walk
 from gsl.pat.opclass import key
 from gsl.pat.pickling import packed, unpacked
+from gsl.pat.text import text
 from gsl.rewrite.apply import apply, rewrite
 from gsl.rewrite.build import Builder
 from gsl.rewrite.explain import Explanation, explain
 from gsl.rewrite.pickling import check
-from gsl.rewrite.picture import rule_drawing
 from gsl.rewrite.refusal import Refusal
 from gsl.rewrite.source import Source
 from gsl.rewrite.target import Target
-from gsl.rewrite.text import text
 from gsl.rewrite.trace import Trace
 from gsl.spec import TABLE, OpSpec
 

@@ -9,7 +9,6 @@ from gsl.attr.ast import Ast, Each
 from gsl.errors import PatternError, PatternTypeError
 from gsl.graph import Graph, Node
 from gsl.match import Match
-from gsl.match.guard import parts, references
 from gsl.pat import (
     Alt,
     And,
@@ -26,6 +25,7 @@ from gsl.pat import (
     to_pattern,
 )
 from gsl.pat import Match as MatchClause
+from gsl.pat.reads import parts, references
 from gsl.rewrite.build import Builder, check_demands
 from gsl.rewrite.recipe import Build, MakeBuilder, written
 from gsl.spec import REQUIRED, OpSpec

@@ -15,8 +15,9 @@ from typing import Any
 from gsl.attr.ast import Ast, Attribute, Binary, Each, Function, Item, Literal, Slice, Symbol, TupleOf
 from gsl.attr.evaluate import Evaluator, same
 from gsl.errors import EvaluationError
-from gsl.match.guard import MatchScope, Path, parts, references
+from gsl.match.bindings import MatchScope, Path
 from gsl.pat import AttrEqual, Call, Const, GetItem, Instance, Pattern, Variadic
+from gsl.pat.reads import parts, references
 from gsl.spec import TABLE
 from gsl.verify.choices import Choices
 from gsl.verify.draft import Draft, is_decided

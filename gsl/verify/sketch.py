@@ -12,7 +12,7 @@ from gsl.attr.evaluate import Evaluator
 from gsl.errors import EvaluationError
 from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Op
 from gsl.match import Plan
-from gsl.match.guard import Bindings, MatchScope, Path
+from gsl.match.bindings import Bindings, MatchScope, Path
 from gsl.pat import (
     Alt,
     And,

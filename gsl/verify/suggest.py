@@ -15,7 +15,7 @@ from gsl.attr.evaluate import Evaluator
 from gsl.errors import EvaluationError, GSLError, PatternError
 from gsl.graph import Graph, TensorType
 from gsl.match import Match
-from gsl.match.guard import MatchScope
+from gsl.match.bindings import MatchScope
 from gsl.pat import Alt, And, Call, Const, GetItem, Not, Pattern, Seq, Tuple, Variadic
 from gsl.rewrite import Subst
 from gsl.spec import TABLE

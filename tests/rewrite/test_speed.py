@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from gsl import RuleSet, Subst, Workload, attr, op, pat
 from gsl.graph import Graph, Node, Op, TupleType, splice
-from gsl.rewrite.pause import paused_collector
+from gsl.pause import paused_collector
 from gsl.rewrite.target import Target
 from gsl.spec.exact import exact
 from tests.helpers.graphs import Builder, graph, infer_type

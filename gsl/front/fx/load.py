@@ -22,7 +22,7 @@ from gsl.front.fx.values import Values, type_of_value
 from gsl.front.tree import Canon, Literal
 from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Effect, Graph, Inference, Node
 from gsl.graph.subgraph import Subgraph
-from gsl.rewrite.pause import paused_collector
+from gsl.pause import paused_collector
 from gsl.spec import TABLE
 
 

@@ -31,7 +31,7 @@ from gsl.front.fx.store import Storer
 from gsl.front.fx.values import UNKNOWN, Values, propagate
 from gsl.front.fx.writable import Admits, in_aten, in_exports, in_functions
 from gsl.graph import Graph, Node, Type
-from gsl.rewrite.pause import paused_collector
+from gsl.pause import paused_collector
 
 _STORING = threading.RLock()
 """The lock for storing a view: programs that come of one another share a fake mode, which is not made for several

@@ -33,7 +33,7 @@ from gsl.front.relax.store import Storer
 from gsl.front.relax.types import from_relax
 from gsl.front.tvm.tensors import to_tvm
 from gsl.graph import Graph, Node, Type
-from gsl.rewrite.pause import paused_collector
+from gsl.pause import paused_collector
 
 
 class RelaxProgram(Unchangeable):

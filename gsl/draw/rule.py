@@ -6,11 +6,12 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gsl.draw import Box, Diagram, Drawing, Edge, Figure, Mark, Paint, Panel, Style, clipped, wrapped
 from gsl.draw.colours import FRAMES, STYLES
+from gsl.draw.drawing import Box, Diagram, Edge, Figure, Mark, Paint, Panel, Style
+from gsl.draw.labels import clipped, wrapped
 from gsl.draw.nest import Chain, Nest
+from gsl.draw.picture import Drawing
 from gsl.graph import CONST, INPUT, PARAM, TUPLE
-from gsl.match.guard import references
 from gsl.pat import (
     Alt,
     And,
@@ -37,8 +38,9 @@ from gsl.pat import (
     walk,
 )
 from gsl.pat import Match as MatchClause
+from gsl.pat.reads import references
+from gsl.pat.text import condition_text, pattern_names, written
 from gsl.pat.typed import Named
-from gsl.rewrite.text import condition_text, pattern_names, written
 
 if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst

@@ -1,4 +1,4 @@
-"""The garbage collector, paused while a graph is rewritten."""
+"""The garbage collector, paused while graphs are built and rewritten."""
 
 from __future__ import annotations
 

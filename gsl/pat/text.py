@@ -7,7 +7,10 @@ from typing import Any
 
 from gsl.attr import ast
 from gsl.attr.text import Shown
-from gsl.pat import Call, Leaf, Like, Match, Pattern, Tuple, walk
+from gsl.pat.base import Pattern, walk
+from gsl.pat.call import Call, Like, Tuple
+from gsl.pat.choice import Match
+from gsl.pat.leaf import Leaf
 
 
 def text(title: str, doc: str, source: Sequence[Pattern], target: Sequence[Pattern], where: Sequence[Any]) -> str:

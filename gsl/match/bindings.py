@@ -1,0 +1,145 @@
+"""Bindings: the nodes to which the patterns of a rule are bound, and what expressions read of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gsl.attr.ast import Symbol
+from gsl.attr.evaluate import Evaluator
+from gsl.errors import EvaluationError
+from gsl.graph import CONST, Node
+from gsl.pat import Alt, Instance, Pattern, Repeat, Seq, Variadic, has_head
+from gsl.spec.natives import defaults
+
+Path = tuple[int, ...]
+"""The numbers of the instances of the enclosing variadics, outermost first."""
+
+
+class Bindings:
+    """The nodes to which the patterns of a rule are bound. A pattern that is a template has a binding per instance."""
+
+    __slots__ = ("chosen", "counts", "heads", "nodes", "scopes", "skipped")
+
+    def __init__(
+        self,
+        scopes: Mapping[Pattern, tuple[Variadic | Repeat, ...]],
+        nodes: dict[Any, Node] | None = None,
+        chosen: dict[Any, int] | None = None,
+    ) -> None:
+        self.scopes = scopes
+        self.nodes = {} if nodes is None else nodes
+        self.heads: dict[Any, Node] = {}
+        """The first nodes of chains, whose last ones are in ``nodes``."""
+        self.skipped: dict[Node, bool] = {}
+        """The nodes that stand between related ones, and to which no pattern is bound."""
+        self.chosen = {} if chosen is None else chosen
+        self.counts: dict[Any, int] = {}
+
+    def key(self, pattern: Pattern, path: Path) -> Any:
+        """The key under which the pattern is bound, seen from an instance."""
+        level = len(self.scopes.get(pattern, ()))
+        return (pattern, path[:level]) if level else pattern
+
+    def get(self, pattern: Pattern, path: Path, symbols: dict[Symbol, Any] | None = None) -> Node | None:
+        """The node of a pattern, ``None`` if it is not bound."""
+        if isinstance(pattern, Instance):
+            number = Evaluator(MatchScope(self, path), symbols).value(pattern.number)
+            return self.instance(pattern.variadic, pattern.template, number, path)
+        return self.nodes.get(self.key(pattern, path))
+
+    def head(self, pattern: Pattern, path: Path) -> Node | None:
+        """The node that a pattern stands for where it uses something: of a chain the first one."""
+        while has_head(pattern):
+            if isinstance(pattern, Repeat):
+                return self.heads.get((pattern, path[: len(self.scopes.get(pattern, ()))]))
+            if isinstance(pattern, Seq):
+                pattern = pattern.head
+            elif isinstance(pattern, Alt):
+                chosen = self.chosen.get(self.key(pattern, path))
+                if chosen is None:
+                    return None
+                pattern = pattern.choices[chosen]
+            else:
+                pattern = next(part for part in pattern.same_node() if has_head(part))
+        return self.get(pattern, path)
+
+    def all_of(self, pattern: Pattern) -> Iterator[Node]:
+        """The nodes of a pattern, of all instances if it is a template."""
+        for key, node in self.nodes.items():
+            if key is pattern or (isinstance(key, tuple) and key[0] is pattern):
+                yield node
+
+    def node(self, pattern: Pattern, path: Path, symbols: dict[Symbol, Any] | None = None) -> Node:
+        """The node of a pattern; EvaluationError if it is not bound."""
+        found = self.get(pattern, path, symbols)
+        if found is None:
+            raise EvaluationError(f"{pattern!r} was not matched")
+        return found
+
+    def count(self, variadic: Variadic | Repeat, path: Path) -> int:
+        """The number of instances of a variadic."""
+        outer = path[: len(self.scopes.get(variadic, ()))]
+        if (variadic, outer) not in self.counts:
+            raise EvaluationError(f"{variadic!r} was not matched")
+        return self.counts[variadic, outer]
+
+    def instance(self, variadic: Variadic, template: Pattern, number: Any, path: Path) -> Node | None:
+        """The node of the ``number``-th instance of a template."""
+        outer = path[: len(self.scopes.get(variadic, ()))]
+        length = self.count(variadic, path)
+        if not isinstance(number, int) or not -length <= number < length:
+            raise EvaluationError(f"there is no instance {number!r} of {template!r}: it has {length}")
+        number %= length
+        if number == 0 and variadic.first:
+            return self.nodes.get(self.key(variadic.first[variadic.templates.index(template)], path))
+        return self.nodes.get((template, (*outer, number)))
+
+    def symbols(self, pattern: Pattern | None, path: Path) -> dict[Symbol, Any]:
+        """The values of the index symbols of the variadics around a pattern."""
+        scopes = self.scopes.get(pattern, ()) if pattern is not None else ()
+        return {v.symbol: i for v, i in zip(scopes, path) if v.symbol is not None}
+
+
+class MatchScope:
+    """The values that an expression can refer to during and after a match, seen from one instance of the variadics."""
+
+    def __init__(self, bindings: Bindings, path: Path) -> None:
+        self.bindings = bindings
+        self.path = path
+
+    def attribute(self, pattern: Pattern, name: str, symbols: dict[Symbol, Any]) -> Any:
+        if isinstance(pattern, (Variadic, Repeat)) and name == "length":
+            return self.bindings.count(pattern, self.path)
+        return read(self.bindings.node(pattern, self.path, symbols), name)
+
+    def alternative(self, pattern: Pattern, symbols: dict[Symbol, Any]) -> int:
+        key = self.bindings.key(pattern, self.path)
+        if key not in self.bindings.chosen:
+            raise EvaluationError(f"{pattern!r} was not matched")
+        return self.bindings.chosen[key]
+
+
+def read(node: Node, name: str) -> Any:
+    """The attribute of a node; EvaluationError if it has none, or if its type is not known."""
+    if name in node.attrs:
+        value = node.attrs[name]
+        return number_of(value) if node.op == CONST and name == "value" else value
+    if name in ("shape", "dtype", "ndim"):
+        value = getattr(node, name)
+        if value is None:
+            raise EvaluationError(f"the type of {node.name or node!r} is not known")
+        return value
+    if name in (known := defaults(node.op)):
+        return known[name]
+    raise EvaluationError(f"{node!r} has no attribute {name!r}")
+
+
+def number_of(value: Any) -> Any:
+    """The value of a literal in expressions: of a tensor without axes its number, which it is to arithmetic too."""
+    if getattr(value, "shape", None) != ():
+        return value
+    try:
+        return value.item()
+    except Exception as error:
+        raise EvaluationError(f"the number in {type(value).__name__} is not known: {error}") from None
