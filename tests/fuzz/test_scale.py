@@ -1,4 +1,4 @@
-"""Graphs of a million nodes, a hundred thousand nodes deep, and without any node."""
+"""Graphs of hundreds of thousands of nodes, tens of thousands deep, and without any node."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tests.helpers.graphs import Builder, graph, infer_type
 from tests.rewrite.checks import faults
 from tests.rewrite.test_scale import TRIPLE, chain, wide
 
-DEEP = 100_002
+DEEP = 30_003
 X = pat.Wildcard()
 
 
-def test_a_million_nodes() -> None:
-    view = wide(333_333)
-    assert len(view) == 1_000_000
+def test_a_graph_that_is_wide() -> None:
+    view = wide(100_000)
+    assert len(view) == 300_001
     new, trace = TRIPLE.apply(view)
-    assert trace.count() == 333_333
-    assert len(new) == 666_667
+    assert trace.count() == 100_000
+    assert len(new) == 200_001
     assert faults(new) == []
-    assert len(view) == 1_000_000
+    assert len(view) == 300_001
 
 
 def test_a_graph_that_is_deep() -> None:
