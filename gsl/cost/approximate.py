@@ -42,21 +42,7 @@ def approximated(
         if whole <= tolerance:
             best, together = _paying(space, everything, kinds, clock, whole)
             return Found(best, (*found.trials, *together), found.finished)
-    trials: list[Trial] = []
-    offers: list[_Offer] = []
-    for kind in kinds:
-        trial = Trial(kind.rule, kind.shape, everything.fired[kind])
-        if clock.left <= 0:
-            trials.append(replace(trial, verdict=DROPPED, why="not tried: the budget was spent"))
-            continue
-        progress(f"with {kind}")
-        alone = space.at(choice.approximating([kind]))
-        difference = Difference.of(base.costs, alone.costs, space.model.noise)
-        if not difference.pays or difference.gain <= 0:
-            trials.append(replace(trial, gain=difference.gain, verdict=DROPPED, why="it does not pay"))
-            continue
-        brought = error(space.workload, alone.workload, inputs, warm=True)
-        offers.append(_Offer(kind, everything.fired[kind], difference.gain, brought))
+    offers, trials = _offers(space, base, everything, kinds, inputs, clock, progress)
     best, taken = found.best, list[Kind]()
     for offer in sorted(offers, key=lambda offer: -offer.gain / max(offer.error, 1e-12)):
         trial = Trial(offer.kind.rule, offer.kind.shape, offer.times, offer.gain, error=offer.error)
@@ -77,6 +63,30 @@ def approximated(
             why = "it gains nothing beside the others" if is_within else f"the error would be {whole:.1g} in all"
             trials.append(replace(trial, verdict=DROPPED, why=why))
     return Found(best, (*found.trials, *trials), found.finished)
+
+
+def _offers(
+    space: Space, base: Candidate, everything: Candidate, kinds: Sequence[Kind], inputs: Sequence[Inputs],
+    clock: Clock, progress: Progress,
+) -> tuple[list[_Offer], list[Trial]]:  # fmt: skip
+    """The kinds that pay alone, and the trials of the others."""
+    assert base.choice is not None
+    offers, trials = list[_Offer](), list[Trial]()
+    for kind in kinds:
+        times = everything.fired[kind]
+        trial = Trial(kind.rule, kind.shape, times, verdict=DROPPED)
+        if clock.left <= 0:
+            trials.append(replace(trial, why="not tried: the budget was spent"))
+            continue
+        progress(f"with {kind}")
+        alone = space.at(base.choice.approximating([kind]))
+        difference = Difference.of(base.costs, alone.costs, space.model.noise)
+        if not difference.pays or difference.gain <= 0:
+            trials.append(replace(trial, gain=difference.gain, why="it does not pay"))
+            continue
+        brought = error(space.workload, alone.workload, inputs, warm=True)
+        offers.append(_Offer(kind, times, difference.gain, brought))
+    return offers, trials
 
 
 def _paying(
