@@ -26,9 +26,7 @@ from gsl.errors import (
     RewriteError,
     WorkloadError,
 )
-from gsl.front.fx.compiled import CompiledProgram, alike, is_autocast, is_compiled, regions
-from gsl.front.fx.decompose import decompose
-from gsl.front.fx.hoist import hoisted
+from gsl.front.fx.compiled import CompiledProgram, alike, decompose, hoisted, is_autocast, is_compiled, regions
 from gsl.front.fx.program import GraphModuleProgram, dialect_of
 from gsl.graph import Graph
 from gsl.pause import paused_collector

@@ -30,7 +30,7 @@ from gsl.draw import (
     diagram,
     wrapped,
 )  # fmt: skip
-from gsl.draw.colours import PALETTE, tint
+from gsl.draw.labels import PALETTE, tint
 from gsl.draw.scopes import by_weights
 from gsl.errors import MissingPackageError
 from gsl.graph import Graph, Node
@@ -435,8 +435,7 @@ def test_torch_tells_the_modules() -> None:
 @pytest.mark.torch
 def test_the_modules_of_a_compiled_graph_are_read_as_those_of_others() -> None:
     fx = pytest.importorskip("torch.fx")
-    from gsl.front.fx.handle import Handle, Reading
-    from gsl.front.fx.modules import module_path
+    from gsl.front.fx.handle import Handle, Reading, module_path
 
     up = ("layer", "0", "up")
     for written, path in (("L['self'].layer[0].up", up), ("layer.0.up", up), ("", ())):

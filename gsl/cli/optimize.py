@@ -12,8 +12,7 @@ from gsl.cli.rules import HELP, selection
 from gsl.cli.terminal import Terminal
 from gsl.cost.model import MODELS
 from gsl.cost.optimization import SEARCHES, optimize
-from gsl.cost.page import page
-from gsl.cost.report import Optimized, OptimizeReport, timed
+from gsl.cost.report import Optimized, OptimizeReport, page, timed
 from gsl.rewrite import RuleSet
 from gsl.workload import Workload
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gsl.cost.greedy import Difference
-from gsl.cost.kinds import Choice, Kind
 from gsl.cost.search import DROPPED, KEPT, Found, Trial
-from gsl.cost.space import Candidate, Clock, Progress, Space
+from gsl.cost.space import Candidate, Choice, Clock, Kind, Progress, Space
 from gsl.cost.whole import Inputs, error
 
 

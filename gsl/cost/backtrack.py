@@ -20,9 +20,8 @@ from itertools import count, islice
 from operator import attrgetter
 
 from gsl.cost.greedy import Greedy
-from gsl.cost.kinds import Kind, kind_of
 from gsl.cost.search import DROPPED, KEPT, Found, Trial
-from gsl.cost.space import Candidate, Clock, Progress, Space
+from gsl.cost.space import Candidate, Clock, Kind, Progress, Space, kind_of
 from gsl.cost.steps import Changes, Key, Priced, Prices, Starts, Step, bound_anew, is_local, key_of, located
 from gsl.errors import FixpointError, WorkloadError
 from gsl.graph import LEAVES, Graph, Node
@@ -30,10 +29,10 @@ from gsl.match import Match, candidates
 from gsl.pause import paused_collector
 from gsl.rewrite import Subst, Trace
 from gsl.rewrite.apply import Run, on_subject
+from gsl.rewrite.check import Refusal
 from gsl.rewrite.fields import take_fields
 from gsl.rewrite.fold import Evaluate, fold
 from gsl.rewrite.passes import MAX_REFUSALS, Pass
-from gsl.rewrite.refusal import Refusal
 from gsl.rewrite.share import drop_unused, share
 from gsl.workload import Workload
 

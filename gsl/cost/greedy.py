@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gsl.cost.kinds import Choice, Kind
 from gsl.cost.search import DROPPED, KEPT, Found, Trial
-from gsl.cost.space import Candidate, Clock, Progress, Space
+from gsl.cost.space import Candidate, Choice, Clock, Kind, Progress, Space
 from gsl.cost.table import Costs
 
 FEW = 0.002

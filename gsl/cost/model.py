@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, Union, runtime_checkable
 
-from gsl.cost.machine import Roofline, devices, machine, threads_of, timed
 from gsl.cost.regions import Region, regions
 from gsl.cost.store import Store
 from gsl.cost.table import Cost, Costs
-from gsl.cost.work import Sizes, is_free, work
+from gsl.cost.work import Roofline, Sizes, devices, is_free, machine, threads_of, timed, work
 from gsl.errors import GSLError, WorkloadError, nearest
 from gsl.front.base import Scoped, Stepped
 from gsl.graph import GETITEM, LEAVES, TUPLE, Node, op_name

@@ -15,15 +15,14 @@ from gsl.cost.backtrack import Backtrack
 from gsl.cost.decision import Decision
 from gsl.cost.defaults import Rules, default_rules, stages_of
 from gsl.cost.greedy import Greedy
-from gsl.cost.kinds import Choice
-from gsl.cost.machine import devices, machine, threads_of
 from gsl.cost.model import Measured, Model, Wanted, model_of
 from gsl.cost.report import Optimized, OptimizeReport
 from gsl.cost.search import Found, Search
-from gsl.cost.space import Candidate, Clock, Progress, Space
+from gsl.cost.space import Candidate, Choice, Clock, Progress, Space
 from gsl.cost.store import Store
 from gsl.cost.table import Costs
 from gsl.cost.whole import RUNS, Inputs, Timing, checksum, error, in_turns, is_faster
+from gsl.cost.work import devices, machine, threads_of
 from gsl.draw import hide_nothing
 from gsl.errors import ReplayError, WorkloadError, nearest
 from gsl.graph.text import text

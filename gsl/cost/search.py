@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from gsl.cost.kinds import Kind
-from gsl.cost.space import Candidate, Clock, Progress, Space
+from gsl.cost.space import Candidate, Clock, Kind, Progress, Space
 
 KEPT, DROPPED = "kept", "dropped"
 

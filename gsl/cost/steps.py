@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from gsl.cost.machine import threads_of
 from gsl.cost.model import Analytic, ByNode, PerNode
 from gsl.cost.space import Space
 from gsl.cost.store import Store
+from gsl.cost.work import threads_of
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node, Op
 from gsl.graph.splice import Replacement
 from gsl.match import Crowds, Find, Match
@@ -22,8 +22,8 @@ from gsl.match.index import operators
 from gsl.match.start import PAYS
 from gsl.pat import Call, GetItem, Leaf, OpClass, Tuple
 from gsl.rewrite import Subst, Trace
+from gsl.rewrite.check import Refusal
 from gsl.rewrite.passes import Pass
-from gsl.rewrite.refusal import Refusal
 from gsl.rewrite.share import frozen
 
 Key = tuple[Hashable, ...]

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from gsl.cost.store import Store
 from gsl.errors import WorkloadError
 from gsl.graph import GETITEM, LEAVES, PARAM, TUPLE, Dim, Node, SymDim, TensorType, TupleType, Type
 from gsl.graph.subgraph import Subgraph
@@ -14,6 +20,7 @@ from gsl.spec import TABLE, Trait
 
 if TYPE_CHECKING:
     from gsl.workload import Workload
+
 
 VIEWS: Final = frozenset((
     TUPLE, GETITEM, "reshape", "reshape_like", "transpose", "expand_dims", "squeeze", "split", "strided_slice",
@@ -170,3 +177,124 @@ def _of_opaque(node: Node, shapes: Sequence[tuple[int, ...]], result: int) -> in
         return result
     channels = next((shape[0] for part, shape in zip(node.operands, shapes) if part.op == PARAM and len(shape) > 1), 1)
     return max(result, 2 * result * max(weights) // max(1, channels))
+
+
+# ---------------------------------------------------------------- the machine
+
+
+SECONDS = 0.015
+"""The seconds for which a call is repeated, each time that it is measured."""
+SAMPLES = 3
+"""The samples of which the least counts."""
+_MEMORY, _SIDE = 1 << 26, 1024
+"""The bytes that are copied, and the size of the matrices that are multiplied, to measure the best rates of the
+machine."""
+
+
+@lru_cache(maxsize=1)
+def machine() -> str:
+    """A text that tells this machine from others: the model of its processor, the number of cores, the version of
+    torch."""
+    import torch
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{_processor()}, {cores} cores, torch {torch.__version__}"
+
+
+def _processor() -> str:
+    """The model of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    found = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    model = [found.get(part, "") for part in ("model name", "cpu family", "model", "stepping")]
+    return " ".join(model).strip() or platform.processor() or platform.machine()
+
+
+def devices() -> str:
+    """The accelerators that are in use, by name."""
+    import torch
+
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return "cpu"
+    return ", ".join(torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count()))
+
+
+@contextmanager
+def threads_of(number: int | None) -> Iterator[int]:
+    """Let torch use so many threads, or as many as it does; how many these are."""
+    import torch
+
+    before = torch.get_num_threads()
+    number = before if number is None else number
+    torch.set_num_threads(number)
+    try:
+        yield number
+    finally:
+        torch.set_num_threads(before)
+
+
+def timed(call: Callable[[], object], seconds: float = SECONDS) -> float:
+    """The seconds that a call takes: the least of its samples, because everything else that runs can only add to it.
+
+    Each sample repeats the call so often that all of them together last for ``seconds``. Torch's timer warms up before
+    each. (Its own ways to find the number of repetitions take a third of a second for most calls.)
+    """
+    import torch
+    from torch.utils.benchmark import Timer
+
+    with torch.no_grad():
+        timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
+        once = timer.timeit(1).median
+        number = max(1, int(seconds / SAMPLES / max(once, 1e-9)))
+        return float(min(once, *(timer.timeit(number).median for _ in range(SAMPLES))))
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """The best rates that a machine can reach: arithmetic by dtype, memory, and calls of nothing (Williams, Waterman
+    and Patterson, "Roofline", Communications of the ACM 52, 2009)."""
+
+    threads: int
+    bandwidth: float
+    """Bytes per second."""
+    overhead: float
+    """Seconds per call."""
+    store: Store
+
+    @staticmethod
+    def here(threads: int, store: Store) -> Roofline:
+        """The roofline of this machine with so many threads, measured once."""
+        import torch
+
+        def copy() -> float:
+            source, target = torch.ones(_MEMORY // 4), torch.empty(_MEMORY // 4)
+            return 2 * _MEMORY / timed(lambda: target.copy_(source))
+
+        def nothing() -> float:
+            one = torch.ones(1)
+            return timed(lambda: one + one)
+
+        bandwidth, overhead = _once(store, "bandwidth", threads, copy), _once(store, "call", threads, nothing)
+        return Roofline(threads, bandwidth, overhead, store)
+
+    def speed(self, dtype: str) -> float:
+        """Operations on numbers of a dtype per second, in a product of matrices."""
+        import torch
+
+        def product() -> float:
+            a = torch.ones(_SIDE, _SIDE).to(getattr(torch, dtype))
+            return float(2 * _SIDE**3 / timed(lambda: a @ a))
+
+        return _once(self.store, f"operations on {dtype}", self.threads, product)
+
+
+def _once(store: Store, what: str, threads: int, measure: Callable[[], float]) -> float:
+    """A value that is measured the first time that it is asked for."""
+    known: Any = store.get(machine(), what, threads)
+    if known is None:
+        with threads_of(threads):
+            known = measure()
+        store.put(known, machine(), what, threads)
+    return float(known)

@@ -33,7 +33,7 @@ class Drawing:
     def svg(self) -> str:
         """The drawing as an ``<svg>`` element, which stands by itself. MissingPackageError without pygraphviz."""
         if self._svg is None:
-            from gsl.draw.render import svg
+            from gsl.draw.dot import svg
 
             self._svg = svg(self.source)
         return self._svg
@@ -66,7 +66,7 @@ class Drawing:
     def _data(self, format: str) -> bytes:
         if format in ("svg", "dot"):
             return (self.svg if format == "svg" else self.source).encode()
-        from gsl.draw.render import rendered
+        from gsl.draw.dot import rendered
 
         return rendered(self.source, format)
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import islice
 
 from gsl.draw import labels
-from gsl.draw.colours import BESIDE
 from gsl.draw.drawing import Box, Diagram, Edge, Paint
+from gsl.draw.labels import BESIDE
 from gsl.graph import Node
 from gsl.graph.text import Hide, is_scalar
 

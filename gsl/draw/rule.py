@@ -6,9 +6,8 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gsl.draw.colours import FRAMES, STYLES
 from gsl.draw.drawing import Box, Diagram, Edge, Figure, Mark, Paint, Panel, Style
-from gsl.draw.labels import clipped, wrapped
+from gsl.draw.labels import FRAMES, STYLES, clipped, wrapped
 from gsl.draw.nest import Chain, Nest
 from gsl.draw.picture import Drawing
 from gsl.graph import CONST, INPUT, PARAM, TUPLE

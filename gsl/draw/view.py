@@ -9,9 +9,8 @@ from fnmatch import fnmatchcase
 from typing import Literal, Union
 
 from gsl.draw import labels
-from gsl.draw.colours import FRAMES, MODULE, STYLES
 from gsl.draw.drawing import Box, Diagram, Edge, Mark, Paint, Style
-from gsl.draw.labels import clipped
+from gsl.draw.labels import FRAMES, MODULE, STYLES, clipped
 from gsl.draw.nest import Chain, Nest
 from gsl.draw.scopes import Item, Part, Path, Scope, is_call, parts
 from gsl.graph import INPUT, LEAVES, PARAM, Graph, Node, op_name

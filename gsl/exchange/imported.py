@@ -10,8 +10,7 @@ from typing import Any
 from gsl.errors import ExchangeError, PatternError, RefusedRulesWarning, nearest
 from gsl.exchange.operators import OPERATORS
 from gsl.exchange.patterns import Inexpressible, Side, Sides
-from gsl.exchange.semantics import Semantics
-from gsl.exchange.terms import Rule, Term, is_trivial, walk
+from gsl.exchange.terms import Rule, Semantics, Term, is_trivial, walk
 from gsl.pat import Pattern
 from gsl.rewrite import RuleSet, Subst
 

@@ -8,8 +8,7 @@ from typing import Any
 from gsl import attr, op, pat
 from gsl.attr import Expr
 from gsl.exchange.places import Alike
-from gsl.exchange.semantics import Semantics
-from gsl.exchange.terms import ACTIVATIONS, CONSTANTS, FIELD, OPEN, VARIABLE, Rule, Term, walk
+from gsl.exchange.terms import ACTIVATIONS, CONSTANTS, FIELD, OPEN, VARIABLE, Rule, Semantics, Term, walk
 from gsl.pat import Pattern
 
 Value = Any

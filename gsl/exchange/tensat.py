@@ -11,8 +11,7 @@ from typing import Any
 
 from gsl.errors import ExchangeError, PatternError, nearest
 from gsl.exchange.imported import Conditions, ImportedRules, rule_set
-from gsl.exchange.semantics import Semantics
-from gsl.exchange.terms import CONSTANTS, FIELD, OPEN, SIGNATURES, VARIABLE, Rule, Term, problem, walk
+from gsl.exchange.terms import CONSTANTS, FIELD, OPEN, SIGNATURES, VARIABLE, Rule, Semantics, Term, problem, walk
 
 ARROW = "=>"
 _TOKEN = re.compile(r"[()]|[^\s()]+")

@@ -10,11 +10,9 @@ from typing import Any, Final
 import torch
 import torch.nn.functional as F
 
-from gsl.kernels.activations import ACTIVATIONS, Activation
 from gsl.kernels.int8 import in_int8, quantised
-from gsl.kernels.operator import is_packable, register
-from gsl.kernels.packed import packed
-from gsl.kernels.tune import Run, fastest
+from gsl.kernels.operator import ACTIVATIONS, Activation, is_packable, register
+from gsl.kernels.packed import Run, fastest, packed
 
 Tensor = torch.Tensor
 _LAST: Final = torch.channels_last

@@ -9,11 +9,9 @@ from typing import Final
 import torch
 import torch.nn.functional as F
 
-from gsl.kernels.activations import ACTIVATIONS, Activation
 from gsl.kernels.int8 import ENGINES, packed_linear
-from gsl.kernels.operator import is_packable, register
-from gsl.kernels.packed import packed
-from gsl.kernels.tune import Run, fastest
+from gsl.kernels.operator import ACTIVATIONS, Activation, is_packable, register
+from gsl.kernels.packed import Run, fastest, packed
 
 Tensor = torch.Tensor
 _onednn = torch.ops.mkldnn._linear_pointwise.default

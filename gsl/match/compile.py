@@ -44,11 +44,9 @@ from gsl.match.matchers import (
 )
 from gsl.match.result import Match, found
 from gsl.match.source import Bound, Writer
-from gsl.match.up import Up
-from gsl.match.uses import Link, SeqMatcher
-from gsl.match.write_guards import tables, write_guard
+from gsl.match.uses import Link, SeqMatcher, Up
 from gsl.match.write_instances import InstanceWriter, Then
-from gsl.match.write_nodes import joined
+from gsl.match.write_nodes import joined, tables, write_guard
 from gsl.pat import Pattern, Repeat, has_head
 
 if TYPE_CHECKING:

@@ -35,8 +35,7 @@ from gsl.match.matchers import (
     check_all,
 )
 from gsl.match.result import Match, held
-from gsl.match.up import Up
-from gsl.match.uses import Link, SeqMatcher, Skipping, skip_between
+from gsl.match.uses import Link, SeqMatcher, Skipping, Up, skip_between
 from gsl.pat import (
     Alt,
     And,

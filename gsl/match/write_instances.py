@@ -15,13 +15,12 @@ from gsl.match.index import operators
 from gsl.match.instances import Keys, all_of, chains_down, chains_up, fields, members, not_before, own_nodes
 from gsl.match.matchers import Matcher, VariadicMatcher
 from gsl.match.source import Bound, Many, Writer
-from gsl.match.write_guards import write_guard
-from gsl.match.write_nodes import NodeWriter
+from gsl.match.write_nodes import NodeWriter, write_guard
 from gsl.pat import Alt, And, Call, GetItem, Not, OpClass, Pattern, Seq, Tuple, has_head, walk
 
 if TYPE_CHECKING:
     from gsl.match.start import Start
-    from gsl.match.up import Up
+    from gsl.match.uses import Up
 
 Then = Callable[[Bound], None]
 """A function that writes the goals that follow."""

@@ -2,7 +2,6 @@
 
 from gsl.pat.base import Pattern, same_attr, walk
 from gsl.pat.call import Call, GetItem, Like, Tuple, to_pattern
-from gsl.pat.chain import Maybe, Repeat
 from gsl.pat.choice import Alt, And, Cond, Match, Not
 from gsl.pat.copying import dup, make
 from gsl.pat.fused import Fused
@@ -25,7 +24,7 @@ from gsl.pat.use import (
     fork_to,
     has_head,
 )
-from gsl.pat.variadic import Instance, Variadic
+from gsl.pat.variadic import Instance, Maybe, Repeat, Variadic
 from gsl.spec.natives import OpName
 
 __all__ = [

@@ -227,7 +227,7 @@ class Pattern:
 
     def optional(self, make: Callable[[Pattern], Pattern]) -> Alt:
         """The pattern that ``make`` builds on this one, or this one alone: ``conv.optional(is_op("nn.relu"))``."""
-        from gsl.pat.chain import Maybe
+        from gsl.pat.variadic import Maybe
 
         return Maybe(make(self), on=self)
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from gsl.attr import ast
 from gsl.attr.ast import Ast
 from gsl.pat.base import Pattern
-from gsl.pat.chain import Repeat
-from gsl.pat.variadic import Instance
+from gsl.pat.variadic import Instance, Repeat
 
 
 def references(node: Ast) -> Iterator[Pattern]:

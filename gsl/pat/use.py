@@ -19,9 +19,9 @@ from typing import Any, NoReturn
 from gsl.errors import PatternError, PatternTypeError, located
 from gsl.pat.base import Pattern, check_names, walk
 from gsl.pat.call import Call, GetItem, Tuple, declared, to_pattern
-from gsl.pat.chain import Repeat
 from gsl.pat.choice import Alt, And, Not
 from gsl.pat.leaf import Leaf, Wildcard
+from gsl.pat.variadic import Repeat
 from gsl.spec import OpSpec
 
 MOST_SHOWN = 8

@@ -33,7 +33,7 @@ from gsl.pat import (
 )
 from gsl.pat import Match as MatchClause
 from gsl.rewrite.calls import form, is_number
-from gsl.rewrite.refusal import Refusal
+from gsl.rewrite.check import Refusal
 from gsl.spec import TABLE, OpSpec
 from gsl.spec.symbolic import has_symbols
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 from gsl.attr.evaluate import same
 from gsl.errors import EvaluationError, FrontEndError
 from gsl.graph import CONST, TUPLE, Graph, Node, Op, Type, op_name
-from gsl.rewrite.refusal import Refusal
+from gsl.rewrite.check import Refusal
 from gsl.spec import OpSpec
-from gsl.spec.exact import exact
+from gsl.spec.spec import exact
 
 NUMBERS: Final = (CONST, TUPLE)
 """The operators of nodes that may be, or hold, numbers, so that the type does not tell all."""

@@ -3,15 +3,65 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Final
 
 from gsl.errors import FrontEndError
-from gsl.graph import LEAVES, Graph, Node
+from gsl.graph import GETITEM, LEAVES, TUPLE, Effect, Graph, Node
 from gsl.graph.splice import Replacement, closes_cycle, is_new
 from gsl.match import Match
-from gsl.rewrite.effects import STEADY, changed, may_be_view, seen_through
-from gsl.rewrite.refusal import Refusal
+from gsl.spec import TABLE, Trait
+
+# ---------------------------------------------------------------- refusals
+
+
+class Refusal(Exception):
+    """The reason why a match is not rewritten."""
+
+
+# ---------------------------------------------------------------- effects
+
+
+_SOMETIMES_VIEWS: Final = frozenset(
+    (TUPLE, GETITEM, "broadcast_to", "cast", "nn.dropout", "split", "strided_slice", "take")
+)
+"""The operators whose result may share the memory of an operand, besides operators that only move elements."""
+
+
+STEADY: Final = (Effect.RANDOM, Effect.OBSERVES)
+"""The effects that change no tensor."""
+
+
+def may_be_view(node: Node) -> bool:
+    """True if the value may be, or hold, the memory of an operand."""
+    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    return node.op in _SOMETIMES_VIEWS or node.opaque or (spec is not None and Trait.LAYOUT in spec.traits)
+
+
+def seen_through(nodes: Iterable[Node]) -> dict[Node, None]:
+    """The nodes, and those whose memory they may share because they are views of it."""
+    found: dict[Node, None] = {}
+    work = list(nodes)
+    while work:
+        node = work.pop()
+        if node not in found:
+            found[node] = None
+            if may_be_view(node):
+                work.extend(node.operands)
+    return found
+
+
+def changed(graph: Graph) -> dict[Node, int]:
+    """The nodes whose memory may be changed, each with the place of the last call that may do so."""
+    last: dict[Node, int] = {}
+    for node in graph.nodes:
+        if node.effect not in (None, *STEADY):
+            last.update(dict.fromkeys(seen_through(node.operands), node.index))
+    return last
+
+
+# ---------------------------------------------------------------- checks
 
 
 class Checker:
@@ -38,7 +88,7 @@ class Checker:
 
     @cached_property
     def changed(self) -> dict[Node, int]:
-        """The nodes whose memory may be changed, see :func:`gsl.rewrite.effects.changed`."""
+        """The nodes whose memory may be changed, see :func:`gsl.rewrite.check.changed`."""
         return changed(self.graph) if self.lasting else {}
 
     def before(self, match: Match) -> None:

@@ -12,8 +12,8 @@ from gsl.graph import Graph, Node, op_name
 from gsl.match import Match, Miss, Search
 from gsl.pat import Call, Pattern
 from gsl.rewrite.attempt import Attempt, attempt_drawing
+from gsl.rewrite.check import Refusal
 from gsl.rewrite.passes import Pass
-from gsl.rewrite.refusal import Refusal
 from gsl.rewrite.trace import Refused, Trace
 
 if TYPE_CHECKING:

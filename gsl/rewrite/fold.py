@@ -11,7 +11,7 @@ from gsl.errors import GSLError, RewriteError
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, Origin, TensorType, TupleType, Type, op_name
 from gsl.graph.splice import Replacement, Splicer, new_node
 from gsl.graph.subgraph import Subgraph
-from gsl.rewrite.effects import changed, seen_through
+from gsl.rewrite.check import changed, seen_through
 from gsl.spec.symbolic import has_symbols
 
 Evaluate = Callable[[Node, Sequence[Any]], Any]

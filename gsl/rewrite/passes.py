@@ -12,9 +12,8 @@ from gsl.errors import ReplayError, RewriteError
 from gsl.graph import LEAVES, Graph, Node
 from gsl.graph.splice import Replacement, Splicer
 from gsl.match import Candidates, Crowds, Find, Match, Miss, Search, candidates
-from gsl.rewrite.check import Checker
+from gsl.rewrite.check import Checker, Refusal
 from gsl.rewrite.loop import no_end
-from gsl.rewrite.refusal import Refusal
 from gsl.rewrite.trace import Firing, Refused, Trace, identity, names_of
 
 if TYPE_CHECKING:

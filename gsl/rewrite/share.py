@@ -7,7 +7,7 @@ from typing import Any
 
 from gsl.graph import CONST, INPUT, LEAVES, PARAM, Graph, Node
 from gsl.graph.splice import Replacement, Splicer
-from gsl.rewrite.effects import changed, may_be_view
+from gsl.rewrite.check import changed, may_be_view
 
 
 def drop_unused(graph: Graph) -> int:

@@ -20,11 +20,10 @@ from gsl.pat.pickling import packed, unpacked
 from gsl.pat.text import text
 from gsl.rewrite.apply import apply, rewrite
 from gsl.rewrite.build import Builder
+from gsl.rewrite.check import Refusal
 from gsl.rewrite.explain import Explanation, explain
 from gsl.rewrite.pickling import check
-from gsl.rewrite.refusal import Refusal
-from gsl.rewrite.source import Source
-from gsl.rewrite.target import Target
+from gsl.rewrite.target import Source, Target
 from gsl.rewrite.trace import Trace
 from gsl.spec import TABLE, OpSpec
 

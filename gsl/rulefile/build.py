@@ -11,7 +11,7 @@ from gsl.errors import Location, PatternError, nearest
 from gsl.graph import GETITEM, Node
 from gsl.match import Match
 from gsl.pat import Alt, Call, Fused, GetItem, Leaf, Pattern, Repeat, Use, Variadic, Wildcard, walk
-from gsl.rewrite.refusal import Refusal
+from gsl.rewrite.check import Refusal
 from gsl.rewrite.subst import Subst
 from gsl.rulefile.forms import Form, forms
 from gsl.rulefile.names import BIAS, LISTS, Heads, OneNode, Selection, lookup

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
 from gsl.errors import MissingPackageError, RuleFileError, nearest
-from gsl.rulefile.check import check
+from gsl.rulefile.forms import check
 from gsl.rulefile.names import known_names, lookup
 from gsl.rulefile.schema import ANY, Alternative, Choice, Entry, Operator, OpType, Place, Word
 

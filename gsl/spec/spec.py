@@ -7,12 +7,40 @@ that framework's front end.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gsl.graph.types import Type
-from gsl.spec.exact import exact
+from gsl.graph.dim import SymDim
+from gsl.graph.types import TensorType, TupleType, Type
+
+# ---------------------------------------------------------------- values as keys
+
+
+_PLAIN = frozenset((int, str, type(None)))
+
+
+def exact(value: Any) -> Hashable:
+    """A key that only an equal value of the same types has: it tells True, 1 and 1.0 apart, and 0.0 and -0.0.
+
+    TypeError for what is not known to be a value that never changes.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return value  # type: ignore[no-any-return]
+    if kind is tuple:
+        return value if _PLAIN.issuperset(map(type, value)) else tuple(map(exact, value))
+    if kind is float:
+        return (kind, repr(value))
+    if kind is list:
+        return (kind, *map(exact, value))
+    if kind is bool or kind is SymDim or kind is TensorType or kind is TupleType:
+        return (kind, value)
+    raise TypeError(f"{value!r} of type {kind.__name__} is no key")
+
+
+# ---------------------------------------------------------------- declarations
+
 
 Types = tuple[Type | None, ...]
 """The types of a call's operands, ``None`` where a type is not known."""

@@ -12,9 +12,8 @@ from gsl.spec import OpSpec
 from gsl.verify import models
 from gsl.verify.instance import generate
 from gsl.verify.mutate import mutants_of
-from gsl.verify.outcome import Outcome
 from gsl.verify.reproduce import code
-from gsl.verify.search import ATTEMPTS, Compare, Search, one_thread
+from gsl.verify.search import ATTEMPTS, Compare, Outcome, Search, one_thread
 from gsl.verify.shrink import hypothesis, size_of, smallest
 from gsl.verify.suggest import suggestions
 from gsl.verify.verdict import MINIMUM, Counterexample, Mutants, Refuted, Suggestion, Supported, Unchecked, Verdict

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
+from gsl.errors import GSLError
 from gsl.graph import LEAVES, Graph, TensorType
 from gsl.pat import Pattern
 from gsl.rewrite import Subst
@@ -15,10 +18,53 @@ from gsl.spec import TABLE
 from gsl.verify.choices import Coverage, Dead, Random
 from gsl.verify.instance import generate
 from gsl.verify.models import Comparison
-from gsl.verify.outcome import Outcome, outcome
 from gsl.verify.sketch import describe
 from gsl.verify.solve import OWN, free_leaves, others
 from gsl.verify.verdict import Evidence
+
+# ---------------------------------------------------------------- one instance
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An instance and its outcome."""
+
+    status: str
+    """``"unmatched"``, ``"refused"``, ``"fired"`` (nothing could be compared), ``"equal"`` or ``"different"``."""
+    before: Graph
+    after: Graph | None = None
+    comparison: Any = None
+    reason: str = ""
+    """The reason why the rule was refused, or the error."""
+
+    @property
+    def is_evaluated(self) -> bool:
+        return self.status in ("equal", "different")
+
+
+def outcome(rule: Subst, before: Graph, compare: Any, seed: int) -> Outcome:
+    """Apply the rule to an instance with the real engine, and compare."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            after, trace = rule.apply(before)
+        except GSLError as error:
+            return Outcome("refused", before, reason=str(error))
+    if not trace.firings:
+        if trace.refused:
+            return Outcome("refused", before, reason=trace.refused[0].reason)
+        return Outcome("unmatched", before)
+    try:
+        comparison = compare(before, after, seed=seed)
+    except ValueError as error:
+        return Outcome("fired", before, after, reason=str(error))
+    if not comparison.compared:
+        return Outcome("fired", before, after, comparison)
+    return Outcome("equal" if comparison.equal else "different", before, after, comparison)
+
+
+# ---------------------------------------------------------------- the search
+
 
 Compare = Callable[..., Comparison]
 ATTEMPTS = 12

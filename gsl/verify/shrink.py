@@ -9,7 +9,7 @@ from typing import Any
 from gsl.errors import GSLError
 from gsl.graph import Graph, TensorType
 from gsl.verify.choices import Choices, Dead, Drawn
-from gsl.verify.outcome import Outcome
+from gsl.verify.search import Outcome
 
 MOST_TRIED = 600
 """The largest number of instances that are tried."""

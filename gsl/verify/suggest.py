@@ -19,7 +19,7 @@ from gsl.match.bindings import MatchScope
 from gsl.pat import Alt, And, Call, Const, GetItem, Not, Pattern, Seq, Tuple, Variadic
 from gsl.rewrite import Subst
 from gsl.spec import TABLE
-from gsl.verify.rebuild import rebuilt
+from gsl.verify.mutate import rebuilt
 
 MOST_COMPARED = 80
 """The largest number of instances of either kind that are looked at."""

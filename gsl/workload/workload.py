@@ -25,8 +25,7 @@ from gsl.workload.bisect import culprit
 from gsl.workload.compare import Path as LeafPath
 from gsl.workload.compare import Report, Tolerance
 from gsl.workload.groups import Group, groups, inlined
-from gsl.workload.run import isolated
-from gsl.workload.runs import Wanted, compared, runs
+from gsl.workload.runs import Wanted, compared, isolated, runs
 from gsl.workload.strategies import Strategy
 from gsl.workload.strategies import strategy as strategy_of
 from gsl.workload.unread import Unread, unread

@@ -19,7 +19,7 @@ import pytest
 import torch
 from torch import nn
 
-from gsl.cli import expressions, models, modules
+from gsl.cli import exported, models, modules
 from tests.cli.conftest import Run
 
 PROGRAM = "models/model.json"
@@ -223,7 +223,7 @@ def test_sizes_and_guards_are_read(here: Path, gsl: Run) -> None:
     ],
 )  # fmt: skip
 def test_expressions(text: str, key: str, wrong: str | None) -> None:
-    assert expressions.complaint(text, key) == wrong
+    assert exported.complaint(text, key) == wrong
 
 
 def twice(saved: bytes) -> bytes:

@@ -13,9 +13,8 @@ from torch.nn import functional as F
 
 from gsl import Workload
 from gsl.cost import Measured, Store, model_of
-from gsl.cost.machine import machine
 from gsl.cost.regions import regions
-from gsl.cost.work import Sizes, work
+from gsl.cost.work import Sizes, machine, work
 from gsl.errors import WorkloadError
 from gsl.front.base import Stepped
 from gsl.graph import Node

@@ -17,9 +17,8 @@ from torch import nn
 import gsl
 from gsl import RuleSet, Subst, Unchecked, Workload, op, pat
 from gsl.cost import Found, Measured, OfNodes, OptimizeReport, Space, Store, Timing
-from gsl.cost.kinds import Choice
 from gsl.cost.optimization import SEARCHES
-from gsl.cost.space import Clock
+from gsl.cost.space import Choice, Clock
 from gsl.cost.whole import Inputs, error, in_turns, is_faster
 from gsl.errors import WorkloadError
 from gsl.graph import Node

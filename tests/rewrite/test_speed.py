@@ -13,7 +13,7 @@ from gsl import RuleSet, Subst, Workload, attr, op, pat
 from gsl.graph import Graph, Node, Op, TupleType, splice
 from gsl.pause import paused_collector
 from gsl.rewrite.target import Target
-from gsl.spec.exact import exact
+from gsl.spec.spec import exact
 from tests.helpers.graphs import Builder, graph, infer_type
 from tests.match.random_cases import graphs
 from tests.rewrite.checks import faults, rewritten

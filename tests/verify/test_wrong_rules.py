@@ -11,7 +11,7 @@ from gsl import Refuted, Subst, Supported
 from gsl.rules import APPROXIMATE, CPU, IDIOMS, NORMAL, RULES
 from gsl.verify import Verdict, verify
 from gsl.verify.models import Comparison, OutputComparison
-from gsl.verify.rebuild import rebuilt
+from gsl.verify.mutate import rebuilt
 from tests.verify.wrong_rules import VARIANTS
 from tests.verify.wrong_rules.table import KNOWN, lacking
 

@@ -14,7 +14,7 @@ from gsl.front.fx import spellings
 from gsl.front.fx.handle import Handle, Leaf, Reading, Source, handle_of, is_literal
 from gsl.front.fx.load import arguments
 from gsl.front.fx.reader import MAKES_LITERAL, Reader
-from gsl.front.reading import whole
+from gsl.front.tree import whole
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node
 
 Arguments = dict[fx.Node, Node]

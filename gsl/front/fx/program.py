@@ -18,12 +18,11 @@ from gsl.errors import FrontEndError
 from gsl.front.base import Program, Step, Unchangeable
 from gsl.front.fx.devices import Devices
 from gsl.front.fx.draft import InPlace, NewGraph
-from gsl.front.fx.home import ModuleHome, OwnHome
+from gsl.front.fx.handle import module_path
+from gsl.front.fx.home import ExportedHome, ModuleHome, OwnHome
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.leaves import ExportedLeaves, ModuleLeaves
-from gsl.front.fx.lifted import ExportedHome
 from gsl.front.fx.load import Loader
-from gsl.front.fx.modules import module_path
 from gsl.front.fx.reasons import Reasons
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.steps import Steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gsl.front.fx import spellings
 from gsl.front.fx.handle import native_of
 from gsl.front.fx.load import Loader
-from gsl.front.reading import NOT_COVERED
+from gsl.front.tree import NOT_COVERED
 from gsl.graph import Node
 
 

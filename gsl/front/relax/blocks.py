@@ -1,15 +1,26 @@
-"""The binding blocks of a new function: their bindings, and the variables that are seen outside of them."""
+"""The binding blocks of a new function: their bindings, the exchange of variables in them, and checks of the result."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import is_
-from typing import Any
+from typing import Any, Final
 
-from tvm import relax
+from tvm import ir, relax
+from tvm.relax.expr import _update_type
+from tvm.sym import Analyzer
 
-from gsl.front.relax.function import Function, replaced, with_value
-from gsl.front.relax.objects import bound, dataflow_variable, variable
+from gsl.front.relax.function import (
+    VARIABLES,
+    Function,
+    bound,
+    dataflow_variable,
+    items,
+    replaced,
+    variable,
+    with_value,
+)
+from gsl.graph import Node
 
 
 class Blocks:
@@ -110,3 +121,113 @@ def with_visible(binding: Any, instead: Mapping[Any, Any]) -> Any:
     elif binding.var not in instead:
         return binding
     return with_value(binding, value, instead.get(binding.var))
+
+
+# ---------------------------------------------------------------- checks
+
+
+_MANY: Final = 8
+"""One call in a function of its own takes so much longer to check than in the one where it stands."""
+
+
+def check(module: Any, function: Any, fresh: Sequence[Any] | None) -> None:
+    """Raise TVM's error unless a module with this new function is well-formed.
+
+    To derive the types of all calls once more takes nearly all the time of TVM's check. So that is done for ``fresh``
+    alone, if given: calls such that every new one has the operator, attributes and types of one of them, where all
+    others have those that they had before. All else is checked everywhere.
+    """
+    bindings = sum([len(block.bindings) for block in function.body.blocks])
+    calls = None if fresh is None or len(fresh) * _MANY > bindings else _alone(fresh)
+    relax.analysis.well_formed(module, check_ty=calls is None)
+    if calls is not None:
+        relax.analysis.well_formed(calls)
+
+
+def has_type(expr: Any, wanted: Any) -> bool:
+    """True if TVM can prove that an expression has a type, for all sizes."""
+    if isinstance(expr, relax.Tuple):
+        return all(map(has_type, expr.fields, wanted.fields))
+    return _is_same(expr.ty, wanted, Analyzer())
+
+
+def _is_same(found: Any, wanted: Any, analyzer: Any) -> bool:
+    if isinstance(found, ir.TupleType):
+        return all(_is_same(one, other, analyzer) for one, other in zip(found.fields, wanted.fields))
+    if not isinstance(found, relax.TensorType) or found.shape is None:
+        return True
+    return all(analyzer.can_prove_equal(a, b) for a, b in zip(found.shape.values, wanted.shape.values))
+
+
+def _alone(calls: Sequence[Any]) -> Any | None:
+    """A function of nothing but these calls; ``None`` if they call other functions."""
+    params: list[Any] = []
+    bindings: list[Any] = []
+    for expr in calls:
+        if type(expr) is not ir.Call or type(expr.op) is not ir.Op or relax.analysis.all_global_vars(expr):
+            return None
+        instead = {var: relax.Var(var.name, var.ty) for var in relax.analysis.free_vars(expr) if type(var) in VARIABLES}
+        params += instead.values()
+        bindings.append(relax.VarBinding(relax.Var("call", expr.ty), replaced(expr, instead)))
+    result = relax.Tuple([])
+    body = relax.SeqExpr([relax.BindingBlock(bindings)], result)
+    _update_type(body, result.ty)
+    return relax.Function(params, body, result.ty, is_pure=False)
+
+
+# ---------------------------------------------------------------- exchange of variables
+
+
+class Swaps:
+    """The variables of the transpositions with which attention was written."""
+
+    def __init__(self) -> None:
+        self.vars: set[Any] = set()
+
+    def note(self, node: Node, var: Any, expr: Any) -> None:
+        """Note a part of the expression that was written for a node."""
+        if node.op == "nn.attention" and _axes(expr) is not None:
+            self.vars.add(var)
+
+    def undone(self, blocks: Sequence[list[Any]], result: Any) -> tuple[list[list[Any]], Any]:
+        """The blocks of bindings, and the result, without those that meet an inverse."""
+        if not self.vars:
+            return list(blocks), result
+        values = {binding.var: binding.value for bindings in blocks for binding in bindings}
+        instead: dict[Any, Any] = {}
+        first: set[Any] = set()
+        """The first one of each pair, which may not be needed any more."""
+        for var, value in values.items():
+            source = None if _axes(value) is None else value.args[0]
+            if source in values and not self.vars.isdisjoint((var, source)) and _are_inverse(values[source], value):
+                inner = values[source].args[0]
+                instead[var] = instead.get(inner, inner)
+                first.add(source)
+        kept = [[_with(binding, instead) for binding in bindings if binding.var not in instead] for bindings in blocks]
+        new = replaced(result, instead)
+        needed = _used([new, *[binding.value for bindings in kept for binding in bindings]])
+        unused = first - needed
+        return [[binding for binding in bindings if binding.var not in unused] for bindings in kept], new
+
+
+def _axes(expr: Any) -> list[int] | None:
+    """The axes of a transposition; ``None`` for anything else."""
+    name = getattr(expr.op, "name", None) if isinstance(expr, relax.Call) else None
+    if name != "relax.permute_dims" or expr.attrs.axes is None:
+        return None
+    return [int(axis) for axis in items(expr.attrs.axes)]
+
+
+def _are_inverse(first: Any, second: Any) -> bool:
+    inner, outer = _axes(first), _axes(second)
+    return inner is not None and outer is not None and [inner[axis] for axis in outer] == list(range(len(inner)))
+
+
+def _with(binding: Any, instead: Mapping[Any, Any]) -> Any:
+    if not any(var in instead for var in relax.analysis.free_vars(binding.value)):
+        return binding
+    return with_value(binding, replaced(binding.value, instead))
+
+
+def _used(exprs: Iterable[Any]) -> set[Any]:
+    return {var for expr in exprs for var in relax.analysis.free_vars(expr)}

@@ -14,10 +14,8 @@ import tvm_ffi
 from tvm import ir
 
 from gsl.front.relax import spellings
-from gsl.front.relax.effects import effect_of
-from gsl.front.relax.function import Function
+from gsl.front.relax.function import VARIABLES, Function, effect_of
 from gsl.front.relax.handle import Leaf
-from gsl.front.relax.objects import VARIABLES
 from gsl.front.relax.scope import FunctionScope
 from gsl.front.relax.trees import Tree
 from gsl.graph import Effect, Node, Op, Type

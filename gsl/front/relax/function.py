@@ -6,7 +6,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, Final
 
@@ -15,7 +15,40 @@ from tvm import ir, relax
 from tvm.ir import Call, Op
 from tvm.relax import VarBinding
 
-from gsl.front.relax.objects import VARIABLES, call, item, items, size
+from gsl.errors import FrontEndError
+from gsl.graph import Effect
+
+# ---------------------------------------------------------------- queries to TVM's objects
+
+
+item: Final[Any] = tvm_ffi.get_global_func("ffi.ArrayGetItem")
+"""One item of an array of TVM, by its position."""
+size: Final[Any] = tvm_ffi.get_global_func("ffi.ArraySize")
+"""The number of the items of an array of TVM."""
+call: Final[Any] = tvm_ffi.get_global_func("ir.Call")
+"""Makes a call of a type, an operator, arguments, attributes, types as further arguments, and a span."""
+variable: Final[Any] = tvm_ffi.get_global_func("ir.Var")
+"""Makes a variable of a name, a type and a span."""
+dataflow_variable: Final[Any] = tvm_ffi.get_global_func("relax.DataflowVar")
+"""Makes a variable of a dataflow block in the same way."""
+bound: Final[Any] = tvm_ffi.get_global_func("relax.VarBinding")
+"""Makes a binding of a variable, an expression and a span."""
+
+VARIABLES: Final = frozenset((relax.Var, relax.DataflowVar))
+"""The classes of variables, for a test by ``type``: ``isinstance`` of TVM's classes runs Python code."""
+
+
+def items(array: Any) -> list[Any]:
+    """The items of an array of TVM."""
+    count = size(array)
+    if count == 2:
+        # So many arguments have most calls that have more than one.
+        return [item(array, 0), item(array, 1)]
+    return list(map(item, repeat(array), range(count)))
+
+
+# ---------------------------------------------------------------- functions
+
 
 _SPAN: Final = attrgetter("span")
 
@@ -193,3 +226,39 @@ def replaced(expr: Any, instead: Mapping[Any, Any]) -> Any:
     if isinstance(expr, relax.Var):
         return instead.get(expr, expr)
     return tvm_ffi.structural_map(expr, (ir.Var, lambda var: instead.get(var, var)), order="post")
+
+
+# ---------------------------------------------------------------- effects
+
+
+_IN_PLACE: Final = frozenset(("relax.call_tir_inplace", "relax.call_inplace_packed"))
+"""The operators that Relax counts as pure: whoever calls them asserts that nothing else reads what they overwrite."""
+_BUFFERS: Final = frozenset(("relax.builtin.alloc_tensor",))
+"""Relax counts them as pure, but each call makes memory of its own that others write to."""
+_PLANNED: Final = frozenset((
+    "relax.memory.alloc_storage", "relax.memory.alloc_tensor", "relax.vm.alloc_storage", "relax.vm.alloc_tensor",
+))  # fmt: skip
+"""The calls that passes for memory planning make: several tensors may lie in one storage."""
+_OBSERVERS: Final = frozenset(("relax.assert_op", "relax.print"))
+
+
+def effect_of(binding: Any) -> Effect | None:
+    """The effect of a binding, ``None`` for a pure one. FrontEndError where it takes part in planned memory."""
+    if isinstance(binding, relax.MatchCast):
+        return Effect.OBSERVES
+    value = binding.value
+    name = value.op.name if isinstance(value, relax.Call) and isinstance(value.op, ir.Op) else None
+    if name in _IN_PLACE:
+        return Effect.MUTATES
+    if name in _PLANNED:
+        raise FrontEndError(
+            f"{binding.var.name}: {name} belongs to planned memory, where tensors share storages; apply rules before "
+            "StaticPlanBlockMemory"
+        )
+    if name in _BUFFERS:
+        return Effect.OTHER
+    if name in _OBSERVERS:
+        return Effect.OBSERVES
+    if isinstance(value, relax.Function):
+        return None
+    return Effect.OTHER if relax.analysis.contains_impure_call(value) else None

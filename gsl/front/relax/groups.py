@@ -6,16 +6,26 @@ name; one with the attribute ``Codegen`` stands around such a function, for a co
 
 from __future__ import annotations
 
+import marshal
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any, Final
 
 import tvm
 import tvm_ffi
 from tvm import ir, relax
+from tvm.relax.expr import _update_type
 
-from gsl.front.relax.opaque import is_tensor_expr
-from gsl.front.relax.types import is_tensors
+from gsl.errors import FrontEndError
+from gsl.front.relax.blocks import Swaps, with_visible
+from gsl.front.relax.dims import is_constant, is_tensors
+from gsl.front.relax.function import VARIABLES, call, replaced
+from gsl.front.relax.handle import is_literal, is_tensor_leaf
+from gsl.front.relax.opaque import is_tensor_expr, typed
+from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Node, TensorType
+from gsl.graph.subgraph import Subgraph
 
 COMPOSITE: Final = "Composite"
 CODEGEN: Final = "Codegen"
@@ -139,3 +149,225 @@ def _value(value: Any) -> Any:
     if isinstance(value, (tvm_ffi.Array, tuple, list)):
         return tuple([_value(item) for item in value])
     return str(value) if isinstance(value, str) else value
+
+
+# ---------------------------------------------------------------- new functions
+
+
+_StructuralKey: Final[Any] = tvm_ffi.StructuralKey
+
+Write = Callable[..., Any]
+"""Writes a call of the view: the node, a function that makes a variable, and one that binds a variable; see
+``Writer.write``."""
+
+
+class Outliner:
+    """The new functions of one program; ``weight`` gives the expression of a weight."""
+
+    def __init__(self, module: Any, weight: Callable[[Node], Any]) -> None:
+        self.module = module
+        self.weight = weight
+        self.functions: dict[Any, Any] = {}
+        """The new functions by their variables. Equal ones are one, and one with that of the module."""
+        self._names = {var.name_hint for var in module.functions}
+        self._written: dict[bytes, Any] = {}
+        """The variables of groups whose functions need not be written once more, by what they depend on."""
+
+    @cached_property
+    def _equal(self) -> dict[Any, Any]:
+        """The variables of the private functions and groups by their structure, and by the groups' code generators."""
+        found: dict[Any, Any] = {}
+        for var, function in self.module.functions.items():
+            attrs = function.attrs or {}
+            own = function if SYMBOL not in attrs else composite(function) if CODEGEN in attrs else None
+            if own is not None:
+                codegen = str(attrs[CODEGEN]) if CODEGEN in attrs else None
+                found.setdefault((codegen, _StructuralKey(own)), typed(var, function))
+        return found
+
+    def call(self, node: Node, operands: list[Any], writer: Callable[[Callable[[Node], Any]], Write]) -> Any:
+        """The call of a new group. Constants among its operands become part of its function, as code generators expect.
+
+        ``writer`` makes what writes the calls of the body, for a way to find the expression of a node.
+        """
+        assert isinstance(node.op, Subgraph)
+        attrs = dict(node.attrs)
+        codegen = attrs.pop("codegen", None)
+        if codegen is not None and not (isinstance(codegen, str) and codegen):
+            raise FrontEndError(f"{node.name}: codegen={codegen!r} of a group must be the name of a code generator")
+        for name, value in attrs.items():
+            if not _is_plain(value):
+                raise FrontEndError(
+                    f"{node.name}: the attribute {name}={value!r} of a group must be made of numbers, strings, None "
+                    "and lists of them"
+                )
+        key = _key_of(node, operands)
+        if key is not None and key in self._written:
+            var, result = self._written[key]
+            return call(result, var, operands, None, [], None)
+        operands = [relax.BlockBuilder().normalize(arg) if arg.ty.is_missing() else arg for arg in operands]
+        passed = [operand for operand in operands if not is_constant(operand)]
+        function = _Body(self, node, operands, writer).function()
+        function = relax.utils.copy_with_new_vars(function).with_attr(COMPOSITE, node.op.name)
+        if codegen is None:
+            function = function.with_attr(PRIMITIVE, True)
+        for name, value in attrs.items():
+            function = function.with_attr(PREFIX + name, value)
+        sizes = relax.analysis.free_symbolic_vars(function)
+        if sizes:
+            names = ", ".join(sorted(var.name for var in sizes))
+            raise FrontEndError(f"{node.name}: no operand of the group {node.op.name} has the size {names} as its own")
+        var = self._add(f"fused_{node.op.name}" + (f"_{codegen}" if codegen else ""), function, codegen)
+        if key is not None:
+            self._written[key] = (var, function.ret_ty)
+        return ir.Call(var, passed)
+
+    def bring(self, function: Any) -> Any:
+        """The variable of a function that a target brings along, as a private one of the module."""
+        name = str(function.attrs[SYMBOL]) if SYMBOL in (function.attrs or {}) else "function"
+        if isinstance(function, relax.Function):
+            # Each variable is one of one function alone, also where that is a function of the module.
+            function = relax.utils.copy_with_new_vars(function)
+        return self._add(name, function.without_attr(SYMBOL), None)
+
+    def _add(self, name: str, function: Any, codegen: str | None) -> Any:
+        # Whether a code generator is meant for it, and which, is part of what it is.
+        key = (codegen, _StructuralKey(function))
+        if key in self._equal:
+            return self._equal[key]
+        text = re.sub(r"\W+", "_", name)
+        unique, number = text, 0
+        while unique in self._names:
+            number += 1
+            unique = f"{text}_{number}"
+        self._names.add(unique)
+        function = _around(function, codegen, unique) if codegen else function
+        var = typed(ir.GlobalVar(unique), function)
+        self.functions[var] = function
+        self._equal[key] = var
+        return var
+
+
+class _Body:
+    """The function of a group, whose calls are all written anew."""
+
+    def __init__(
+        self, outliner: Outliner, node: Node, operands: list[Any],
+        writer: Callable[[Callable[[Node], Any]], Write],
+    ) -> None:  # fmt: skip
+        assert isinstance(node.op, Subgraph)
+        self.graph = node.op.body
+        self.outliner = outliner
+        self.write = writer(self.value)
+        self.swaps = Swaps()
+        self.bindings: list[Any] = []
+        self.params: list[Any] = []
+        self.results: dict[Node, Any] = {}
+        self._names: set[str] = set()
+        for parameter, operand in zip([node for node in self.graph.nodes if node.op == INPUT], operands):
+            if is_constant(operand):
+                self.results[parameter] = operand
+            else:
+                self.results[parameter] = relax.Var(self._name(parameter.name or "x"), operand.ty)
+                self.params.append(self.results[parameter])
+
+    def value(self, node: Node) -> Any:
+        """The expression of a node of the body."""
+        if node in self.results:
+            return self.results[node]
+        if node.op == TUPLE:
+            return relax.Tuple([self.value(operand) for operand in node.operands])
+        if is_literal(node):
+            return relax.const(node.attrs["value"], node.dtype)
+        if not is_tensor_leaf(node):
+            raise FrontEndError(f"{node.name}: is used in a group before it is computed")
+        return self.outliner.weight(node)
+
+    def function(self) -> Any:
+        """The function, without attributes."""
+        for node in self.graph.nodes:
+            if node.op not in LEAVES and node.op != TUPLE:
+                self.results[node] = self._call(node)
+        results = [self._bound(self.value(output), output.name) for output in self.graph.outputs]
+        result = results[0] if len(results) == 1 else relax.Tuple(results)
+        (bindings,), result = self.swaps.undone([self.bindings], result)
+        visible = {
+            var: relax.Var(var.name, var.ty)
+            for var in relax.analysis.free_vars(result) if isinstance(var, relax.DataflowVar)
+        }  # fmt: skip
+        bindings = [with_visible(binding, visible) for binding in bindings] if visible else bindings
+        body = relax.SeqExpr([relax.DataflowBlock(bindings)], replaced(result, visible))
+        return relax.Function(self.params, relax.BlockBuilder().normalize(body), None, True)
+
+    def _call(self, node: Node) -> Any:
+        if node.op == GETITEM:
+            whole = self.value(node.operands[0])
+            if isinstance(whole, relax.Tuple):
+                return whole.fields[node.attrs["index"]]
+        def emit(var: Any, expr: Any) -> None:
+            self.swaps.note(node, var, expr)
+            self.bindings.append(relax.VarBinding(var, expr))
+
+        expr = self.write(node, lambda name, type: relax.DataflowVar(self._name(name), type), emit)
+        if not isinstance(expr, (relax.Call, relax.TupleGetItem)):
+            return expr
+        var = relax.DataflowVar(self._name(node.name), expr.ty)
+        emit(var, expr)
+        return var
+
+    def _bound(self, expr: Any, name: str) -> Any:
+        """The variable of an output."""
+        if isinstance(expr, relax.Var):
+            return expr
+        var = relax.DataflowVar(self._name(name), expr.ty)
+        self.bindings.append(relax.VarBinding(var, expr))
+        return var
+
+    def _name(self, wanted: str) -> str:
+        name, number = wanted, 0
+        while name in self._names:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._names.add(name)
+        return name
+
+
+def _around(function: Any, codegen: str, name: str) -> Any:
+    """The function of a group for a code generator: a public one around it, which calls it."""
+    outer = relax.utils.copy_with_new_vars(function)
+    local = relax.Var("local_func", function.ty)
+    output = relax.Var("output", outer.ret_ty)
+    call = ir.Call(local, list(outer.params))
+    _update_type(call, outer.ret_ty)
+    block = relax.BindingBlock([relax.VarBinding(local, function), relax.VarBinding(output, call)])
+    body = relax.SeqExpr([block], output)
+    _update_type(body, outer.ret_ty)
+    made = relax.Function(list(outer.params), body, outer.ret_ty, True)
+    return made.with_attr(CODEGEN, codegen).with_attr(SYMBOL, name)
+
+
+def _key_of(node: Node, operands: list[Any]) -> bytes | None:
+    """A key of everything that the function of a group depends on; ``None`` where there is no such key, as with
+    constants."""
+    assert isinstance(node.op, Subgraph)
+    if any(type(operand) not in VARIABLES for operand in operands):
+        return None
+    number: dict[Node, int] = {}
+    described: list[Any] = [node.op.name, *node.attrs.items()]
+    for inner in node.op.body.nodes:
+        number[inner] = len(number)
+        if is_tensor_leaf(inner) or not isinstance(inner.op, str) or type(inner.type) is not TensorType:
+            return None
+        places = tuple([number[operand] for operand in inner.operands])
+        described.append((inner.op, places, *inner.attrs.items(), inner.type.shape, inner.type.dtype))
+    described.append(tuple([number[output] for output in node.op.body.outputs]))
+    try:
+        return marshal.dumps(described, 2)
+    except ValueError:
+        return None
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str))

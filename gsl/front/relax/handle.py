@@ -1,11 +1,14 @@
-"""The link from a view node to a Relax function: the binding that it is part of, and the sources of its operands."""
+"""The links from view nodes to a Relax function: bindings, the sources of operands, and the weights behind leaves."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final, Union
 
-from gsl.graph import CONST, PARAM, Node
+from gsl.front.tvm.tensors import to_torch
+from gsl.graph import CONST, PARAM, Node, TensorType, Type
+from gsl.spec import TABLE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,3 +91,68 @@ def is_literal(node: Node) -> bool:
 def is_tensor_leaf(node: Node) -> bool:
     """True for a weight or a literal tensor."""
     return node.op == PARAM or (node.op == CONST and not is_literal(node))
+
+
+# ---------------------------------------------------------------- leaves
+
+
+class Leaves:
+    """The leaves of one view, each of which is added to its nodes when it is first asked for."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.nodes = nodes
+        self.tensors: dict[Node, Any] = {}
+        """The native tensors of the leaves."""
+        self.constants: dict[Any, Node] = {}
+        """The nodes of the constants, by those and their shapes."""
+        self.names: Counter[str] = Counter()
+        """The names of the nodes, each with how often it was wanted."""
+
+    def add(self, leaf: Leaf, native: Any, kind: str, type: Type | None = None, name: str = "") -> Node:
+        """A new node of a weight or a literal tensor."""
+        value = to_torch(native)
+        if leaf.shape is not None:
+            value = value.reshape(leaf.shape)
+        own = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
+        node = Node(kind, attrs={"value": value}, type=type or own, name=name, native=leaf)
+        self.tensors[node] = native
+        self.nodes.append(node)
+        return node
+
+    def constant(self, expr: Any, shape: tuple[int, ...] | None = None) -> Node:
+        """The one view node of a constant, seen with this shape."""
+        key = (expr, shape)
+        if key not in self.constants:
+            kind = PARAM if expr.value.shape else CONST
+            self.constants[key] = self.add(Leaf(expr, shape), expr.value, kind)
+        return self.constants[key]
+
+    def named(self, nodes: list[Node]) -> dict[str, Any]:
+        """The native tensors by the names of their nodes: constants by their role in the first call that uses them.
+
+        ``nodes`` are all nodes of the view.
+        """
+        for node in nodes:
+            names = TABLE[node.op].operands if isinstance(node.op, str) and node.op in TABLE else ()
+            for place, operand in enumerate(node.operands):
+                if operand in self.tensors and not operand.name:
+                    role = names[place] if place < len(names) else "constant"
+                    operand.name = self.name(f"{node.name}_{role}")
+        for node in nodes:
+            if not node.name:
+                node.name = self.name("constant")
+        return {node.name: self.tensors[node] for node in nodes if node in self.tensors}
+
+    def name(self, wanted: str) -> str:
+        """The name, with a number behind it if another node has it."""
+        if wanted not in self.names:
+            self.names[wanted] = 1
+            return wanted
+        self.names[wanted] += 1
+        name, number = wanted, self.names[wanted] - 1
+        while number and self.names[name]:
+            name = f"{wanted}_{number}"
+            number += 1
+        if name != wanted:
+            self.names[name] += 1
+        return name

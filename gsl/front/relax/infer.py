@@ -10,16 +10,15 @@ from tvm import relax
 from gsl.errors import FrontEndError
 from gsl.front.infer import field_type
 from gsl.front.relax import spellings
-from gsl.front.relax.check import has_type
-from gsl.front.relax.dims import Dims
+from gsl.front.relax.blocks import has_type
+from gsl.front.relax.dims import Dims, to_relax, type_of
 from gsl.front.relax.handle import is_literal
 from gsl.front.relax.loaded import Loaded
 from gsl.front.relax.opaque import Caller
-from gsl.front.relax.types import to_relax, type_of
 from gsl.graph import GETITEM, INPUT, TUPLE, Node, Op, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph, call_type
 from gsl.spec import TABLE, meaning
-from gsl.spec.exact import exact
+from gsl.spec.spec import exact
 from gsl.spec.symbolic import has_symbols
 
 _WRITABLE: Final[set[Any]] = set()

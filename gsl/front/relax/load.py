@@ -10,19 +10,16 @@ from tvm import relax
 
 from gsl.front.relax import spellings
 from gsl.front.relax.canonical import canonical
-from gsl.front.relax.effects import effect_of
+from gsl.front.relax.dims import is_constant, is_tensors
 from gsl.front.relax.forms import Form, Forms
-from gsl.front.relax.function import Function
+from gsl.front.relax.function import Function, effect_of
 from gsl.front.relax.groups import body_of, called_group, label_of
-from gsl.front.relax.handle import Handle, Leaf, Reading, Single, Source
-from gsl.front.relax.leaves import Leaves
-from gsl.front.relax.loaded import Field, Fields, Fixed, Loaded, Result
+from gsl.front.relax.handle import Handle, Leaf, Leaves, Reading, Single, Source
+from gsl.front.relax.loaded import Field, Fields, Fixed, Loaded, Result, result_tuples, seen
 from gsl.front.relax.opaque import describe, is_tensor_expr
 from gsl.front.relax.scope import FunctionScope
-from gsl.front.relax.seen import result_tuples, seen
 from gsl.front.relax.tree import Reshaped
 from gsl.front.relax.trees import Tree, tuple_of
-from gsl.front.relax.types import is_constant, is_tensors
 from gsl.front.tree import Canon, Literal
 from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Inference, Node, TensorType, Type
 from gsl.graph.subgraph import Subgraph

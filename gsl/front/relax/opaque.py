@@ -15,8 +15,7 @@ from tvm import ir, relax
 from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError, nearest
-from gsl.front.relax.dims import Dims
-from gsl.front.relax.types import from_relax, is_tensors, to_relax
+from gsl.front.relax.dims import Dims, from_relax, is_tensors, to_relax
 from gsl.front.tree import Canon, Computed, Slot
 from gsl.graph import SymDim, op_name
 from gsl.spec.natives import TVMFunction, tvm_function

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from gsl.front.reading import whole
 from gsl.front.relax.function import Function
 from gsl.front.relax.handle import Handle, Leaf, Reading, Single, handle_of, is_literal
 from gsl.front.relax.loaded import Loaded
+from gsl.front.tree import whole
 from gsl.graph import INPUT, Graph, Node
 
 Arguments = dict[Any, Node]

@@ -14,23 +14,19 @@ from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError, nearest
 from gsl.front.base import Step, Unchangeable
+from gsl.front.relax.blocks import check
 from gsl.front.relax.canonical import canonical
-from gsl.front.relax.check import check
-from gsl.front.relax.dims import Dims
-from gsl.front.relax.function import Function
+from gsl.front.relax.dims import Dims, from_relax
+from gsl.front.relax.function import Function, items
 from gsl.front.relax.groups import composite, plain, without_unused
-from gsl.front.relax.home import Home
 from gsl.front.relax.infer import Infer
 from gsl.front.relax.load import Loader
 from gsl.front.relax.loaded import Loaded
-from gsl.front.relax.objects import items
 from gsl.front.relax.opaque import Caller
 from gsl.front.relax.reasons import reason
-from gsl.front.relax.run import compiled, evaluate
+from gsl.front.relax.run import Steps, compiled, evaluate
 from gsl.front.relax.scope import FunctionScope
-from gsl.front.relax.steps import Steps
-from gsl.front.relax.store import Storer
-from gsl.front.relax.types import from_relax
+from gsl.front.relax.store import Home, Storer
 from gsl.front.tvm.tensors import to_tvm
 from gsl.graph import Graph, Node, Type
 from gsl.pause import paused_collector

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tvm import ir, relax
 
-from gsl.front.reading import NO_SPELLING, NOT_COVERED, given_up
 from gsl.front.relax import spellings
+from gsl.front.relax.dims import is_tensors
 from gsl.front.relax.handle import handle_of
 from gsl.front.relax.scope import FunctionScope
-from gsl.front.relax.types import is_tensors
+from gsl.front.tree import NO_SPELLING, NOT_COVERED, given_up
 from gsl.graph import Node
 
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from math import prod
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 
 from gsl.errors import FrontEndError
-from gsl.front.relax.opaque import Caller
+from gsl.front.base import Step
+from gsl.front.relax.function import Function
+from gsl.front.relax.groups import plain
+from gsl.front.relax.handle import handle_of
+from gsl.front.relax.opaque import Caller, attribute_names, python_value
 from gsl.front.tvm.tensors import to_numpy, to_torch, to_tvm
-from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Node, op_name
+from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE, meaning
 
@@ -100,3 +108,114 @@ def _run_opaque(node: Node, operands: Sequence[Any], caller: Caller) -> Any:
     values = [tensor for tensor in tensors if hasattr(tensor, "shape")]
     found = compiled(builder.get(), "gsl_evaluate", params, {}, "llvm", {})(*values)
     return tuple(map(to_torch, found)) if isinstance(found, tuple) else to_torch(found)
+
+
+# ---------------------------------------------------------------- single calls
+
+
+_NAME = "gsl_alone"
+
+
+class Steps:
+    """The bindings of one function of a module, which compute; ``weights`` are the parameters whose values are known.
+    """
+
+    def __init__(self, module: Any, native: Any, weights: Collection[str]) -> None:
+        self.module = module
+        self.function = Function(native)
+        self.weights = frozenset(weights)
+
+    def steps(self, view: Graph) -> list[Step]:
+        """The bindings, with the nodes of a view that they stand for."""
+        shown: dict[Any, list[Node]] = {}
+        for node in view.nodes:
+            handle = handle_of(node)
+            if handle is not None:
+                for var in (handle.reading.var, *map(self.function.vars.__getitem__, handle.reading.through)):
+                    shown.setdefault(self.function.own(var), []).append(node)
+        values = zip(self.function.vars, self.function.names, self.function.values)
+        return [
+            Step(name, tuple(shown.get(var, ())), self._key(value), self._bytes(value), place)
+            for place, (var, name, value) in enumerate(values)
+            if isinstance(value, tvm.ir.Call)
+        ]
+
+    def alone(self, steps: Sequence[Step], copies: int) -> Callable[[], object]:
+        """A function that runs some of the bindings on TVM's machine. FrontEndError where TVM can't."""
+        places = [step.native for step in steps]
+        params, module = self._region(places)
+        sets = [[_made_up(var, number) for var in params] for number in range(copies)]
+        try:
+            executable = tvm.compile(plain(module), target=tvm.target.Target("llvm"))
+        except Exception as error:
+            raise FrontEndError(f"TVM can't compile {steps[-1].name} alone: {error}") from error
+        call = relax.VirtualMachine(executable, tvm.cpu())[_NAME]
+        if copies == 1:
+            return partial(call, *sets[0])
+        turns = itertools.cycle(sets)
+        return lambda: call(*next(turns))
+
+    def _region(self, places: Sequence[int]) -> tuple[list[Any], Any]:
+        """The variables that bindings take from elsewhere, and a module with a function of these bindings."""
+        inside = {self.function.vars[place] for place in places}
+        used = [var for place in places for var in self.function.uses(place)]
+        outer = [var for var in dict.fromkeys(used) if var not in inside]
+        params = [relax.Var(f"x{number}", var.ty) for number, var in enumerate(outer)]
+        instead: dict[Any, Any] = dict(zip(outer, params))
+        ends = [place for place in places if not self._is_inner(place, set(places))]
+        builder = relax.BlockBuilder(self.module)
+        with builder.function(_NAME, params):
+            with builder.dataflow():
+                for place in places:
+                    instead[self.function.vars[place]] = builder.emit(self.function.with_args(place, instead))
+                outputs = [builder.emit_output(instead[self.function.vars[place]]) for place in ends]
+            builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
+        return params, builder.get()
+
+    def _is_inner(self, place: int, inside: set[int]) -> bool:
+        """True if only bindings among these use the value of a binding."""
+        var = self.function.vars[place]
+        users = self.function.users.get(var, ())
+        return bool(users) and inside.issuperset(users) and var not in self.function.used_by_result
+
+    def _key(self, value: Any) -> str:
+        """The text of a call: its operator, and its arguments by their types."""
+        args = [self._argument(arg) for arg in value.args]
+        attrs = [f"{name}={python_value(getattr(value.attrs, name))}" for name in attribute_names(value.attrs)]
+        return f"{getattr(value.op, 'name', value.op)}({', '.join([*args, *attrs])}){list(value.ty_args)}"
+
+    def _argument(self, arg: Any) -> str:
+        if isinstance(arg, relax.Var):
+            return f"weight {arg.ty}" if str(arg.name) in self.weights else str(arg.ty)
+        if isinstance(arg, tvm.ir.GlobalVar):
+            return f"{arg.name_hint} {tvm.ir.structural_hash(self.module[arg])}"
+        if isinstance(arg, relax.Tuple):
+            return f"({', '.join(map(self._argument, arg.fields))})"
+        return str(getattr(arg, "ty", arg)) if isinstance(arg, tvm.ir.GenericConst) else str(arg)
+
+    def _bytes(self, value: Any) -> int:
+        """The number of bytes of weights that a call reads."""
+        known = [arg for arg in value.args if isinstance(arg, relax.Var) and str(arg.name) in self.weights]
+        return sum(prod(_shape(var)) * np.dtype(_dtype(var)).itemsize for var in known)
+
+
+def _shape(var: Any) -> list[int]:
+    """The shape of a variable. FrontEndError where it is not known."""
+    shape = getattr(var.ty, "shape", None)
+    sizes = list(getattr(shape, "values", None) or ())
+    if shape is None or not all(isinstance(size, tvm.tirx.IntImm) for size in sizes):
+        raise FrontEndError(f"{var.name}: an operand of type {var.ty} can't be made up")
+    return [int(size) for size in sizes]
+
+
+def _dtype(var: Any) -> str:
+    return str(var.ty.dtype.dtype)
+
+
+def _made_up(var: Any, seed: int) -> Any:
+    """A tensor for a variable: floats at random, integers that are valid indices."""
+    shape, dtype = _shape(var), _dtype(var)
+    if dtype.startswith(("float", "bfloat")):
+        values = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+        return tvm.runtime.tensor(values.astype(dtype))
+    return tvm.runtime.tensor(np.full(shape, dtype == "bool", dtype))

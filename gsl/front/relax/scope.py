@@ -11,10 +11,8 @@ from tvm.relax import BlockBuilder, ShapeExpr, ShapeType, TensorType, Var
 from tvm.relax.analysis import defined_symbolic_vars
 from tvm.tirx import IntImm
 
-from gsl.front.relax.dims import Dims
-from gsl.front.relax.function import Function
-from gsl.front.relax.objects import items
-from gsl.front.relax.types import from_relax, type_of
+from gsl.front.relax.dims import Dims, from_relax, type_of
+from gsl.front.relax.function import Function, items
 from gsl.graph import Dim, Type
 
 

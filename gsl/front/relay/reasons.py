@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tvm import ir, relay
 
-from gsl.front.reading import NO_SPELLING, NOT_COVERED, given_up
 from gsl.front.relay import spellings
 from gsl.front.relay.handle import native_of
 from gsl.front.relay.load import Loader
 from gsl.front.relay.types import checked_type
+from gsl.front.tree import NO_SPELLING, NOT_COVERED, given_up
 from gsl.graph import Node
 
 

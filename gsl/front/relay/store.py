@@ -10,7 +10,6 @@ from tvm import relay
 from tvm.ir import Op
 
 from gsl.errors import FrontEndError
-from gsl.front.reading import whole
 from gsl.front.relay import groups, opaque, spellings
 from gsl.front.relay.handle import (
     Leaf,
@@ -26,6 +25,7 @@ from gsl.front.relay.handle import (
 )  # fmt: skip
 from gsl.front.relay.infer import dtype_of_number, type_of_literal
 from gsl.front.relay.types import Types, checked_type, infer_local, native_type
+from gsl.front.tree import whole
 from gsl.front.tvm.tensors import dtype_name, to_torch, to_tvm
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph

@@ -2,19 +2,135 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import torch
 
 from gsl.graph import Graph
+from gsl.verify.models import field, integers
+from gsl.verify.models.definitions import Uncovered
 from gsl.verify.models.draws import KINDS, Leaves, Rng
-from gsl.verify.models.exact import Verdict, by_exact_models
-from gsl.verify.models.program import Program, program_of
-from gsl.verify.models.result import Comparison, Kind, OutputComparison
+from gsl.verify.models.field import draw
+from gsl.verify.models.program import Program, is_floating, program_of
+from gsl.verify.models.result import Comparison, Kind, Method, OutputComparison
 from gsl.verify.models.tensors import Tensors
+
+# ---------------------------------------------------------------- exact models
+
+
+_FIELD_DRAWS: Final = 2
+_TIES: Final = 1
+"""The range of the first draw of integers, in which many numbers are equal."""
+_SMALL: Final = (2, 9)
+"""The ranges of draws of numbers of one sign or both, over several denominators, where order decides."""
+_LEAST: Final = 2**8
+"""Polynomials whose values are exact on a smaller range only are left to the field."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """The verdict of an exact model on one output."""
+
+    method: Method
+    draws: int = 0
+    """The number of draws on which the model had values for the output; a model without any does not cover it."""
+    reason: str = ""
+    """The reason why this model, or a stronger one, had no value for it on some draw."""
+    differs: bool = False
+    chance: float = 1.0
+    inputs: Mapping[str, Any] | None = None
+    """Real tensors on which it differs in the model, if the model's numbers are real ones."""
+
+
+def by_exact_models(first: Program, second: Program, leaves: Leaves, rng: Rng) -> list[Verdict]:
+    """The verdict, for each output, of the strongest model that covers it; of method float64 if none does."""
+    verdicts = by_integers(first, second, leaves, rng)
+    if all(verdict.draws for verdict in verdicts):
+        return verdicts
+    others = by_field(first, second, leaves, rng)
+    for number, (verdict, other) in enumerate(zip(verdicts, others)):
+        if verdict.draws:
+            continue
+        if other.draws:
+            other.reason = f"integers: {verdict.reason}"
+            verdicts[number] = other
+        else:
+            verdicts[number] = Verdict("float64", reason=f"integers: {verdict.reason}; field: {other.reason}")
+    return verdicts
+
+
+def by_integers(first: Program, second: Program, leaves: Leaves, rng: Rng) -> list[Verdict]:
+    """The verdicts of the integers: on numbers with many ties, and on ranges as wide as they are computed exactly."""
+    verdicts = [Verdict("integers") for _ in first.outputs]
+    model = integers.Integers(_TIES)
+    _draw_integers(first, second, leaves, rng, verdicts, model)
+    widest = integers.widest(model.largest)
+    for range in (*_SMALL, widest) if model.ordered else (widest, widest):
+        if not any(verdict.draws and not verdict.differs for verdict in verdicts):
+            break
+        _draw_integers(first, second, leaves, rng, verdicts, integers.Integers(range), model.ordered)
+    for verdict in verdicts:
+        # On next to no numbers, an agreement says less than another model does.
+        if not verdict.differs and (verdict.draws == 1 or (widest < _LEAST and not model.ordered)):
+            verdict.draws, verdict.reason = 0, verdict.reason or integers.TOO_LARGE
+    return verdicts
+
+
+def _draw_integers(
+    first: Program, second: Program, leaves: Leaves, rng: Rng, verdicts: list[Verdict], model: integers.Integers,
+    sides: bool = False,
+) -> None:  # fmt: skip
+    drawn = leaves.draw_rationals(rng, model.range, sides)
+    inner = {name: model.leaf(*x) if is_floating(leaves.types[name].dtype) else x[0] for name, x in drawn.items()}
+    before = [verdict.differs for verdict in verdicts]
+    _judge(verdicts, model.outputs(first, inner), model.outputs(second, inner), model.differing, model.chance)
+    for verdict, differed in zip(verdicts, before):
+        if verdict.differs and not differed:
+            verdict.inputs = {name: x if over == 1 else x / over for name, (x, over) in drawn.items()}
+
+
+def by_field(first: Program, second: Program, leaves: Leaves, rng: Rng) -> list[Verdict]:
+    """The verdicts of the prime field."""
+    verdicts = [Verdict("field") for _ in first.outputs]
+    for _ in range(_FIELD_DRAWS):
+        model = field.Field(int(rng.integers(2**31)))
+        values = {
+            name: draw(rng, type.shape) if is_floating(type.dtype) else leaves.whole(rng, name, type)
+            for name, type in leaves.types.items()
+        }
+        _judge(verdicts, model.outputs(first, values), model.outputs(second, values), model.differing, model.chance)
+        if not any(verdict.draws and not verdict.differs for verdict in verdicts):
+            break
+    return verdicts
+
+
+def _judge(
+    verdicts: list[Verdict],
+    expected: list[Any],
+    found: list[Any],
+    differing: Callable[[Any, Any], Any],
+    chance: Callable[[Any, Any], float],
+) -> None:
+    """Adds the values of one draw to the verdicts. A draw for which a model has no value says nothing."""
+    for verdict, *pair in zip(verdicts, expected, found):
+        reason = next((side for side in pair if isinstance(side, Uncovered)), None)
+        try:
+            if reason is not None:
+                raise reason
+            verdict.differs |= bool(differing(*pair).any())
+        except Uncovered as error:
+            verdict.reason = verdict.reason or str(error)
+            continue
+        verdict.draws += 1
+        verdict.chance *= chance(*pair)
+
+
+# ---------------------------------------------------------------- the comparison
+
 
 _EXTRA_DRAWS: Final = 2 * KINDS
 """The draws that are added where an exact model tells outputs apart that no real tensors did so far."""

@@ -9,8 +9,7 @@ import torch
 import tvm
 from tvm import ir, relax
 
-from gsl.front.relax.dims import Dims
-from gsl.front.relax.types import type_of
+from gsl.front.relax.dims import Dims, type_of
 from gsl.front.tree import Canon, Literal
 from gsl.graph import Dim, Type
 

@@ -11,7 +11,7 @@ from tvm.relax.global_info import VDevice
 
 from gsl import Subst, Workload, op, pat
 from gsl.front.relax import check as checking
-from gsl.front.relax.check import check
+from gsl.front.relax.blocks import check
 from tests.front.relax.relax_helpers import function, tensor
 
 FILLING = 20

@@ -12,7 +12,7 @@ import tvm
 from tvm import relay
 
 from gsl.front.relay.spellings import MISSING, read, write
-from gsl.front.relay.spellings.reading import CALLS as READERS
+from gsl.front.relay.spellings.rows import CALLS as READERS
 from gsl.front.relay.spellings.rows import ROWS
 from gsl.front.relay.types import Types as SymbolicTypes
 from gsl.front.tree import Canon, Literal

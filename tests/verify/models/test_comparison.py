@@ -13,10 +13,10 @@ from gsl.graph import INPUT, Graph
 from gsl.verify.models import Comparison, OutputComparison, compare
 from gsl.verify.models.definitions import Uncovered
 from gsl.verify.models.draws import KINDS, Leaves
-from gsl.verify.models.exact import by_exact_models, by_field, by_integers
+from gsl.verify.models.field import Q
 from gsl.verify.models.integers import LARGEST, Integers, widest
+from gsl.verify.models.methods import by_exact_models, by_field, by_integers
 from gsl.verify.models.program import literal_tensor, program_of, rational
-from gsl.verify.models.residues import Q
 from tests.helpers.graphs import graph, run
 from tests.verify.models.views import Make, view
 

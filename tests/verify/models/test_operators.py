@@ -18,10 +18,9 @@ from gsl.verify.models.bounds import Bounds, Rounded, error_of, value_of, within
 from gsl.verify.models.coverage import FIELD, FLOAT64, INTEGERS, NATIVE
 from gsl.verify.models.definitions import Uncovered
 from gsl.verify.models.draws import KINDS, Leaves
-from gsl.verify.models.field import EVEN, ODD, UNINTERPRETED, Field
+from gsl.verify.models.field import EVEN, ODD, UNINTERPRETED, Field, P, Residues
 from gsl.verify.models.integers import LARGEST, Exact, Integers
 from gsl.verify.models.program import Program, program_of
-from gsl.verify.models.residues import P, Residues
 from tests.spec.test_meaning import ROWS
 from tests.verify.models.views import of_row
 

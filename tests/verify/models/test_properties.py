@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from gsl.graph import Graph, Node, SymDim
 from gsl.verify.models import compare
 from gsl.verify.models.definitions import Uncovered
-from gsl.verify.models.field import Field
+from gsl.verify.models.field import Field, P
 from gsl.verify.models.integers import Exact, Integers
 from gsl.verify.models.program import program_of
-from gsl.verify.models.residues import P
 from tests.rules.test_rules import FIRES, RULES, build
 from tests.verify.models.views import Call, view
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from torch._ops import OpOverload
 
-from gsl.front.reading import unmet
+from gsl.front.tree import unmet
 from gsl.graph import SymDim, TensorType, Type
 
 TypeOf = Callable[[Any], "Type | None"]

@@ -15,8 +15,7 @@ from gsl.front.fx.spellings.modules import ROWS as MODULES
 from gsl.front.fx.spellings.modules import is_plain
 from gsl.front.fx.spellings.table import Index, Reader, index
 from gsl.front.fx.tree import Weight
-from gsl.front.reading import NO_SPELLING
-from gsl.front.tree import Canon
+from gsl.front.tree import NO_SPELLING, Canon
 from gsl.graph import TUPLE, TensorType, Type
 from gsl.modules import FUSION_OF, Fusion
 

@@ -8,9 +8,8 @@ NaN, so a reading does not either.
 
 from __future__ import annotations
 
-from gsl.front.relay.spellings.reading import CALLS, read, read_field
+from gsl.front.relay.spellings.rows import CALLS, MISSING, read, read_field, write
 from gsl.front.relay.spellings.scope import Scope
 from gsl.front.relay.spellings.table import Reading, UnreadError
-from gsl.front.relay.spellings.writing import MISSING, write
 
 __all__ = ["CALLS", "MISSING", "Reading", "Scope", "UnreadError", "read", "read_field", "write"]

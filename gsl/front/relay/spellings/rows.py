@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tvm import relay
+from tvm.ir import Op
 
 from gsl.front.relay.spellings.activation import ROWS as ACTIVATION
 from gsl.front.relay.spellings.conv import ROWS as CONV
@@ -14,10 +17,80 @@ from gsl.front.relay.spellings.linear import ROWS as LINEAR
 from gsl.front.relay.spellings.norm import ROWS as NORM
 from gsl.front.relay.spellings.pool import ROWS as POOL
 from gsl.front.relay.spellings.reduce import ROWS as REDUCE
+from gsl.front.relay.spellings.scope import Scope
 from gsl.front.relay.spellings.shape import ROWS as SHAPE
-from gsl.front.relay.spellings.table import Row
+from gsl.front.relay.spellings.table import Reader, Reading, Row, UnreadError, Writing, type_of_tree
+from gsl.front.tree import Canon
+from gsl.graph import TensorType, TupleType, Type
+from gsl.spec import packed
 
 _ALL: Final = (*ELEMENTWISE, *ACTIVATION, *LINEAR, *CONV, *POOL, *NORM, *SHAPE, *INDEX, *REDUCE, *CREATE)
 
 ROWS: Final[Mapping[str, Row]] = {row.op: row for row in _ALL}
 """The rows by canonical operator."""
+
+
+# ---------------------------------------------------------------- reading
+
+
+CALLS: Final[dict[str, Reader]] = {name: reader for row in ROWS.values() for name, reader in row.read.items()}
+FIELDS: Final[dict[tuple[str, int], Reader]] = {
+    place: reader for row in ROWS.values() for place, reader in row.fields.items()
+}
+
+
+def read(call: Any, scope: Scope) -> Canon | None:
+    """The canonical reading of a call; its leaves are expressions of Relay's. ``None``: there is no exact one."""
+    if not isinstance(call.op, Op):
+        return None
+    return _read(CALLS.get(call.op.name), call, scope, scope.type_of(call))
+
+
+def read_field(call: Any, index: int, scope: Scope) -> Canon | None:
+    """The canonical reading of one of the results of a call."""
+    if not isinstance(call.op, Op):
+        return None
+    whole = scope.type_of(call)
+    field = whole.fields[index] if isinstance(whole, TupleType) and index < len(whole.fields) else None
+    return _read(FIELDS.get((call.op.name, index)), call, scope, field)
+
+
+def _read(reader: Reader | None, call: relay.Call, scope: Scope, expected: Type | None) -> Canon | None:
+    if reader is None or expected is None:
+        return None
+    try:
+        found = reader(Reading(call, scope))
+        type = type_of_tree(found, scope)
+    except (UnreadError, ValueError):
+        return None
+    return found if _agree(type, expected) else None
+
+
+def _agree(found: Any, expected: Type | None) -> bool:
+    """True if a reading has the type of the call, as far as both say their sizes."""
+    if isinstance(found, TupleType) and isinstance(expected, TupleType):
+        return len(found.fields) == len(expected.fields) and all(map(_agree, found.fields, expected.fields))
+    if not isinstance(found, TensorType) or not isinstance(expected, TensorType):
+        return False
+    if found.dtype != expected.dtype or found.ndim != expected.ndim:
+        return False
+    sizes = zip(found.shape, expected.shape)
+    return all(a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in sizes)
+
+
+# ---------------------------------------------------------------- writing
+
+
+MISSING: Final[Mapping[str, str]] = dict.fromkeys(packed.NAMES, packed.REASON)
+"""The operators that Relay can't say, with the reason."""
+
+
+def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: Scope) -> Any:
+    """A canonical call as one nested expression over its operands.
+
+    An operand is an expression of Relay's, a Python number, or a tuple of those. ValueError, with the reason, where
+    Relay can't say the call.
+    """
+    if op in MISSING:
+        raise ValueError(f"{op}: {MISSING[op]}")
+    return ROWS[op].write(Writing(op, attrs, operands, scope))
