@@ -14,7 +14,7 @@ from torch._inductor.custom_graph_pass import CustomInferenceAwareGraphPass
 
 from gsl.cost.defaults import default_rules, stages_of
 from gsl.cost.greedy import Greedy
-from gsl.cost.model import Wanted, model_of
+from gsl.cost.model import WantedCost, model_of
 from gsl.cost.search import Trial
 from gsl.cost.space import Clock, Space
 from gsl.errors import (
@@ -56,7 +56,7 @@ def torch_backend(
     rules: Rules | Iterable[RuleSet] | None = None,
     then: str | Callable[..., Any] = "inductor",
     *,
-    cost: Wanted | None = None,
+    cost: WantedCost | None = None,
     budget: float = 60.0,
     iterative: bool = False,
     fold_params: bool = False,
@@ -104,7 +104,7 @@ class Backend:
         rules: Rules | Iterable[RuleSet] | None,
         then: str | Callable[..., Any],
         *,
-        cost: Wanted | None,
+        cost: WantedCost | None,
         budget: float,
         iterative: bool,
         fold_params: bool,
@@ -228,7 +228,7 @@ class Backend:
 class Pricing:
     """The way in which a back end chooses the rules that pay."""
 
-    def __init__(self, rules: Rules | Iterable[RuleSet] | None, cost: Wanted, budget: float, hoists: bool) -> None:
+    def __init__(self, rules: Rules | Iterable[RuleSet] | None, cost: WantedCost, budget: float, hoists: bool) -> None:
         self.stages = default_rules(on_cpu=True) if rules is None else stages_of(rules)
         self.rules = RuleSet(dict.fromkeys(rule for stage in self.stages for rule in stage))
         self.model = model_of(cost)

@@ -17,7 +17,7 @@ ACTIVATIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {"relu": F.relu, 
 """The activations by name."""
 
 
-class Fused(nn.Module):
+class FusedModule(nn.Module):
     """The common part of the modules here: an addition and an activation behind a plain module."""
 
     adds: ClassVar[bool] = False
@@ -33,121 +33,121 @@ class Fused(nn.Module):
         return result if self.activation is None else ACTIVATIONS[self.activation](result)
 
 
-class ConvReLU2d(Fused, nn.Conv2d):
+class ConvReLU2d(FusedModule, nn.Conv2d):
     """relu(conv(x))"""
 
     activation = "relu"
 
 
-class ConvReLU62d(Fused, nn.Conv2d):
+class ConvReLU62d(FusedModule, nn.Conv2d):
     """relu6(conv(x))"""
 
     activation = "relu6"
 
 
-class ConvAdd2d(Fused, nn.Conv2d):
+class ConvAdd2d(FusedModule, nn.Conv2d):
     """conv(x) + y"""
 
     adds = True
 
 
-class ConvAddReLU2d(Fused, nn.Conv2d):
+class ConvAddReLU2d(FusedModule, nn.Conv2d):
     """relu(conv(x) + y)"""
 
     adds, activation = True, "relu"
 
 
-class ConvAddReLU62d(Fused, nn.Conv2d):
+class ConvAddReLU62d(FusedModule, nn.Conv2d):
     """relu6(conv(x) + y)"""
 
     adds, activation = True, "relu6"
 
 
-class ConvTransposeReLU2d(Fused, nn.ConvTranspose2d):
+class ConvTransposeReLU2d(FusedModule, nn.ConvTranspose2d):
     """relu(convᵀ(x))"""
 
     activation = "relu"
 
 
-class ConvTransposeReLU62d(Fused, nn.ConvTranspose2d):
+class ConvTransposeReLU62d(FusedModule, nn.ConvTranspose2d):
     """relu6(convᵀ(x))"""
 
     activation = "relu6"
 
 
-class ConvTransposeAdd2d(Fused, nn.ConvTranspose2d):
+class ConvTransposeAdd2d(FusedModule, nn.ConvTranspose2d):
     """convᵀ(x) + y"""
 
     adds = True
 
 
-class ConvTransposeAddReLU2d(Fused, nn.ConvTranspose2d):
+class ConvTransposeAddReLU2d(FusedModule, nn.ConvTranspose2d):
     """relu(convᵀ(x) + y)"""
 
     adds, activation = True, "relu"
 
 
-class ConvTransposeAddReLU62d(Fused, nn.ConvTranspose2d):
+class ConvTransposeAddReLU62d(FusedModule, nn.ConvTranspose2d):
     """relu6(convᵀ(x) + y)"""
 
     adds, activation = True, "relu6"
 
 
-class ConvReLU3d(Fused, nn.Conv3d):
+class ConvReLU3d(FusedModule, nn.Conv3d):
     """relu(conv(x))"""
 
     activation = "relu"
 
 
-class ConvReLU63d(Fused, nn.Conv3d):
+class ConvReLU63d(FusedModule, nn.Conv3d):
     """relu6(conv(x))"""
 
     activation = "relu6"
 
 
-class ConvAdd3d(Fused, nn.Conv3d):
+class ConvAdd3d(FusedModule, nn.Conv3d):
     """conv(x) + y"""
 
     adds = True
 
 
-class ConvAddReLU3d(Fused, nn.Conv3d):
+class ConvAddReLU3d(FusedModule, nn.Conv3d):
     """relu(conv(x) + y)"""
 
     adds, activation = True, "relu"
 
 
-class ConvAddReLU63d(Fused, nn.Conv3d):
+class ConvAddReLU63d(FusedModule, nn.Conv3d):
     """relu6(conv(x) + y)"""
 
     adds, activation = True, "relu6"
 
 
-class LinearReLU(Fused, nn.Linear):
+class LinearReLU(FusedModule, nn.Linear):
     """relu(x wᵀ + b)"""
 
     activation = "relu"
 
 
-class LinearReLU6(Fused, nn.Linear):
+class LinearReLU6(FusedModule, nn.Linear):
     """relu6(x wᵀ + b)"""
 
     activation = "relu6"
 
 
-class LinearAdd(Fused, nn.Linear):
+class LinearAdd(FusedModule, nn.Linear):
     """x wᵀ + b + y"""
 
     adds = True
 
 
-class LinearAddReLU(Fused, nn.Linear):
+class LinearAddReLU(FusedModule, nn.Linear):
     """relu(x wᵀ + b + y)"""
 
     adds, activation = True, "relu"
 
 
-class LinearAddReLU6(Fused, nn.Linear):
+class LinearAddReLU6(FusedModule, nn.Linear):
     """relu6(x wᵀ + b + y)"""
 
     adds, activation = True, "relu6"

@@ -18,7 +18,7 @@ from benchmarks.peers.native import aten
 from benchmarks.section import Goal, Section, times
 from gsl import Subst, op, pat
 from gsl.graph import Graph
-from gsl.match import Search
+from gsl.match import MatchSearch
 
 RELUS = 12
 PARTS = 5
@@ -210,7 +210,7 @@ def run(meter: Meter, largest: int) -> Section:
             systems[name] = search if isinstance(search, str) else partial(job, case.name, search, case.found)
         row = meter.measure(case.name, case.size, systems)
         section.rows.append(row)
-        counted = Search(case.rule.plan, set(case.view.outputs))
+        counted = MatchSearch(case.rule.plan, set(case.view.outputs))
         next(case.rule.plan.matches(case.view, search=counted), None)
         peers = {name: s for name in case.peers if (s := row.seconds(name)) is not None}
         best = min(peers, key=peers.__getitem__, default=None)

@@ -23,7 +23,7 @@ _PYTHON = ("+", "-", "*", "/", "//", "%", "**")
 """The operators that are Python's own."""
 
 
-class Uncovered(Exception):
+class NotCompiled(Exception):
     """Raised for an expression that is not written as source."""
 
 
@@ -60,7 +60,7 @@ def source(
         nonlocal left
         left -= 1
         if left < 0:
-            raise Uncovered
+            raise NotCompiled
         match node:
             case ast.Literal(value):
                 return names.of(value)
@@ -93,6 +93,6 @@ def source(
                     return write(clauses[chosen])
             case ast.Symbol() if number is not None:
                 return number
-        raise Uncovered
+        raise NotCompiled
 
     return write(node)

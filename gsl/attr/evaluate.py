@@ -14,7 +14,7 @@ from gsl.errors import EvaluationError, UndecidableError
 from gsl.graph.dim import SymDim, compare
 
 
-class Scope(Protocol):
+class AttrScope(Protocol):
     """The values that an expression can refer to: the attributes of matched nodes, and the alternatives taken."""
 
     def attribute(self, pattern: Any, name: str, symbols: dict[Symbol, Any]) -> Any:
@@ -132,7 +132,7 @@ REDUCIBLE = frozenset(_FOLDS)
 class Evaluator:
     """Evaluates expressions in one scope, each shared sub-expression once for the same values of its symbols."""
 
-    def __init__(self, scope: Scope, symbols: dict[Symbol, Any] | None = None) -> None:
+    def __init__(self, scope: AttrScope, symbols: dict[Symbol, Any] | None = None) -> None:
         self.scope = scope
         self.symbols = {} if symbols is None else symbols
         self._closed: dict[int, tuple[Ast, Any]] = {}

@@ -9,7 +9,7 @@ from typing import Final
 
 from gsl.cli import models, output
 from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, UsageError
-from gsl.cli.rules import HELP, Selection, selection
+from gsl.cli.rules import HELP, RuleSelection, selection
 from gsl.cli.terminal import Terminal
 from gsl.draw.dot import engine
 from gsl.draw.picture import FORMATS
@@ -62,7 +62,7 @@ def _depth(text: str) -> int | str:
 def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     """Draw the model; 1 if the change is to be drawn, and there is none."""
     _check(options)
-    chosen = selection([options.rules], terminal) if options.rules else Selection((), {})
+    chosen = selection([options.rules], terminal) if options.rules else RuleSelection((), {})
     with terminal.during(f"reading {options.model}"):
         workload = models.given(options)
     shown = {"depth": options.depth, "expand": options.expand, "params": False if options.no_weights else None}
@@ -103,7 +103,7 @@ def _check(options: argparse.Namespace) -> None:
             raise UsageError(str(error)) from None  # there is no more to see
 
 
-def _matches(workload: Workload, chosen: Selection, terminal: Terminal) -> dict[str, list[Match]]:
+def _matches(workload: Workload, chosen: RuleSelection, terminal: Terminal) -> dict[str, list[Match]]:
     """The matches of the rules that match, by their names."""
     rules = terminal.progress(chosen.rules, len(chosen.rules), "matching")
     found = {rule.name: list(islice(rule.match(workload), MATCHES)) for rule in rules}

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from gsl.cli.command import RULES_ARE_CODE, Command, Exit
-from gsl.cli.rules import HELP, Selection, selection
+from gsl.cli.rules import HELP, RuleSelection, selection
 from gsl.cli.terminal import Terminal
 from gsl.rewrite import Subst
 
@@ -55,7 +55,7 @@ def _in_full(rule: Subst) -> str:
     return "\n".join([f"{title} ({rule.location}, priority {rule.priority})", *lines])
 
 
-def _as_json(chosen: Selection) -> dict[str, Any]:
+def _as_json(chosen: RuleSelection) -> dict[str, Any]:
     return {
         "rules": [
             {

@@ -29,20 +29,20 @@ between: rules.py:swish,conv-add"""
 
 _WHERE = ": a rule is a Subst, or in a RuleSet or list, at module level"
 
-Named = list[tuple[str, Subst]]
+NamedRules = list[tuple[str, Subst]]
 """Rules with the variables that hold them, or a list or set with them; a rule may stand there several times."""
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundRules:
     """The contents of a file or module: its rules, and its rule sets by their variables."""
 
-    rules: Named
+    rules: NamedRules
     sets: Mapping[str, RuleSet] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Selection:
+class RuleSelection:
     """The rules that were named on the command line, each once, and the rule sets that were named with them.
 
     All rule sets of a place count as named if nothing of it is named.
@@ -70,7 +70,7 @@ class Selection:
         return RuleSet(rules, strategy=strategy, max_steps=max_steps)
 
 
-def selection(sources: Sequence[str], terminal: Terminal) -> Selection:
+def selection(sources: Sequence[str], terminal: Terminal) -> RuleSelection:
     """The rules of all sources in their order. UsageError for a source that can't be found or read."""
     rules: dict[Subst, None] = {}
     sets: dict[str, RuleSet] = {}
@@ -81,7 +81,7 @@ def selection(sources: Sequence[str], terminal: Terminal) -> Selection:
             raise UsageError(f"{place} has no rules{_WHERE if READERS.get(Path(place).suffix, _file) is _file else ''}")
         rules.update(dict.fromkeys(_chosen(found.rules, names, place)))
         sets |= {f"{place}:{name}": held for name, held in found.sets.items() if not names or name in names}
-    return Selection(tuple(rules), sets)
+    return RuleSelection(tuple(rules), sets)
 
 
 def one_rule(source: str, terminal: Terminal) -> Subst:
@@ -104,7 +104,7 @@ def _split(source: str) -> tuple[str, list[str]]:
     return place, chosen
 
 
-def _chosen(rules: Named, names: list[str], place: str) -> Iterator[Subst]:
+def _chosen(rules: NamedRules, names: list[str], place: str) -> Iterator[Subst]:
     """The rules of these names or variables; all of them if none is given."""
     if not names:
         yield from (rule for _, rule in rules)
@@ -116,7 +116,7 @@ def _chosen(rules: Named, names: list[str], place: str) -> Iterator[Subst]:
         yield from matching
 
 
-def _read(place: str, terminal: Terminal) -> Found:
+def _read(place: str, terminal: Terminal) -> FoundRules:
     """The rules of a file or module. Its output and its warnings go to the stream for errors."""
     read = _reader(place)
     with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(terminal.err):
@@ -139,7 +139,7 @@ def _read(place: str, terminal: Terminal) -> Found:
     return rules
 
 
-def _reader(place: str) -> Callable[[str], Found]:
+def _reader(place: str) -> Callable[[str], FoundRules]:
     """The function that reads a file or module. UsageError if there is no such file or module, or no function that
     reads it."""
     if os.path.isfile(place):
@@ -173,7 +173,7 @@ def _line(place: str, error: BaseException) -> str:
 # Python
 
 
-def _file(place: str) -> Found:
+def _file(place: str) -> FoundRules:
     """The rules of a file of Python code."""
     name = f"rules of {Path(place).name}"
     spec = importlib.util.spec_from_file_location(name, place)
@@ -186,7 +186,7 @@ def _file(place: str) -> Found:
     return _collected(vars(module))
 
 
-def _module(place: str) -> Found:
+def _module(place: str) -> FoundRules:
     """The rules of a module that can be imported from here; ``rules`` is the rule book if no such module is here."""
     if not all(part.isidentifier() for part in place.split(".")):
         raise UsageError(f"there is no file {place}")
@@ -213,26 +213,26 @@ def importable(*folders: str) -> Iterator[None]:
         sys.path[:] = before
 
 
-def _collected(variables: Mapping[str, Any]) -> Found:
+def _collected(variables: Mapping[str, Any]) -> FoundRules:
     """The rules in variables of a module: rules, rule sets, and lists, tuples and dictionaries of them."""
-    found: Named = []
+    found: NamedRules = []
     for variable, value in variables.items():
         items: Iterable[Any] = (value,)
         if isinstance(value, (dict, list, tuple, RuleSet)):
             items = value.values() if isinstance(value, dict) else value
         found += [(variable, item) for item in items if isinstance(item, Subst)]
-    return Found(found, {name: value for name, value in variables.items() if isinstance(value, RuleSet)})
+    return FoundRules(found, {name: value for name, value in variables.items() if isinstance(value, RuleSet)})
 
 
-def _fusion(place: str) -> Found:
+def _fusion(place: str) -> FoundRules:
     """The forms of the rules of a file of fusion rules, by the names that the rules have there."""
-    return Found([(rule.entry.name, rule) for rule in fusion_rules(read_file(place))])
+    return FoundRules([(rule.entry.name, rule) for rule in fusion_rules(read_file(place))])
 
 
-READERS: Mapping[str, Callable[[str], Found]] = {
+READERS: Mapping[str, Callable[[str], FoundRules]] = {
     ".py": _file,
-    ".pb": lambda place: Found([("", rule) for rule in rules_from_taso(place)]),
-    ".txt": lambda place: Found([("", rule) for rule in rules_from_tensat(place)]),
+    ".pb": lambda place: FoundRules([("", rule) for rule in rules_from_taso(place)]),
+    ".txt": lambda place: FoundRules([("", rule) for rule in rules_from_tensat(place)]),
     ".yaml": _fusion,
     ".yml": _fusion,
 }

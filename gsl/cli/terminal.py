@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TextIO, TypeVar
 
-Item = TypeVar("Item")
-Row = Sequence[str]
+TrackedItem = TypeVar("TrackedItem")
+TableRow = Sequence[str]
 STYLES = {"supported": "green", "refuted": "bold red", "unchecked": "yellow"}
 """The colours of words that are alone in a cell."""
 
@@ -44,7 +44,7 @@ class Terminal:
     def json(self, value: Any) -> None:
         self.line(json.dumps(value, indent=2, ensure_ascii=False))
 
-    def table(self, rows: Sequence[Row], header: Row = ()) -> None:
+    def table(self, rows: Sequence[TableRow], header: TableRow = ()) -> None:
         """Rows of words, of which the columns stand below each other, with their names if there is a header."""
         if not self.rich_out:
             lines = [*([header] if header else []), *rows]
@@ -61,7 +61,7 @@ class Terminal:
             table.add_row(*[Text(word, style=STYLES.get(word, "")) for word in row])
         Console(file=self.out).print(table)
 
-    def progress(self, items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
+    def progress(self, items: Iterable[TrackedItem], total: int, title: str) -> Iterator[TrackedItem]:
         """The items, with a bar on a terminal that tells how many of them are done."""
         if not self.rich_err:
             yield from items

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gsl.cost.greedy import Difference
+from gsl.cost.greedy import CostDifference
 from gsl.cost.search import DROPPED, KEPT, Found, Trial
 from gsl.cost.space import Candidate, Choice, Clock, Kind, Progress, Space
-from gsl.cost.whole import Inputs, error
+from gsl.cost.whole import TimedInputs, error
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class _Offer:
 
 
 def approximated(
-    space: Space, found: Found, tolerance: float, inputs: Sequence[Inputs], clock: Clock, progress: Progress
+    space: Space, found: Found, tolerance: float, inputs: Sequence[TimedInputs], clock: Clock, progress: Progress
 ) -> Found:
     """The best program with approximate rules whose error on the inputs is within the tolerance.
 
@@ -65,7 +65,7 @@ def approximated(
 
 
 def _offers(
-    space: Space, base: Candidate, everything: Candidate, kinds: Sequence[Kind], inputs: Sequence[Inputs],
+    space: Space, base: Candidate, everything: Candidate, kinds: Sequence[Kind], inputs: Sequence[TimedInputs],
     clock: Clock, progress: Progress,
 ) -> tuple[list[_Offer], list[Trial]]:  # fmt: skip
     """The kinds that pay alone, and the trials of the others."""
@@ -79,7 +79,7 @@ def _offers(
             continue
         progress(f"with {kind}")
         alone = space.at(base.choice.approximating([kind]))
-        difference = Difference.of(base.costs, alone.costs, space.model.noise)
+        difference = CostDifference.of(base.costs, alone.costs, space.model.noise)
         if not difference.pays or difference.gain <= 0:
             trials.append(replace(trial, gain=difference.gain, why="it does not pay"))
             continue
@@ -99,7 +99,7 @@ def _paying(
         if clock.left > 0 and best.choice is not None:
             rest = [other for other in taken if other is not kind]
             without = space.at(best.choice.approximating(rest))
-            difference = Difference.of(best.costs, without.costs, space.model.noise)
+            difference = CostDifference.of(best.costs, without.costs, space.model.noise)
             trial = replace(trial, gain=-difference.gain)
             if difference.pays:
                 best, taken = without, rest

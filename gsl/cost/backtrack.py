@@ -22,17 +22,17 @@ from operator import attrgetter
 from gsl.cost.greedy import Greedy
 from gsl.cost.search import DROPPED, KEPT, Found, Trial
 from gsl.cost.space import Candidate, Clock, Kind, Progress, Space, kind_of
-from gsl.cost.steps import Changes, Key, Priced, Prices, Starts, Step, bound_anew, is_local, key_of, located
+from gsl.cost.steps import Changes, Priced, Prices, SearchStep, Starts, StepKey, bound_anew, is_local, key_of, located
 from gsl.errors import FixpointError, WorkloadError
 from gsl.graph import LEAVES, Graph, Node
 from gsl.match import Match, candidates
 from gsl.pause import paused_collector
 from gsl.rewrite import Subst, Trace
-from gsl.rewrite.apply import Run, on_subject
+from gsl.rewrite.apply import RewriteRun, on_subject
 from gsl.rewrite.check import Refusal
 from gsl.rewrite.fields import take_fields
 from gsl.rewrite.fold import Evaluate, fold
-from gsl.rewrite.passes import MAX_REFUSALS, Pass
+from gsl.rewrite.passes import MAX_REFUSALS, RulePass
 from gsl.rewrite.share import drop_unused, share
 from gsl.workload import Workload
 
@@ -118,17 +118,17 @@ def _rows(candidate: Candidate, cheaper: bool) -> Iterator[Trial]:
         yield Trial(kind.rule, kind.shape, times, None, KEPT if cheaper else DROPPED, why)
 
 
-class State:
+class SearchState:
     """A program, with the steps that lead on from it."""
 
-    def __init__(self, view: Priced, path: tuple[Step, ...], *, tidied: bool = False) -> None:
+    def __init__(self, view: Priced, path: tuple[SearchStep, ...], *, tidied: bool = False) -> None:
         self.view = view
         self.path = path
         self.tidied = tidied
         """Whether equal calls were shared after the last step, which its price does not tell."""
-        self.steps: list[Step] = []
+        self.steps: list[SearchStep] = []
         """All that are known, refused ones too."""
-        self.order: list[Step] = []
+        self.order: list[SearchStep] = []
         """Those that can be taken, the best one last."""
 
     @property
@@ -171,18 +171,18 @@ class Walk:
         """False where time was over before all was looked at that is below the bound."""
         self.start_cost = self.cost = 0.0
         """What the program cost, and what the best one costs, by the prices of the walk."""
-        self.best_paths: list[tuple[Step, ...]] = []
+        self.best_paths: list[tuple[SearchStep, ...]] = []
         """The steps to the programs that were the best ones by then, the last one first."""
 
     def run(self, clock: Clock, progress: Progress, steps: int | None = None) -> None:
         """Walk until there is nothing cheaper than the bound, or no time."""
         run = _tidied(self.space, self.space.workload.graph)
         self.best_paths = [()] if run.trace.shared or run.trace.unused else []
-        start = State(Priced(run.graph, self.prices), ())
+        start = SearchState(Priced(run.graph, self.prices), ())
         self.start_cost = self.cost = start.view.cost
         seen: set[Hashable] = {start.view.key}
-        ways: set[frozenset[Step]] = set()
-        waiting: list[tuple[float, int, State]] = []
+        ways: set[frozenset[SearchStep]] = set()
+        waiting: list[tuple[float, int, SearchState]] = []
         self._look(start, None, None, clock)
         self._put(waiting, start)
         while waiting and (steps is None or self.built < steps):
@@ -216,13 +216,13 @@ class Walk:
         for _, _, state in waiting:
             state.release()
 
-    def _improve(self, state: State, progress: Progress) -> None:
+    def _improve(self, state: SearchState, progress: Progress) -> None:
         self.cost = state.view.cost
         most = 1 if self.prices.exact else FINALISTS
         self.best_paths = [state.path, *self.best_paths][:most]
         progress(f"{self.cost / self.start_cost:.1%} of the cost after {len(state.path)} steps")
 
-    def _put(self, waiting: list[tuple[float, int, State]], state: State) -> None:
+    def _put(self, waiting: list[tuple[float, int, SearchState]], state: SearchState) -> None:
         """Let a program wait to be gone on from, if a step from it leads below the bound."""
         if not state.order or state.bound >= self.alpha * self.cost:
             state.release()
@@ -235,13 +235,15 @@ class Walk:
                 other.release()
             waiting[:] = kept
 
-    def _after(self, state: State, step: Step, path: tuple[Step, ...]) -> tuple[State, Changes] | None:
+    def _after(
+        self, state: SearchState, step: SearchStep, path: tuple[SearchStep, ...]
+    ) -> tuple[SearchState, Changes] | None:
         """The program after a step, and what changed; ``None`` if it can't be taken after all."""
         graph = state.view.graph.copy()
         graph.formed = self.formed
         before = {node: tuple(node.users) for node in graph.nodes}
         ends = graph.ends()
-        now = Pass(graph, [], "priority", Trace())
+        now = RulePass(graph, [], "priority", Trace())
         found = located(step, now.by_name, state.view.graph, ends)
         try:
             if found is None:
@@ -261,11 +263,10 @@ class Walk:
             changes = Changes.of(before, ends, graph)
             view = Priced(graph, self.prices, state.view, changes)
         self.built += 1
-        return State(view, path, tidied=tidied), changes
+        return SearchState(view, path, tidied=tidied), changes
 
-    def _look(self, state: State, before: State | None, changes: Changes | None, clock: Clock) -> None:
-        """Find and price the steps from a program: those of the program before that are what they were, and new ones.
-        """
+    def _look(self, state: SearchState, before: SearchState | None, changes: Changes | None, clock: Clock) -> None:
+        """Find and price the steps from a program: those of the program before that are as they were, and new ones."""
         if before is None or changes is None:
             self._match(state, self.rules, clock)
         else:
@@ -276,7 +277,7 @@ class Walk:
         possible = [(step.change, step) for step in state.steps if step.change is not None and step.change < limit]
         state.order = [step for _, step in sorted(possible, key=_dearest)]
 
-    def _keep(self, state: State, before: State, changes: Changes) -> None:
+    def _keep(self, state: SearchState, before: SearchState, changes: Changes) -> None:
         """Keep the steps that are what they were, and price those anew of which only the price may be another one."""
         view, wide = state.view, set(self.wide)
         for step in before.steps:
@@ -291,7 +292,7 @@ class Walk:
                 if step.is_like(state.steps[-1]):
                     state.steps[-1] = step  # the same one, so that ways in another order are known
 
-    def _match_near(self, state: State, names: Collection[str]) -> None:
+    def _match_near(self, state: SearchState, names: Collection[str]) -> None:
         """Price the matches of local rules that cover one of some nodes, and are not known."""
         view, known = state.view, {step.key for step in state.steps}
         nodes = [view.names[name] for name in names if name in view.names]
@@ -303,7 +304,7 @@ class Walk:
                         known.add(key)
                         self._price(state, rule, match, node, key)
 
-    def _match(self, state: State, rules: Sequence[Subst], clock: Clock) -> None:
+    def _match(self, state: SearchState, rules: Sequence[Subst], clock: Clock) -> None:
         """Price all matches of some rules."""
         view = state.view
         for rule, where in zip(rules, candidates([rule.plan for rule in rules], view.graph.by_op())):
@@ -315,7 +316,7 @@ class Walk:
                 for match in islice(find(node, view.ends, (), view.crowds), MAX_REFUSALS):
                     self._price(state, rule, match, node, key_of(rule, match))
 
-    def _price(self, state: State, rule: Subst, match: Match, node: Node, key: Key) -> None:
+    def _price(self, state: SearchState, rule: Subst, match: Match, node: Node, key: StepKey) -> None:
         self.priced += 1
         self.matched += 1
         try:
@@ -325,11 +326,11 @@ class Walk:
         state.steps.append(step)
 
 
-def _dearest(pair: tuple[float, Step]) -> float:
+def _dearest(pair: tuple[float, SearchStep]) -> float:
     return -pair[0]
 
 
-def _candidate(space: Space, start: Candidate, path: Sequence[Step]) -> Candidate:
+def _candidate(space: Space, start: Candidate, path: Sequence[SearchStep]) -> Candidate:
     """The program after some steps from the one of a space, with its cost by the model of the space."""
     fired: Counter[Kind] = Counter()
 
@@ -352,9 +353,9 @@ def _candidate(space: Space, start: Candidate, path: Sequence[Step]) -> Candidat
     return Candidate(workload, space.costs(workload), dict(fired), None, (*start.traces, workload.trace))
 
 
-def _tidied(space: Space, graph: Graph) -> Run:
+def _tidied(space: Space, graph: Graph) -> RewriteRun:
     """A copy of a view in which equal calls are one, and each is used."""
-    run = Run(graph, Trace(rules=space.rules, iterative=True, tidy=True), None)
+    run = RewriteRun(graph, Trace(rules=space.rules, iterative=True, tidy=True), None)
     run.start()
     return run
 

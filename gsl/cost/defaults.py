@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gsl.errors import WorkloadError
 from gsl.rewrite import RuleSet, Subst
 
-Rules = Subst | RuleSet | Iterable[Subst | RuleSet]
+RulesOrSets = Subst | RuleSet | Iterable[Subst | RuleSet]
 
 STAGES = ("NORMAL", "IDIOMS", "OPTIMISING", "CPU", "APPROXIMATE")
 """The rule sets of the book in the order in which they are applied; rules for processors are not for other devices."""
@@ -21,7 +21,7 @@ def default_rules(*, on_cpu: bool) -> tuple[RuleSet, ...]:
     return stages_of([rules if isinstance(rules, RuleSet) else RuleSet(rules) for rules in sets])
 
 
-def stages_of(rules: Rules) -> tuple[RuleSet, ...]:
+def stages_of(rules: RulesOrSets) -> tuple[RuleSet, ...]:
     """Rules as stages: a rule, or rules in one list, are one stage; of several sets, each is one.
 
     WorkloadError for what is neither, and for two rules of one name.

@@ -19,7 +19,7 @@ FEW = 0.002
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class CostDifference:
     """The cost that one program has more than another one, and the part of it that may be chance."""
 
     gain: float
@@ -28,10 +28,10 @@ class Difference:
     """The number of calls that it has more."""
 
     @staticmethod
-    def of(before: Costs, after: Costs, noise: float) -> Difference:
+    def of(before: Costs, after: Costs, noise: float) -> CostDifference:
         """The gain of going from one program to the other."""
         changed = _cost_of(before, after) + _cost_of(after, before)
-        return Difference(before.total - after.total, noise * changed, len(before) - len(after))
+        return CostDifference(before.total - after.total, noise * changed, len(before) - len(after))
 
     @property
     def pays(self) -> bool:
@@ -113,8 +113,8 @@ class _Run:
         names = {kind.rule for kind in candidate.fired}
         return [name for name in self.space.rules if name in names]
 
-    def _difference(self, without: Candidate) -> Difference:
-        return Difference.of(self.current.costs, without.costs, self.noise)
+    def _difference(self, without: Candidate) -> CostDifference:
+        return CostDifference.of(self.current.costs, without.costs, self.noise)
 
     def _try_without(self, names: Sequence[str]) -> None:
         """Take back some rules, for good if that pays."""
@@ -155,7 +155,7 @@ class _Run:
         """Take a rule again that was taken back, perhaps with others, if it pays now."""
         self.progress(f"the rule {name} again")
         again = self.space.at(self._choice.with_rule(name))
-        difference = Difference.of(self.current.costs, again.costs, self.noise)
+        difference = CostDifference.of(self.current.costs, again.costs, self.noise)
         self.trials[name, ""] = Trial.of(-difference.gain, not difference.pays, difference.margin)
         if difference.pays:
             self._take(again)

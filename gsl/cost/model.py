@@ -11,7 +11,7 @@ from typing import Any, Protocol, Union, runtime_checkable
 from gsl.cost.regions import Region, regions
 from gsl.cost.store import Store
 from gsl.cost.table import Cost, Costs
-from gsl.cost.work import Roofline, Sizes, devices, is_free, machine, threads_of, timed, work
+from gsl.cost.work import ExampleSizes, Roofline, devices, is_free, machine, threads_of, timed, work
 from gsl.errors import GSLError, WorkloadError, nearest
 from gsl.front.base import Scoped, Stepped
 from gsl.graph import GETITEM, LEAVES, TUPLE, Node, op_name
@@ -44,14 +44,14 @@ class ByNode(Protocol):
         """What each node of a view of a program, or of what rules make of it, costs in that program."""
 
 
-Wanted = Union[str, PerNode, Model]
+WantedCost = Union[str, PerNode, Model]
 WARM = 2
 """The number of runs on each copy of the weights before a call is timed: in the second one, weights are packed."""
 MODELS = ("measured", "analytic")
 """The models that have a name."""
 
 
-def model_of(wanted: Wanted, *, threads: int | None = None, store: Store | None = None) -> Model:
+def model_of(wanted: WantedCost, *, threads: int | None = None, store: Store | None = None) -> Model:
     """The cost model of that name, or that a function of a node is. WorkloadError for anything else."""
     if isinstance(wanted, str):
         if wanted not in MODELS:
@@ -108,7 +108,7 @@ class Analytic:
         self.threads = threads
         self.roofline = Roofline.here(threads, store)
 
-    def of(self, node: Node, sizes: Sizes) -> float:
+    def of(self, node: Node, sizes: ExampleSizes) -> float:
         """The least time that a call can take, in seconds."""
         if is_free(node):
             return 0.0
@@ -118,7 +118,7 @@ class Analytic:
 
     def prices(self, workload: Workload) -> PerNode:
         """The least time of each call, computed once for equal ones."""
-        sizes = Sizes.of(workload)
+        sizes = ExampleSizes.of(workload)
         known: dict[Any, tuple[float, Any]] = {}
 
         def price(node: Node) -> float:
@@ -135,7 +135,7 @@ class Analytic:
 
     def costs(self, workload: Workload) -> Costs:
         """The costs of all calls of a view."""
-        sizes = Sizes.of(workload)
+        sizes = ExampleSizes.of(workload)
         calls = _by_node(workload, lambda node: self.of(node, sizes))
         return Costs(workload.name, self.name, calls, unit="s", threads=self.threads)
 
@@ -190,7 +190,7 @@ class Measured:
                                 "model 'analytic', or a function of a node")  # fmt: skip
         found = regions(program.steps(workload.graph), fuses=program.fuses)
         weights = sum(region.weights for region in found)
-        scope, sizes, costs = _scope(workload), Sizes.of(workload), list[Cost]()
+        scope, sizes, costs = _scope(workload), ExampleSizes.of(workload), list[Cost]()
         with threads_of(self.threads):
             copies = {region: self._copies(region.weights, weights) for region in found}
             self._measure(program, copies)
@@ -241,11 +241,11 @@ class Measured:
             # A call may need values that nobody can make up: indices in a range, a state.
             return -1.0
 
-    def _estimate(self, region: Region, sizes: Sizes) -> float:
+    def _estimate(self, region: Region, sizes: ExampleSizes) -> float:
         analytic = Analytic(self.threads, self.store)
         return sum(analytic.of(node, sizes) for unit in region.units for node in unit.nodes)
 
 
-def cost(workload: Workload, model: Wanted = "measured", *, threads: int | None = None) -> Costs:
+def cost(workload: Workload, model: WantedCost = "measured", *, threads: int | None = None) -> Costs:
     """The cost of each call of a program on this machine, see ``Workload.cost``."""
     return model_of(model, threads=threads).costs(workload)

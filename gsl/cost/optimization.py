@@ -13,15 +13,15 @@ from typing import Any
 from gsl.cost.approximate import approximated
 from gsl.cost.backtrack import Backtrack
 from gsl.cost.decision import Decision
-from gsl.cost.defaults import Rules, default_rules, stages_of
+from gsl.cost.defaults import RulesOrSets, default_rules, stages_of
 from gsl.cost.greedy import Greedy
-from gsl.cost.model import Measured, Model, Wanted, model_of
+from gsl.cost.model import Measured, Model, WantedCost, model_of
 from gsl.cost.report import Optimized, OptimizeReport
 from gsl.cost.search import Found, Search
 from gsl.cost.space import Candidate, Choice, Clock, Progress, Space
 from gsl.cost.store import Store
 from gsl.cost.table import Costs
-from gsl.cost.whole import RUNS, Inputs, Timing, checksum, error, in_turns, is_faster
+from gsl.cost.whole import RUNS, TimedInputs, Timing, checksum, error, in_turns, is_faster
 from gsl.cost.work import devices, machine, threads_of
 from gsl.draw import hide_nothing
 from gsl.errors import ReplayError, WorkloadError, nearest
@@ -46,8 +46,8 @@ def optimize(
     model: Any,
     inputs: Any = None,
     *,
-    rules: Rules | None = None,
-    cost: Wanted = "measured",
+    rules: RulesOrSets | None = None,
+    cost: WantedCost = "measured",
     budget: float = 60.0,
     tolerance: float | None = None,
     calibration: Sequence[Any] | None = None,
@@ -83,8 +83,8 @@ def optimize(
             stages_of(rules) if rules is not None else default_rules(on_cpu=_on_cpu(workload)),
             model_of(cost, threads=number, store=(store := Store())),
             _search(search),
-            Inputs(workload, given),
-            [Inputs(workload, values) for values in calibration or ()],
+            TimedInputs(workload, given),
+            [TimedInputs(workload, values) for values in calibration or ()],
             Clock(float(budget)),
             progress or (lambda what: None),
             tolerance,
@@ -102,8 +102,8 @@ class _Optimization:
     stages: tuple[RuleSet, ...]
     model: Model
     search: Search
-    inputs: Inputs
-    calibration: list[Inputs]
+    inputs: TimedInputs
+    calibration: list[TimedInputs]
     clock: Clock
     progress: Progress
     tolerance: float | None

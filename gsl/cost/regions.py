@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gsl.cost.work import Sizes, is_free, work
-from gsl.front.base import Step
+from gsl.cost.work import ExampleSizes, is_free, work
+from gsl.front.base import ProgramStep
 from gsl.graph import GETITEM, LEAVES, TUPLE, Node, op_name
 from gsl.spec import TABLE, Trait
 
@@ -19,7 +19,7 @@ from gsl.spec import TABLE, Trait
 class Unit:
     """The native calls that a view shows as one: mostly one, sometimes also one that prepares a weight for it."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ProgramStep, ...]
 
     @property
     def name(self) -> str:
@@ -44,7 +44,7 @@ class Region:
     units: tuple[Unit, ...]
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[ProgramStep, ...]:
         return tuple(step for unit in self.units for step in unit.steps)
 
     @property
@@ -55,7 +55,7 @@ class Region:
     def weights(self) -> int:
         return sum(step.weights for step in self.steps)
 
-    def shares(self, sizes: Sizes) -> list[float]:
+    def shares(self, sizes: ExampleSizes) -> list[float]:
         """The share of each unit in the whole, by the bytes that it moves."""
         if len(self.units) == 1:
             return [1.0]
@@ -64,7 +64,7 @@ class Region:
         return [part / whole if whole else 1 / len(moved) for part in moved]
 
 
-def regions(steps: Sequence[Step], *, fuses: bool) -> list[Region]:
+def regions(steps: Sequence[ProgramStep], *, fuses: bool) -> list[Region]:
     """The regions of a program: chains of element-wise calls with the views between them, and all other calls alone.
 
     Where what runs the program ``fuses``, a chain belongs to the call before it.
@@ -84,8 +84,8 @@ def regions(steps: Sequence[Step], *, fuses: bool) -> list[Region]:
     return [Region(tuple(own)) for unit, own in region_of.items() if own[0] is unit]
 
 
-def _units(steps: Sequence[Step]) -> list[Unit]:
-    groups: dict[object, list[Step]] = {}
+def _units(steps: Sequence[ProgramStep]) -> list[Unit]:
+    groups: dict[object, list[ProgramStep]] = {}
     for step in steps:
         groups.setdefault(step.nodes or step, []).append(step)
     return [Unit(tuple(group)) for group in groups.values()]

@@ -16,7 +16,7 @@ from gsl.graph import CONST, PARAM, Graph, Node, TensorType, op_name
 from gsl.graph.text import attribute_texts, is_scalar, value_text
 from gsl.match import Match
 from gsl.rewrite import RuleSet, Subst, Trace
-from gsl.rewrite.apply import Run, limit_of, on_subject
+from gsl.rewrite.apply import RewriteRun, limit_of, on_subject
 from gsl.rewrite.fold import Evaluate, computed_ahead, is_foldable
 from gsl.rewrite.loop import Watch
 from gsl.rewrite.share import frozen
@@ -240,7 +240,7 @@ class Space:
 
         def work(graph: Graph, evaluate: Evaluate | None, own: bool) -> tuple[Graph, Trace]:
             trace = Trace(rules=self.rules, iterative=True, tidy=any(stage.tidy for stage in self.stages))
-            run = Run(graph, trace, self.kept(evaluate) if evaluate is not None and self.fold else None)
+            run = RewriteRun(graph, trace, self.kept(evaluate) if evaluate is not None and self.fold else None)
             run.start()
             for stage, rules in stages:
                 _exhaust(run, stage, rules)
@@ -280,7 +280,7 @@ def _is_steady(node: Node) -> bool:
     return bool(node.operands) and node.effect is None and not node.deps
 
 
-def _exhaust(run: Run, stage: RuleSet, rules: Sequence[Subst]) -> None:
+def _exhaust(run: RewriteRun, stage: RuleSet, rules: Sequence[Subst]) -> None:
     """Apply the rules of a stage until none fires."""
     limit = len(run.trace.firings) + (limit_of(run.graph) if stage.max_steps is None else stage.max_steps)
     refused = list(run.trace.refused)

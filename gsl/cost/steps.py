@@ -23,20 +23,20 @@ from gsl.match.start import PAYS
 from gsl.pat import Call, GetItem, Leaf, OpClass, Tuple
 from gsl.rewrite import Subst, Trace
 from gsl.rewrite.check import Refusal
-from gsl.rewrite.passes import Pass
+from gsl.rewrite.passes import RulePass
 from gsl.rewrite.share import frozen
 
-Key = tuple[Hashable, ...]
+StepKey = tuple[Hashable, ...]
 FREE = (*LEAVES, TUPLE, GETITEM)
 """The operators of what is no call."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class SearchStep:
     """A match, told by the names of its nodes, and what the program costs more when it is rewritten."""
 
     rule: Subst
-    key: Key
+    key: StepKey
     """What tells it from other matches."""
     at: str
     """The node at which the search started."""
@@ -53,7 +53,7 @@ class Step:
     change: float | None
     """``None`` where the match is refused."""
 
-    def is_like(self, other: Step) -> bool:
+    def is_like(self, other: SearchStep) -> bool:
         """Whether another step of the same match has the same price, for the same reasons."""
         return (self.change, self.covered, self.beside) == (other.change, other.covered, other.beside)
 
@@ -125,7 +125,7 @@ class Changes:
         """The names of all these nodes."""
         return {*self.anew, *self.users}
 
-    def spare(self, step: Step) -> bool:
+    def spare(self, step: SearchStep) -> bool:
         """Whether a step is what it was."""
         if not (self.anew.isdisjoint(step.covered) and self.anew.isdisjoint(step.beside)):
             return False
@@ -211,24 +211,24 @@ class Priced:
         return {number: node for node, number in self.hashes.items() if node.effect is None and not node.opaque}
 
     @cached_property
-    def _pass(self) -> Pass:
-        return Pass(self.graph, [], "priority", Trace())
+    def _pass(self) -> RulePass:
+        return RulePass(self.graph, [], "priority", Trace())
 
     def price(self, node: Node) -> float:
         """What a node costs in a run."""
         return 0.0 if self.ahead.get(node) else self.prices.price(node)
 
-    def step(self, rule: Subst, match: Match, node: Node, key: Key) -> Step:
+    def step(self, rule: Subst, match: Match, node: Node, key: StepKey) -> SearchStep:
         """The step of a match that was found from a node. Raises Refusal where the conditions of the rule do so."""
         if rule.source.predicates:
             rule.admit(match)
         replacement, inner = self._pass.prepare(rule, match)
         return _Change(self, replacement, inner).step(rule, match, node, key)
 
-    def refused(self, rule: Subst, match: Match, node: Node, key: Key) -> Step:
+    def refused(self, rule: Subst, match: Match, node: Node, key: StepKey) -> SearchStep:
         """The step of a match that must not be rewritten."""
         inner = _names(match.inner)
-        return Step(rule, key, node.name, _bound(match), match.operators, inner, inner, frozenset(), None)
+        return SearchStep(rule, key, node.name, _bound(match), match.operators, inner, inner, frozenset(), None)
 
 
 class _Change:
@@ -304,7 +304,7 @@ class _Change:
                 found[new] += [user for user in old.users if user not in self.dead]
         return {node: tuple(dict.fromkeys(users)) for node, users in found.items()}
 
-    def step(self, rule: Subst, match: Match, node: Node, key: Key) -> Step:
+    def step(self, rule: Subst, match: Match, node: Node, key: StepKey) -> SearchStep:
         """The step, with its price."""
         users = self._users()
         near = dict(self.redirected)
@@ -320,7 +320,7 @@ class _Change:
         inner = _names(self.inner)
         covered = inner.union(_names(self.dead))
         beside = _names((*bound, *self.touched, *near, *self.equal)) - covered
-        return Step(rule, key, node.name, _bound(match), match.operators, inner, covered, beside, change)
+        return SearchStep(rule, key, node.name, _bound(match), match.operators, inner, covered, beside, change)
 
     def _after(self, near: Iterable[Node], users: Mapping[Node, tuple[Node, ...]]) -> float:
         """What new calls and those near to them cost afterwards. They have their operands and users for that long."""
@@ -402,7 +402,9 @@ def _made_for(live: Sequence[Node], replacement: Replacement) -> tuple[Node, ...
     return tuple([node for node in replacement.created if node in needed])
 
 
-def located(step: Step, names: Mapping[str, Node], view: Graph, ends: Container[Node]) -> tuple[Match, Node] | None:
+def located(
+    step: SearchStep, names: Mapping[str, Node], view: Graph, ends: Container[Node]
+) -> tuple[Match, Node] | None:
     """The match of a step in a view, or in a copy of it with these names and outputs; and where it is found from."""
     plan = step.rule.plan
     anchor, _ = plan.rarest(view.by_op())
@@ -414,7 +416,7 @@ def located(step: Step, names: Mapping[str, Node], view: Graph, ends: Container[
     return None
 
 
-def bound_anew(step: Step, names: Mapping[str, Node]) -> Match:
+def bound_anew(step: SearchStep, names: Mapping[str, Node]) -> Match:
     """The match of a step of a local rule, in a view that has all that it binds under the same names."""
     plan = step.rule.plan
     nodes = {pattern: names[name] for pattern, name in step.bound.items()}
@@ -425,7 +427,7 @@ def _bound(match: Match) -> dict[Any, str]:
     return {pattern: node.name for pattern, node in match.bindings.nodes.items()}
 
 
-def key_of(rule: Subst, match: Match) -> Key:
+def key_of(rule: Subst, match: Match) -> StepKey:
     """What tells a match from others, wherever it was found from."""
     bindings = match.bindings
     return (

@@ -56,7 +56,7 @@ def is_faster(new: Timing, old: Timing) -> bool:
     return new.median < old.median and won - m * n / 2 > SURE * sqrt(m * n * (m + n + 1) / 12)
 
 
-class Inputs:
+class TimedInputs:
     """The inputs on which programs are run: in the order of one workload, whose names others know."""
 
     def __init__(self, workload: Workload, given: Any = None) -> None:
@@ -76,7 +76,7 @@ class Inputs:
         return dict(zip(workload.inputs, [named[name] for name in order]))
 
 
-def in_turns(workloads: Sequence[Workload], inputs: Inputs, seconds: float) -> list[Timing]:
+def in_turns(workloads: Sequence[Workload], inputs: TimedInputs, seconds: float) -> list[Timing]:
     """The times of programs that are run one after the other, in every second round in the opposite order.
 
     That takes about so many seconds, or what the least rounds take.
@@ -97,7 +97,7 @@ def in_turns(workloads: Sequence[Workload], inputs: Inputs, seconds: float) -> l
     return [Timing(tuple(times)) for times in samples]
 
 
-def _call(workload: Workload, inputs: Inputs) -> Callable[[], object]:
+def _call(workload: Workload, inputs: TimedInputs) -> Callable[[], object]:
     import torch
 
     values = [
@@ -167,7 +167,7 @@ def checksum(values: Iterable[Any]) -> int | None:
     return found
 
 
-def error(old: Workload, new: Workload, inputs: Sequence[Inputs], *, warm: bool = False) -> float:
+def error(old: Workload, new: Workload, inputs: Sequence[TimedInputs], *, warm: bool = False) -> float:
     """The largest difference of an output, relative to the largest magnitude of that output, over all inputs.
 
     Infinite where outputs have another shape, or are not finite in other places. With ``warm``, the new program runs

@@ -51,7 +51,7 @@ class Work:
     moved: int
 
 
-class Sizes:
+class ExampleSizes:
     """The numbers that symbolic sizes stand for: those of the example inputs. A size that only a run tells counts as
     1."""
 
@@ -59,7 +59,7 @@ class Sizes:
         self.known = dict(known)
 
     @staticmethod
-    def of(workload: Workload) -> Sizes:
+    def of(workload: Workload) -> ExampleSizes:
         """The sizes of a workload's example."""
         found: dict[str, int | None] = {}
         examples = [*(workload.example_inputs or ()), *[None] * len(workload.inputs)]
@@ -68,7 +68,7 @@ class Sizes:
                 numbers = getattr(value, "shape", (None,) * type.ndim)
                 named = [(size, number) for size, number in zip(type.shape, numbers) if isinstance(size, SymDim)]
                 found.update({str(size): _number(number) for size, number in named if size.expr.is_Symbol})
-        return Sizes(found)
+        return ExampleSizes(found)
 
     def number(self, size: Dim) -> int:
         """A size as a number. WorkloadError for one of an input of which there is no example."""
@@ -114,7 +114,7 @@ def is_free(node: Node) -> bool:
     )
 
 
-def work(node: Node, sizes: Sizes) -> Work:
+def work(node: Node, sizes: ExampleSizes) -> Work:
     """The work of a call of a view. That of an opaque call with a weight counts as the product with it."""
     if is_free(node):
         return Work(0, "float32", 0)
@@ -135,7 +135,7 @@ def _dtype(node: Node) -> str:
     return "float32"
 
 
-def _operations(node: Node, sizes: Sizes) -> int:
+def _operations(node: Node, sizes: ExampleSizes) -> int:
     result = sizes.elements(node.type)
     shapes = [_shape(operand, sizes) for operand in node.operands]
     spec = TABLE.get(node.op) if isinstance(node.op, str) else None
@@ -154,7 +154,7 @@ def _operations(node: Node, sizes: Sizes) -> int:
     return result * _PASSES.get(str(node.op), 1)
 
 
-def _shape(node: Node, sizes: Sizes) -> tuple[int, ...]:
+def _shape(node: Node, sizes: ExampleSizes) -> tuple[int, ...]:
     return tuple(map(sizes.number, node.shape or ()))
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, redirect_stderr
 from html import escape
 from typing import IO, Any
 
-from gsl.draw.drawing import Box, Diagram, Edge, Figure, Key, Mark, Panel, Style
+from gsl.draw.drawing import Box, BoxKey, Diagram, Edge, Figure, Mark, Panel, Style
 from gsl.draw.references import every, shortened
 from gsl.errors import MissingPackageError
 
@@ -50,7 +50,7 @@ class _Writer:
 
     def __init__(self) -> None:
         self.count = 0
-        self.names: dict[Key, str] = {}
+        self.names: dict[BoxKey, str] = {}
 
     def figure(self, figure: Figure) -> Iterator[str]:
         yield f"digraph {_quoted(figure.name or ' ')} {{"

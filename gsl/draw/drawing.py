@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-Key = Hashable
+BoxKey = Hashable
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Paint:
 class Box:
     """A vertex of a diagram: lines of text, or a frame with others inside."""
 
-    key: Key
+    key: BoxKey
     lines: tuple[str, ...]
     style: Style = PLAIN
     hint: str = ""
@@ -68,8 +68,8 @@ class Box:
 class Edge:
     """A line from one box of a diagram to another one of it, whatever frames are around them."""
 
-    tail: Key
-    head: Key
+    tail: BoxKey
+    head: BoxKey
     colour: str = "#667788"
     dashed: bool = False
     label: str = ""

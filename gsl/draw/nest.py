@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gsl.draw.drawing import Box, Diagram, Edge, Key
+from gsl.draw.drawing import Box, BoxKey, Diagram, Edge
 
-Chain = tuple[Key, ...]
+Chain = tuple[BoxKey, ...]
 """The frames around a box from the outermost one, and the box."""
 
 
@@ -14,7 +14,7 @@ class Nest:
     """A diagram in the making."""
 
     def __init__(self) -> None:
-        self.boxes: dict[Key | None, list[Box]] = {None: []}
+        self.boxes: dict[BoxKey | None, list[Box]] = {None: []}
         self.edges: dict[Edge, None] = {}
 
     def box(self, frames: Chain, box: Box, *, is_frame: bool = False) -> None:
@@ -31,7 +31,7 @@ class Nest:
         """The diagram. A frame with nothing in it is a box."""
         return Diagram(self._inside(None), tuple(self.edges))
 
-    def _inside(self, frame: Key | None) -> tuple[Box, ...]:
+    def _inside(self, frame: BoxKey | None) -> tuple[Box, ...]:
         return tuple([
             replace(box, inside=self._inside(box.key)) if box.key in self.boxes else box for box in self.boxes[frame]
         ])  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gsl.draw.drawing import Box, Diagram, Edge, Key, Style
+from gsl.draw.drawing import Box, BoxKey, Diagram, Edge, Style
 
 LONGEST = 20
 """The number of layers over which an edge is drawn."""
@@ -16,7 +16,7 @@ def shortened(diagram: Diagram) -> Diagram:
     """The diagram with a reference in place of each edge over more than :data:`LONGEST` layers."""
     names = {box.key: box.name for box in every(diagram.boxes)}
     layer = _layers(names, diagram.edges)
-    edges, beside = [], dict[Key, list[Box]]()
+    edges, beside = [], dict[BoxKey, list[Box]]()
     for edge in diagram.edges:
         if layer[edge.head] - layer[edge.tail] > LONGEST and names[edge.tail]:
             box = Box(("reference", edge.tail, edge.head), (f"from {names[edge.tail]}",), _REFERENCE)
@@ -35,9 +35,9 @@ def every(boxes: Sequence[Box]) -> Iterator[Box]:
             yield box
 
 
-def _layers(keys: Mapping[Key, str], edges: Sequence[Edge]) -> dict[Key, int]:
+def _layers(keys: Mapping[BoxKey, str], edges: Sequence[Edge]) -> dict[BoxKey, int]:
     """The layer of each box: below all boxes that it uses; leaves above their first user; 0 in a cycle."""
-    users: dict[Key, list[Key]] = {key: [] for key in keys}
+    users: dict[BoxKey, list[BoxKey]] = {key: [] for key in keys}
     waiting = dict.fromkeys(keys, 0)
     for edge in edges:
         users[edge.tail].append(edge.head)
@@ -56,7 +56,7 @@ def _layers(keys: Mapping[Key, str], edges: Sequence[Edge]) -> dict[Key, int]:
     return {key: 0 if waiting[key] else found for key, found in layer.items()}
 
 
-def _with(boxes: Sequence[Box], beside: Mapping[Key, Sequence[Box]]) -> tuple[Box, ...]:
+def _with(boxes: Sequence[Box], beside: Mapping[BoxKey, Sequence[Box]]) -> tuple[Box, ...]:
     """The boxes, each after those that stand beside it."""
     made: list[Box] = []
     for box in boxes:

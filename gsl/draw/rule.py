@@ -39,7 +39,7 @@ from gsl.pat import (
 from gsl.pat import Match as MatchClause
 from gsl.pat.reads import references
 from gsl.pat.text import condition_text, pattern_names, written
-from gsl.pat.typed import Named
+from gsl.pat.typed import KeywordText
 
 if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst
@@ -60,7 +60,7 @@ def rule_drawing(rule: Subst) -> Drawing:
     target = rule.target.outputs
     names = drawn_names(rule)
     if target:
-        right = Side(names, _told(rule), target, known=frozenset(rule.plan.patterns)).diagram()
+        right = RuleSide(names, _told(rule), target, known=frozenset(rule.plan.patterns)).diagram()
     else:
         function = getattr(rule.target.callable, "__name__", "<lambda>")
         text = "made by a function" if function == "<lambda>" else f"made by {function}"
@@ -97,7 +97,7 @@ def source_panel(rule: Subst, names: Mapping[Pattern, str], paint: Mapping[Patte
     """The source of a rule as a diagram, with its conditions below; ``paint`` marks some patterns."""
     source = rule.source
     uses = [constraint for constraint in source.constraints if isinstance(constraint, Use)]
-    diagram = Side(names, _told(rule), source.outputs, uses, paint=paint).diagram()
+    diagram = RuleSide(names, _told(rule), source.outputs, uses, paint=paint).diagram()
     others = [*(c for c in source.constraints if not isinstance(c, Use)), *source.guards, *source.predicates]
     lines = [line for one in others for line in wrapped(f"where {_condition(one, names)}", 2 * WIDTH)]
     if source.extern_use is not None:
@@ -120,7 +120,7 @@ def _condition(condition: Any, names: Mapping[Pattern, str]) -> str:
     return condition_text(condition, names)
 
 
-class Side:
+class RuleSide:
     """One side of a rule, as a diagram.
 
     Boxes of the patterns that are ``told`` have their names. ``known`` are the patterns of the other side, whose boxes
@@ -272,7 +272,7 @@ class Side:
         lines = [f"like {self.names[pattern.of]}"] if isinstance(pattern, Like) and pattern.of in self.names else []
         same: dict[str, list[str]] = {}
         for item in pattern.arguments():
-            if isinstance(item, Named):
+            if isinstance(item, KeywordText):
                 text = written(item.value, self.names)
                 of, _, attribute = text.rpartition(".")
                 if attribute == item.name and of in self.names.values():

@@ -15,24 +15,24 @@ from typing import Union
 from gsl.graph import CONST, GETITEM, LEAVES, PARAM, TUPLE, Graph, Node, op_name
 from gsl.graph.text import is_scalar, value_text
 
-Path = tuple[str, ...]
+ScopePath = tuple[str, ...]
 """The names of modules, from the outermost one."""
-Scope = Callable[[Node], Path]
+ScopeOf = Callable[[Node], ScopePath]
 
 
 @dataclass(eq=False)
-class Part:
+class ScopePart:
     """A module, or a run of its nodes: the nodes and modules inside, in order."""
 
-    path: Path
-    items: list[Item]
-    equals: list[Part] = field(default_factory=list)
+    path: ScopePath
+    items: list[ScopeItem]
+    equals: list[ScopePart] = field(default_factory=list)
     """The parts after this one that are equal to it, and are drawn by it."""
 
     def nodes(self) -> Iterator[Node]:
         """All nodes inside, in order; not those of the parts that are equal to this one."""
         for item in self.items:
-            if isinstance(item, Part):
+            if isinstance(item, ScopePart):
                 yield from item.all_nodes()
             else:
                 yield item
@@ -44,7 +44,7 @@ class Part:
             yield from part.nodes()
 
 
-Item = Union[Node, Part]
+ScopeItem = Union[Node, ScopePart]
 
 
 def is_call(node: Node) -> bool:
@@ -52,12 +52,12 @@ def is_call(node: Node) -> bool:
     return node.op not in LEAVES and node.op not in (TUPLE, GETITEM)
 
 
-def inherited(scope: Scope) -> Scope:
+def inherited(scope: ScopeOf) -> ScopeOf:
     """The scope of a view that rules have worked on: a new node is in the module in which all nodes were that it
     replaces."""
 
-    def of(node: Node) -> Path:
-        found: list[Path] = []
+    def of(node: Node) -> ScopePath:
+        found: list[ScopePath] = []
         stack, seen = [node], set[Node]()
         while stack:
             item = stack.pop()
@@ -73,7 +73,7 @@ def inherited(scope: Scope) -> Scope:
     return of
 
 
-def parts(graph: Graph, scope: Scope | None, colours: Mapping[Node, object]) -> list[Item]:
+def parts(graph: Graph, scope: ScopeOf | None, colours: Mapping[Node, object]) -> list[ScopeItem]:
     """The calls of a view, tuples and fields with them, by the modules that they belong to.
 
     Equal modules that follow each other are folded into the first; nodes with different ``colours`` are not equal.
@@ -102,21 +102,21 @@ def _together(graph: Graph) -> list[Node]:
     return ordered
 
 
-def by_weights(graph: Graph) -> dict[Node, Path]:
+def by_weights(graph: Graph) -> dict[Node, ScopePath]:
     """The modules of calls by the names of their weights; a call between two modules belongs to their common part."""
-    own: dict[Node, Path] = {}
+    own: dict[Node, ScopePath] = {}
     for node in graph.nodes:
         weights = [_names(operand.name) for operand in node.operands if operand.op == PARAM]
         if weights and node.op not in LEAVES:
             own[node] = _shared(weights)
-    before: dict[Node, Path] = {}
+    before: dict[Node, ScopePath] = {}
     for node in graph.nodes:
         near = [operand for operand in node.operands if operand in before]
         if node in own:
             before[node] = own[node]
         elif near:
             before[node] = before[max(near, key=lambda operand: operand.index)]
-    after: dict[Node, Path] = {}
+    after: dict[Node, ScopePath] = {}
     for node in reversed(graph.nodes):
         users = [user for user in node.users if user in after]
         if node in own:
@@ -130,7 +130,7 @@ def by_weights(graph: Graph) -> dict[Node, Path]:
     }
 
 
-def _between(before: Path, after: Path) -> Path:
+def _between(before: ScopePath, after: ScopePath) -> ScopePath:
     """The module of a node that has no weights, by those before and after it. A node that joins two layers ends the
     first."""
     if not after:
@@ -142,14 +142,14 @@ def _between(before: Path, after: Path) -> Path:
     return (*shared, *following[0]) if is_numbered else shared
 
 
-def _names(weight: str) -> Path:
+def _names(weight: str) -> ScopePath:
     """The modules in the name of a weight, as torch writes it or as exporters to TVM do."""
     separator = r"\." if "." in weight else "_"
     names = [name for name in re.split(separator, weight) if name]
     return tuple(names[1:-1] if separator == "_" and names[:1] in (["p"], ["b"], ["c"]) else names[:-1])
 
 
-def _shared(paths: Sequence[Path]) -> Path:
+def _shared(paths: Sequence[ScopePath]) -> ScopePath:
     """The beginning that all paths have in common."""
     shared = []
     for names in zip(*paths):
@@ -159,9 +159,9 @@ def _shared(paths: Sequence[Path]) -> Path:
     return tuple(shared)
 
 
-def _grouped(nodes: Sequence[Node], paths: Mapping[Node, Path], depth: int) -> list[Item]:
+def _grouped(nodes: Sequence[Node], paths: Mapping[Node, ScopePath], depth: int) -> list[ScopeItem]:
     """Runs of nodes with the same module at a depth as parts."""
-    items: list[Item] = []
+    items: list[ScopeItem] = []
     for beginning, run in groupby(nodes, key=lambda node: paths.get(node, ())[: depth + 1]):
         inside = list(run)
         if len(beginning) <= depth:
@@ -170,28 +170,28 @@ def _grouped(nodes: Sequence[Node], paths: Mapping[Node, Path], depth: int) -> l
         found = _grouped(inside, paths, depth + 1)
         if sum(map(is_call, inside)) < 2:
             items += inside
-        elif len(found) == 1 and isinstance(found[0], Part):
+        elif len(found) == 1 and isinstance(found[0], ScopePart):
             items += found  # a module that is nothing but another module
         else:
-            items.append(Part(beginning, found))
+            items.append(ScopePart(beginning, found))
     return items
 
 
-def _folded(items: list[Item], colours: Mapping[Node, object]) -> list[Item]:
+def _folded(items: list[ScopeItem], colours: Mapping[Node, object]) -> list[ScopeItem]:
     """The items, of which parts that are equal to the one before are folded into it."""
-    folded: list[Item] = []
+    folded: list[ScopeItem] = []
     last: object = None
     for item in items:
-        if not isinstance(item, Part):
+        if not isinstance(item, ScopePart):
             folded.append(item)
             last = None
             continue
         item.items = _folded(item.items, colours)
-        if len(item.items) == 1 and isinstance(item.items[0], Part):
+        if len(item.items) == 1 and isinstance(item.items[0], ScopePart):
             item = item.items[0]  # all that is in it is some equal parts
         found = _signature(item, colours)
         before = folded[-1] if folded else None
-        if last == found and isinstance(before, Part) and _siblings(before.path, item.path):
+        if last == found and isinstance(before, ScopePart) and _siblings(before.path, item.path):
             before.equals.append(item)
         else:
             folded.append(item)
@@ -199,13 +199,13 @@ def _folded(items: list[Item], colours: Mapping[Node, object]) -> list[Item]:
     return folded
 
 
-def _siblings(one: Path, other: Path) -> bool:
+def _siblings(one: ScopePath, other: ScopePath) -> bool:
     """True for two paths that differ in one number only."""
     different = [(a, b) for a, b in zip(one, other) if a != b]
     return len(one) == len(other) and len(different) == 1 and all(name.isdecimal() for name in different[0])
 
 
-def _signature(part: Part, colours: Mapping[Node, object]) -> object:
+def _signature(part: ScopePart, colours: Mapping[Node, object]) -> object:
     """A key that is equal for parts that compute the same with other weights."""
     numbers: dict[Node, int] = {}
     outside: dict[Node, int] = {}

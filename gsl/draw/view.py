@@ -12,7 +12,7 @@ from gsl.draw import labels
 from gsl.draw.drawing import Box, Diagram, Edge, Mark, Paint, Style
 from gsl.draw.labels import FRAMES, MODULE, STYLES, clipped
 from gsl.draw.nest import Chain, Nest
-from gsl.draw.scopes import Item, Part, Path, Scope, is_call, parts
+from gsl.draw.scopes import ScopeItem, ScopeOf, ScopePart, ScopePath, is_call, parts
 from gsl.graph import INPUT, LEAVES, PARAM, Graph, Node, op_name
 from gsl.graph.text import Hide, is_scalar, node_names
 
@@ -30,7 +30,7 @@ DEPENDS = Edge("", "", dashed=True)
 class Options:
     """The options of a drawing of a view."""
 
-    scope: Scope | None = None
+    scope: ScopeOf | None = None
     """The modules to which a node belongs; without a scope, the names of weights tell."""
     depth: Depth = "auto"
     expand: Sequence[str] = ()
@@ -69,19 +69,19 @@ class _Drawer:
         self.depth = self._depth()
         self.params = options.params
         if self.params is None:
-            self.params = not any(isinstance(item, Part) for item in self.items)
+            self.params = not any(isinstance(item, ScopePart) for item in self.items)
         self.alias: dict[Node, Node] = {}
-        self.member: dict[Node, list[Part]] = {}
+        self.member: dict[Node, list[ScopePart]] = {}
         self.chains: dict[Node, Chain] = {}
         self.nest = Nest()
 
-    def _items(self, flat: int) -> list[Item]:
+    def _items(self, flat: int) -> list[ScopeItem]:
         depth = self.options.depth
         if depth == "all" or (depth == "auto" and not self.options.expand and sum(map(is_call, self.graph)) <= flat):
             return [node for node in self.graph.nodes if node.op not in LEAVES]
         marks = {node: paint.mark for node, paint in self.paint.items()}
         items = parts(self.graph, self.options.scope, marks)
-        while len(items) == 1 and isinstance(items[0], Part) and not items[0].equals:
+        while len(items) == 1 and isinstance(items[0], ScopePart) and not items[0].equals:
             self.outer, items = len(items[0].path), items[0].items
         return items
 
@@ -101,7 +101,7 @@ class _Drawer:
         count, stack = 0, [(item, 0, self.outer) for item in self.items]
         while stack:
             item, level, outer = stack.pop()
-            if isinstance(item, Part):
+            if isinstance(item, ScopePart):
                 count += 1
                 if level < limit or self._named(item, outer):
                     stack += [(inner, level + 1, len(item.path)) for inner in item.items]
@@ -109,7 +109,7 @@ class _Drawer:
                 count += is_call(item)
         return count
 
-    def _named(self, part: Part, outer: int) -> bool:
+    def _named(self, part: ScopePart, outer: int) -> bool:
         """True if a part, or a part in it, is among those to be open; ``outer`` is the number of names of its frame."""
         return any(_covers(wanted.split("."), each.path, outer) for each in (part, *part.equals)
                    for wanted in self.options.expand)  # fmt: skip
@@ -126,10 +126,10 @@ class _Drawer:
 
     def _walk(self) -> None:
         """Boxes for the items, in order, and frames around those of open parts."""
-        stack: list[tuple[Item, tuple[Part, ...]]] = [(item, ()) for item in reversed(self.items)]
+        stack: list[tuple[ScopeItem, tuple[ScopePart, ...]]] = [(item, ()) for item in reversed(self.items)]
         while stack:
             item, frames = stack.pop()
-            if not isinstance(item, Part):
+            if not isinstance(item, ScopePart):
                 self.chains[item] = (*frames, item)
                 self.nest.box(frames, self._node(item))
                 continue
@@ -194,7 +194,7 @@ class _Drawer:
             text, marks = (*text, *paint.lines), (paint.mark,) if paint.mark else ()
         return Box(node, text, look, labels.hint(node, name), marks, name=f"%{name}")
 
-    def _closed(self, part: Part, frames: tuple[Part, ...]) -> Box:
+    def _closed(self, part: ScopePart, frames: tuple[ScopePart, ...]) -> Box:
         calls = Counter(op_name(node.op) for node in part.nodes() if is_call(node))
         total = sum(calls.values())
         most = [f"{op}{f' ×{count}' * (count > 1)}" for op, count in calls.most_common(3)]
@@ -205,7 +205,7 @@ class _Drawer:
         hint = "\n".join([".".join(part.path), *(f"{op} ×{count}" for op, count in calls.most_common())])
         return Box(part, text, _painted(MODULE, marks), hint, marks, name=".".join(part.path))
 
-    def _title(self, part: Part, frames: tuple[Part, ...]) -> tuple[str, ...]:
+    def _title(self, part: ScopePart, frames: tuple[ScopePart, ...]) -> tuple[str, ...]:
         outer = len(frames[-1].path) if frames else 0
         outer -= outer > 0 and part.path[outer].isdecimal()  # a number alone says little
         title = ".".join(part.path[outer:])
@@ -214,7 +214,7 @@ class _Drawer:
         last = [theirs for mine, theirs in zip(part.path, part.equals[-1].path) if mine != theirs]
         return (f"{title} … {last[0]} ×{len(part.equals) + 1}",)
 
-    def _marks(self, part: Part) -> tuple[Mark, ...]:
+    def _marks(self, part: ScopePart) -> tuple[Mark, ...]:
         """The rules that fired in a part, each with how often."""
         events: dict[Mark, set[int]] = {}
         for node in part.all_nodes():
@@ -229,7 +229,7 @@ def _painted(style: Style, marks: Sequence[Mark]) -> Style:
     return replace(style, stroke=marks[0].colour, width=2.5) if marks else style
 
 
-def _covers(wanted: Sequence[str], path: Path, outer: int) -> bool:
+def _covers(wanted: Sequence[str], path: ScopePath, outer: int) -> bool:
     """True if a module is wanted, or is on the way to a wanted one.
 
     A part stands for several modules where one is nothing but another: for all below the ``outer`` names.

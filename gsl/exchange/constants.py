@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gsl import attr, op, pat
-from gsl.exchange.patterns import Inexpressible, Side
-from gsl.exchange.terms import Term
+from gsl.exchange.patterns import Inexpressible, PatternSide
+from gsl.exchange.terms import RuleTerm
 from gsl.match import Match
 from gsl.match.literal import equal_literal
 from gsl.pat import Pattern
 
 
-def ones(side: Side, term: Term) -> Pattern:
+def ones(side: PatternSide, term: RuleTerm) -> Pattern:
     """``Iewmul``: a tensor of ones, of the shape of the other factor."""
     other = _other(side, term, "ewmul")
     if not side.is_source:
@@ -24,7 +24,7 @@ def ones(side: Side, term: Term) -> Pattern:
     return _known(side, "ones", lambda value: equal_literal(1.0, value) or equal_literal(1, value))
 
 
-def identity(side: Side, term: Term) -> Pattern:
+def identity(side: PatternSide, term: RuleTerm) -> Pattern:
     """``Imatmul``: the identity matrix that a product with the other factor takes."""
     other = _other(side, term, "matmul")
     if not side.is_source:
@@ -38,7 +38,7 @@ def identity_matrix(size: Any, dtype: Any) -> pat.Call:
     return op.MatrixSetDiag(op.Zeros(shape=(size, size), dtype=dtype), op.Ones(shape=(size,), dtype=dtype))
 
 
-def identity_kernel(side: Side, term: Term) -> Pattern:
+def identity_kernel(side: PatternSide, term: RuleTerm) -> Pattern:
     """``Iconv``: the kernel of a convolution with *same* padding that leaves its data as they are."""
     size = _size(side, term)
     low = side.semantics.odd_padding == "low"
@@ -52,7 +52,7 @@ def identity_kernel(side: Side, term: Term) -> Pattern:
     return op.Pad(eye, pad_width=((0, 0), (0, 0), *widths))
 
 
-def average_kernel(side: Side, term: Term) -> Pattern:
+def average_kernel(side: PatternSide, term: RuleTerm) -> Pattern:
     """``Cpool``: the kernel of a convolution that averages over windows of each channel."""
     size = _size(side, term)
     share = 1.0 / (size[0] * size[1])
@@ -67,14 +67,14 @@ def average_kernel(side: Side, term: Term) -> Pattern:
     return single * eye
 
 
-def _size(side: Side, term: Term) -> tuple[int, int]:
+def _size(side: PatternSide, term: RuleTerm) -> tuple[int, int]:
     size = term.params["kernel_h"], term.params["kernel_w"]
     if not all(isinstance(k, int) for k in size):
         raise Inexpressible(f"{term.place}: the size of {term.op} must be a number")
     return size
 
 
-def _data(side: Side, term: Term) -> Pattern:
+def _data(side: PatternSide, term: RuleTerm) -> Pattern:
     """The data of the convolution whose kernel the constant is."""
     user, position = side.context(term)
     if user.op != "conv2d" or position != 1:
@@ -82,7 +82,7 @@ def _data(side: Side, term: Term) -> Pattern:
     return side.patterns[user.operands[0]]
 
 
-def _other(side: Side, term: Term, op_name: str) -> Pattern:
+def _other(side: PatternSide, term: RuleTerm, op_name: str) -> Pattern:
     """The other factor of the product in which the constant stands."""
     user, position = side.context(term)
     if user.op != op_name:
@@ -93,7 +93,7 @@ def _other(side: Side, term: Term, op_name: str) -> Pattern:
     return side.patterns[other]
 
 
-def _known(side: Side, what: str, test: Callable[[Any], bool]) -> Pattern:
+def _known(side: PatternSide, what: str, test: Callable[[Any], bool]) -> Pattern:
     """A parameter or literal whose value passes a test."""
     leaf = pat.Alt(pat.Param(), pat.Const())
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from gsl.errors import ExchangeError, PatternError, RefusedRulesWarning, nearest
 from gsl.exchange.operators import OPERATORS
-from gsl.exchange.patterns import Inexpressible, Side, Sides
-from gsl.exchange.terms import Rule, Semantics, Term, is_trivial, walk
+from gsl.exchange.patterns import Inexpressible, PatternSide, PatternSides
+from gsl.exchange.terms import RuleTerm, Semantics, TermRule, is_trivial, walk
 from gsl.pat import Pattern
 from gsl.rewrite import RuleSet, Subst
 
-Condition = Callable[[Mapping[str, Pattern]], Any]
+ImportedCondition = Callable[[Mapping[str, Pattern]], Any]
 """Makes a further condition of a rule from the patterns of its variables by their names (``input_7``)."""
-Conditions = Mapping[str, Condition]
+Conditions = Mapping[str, ImportedCondition]
 SHOWN = 5
 """The largest number of refused rules that a warning names."""
 
@@ -32,7 +32,9 @@ class ImportedRules(RuleSet):
         return f"<ImportedRules: {len(self)} rules, {len(self.refused)} refused>"
 
 
-def rule_set(read: Sequence[Rule], semantics: Semantics, file: str, where: Conditions, strict: bool) -> ImportedRules:
+def rule_set(
+    read: Sequence[TermRule], semantics: Semantics, file: str, where: Conditions, strict: bool
+) -> ImportedRules:
     """The rules as substitutions. Warns of refused rules, or raises ExchangeError if ``strict``.
 
     PatternError if ``where`` has a condition for a rule that does not exist.
@@ -61,16 +63,16 @@ def rule_set(read: Sequence[Rule], semantics: Semantics, file: str, where: Condi
     return ImportedRules(made, refused)
 
 
-def subst(rule: Rule, semantics: Semantics, condition: Condition | None = None) -> Subst:
+def subst(rule: TermRule, semantics: Semantics, condition: ImportedCondition | None = None) -> Subst:
     """The rule as a substitution. Raises Inexpressible with the reason why there is none."""
     if is_trivial(rule):
         raise Inexpressible(f"{rule.place}: both sides are the same graph, as an activation is an operator of its own")
     if not _is_connected(rule.source):
         raise Inexpressible(f"{rule.place}: what it replaces shares no tensor, and a source must be connected")
-    sides = Sides(rule, semantics)
+    sides = PatternSides(rule, semantics)
     try:
-        source = Side(sides, is_source=True).outputs(rule.source, OPERATORS)
-        target = Side(sides, is_source=False).outputs(rule.target, OPERATORS)
+        source = PatternSide(sides, is_source=True).outputs(rule.source, OPERATORS)
+        target = PatternSide(sides, is_source=False).outputs(rule.target, OPERATORS)
         if condition is not None:
             sides.where.append(condition({term.params["name"]: leaf for term, leaf in sides.leaves.items()}))
         return Subst(source, target, where=sides.where, name=rule.name, doc=str(rule))
@@ -78,7 +80,7 @@ def subst(rule: Rule, semantics: Semantics, condition: Condition | None = None) 
         raise Inexpressible(f"{rule.place}: {error}") from error
 
 
-def _is_connected(outputs: tuple[Term, ...]) -> bool:
+def _is_connected(outputs: tuple[RuleTerm, ...]) -> bool:
     """True if the outputs of a source are connected by the terms that they are made of."""
     reached, *rest = (set(walk(output)) for output in outputs)
     while rest:

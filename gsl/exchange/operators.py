@@ -11,16 +11,16 @@ from typing import Any
 
 from gsl import attr, op, pat
 from gsl.exchange.constants import average_kernel, identity, identity_kernel, identity_matrix, ones
-from gsl.exchange.patterns import Inexpressible, Make, Side, Value, applied
+from gsl.exchange.patterns import Inexpressible, MakePattern, PatternSide, SourceValue, applied
 from gsl.exchange.places import kernel, origins, rank, same_shape
-from gsl.exchange.terms import VARIABLE, Term, walk
+from gsl.exchange.terms import VARIABLE, RuleTerm, walk
 from gsl.pat import Pattern
 
 SAME, VALID = 0, 1
 """The kinds of padding."""
 
 
-def _matmul(side: Side, term: Term, a: Pattern, b: Pattern) -> Pattern:
+def _matmul(side: PatternSide, term: RuleTerm, a: Pattern, b: Pattern) -> Pattern:
     made: Pattern = op.Matmul(a, b, out_dtype="")
     sides, (first, second) = side.sides, term.operands
     fits = (a.ndim >= 2) & (b.ndim >= 2)
@@ -42,8 +42,8 @@ def _matmul(side: Side, term: Term, a: Pattern, b: Pattern) -> Pattern:
     return made
 
 
-def _element_wise(make: Any) -> Make:
-    def build(side: Side, term: Term, a: Pattern, b: Pattern) -> Pattern:
+def _element_wise(make: Any) -> MakePattern:
+    def build(side: PatternSide, term: RuleTerm, a: Pattern, b: Pattern) -> Pattern:
         made: Pattern = make(a, b)
         if side.is_source:
             side.demand(a.dtype == b.dtype)
@@ -65,7 +65,7 @@ def _element_wise(make: Any) -> Make:
     return build
 
 
-def _smul(side: Side, term: Term, x: Pattern, scalar: Pattern) -> Pattern:
+def _smul(side: PatternSide, term: RuleTerm, x: Pattern, scalar: Pattern) -> Pattern:
     side.join(term, term.operands[0])
     made = op.Multiply(x, scalar)
     if side.is_source:
@@ -75,15 +75,15 @@ def _smul(side: Side, term: Term, x: Pattern, scalar: Pattern) -> Pattern:
     return made
 
 
-def _activation(act: int) -> Make:
-    def build(side: Side, term: Term, x: Pattern) -> Pattern:
+def _activation(act: int) -> MakePattern:
+    def build(side: PatternSide, term: RuleTerm, x: Pattern) -> Pattern:
         side.join(term, term.operands[0])
         return applied(act, x)
 
     return build
 
 
-def _transpose(side: Side, term: Term, x: Pattern) -> Pattern:
+def _transpose(side: PatternSide, term: RuleTerm, x: Pattern) -> Pattern:
     if len(term.params["axes"]) == 2:
         for matrix in (term, term.operands[0]):
             side.sides.batches.join(matrix, side.sides.matrix)
@@ -93,7 +93,7 @@ def _transpose(side: Side, term: Term, x: Pattern) -> Pattern:
 # Joining and taking apart
 
 
-def _concat(side: Side, term: Term, *items: Pattern) -> Pattern:
+def _concat(side: PatternSide, term: RuleTerm, *items: Pattern) -> Pattern:
     ndim = side.value(term, "ndim")
     if side.is_source:
         for item in items[1:]:
@@ -108,7 +108,7 @@ def _concat(side: Side, term: Term, *items: Pattern) -> Pattern:
     return made
 
 
-def _take_rank(side: Side, term: Term, ndim: Value | None) -> None:
+def _take_rank(side: PatternSide, term: RuleTerm, ndim: SourceValue | None) -> None:
     """Note that a tensor has so many dimensions; in a target, demand it of the variables that it is made of."""
     known = rank(term)
     settled = side.sides.ranks
@@ -129,7 +129,7 @@ def _take_rank(side: Side, term: Term, ndim: Value | None) -> None:
         raise Inexpressible(f"{term.place}: a tensor of {known} dimensions is taken for one of {ndim}")
 
 
-def _split(side: Side, term: Term, x: Pattern) -> Pattern:
+def _split(side: PatternSide, term: RuleTerm, x: Pattern) -> Pattern:
     found = origins(term.operands[0], term.params["axis"])
     if not found:
         return _free_split(side, term, x)
@@ -143,7 +143,7 @@ def _split(side: Side, term: Term, x: Pattern) -> Pattern:
     return side.call(op.Split, term, [x], {"axis": "axis"}, indices_or_sections=cuts)
 
 
-def _settle_products(side: Side, term: Term) -> None:
+def _settle_products(side: PatternSide, term: RuleTerm) -> None:
     """Demand that products have the rank by which it was told which axis is whose, where they may broadcast."""
     for product in walk(term) if side.semantics.broadcasting else ():
         ranks = [known for known in map(rank, product.operands) if isinstance(known, int)]
@@ -155,7 +155,7 @@ def _settle_products(side: Side, term: Term) -> None:
                     _take_rank(side, operand, ranks[0])
 
 
-def _cuts(side: Side, term: Term, joined: Sequence[Term], axis: Any) -> attr.Expr:
+def _cuts(side: PatternSide, term: RuleTerm, joined: Sequence[RuleTerm], axis: Any) -> attr.Expr:
     """The places between tensors that were concatenated."""
     if len(joined) != term.params["parts"]:
         raise Inexpressible(
@@ -169,7 +169,7 @@ def _cuts(side: Side, term: Term, joined: Sequence[Term], axis: Any) -> attr.Exp
     return attr.Tuple(*cuts)
 
 
-def _free_split(side: Side, term: Term, x: Pattern) -> Pattern:
+def _free_split(side: PatternSide, term: RuleTerm, x: Pattern) -> Pattern:
     """A split of a tensor that the rule did not concatenate: at any place in a source, at the same one in a target."""
     count = term.params["parts"]
     if side.is_source:
@@ -190,7 +190,7 @@ def _free_split(side: Side, term: Term, x: Pattern) -> Pattern:
 # Convolutions and pooling
 
 
-def padding_of(side: Side, data: Pattern, size: Sequence[Value], strides: Sequence[Value]) -> Any:
+def padding_of(side: PatternSide, data: Pattern, size: Sequence[SourceValue], strides: Sequence[SourceValue]) -> Any:
     """*Same* padding as (top, left, bottom, right), for a window of that size."""
     before, after = [], []
     for axis, (k, s) in enumerate(zip(size, strides), 2):
@@ -206,7 +206,7 @@ def padding_of(side: Side, data: Pattern, size: Sequence[Value], strides: Sequen
     return (*before, *after)
 
 
-def _padded(side: Side, term: Term, made: pat.Call | None, same: Any) -> Any:
+def _padded(side: PatternSide, term: RuleTerm, made: pat.Call | None, same: Any) -> Any:
     """The padding of a call of a target, or, in a source, the demand on that of ``made``."""
     mode = side.value(term, "pad")
     valid = (0, 0, 0, 0)
@@ -222,8 +222,8 @@ def _padded(side: Side, term: Term, made: pat.Call | None, same: Any) -> Any:
 
 
 def _window(
-    side: Side, term: Term, make: Any, operands: Sequence[Pattern], size: Sequence[Value] | None, names: dict[str, Any],
-    **fixed: Any,
+    side: PatternSide, term: RuleTerm, make: Any, operands: Sequence[Pattern], size: Sequence[SourceValue] | None,
+    names: dict[str, Any], **fixed: Any,
 ) -> Pattern:  # fmt: skip
     """A call that moves a window over images, with strides and padding; of size ``pool_size`` where none is given."""
     for operand in term.operands:
@@ -245,7 +245,7 @@ def _window(
     return made
 
 
-def _conv2d(side: Side, term: Term, x: Pattern, w: Pattern) -> Pattern:
+def _conv2d(side: PatternSide, term: RuleTerm, x: Pattern, w: Pattern) -> Pattern:
     groups = x.shape[1] // w.shape[1]
     count = groups if side.semantics.groups or not side.is_source else 1
     layouts = {"data_layout": "NCHW", "kernel_layout": "OIHW", "out_layout": "", "out_dtype": ""}
@@ -257,8 +257,8 @@ def _conv2d(side: Side, term: Term, x: Pattern, w: Pattern) -> Pattern:
     return made
 
 
-def _pool(make: Any, kind: str) -> Make:
-    def build(side: Side, term: Term, x: Pattern) -> Pattern:
+def _pool(make: Any, kind: str) -> MakePattern:
+    def build(side: PatternSide, term: RuleTerm, x: Pattern) -> Pattern:
         counted = {"count_include_pad": side.semantics.count_include_pad} if kind == "avg" else {}
         fixed = {"dilation": (1, 1), "ceil_mode": False, "layout": "NCHW", "out_layout": ""}
         return _window(side, term, make, [x], None, {"pool_size": ("kernel_h", "kernel_w")}, **counted, **fixed)
@@ -269,7 +269,7 @@ def _pool(make: Any, kind: str) -> Make:
 # Kernels
 
 
-def _enlarged(side: Side, term: Term, w: Pattern, size: Sequence[Value]) -> Pattern:
+def _enlarged(side: PatternSide, term: RuleTerm, w: Pattern, size: Sequence[SourceValue]) -> Pattern:
     """A kernel in the middle of zeros."""
     smaller = side.sides.leaves.get(kernel(term.operands[0])) if not side.is_source else w
     if smaller is None:
@@ -289,18 +289,18 @@ def _enlarged(side: Side, term: Term, w: Pattern, size: Sequence[Value]) -> Patt
     return op.Pad(w, pad_width=((0, 0), (0, 0), *widths), pad_value=0.0, pad_mode="constant", **fixed)
 
 
-def _enlarge(side: Side, term: Term, w: Pattern) -> Pattern:
+def _enlarge(side: PatternSide, term: RuleTerm, w: Pattern) -> Pattern:
     sizes = [side.value(term, name) for name in ("kernel_h", "kernel_w")]
     if any(size is None for size in sizes):
         raise Inexpressible(f"{term.place}: a variable size of an enlarged kernel can't be a demand of a source")
     return _enlarged(side, term, w, sizes)
 
 
-def _enlarge_like(side: Side, term: Term, w: Pattern, other: Pattern) -> Pattern:
+def _enlarge_like(side: PatternSide, term: RuleTerm, w: Pattern, other: Pattern) -> Pattern:
     return _enlarged(side, term, w, (other.shape[2], other.shape[3]))
 
 
-def _merge_gconv(side: Side, term: Term, w: Pattern) -> Pattern:
+def _merge_gconv(side: PatternSide, term: RuleTerm, w: Pattern) -> Pattern:
     """The kernel of a convolution with ``count`` times fewer groups: each group's filters, and zeros beside them."""
     count = side.value(term, "count")
     user, position = side.sides.users.get(term, (None, 0))
@@ -323,7 +323,7 @@ def _merge_gconv(side: Side, term: Term, w: Pattern) -> Pattern:
     return op.Reshape(outer * eye, newshape=attr.Tuple(w.shape[0], count * w.shape[1]) + w.shape[2:])
 
 
-OPERATORS: dict[str, Make] = {
+OPERATORS: dict[str, MakePattern] = {
     "matmul": _matmul,
     "conv2d": _conv2d,
     "ewadd": _element_wise(op.Add),

@@ -8,10 +8,10 @@ from typing import Any
 from gsl import attr, op, pat
 from gsl.attr import Expr
 from gsl.exchange.places import Alike
-from gsl.exchange.terms import ACTIVATIONS, CONSTANTS, FIELD, OPEN, VARIABLE, Rule, Semantics, Term, walk
+from gsl.exchange.terms import ACTIVATIONS, CONSTANTS, FIELD, OPEN, VARIABLE, RuleTerm, Semantics, TermRule, walk
 from gsl.pat import Pattern
 
-Value = Any
+SourceValue = Any
 """A number, or an expression that is one at a match."""
 
 
@@ -19,10 +19,10 @@ class Inexpressible(Exception):
     """The reason why a rule can't be imported."""
 
 
-class Sides:
+class PatternSides:
     """The data that the two sides of a rule share while its patterns are made."""
 
-    def __init__(self, rule: Rule, semantics: Semantics) -> None:
+    def __init__(self, rule: TermRule, semantics: Semantics) -> None:
         self.semantics = semantics
         self.where: list[Any] = []
         """The conditions of the rule."""
@@ -33,15 +33,15 @@ class Sides:
         self.alike = Alike()
         self.batches = Alike()
         """Groups of terms that have two dimensions or more, and the same dimensions before the last two."""
-        self.matrix = Term("matrix", (), {}, rule.place)
+        self.matrix = RuleTerm("matrix", (), {}, rule.place)
         """Stands for every term that has two dimensions."""
-        self.products: list[Term] = [self.matrix]
+        self.products: list[RuleTerm] = [self.matrix]
         """Operands of matrix products, so that all of their batch have two dimensions or more."""
-        self.ranks: dict[Term, Value] = {}
+        self.ranks: dict[RuleTerm, SourceValue] = {}
         """The number of dimensions of the variables where the rule tells it."""
-        self.splits: dict[tuple[Term, Any], pat.Call] = {}
+        self.splits: dict[tuple[RuleTerm, Any], pat.Call] = {}
         """The splits of a source whose place is open, by what they split along which axis."""
-        self.users: dict[Term, tuple[Term, int]] = {}
+        self.users: dict[RuleTerm, tuple[RuleTerm, int]] = {}
         """The first use of each term: by which term, at which position."""
         for term in walk(*rule.source, *rule.target):
             for position, operand in enumerate(term.operands):
@@ -51,27 +51,27 @@ class Sides:
             for term in walk(*rule.source, *rule.target)
             if term.op == "smul" and term.operands[1].op == VARIABLE
         }
-        self.leaves: dict[Term, Pattern] = {
+        self.leaves: dict[RuleTerm, Pattern] = {
             term: pat.Wildcard(ndim=0) if term in numbers else pat.Wildcard()
             for term in walk(*rule.source)
             if term.op == VARIABLE
         }
 
 
-class Side:
+class PatternSide:
     """One side of a rule: makes the patterns of its terms."""
 
-    def __init__(self, sides: Sides, is_source: bool) -> None:
+    def __init__(self, sides: PatternSides, is_source: bool) -> None:
         self.sides = sides
         self.semantics = sides.semantics
         self.is_source = is_source
-        self.patterns: dict[Term, Pattern] = dict(sides.leaves)
+        self.patterns: dict[RuleTerm, Pattern] = dict(sides.leaves)
 
     def demand(self, condition: Any) -> None:
         """Take a condition into the rule."""
         self.sides.where.append(condition)
 
-    def join(self, first: Term, second: Term) -> None:
+    def join(self, first: RuleTerm, second: RuleTerm) -> None:
         """Note that two terms have one shape."""
         self.sides.alike.join(first, second)
         self.sides.batches.join(first, second)
@@ -80,7 +80,7 @@ class Side:
         """A pattern of a target for a condition, which may be about the calls that the target has built."""
         return pat.Cond(attr.Cond(condition, True, otherwise), made, made)
 
-    def outputs(self, terms: Sequence[Term], table: dict[str, Make]) -> list[Pattern]:
+    def outputs(self, terms: Sequence[RuleTerm], table: dict[str, MakePattern]) -> list[Pattern]:
         """The patterns of the outputs. Raises Inexpressible."""
         for term in walk(*terms):
             if term not in self.patterns:
@@ -89,7 +89,7 @@ class Side:
                     self.sides.alike.called(term)
         return [self.patterns[term] for term in terms]
 
-    def _make(self, term: Term, table: dict[str, Make]) -> Pattern:
+    def _make(self, term: RuleTerm, table: dict[str, MakePattern]) -> Pattern:
         operands = [self.patterns[operand] for operand in term.operands]
         if term.op == FIELD:
             return operands[0][term.params["index"]]
@@ -107,7 +107,7 @@ class Side:
 
     # Parameters
 
-    def value(self, term: Term, name: str) -> Value | None:
+    def value(self, term: RuleTerm, name: str) -> SourceValue | None:
         """The value of a parameter; ``None`` for a variable of the source that is not bound yet."""
         given = term.params[name]
         if not isinstance(given, str):
@@ -118,7 +118,7 @@ class Side:
             return None
         raise Inexpressible(f"{term.place}: the source does not say what ?{given} ({name}) is")
 
-    def settle(self, term: Term, name: str, actual: Expr) -> Value:
+    def settle(self, term: RuleTerm, name: str, actual: Expr) -> SourceValue:
         """Bind or compare a parameter with the value that a call of the source has, and give its value."""
         value = self.value(term, name)
         if value is None:
@@ -127,7 +127,7 @@ class Side:
         self.demand(actual == value)
         return value
 
-    def call(self, make: Callable[..., pat.Call], term: Term, operands: Sequence[Any], names: dict[str, Any],
+    def call(self, make: Callable[..., pat.Call], term: RuleTerm, operands: Sequence[Any], names: dict[str, Any],
              **fixed: Any) -> pat.Call:  # fmt: skip
         """A call with attributes that are given by parameters: by the name of one, or a tuple of names."""
         given: dict[str, Any] = {}
@@ -147,7 +147,7 @@ class Side:
 
     # Activations
 
-    def _activated(self, made: Pattern, term: Term) -> Pattern:
+    def _activated(self, made: Pattern, term: RuleTerm) -> Pattern:
         """The pattern of a product, followed by its activation."""
         act = term.params["act"]
         if isinstance(act, int):
@@ -166,7 +166,7 @@ class Side:
 
     # Constants
 
-    def context(self, term: Term) -> tuple[Term, int]:
+    def context(self, term: RuleTerm) -> tuple[RuleTerm, int]:
         """The call that a constant takes its shape from, and its position there."""
         user, position = self.sides.users.get(term, (None, 0))
         while user is not None and user.op in ("enlarge", "enlarge_like") and position == 0:
@@ -179,7 +179,7 @@ class Side:
 _ORDER = (1, 2, 3, 0)
 """The activations as alternatives: none comes last, since it also matches where there is one."""
 
-Make = Callable[..., Pattern]
+MakePattern = Callable[..., Pattern]
 """Makes the pattern of a term on a side, given the patterns of the operands."""
 
 

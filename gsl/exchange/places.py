@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gsl.exchange.terms import FIELD, VARIABLE, Term
+from gsl.exchange.terms import FIELD, VARIABLE, RuleTerm
 
 _RANK_4 = frozenset(("conv2d", "enlarge", "enlarge_like", "poolavg", "poolmax", "merge_gconv", "Iconv", "Cpool"))
 _SAME_SHAPE = frozenset(("relu", "sigmoid", "tanh", "smul"))
@@ -17,16 +17,16 @@ class Alike:
     """Groups of terms that have one shape (or one batch), as far as the operators on the way say so."""
 
     def __init__(self) -> None:
-        self._of: dict[Term, Term] = {}
-        self._calls: dict[Any, Term] = {}
+        self._of: dict[RuleTerm, RuleTerm] = {}
+        self._calls: dict[Any, RuleTerm] = {}
 
-    def find(self, term: Term) -> Term:
+    def find(self, term: RuleTerm) -> RuleTerm:
         """The term that stands for all of the shape of this one; a variable where one of them is."""
         while (other := self._of.get(term, term)) is not term:
             term = other
         return term
 
-    def join(self, first: Term, second: Term) -> None:
+    def join(self, first: RuleTerm, second: RuleTerm) -> None:
         """Note that two terms have one shape."""
         first, second = self.find(first), self.find(second)
         if first is not second:
@@ -34,19 +34,19 @@ class Alike:
                 first, second = second, first
             self._of[second] = first
 
-    def called(self, term: Term) -> None:
+    def called(self, term: RuleTerm) -> None:
         """Note a call: calls with equal parameters of operands that have one shape have one shape."""
         params = {name: value for name, value in term.params.items() if name != "act"}
         key = (term.op, *(self.find(operand) for operand in term.operands), repr(params))
         self.join(self._calls.setdefault(key, term), term)
 
 
-def rank(term: Term) -> int | Sequence[Term]:
+def rank(term: RuleTerm) -> int | Sequence[RuleTerm]:
     """The number of dimensions of a tensor, or the variables of which the largest has it; nothing if neither is known.
 
     The rank of a sum or a product is that of its operand with most dimensions.
     """
-    variables: dict[Term, None] = {}
+    variables: dict[RuleTerm, None] = {}
     work = [term]
     while work:
         term = work.pop()
@@ -66,7 +66,7 @@ def rank(term: Term) -> int | Sequence[Term]:
     return tuple(variables)
 
 
-def kernel(term: Term) -> Term:
+def kernel(term: RuleTerm) -> RuleTerm:
     """A term with the same height and width as a kernel, as near to the variables as these are the same."""
     while term.op == "concat" or term.op in _SAME_SHAPE or term.op in _ELEMENT_WISE or term.op == "merge_gconv":
         if term.op == "concat" and term.params["axis"] not in (0, 1):
@@ -75,7 +75,7 @@ def kernel(term: Term) -> Term:
     return term
 
 
-def same_shape(term: Term) -> Iterator[Term]:
+def same_shape(term: RuleTerm) -> Iterator[RuleTerm]:
     """The term, and the term of which it is an element-wise function."""
     yield term
     while term.op in _SAME_SHAPE:
@@ -83,13 +83,13 @@ def same_shape(term: Term) -> Iterator[Term]:
         yield term
 
 
-def origins(term: Term, axis: Any) -> list[tuple[Sequence[Term], Any]]:
+def origins(term: RuleTerm, axis: Any) -> list[tuple[Sequence[RuleTerm], Any]]:
     """The concatenated tensors behind an axis of a term, and the axis along which they were concatenated.
 
     There are several where a sum or another concatenation joins tensors that were each made so; none where the tensor
     was not made so.
     """
-    found: list[tuple[Sequence[Term], Any]] = []
+    found: list[tuple[Sequence[RuleTerm], Any]] = []
     work = [(term, axis)]
     while work:
         term, axis = work.pop()
@@ -100,7 +100,7 @@ def origins(term: Term, axis: Any) -> list[tuple[Sequence[Term], Any]]:
     return found
 
 
-def _steps(term: Term, axis: Any) -> Sequence[tuple[Term, Any]]:
+def _steps(term: RuleTerm, axis: Any) -> Sequence[tuple[RuleTerm, Any]]:
     """The operands, and the axis of each, to which an axis of a term corresponds."""
     op, operands = term.op, term.operands
     if op in _SAME_SHAPE:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gsl.errors import ExchangeError
 from gsl.exchange.imported import Conditions, ImportedRules, rule_set
-from gsl.exchange.terms import FIELD, OPEN, SIGNATURES, VARIABLE, Rule, Semantics, Term, problem, walk
+from gsl.exchange.terms import FIELD, OPEN, SIGNATURES, VARIABLE, RuleTerm, Semantics, TermRule, problem, walk
 
 # ---------------------------------------------------------------- the wire format
 
@@ -30,14 +30,14 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class MessageLayout:
     """A kind of message: the name and wire type of each field by its number."""
 
     name: str
     fields: Mapping[int, tuple[str, int]]
 
 
-class Reader:
+class MessageReader:
     """Reads messages from bytes. ExchangeError with the byte at which they are malformed."""
 
     def __init__(self, data: bytes, file: str) -> None:
@@ -48,7 +48,7 @@ class Reader:
         """The error of a problem at a byte of the file."""
         return ExchangeError(f"{self.file}: byte {offset}: {what}: {problem}")
 
-    def read(self, layout: Layout, span: Span) -> dict[str, list[tuple[int, int, int]]]:
+    def read(self, layout: MessageLayout, span: Span) -> dict[str, list[tuple[int, int, int]]]:
         """The fields of a message by name, in order: the value (or the start) of each, its end, its own place."""
         found: dict[str, list[tuple[int, int, int]]] = {name: [] for name, _ in layout.fields.values()}
         offset = span.start
@@ -97,12 +97,12 @@ def _int32(value: int) -> int:
 # ---------------------------------------------------------------- rules
 
 
-COLLECTION = Layout("RuleCollection", {1: ("rule", LENGTH)})
-RULE = Layout("Rule", {1: ("source", LENGTH), 2: ("target", LENGTH), 3: ("output", LENGTH)})
-OPERATOR = Layout("Operator", {1: ("type", VARINT), 2: ("operand", LENGTH), 3: ("parameter", LENGTH)})
-TENSOR = Layout("Tensor", {1: ("operator", VARINT), 2: ("result", VARINT)})
-PARAMETER = Layout("Parameter", {1: ("key", VARINT), 2: ("value", VARINT)})
-OUTPUT = Layout("MapOutput", {n: (name, VARINT) for n, name in enumerate(
+COLLECTION = MessageLayout("RuleCollection", {1: ("rule", LENGTH)})
+RULE = MessageLayout("TermRule", {1: ("source", LENGTH), 2: ("target", LENGTH), 3: ("output", LENGTH)})
+OPERATOR = MessageLayout("Operator", {1: ("type", VARINT), 2: ("operand", LENGTH), 3: ("parameter", LENGTH)})
+TENSOR = MessageLayout("Tensor", {1: ("operator", VARINT), 2: ("result", VARINT)})
+PARAMETER = MessageLayout("Parameter", {1: ("key", VARINT), 2: ("value", VARINT)})
+OUTPUT = MessageLayout("MapOutput", {n: (name, VARINT) for n, name in enumerate(
     ("source operator", "target operator", "source result", "target result"), 1)})  # fmt: skip
 
 TYPES = (
@@ -156,22 +156,22 @@ def rules_from_taso(
     return rule_set(read_taso(file, semantics.operators), semantics, file.name, where or {}, strict)
 
 
-def read_taso(file: Path, operators: Collection[str] = ()) -> list[Rule]:
+def read_taso(file: Path, operators: Collection[str] = ()) -> list[TermRule]:
     """The rules of a file as terms. Raises ExchangeError."""
-    return list(_File(Reader(file.read_bytes(), file.name), operators).rules())
+    return list(_File(MessageReader(file.read_bytes(), file.name), operators).rules())
 
 
 class _File:
     """The terms of a file."""
 
-    def __init__(self, reader: Reader, operators: Collection[str]) -> None:
+    def __init__(self, reader: MessageReader, operators: Collection[str]) -> None:
         self.reader = reader
         self.operators = operators
         """The operators whose meaning the caller tells."""
-        self.fields: dict[tuple[Term, int], Term] = {}
+        self.fields: dict[tuple[RuleTerm, int], RuleTerm] = {}
         """The results of splits."""
 
-    def rules(self) -> Iterator[Rule]:
+    def rules(self) -> Iterator[TermRule]:
         whole = Span(0, len(self.reader.data), "the file")
         spans = self.reader.read(COLLECTION, whole)["rule"]
         if not spans:
@@ -179,12 +179,12 @@ class _File:
         for number, (start, end, _) in enumerate(spans):
             yield self._rule(number, Span(start, end, f"rule {number}"))
 
-    def _rule(self, number: int, span: Span) -> Rule:
+    def _rule(self, number: int, span: Span) -> TermRule:
         found = self.reader.read(RULE, span)
-        variables: dict[int, Term] = {}
+        variables: dict[int, RuleTerm] = {}
         sides = [self._side(side, found[side], variables, span) for side in ("source", "target")]
-        sources: list[Term] = []
-        targets: list[Term] = []
+        sources: list[RuleTerm] = []
+        targets: list[RuleTerm] = []
         for place, (start, end, offset) in enumerate(found["output"]):
             what = f"{span.what}, output {place}"
             values = self._numbers(OUTPUT, Span(start, end, what))
@@ -204,20 +204,20 @@ class _File:
             dead = next((term for term in terms if term not in used), None)
             if dead is not None:
                 raise ExchangeError(f"{dead.place}: no mapped output of the {side} depends on it")
-        return Rule(f"taso-{number}", f"{self.reader.file}: {span.what}", tuple(sources), tuple(targets))
+        return TermRule(f"taso-{number}", f"{self.reader.file}: {span.what}", tuple(sources), tuple(targets))
 
     def _side(
-        self, side: str, spans: list[tuple[int, int, int]], variables: dict[int, Term], rule: Span
-    ) -> list[Term]:
-        terms: list[Term] = []
+        self, side: str, spans: list[tuple[int, int, int]], variables: dict[int, RuleTerm], rule: Span
+    ) -> list[RuleTerm]:
+        terms: list[RuleTerm] = []
         for number, (start, end, offset) in enumerate(spans):
             what = f"{rule.what}, {side} operator {number}"
             terms.append(self._operator(Span(start, end, what), offset, terms, side, variables))
         return terms
 
     def _operator(
-        self, span: Span, offset: int, before: list[Term], side: str, variables: dict[int, Term]
-    ) -> Term:
+        self, span: Span, offset: int, before: list[RuleTerm], side: str, variables: dict[int, RuleTerm]
+    ) -> RuleTerm:
         found = self.reader.read(OPERATOR, span)
         if not found["type"]:
             raise self.reader.error(offset, span.what, "it has no field 'type'")
@@ -242,7 +242,7 @@ class _File:
             params[KEYS[key]] = parameter["value"]
         return self._term(TYPES[number], operands, params, span, offset)
 
-    def _numbers(self, layout: Layout, span: Span) -> dict[str, int]:
+    def _numbers(self, layout: MessageLayout, span: Span) -> dict[str, int]:
         """The fields of a message that is made of numbers, each of which must be there."""
         found = self.reader.read(layout, span)
         for name, values in found.items():
@@ -251,15 +251,21 @@ class _File:
         return {name: values[-1][0] for name, values in found.items()}
 
     def _operand(
-        self, tensor: dict[str, int], before: list[Term], side: str, variables: dict[int, Term], at: int, what: str
-    ) -> Term:
+        self,
+        tensor: dict[str, int],
+        before: list[RuleTerm],
+        side: str,
+        variables: dict[int, RuleTerm],
+        at: int,
+        what: str,
+    ) -> RuleTerm:
         number = tensor["operator"]
         if number < 0:
             if number not in variables:
                 if side == "target":
                     raise self.reader.error(at, what, f"it is the input {number}, which the source does not use")
                 place = f"{self.reader.file}: byte {at}: {what}"
-                variables[number] = Term(VARIABLE, (), {"name": f"input_{-number}"}, place)
+                variables[number] = RuleTerm(VARIABLE, (), {"name": f"input_{-number}"}, place)
             if tensor["result"] != 0:
                 raise self.reader.error(at, what, f"an input is one tensor, so it has no result {tensor['result']}")
             return variables[number]
@@ -271,17 +277,17 @@ class _File:
             )  # fmt: skip
         return self._result(before[number], tensor["result"], at, what)
 
-    def _result(self, term: Term, result: int, at: int, what: str) -> Term:
+    def _result(self, term: RuleTerm, result: int, at: int, what: str) -> RuleTerm:
         """One of the results of an operator."""
         count = term.params["parts"] if term.op == "split" else 1
         if not 0 <= result < count:
             raise self.reader.error(at, what, f"the operator has {count} results, so there is no result {result}")
         if term.op != "split":
             return term
-        field = Term(FIELD, (term,), {"index": result}, term.place)
+        field = RuleTerm(FIELD, (term,), {"index": result}, term.place)
         return self.fields.setdefault((term, result), field)
 
-    def _term(self, type: str, operands: list[Term], params: dict[str, int], span: Span, offset: int) -> Term:
+    def _term(self, type: str, operands: list[RuleTerm], params: dict[str, int], span: Span, offset: int) -> RuleTerm:
         place = f"{self.reader.file}: byte {offset}: {span.what}"
         outputs = params.get("NUM_OUTPUTS")
         if params.get("NUM_INPUTS", len(operands)) != len(operands):
@@ -291,7 +297,7 @@ class _File:
         params = {key: value for key, value in params.items() if key not in COUNTS}
         name = NAMES.get(type)
         if name is None or type in self.operators:
-            return Term(OPEN, operands, {"name": type, "arguments": params}, place)
+            return RuleTerm(OPEN, operands, {"name": type, "arguments": params}, place)
         signature = SIGNATURES[name]
         if len(operands) != signature.operands and not (signature.at_least and len(operands) > signature.operands):
             raise self.reader.error(
@@ -316,7 +322,7 @@ class _File:
             values["parts"] = outputs
         if name == "transpose":
             values = {"axes": self._permutation(values, offset, span.what)}
-        return Term(name, operands, values, place)
+        return RuleTerm(name, operands, values, place)
 
     def _permutation(self, values: dict[str, int], offset: int, what: str) -> tuple[int, ...]:
         """The axes of a transposition, whose places are the digits of PERM to the base NUMDIM."""

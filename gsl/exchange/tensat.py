@@ -11,7 +11,18 @@ from typing import Any
 
 from gsl.errors import ExchangeError, PatternError, nearest
 from gsl.exchange.imported import Conditions, ImportedRules, rule_set
-from gsl.exchange.terms import CONSTANTS, FIELD, OPEN, SIGNATURES, VARIABLE, Rule, Semantics, Term, problem, walk
+from gsl.exchange.terms import (
+    CONSTANTS,
+    FIELD,
+    OPEN,
+    SIGNATURES,
+    VARIABLE,
+    RuleTerm,
+    Semantics,
+    TermRule,
+    problem,
+    walk,
+)
 
 ARROW = "=>"
 _TOKEN = re.compile(r"[()]|[^\s()]+")
@@ -44,7 +55,7 @@ def rules_from_tensat(
     return rule_set(read_tensat(file, outputs, semantics.operators), semantics, file.name, where or {}, strict)
 
 
-def read_tensat(file: Path, outputs: int | None = None, operators: Collection[str] = ()) -> list[Rule]:
+def read_tensat(file: Path, outputs: int | None = None, operators: Collection[str] = ()) -> list[TermRule]:
     """The rules of a file as terms. Raises ExchangeError."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
@@ -53,7 +64,7 @@ def read_tensat(file: Path, outputs: int | None = None, operators: Collection[st
     return list(_rules(lines, file.name, outputs, operators))
 
 
-def _rules(lines: Sequence[str], file: str, outputs: int | None, operators: Collection[str]) -> Iterator[Rule]:
+def _rules(lines: Sequence[str], file: str, outputs: int | None, operators: Collection[str]) -> Iterator[TermRule]:
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if not numbered:
         raise ExchangeError(f"{file}: it has no rules")
@@ -77,10 +88,10 @@ def _rules(lines: Sequence[str], file: str, outputs: int | None, operators: Coll
         if len(set(source)) < len(source):
             raise ExchangeError(f"{source[-1].place}: both lines replace the same expression")
         name = "-".join(["tensat", *(str(number) for number, _ in rows)])
-        yield Rule(name, f"{file}: line {rows[0][0]}", tuple(source), tuple(target))
+        yield TermRule(name, f"{file}: line {rows[0][0]}", tuple(source), tuple(target))
 
 
-def _unbound(source: Sequence[Term], target: Sequence[Term]) -> Term | None:
+def _unbound(source: Sequence[RuleTerm], target: Sequence[RuleTerm]) -> RuleTerm | None:
     """A variable of the target that the source lacks."""
     bound = set(walk(*source))
     return next((term for term in walk(*target) if term.op == VARIABLE and term not in bound), None)
@@ -102,7 +113,7 @@ class _Parser:
         self.file = file
         self.operators = operators
         self.number = 0
-        self.known: dict[Any, Term] = {}
+        self.known: dict[Any, RuleTerm] = {}
 
     def error(self, column: int, problem: str) -> ExchangeError:
         """The error of a problem at a column of the present line."""
@@ -111,7 +122,7 @@ class _Parser:
     def _place(self, column: int) -> str:
         return f"{self.file}: line {self.number}, column {column}"
 
-    def line(self, number: int, text: str) -> tuple[Term, Term]:
+    def line(self, number: int, text: str) -> tuple[RuleTerm, RuleTerm]:
         """The two sides of a rule."""
         self.number = number
         sides = text.split(ARROW)
@@ -121,7 +132,7 @@ class _Parser:
         target = len(sides[0]) + len(ARROW)
         return self._side(sides[0], 1), self._side(sides[1], target + 1)
 
-    def _side(self, text: str, column: int) -> Term:
+    def _side(self, text: str, column: int) -> RuleTerm:
         """The term of one side, which begins at a column of the line."""
         stack: list[_Open] = [_Open(column, [])]
         end = column + len(text.rstrip())
@@ -144,9 +155,9 @@ class _Parser:
             )
         return self._operand(*stack[0].items[0])
 
-    def _operand(self, column: int, item: Any) -> Term:
+    def _operand(self, column: int, item: Any) -> RuleTerm:
         """The term of an item that stands in the place of an operand."""
-        if isinstance(item, Term):
+        if isinstance(item, RuleTerm):
             return item
         if item.startswith("?") and len(item) > 1:
             return self._variable(item[1:], "tensor", column)
@@ -154,14 +165,14 @@ class _Parser:
             return self._call(_Open(column, [(column, item)]))
         raise self.error(column, f"expected an expression or a variable ?name, found {item!r}")
 
-    def _variable(self, name: str, kind: str, column: int) -> Term:
-        term = self.known.setdefault((VARIABLE, name), Term(VARIABLE, (), {"name": name}, self._place(column)))
+    def _variable(self, name: str, kind: str, column: int) -> RuleTerm:
+        term = self.known.setdefault((VARIABLE, name), RuleTerm(VARIABLE, (), {"name": name}, self._place(column)))
         before = self.known.setdefault(("kind", name, kind), term)
         if ("kind", name, "tensor") in self.known and ("kind", name, "parameter") in self.known:
             raise self.error(column, f"?{name} is a tensor in one place and a parameter in another")
         return before
 
-    def _call(self, done: _Open) -> Term:
+    def _call(self, done: _Open) -> RuleTerm:
         if not done.items or not isinstance(done.items[0][1], str):
             raise self.error(done.column, "expected the name of an operator after the parenthesis")
         (column, name), items = done.items[0], done.items[1:]
@@ -203,12 +214,12 @@ class _Parser:
             return item[1:]
         raise self.error(column, f"{param} is a number or a variable ?name, found {item!r}")
 
-    def _field(self, name: str, items: list[tuple[int, Any]], column: int) -> Term:
-        if len(items) != 1 or not isinstance(items[0][1], Term) or items[0][1].op != "split":
+    def _field(self, name: str, items: list[tuple[int, Any]], column: int) -> RuleTerm:
+        if len(items) != 1 or not isinstance(items[0][1], RuleTerm) or items[0][1].op != "split":
             raise self.error(column, f"{name} takes one operand, an expression (split axis x)")
         return self._term(FIELD, [items[0][1]], {"index": FIELDS.index(name)}, column)
 
-    def _transpose(self, items: list[tuple[int, Any]], column: int) -> Term:
+    def _transpose(self, items: list[tuple[int, Any]], column: int) -> RuleTerm:
         """``(transpose x)`` of a matrix, or with the axes as ``(transpose x 0_2_1)``."""
         axes: tuple[int, ...] = (1, 0)
         if len(items) == 2:
@@ -222,7 +233,7 @@ class _Parser:
             raise self.error(column, "transpose takes one operand, and after it the axes where it is no matrix")
         return self._term("transpose", [self._operand(*items[0])], {"axes": axes}, column)
 
-    def _further(self, name: str, items: list[tuple[int, Any]], column: int) -> Term:
+    def _further(self, name: str, items: list[tuple[int, Any]], column: int) -> RuleTerm:
         """An operator whose meaning the caller tells: its numbers are parameters by their position."""
         operands, arguments = [], {}
         for position, (place, item) in enumerate(items):
@@ -232,8 +243,8 @@ class _Parser:
                 operands.append(self._operand(place, item))
         return self._term(OPEN, operands, {"name": name, "arguments": arguments}, column)
 
-    def _term(self, op: str, operands: list[Term], params: dict[str, Any], column: int) -> Term:
-        term = Term(op, operands, params, self._place(column))
+    def _term(self, op: str, operands: list[RuleTerm], params: dict[str, Any], column: int) -> RuleTerm:
+        term = RuleTerm(op, operands, params, self._place(column))
         if op in CONSTANTS:
             return term  # what shape it has depends on where it stands
         return self.known.setdefault((op, *operands, repr(sorted(params.items()))), term)

@@ -17,12 +17,12 @@ from gsl.pat import Pattern
 VARIABLE = "?"
 """The operator of a term that stands for any tensor (or, as the second operand of ``smul``, for any number)."""
 
-Param = int | str
+TermParam = int | str
 """The value of a parameter: a number, or the name of a variable of the rule (``?p``)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class TermSignature:
     """The signature of an operator, as it stands in parentheses: its parameters in order, then its operands."""
 
     params: tuple[str, ...]
@@ -31,27 +31,27 @@ class Signature:
     """True if there may be more operands than that."""
 
 
-SIGNATURES: dict[str, Signature] = {
-    "matmul": Signature(("act",), 2),
-    "conv2d": Signature(("stride_h", "stride_w", "pad", "act"), 2),
-    "ewadd": Signature((), 2),
-    "ewmul": Signature((), 2),
-    "smul": Signature((), 2),
-    "relu": Signature((), 1),
-    "sigmoid": Signature((), 1),
-    "tanh": Signature((), 1),
-    "transpose": Signature((), 1),
-    "concat": Signature(("axis", "ndim"), 2, at_least=True),
-    "split": Signature(("axis",), 1),
-    "enlarge": Signature(("kernel_h", "kernel_w"), 1),
-    "enlarge_like": Signature((), 2),
-    "poolavg": Signature(("kernel_h", "kernel_w", "stride_h", "stride_w", "pad"), 1),
-    "poolmax": Signature(("kernel_h", "kernel_w", "stride_h", "stride_w", "pad"), 1),
-    "merge_gconv": Signature(("count",), 1),
-    "Iconv": Signature(("kernel_h", "kernel_w"), 0),
-    "Imatmul": Signature((), 0),
-    "Iewmul": Signature((), 0),
-    "Cpool": Signature(("kernel_h", "kernel_w"), 0),
+SIGNATURES: dict[str, TermSignature] = {
+    "matmul": TermSignature(("act",), 2),
+    "conv2d": TermSignature(("stride_h", "stride_w", "pad", "act"), 2),
+    "ewadd": TermSignature((), 2),
+    "ewmul": TermSignature((), 2),
+    "smul": TermSignature((), 2),
+    "relu": TermSignature((), 1),
+    "sigmoid": TermSignature((), 1),
+    "tanh": TermSignature((), 1),
+    "transpose": TermSignature((), 1),
+    "concat": TermSignature(("axis", "ndim"), 2, at_least=True),
+    "split": TermSignature(("axis",), 1),
+    "enlarge": TermSignature(("kernel_h", "kernel_w"), 1),
+    "enlarge_like": TermSignature((), 2),
+    "poolavg": TermSignature(("kernel_h", "kernel_w", "stride_h", "stride_w", "pad"), 1),
+    "poolmax": TermSignature(("kernel_h", "kernel_w", "stride_h", "stride_w", "pad"), 1),
+    "merge_gconv": TermSignature(("count",), 1),
+    "Iconv": TermSignature(("kernel_h", "kernel_w"), 0),
+    "Imatmul": TermSignature((), 0),
+    "Iewmul": TermSignature((), 0),
+    "Cpool": TermSignature(("kernel_h", "kernel_w"), 0),
 }
 CONSTANTS = frozenset(("Iconv", "Imatmul", "Iewmul", "Cpool"))
 """Tensors that take their shape from the context."""
@@ -80,12 +80,12 @@ def problem(params: Mapping[str, Any]) -> str | None:
     return None
 
 
-class Term:
+class RuleTerm:
     """An operator with its operands and parameters. Compared by identity: one term is one node of a graph."""
 
     __slots__ = ("op", "operands", "params", "place")
 
-    def __init__(self, op: str, operands: Iterable[Term], params: dict[str, Any], place: str) -> None:
+    def __init__(self, op: str, operands: Iterable[RuleTerm], params: dict[str, Any], place: str) -> None:
         self.op = op
         self.operands = tuple(operands)
         self.params = params
@@ -97,22 +97,22 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class TermRule:
     """A rule as it was read: for every output the term that is replaced, and the term that replaces it."""
 
     name: str
     place: str
-    source: tuple[Term, ...]
-    target: tuple[Term, ...]
+    source: tuple[RuleTerm, ...]
+    target: tuple[RuleTerm, ...]
 
     def __str__(self) -> str:
         """The algebra as s-expressions."""
         return "\n".join(f"{text(old)} => {text(new)}" for old, new in zip(self.source, self.target))
 
 
-def walk(*roots: Term) -> Iterator[Term]:
+def walk(*roots: RuleTerm) -> Iterator[RuleTerm]:
     """Every term that the roots are made of, each once, operands before users."""
-    done: set[Term] = set()
+    done: set[RuleTerm] = set()
     stack = [(root, False) for root in reversed(roots)]
     while stack:
         term, ready = stack.pop()
@@ -124,10 +124,10 @@ def walk(*roots: Term) -> Iterator[Term]:
             stack.extend((operand, False) for operand in reversed(term.operands))
 
 
-def text(term: Term) -> str:
+def text(term: RuleTerm) -> str:
     """The term as an s-expression."""
     written: list[str] = []
-    work: list[Term | str] = [term]
+    work: list[RuleTerm | str] = [term]
     while work:
         item = work.pop()
         if isinstance(item, str):
@@ -148,14 +148,14 @@ def text(term: Term) -> str:
     return "".join(written)
 
 
-def _param(value: Param) -> str:
+def _param(value: TermParam) -> str:
     return f"?{value}" if isinstance(value, str) else str(value)
 
 
-def is_trivial(rule: Rule) -> bool:
+def is_trivial(rule: TermRule) -> bool:
     """True if both sides are one graph, when activations are operators of their own and sums have no order."""
     numbers: dict[Any, int] = {}
-    of: dict[Term, int] = {}
+    of: dict[RuleTerm, int] = {}
 
     def number(*key: Any) -> int:
         return numbers.setdefault(key, len(numbers))

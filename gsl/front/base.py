@@ -92,7 +92,7 @@ class Placed(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class ProgramStep:
     """One native call of a program, as it is made when the program runs."""
 
     name: str
@@ -115,10 +115,10 @@ class Stepped(Protocol):
     def fuses(self) -> bool:
         """True if the program is run by something that makes one loop of several calls."""
 
-    def steps(self, graph: Graph) -> Sequence[Step]:
+    def steps(self, graph: Graph) -> Sequence[ProgramStep]:
         """The calls that compute, in order; ``graph`` is an unchanged view that :meth:`load` made."""
 
-    def alone(self, steps: Sequence[Step], *, copies: int = 1) -> Callable[[], object]:
+    def alone(self, steps: Sequence[ProgramStep], *, copies: int = 1) -> Callable[[], object]:
         """A function that makes these calls and no others, on weights as they are and on other operands made for it.
 
         With ``copies``, each run takes other operands and weights than the one before, so many of them in turns.

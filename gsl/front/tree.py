@@ -27,7 +27,7 @@ class Canon:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Literal:
+class LiteralOperand:
     """A literal operand: a Python scalar, or a torch tensor that the reading itself made."""
 
     value: Any

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from gsl.kernels.int8 import in_int8, quantised
 from gsl.kernels.operator import ACTIVATIONS, Activation, is_packable, register
-from gsl.kernels.packed import Run, fastest, packed
+from gsl.kernels.packed import PackedKernel, fastest, packed
 
 Tensor = torch.Tensor
 _LAST: Final = torch.channels_last
@@ -70,7 +70,7 @@ def kernel(
     activation = ACTIVATIONS[name]
     x = x.contiguous(memory_format=_LAST)
 
-    def make() -> Run:
+    def make() -> PackedKernel:
         shape = ("conv2d", x.shape, weight.shape, bias is None, adds, window, name, precision)
         ways = _ways(x, weight, window, activation, adds, precision)
         return fastest(shape, "plain", ways, x, weight, bias, addend)
@@ -96,11 +96,11 @@ def _finished(result: Tensor, addend: Tensor | None, activation: Activation) -> 
 
 def _ways(
     x: Tensor, weight: Tensor, window: Window, activation: Activation, adds: bool, precision: str
-) -> Mapping[str, Callable[[], Run | None]]:
+) -> Mapping[str, Callable[[], PackedKernel | None]]:
     """The ways to compute a convolution. A run holds its packed weight, but not the weight itself: that would keep it
     alive."""
     fused, rest = (ACTIVATIONS["none"], activation) if adds else (activation, ACTIVATIONS["none"])
-    ways: dict[str, Callable[[], Run | None]] = {
+    ways: dict[str, Callable[[], PackedKernel | None]] = {
         "plain": lambda: partial(_plain, activation, window),
         "channels last": lambda: _by_channels_last(weight, window, activation),
         "onednn": lambda: _followed(_by_onednn(x.shape, weight, window, fused), rest),
@@ -114,19 +114,19 @@ def _ways(
     return ways
 
 
-def _followed(run: Run | None, activation: Activation) -> Run | None:
+def _followed(run: PackedKernel | None, activation: Activation) -> PackedKernel | None:
     """A run, and then an addition and an activation."""
     if run is None:
         return None
     return lambda x, weight, bias, addend: _finished(run(x, weight, bias), addend, activation)
 
 
-def _by_channels_last(weight: Tensor, window: Window, activation: Activation) -> Run:
+def _by_channels_last(weight: Tensor, window: Window, activation: Activation) -> PackedKernel:
     own = weight.detach().clone(memory_format=_LAST)
     return lambda x, weight, bias, addend: _plain(activation, window, x, own, bias, addend)
 
 
-def _by_onednn(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> Run | None:
+def _by_onednn(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> PackedKernel | None:
     if not torch._C._has_mkldnn:
         return None
     w, name, algorithm = window, activation.name, activation.algorithm
@@ -136,7 +136,7 @@ def _by_onednn(shape: Sequence[int], weight: Tensor, window: Window, activation:
     )
 
 
-def _with_addition(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> Run | None:
+def _with_addition(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> PackedKernel | None:
     """By a kernel that adds a tensor of the shape of its result, and knows no activation but relu."""
     if not torch._C._has_mkldnn:
         return None
@@ -157,7 +157,7 @@ def _with_addition(shape: Sequence[int], weight: Tensor, window: Window, activat
     return run
 
 
-def _in_bfloat16(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> Run | None:
+def _in_bfloat16(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> PackedKernel | None:
     if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return None
     w = window
@@ -171,7 +171,7 @@ def _in_bfloat16(shape: Sequence[int], weight: Tensor, window: Window, activatio
     return run
 
 
-def _in_int8(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> Run | None:
+def _in_int8(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> PackedKernel | None:
     """By oneDNN's convolution of whole numbers. Torch's dynamic one rounds its result as if it were its operand."""
     w, small = window, in_int8(weight)
     if small is None:

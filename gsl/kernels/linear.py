@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from gsl.kernels.int8 import ENGINES, packed_linear
 from gsl.kernels.operator import ACTIVATIONS, Activation, is_packable, register
-from gsl.kernels.packed import Run, fastest, packed
+from gsl.kernels.packed import PackedKernel, fastest, packed
 
 Tensor = torch.Tensor
 _onednn = torch.ops.mkldnn._linear_pointwise.default
@@ -40,7 +40,7 @@ def kernel(x: Tensor, weight: Tensor, bias: Tensor | None = None, addend: Tensor
     activation, precision = how.get("activation", "none"), how.get("precision", "float32")
     fused = activation if addend is None else "none"
 
-    def make() -> Run:
+    def make() -> PackedKernel:
         shape = ("linear", rows, *weight.shape, bias is None, fused, precision)
         return fastest(shape, "plain", _ways(weight, bias, rows, ACTIVATIONS[fused], precision), x, weight, bias)
 
@@ -58,10 +58,10 @@ def _plain(activation: Activation, x: Tensor, weight: Tensor, bias: Tensor | Non
 
 def _ways(
     weight: Tensor, bias: Tensor | None, rows: int, activation: Activation, precision: str
-) -> Mapping[str, Callable[[], Run | None]]:
+) -> Mapping[str, Callable[[], PackedKernel | None]]:
     """The ways to compute a layer. A run holds its packed weight, but not the weight itself: that would keep it
     alive."""
-    ways: dict[str, Callable[[], Run | None]] = {
+    ways: dict[str, Callable[[], PackedKernel | None]] = {
         "plain": lambda: partial(_plain, activation),
         "onednn": lambda: _by_onednn(weight, activation),
         "mkl": lambda: _by_mkl(weight, rows, activation),
@@ -74,14 +74,14 @@ def _ways(
     return ways
 
 
-def _by_onednn(weight: Tensor, activation: Activation) -> Run | None:
+def _by_onednn(weight: Tensor, activation: Activation) -> PackedKernel | None:
     if not torch._C._has_mkldnn:
         return None
     own, name, algorithm = _reorder(weight), activation.name, activation.algorithm
     return lambda x, weight, bias: _onednn(x, own, bias, name, [], algorithm)
 
 
-def _by_mkl(weight: Tensor, rows: int, activation: Activation) -> Run | None:
+def _by_mkl(weight: Tensor, rows: int, activation: Activation) -> PackedKernel | None:
     """MKL packs for a number of rows; for another one, its call is one with the plain weight."""
     if not torch._C.has_mkl:
         return None
@@ -89,7 +89,7 @@ def _by_mkl(weight: Tensor, rows: int, activation: Activation) -> Run | None:
     return lambda x, weight, bias: activation.in_place(multiply(x, own, weight, bias, rows))
 
 
-def _in_bfloat16(weight: Tensor, activation: Activation) -> Run | None:
+def _in_bfloat16(weight: Tensor, activation: Activation) -> PackedKernel | None:
     if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return None
     own = _reorder(weight.to(torch.bfloat16))
@@ -101,7 +101,7 @@ def _in_bfloat16(weight: Tensor, activation: Activation) -> Run | None:
     return run
 
 
-def _in_int8(engine: str, weight: Tensor, bias: Tensor | None, activation: Activation) -> Run | None:
+def _in_int8(engine: str, weight: Tensor, bias: Tensor | None, activation: Activation) -> PackedKernel | None:
     found = packed_linear(engine, weight, bias)
     if found is None:
         return None

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import torch
 
-Make = Callable[[], Any]
+PackWeight = Callable[[], Any]
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class _Entry:
 _ENTRIES: Final[dict[Hashable, _Entry]] = {}
 
 
-def packed(weight: torch.Tensor, bias: torch.Tensor | None, how: Hashable, make: Make) -> Any:
+def packed(weight: torch.Tensor, bias: torch.Tensor | None, how: Hashable, make: PackWeight) -> Any:
     """The object that ``make`` makes of a weight and a bias, ``None`` at the first use of them.
 
     A weight that is computed anew for each call is so never packed. Views of the same memory, that lie in it alike,
@@ -71,7 +71,7 @@ def clear() -> None:
 # ---------------------------------------------------------------- the fastest way
 
 
-Run = Callable[..., torch.Tensor]
+PackedKernel = Callable[..., torch.Tensor]
 ROUNDS: Final = 5
 GAIN: Final = 0.97
 """The plain way is left only for one that takes at most this share of its time."""
@@ -80,7 +80,9 @@ _LOCK: Final = threading.Lock()
 _CHOICES: Final[dict[Hashable, str]] = {}
 
 
-def fastest(shape: Hashable, plain: str, ways: Mapping[str, Callable[[], Run | None]], *args: Any) -> Run:
+def fastest(
+    shape: Hashable, plain: str, ways: Mapping[str, Callable[[], PackedKernel | None]], *args: Any
+) -> PackedKernel:
     """The run of the fastest way. ``None`` made by a way says that it is not to be had here.
 
     The choice is made once for each shape and number of threads, so that equal layers compute alike.
@@ -97,7 +99,7 @@ def fastest(shape: Hashable, plain: str, ways: Mapping[str, Callable[[], Run | N
         return run
 
 
-def _fastest(plain: str, runs: Mapping[str, Run], args: tuple[Any, ...]) -> str:
+def _fastest(plain: str, runs: Mapping[str, PackedKernel], args: tuple[Any, ...]) -> str:
     """The name of the fastest run. They take turns, and the first turn, a warm one, does not count."""
     least = dict.fromkeys(runs, math.inf)
     for turn in range(ROUNDS + 1):

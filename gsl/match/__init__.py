@@ -19,11 +19,11 @@ and graph.
 
 from gsl.match.compile import Find
 from gsl.match.crowd import Crowds
-from gsl.match.engine import Search
+from gsl.match.engine import MatchSearch
 from gsl.match.index import Candidates, candidates
 from gsl.match.miss import Miss
 from gsl.match.plan import Plan
 from gsl.match.result import Match
 from gsl.match.start import Start
 
-__all__ = ["Candidates", "Crowds", "Find", "Match", "Miss", "Plan", "Search", "Start", "candidates"]
+__all__ = ["Candidates", "Crowds", "Find", "Match", "MatchSearch", "Miss", "Plan", "Start", "candidates"]

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gsl.attr.ast import Literal
-from gsl.match.bindings import Path
+from gsl.match.bindings import AttrPath
 from gsl.match.guard import Guard
 from gsl.match.matchers import END, Matcher, check_all
 from gsl.pat import Not, Pattern
 
 if TYPE_CHECKING:
-    from gsl.match.engine import Search
+    from gsl.match.engine import MatchSearch
 
 
 class Absent(Guard):
@@ -31,7 +31,7 @@ class Absent(Guard):
     def references(self) -> Iterator[Pattern]:
         return iter(self.outside)
 
-    def check(self, search: Search, path: Path) -> bool:
+    def check(self, search: MatchSearch, path: AttrPath) -> bool:
         owner = self.owner
         assert owner is not None
         node = search.bindings.get(owner, path)

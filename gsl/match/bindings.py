@@ -12,7 +12,7 @@ from gsl.graph import CONST, Node
 from gsl.pat import Alt, Instance, Pattern, Repeat, Seq, Variadic, has_head
 from gsl.spec.natives import defaults
 
-Path = tuple[int, ...]
+AttrPath = tuple[int, ...]
 """The numbers of the instances of the enclosing variadics, outermost first."""
 
 
@@ -36,19 +36,19 @@ class Bindings:
         self.chosen = {} if chosen is None else chosen
         self.counts: dict[Any, int] = {}
 
-    def key(self, pattern: Pattern, path: Path) -> Any:
+    def key(self, pattern: Pattern, path: AttrPath) -> Any:
         """The key under which the pattern is bound, seen from an instance."""
         level = len(self.scopes.get(pattern, ()))
         return (pattern, path[:level]) if level else pattern
 
-    def get(self, pattern: Pattern, path: Path, symbols: dict[Symbol, Any] | None = None) -> Node | None:
+    def get(self, pattern: Pattern, path: AttrPath, symbols: dict[Symbol, Any] | None = None) -> Node | None:
         """The node of a pattern, ``None`` if it is not bound."""
         if isinstance(pattern, Instance):
             number = Evaluator(MatchScope(self, path), symbols).value(pattern.number)
             return self.instance(pattern.variadic, pattern.template, number, path)
         return self.nodes.get(self.key(pattern, path))
 
-    def head(self, pattern: Pattern, path: Path) -> Node | None:
+    def head(self, pattern: Pattern, path: AttrPath) -> Node | None:
         """The node that a pattern stands for where it uses something: of a chain the first one."""
         while has_head(pattern):
             if isinstance(pattern, Repeat):
@@ -70,21 +70,21 @@ class Bindings:
             if key is pattern or (isinstance(key, tuple) and key[0] is pattern):
                 yield node
 
-    def node(self, pattern: Pattern, path: Path, symbols: dict[Symbol, Any] | None = None) -> Node:
+    def node(self, pattern: Pattern, path: AttrPath, symbols: dict[Symbol, Any] | None = None) -> Node:
         """The node of a pattern; EvaluationError if it is not bound."""
         found = self.get(pattern, path, symbols)
         if found is None:
             raise EvaluationError(f"{pattern!r} was not matched")
         return found
 
-    def count(self, variadic: Variadic | Repeat, path: Path) -> int:
+    def count(self, variadic: Variadic | Repeat, path: AttrPath) -> int:
         """The number of instances of a variadic."""
         outer = path[: len(self.scopes.get(variadic, ()))]
         if (variadic, outer) not in self.counts:
             raise EvaluationError(f"{variadic!r} was not matched")
         return self.counts[variadic, outer]
 
-    def instance(self, variadic: Variadic, template: Pattern, number: Any, path: Path) -> Node | None:
+    def instance(self, variadic: Variadic, template: Pattern, number: Any, path: AttrPath) -> Node | None:
         """The node of the ``number``-th instance of a template."""
         outer = path[: len(self.scopes.get(variadic, ()))]
         length = self.count(variadic, path)
@@ -95,7 +95,7 @@ class Bindings:
             return self.nodes.get(self.key(variadic.first[variadic.templates.index(template)], path))
         return self.nodes.get((template, (*outer, number)))
 
-    def symbols(self, pattern: Pattern | None, path: Path) -> dict[Symbol, Any]:
+    def symbols(self, pattern: Pattern | None, path: AttrPath) -> dict[Symbol, Any]:
         """The values of the index symbols of the variadics around a pattern."""
         scopes = self.scopes.get(pattern, ()) if pattern is not None else ()
         return {v.symbol: i for v, i in zip(scopes, path) if v.symbol is not None}
@@ -104,7 +104,7 @@ class Bindings:
 class MatchScope:
     """The values that an expression can refer to during and after a match, seen from one instance of the variadics."""
 
-    def __init__(self, bindings: Bindings, path: Path) -> None:
+    def __init__(self, bindings: Bindings, path: AttrPath) -> None:
         self.bindings = bindings
         self.path = path
 

@@ -7,14 +7,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from gsl.graph import LEAVES, Node
-from gsl.match.bindings import Path
+from gsl.match.bindings import AttrPath
 from gsl.match.guard import Guard
 from gsl.match.matchers import Goals, Matcher, check_all
 from gsl.match.uses import Skipped, beyond, skip_all, users
 from gsl.pat import Pattern, Repeat
 
 if TYPE_CHECKING:
-    from gsl.match.engine import Search
+    from gsl.match.engine import MatchSearch
 
 
 class RepeatMatcher(Matcher):
@@ -35,22 +35,22 @@ class RepeatMatcher(Matcher):
     def plausible(self, node: Node) -> bool:
         return self.inner.plausible(node)
 
-    def _instance(self, number: int, node: Node, outer: Path, rest: Goals) -> Goals:
+    def _instance(self, number: int, node: Node, outer: AttrPath, rest: Goals) -> Goals:
         path = (*outer, number)
         return (self.inner.match, node, path, (check_all, self.instance_guards, path, rest))
 
-    def _longer(self, search: Search, length: int, nodes: Iterator[Goals], ends: Iterator[Goals]) -> Goals | None:
+    def _longer(self, search: MatchSearch, length: int, nodes: Iterator[Goals], ends: Iterator[Goals]) -> Goals | None:
         """Go on with the chain, or end it, in the order that the pattern prefers."""
         more = nodes if self.pattern.max is None or length < self.pattern.max else iter(())
         return search.choose(chain(more, ends) if self.pattern.greedy else chain(ends, more))
 
     # Downward.
 
-    def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+    def descend(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
         outer = path[: self.level]
         return self._instance(0, node, outer, (self._down, 1, outer, rest))
 
-    def _down(self, search: Search, length: int, outer: Path, rest: Goals) -> Goals | None:
+    def _down(self, search: MatchSearch, length: int, outer: AttrPath, rest: Goals) -> Goals | None:
         """End the chain at its newest instance, or go on to the only producer of that."""
         first = search.bindings.head(self.pattern.pattern, (*outer, length - 1))
         assert first is not None
@@ -67,21 +67,21 @@ class RepeatMatcher(Matcher):
 
         return self._longer(search, length, more(), end())
 
-    def _note(self, search: Search, length: int, first: Node, outer: Path) -> None:
+    def _note(self, search: MatchSearch, length: int, first: Node, outer: AttrPath) -> None:
         search.record(search.bindings.counts, (self.pattern, outer), length)
         search.record(search.bindings.heads, (self.pattern, outer), first)
 
     # Upward. From the last node each length would be another search, of the whole chain anew.
 
-    def firsts(self, search: Search, above: Iterable[Node]) -> Iterable[Node]:
+    def firsts(self, search: MatchSearch, above: Iterable[Node]) -> Iterable[Node]:
         return dict.fromkeys(self.inner.last_nodes(search, above))
 
-    def ascend(self, node: Node, path: Path, rest: Goals) -> Goals:
+    def ascend(self, node: Node, path: AttrPath, rest: Goals) -> Goals:
         """The goal of a chain of which the node is the first instance."""
         outer = path[: self.level]
         return self._instance(0, node, outer, (self._up, 1, outer, rest))
 
-    def _up(self, search: Search, length: int, outer: Path, rest: Goals) -> Goals | None:
+    def _up(self, search: MatchSearch, length: int, outer: AttrPath, rest: Goals) -> Goals | None:
         """End the chain at its newest instance, or go on to a user of which that is the only producer."""
         last = search.bindings.nodes[self.pattern.pattern, (*outer, length - 1)]
 
@@ -96,7 +96,7 @@ class RepeatMatcher(Matcher):
 
         return self._longer(search, length, more(), end())
 
-    def _join(self, search: Search, state: tuple[int, Node], outer: Path, rest: Goals) -> Goals | None:
+    def _join(self, search: MatchSearch, state: tuple[int, Node], outer: AttrPath, rest: Goals) -> Goals | None:
         """The goal that the newest instance has the one before it as its only producer."""
         number, below = state
         first = search.bindings.head(self.pattern.pattern, (*outer, number))
@@ -106,7 +106,7 @@ class RepeatMatcher(Matcher):
             return rest
         return search.choose(rest for skipped in ways if skip_all(search, skipped))
 
-    def _end(self, search: Search, state: tuple[int, Node], outer: Path, rest: Goals) -> Goals | None:
+    def _end(self, search: MatchSearch, state: tuple[int, Node], outer: AttrPath, rest: Goals) -> Goals | None:
         length, last = state
         key: Any = (self.pattern, outer) if self.level else self.pattern
         first = search.bindings.head(self.pattern.pattern, (*outer, 0))
@@ -116,7 +116,7 @@ class RepeatMatcher(Matcher):
         return check_all(search, self.guards, outer, rest)
 
 
-def producers(search: Search, node: Node, *, sole: bool) -> Iterator[tuple[Node, Skipped]]:
+def producers(search: MatchSearch, node: Node, *, sole: bool) -> Iterator[tuple[Node, Skipped]]:
     """The only computed operand of a node, if there is exactly one, and the node that it becomes when nodes are
     skipped.
 

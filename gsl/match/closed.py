@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gsl.match.conditions import Value
+from gsl.match.conditions import LiteralValue
 from gsl.match.guard import Guard
 from gsl.match.matchers import AltMatcher
 from gsl.pat import Alt, And, Call, GetItem, Leaf, OpClass, Pattern, Tuple, walk
@@ -53,6 +53,6 @@ def _is_plain(pattern: Pattern) -> bool:
 
 def _is_about(guard: Guard, inside: set[Pattern]) -> bool:
     """True if a guard looks at no other patterns than these."""
-    if type(guard) not in (Guard, Value):
+    if type(guard) not in (Guard, LiteralValue):
         return False
     return guard.owner in inside and inside.issuperset(guard.references())

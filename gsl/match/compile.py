@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from gsl.attr.compile import Uncovered
+from gsl.attr.compile import NotCompiled
 from gsl.graph import Node
 from gsl.match.chains import RepeatMatcher
 from gsl.match.crowd import MANY, Crowds
@@ -43,7 +43,7 @@ from gsl.match.matchers import (
     VariadicMatcher,
 )
 from gsl.match.result import Match, found
-from gsl.match.source import Bound, Writer
+from gsl.match.source import Bound, SearchWriter
 from gsl.match.uses import Link, SeqMatcher, Up
 from gsl.match.write_instances import InstanceWriter, Then
 from gsl.match.write_nodes import joined, tables, write_guard
@@ -65,7 +65,7 @@ def compiled(start: Start) -> Find | None:
         return None
     try:
         function: Find = _Compiler(start).write().function()
-    except Uncovered:
+    except NotCompiled:
         return None
     return function
 
@@ -74,9 +74,9 @@ class _Compiler(InstanceWriter):
     """Writes the function of one start. Each method writes the work of its goal, and then the rest."""
 
     def __init__(self, start: Start) -> None:
-        super().__init__(Writer(("node", "outputs", "blocked", "crowds")), start)
+        super().__init__(SearchWriter(("node", "outputs", "blocked", "crowds")), start)
 
-    def write(self) -> Writer:
+    def write(self) -> SearchWriter:
         root = self.start.matchers[self.start.anchor]
         if isinstance(root, VariadicMatcher) and self.plan.variadic is not None:
             self.group(root, self.end)
@@ -133,7 +133,7 @@ class _Compiler(InstanceWriter):
                     self.out.fail_if(f"{var} is {other}")
         for many in bound.many.values():
             if many.var not in bound.above[var] and (mine is None or many.ops is None or mine & many.ops):
-                raise Uncovered  # it would be looked for among all instances
+                raise NotCompiled  # it would be looked for among all instances
         bound.taken.setdefault(matcher.identity, var)
 
     def descend(self, matcher: Matcher, var: str, bound: Bound, then: Then) -> None:
@@ -248,7 +248,7 @@ class _Compiler(InstanceWriter):
             then(bound)
             return
         if step.wide:
-            raise Uncovered
+            raise NotCompiled
         self.each(step.goal, self.reach(step, bound), bound, then)
 
     def reach(self, step: Up, bound: Bound) -> str:
@@ -310,7 +310,7 @@ class _Compiler(InstanceWriter):
         if isinstance(use.user, Repeat):
             user = bound.heads.get(use.user)
         elif has_head(use.user):
-            raise Uncovered
+            raise NotCompiled
         else:
             user = bound.nodes.get(use.user)
         operand = bound.nodes.get(use.operand)

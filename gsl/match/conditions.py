@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from gsl.attr.ast import Ast, Literal
 from gsl.attr.evaluate import Evaluator
 from gsl.graph import Node
-from gsl.match.bindings import Bindings, Path
+from gsl.match.bindings import AttrPath, Bindings
 from gsl.match.guard import Guard
 from gsl.match.literal import equal_literal
 from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, Pattern, Repeat, Seq, Variadic
 from gsl.spec.natives import defaults
 
 if TYPE_CHECKING:
-    from gsl.match.engine import Search
+    from gsl.match.engine import MatchSearch
 
-Actual = Callable[["Search", Any, Path], Any]
+Actual = Callable[["MatchSearch", Any, AttrPath], Any]
 
 
 class Distinct(Guard):
@@ -31,7 +31,7 @@ class Distinct(Guard):
         self.leaves = leaves
         """True if only other leaves count."""
 
-    def check(self, search: Search, path: Path) -> bool:
+    def check(self, search: MatchSearch, path: AttrPath) -> bool:
         assert self.owner is not None
         nodes = search.bindings.nodes
         for mine, node in nodes.items():
@@ -48,7 +48,7 @@ class Distinct(Guard):
         return other is self.owner or self.identity.get(other, other) is not self.identity.get(self.owner, self.owner)
 
 
-class Value(Guard):
+class LiteralValue(Guard):
     """The guard that a literal has the value of an expression."""
 
     __slots__ = ()
@@ -75,14 +75,14 @@ class Everywhere(Guard):
         self.scopes = scopes
         self.around = around
 
-    def check(self, search: Search, path: Path) -> bool:
+    def check(self, search: MatchSearch, path: AttrPath) -> bool:
         paths = _paths(search.bindings, self.scopes[self.around :], path[: self.around])
         return all(self.guard.check(search, instance) for instance in paths)
 
 
-def _paths(bindings: Bindings, scopes: tuple[Variadic | Repeat, ...], around: Path) -> Iterator[Path]:
+def _paths(bindings: Bindings, scopes: tuple[Variadic | Repeat, ...], around: AttrPath) -> Iterator[AttrPath]:
     """The numbers of all instances, of the inner variadics in all instances of the outer ones."""
-    paths: list[Path] = [around]
+    paths: list[AttrPath] = [around]
     for variadic in scopes:
         paths = [(*path, i) for path in paths for i in range(bindings.counts.get((variadic, path), 0))]
     return iter(paths)
@@ -117,7 +117,7 @@ def guards_of(pattern: Pattern) -> Iterator[Guard]:
     elif isinstance(pattern, Variadic) and pattern.count is not None:
         yield Guard(pattern, "length", pattern.count, _length(pattern))
     elif isinstance(pattern, Const) and isinstance(pattern.literal, Ast) and not isinstance(pattern.literal, Literal):
-        yield Value(pattern, "value", pattern.literal, _attribute("value"))
+        yield LiteralValue(pattern, "value", pattern.literal, _attribute("value"))
 
 
 def _dimension(axis: int) -> Actual:
@@ -133,7 +133,7 @@ def _length(variadic: Variadic) -> Actual:
 
 
 def _attribute(name: str) -> Actual:
-    def get(search: Search, node: Any, path: Path) -> Any:
+    def get(search: MatchSearch, node: Any, path: AttrPath) -> Any:
         if name not in node.attrs and name in (known := defaults(node.op)):
             return known[name]
         if name not in node.attrs:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from gsl.attr.ast import Literal
 from gsl.graph import Node
-from gsl.match.bindings import Path
+from gsl.match.bindings import AttrPath
 from gsl.match.guard import Guard
 from gsl.match.literal import decidedly_same
 from gsl.pat import AttrEqual, Constraint, ExternUse, IsOutput, Pattern, Unique
 from gsl.spec import TABLE
 
 if TYPE_CHECKING:
-    from gsl.match.engine import Search
+    from gsl.match.engine import MatchSearch
 
 
 
@@ -30,7 +30,7 @@ class Equal(Guard):
     def references(self) -> Iterator[Pattern]:
         return iter(self.constraint.patterns())
 
-    def check(self, search: Search, path: Path) -> bool:
+    def check(self, search: MatchSearch, path: AttrPath) -> bool:
         right = search.bindings.get(self.constraint.right, path)
         left = search.bindings.get(self.constraint.left, path)
         if left is None or not is_bound(self, search, path):
@@ -45,7 +45,7 @@ class Equal(Guard):
             names = tuple(name for name in left.attrs if spec is None or spec.attrs[name].derive is None)
         return all(self._equal(search, left, right, name) for name in names)
 
-    def _equal(self, search: Search, left: Node, right: Node, name: str) -> bool:
+    def _equal(self, search: MatchSearch, left: Node, right: Node, name: str) -> bool:
         pattern = self.constraint.right
         if name not in left.attrs or name not in right.attrs:
             return search.miss(pattern, right, name, f"the {name} of %{left.name}", "no such attribute")
@@ -66,7 +66,7 @@ class OneUser(Guard):
     def references(self) -> Iterator[Pattern]:
         yield self.pattern
 
-    def check(self, search: Search, path: Path) -> bool:
+    def check(self, search: MatchSearch, path: AttrPath) -> bool:
         node = search.bindings.get(self.pattern, path)
         if node is None or not is_bound(self, search, path) or len(node.users) + (node in search.outputs) == 1:
             return True
@@ -86,7 +86,7 @@ class Output(Guard):
     def references(self) -> Iterator[Pattern]:
         yield self.pattern
 
-    def check(self, search: Search, path: Path) -> bool:
+    def check(self, search: MatchSearch, path: AttrPath) -> bool:
         node = search.bindings.get(self.pattern, path)
         if node is None or not is_bound(self, search, path) or node in search.outputs:
             return True
@@ -106,14 +106,14 @@ class UsedOutside(Guard):
         self.used = used
         self.outputs = outputs
 
-    def check(self, search: Search, path: Path) -> bool:
+    def check(self, search: MatchSearch, path: AttrPath) -> bool:
         if self.pattern is not None:
             node = search.bindings.get(self.pattern, path)
             return node is None or not is_bound(self, search, path) or self._check(search, self.pattern, node)
         ends = {node for output in self.outputs for node in search.bindings.all_of(output)}
         return all(node in ends or self._check(search, owner[0], node) for node, owner in search.taken.items())
 
-    def _check(self, search: Search, pattern: Pattern | None, node: Node) -> bool:
+    def _check(self, search: MatchSearch, pattern: Pattern | None, node: Node) -> bool:
         user: Node | str | None = next((user for user in node.users if user not in search.taken), None)
         if user is None and node in search.outputs:
             user = "the graph's output"
@@ -124,7 +124,7 @@ class UsedOutside(Guard):
         return search.miss(pattern, node, "use outside", "no user outside the match", user)
 
 
-def is_bound(guard: Guard, search: Search, path: Path) -> bool:
+def is_bound(guard: Guard, search: MatchSearch, path: AttrPath) -> bool:
     """True if the owner of a constraint is part of the match."""
     return guard.owner is None or search.bindings.get(guard.owner, path) is not None
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gsl.match.plan import Plan
 
 
-class Search:
+class MatchSearch:
     """The state of one search: bindings, the nodes that operators have taken, and where to go back to."""
 
     def __init__(

@@ -10,13 +10,13 @@ from gsl.attr.ast import Ast
 from gsl.attr.evaluate import Evaluator, same
 from gsl.errors import EvaluationError
 from gsl.graph import Node
-from gsl.match.bindings import MatchScope, Path
+from gsl.match.bindings import AttrPath, MatchScope
 from gsl.pat import Pattern, Variadic
 from gsl.pat.reads import references
 from gsl.spec import TABLE
 
 if TYPE_CHECKING:
-    from gsl.match.engine import Search
+    from gsl.match.engine import MatchSearch
 
 
 class Guard:
@@ -25,7 +25,11 @@ class Guard:
     __slots__ = ("actual", "expected", "owner", "what")
 
     def __init__(
-        self, owner: Pattern | None, what: str, expected: Ast, actual: Callable[[Search, Any, Path], Any] | None
+        self,
+        owner: Pattern | None,
+        what: str,
+        expected: Ast,
+        actual: Callable[[MatchSearch, Any, AttrPath], Any] | None,
     ) -> None:
         self.owner = owner
         self.what = what
@@ -40,7 +44,7 @@ class Guard:
         """The patterns that must be bound."""
         return references(self.expected)
 
-    def check(self, search: Search, path: Path) -> bool:
+    def check(self, search: MatchSearch, path: AttrPath) -> bool:
         """True if the condition holds, or if its owner is part of an alternative that was not taken."""
         owner = self.owner
         node = None

@@ -14,32 +14,32 @@ from typing import Any
 
 from gsl.graph import LEAVES, Node
 from gsl.match.chains import RepeatMatcher, computed
-from gsl.match.engine import Search
+from gsl.match.engine import MatchSearch
 from gsl.match.matchers import CallMatcher
 from gsl.match.result import Match
 from gsl.pat import Pattern
 
-Instance = tuple[Node, ...]
-Body = Callable[[Node], Iterable[Instance]]
+FoundInstance = tuple[Node, ...]
+InstancesAt = Callable[[Node], Iterable[FoundInstance]]
 """The instances at a node; the first node of an instance is that one. A tuple if there is one at most at any node."""
-NumberedBody = Callable[[Node, int], Iterable[Instance]]
+NumberedBody = Callable[[Node, int], Iterable[FoundInstance]]
 """The same of an instance with a number."""
-Own = Callable[[Instance], tuple[Node, ...]]
+Own = Callable[[FoundInstance], tuple[Node, ...]]
 """The nodes of an instance that no other pattern may have."""
 MOST_KEPT = 5_000
 """The largest number of instances for which keys are kept."""
 
 
 def chains_down(
-    matcher: RepeatMatcher, body: Body, head: int, joint: Sequence[int], outputs: Container[Node], last: Node
-) -> Iterator[list[Instance]]:
+    matcher: RepeatMatcher, body: InstancesAt, head: int, joint: Sequence[int], outputs: Container[Node], last: Node
+) -> Iterator[list[FoundInstance]]:
     """The chains that end at a node, numbered from there.
 
     ``head`` is the place of an instance's first node; at the places of ``joint`` all have the same operators.
     """
     sole = matcher.pattern.sole
 
-    def more(instance: Instance) -> Iterable[Instance]:
+    def more(instance: FoundInstance) -> Iterable[FoundInstance]:
         return (found for below in computed(instance[head], outputs, sole=sole) for found in body(below))
 
     found = body(last)
@@ -48,10 +48,12 @@ def chains_down(
     return _chains(matcher, found, more, joint)
 
 
-def _row(matcher: RepeatMatcher, body: Body, head: int, found: Iterable[Instance]) -> Iterator[list[Instance]]:
+def _row(
+    matcher: RepeatMatcher, body: InstancesAt, head: int, found: Iterable[FoundInstance]
+) -> Iterator[list[FoundInstance]]:
     """The chains where each node has at most one instance, and one operand from which to go on."""
     shortest, longest, is_greedy = matcher.pattern.min, matcher.pattern.max, matcher.pattern.greedy
-    links: list[Instance] = []
+    links: list[FoundInstance] = []
     while found:
         links += found
         if not is_greedy and len(links) >= shortest:
@@ -68,13 +70,13 @@ def _row(matcher: RepeatMatcher, body: Body, head: int, found: Iterable[Instance
 
 
 def chains_up(
-    matcher: RepeatMatcher, body: Body, head: int, joint: Sequence[int], outputs: Container[Node], search: Search,
-    first: Node,
-) -> Iterator[list[Instance]]:  # fmt: skip
+    matcher: RepeatMatcher, body: InstancesAt, head: int, joint: Sequence[int], outputs: Container[Node],
+    search: MatchSearch, first: Node,
+) -> Iterator[list[FoundInstance]]:  # fmt: skip
     """The chains that begin at a node, numbered from there. In the name of the search, users are looked up."""
     sole, is_one_node = matcher.pattern.sole, isinstance(matcher.inner, CallMatcher)
 
-    def more(instance: Instance) -> Iterator[Instance]:
+    def more(instance: FoundInstance) -> Iterator[FoundInstance]:
         last = instance[0]
         users = last.users if is_one_node else list(matcher.firsts(search, last.users))
         for user in sorted(users, key=_index) if len(users) > 1 else users:
@@ -88,12 +90,12 @@ def chains_up(
 
 
 def _chains(
-    matcher: RepeatMatcher, first: Iterable[Instance], more: Callable[[Instance], Iterable[Instance]],
+    matcher: RepeatMatcher, first: Iterable[FoundInstance], more: Callable[[FoundInstance], Iterable[FoundInstance]],
     joint: Sequence[int],
-) -> Iterator[list[Instance]]:  # fmt: skip
+) -> Iterator[list[FoundInstance]]:  # fmt: skip
     """Chains of any length, depth first: each one before or after those that it begins."""
     shortest, longest, is_greedy = matcher.pattern.min, matcher.pattern.max, matcher.pattern.greedy
-    links: list[Instance] = []
+    links: list[FoundInstance] = []
     ways = [iter(first)]
     while ways:
         link = next(ways[-1], None)
@@ -114,12 +116,12 @@ def _chains(
 
 def fields(
     body: NumberedBody, nodes: Sequence[Node], first: int, taken: set[Node], own: Own
-) -> Iterator[list[Instance]]:
+) -> Iterator[list[FoundInstance]]:
     """An instance at each of some nodes, of which the operators are nodes of their own: in all ways."""
     if not nodes:
         yield []
         return
-    links: list[Instance] = []
+    links: list[FoundInstance] = []
     ways = [iter(body(nodes[0], first))]
     while ways:
         link = next(ways[-1], None)
@@ -138,9 +140,9 @@ def fields(
             taken.difference_update(own(links.pop()))
 
 
-def members(body: NumberedBody, nodes: Iterable[Node], taken: set[Node], own: Own) -> list[Instance]:
+def members(body: NumberedBody, nodes: Iterable[Node], taken: set[Node], own: Own) -> list[FoundInstance]:
     """Beside one, the first instance at each of some nodes that has one whose operators are nodes of their own."""
-    found: list[Instance] = []
+    found: list[FoundInstance] = []
     for node in nodes:
         if node not in taken:
             for link in body(node, len(found) + 1):
@@ -164,7 +166,7 @@ def own_nodes(places: Sequence[int]) -> Own:
     return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))  # a tuple, too
 
 
-def all_of(links: Iterable[Instance], own: Own) -> Iterable[Node]:
+def all_of(links: Iterable[FoundInstance], own: Own) -> Iterable[Node]:
     """The nodes that are the instances' own."""
     return chain.from_iterable(map(own, links))
 
@@ -179,7 +181,7 @@ class Keys:
         """The number of the first instance."""
         self._made: tuple[Any, ...] = ()
 
-    def bind(self, links: Sequence[Instance]) -> dict[Any, Node]:
+    def bind(self, links: Sequence[FoundInstance]) -> dict[Any, Node]:
         """The nodes to which the templates are bound."""
         keys = self._made
         if len(keys) < len(links) * len(self.templates):

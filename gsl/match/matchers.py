@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gsl.attr.ast import Literal
 from gsl.errors import EvaluationError
 from gsl.graph import CONST, GETITEM, TUPLE, Node, Op, TensorType, TupleType
-from gsl.match.bindings import Path
+from gsl.match.bindings import AttrPath
 from gsl.match.guard import Guard, canonical
 from gsl.match.literal import decidedly_same, equal_in_single, equal_literal
 from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, OpClass, Pattern, Tuple, Variadic, has_head
@@ -21,7 +21,7 @@ from gsl.spec import TABLE, OpSpec
 from gsl.spec.natives import defaults, same_function
 
 if TYPE_CHECKING:
-    from gsl.match.engine import Search
+    from gsl.match.engine import MatchSearch
 
 Goals = Any
 """``END``, or a tuple of a function, its argument, a path and further goals."""
@@ -50,7 +50,7 @@ class Matcher:
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
         """Look up the matchers of the pattern's parts."""
 
-    def match(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+    def match(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
         """The goals that remain when the pattern is the node, or ``None`` if it can't be."""
         key = (self.pattern, path[: self.level]) if self.level else self.pattern
         bound = search.bindings.nodes.get(key)
@@ -73,23 +73,23 @@ class Matcher:
         """A cheap necessary condition."""
         return True
 
-    def last_nodes(self, search: Search, firsts: Iterable[Node]) -> Iterable[Node]:
+    def last_nodes(self, search: MatchSearch, firsts: Iterable[Node]) -> Iterable[Node]:
         """The nodes that may be the pattern's when it uses something by one of the given nodes."""
         return [node for node in firsts if self.plausible(node)]
 
-    def firsts(self, search: Search, above: Iterable[Node]) -> Iterable[Node]:
+    def firsts(self, search: MatchSearch, above: Iterable[Node]) -> Iterable[Node]:
         """The nodes from which to go on upward, see :meth:`ascend`, when the pattern uses something by one of these."""
         return self.last_nodes(search, above)
 
-    def ascend(self, node: Node, path: Path, rest: Goals) -> Goals:
+    def ascend(self, node: Node, path: AttrPath, rest: Goals) -> Goals:
         """The goal that the pattern is the node, which was found upward."""
         return (self.match, node, path, rest)
 
-    def admits(self, search: Search, node: Node) -> bool:
+    def admits(self, search: MatchSearch, node: Node) -> bool:
         """True if the node is of the right kind, and has the operator and the literal attributes."""
         return True
 
-    def typed(self, search: Search, node: Node) -> bool:
+    def typed(self, search: MatchSearch, node: Node) -> bool:
         """True if the literal demands on the type hold."""
         guard = self.pattern.guard
         if guard is None:
@@ -106,7 +106,7 @@ class Matcher:
                 return search.miss(self.pattern, node, what, wanted.value, actual)
         return True
 
-    def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+    def descend(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
         """The goals for the parts of the pattern, before the rest."""
         return rest
 
@@ -123,7 +123,7 @@ class LeafMatcher(Matcher):
     def plausible(self, node: Node) -> bool:
         return self.kinds is None or node.op in self.kinds
 
-    def admits(self, search: Search, node: Node) -> bool:
+    def admits(self, search: MatchSearch, node: Node) -> bool:
         if self.kinds is not None and node.op not in self.kinds:
             return search.miss(self.pattern, node, "kind", self.kinds, node.op)
         return True
@@ -133,7 +133,7 @@ class ConstMatcher(LeafMatcher):
     __slots__ = ()
     pattern: Const
 
-    def admits(self, search: Search, node: Node) -> bool:
+    def admits(self, search: MatchSearch, node: Node) -> bool:
         if node.op != CONST:
             return search.miss(self.pattern, node, "kind", CONST, node.op)
         wanted = self.pattern.literal
@@ -175,7 +175,7 @@ class CallMatcher(Matcher):
             return node.op in self.ops
         return isinstance(self.pattern.op, OpClass) and self.pattern.op.accepts(node.op)
 
-    def admits(self, search: Search, node: Node) -> bool:
+    def admits(self, search: MatchSearch, node: Node) -> bool:
         if not self.plausible(node):
             return search.miss(self.pattern, node, "operator", self.pattern.op, node.op)
         if self.pattern.operands is not None and len(node.operands) != len(self.operands):
@@ -185,7 +185,7 @@ class CallMatcher(Matcher):
         op = self.pattern.op
         return not isinstance(op, OpClass) or not op.joint or search.same_operator(op, node)
 
-    def literals_hold(self, search: Search, node: Node) -> bool:
+    def literals_hold(self, search: MatchSearch, node: Node) -> bool:
         """True if the node has the literal attributes, which may be given in another form than the canonical one."""
         attrs = node.attrs
         if any(name not in attrs for name in self.literals):
@@ -204,7 +204,7 @@ class CallMatcher(Matcher):
                 return search.miss(self.pattern, node, name, wanteds[name], attrs[name])
         return True
 
-    def in_another_form(self, search: Search, node: Node) -> bool:
+    def in_another_form(self, search: MatchSearch, node: Node) -> bool:
         """True if the node has the literal attributes, which is found out once for equal calls."""
         types = [operand.type for operand in node.operands]
         key = (node.op, id(node.attrs), *map(id, types))
@@ -216,14 +216,14 @@ class CallMatcher(Matcher):
             known = self.forms[key] = (holds, (node.attrs, types))
         return known[0]
 
-    def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+    def descend(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
         if len(self.operands) == 2 and node.op in COMMUTATIVE:
             return self._either_order(search, node, path, rest)
         for matcher, operand in zip(reversed(self.operands), reversed(node.operands)):
             rest = (matcher.match, operand, path, rest)
         return rest
 
-    def _either_order(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+    def _either_order(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
         (first, second), (left, right) = self.operands, node.operands
         straight = (first.match, left, path, (second.match, right, path, rest))
         if left is right or first is second or not (first.plausible(right) and second.plausible(left)):
@@ -248,14 +248,14 @@ class TupleMatcher(Matcher):
     def plausible(self, node: Node) -> bool:
         return node.op == TUPLE
 
-    def admits(self, search: Search, node: Node) -> bool:
+    def admits(self, search: MatchSearch, node: Node) -> bool:
         if node.op != TUPLE:
             return search.miss(self.pattern, node, "kind", TUPLE, node.op)
         if len(node.operands) != len(self.items):
             return search.miss(self.pattern, node, "fields", len(self.items), len(node.operands))
         return True
 
-    def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+    def descend(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
         for matcher, operand in zip(reversed(self.items), reversed(node.operands)):
             rest = (matcher.match, operand, path, rest)
         return rest
@@ -272,7 +272,7 @@ class GetItemMatcher(Matcher):
     def plausible(self, node: Node) -> bool:
         return node.op == GETITEM
 
-    def admits(self, search: Search, node: Node) -> bool:
+    def admits(self, search: MatchSearch, node: Node) -> bool:
         if node.op != GETITEM:
             return search.miss(self.pattern, node, "kind", GETITEM, node.op)
         number = self.pattern.number
@@ -283,7 +283,7 @@ class GetItemMatcher(Matcher):
             wanted += len(whole.fields)
         return wanted == node.attrs["index"] or search.miss(self.pattern, node, "index", wanted, node.attrs["index"])
 
-    def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+    def descend(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
         return (self.tuple.match, node.operands[0], path, rest)
 
 
@@ -305,11 +305,11 @@ class AltMatcher(Matcher):
     def plausible(self, node: Node) -> bool:
         return any(choice.plausible(node) for choice in self.choices)
 
-    def last_nodes(self, search: Search, firsts: Iterable[Node]) -> Iterable[Node]:
+    def last_nodes(self, search: MatchSearch, firsts: Iterable[Node]) -> Iterable[Node]:
         firsts = list(firsts)
         return dict.fromkeys(node for choice in self.choices for node in choice.last_nodes(search, firsts))
 
-    def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+    def descend(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
         key = (self.pattern, path[: self.level]) if self.level else self.pattern
 
         def alternatives() -> Iterator[Goals]:
@@ -329,7 +329,7 @@ class AltMatcher(Matcher):
         return search.choose(alternatives())
 
 
-def _note_reached(search: Search, reached: list[bool], path: Path, rest: Goals) -> Goals:
+def _note_reached(search: MatchSearch, reached: list[bool], path: AttrPath, rest: Goals) -> Goals:
     """The goal of noting that the goals before it were reached."""
     if not reached:
         reached.append(True)
@@ -351,12 +351,12 @@ class AndMatcher(Matcher):
     def plausible(self, node: Node) -> bool:
         return all(matcher.plausible(node) for matcher in self.both)
 
-    def last_nodes(self, search: Search, firsts: Iterable[Node]) -> Iterable[Node]:
+    def last_nodes(self, search: MatchSearch, firsts: Iterable[Node]) -> Iterable[Node]:
         chain = next((part for part in self.both if has_head(part.pattern)), None)
         nodes = firsts if chain is None else chain.last_nodes(search, firsts)
         return [node for node in nodes if self.plausible(node)]
 
-    def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+    def descend(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
         for matcher in reversed(self.both):
             rest = (matcher.match, node, path, rest)
         return rest
@@ -388,21 +388,21 @@ class VariadicMatcher(Matcher):
     def plausible(self, node: Node) -> bool:
         return node.op == TUPLE
 
-    def admits(self, search: Search, node: Node) -> bool:
+    def admits(self, search: MatchSearch, node: Node) -> bool:
         if node.op != TUPLE:
             return search.miss(self.pattern, node, "kind", TUPLE, node.op)
         if len(node.operands) < self.pattern.min_len:
             return search.miss(self.pattern, node, "min_len", self.pattern.min_len, len(node.operands))
         return True
 
-    def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+    def descend(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
         outer = path[: self.level]
         search.record(search.bindings.counts, (self.pattern, outer), len(node.operands))
         for number in reversed(range(len(node.operands))):
             rest = self.instance(number, node.operands[number], outer, rest)
         return rest
 
-    def instance(self, number: int, node: Node, outer: Path, rest: Goals) -> Goals:
+    def instance(self, number: int, node: Node, outer: AttrPath, rest: Goals) -> Goals:
         """The goals of one instance."""
         path = (*outer, number)
         if number == 0 and self.first is not None:
@@ -410,7 +410,7 @@ class VariadicMatcher(Matcher):
         return (self.field.match, node, path, (check_all, self.instance_guards, path, rest))
 
 
-def check_all(search: Search, guards: list[Guard], path: Path, rest: Goals) -> Goals | None:
+def check_all(search: MatchSearch, guards: list[Guard], path: AttrPath, rest: Goals) -> Goals | None:
     """The goal that some guards hold."""
     for guard in guards:
         if not guard.check(search, path):

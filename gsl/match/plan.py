@@ -23,7 +23,7 @@ from gsl.attr.ast import Ast, Literal
 from gsl.errors import PatternError
 from gsl.graph import Graph, Node, Op
 from gsl.match.crowd import Crowds
-from gsl.match.engine import Search
+from gsl.match.engine import MatchSearch
 from gsl.match.index import Candidates, candidates
 from gsl.match.matchers import CallMatcher
 from gsl.match.result import Match
@@ -280,7 +280,7 @@ class Plan:
         return nodes[::-1] if isinstance(tail(anchor), Repeat) else nodes
 
     def matches(
-        self, graph: Graph, *, search: Search | None = None, where: Candidates | None = None
+        self, graph: Graph, *, search: MatchSearch | None = None, where: Candidates | None = None
     ) -> Iterator[Match]:
         """All matches, ordered by their anchor's place in the graph. Of the groups of a variadic: those that differ.
 

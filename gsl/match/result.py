@@ -14,7 +14,7 @@ from gsl.match.bindings import Bindings
 from gsl.pat import Call, GetItem, OpClass, Pattern, Repeat, Seq, Tuple, Variadic
 
 if TYPE_CHECKING:
-    from gsl.match.engine import Search
+    from gsl.match.engine import MatchSearch
     from gsl.match.plan import Plan
 
 SHOWN = 40
@@ -122,7 +122,7 @@ class Match:
         return self.visualize()._repr_svg_()
 
 
-def held(plan: Plan, search: Search) -> Match:
+def held(plan: Plan, search: MatchSearch) -> Match:
     """The bindings of a search as a match, which keeps them when the search goes on."""
     bindings = Bindings(plan.scopes)
     bindings.nodes = dict(search.bindings.nodes)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from gsl.attr.compile import Names, Uncovered
+from gsl.attr.compile import Names, NotCompiled
 from gsl.graph import Op
 from gsl.match.instances import Keys, Own
 from gsl.pat import Alt, OpClass, Pattern, Repeat, Use, Variadic
@@ -68,7 +68,7 @@ class Bound:
         return new
 
 
-class Writer:
+class SearchWriter:
     """A function in two parts: tests in a row, and from the first choice on a generator, in which choices are loops."""
 
     def __init__(self, parameters: Sequence[str], name: str = "find", names: Names | None = None) -> None:
@@ -76,7 +76,7 @@ class Writer:
         self.name = name
         self.is_generator = False
         self._lines = [f"def {name}({', '.join(parameters)}):"]
-        self._others: list[Writer] = []
+        self._others: list[SearchWriter] = []
         self._variables = list(parameters)
         self._depth = 1
         """The number of loops around a line, and the function."""
@@ -84,9 +84,9 @@ class Writer:
         """The number of other blocks around it."""
         self._number = 0
 
-    def other(self, parameters: Sequence[str]) -> Writer:
+    def other(self, parameters: Sequence[str]) -> SearchWriter:
         """A function beside this one."""
-        other = Writer(parameters, f"{self.name}_{len(self._others)}", self.names)
+        other = SearchWriter(parameters, f"{self.name}_{len(self._others)}", self.names)
         other._number = self._number
         self._others.append(other)
         return other
@@ -102,7 +102,7 @@ class Writer:
     def line(self, text: str) -> None:
         """Write a line. Uncovered if there are too many."""
         if len(self._lines) > MOST_LINES:
-            raise Uncovered
+            raise NotCompiled
         self._lines.append("    " * (self._depth + self._inside) + text)
 
     def mark(self) -> int:
@@ -150,7 +150,7 @@ class Writer:
             self._lines += ["", f"def {rest}:"]
             self.is_generator = True
         if self._depth > MOST_LOOPS:
-            raise Uncovered
+            raise NotCompiled
         new = [self.variable() for _ in range(number)]
         self.line(f"for {', '.join(new)} in {over}:")
         self._depth += 1

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from gsl.errors import PatternError
 from gsl.graph import Node
 from gsl.match.absent import Absent
-from gsl.match.bindings import Path
+from gsl.match.bindings import AttrPath
 from gsl.match.chains import RepeatMatcher
 from gsl.match.closed import mark_closed
 from gsl.match.compile import Find, compiled
 from gsl.match.conditions import Distinct, Everywhere, guards_of
 from gsl.match.constraints import UsedOutside, guard_of
 from gsl.match.crowd import Crowds
-from gsl.match.engine import Search
+from gsl.match.engine import MatchSearch
 from gsl.match.guard import Guard
 from gsl.match.index import Hint, hints_of
 from gsl.match.matchers import (
@@ -65,7 +65,7 @@ KINDS: dict[type[Pattern], type[Matcher]] = {
 }  # fmt: skip
 """The matcher of each kind of pattern; all other patterns are leaves."""
 
-Region = tuple[object, ...]
+SearchRegion = tuple[object, ...]
 """The alternatives (``Alt`` with the choice), variadics and negations around a pattern: it is bound only there."""
 
 PAYS, STEPS = 100, 10
@@ -85,7 +85,7 @@ class Start:
         self.matchers: dict[Pattern, Matcher] = {}
         self.order: dict[Pattern, int] = {}
         """The patterns in the order in which they are bound."""
-        self.regions: dict[Pattern, Region] = {}
+        self.regions: dict[Pattern, SearchRegion] = {}
         self.early: set[Pattern] = set()
         """The sure patterns that are reached through an alternative first, so that it varies when they are bound."""
         self.settled: set[Pattern] = set()
@@ -152,13 +152,13 @@ class Start:
     def _search(
         self, node: Node, outputs: Container[Node], blocked: Collection[Node], crowds: Crowds
     ) -> Iterator[Match]:
-        search = Search(self.plan, outputs, blocked, crowds)
+        search = MatchSearch(self.plan, outputs, blocked, crowds)
         try:
             yield from self.matches(node, search)
         finally:
             self._asked += search.steps // STEPS
 
-    def matches(self, node: Node, search: Search) -> Iterator[Match]:
+    def matches(self, node: Node, search: MatchSearch) -> Iterator[Match]:
         """The matches whose anchor is the node. The search must not be left half-way and used again."""
         if self.plan.variadic is not None:
             yield from self._groups(search, self.plan.variadic, node)
@@ -167,7 +167,7 @@ class Start:
         for _ in search.solve((self.matchers[self.anchor].match, node, (), goals)):
             yield held(self.plan, search)
 
-    def _groups(self, search: Search, variadic: Variadic, node: Node) -> Iterator[Match]:
+    def _groups(self, search: MatchSearch, variadic: Variadic, node: Node) -> Iterator[Match]:
         """The groups of a variadic output: an instance at the node, with all others that go with it."""
         group = self.matchers[variadic]
         assert isinstance(group, VariadicMatcher)
@@ -190,7 +190,7 @@ class Start:
 
     # What is bound, and in which order.
 
-    def _visit(self, root: Pattern, region: Region) -> None:
+    def _visit(self, root: Pattern, region: SearchRegion) -> None:
         """Make the matchers of a pattern and its parts, but not of negated patterns."""
         stack = [(root, region)]
         while stack:
@@ -373,7 +373,7 @@ class Start:
         else:
             self.final.append(Everywhere(guard, scopes))
 
-    def _is_bound_within(self, pattern: Pattern, region: Region, *, templates: bool = False) -> bool:
+    def _is_bound_within(self, pattern: Pattern, region: SearchRegion, *, templates: bool = False) -> bool:
         """True if the pattern is bound in that region when its turn comes, and to one node."""
         if pattern not in self.order or pattern in self.early or isinstance(pattern, (Variadic, Instance)):
             return False
@@ -383,7 +383,7 @@ class Start:
         return own == region[: len(own)]
 
 
-def climb(search: Search, ups: tuple[Up | Link, ...], path: Path, rest: Goals) -> Goals | None:
+def climb(search: MatchSearch, ups: tuple[Up | Link, ...], path: AttrPath, rest: Goals) -> Goals | None:
     """The goal of doing all steps: each when the pattern is bound from which it starts, which may depend on an
     alternative."""
     if not ups:

@@ -7,13 +7,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from gsl.graph import Node
-from gsl.match.bindings import Path
+from gsl.match.bindings import AttrPath
 from gsl.match.crowd import MANY
 from gsl.match.matchers import AltMatcher, AndMatcher, CallMatcher, GetItemMatcher, Goals, Matcher, TupleMatcher
 from gsl.pat import Pattern, Seq, Use
 
 if TYPE_CHECKING:
-    from gsl.match.engine import Search
+    from gsl.match.engine import MatchSearch
 
 
 Skipped = tuple[Node, ...]
@@ -34,16 +34,16 @@ class Link:
         self.operand = matchers[use.operand]
         self.user = matchers[use.user]
 
-    def is_ready(self, search: Search, path: Path) -> bool:
+    def is_ready(self, search: MatchSearch, path: AttrPath) -> bool:
         """True if one side is bound."""
         operand, user = search.bindings.get(self.use.operand, path), search.bindings.head(self.use.user, path)
         return operand is not None or user is not None
 
-    def lost(self, search: Search) -> None:
+    def lost(self, search: MatchSearch) -> None:
         """Note that neither side is bound."""
         search.miss(self.use.user, None, "connection", "a node in common with the other patterns", "none")
 
-    def step(self, search: Search, _: Any, path: Path, rest: Goals) -> Goals | None:
+    def step(self, search: MatchSearch, _: Any, path: AttrPath, rest: Goals) -> Goals | None:
         """The goal that the relation holds."""
         key = (self.use, path[: self.level])
         if key in search.related:
@@ -64,21 +64,21 @@ class Link:
             return self._ascend(search, operand, path, again)
         raise AssertionError(f"neither side of {self.use!r} is bound")
 
-    def _ascend(self, search: Search, operand: Node, path: Path, again: Goals) -> Goals | None:
+    def _ascend(self, search: MatchSearch, operand: Node, path: AttrPath, again: Goals) -> Goals | None:
         nodes = sorted(self.user.firsts(search, users(operand, search)), key=lambda node: node.index)
         if not nodes:
             search.miss(self.user.pattern, operand, "user", self.user.pattern, list(operand.users))
         ascend = self.user.ascend
         return search.choose(ascend(node, path, again) for node in nodes)
 
-    def _below(self, search: Search, user: Node) -> Iterator[tuple[Node, Skipped]]:
+    def _below(self, search: MatchSearch, user: Node) -> Iterator[tuple[Node, Skipped]]:
         """The nodes that are operands of the user, each with the nodes that are skipped on the way to it."""
         index = self.use.index
         operands = user.operands if index is None else user.operands[index : index + 1]
         for node in dict.fromkeys(operands):
             yield from beyond(search, node)
 
-    def _verify(self, search: Search, operand: Node, user: Node, key: Any, rest: Goals) -> Goals | None:
+    def _verify(self, search: MatchSearch, operand: Node, user: Node, key: Any, rest: Goals) -> Goals | None:
         ways = [skipped for node, skipped in self._below(search, user) if node is operand]
         if not ways:
             place = "operand" if self.use.index is None else f"operand {self.use.index}"
@@ -98,7 +98,7 @@ class Link:
 
         return search.choose(hold())
 
-    def _alone(self, search: Search, operand: Node, user: Node, skipped: Skipped) -> bool:
+    def _alone(self, search: MatchSearch, operand: Node, user: Node, skipped: Skipped) -> bool:
         """True if nothing else uses the operand, or if the relation does not demand that."""
         if not self.use.only:
             return True
@@ -111,7 +111,7 @@ class Link:
         return True
 
 
-def users(node: Node, search: Search) -> list[Node]:
+def users(node: Node, search: MatchSearch) -> list[Node]:
     """The users of a node, also beyond nodes that may be skipped."""
     if not search.fuzzy:
         return list(node.users)
@@ -126,7 +126,7 @@ def users(node: Node, search: Search) -> list[Node]:
     return list(found)
 
 
-def beyond(search: Search, node: Node) -> Iterator[tuple[Node, Skipped]]:
+def beyond(search: MatchSearch, node: Node) -> Iterator[tuple[Node, Skipped]]:
     """An operand, and the nodes that it becomes when nodes are skipped: for each of these its first operand."""
     skipped: Skipped = ()
     yield node, skipped
@@ -136,7 +136,7 @@ def beyond(search: Search, node: Node) -> Iterator[tuple[Node, Skipped]]:
         yield node, skipped
 
 
-def skip_all(search: Search, nodes: Iterable[Node]) -> bool:
+def skip_all(search: MatchSearch, nodes: Iterable[Node]) -> bool:
     """Let nodes stand between two related ones: they are part of the match, but no pattern is bound to them."""
     mark = len(search.trail)
     for node in nodes:
@@ -164,7 +164,7 @@ class Skipping(Matcher):
     def plausible(self, node: Node) -> bool:
         return True
 
-    def match(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+    def match(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
         match = self.inner.match
         if node.op not in search.fuzzy:
             return match(search, node, path, rest)
@@ -205,14 +205,14 @@ class SeqMatcher(Matcher):
     def plausible(self, node: Node) -> bool:
         return self.spine[-1].plausible(node)
 
-    def last_nodes(self, search: Search, firsts: Iterable[Node]) -> Iterable[Node]:
+    def last_nodes(self, search: MatchSearch, firsts: Iterable[Node]) -> Iterable[Node]:
         nodes = dict.fromkeys(self.spine[0].last_nodes(search, firsts))
         for matcher in self.spine[1:]:
             above = dict.fromkeys(user for node in nodes for user in users(node, search))
             nodes = dict.fromkeys(matcher.last_nodes(search, above))
         return nodes
 
-    def descend(self, search: Search, node: Node, path: Path, rest: Goals) -> Goals | None:
+    def descend(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
         for link in self.links:  # the last one is the first goal: from the tail to the head
             rest = (link.step, None, path, rest)
         return (self.spine[-1].match, node, path, rest)
@@ -236,7 +236,7 @@ class Up:
         self.goal = self.parts[-1][0]
         self.wide = wide
 
-    def candidates(self, search: Search, path: Path) -> list[Node]:
+    def candidates(self, search: MatchSearch, path: AttrPath) -> list[Node]:
         """The nodes that the goal may be, in graph order."""
         if self.wide:
             return sorted(filter(self.goal.plausible, _connected(search.bindings.nodes.values())), key=_index)
@@ -251,7 +251,7 @@ class Up:
             reached[matcher.pattern] = list(found)
         return sorted(reached[self.goal.pattern], key=_index)
 
-    def _crowd(self, search: Search, path: Path) -> Iterator[Node] | None:
+    def _crowd(self, search: MatchSearch, path: AttrPath) -> Iterator[Node] | None:
         """The nodes that the goal may be, one after the other, where they are among the many users of one node."""
         if search.crowds is None or search.on_miss is not None or search.fuzzy or len(self.parts) != 1:
             return None
@@ -261,7 +261,7 @@ class Up:
         return search.crowds.above(below[0], self.goal.ops, search.blocked)
 
     @staticmethod
-    def _add(search: Search, matcher: Matcher, node: Node, found: dict[Node, None]) -> None:
+    def _add(search: MatchSearch, matcher: Matcher, node: Node, found: dict[Node, None]) -> None:
         """Find the nodes right above one that the matcher may be."""
         if isinstance(matcher, (AltMatcher, AndMatcher, SeqMatcher)):  # the same node as what they are made of
             if matcher.plausible(node):
@@ -274,16 +274,16 @@ class Up:
         if len(found) == before:
             search.miss(matcher.pattern, node, "user", matcher.pattern, list(node.users))
 
-    def is_ready(self, search: Search, path: Path) -> bool:
+    def is_ready(self, search: MatchSearch, path: AttrPath) -> bool:
         """True if a pattern is bound from which the step leads up."""
         get = search.bindings.get
         return self.wide or any(get(m.pattern, path) or any(get(p, path) for p in below) for m, below in self.parts)
 
-    def lost(self, search: Search) -> None:
+    def lost(self, search: MatchSearch) -> None:
         """Note that nothing is bound from which the step leads up."""
         search.miss(self.goal.pattern, None, "connection", "a node in common with the other patterns", "none")
 
-    def step(self, search: Search, _: Any, path: Path, rest: Goals) -> Goals | None:
+    def step(self, search: MatchSearch, _: Any, path: AttrPath, rest: Goals) -> Goals | None:
         """The goal of finding a node that matches, if an alternative has not bound it already."""
         if self.goal.pattern in search.bindings.nodes:
             return rest

@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gsl.attr.compile import Uncovered
+from gsl.attr.compile import NotCompiled
 from gsl.graph import Op
 from gsl.match.chains import RepeatMatcher
 from gsl.match.guard import Guard
 from gsl.match.index import operators
 from gsl.match.instances import Keys, all_of, chains_down, chains_up, fields, members, not_before, own_nodes
 from gsl.match.matchers import Matcher, VariadicMatcher
-from gsl.match.source import Bound, Many, Writer
+from gsl.match.source import Bound, Many, SearchWriter
 from gsl.match.write_nodes import NodeWriter, write_guard
 from gsl.pat import Alt, And, Call, GetItem, Not, OpClass, Pattern, Seq, Tuple, has_head, walk
 
@@ -29,7 +29,7 @@ Then = Callable[[Bound], None]
 class InstanceWriter(NodeWriter):
     """Writes patterns that match any number of times. Instances with alternatives or negations are not written."""
 
-    def __init__(self, out: Writer, start: Start) -> None:
+    def __init__(self, out: SearchWriter, start: Start) -> None:
         super().__init__(out, start.plan)
         self.start = start
 
@@ -91,10 +91,10 @@ class InstanceWriter(NodeWriter):
         inner = matcher.pattern.pattern
         spine = inner.spine if isinstance(inner, Seq) else (inner,)
         if not set(spine) >= {p for p in walk(inner) if isinstance(p, (Call, Tuple, GetItem))}:
-            raise Uncovered  # beside the chain, an instance might want a node of another one
+            raise NotCompiled  # beside the chain, an instance might want a node of another one
         first = inner.head if isinstance(inner, Seq) else inner
         if has_head(first):
-            raise Uncovered
+            raise NotCompiled
         body, many = self._body(matcher, matcher.inner, bound, above, matcher.instance_guards, 0)
         templates = many.keys.templates
         classes = {_joint(p): place for place, p in reversed(list(enumerate(templates)))}
@@ -177,7 +177,7 @@ class InstanceWriter(NodeWriter):
     def group(self, matcher: VariadicMatcher, then: Then) -> None:
         """The groups of a variadic output: an instance at the node, with all others that go with it."""
         if self.plan.relations:
-            raise Uncovered
+            raise NotCompiled
         bound = Bound()
         bound.above["node"] = frozenset()
         bound.number = "0"
@@ -229,9 +229,9 @@ class InstanceWriter(NodeWriter):
                 write_guard(self.out, self.plan, guard, within)
             templates.extend(p for p in within.nodes if p not in shared.nodes)
             if not self.plan.scopes.keys() >= set(templates):
-                raise Uncovered  # what all instances share is bound by one of them
+                raise NotCompiled  # what all instances share is bound by one of them
             if isinstance(matcher, VariadicMatcher) and within.operators.keys() != shared.operators.keys():
-                raise Uncovered  # and so is the operator that all have
+                raise NotCompiled  # and so is the operator that all have
             self.out.result(f"({''.join(f'{within.nodes[p]}, ' for p in templates)})")
 
         within = shared.copy()
@@ -250,9 +250,9 @@ class InstanceWriter(NodeWriter):
         """Uncovered for instances within instances, or of which not each binds the same patterns."""
         for p in templates:
             if isinstance(p, (Alt, And, Not)) or p in self.plan.identity or len(self.plan.scopes[p]) > 1:
-                raise Uncovered
+                raise NotCompiled
         if bound.number is not None:
-            raise Uncovered
+            raise NotCompiled
 
 
 def _joint(pattern: Pattern) -> OpClass | None:

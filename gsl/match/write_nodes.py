@@ -6,14 +6,14 @@ from collections.abc import Collection, Container, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from gsl.attr.compile import NO_VALUE, Uncovered, source
+from gsl.attr.compile import NO_VALUE, NotCompiled, source
 from gsl.errors import EvaluationError
 from gsl.graph import GETITEM, TUPLE, Node, Op
 from gsl.match.bindings import read
 from gsl.match.chains import RepeatMatcher
-from gsl.match.conditions import Value
+from gsl.match.conditions import LiteralValue
 from gsl.match.constraints import OneUser, Output, UsedOutside
-from gsl.match.engine import Search
+from gsl.match.engine import MatchSearch
 from gsl.match.guard import Guard
 from gsl.match.instances import all_of
 from gsl.match.literal import decidedly_same
@@ -29,7 +29,7 @@ from gsl.match.matchers import (
     TupleMatcher,
     VariadicMatcher,
 )
-from gsl.match.source import Bound, Writer
+from gsl.match.source import Bound, SearchWriter
 from gsl.match.uses import SeqMatcher
 from gsl.pat import Instance, OpClass, Pattern, Repeat, Variadic
 from gsl.spec import OpSpec
@@ -45,11 +45,11 @@ MOST_ITEMS = 8
 class NodeWriter:
     """Writes tests of single nodes."""
 
-    def __init__(self, out: Writer, plan: Plan) -> None:
+    def __init__(self, out: SearchWriter, plan: Plan) -> None:
         self.out = out
         self.plan = plan
         self.of = out.names.of
-        self.quiet = self.of(Search(plan, ()))
+        self.quiet = self.of(MatchSearch(plan, ()))
         """A search in whose name matchers are asked which nodes they admit."""
 
     def admits(self, matcher: Matcher, var: str, bound: Bound) -> None:
@@ -68,7 +68,7 @@ class NodeWriter:
                 if test is not None:
                     self.out.fail_if(f"not {test}")
             case _:
-                raise Uncovered
+                raise NotCompiled
 
     def call(self, matcher: CallMatcher, var: str, bound: Bound) -> None:
         """The node has the operator, as many operands, and the literal attributes."""
@@ -138,7 +138,7 @@ class NodeWriter:
             case AltMatcher():
                 tests = [self.plausible(choice, var) for choice in matcher.choices]
                 return None if None in tests else joined(" or ", [test for test in tests if test is not None])
-        raise Uncovered
+        raise NotCompiled
 
     def is_one_of(self, ops: frozenset[Op], var: str) -> str:
         """The node has one of the operators."""
@@ -174,17 +174,17 @@ def joined(word: str, tests: Sequence[str]) -> str | None:
 # ---------------------------------------------------------------- guards
 
 
-def write_guard(out: Writer, plan: Plan, guard: Guard, bound: Bound) -> None:
+def write_guard(out: SearchWriter, plan: Plan, guard: Guard, bound: Bound) -> None:
     """Write the test that a guard holds."""
     if guard.owner is not None and not _may_be_bound(plan, guard.owner, bound):
         return  # it is part of an alternative that was not taken
-    if type(guard) in (Guard, Value):
+    if type(guard) in (Guard, LiteralValue):
         mark = out.mark()
         try:
             symbols = {each.symbol for each in plan.scopes.get(guard.owner, ())} if guard.owner is not None else set()
             _expression(out, guard, bound, bound.number if symbols >= guard.expected.symbols else None)
             return
-        except Uncovered:
+        except NotCompiled:
             out.back(mark)
     if not isinstance(guard, (OneUser, Output, UsedOutside)) or not _uses(out, guard, bound):
         _ask(out, plan, guard, bound)
@@ -196,7 +196,7 @@ def _may_be_bound(plan: Plan, owner: Pattern, bound: Bound) -> bool:
     return owner in bound.nodes or owner in bound.many or (around is not None and around[0] in bound.many)
 
 
-def _expression(out: Writer, guard: Guard, bound: Bound, number: str | None) -> None:
+def _expression(out: SearchWriter, guard: Guard, bound: Bound, number: str | None) -> None:
     """Test that the expression is true, or equals the value of the node. An index stands for a number."""
     of = out.names.of
 
@@ -204,7 +204,7 @@ def _expression(out: Writer, guard: Guard, bound: Bound, number: str | None) -> 
         if isinstance(pattern, (Variadic, Repeat)) and name == "length":
             return f"{of(_unbound)}({of(pattern)})" if pattern not in bound.many else bound.many[pattern].length
         if isinstance(pattern, Instance):
-            raise Uncovered
+            raise NotCompiled
         var = bound.nodes.get(pattern)
         return f"{of(_unbound)}({of(pattern)})" if var is None else f"{of(read)}({var}, {name!r})"
 
@@ -215,7 +215,7 @@ def _expression(out: Writer, guard: Guard, bound: Bound, number: str | None) -> 
         return
     assert guard.owner is not None
     if isinstance(guard.owner, Variadic):
-        raise Uncovered  # it has a number of instances where it is no node
+        raise NotCompiled  # it has a number of instances where it is no node
     var = bound.nodes[guard.owner]
     out.attempt(f"actual = {of(guard.actual)}(None, {var}, ())", f"value = {value}", errors=of(NO_VALUE))
     out.fail_if(f"not {of(guard)}.fits(value, actual, {var})")
@@ -225,7 +225,7 @@ def _unbound(pattern: Pattern) -> NoReturn:
     raise EvaluationError(f"{pattern!r} was not matched")
 
 
-def _uses(out: Writer, guard: OneUser | Output | UsedOutside, bound: Bound) -> bool:
+def _uses(out: SearchWriter, guard: OneUser | Output | UsedOutside, bound: Bound) -> bool:
     """A guard on the users of nodes; false if it is not written as source."""
     if guard.pattern is not None and guard.pattern not in bound.nodes:
         return True
@@ -259,7 +259,7 @@ def is_used_outside(node: Node, outputs: Container[Node], taken: Collection[Node
     return node in outputs
 
 
-def _ask(out: Writer, plan: Plan, guard: Guard, bound: Bound) -> None:
+def _ask(out: SearchWriter, plan: Plan, guard: Guard, bound: Bound) -> None:
     """The guard itself decides, of a search that has bound as much."""
     of = out.names.of
     taken = "".join(f"{var}: ({of(identity)}, ()), " for identity, var in bound.taken.items())
@@ -270,7 +270,7 @@ def _ask(out: Writer, plan: Plan, guard: Guard, bound: Bound) -> None:
     out.fail_if(f"not {of(guard)}.check({of(_state)}({of(plan)}, outputs, blocked, {given}), {path})")
 
 
-def tables(out: Writer, plan: Plan, bound: Bound) -> tuple[str, str, str, str, str]:
+def tables(out: SearchWriter, plan: Plan, bound: Bound) -> tuple[str, str, str, str, str]:
     """The bindings as the items of tables: nodes, choices, operators, counts and heads."""
     of = out.names.of
     path = f"({bound.number or 0},)"
@@ -287,8 +287,8 @@ def tables(out: Writer, plan: Plan, bound: Bound) -> tuple[str, str, str, str, s
 def _state(
     plan: Plan, outputs: Container[Node], blocked: Collection[Node], nodes: dict[Any, Node], chosen: dict[Any, int],
     operators: dict[Any, Any], counts: dict[Any, int], heads: dict[Any, Node], taken: dict[Node, Any],
-) -> Search:  # fmt: skip
-    search = Search(plan, outputs, blocked)
+) -> MatchSearch:  # fmt: skip
+    search = MatchSearch(plan, outputs, blocked)
     bindings = search.bindings
     bindings.nodes, bindings.chosen, bindings.counts, bindings.heads = nodes, chosen, counts, heads
     search.operators, search.taken = operators, taken

@@ -15,11 +15,11 @@ from gsl.graph import Node, Op, op_name
 from gsl.pat.base import Pattern, check_names
 from gsl.pat.leaf import Const, Exactly
 from gsl.pat.opclass import OpClass, resolve
-from gsl.pat.typed import TENSOR, Named, TypeGuard
+from gsl.pat.typed import TENSOR, KeywordText, TypeGuard
 from gsl.spec import TABLE, OpSpec
 from gsl.spec.natives import arguments
 
-Operator = OpSpec | OpClass | Op
+CalledOperator = OpSpec | OpClass | Op
 
 
 def to_pattern(value: Any) -> Pattern:
@@ -53,7 +53,7 @@ class Call(Pattern):
     """
 
     __slots__ = ("attrs", "op", "operands")
-    op: Operator
+    op: CalledOperator
     operands: tuple[Pattern, ...] | None
     """``None`` where nothing is demanded of them, see :func:`gsl.pat.is_op`."""
     attrs: Mapping[str, Ast]
@@ -69,7 +69,7 @@ class Call(Pattern):
         return call
 
     @property
-    def operator(self) -> Operator:
+    def operator(self) -> CalledOperator:
         return self.op
 
     def __call__(self, *operands: Any, **attrs: Any) -> Call:
@@ -96,7 +96,7 @@ class Call(Pattern):
 
     def arguments(self) -> Iterator[Any]:
         yield from ("...",) if self.operands is None else self.operands
-        yield from (Named(name, value) for name, value in self.attrs.items())
+        yield from (KeywordText(name, value) for name, value in self.attrs.items())
         if self.guard is not None:
             yield from self.guard.keywords()
 
@@ -146,7 +146,7 @@ class Like(Pattern):
 
     def arguments(self) -> Iterator[Any]:
         yield from self.operands
-        yield from (Named(name, value) for name, value in self.attrs.items())
+        yield from (KeywordText(name, value) for name, value in self.attrs.items())
 
     def children(self) -> Iterator[Pattern]:
         return iter(self.operands)
@@ -220,25 +220,25 @@ class GetItem(Pattern):
         return frozenset((*TENSOR, "index"))
 
 
-def _label(op: Operator) -> str:
+def _label(op: CalledOperator) -> str:
     return op.name if isinstance(op, OpSpec) else str(op) if isinstance(op, OpClass) else op_name(op)
 
 
-def declared(op: Operator | None) -> frozenset[str] | None:
+def declared(op: CalledOperator | None) -> frozenset[str] | None:
     """The attributes that the operator has; ``None`` if that is only known of the matched node."""
     if isinstance(op, OpSpec):
         return frozenset(op.attrs)
     return op.attributes() if isinstance(op, OpClass) else None
 
 
-def _is_native(op: Operator) -> bool:
+def _is_native(op: CalledOperator) -> bool:
     """True if an operator is a native target, or a class of native targets."""
     if isinstance(op, OpClass):
         return bool(op.members) and not any(isinstance(member, str) for member in op.members or ())
     return not isinstance(op, OpSpec)
 
 
-def _is_typed(op: Operator, name: str) -> bool:
+def _is_typed(op: CalledOperator, name: str) -> bool:
     """True if ``shape=``, ``dtype=`` or ``ndim=`` of a call means the result's type, not an attribute."""
     if isinstance(op, OpClass):
         return not _all_members(op, lambda spec: name in spec.attrs, natives=True)
@@ -252,7 +252,7 @@ def _all_members(op: OpClass, holds: Callable[[OpSpec], bool], *, natives: bool)
     return bool(members) and all(holds(TABLE[m]) if isinstance(m, str) else natives for m in members)
 
 
-def _check_operands(op: Operator, operands: Sequence[Any]) -> None:
+def _check_operands(op: CalledOperator, operands: Sequence[Any]) -> None:
     def refuses(spec: OpSpec) -> bool:
         return not len(spec.operands) - spec.optional <= len(operands) <= len(spec.operands)
 
@@ -289,7 +289,7 @@ def _check_arguments(target: Any, owner: str, given: Iterable[str]) -> None:
             )
 
 
-def _attributes(op: Operator | None, owner: str, given: Mapping[str, Any]) -> Mapping[str, Ast]:
+def _attributes(op: CalledOperator | None, owner: str, given: Mapping[str, Any]) -> Mapping[str, Ast]:
     """The attributes given to a call. PatternError for unknown names and for literals that have no meaning."""
     if not given:
         return MappingProxyType({})

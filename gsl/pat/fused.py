@@ -10,7 +10,7 @@ from gsl.attr.ast import Ast
 from gsl.attr.expr import to_ast
 from gsl.errors import PatternTypeError, located
 from gsl.pat.base import Pattern
-from gsl.pat.typed import Named
+from gsl.pat.typed import KeywordText
 
 
 class Fused(Pattern):
@@ -31,7 +31,7 @@ class Fused(Pattern):
 
     def arguments(self) -> Iterator[Any]:
         yield repr(self.name)
-        yield from (Named(name, value) for name, value in self.attrs.items())
+        yield from (KeywordText(name, value) for name, value in self.attrs.items())
 
     def expressions(self) -> Iterator[Ast]:
         yield from super().expressions()

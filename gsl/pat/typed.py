@@ -18,7 +18,7 @@ TENSOR = ("shape", "dtype", "ndim")
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class KeywordText:
     """A keyword and its value, as they are written in a call."""
 
     name: str
@@ -60,14 +60,14 @@ class TypeGuard:
             yield self.shape
         yield from (part for part in (self.dtype, self.ndim) if part is not None)
 
-    def keywords(self) -> Iterator[Named]:
+    def keywords(self) -> Iterator[KeywordText]:
         """The demands as they are written."""
         for name in TENSOR:
             value = getattr(self, name)
             if isinstance(value, tuple):
-                value = Sizes(value)
+                value = ShapeText(value)
             if value is not None:
-                yield Named(name, value)
+                yield KeywordText(name, value)
 
     def parts(self) -> Iterator[Any]:
         """The text of the guard in parts."""
@@ -78,7 +78,7 @@ class TypeGuard:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class ShapeText:
     """A shape as it is written."""
 
     sizes: tuple[Ast | None, ...]

@@ -12,7 +12,7 @@ from gsl.errors import PatternError, PatternTypeError, located
 from gsl.pat.base import Pattern, walk
 from gsl.pat.call import to_pattern
 from gsl.pat.choice import Alt
-from gsl.pat.typed import Named
+from gsl.pat.typed import KeywordText
 
 
 class Variadic(Pattern):
@@ -118,7 +118,7 @@ class Variadic(Pattern):
     def arguments(self) -> Iterator[Any]:
         yield self.field
         if self.count is not None:
-            yield Named("length", self.count)
+            yield KeywordText("length", self.count)
 
     def children(self) -> Iterator[Pattern]:
         yield self.field

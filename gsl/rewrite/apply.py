@@ -14,7 +14,7 @@ from gsl.pause import paused_collector
 from gsl.rewrite.fields import take_fields
 from gsl.rewrite.fold import Evaluate, fold
 from gsl.rewrite.loop import Watch
-from gsl.rewrite.passes import Pass
+from gsl.rewrite.passes import RulePass
 from gsl.rewrite.share import drop_unused, share
 from gsl.rewrite.trace import Trace
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst
 
 Subject = TypeVar("Subject")
-Work = Callable[[Graph, "Evaluate | None", bool], tuple[Graph, Trace]]
+RoundWork = Callable[[Graph, "Evaluate | None", bool], tuple[Graph, Trace]]
 """A function that rewrites a view, given a function that computes calls ahead of time, and true if the view may be
 changed itself."""
 
@@ -58,7 +58,7 @@ def replay(trace: Trace, subject: Subject, steps: int | None = None) -> Subject:
     return on_subject(subject, work, None)
 
 
-def on_subject(subject: Subject, work: Work, name: str | None) -> Subject:
+def on_subject(subject: Subject, work: RoundWork, name: str | None) -> Subject:
     """The workload or view that results when the view of a subject is rewritten."""
     if isinstance(subject, Graph):
         return work(subject, None, False)[0]  # type: ignore[return-value]
@@ -73,7 +73,7 @@ def on_subject(subject: Subject, work: Work, name: str | None) -> Subject:
     return result
 
 
-def _rewritten(workload: Any, work: Work, name: str | None) -> Any:
+def _rewritten(workload: Any, work: RoundWork, name: str | None) -> Any:
     """The workload of the rewritten view of a workload."""
     view, own = workload.lend()
     graph, trace = work(view, workload.program.evaluate, own)
@@ -103,7 +103,7 @@ def apply(
     for rule in rules:
         rule.plan.check(source)
     trace = Trace(rules={rule.name: rule for rule in rules}, iterative=iterative, tidy=tidy)
-    run = Run(source, trace, evaluate, own and not iterative)
+    run = RewriteRun(source, trace, evaluate, own and not iterative)
     run.start()
     limit = None
     if iterative:
@@ -132,7 +132,7 @@ def repeat(trace: Trace, source: Graph, steps: int | None, evaluate: Evaluate | 
     if trace.folded and evaluate is None:
         raise ReplayError("weights were folded between the rounds, so replay the trace on a workload, not on a view")
     again = Trace(rules=trace.rules, iterative=trace.iterative, tidy=trace.tidy)
-    run = Run(source, again, evaluate if trace.folds else None)
+    run = RewriteRun(source, again, evaluate if trace.folds else None)
     run.take()
     run.start()
     for _, firings in groupby(trace.firings[:steps], key=lambda firing: firing.round):
@@ -153,7 +153,7 @@ def repeat(trace: Trace, source: Graph, steps: int | None, evaluate: Evaluate | 
     return run.done()
 
 
-class Run:
+class RewriteRun:
     """A view on which rules work in rounds, and the trace of their work. It is copied when the first match is found."""
 
     def __init__(self, source: Graph, trace: Trace, evaluate: Evaluate | None, own: bool = False) -> None:
@@ -166,7 +166,7 @@ class Run:
         self.rounds = 0
         self.untyped = False
         self._roots: dict[Node, str] = {}
-        self._pass: Pass | None = None
+        self._pass: RulePass | None = None
         self._owned = False
 
     def take(self) -> Graph:
@@ -201,12 +201,12 @@ class Run:
             self.end()
         return len(self.trace.firings) > before
 
-    def begin(self, strategy: str, limit: int | None, rules: Iterable[Subst] | None = None) -> Pass:
+    def begin(self, strategy: str, limit: int | None, rules: Iterable[Subst] | None = None) -> RulePass:
         """The pass of the next round, of some of the rules or of all."""
         self.rounds += 1
         chosen = list(self.trace.rules.values() if rules is None else rules)
         take = None if self._owned else self.take
-        self._pass = Pass(self.graph, chosen, strategy, self.trace, round=self.rounds, limit=limit, take=take)
+        self._pass = RulePass(self.graph, chosen, strategy, self.trace, round=self.rounds, limit=limit, take=take)
         return self._pass
 
     def end(self) -> None:

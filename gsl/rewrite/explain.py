@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from gsl.draw import Drawing, page, saved
 from gsl.graph import Graph, Node, op_name
-from gsl.match import Match, Miss, Search
+from gsl.match import Match, MatchSearch, Miss
 from gsl.pat import Call, Pattern
 from gsl.rewrite.attempt import Attempt, attempt_drawing
 from gsl.rewrite.check import Refusal
-from gsl.rewrite.passes import Pass
+from gsl.rewrite.passes import RulePass
 from gsl.rewrite.trace import Refused, Trace
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class _Found:
 
 def _search(rule: Subst, graph: Graph, start: Start, nodes: list[Node]) -> _Found:
     """All matches, and the best of the other attempts."""
-    checks = Pass(graph, [rule], "priority", Trace())
+    checks = RulePass(graph, [rule], "priority", Trace())
     found = _Found()
     furthest: tuple[Miss, Attempt] | None = None
 
@@ -167,7 +167,7 @@ def _search(rule: Subst, graph: Graph, start: Start, nodes: list[Node]) -> _Foun
         if furthest is None or miss.bound > furthest[0].bound:
             furthest = miss, Attempt(dict(search.bindings.nodes), miss.pattern, miss.node, reason=miss.reason)
 
-    search = Search(rule.plan, checks.splicer.outputs)
+    search = MatchSearch(rule.plan, checks.splicer.outputs)
     search.on_miss = note
     for node in nodes:
         furthest, before = None, found.matches

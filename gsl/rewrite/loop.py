@@ -14,7 +14,7 @@ from gsl.rewrite.trace import Firing, Trace
 SHOWN = 10
 """The largest number of firings that an error shows."""
 
-State = list[tuple[Any, ...]]
+GraphState = list[tuple[Any, ...]]
 """The state of a graph: for each node everything that rewriting depends on, nodes being told by their places; then the
 outputs."""
 
@@ -100,8 +100,8 @@ def _lines(firings: Sequence[Firing]) -> str:
     return "\n".join(f"  round {firing.round}: {firing}" for firing in firings)
 
 
-def _state(graph: Graph) -> State:
-    state: State = [
+def _state(graph: Graph) -> GraphState:
+    state: GraphState = [
         (
             node.op,
             [operand.index for operand in node.operands],
@@ -117,7 +117,7 @@ def _state(graph: Graph) -> State:
     return state
 
 
-def _same_states(before: State, after: State) -> bool:
+def _same_states(before: GraphState, after: GraphState) -> bool:
     if len(before) != len(after) or before[-1] != after[-1]:
         return False
     # What is cheap comes first: attributes are compared where all else is equal.

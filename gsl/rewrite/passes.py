@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gsl.errors import ReplayError, RewriteError
 from gsl.graph import LEAVES, Graph, Node
 from gsl.graph.splice import Replacement, Splicer
-from gsl.match import Candidates, Crowds, Find, Match, Miss, Search, candidates
+from gsl.match import Candidates, Crowds, Find, Match, MatchSearch, Miss, candidates
 from gsl.rewrite.check import Checker, Refusal
 from gsl.rewrite.loop import no_end
 from gsl.rewrite.trace import Firing, Refused, Trace, identity, names_of
@@ -19,13 +19,13 @@ from gsl.rewrite.trace import Firing, Refused, Trace, identity, names_of
 if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst
 
-Key = tuple[int, ...]
+Rank = tuple[int, ...]
 """The rank of a match by a strategy; the smallest is best."""
 MAX_REFUSALS = 1000
 """The largest number of matches from one node that are looked at."""
 
 
-class Pass:
+class RulePass:
     """One pass of some rules over a graph, which it changes: matches that don't overlap."""
 
     def __init__(
@@ -116,7 +116,7 @@ class Pass:
             raise ReplayError(f"there is no node %{firing.at}")
         if node in self.blocked or node in self.splicer.dead:
             raise ReplayError(f"%{firing.at} has gone in the same round")
-        search = Search(rule.plan, self.splicer.outputs, self.blocked)
+        search = MatchSearch(rule.plan, self.splicer.outputs, self.blocked)
         misses: list[Miss] = []
         search.on_miss = misses.append
         found = 0
@@ -186,7 +186,7 @@ class Pass:
     def _best_first(self, found: Sequence[tuple[Subst, Candidates]]) -> None:
         """Rewrite the match that is best of all, then the best that is left, and so on."""
         order = count()  # rules, then nodes, in their order: what comes first among equals
-        queue: list[tuple[Key, int, Subst, Find, Node]] = []
+        queue: list[tuple[Rank, int, Subst, Find, Node]] = []
         for rule, where in found:
             find = where.start.finder(len(where.nodes))
             for node in where.nodes:
@@ -216,7 +216,7 @@ class Pass:
         self.tried += 1
         return islice(find(node, self.splicer.outputs, self.blocked, self.crowds), MAX_REFUSALS)
 
-    def _key(self, rule: Subst, match: Match) -> Key:
+    def _key(self, rule: Subst, match: Match) -> Rank:
         place = min(output.index for output in match.outputs)
         if self.strategy == "last":
             return (-place, -len(match.inner), -rule.priority)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gsl.errors import PatternError, located, nearest
 from gsl.graph import Graph
 from gsl.match import Match, candidates
-from gsl.rewrite.apply import Run, apply, limit_of, on_subject, rewrite
+from gsl.rewrite.apply import RewriteRun, apply, limit_of, on_subject, rewrite
 from gsl.rewrite.explain import Explanation
 from gsl.rewrite.fold import Evaluate
 from gsl.rewrite.loop import Watch
@@ -196,7 +196,7 @@ def alternate(
         for rule in rules.values():
             rule.plan.check(graph)
         trace = Trace(rules=rules, iterative=True, tidy=any(turn.tidy for turn in sets))
-        run = Run(graph, trace, evaluate if fold_params else None)
+        run = RewriteRun(graph, trace, evaluate if fold_params else None)
         run.start()
         limit = limit_of(graph) if max_steps is None else None
         watch: Watch | None = None
@@ -213,7 +213,7 @@ def alternate(
     return on_subject(subject, work, new_name)
 
 
-def _step(run: Run, sets: Iterable[RuleSet], limit: int | None) -> bool:
+def _step(run: RewriteRun, sets: Iterable[RuleSet], limit: int | None) -> bool:
     """Let each of the sets make a pass; whether any rule fired."""
     run.trace.refused.clear()  # what is refused in the end is what counts
     fired = [run.round(rules.strategy, limit, rules) for rules in sets]

@@ -23,7 +23,7 @@ from gsl.rewrite.build import Builder
 from gsl.rewrite.check import Refusal
 from gsl.rewrite.explain import Explanation, explain
 from gsl.rewrite.pickling import check
-from gsl.rewrite.target import Source, Target
+from gsl.rewrite.target import RuleSource, Target
 from gsl.rewrite.trace import Trace
 from gsl.spec import TABLE, OpSpec
 
@@ -71,7 +71,7 @@ class Subst:
         self.approximate = approximate
         self.doc = doc
         try:
-            self.source = Source.of(src, where, extern_use)
+            self.source = RuleSource.of(src, where, extern_use)
             self._compile(tgt, distinct, _operators(fuzzy))
             _check_symbols((*self.source.outputs, *self.target.outputs), self.source.guards)
         except PatternError as error:

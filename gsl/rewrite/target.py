@@ -230,7 +230,7 @@ Predicate = Callable[[Match], "bool | str"]
 
 
 @dataclass(frozen=True)
-class Source:
+class RuleSource:
     """The outputs of a source, and the conditions by their kinds."""
 
     outputs: tuple[Pattern, ...]
@@ -240,7 +240,7 @@ class Source:
     extern_use: bool | None
 
     @staticmethod
-    def of(src: Any, where: Any, extern_use: bool | None) -> Source:
+    def of(src: Any, where: Any, extern_use: bool | None) -> RuleSource:
         """Sort the arguments of a rule. Raises PatternTypeError or PatternError for an argument that has no place in
         one."""
         groups = [item for item in _items(src, Group) if isinstance(item, Group)]
@@ -276,7 +276,7 @@ class Source:
                         "as where=…")
             )  # fmt: skip
         kept = tuple(c for c in constraints if not isinstance(c, NonLeafExternUse))
-        return Source(tuple(outputs), tuple(guards), tuple(predicates), kept, extern_use)
+        return RuleSource(tuple(outputs), tuple(guards), tuple(predicates), kept, extern_use)
 
 
 def _items(value: Any, single: Any) -> list[Any]:

@@ -13,9 +13,9 @@ from gsl.match import Match
 from gsl.pat import Alt, Call, Fused, GetItem, Leaf, Pattern, Repeat, Use, Variadic, Wildcard, walk
 from gsl.rewrite.check import Refusal
 from gsl.rewrite.subst import Subst
-from gsl.rulefile.forms import Form, forms
-from gsl.rulefile.names import BIAS, LISTS, Heads, OneNode, Selection, lookup
-from gsl.rulefile.schema import Entry, Operator, OpType
+from gsl.rulefile.forms import PatternForm, forms
+from gsl.rulefile.names import BIAS, LISTS, Heads, OneNode, OperatorSelection, lookup
+from gsl.rulefile.schema import Entry, FileOperator, OpType
 
 Heuristic = Callable[["FusionMatch"], Any]
 """A function that decides what a match becomes. It returns patterns or nodes as of a target, ``None`` for the group, or
@@ -45,7 +45,7 @@ class FusionMatch:
     def __getitem__(self, name: str) -> Node:
         return self.match[self._part(name).pattern]
 
-    def _part(self, name: str) -> Part:
+    def _part(self, name: str) -> PatternPart:
         try:
             return self.rule.parts[name]
         except KeyError:
@@ -77,9 +77,9 @@ class FusionMatch:
 class FusionRule(Subst):
     """One form of a rule of a file, as a substitution by a group that carries its name, priority and heuristic."""
 
-    def __init__(self, entry: Entry, form: Form, heuristic: Heuristic | None = None) -> None:
+    def __init__(self, entry: Entry, form: PatternForm, heuristic: Heuristic | None = None) -> None:
         self.entry = entry
-        self.parts: Mapping[str, Part] = MappingProxyType(_parts(form))
+        self.parts: Mapping[str, PatternPart] = MappingProxyType(_parts(form))
         """The operators of this form by name, also by the names of entries that stand for them."""
         carried = {} if entry.heuristic is None else {"heuristic": entry.heuristic}
         group = Fused(entry.name, priority=entry.priority, **carried)
@@ -132,7 +132,7 @@ def _decide(heuristic: Heuristic, match: FusionMatch, group: Fused) -> Any:
 
 
 @dataclass(frozen=True)
-class Part:
+class PatternPart:
     """The pattern of one operator of the file."""
 
     pattern: Pattern
@@ -142,7 +142,7 @@ class Part:
     """True if a layer must not be matched without its bias."""
 
 
-def _parts(form: Form) -> dict[str, Part]:
+def _parts(form: PatternForm) -> dict[str, PatternPart]:
     selections = {operator.name: selection(operator.op_type) for operator in form.operators}
     parts = {
         operator.name: _part(operator, selections[operator.name], [selections[c] for c in form.children[operator.name]])
@@ -151,15 +151,15 @@ def _parts(form: Form) -> dict[str, Part]:
     return parts | {name: parts[operator] for name, operator in form.stands.items()}
 
 
-def selection(op_type: OpType) -> Selection:
+def selection(op_type: OpType) -> OperatorSelection:
     """The operators that the names of a file stand for."""
     kinds = tuple(kind for word in op_type.names if (kind := lookup(word.text)) is not None)
     names = ", ".join(word.text for word in op_type.names)
     label = "any" if op_type.is_any else f"other than {names}" if op_type.inverted else names
-    return Selection(label, kinds, op_type.inverted)
+    return OperatorSelection(label, kinds, op_type.inverted)
 
 
-def _part(operator: Operator, own: Selection, children: Sequence[Selection]) -> Part:
+def _part(operator: FileOperator, own: OperatorSelection, children: Sequence[OperatorSelection]) -> PatternPart:
     location = Location(operator.place.file, operator.place.line)
     repeated = own
     for child in children:
@@ -172,10 +172,10 @@ def _part(operator: Operator, own: Selection, children: Sequence[Selection]) -> 
         pattern = Repeat(pattern, greedy=False, sole=False)
     for part in walk(pattern):
         object.__setattr__(part, "location", location)  # where the file says so, not where it is read
-    return Part(pattern, wanted.has_fields, wanted.whole)
+    return PatternPart(pattern, wanted.has_fields, wanted.whole)
 
 
-def _alternatives(wanted: Selection) -> Pattern:
+def _alternatives(wanted: OperatorSelection) -> Pattern:
     """The forms of the operators in a graph: with the addition of a bias, with a list of operands, one node."""
 
     def call(heads: Heads, *, inverted: bool = False) -> Call:
@@ -210,7 +210,7 @@ def _of_list(call: Call) -> Pattern:
     return Variadic(field, templates=[field]).only_used_by(call)
 
 
-def _uses(form: Form, parts: Mapping[str, Part]) -> Iterator[Use]:
+def _uses(form: PatternForm, parts: Mapping[str, PatternPart]) -> Iterator[Use]:
     for name, children in form.children.items():
         part = parts[name]
         for child in children:

@@ -13,7 +13,7 @@ from itertools import product
 from typing import Final
 
 from gsl.errors import nearest
-from gsl.rulefile.schema import Alternative, Choice, Entry, Operator, Word
+from gsl.rulefile.schema import Alternative, Entry, FileOperator, OptionalOperators, Word
 
 # ---------------------------------------------------------------- checks
 
@@ -41,15 +41,17 @@ def check(pattern: Alternative) -> None:
         )
 
 
-def words(operator: Operator | Choice) -> Iterator[Word]:
+def words(operator: FileOperator | OptionalOperators) -> Iterator[Word]:
     """The names of all children, options among them."""
     for options in operator.choices:
         yield from options
 
 
-def _check_names(operator: Operator | Choice, by_name: Mapping[str, Operator | Choice]) -> None:
+def _check_names(
+    operator: FileOperator | OptionalOperators, by_name: Mapping[str, FileOperator | OptionalOperators]
+) -> None:
     for number, options in enumerate(operator.choices):
-        stands = isinstance(operator, Choice) and number == 0
+        stands = isinstance(operator, OptionalOperators) and number == 0
         kind = "option" if stands else "child"
         for word in options:
             child = by_name.get(word.text)
@@ -67,8 +69,10 @@ def _check_names(operator: Operator | Choice, by_name: Mapping[str, Operator | C
                 )
 
 
-def _check_distinct(operator: Operator | Choice, by_name: Mapping[str, Operator | Choice]) -> None:
-    what = "options and children" if isinstance(operator, Choice) else "children"
+def _check_distinct(
+    operator: FileOperator | OptionalOperators, by_name: Mapping[str, FileOperator | OptionalOperators]
+) -> None:
+    what = "options and children" if isinstance(operator, OptionalOperators) else "children"
     seen: set[str] = set()
     for word in words(operator):
         for name in _meant(word.text, by_name):
@@ -78,18 +82,18 @@ def _check_distinct(operator: Operator | Choice, by_name: Mapping[str, Operator 
             seen.add(name)
 
 
-def _meant(name: str, by_name: Mapping[str, Operator | Choice]) -> Iterator[str]:
+def _meant(name: str, by_name: Mapping[str, FileOperator | OptionalOperators]) -> Iterator[str]:
     """The operators that a name may stand for."""
     work = [name]
     while work:
         operator = by_name[work.pop()]
-        if isinstance(operator, Choice):
+        if isinstance(operator, OptionalOperators):
             work += [word.text for word in reversed(operator.options)]
         else:
             yield operator.name
 
 
-def ordered(pattern: Alternative) -> list[Operator | Choice]:
+def ordered(pattern: Alternative) -> list[FileOperator | OptionalOperators]:
     """The operators, each before its children, a choice before its options and these before its children.
 
     RuleFileError for a cycle.
@@ -98,7 +102,7 @@ def ordered(pattern: Alternative) -> list[Operator | Choice]:
     below: dict[str, Sequence[Word]] = {operator.name: [*words(operator)] for operator in pattern.operators}
     for name in _sorted(below):
         operator = by_name[name]
-        if isinstance(operator, Choice):
+        if isinstance(operator, OptionalOperators):
             children = below[name][len(operator.options) :]
             for option in operator.options:
                 below[option.text] = [*below[option.text], *children]
@@ -135,12 +139,12 @@ _Choices = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class PatternForm:
     """A pattern without choices."""
 
     name: str
     """The name of the rule, and the choices that were made."""
-    operators: tuple[Operator, ...]
+    operators: tuple[FileOperator, ...]
     children: Mapping[str, tuple[str, ...]]
     """The users of each operator."""
     stands: Mapping[str, str]
@@ -152,14 +156,14 @@ class Form:
         return tuple(operator.name for operator in self.operators if not self.children[operator.name])
 
 
-def forms(entry: Entry) -> list[Form]:
+def forms(entry: Entry) -> list[PatternForm]:
     """The forms of a rule in the order in which they are tried.
 
     Patterns with more operators come first, then those that stand first; within a pattern earlier options come first,
     and a choice before those that it leads to, then forms with more operators. RuleFileError for a pattern with too
     many, or that has no end.
     """
-    found: list[list[Form]] = []
+    found: list[list[PatternForm]] = []
     names: set[str] = set()
     for pattern in entry.patterns:
         alone = len(entry.patterns) == 1
@@ -168,7 +172,7 @@ def forms(entry: Entry) -> list[Form]:
     return [form for group in found for form in group]
 
 
-def _forms(pattern: Alternative, name: str, names: set[str]) -> list[Form]:
+def _forms(pattern: Alternative, name: str, names: set[str]) -> list[PatternForm]:
     order = ordered(pattern)
     optional = [operator.name for operator in pattern.operators if not operator.required]
     options = [(operator.name, n) for operator in order for n, each in enumerate(operator.choices) if len(each) > 1]
@@ -179,13 +183,13 @@ def _forms(pattern: Alternative, name: str, names: set[str]) -> list[Form]:
             f"{name}: {len(optional)} operators with required: false and {len(options)} with match_first_option are "
             f"{count} forms of the pattern, at most {MOST} are allowed: split the rule"
         )
-    found: dict[object, tuple[_Choices, Form]] = {}
+    found: dict[object, tuple[_Choices, PatternForm]] = {}
     for taken in product(*(range(sizes[operator][n]) for operator, n in options)):
         choice = dict(zip(options, taken))
         for present in product((True, False), repeat=len(optional)):
             absent = {operator for operator, there in zip(optional, present) if not there}
             children, stands = _children(order, choice, absent)
-            operators = tuple(o for o in pattern.operators if isinstance(o, Operator) and o.name in children)
+            operators = tuple(o for o in pattern.operators if isinstance(o, FileOperator) and o.name in children)
             key = tuple((operator.name, children[operator.name]) for operator in operators)
             if key not in found:
                 named = {*children, *stands}
@@ -195,7 +199,7 @@ def _forms(pattern: Alternative, name: str, names: set[str]) -> list[Form]:
                 names.add(title)
                 # Where what has a choice is absent, the form comes after those with any of the options.
                 rank = tuple(n if operator in named else MOST for (operator, _), n in choice.items())
-                found[key] = rank, Form(title, operators, children, stands)
+                found[key] = rank, PatternForm(title, operators, children, stands)
     made = [form for _, form in sorted(found.values(), key=lambda item: (item[0], -len(item[1].operators)))]
     for form in made:
         _check_ends(form)
@@ -203,7 +207,7 @@ def _forms(pattern: Alternative, name: str, names: set[str]) -> list[Form]:
 
 
 def _children(
-    order: list[Operator | Choice], choice: Mapping[tuple[str, int], int], absent: set[str]
+    order: list[FileOperator | OptionalOperators], choice: Mapping[tuple[str, int], int], absent: set[str]
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     """The users of every operator that is there, reachable from the root; the operator of each entry without one."""
     users: dict[str, tuple[str, ...]] = {}
@@ -212,7 +216,7 @@ def _children(
     for operator in reversed(order):
         name = operator.name
         given = [options[choice.get((name, number), 0)].text for number, options in enumerate(operator.choices)]
-        if isinstance(operator, Choice):
+        if isinstance(operator, OptionalOperators):
             option[name] = given.pop(0)
         meant[name] = meant[option[name]] if name in option else name
         users[name] = tuple(dict.fromkeys(_present(given, users, absent)))
@@ -243,7 +247,7 @@ def _words(pattern: Alternative, there: Collection[str], choice: Mapping[tuple[s
         yield f"without {', '.join(absent)}"
 
 
-def _check_ends(form: Form) -> None:
+def _check_ends(form: PatternForm) -> None:
     for operator in form.operators:
         if operator.multiple and operator.op_type.is_any and not form.children[operator.name]:
             raise operator.place.error(

@@ -79,7 +79,7 @@ class Heads:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class OperatorKind:
     """The meaning of one name."""
 
     heads: Heads
@@ -105,13 +105,13 @@ class Kind:
         )
 
 
-def _kind(*ops: str, joined: tuple[str, ...] = (), alone: bool = True, whole: bool = True) -> Kind:
-    return Kind(Heads(frozenset(ops)), joined, alone, whole)
+def _kind(*ops: str, joined: tuple[str, ...] = (), alone: bool = True, whole: bool = True) -> OperatorKind:
+    return OperatorKind(Heads(frozenset(ops)), joined, alone, whole)
 
 
 _LAYERS: Final = ("nn.dense", *(f"nn.conv{n}d{end}" for n in (1, 2, 3) for end in ("", "_transpose")))
 
-_JOINED: Final[dict[str, Kind]] = {
+_JOINED: Final[dict[str, OperatorKind]] = {
     **{name.removeprefix("nn."): _kind(name, joined=(BIAS,)) for name in _LAYERS},
     **{f"conv_transpose{n}d": _kind(f"nn.conv{n}d_transpose", joined=(BIAS,)) for n in (1, 2, 3)},
     "linear": _kind("nn.dense", joined=(BIAS,)),
@@ -172,7 +172,7 @@ def known_names() -> Collection[str]:
 
 
 @functools.cache
-def lookup(name: str) -> Kind | None:
+def lookup(name: str) -> OperatorKind | None:
     """The meaning of a name; ``None`` if it is not known.
 
     A name with ``nn.`` is the canonical operator alone. In-place functions are known by their names with and without
@@ -190,9 +190,9 @@ def lookup(name: str) -> Kind | None:
     spec = find(plain)
     canonical = frozenset((*_BY_NAME.get(plain, ()), *(() if spec is None else (spec.name,))))
     if canonical:
-        return Kind(Heads(canonical) | native)
+        return OperatorKind(Heads(canonical) | native)
     found = _natives(name)
-    return Kind(Heads(found)) if found else None
+    return OperatorKind(Heads(found)) if found else None
 
 
 def _natives(name: str) -> frozenset[Op]:
@@ -215,12 +215,12 @@ def _natives(name: str) -> frozenset[Op]:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class OperatorSelection:
     """The operators that a node of a rule file may have: those of some kinds, or, ``inverted``, all others."""
 
     label: str
     """As the file calls them."""
-    kinds: tuple[Kind, ...]
+    kinds: tuple[OperatorKind, ...]
     inverted: bool = False
 
     @property
@@ -238,17 +238,17 @@ class Selection:
         """True if the bias of a layer belongs to it."""
         return self.inverted or any(kind.whole for kind in self.kinds)
 
-    def without(self, other: Selection) -> Selection:
+    def without(self, other: OperatorSelection) -> OperatorSelection:
         """The operators that belong to this selection and not to the other one."""
         if self.inverted and not other.inverted:
-            return Selection(f"{self.label} but {other.label}", (*self.kinds, *other.kinds), inverted=True)
+            return OperatorSelection(f"{self.label} but {other.label}", (*self.kinds, *other.kinds), inverted=True)
         if self.inverted:  # what the other one leaves out, and this one does not
             kept = [(kind, kind.heads - self.heads) for kind in other.kinds]
         elif other.inverted:
             kept = [(kind, kind.heads & other.heads) for kind in self.kinds]
         else:
             kept = [(kind, kind.heads - other.heads) for kind in self.kinds]
-        return Selection(self.label, tuple(replace(kind, heads=heads) for kind, heads in kept if heads))
+        return OperatorSelection(self.label, tuple(replace(kind, heads=heads) for kind, heads in kept if heads))
 
 
 _NOT_CALLS: Final = frozenset((CONST, GETITEM, INPUT, PARAM, TUPLE))

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from gsl.errors import MissingPackageError, RuleFileError, nearest
 from gsl.rulefile.forms import check
 from gsl.rulefile.names import known_names, lookup
-from gsl.rulefile.schema import ANY, Alternative, Choice, Entry, Operator, OpType, Place, Word
+from gsl.rulefile.schema import ANY, Alternative, Entry, FileOperator, FilePlace, OptionalOperators, OpType, Word
 
 MAX_BYTES: Final = 1 << 18
 MAX_VALUES: Final = 20_000
@@ -31,8 +31,8 @@ _KINDS: Final = {
     "float": "a number", "null": "nothing", "timestamp": "a date", "binary": "binary data",
 }  # fmt: skip
 
-Value = TypeVar("Value")
-Read = Callable[["Reader", Any], Value]
+YamlValue = TypeVar("YamlValue")
+Read = Callable[["YamlReader", Any], YamlValue]
 
 
 def read_file(path: str | Path) -> tuple[Entry, ...]:
@@ -50,7 +50,7 @@ def read_file(path: str | Path) -> tuple[Entry, ...]:
 
 def read_text(text: str, file: str) -> tuple[Entry, ...]:
     """The rules of a text, which messages call by the name of a file."""
-    return Reader(file).read(text)
+    return YamlReader(file).read(text)
 
 
 def yaml_package() -> Any:
@@ -62,7 +62,7 @@ def yaml_package() -> Any:
     return yaml
 
 
-class Reader:
+class YamlReader:
     """Reads the nodes of a YAML document into the values of the schema."""
 
     def __init__(self, file: str) -> None:
@@ -79,13 +79,13 @@ class Reader:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             problem = ", ".join(filter(None, (error.context, error.problem)))
-            raise Place(self.file, mark.line + 1, mark.column + 1).error(f"not YAML: {problem}") from None
+            raise FilePlace(self.file, mark.line + 1, mark.column + 1).error(f"not YAML: {problem}") from None
         except yaml.reader.ReaderError as error:
             before = text[: error.position]
-            place = Place(self.file, before.count("\n") + 1, len(before) - before.rfind("\n"))
+            place = FilePlace(self.file, before.count("\n") + 1, len(before) - before.rfind("\n"))
             raise place.error(f"not YAML: the character {error.character!r} is not allowed") from None
         if document is None:
-            raise Place(self.file, 1, 1).error("expected rules, found an empty file")
+            raise FilePlace(self.file, 1, 1).error("expected rules, found an empty file")
         rules = self.mapping(document, "the file", "a name of a rule")
         return tuple(self._entry(word, node) for word, node in rules)
 
@@ -99,9 +99,9 @@ class Reader:
             if number > 2 * MAX_VALUES:
                 raise self.place(event).error(f"a rule file has at most {MAX_VALUES} values")
 
-    def place(self, node: Any) -> Place:
+    def place(self, node: Any) -> FilePlace:
         """The place where a node of the document starts."""
-        return Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
+        return FilePlace(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
 
     # Values.
 
@@ -208,7 +208,7 @@ class Reader:
         check(pattern)
         return pattern
 
-    def _operator(self, name: Word, node: Any, what: str) -> Operator | Choice:
+    def _operator(self, name: Word, node: Any, what: str) -> FileOperator | OptionalOperators:
         given: dict[str, tuple[Word, Any]] = {}
         for word, value in self.mapping(node, what):
             if word.text not in OPERATOR_KEYS:
@@ -222,9 +222,9 @@ class Reader:
             if key in given
         }
         op_type = self._op_type(given["op_type"][1], f"{what}: op_type")
-        return Operator(name.text, op_type, self._children(given, what), **flags, place=name.place)
+        return FileOperator(name.text, op_type, self._children(given, what), **flags, place=name.place)
 
-    def _choice(self, name: Word, given: dict[str, tuple[Word, Any]], what: str) -> Choice:
+    def _choice(self, name: Word, given: dict[str, tuple[Word, Any]], what: str) -> OptionalOperators:
         """An entry without op_type."""
         if "match_first_option" not in given:
             raise name.place.error(
@@ -237,7 +237,7 @@ class Reader:
             )
         required = "required" not in given or self.flag(given["required"][1], f"{what}: required")
         options = self._options(given.pop("match_first_option")[1], f"{what}: match_first_option")
-        return Choice(name.text, options, self._children(given, what), required, place=name.place)
+        return OptionalOperators(name.text, options, self._children(given, what), required, place=name.place)
 
     def _op_type(self, node: Any, what: str) -> OpType:
         if self.kind(node) != "map":

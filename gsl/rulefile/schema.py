@@ -9,7 +9,7 @@ from gsl.errors import RuleFileError
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePlace:
     """A place in a file; lines and columns are counted from 1."""
 
     file: str
@@ -29,7 +29,7 @@ class Word:
     """A name in the file; words are equal if they read the same."""
 
     text: str
-    place: Place = field(compare=False)
+    place: FilePlace = field(compare=False)
 
     def __str__(self) -> str:
         return self.text
@@ -52,7 +52,7 @@ ANY: Final = OpType((), inverted=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class FileOperator:
     """One operator of a pattern, and its users."""
 
     name: str
@@ -61,7 +61,7 @@ class Operator:
     """The users. Of each the names of its options, of which there is one where the file gives no choice."""
     required: bool = True
     multiple: bool = False
-    place: Place = field(compare=False, kw_only=True)
+    place: FilePlace = field(compare=False, kw_only=True)
 
     @property
     def choices(self) -> tuple[tuple[Word, ...], ...]:
@@ -70,7 +70,7 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class OptionalOperators:
     """An entry without an operator of its own, which stands for the first of its options that leads to a match."""
 
     name: str
@@ -78,7 +78,7 @@ class Choice:
     children: tuple[tuple[Word, ...], ...] = ()
     """The users of the option, besides its own."""
     required: bool = True
-    place: Place = field(compare=False, kw_only=True)
+    place: FilePlace = field(compare=False, kw_only=True)
 
     @property
     def choices(self) -> tuple[tuple[Word, ...], ...]:
@@ -92,8 +92,8 @@ class Alternative:
 
     key: str
     """Under which key it stands: ``pattern``, ``pattern1``, …"""
-    operators: tuple[Operator | Choice, ...]
-    place: Place = field(compare=False)
+    operators: tuple[FileOperator | OptionalOperators, ...]
+    place: FilePlace = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,4 +104,4 @@ class Entry:
     patterns: tuple[Alternative, ...]
     priority: int = 0
     heuristic: str | None = None
-    place: Place = field(compare=False, kw_only=True)
+    place: FilePlace = field(compare=False, kw_only=True)

@@ -10,7 +10,7 @@ from gsl.rewrite.subst import Subst
 from gsl.rulefile.build import FusionRule
 from gsl.rulefile.forms import forms
 from gsl.rulefile.reader import yaml_package
-from gsl.rulefile.schema import Choice, Entry, Operator, OpType, Word
+from gsl.rulefile.schema import Entry, FileOperator, OptionalOperators, OpType, Word
 
 
 def to_yaml(rules: Iterable[Subst]) -> str:
@@ -50,18 +50,18 @@ def _entry(entry: Entry) -> dict[str, Any]:
     return data
 
 
-def _operator(operator: Operator | Choice) -> dict[str, Any]:
+def _operator(operator: FileOperator | OptionalOperators) -> dict[str, Any]:
     data: dict[str, Any] = {}
-    if isinstance(operator, Choice):
+    if isinstance(operator, OptionalOperators):
         data["match_first_option"] = [word.text for word in operator.options]
     else:
         data["op_type"] = _op_type(operator.op_type)
     if not operator.required:
         data["required"] = False
-    if isinstance(operator, Operator) and operator.multiple:
+    if isinstance(operator, FileOperator) and operator.multiple:
         data["match_multiple"] = True
     children = [_child(options) for options in operator.children]
-    if len(children) == 1 and isinstance(operator, Operator) and isinstance(children[0], dict):
+    if len(children) == 1 and isinstance(operator, FileOperator) and isinstance(children[0], dict):
         data |= children[0]
     elif len(children) == 1:
         data["child"] = children[0]

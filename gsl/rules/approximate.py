@@ -12,7 +12,7 @@ from typing import Any
 
 from gsl import op, pat
 from gsl.rewrite import RuleSet, Subst
-from gsl.rules.common import Sides
+from gsl.rules.common import RuleSides
 from gsl.rules.cpu import as_rows, conv, dense, single, window
 
 
@@ -21,7 +21,7 @@ def lowered(packed: pat.Pattern, precision: str, operands: Sequence[pat.Pattern]
     return packed.like(*operands, precision=precision)
 
 
-def add_in(precision: str, kind: Any) -> Sides:
+def add_in(precision: str, kind: Any) -> RuleSides:
     """The sides of a rule for a packed layer with an addition, of an operator, with a bias or without."""
     x, w, b, y = pat.Wildcard(), pat.Param(), pat.Param(dtype="float32"), pat.Wildcard()
     biased, plain = (kind(x, w, y, *more, precision="float32") for more in ((b,), ()))
@@ -30,7 +30,7 @@ def add_in(precision: str, kind: Any) -> Sides:
     return layer, pat.Match(layer, targets), single(x, w, y)
 
 
-def dense_in(precision: str) -> Sides:
+def dense_in(precision: str) -> RuleSides:
     """x wᵀ = packed(x, w; {precision})
 
     For any weight in single precision, packed by another rule or not yet.
@@ -42,7 +42,7 @@ def dense_in(precision: str) -> Sides:
     return layer, pat.Match(layer, [lowered(packed, precision, (x, w)), new]), single(x, w)
 
 
-def dense_bias_in(precision: str) -> Sides:
+def dense_bias_in(precision: str) -> RuleSides:
     """x wᵀ + b = packed(x, w, b; {precision})
 
     As {precision}-dense, before which it comes. The product without its bias must have no other use.
@@ -54,7 +54,7 @@ def dense_bias_in(precision: str) -> Sides:
     return layer, pat.Match(layer, [lowered(packed, precision, (x, w, b)), new]), single(x, w)
 
 
-def dense_add_in(precision: str) -> Sides:
+def dense_add_in(precision: str) -> RuleSides:
     """packed(x, w, b, y) = packed(x, w, b, y; {precision})
 
     For a layer with an addition that another rule has packed, with a bias or without.
@@ -62,7 +62,7 @@ def dense_add_in(precision: str) -> Sides:
     return add_in(precision, op.PackedDenseAdd)
 
 
-def conv_in(precision: str) -> Sides:
+def conv_in(precision: str) -> RuleSides:
     """conv(x, w) = packed(x, w; {precision})
 
     For a convolution of images in single precision, packed by another rule or not yet.
@@ -74,7 +74,7 @@ def conv_in(precision: str) -> Sides:
     return layer, pat.Match(layer, [lowered(packed, precision, (x, w)), new]), single(x, w)
 
 
-def conv_bias_in(precision: str) -> Sides:
+def conv_bias_in(precision: str) -> RuleSides:
     """conv(x, w) + b = packed(x, w, b; {precision})
 
     As {precision}-conv, before which it comes. The convolution without its bias must have no other use.
@@ -86,7 +86,7 @@ def conv_bias_in(precision: str) -> Sides:
     return layer, pat.Match(layer, [lowered(packed, precision, (x, w, b)), new]), single(x, w)
 
 
-def conv_add_in(precision: str) -> Sides:
+def conv_add_in(precision: str) -> RuleSides:
     """packed(x, w, b, y) = packed(x, w, b, y; {precision})
 
     For a convolution with an addition that another rule has packed, with a bias or without.
@@ -97,7 +97,7 @@ def conv_add_in(precision: str) -> Sides:
 def _rules(precision: str, priority: int) -> tuple[Subst, ...]:
     """The rules for a precision; where it is used for a layer, another one is not."""
 
-    def make(sides: Callable[[str], Sides], more: int = 0) -> Subst:
+    def make(sides: Callable[[str], RuleSides], more: int = 0) -> Subst:
         source, target, *where = sides(precision)
         name = f"{precision}-{sides.__name__.removesuffix('_in').replace('_', '-')}"
         doc = (inspect.getdoc(sides) or "").format(activation="none", precision=precision)

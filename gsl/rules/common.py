@@ -10,7 +10,7 @@ from typing import Any
 from gsl import attr, op, pat
 from gsl.rewrite import Subst
 
-Sides = tuple[Any, ...]
+RuleSides = tuple[Any, ...]
 """Source, target, and the conditions between them."""
 
 
@@ -35,10 +35,10 @@ def _named(module: str, name: str) -> Any:
 
 def rule(
     *, priority: int = 0, extern_use: bool | None = None, inference_only: bool = False, approximate: bool = False
-) -> Callable[[Callable[[], Sides]], Subst]:
+) -> Callable[[Callable[[], RuleSides]], Subst]:
     """Make a ``Subst`` of a function that returns its two sides: the function's name and docstring are the rule's."""
 
-    def make(sides: Callable[[], Sides]) -> Subst:
+    def make(sides: Callable[[], RuleSides]) -> Subst:
         source, target, *where = sides()
         name, doc = sides.__name__.replace("_", "-"), inspect.getdoc(sides) or ""
         made = BookRule(

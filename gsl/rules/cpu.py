@@ -10,7 +10,7 @@ from typing import Any
 
 from gsl import attr, op, pat
 from gsl.rewrite import RuleSet
-from gsl.rules.common import Sides, rule
+from gsl.rules.common import RuleSides, rule
 from gsl.spec.packed import ACTIVATIONS
 
 
@@ -40,7 +40,7 @@ def by_activation(activation: pat.Alt, target: Any) -> pat.Match:
 
 
 @rule()
-def pack_dense() -> Sides:
+def pack_dense() -> RuleSides:
     """x wᵀ = packed(x, w)
 
     For any weight in single precision.
@@ -51,7 +51,7 @@ def pack_dense() -> Sides:
 
 
 @rule(priority=1, extern_use=False)
-def pack_dense_bias() -> Sides:
+def pack_dense_bias() -> RuleSides:
     """x wᵀ + b = packed(x, w, b)
 
     As pack-dense, before which it comes. The product without its bias must have no other use.
@@ -63,7 +63,7 @@ def pack_dense_bias() -> Sides:
 
 
 @rule(priority=3, extern_use=False)
-def pack_dense_activation() -> Sides:
+def pack_dense_activation() -> RuleSides:
     """f(x wᵀ + b) = packed(x, w, b; f)
 
     As pack-dense-bias, before which it comes, with a bias or without, and an activation f. The layer must have no
@@ -82,7 +82,7 @@ def pack_dense_activation() -> Sides:
 
 
 @rule(priority=2, extern_use=False)
-def pack_dense_add() -> Sides:
+def pack_dense_add() -> RuleSides:
     """x wᵀ + b + y = packed(x, w, b, y)
 
     As pack-dense-bias, before which it comes, with a bias or without, for a y of the same shape.
@@ -110,7 +110,7 @@ def window(product: pat.Pattern) -> dict[str, Any]:
 
 
 @rule()
-def pack_conv() -> Sides:
+def pack_conv() -> RuleSides:
     """conv(x, w) = packed(x, w)
 
     For a convolution of images, of any window and number of groups, in single precision.
@@ -121,7 +121,7 @@ def pack_conv() -> Sides:
 
 
 @rule(priority=1, extern_use=False)
-def pack_conv_bias() -> Sides:
+def pack_conv_bias() -> RuleSides:
     """conv(x, w) + b = packed(x, w, b)
 
     As pack-conv, before which it comes. The convolution without its bias must have no other use.
@@ -132,7 +132,7 @@ def pack_conv_bias() -> Sides:
 
 
 @rule(priority=3, extern_use=False)
-def pack_conv_activation() -> Sides:
+def pack_conv_activation() -> RuleSides:
     """f(conv(x, w) + b) = packed(x, w, b; f)
 
     As pack-conv-bias, before which it comes, with a bias or without, and an activation f. The convolution must have no
@@ -153,7 +153,7 @@ def pack_conv_activation() -> Sides:
 
 
 @rule(priority=2, extern_use=False)
-def pack_conv_add() -> Sides:
+def pack_conv_add() -> RuleSides:
     """conv(x, w) + b + y = packed(x, w, b, y)
 
     As pack-conv-bias, before which it comes, with a bias or without, for a y of the same shape. The convolution must
@@ -167,7 +167,7 @@ def pack_conv_add() -> Sides:
 
 
 @rule(priority=4, extern_use=False)
-def pack_conv_add_relu() -> Sides:
+def pack_conv_add_relu() -> RuleSides:
     """relu(conv(x, w) + b + y) = packed(x, w, b, y; relu)
 
     As pack-conv-add, before which it comes: the end of a residual block.

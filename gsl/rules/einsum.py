@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from gsl import op, pat
 from gsl.graph import Dim
 from gsl.match import Match
-from gsl.rules.common import Sides, rule
+from gsl.rules.common import RuleSides, rule
 
 
 @rule()
-def einsum_product() -> Sides:
+def einsum_product() -> RuleSides:
     """einsum(ibnd, jbnd → bnij) = transpose(a) transpose(b)
 
     For two tensors of which each index is in one of them and the result, in both, or in all three: axes that only one

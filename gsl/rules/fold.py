@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gsl import attr, op, pat
-from gsl.rules.common import Sides, along, channels_first, convolution, ones, precise, rule, same_dtype, weight
+from gsl.rules.common import RuleSides, along, channels_first, convolution, ones, precise, rule, same_dtype, weight
 
 
 def of_kernel(c: pat.Pattern, w: pat.Pattern) -> pat.Cond:
@@ -23,7 +23,7 @@ def per_channel(c: pat.Pattern, w: pat.Pattern, conv: pat.Pattern) -> attr.Expr:
 
 
 @rule(priority=5, extern_use=False)
-def conv_multiply() -> Sides:
+def conv_multiply() -> RuleSides:
     """conv(x, w) · c = conv(x, w · c)
 
     Where c is a number or has one element per output channel: shape (C, 1, …) or (1, C, 1, …).
@@ -34,7 +34,7 @@ def conv_multiply() -> Sides:
 
 
 @rule(priority=5, extern_use=False)
-def conv_bias_multiply() -> Sides:
+def conv_bias_multiply() -> RuleSides:
     """bias_add(conv(x, w), b) · c = bias_add(conv(x, w · c), b · c)
 
     As conv-multiply.
@@ -69,7 +69,7 @@ Scaled = Callable[[pat.Pattern], pat.Pattern]
 """The weight of a product multiplied by a factor per output channel."""
 
 
-def batch_norm(product: pat.Call, x: pat.Pattern, w: pat.Pattern, axis: Any, scaled: Scaled) -> Sides:
+def batch_norm(product: pat.Call, x: pat.Pattern, w: pat.Pattern, axis: Any, scaled: Scaled) -> RuleSides:
     """Source, target and guard on dtypes of bn(product(x, w)), with a bias in between or without."""
     b, gamma, beta, mean, var = (weight() for _ in range(5))
     data = op.BiasAdd(product, b, axis=axis) | product
@@ -81,7 +81,7 @@ def batch_norm(product: pat.Call, x: pat.Pattern, w: pat.Pattern, axis: Any, sca
 
 
 @rule(priority=5, extern_use=False, inference_only=True)
-def conv_batch_norm() -> Sides:
+def conv_batch_norm() -> RuleSides:
     """bn(conv(x, w) [+ b]) = conv(x, w · s) + (b - μ) · s + β with s = γ / √(σ² + ε)
 
     Convolutions of any rank and groups, channels first; of float32 and float64, as halves would lose precision. For
@@ -93,7 +93,7 @@ def conv_batch_norm() -> Sides:
 
 
 @rule(priority=5, extern_use=False, inference_only=True)
-def conv_transpose_batch_norm() -> Sides:
+def conv_transpose_batch_norm() -> RuleSides:
     """bn(convᵀ(x, w) [+ b]) = convᵀ(x, w · s) + (b - μ) · s + β with s = γ / √(σ² + ε)
 
     As conv-batch-norm. The kernel is (in, out / groups, …), so the channels of s are taken group by group.
@@ -111,7 +111,7 @@ def conv_transpose_batch_norm() -> Sides:
 
 
 @rule(priority=5, extern_use=False, inference_only=True)
-def dense_batch_norm() -> Sides:
+def dense_batch_norm() -> RuleSides:
     """bn(x wᵀ [+ b]) = x (w · s)ᵀ + (b - μ) · s + β with s = γ / √(σ² + ε)
 
     Where the normalised axis is that of the features, the last one. For inference only, as conv-batch-norm.

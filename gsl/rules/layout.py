@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gsl import attr, op, pat
-from gsl.rules.common import Sides, rule
+from gsl.rules.common import RuleSides, rule
 
 
 @rule(priority=1)
-def transpose_transpose() -> Sides:
+def transpose_transpose() -> RuleSides:
     """transpose(transpose(x, p), q) = transpose(x, q∘p), and x where q∘p is the identity
 
     Axis i of the result is axis p[q[i]] of x. Everywhere.
@@ -20,7 +20,7 @@ def transpose_transpose() -> Sides:
 
 
 @rule(priority=1)
-def reshape_reshape() -> Sides:
+def reshape_reshape() -> RuleSides:
     """reshape(reshape(x, s), t) = reshape(x, t)
 
     Where t is the shape itself: Relay's codes and an open -1 refer to the tensor in between.
@@ -32,7 +32,7 @@ def reshape_reshape() -> Sides:
 
 
 @rule(priority=2)
-def reshape_identity() -> Sides:
+def reshape_identity() -> RuleSides:
     """reshape(x, shape of x) = x
 
     Symbolic sizes must be the same expressions.
@@ -56,7 +56,7 @@ TO_INT = tuple((a, b) for a, wider in _INTS.items() for b in wider)
 
 
 @rule(priority=1)
-def cast_cast() -> Sides:
+def cast_cast() -> RuleSides:
     """cast(cast(x, a), b) = cast(x, b)
 
     Where a holds every value of x's dtype: a wider float, a wider integer, or a float with enough bits for the
@@ -72,7 +72,7 @@ def cast_cast() -> Sides:
 
 
 @rule(priority=2)
-def cast_identity() -> Sides:
+def cast_identity() -> RuleSides:
     """cast(x, dtype of x) = x
 
     Everywhere.
@@ -82,7 +82,7 @@ def cast_identity() -> Sides:
 
 
 @rule(priority=2)
-def dropout_identity() -> Sides:
+def dropout_identity() -> RuleSides:
     """dropout(x) = x
 
     Everywhere: a dropout that is switched on draws at random, and is no nn.dropout.
@@ -92,7 +92,7 @@ def dropout_identity() -> Sides:
 
 
 @rule(priority=2)
-def copy_identity() -> Sides:
+def copy_identity() -> RuleSides:
     """copy(x) = x
 
     Everywhere: a copy of memory that is changed in place later is refused.
@@ -102,7 +102,7 @@ def copy_identity() -> Sides:
 
 
 @rule()
-def dispatch_tuple() -> Sides:
+def dispatch_tuple() -> RuleSides:
     """(x0, x1, …)[i] = xi
 
     Everywhere.
@@ -114,7 +114,7 @@ def dispatch_tuple() -> Sides:
 
 
 @rule()
-def split_concat() -> Sides:
+def split_concat() -> RuleSides:
     """concatenate(split(x)[0], split(x)[1]) = x
 
     Where the split has no third field, and both have one axis.
@@ -126,7 +126,7 @@ def split_concat() -> Sides:
 
 
 @rule()
-def split_concat_variadic() -> Sides:
+def split_concat_variadic() -> RuleSides:
     """concatenate(split(x)[0], split(x)[1], …) = x
 
     Where the concatenation has all the fields in their order, and both have one axis.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gsl import attr, op, pat
-from gsl.rules.common import Sides, along, precise, rule, same_dtype, weight
+from gsl.rules.common import RuleSides, along, precise, rule, same_dtype, weight
 from gsl.rules.fold import affine
 
 
 @rule(priority=-1)
-def lower_batch_norm() -> Sides:
+def lower_batch_norm() -> RuleSides:
     """bn(x) = x · s + (β - μ · s) with s = γ / √(σ² + ε)
 
     The channels are on any axis: s gets an axis of size 1 for each one behind it. Of float32 and float64, as halves
@@ -23,7 +23,7 @@ def lower_batch_norm() -> Sides:
 
 
 @rule(priority=-1)
-def lower_layer_norm() -> Sides:
+def lower_layer_norm() -> RuleSides:
     """ln(x) = (x - μ) / √(σ² + ε) · γ + β with μ = mean(x), σ² = mean((x - μ)²)
 
     Over any axes, with γ and β or without: they get an axis of size 1 for each one that is not normalised. Of float32

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from gsl import attr, op, pat
 from gsl.match import Match
-from gsl.rules.common import Sides, fields, rule, same_dtype
+from gsl.rules.common import RuleSides, fields, rule, same_dtype
 
 
 @rule(extern_use=False)
-def merge_element_wise() -> Sides:
+def merge_element_wise() -> RuleSides:
     """concatenate(f(x), f(y)) = f(concatenate(x, y))
 
     For an element-wise f of one operand, with equal attributes. Operands of different dtypes would be promoted
@@ -22,7 +22,7 @@ def merge_element_wise() -> Sides:
 
 
 @rule(priority=1, extern_use=False)
-def merge_element_wise_variadic() -> Sides:
+def merge_element_wise_variadic() -> RuleSides:
     """concatenate(f(x0), f(x1), …) = f(concatenate(x0, x1, …))
 
     As merge-element-wise, for any number of calls.

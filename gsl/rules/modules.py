@@ -110,7 +110,7 @@ class ModuleFusion:
         """True if the match is not one module already, and no part of a module that was fused with another layer; the
         reason if not."""
         from gsl.front.fx.handle import called, native_of
-        from gsl.modules import Fused
+        from gsl.modules import FusedModule
 
         own = native_of(match[self.product])
         natives = {native_of(node) for node in match.inner}
@@ -118,7 +118,7 @@ class ModuleFusion:
             return f"%{match.outputs[0].name} is one module already"
         for native in natives - {own, None}:
             assert native is not None
-            if isinstance(called(native), Fused):
+            if isinstance(called(native), FusedModule):
                 return f"%{native.name} is one module with another layer already"
         return True
 

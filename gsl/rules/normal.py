@@ -25,7 +25,7 @@ from gsl import attr, op, pat
 from gsl.match import Match
 from gsl.rewrite import RuleSet
 from gsl.rules import layout
-from gsl.rules.common import Sides, rule, same_dtype, same_type
+from gsl.rules.common import RuleSides, rule, same_dtype, same_type
 from gsl.rules.einsum import einsum_product
 
 _INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
@@ -37,7 +37,7 @@ _MOST_AXES = 6
 
 
 @rule(priority=2)
-def broadcast_identity() -> Sides:
+def broadcast_identity() -> RuleSides:
     """broadcast_to(x, shape of x) = x
 
     Symbolic sizes must be the same expressions.
@@ -47,7 +47,7 @@ def broadcast_identity() -> Sides:
 
 
 @rule(priority=2)
-def broadcast_broadcast() -> Sides:
+def broadcast_broadcast() -> RuleSides:
     """broadcast_to(broadcast_to(x, s), t) = broadcast_to(x, t)
 
     Everywhere: what is broadcast to s is broadcast to what s is broadcast to.
@@ -58,7 +58,7 @@ def broadcast_broadcast() -> Sides:
 
 
 @rule(priority=2)
-def slice_identity() -> Sides:
+def slice_identity() -> RuleSides:
     """x[:, …, :] = x
 
     Where the slice has the shape of x, and no stride is negative.
@@ -69,7 +69,7 @@ def slice_identity() -> Sides:
 
 
 @rule(priority=2)
-def multiply_one() -> Sides:
+def multiply_one() -> RuleSides:
     """x · 1 = x
 
     Where the product has the shape and dtype of x.
@@ -80,7 +80,7 @@ def multiply_one() -> Sides:
 
 
 @rule(priority=2)
-def divide_one() -> Sides:
+def divide_one() -> RuleSides:
     """x / 1 = x
 
     Where the quotient has the shape and dtype of x.
@@ -91,7 +91,7 @@ def divide_one() -> Sides:
 
 
 @rule(priority=2)
-def add_zero() -> Sides:
+def add_zero() -> RuleSides:
     """x + 0 = x
 
     For integers (among floats, -0 + 0 is 0), where the sum has the shape and dtype of x.
@@ -102,7 +102,7 @@ def add_zero() -> Sides:
 
 
 @rule(priority=2)
-def subtract_zero() -> Sides:
+def subtract_zero() -> RuleSides:
     """x - 0 = x
 
     Where the difference has the shape and dtype of x.
@@ -116,7 +116,7 @@ def subtract_zero() -> Sides:
 
 
 @rule(priority=1)
-def expand_dims_reshape() -> Sides:
+def expand_dims_reshape() -> RuleSides:
     """expand_dims(x) = reshape(x)
 
     Everywhere; so the reshapes around it become one.
@@ -127,7 +127,7 @@ def expand_dims_reshape() -> Sides:
 
 
 @rule(priority=1)
-def squeeze_reshape() -> Sides:
+def squeeze_reshape() -> RuleSides:
     """squeeze(x) = reshape(x)
 
     Everywhere.
@@ -138,7 +138,7 @@ def squeeze_reshape() -> Sides:
 
 
 @rule(priority=1)
-def transpose_reshape() -> Sides:
+def transpose_reshape() -> RuleSides:
     """transpose(x) = reshape(x)
 
     Where only axes of size 1 change their places among the others.
@@ -157,7 +157,7 @@ def transpose_reshape() -> Sides:
 
 
 @rule(extern_use=False)
-def transpose_units() -> Sides:
+def transpose_units() -> RuleSides:
     """reshape(transpose(reshape(x))) = reshape(transpose(reshape(x))), without axes of size 1 in between
 
     Where the transposed tensor has such axes, as an einsum that is decomposed leaves them.
@@ -181,7 +181,7 @@ def transpose_units() -> Sides:
 
 
 @rule()
-def where_broadcast() -> Sides:
+def where_broadcast() -> RuleSides:
     """where(broadcast_to(c), x, y) = where(c, x, y)
 
     Where the result has the shape of x or y, so that it does not need that of the condition.
@@ -192,7 +192,7 @@ def where_broadcast() -> Sides:
 
 
 @rule(priority=2)
-def lent_shape() -> Sides:
+def lent_shape() -> RuleSides:
     """reshape(x; shape of y) = reshape(x; s)
 
     Where the shape s is one of numbers: so what only lends its shape, as to ``reshape_as``, has one use less.
@@ -212,7 +212,7 @@ def lent_shape() -> Sides:
 
 
 @rule(priority=1)
-def power_two() -> Sides:
+def power_two() -> RuleSides:
     """x ^ 2 = x²
 
     For floats, where the power has the shape and dtype of x.
@@ -223,7 +223,7 @@ def power_two() -> Sides:
 
 
 @rule(priority=1)
-def multiply_same() -> Sides:
+def multiply_same() -> RuleSides:
     """x · x = x²
 
     For floats.
@@ -236,7 +236,7 @@ def multiply_same() -> Sides:
 
 
 @rule(priority=1)
-def matmul_transposed() -> Sides:
+def matmul_transposed() -> RuleSides:
     """x (wᵀ) = x wᵀ: a product with a transposed matrix is a linear layer
 
     Where w has two axes, and x two or more.
@@ -248,7 +248,7 @@ def matmul_transposed() -> Sides:
 
 
 @rule(priority=1)
-def linear_bias() -> Sides:
+def linear_bias() -> RuleSides:
     """x wᵀ + b = bias_add(x wᵀ, b)
 
     For a product with a matrix, and a vector with an element for each of its columns.
@@ -287,7 +287,7 @@ def leading(out: pat.Pattern, product: pat.Pattern, row: attr.Expr) -> attr.Expr
 
 
 @rule(extern_use=False)
-def dense_leading() -> Sides:
+def dense_leading() -> RuleSides:
     """reshape(x wᵀ) = reshape(reshape(x) wᵀ)
 
     Where the leading axes of x are not those of the result: a product of (14, 8) with (6, 8)ᵀ that becomes (2, 7, 6) or
@@ -302,7 +302,7 @@ def dense_leading() -> Sides:
 
 
 @rule(extern_use=False)
-def matrix_leading() -> Sides:
+def matrix_leading() -> RuleSides:
     """reshape(x w) = reshape(reshape(x) w)
 
     As dense-leading, for a product with a matrix as it is.
@@ -316,7 +316,7 @@ def matrix_leading() -> Sides:
 
 
 @rule(extern_use=False)
-def bias_leading() -> Sides:
+def bias_leading() -> RuleSides:
     """reshape(bias_add(x, b)) = reshape(bias_add(reshape(x), b))
 
     For a bias of the last axis, as dense-leading.
@@ -341,7 +341,7 @@ def by_heads(x: pat.Pattern, out: pat.Pattern) -> pat.Call:
 
 
 @rule(extern_use=False)
-def batch_leading() -> Sides:
+def batch_leading() -> RuleSides:
     """reshape(a b) = reshape(a) reshape(b)
 
     For batched products: one of (8, 7, 5) and (8, 5, 7) that becomes (2, 4, 7, 7) is one of (2, 4, 7, 5) and (2, 4, 5,
@@ -354,7 +354,7 @@ def batch_leading() -> Sides:
 
 
 @rule(extern_use=False)
-def transpose_leading() -> Sides:
+def transpose_leading() -> RuleSides:
     """reshape(transpose(x)) = transpose(reshape(x))
 
     Where the last two of three axes are exchanged, and the first one is taken apart: an operand of a batched product,
@@ -367,7 +367,7 @@ def transpose_leading() -> Sides:
 
 
 @rule(extern_use=False)
-def softmax_leading() -> Sides:
+def softmax_leading() -> RuleSides:
     """reshape(softmax(x)) = softmax(reshape(x))
 
     Along the last of three axes, where the first one is taken apart.
@@ -379,7 +379,7 @@ def softmax_leading() -> Sides:
 
 
 @rule(extern_use=False)
-def scale_leading() -> Sides:
+def scale_leading() -> RuleSides:
     """reshape(x · c) = reshape(x) · c, and x / c
 
     For a number c, where the first of three axes is taken apart.
@@ -391,7 +391,7 @@ def scale_leading() -> Sides:
 
 
 @rule(extern_use=False)
-def add_leading() -> Sides:
+def add_leading() -> RuleSides:
     """reshape(x + y) = reshape(x) + reshape(y)
 
     Where the first of three axes is taken apart, which both have.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gsl import attr, op, pat
-from gsl.rules.common import ATTRS, Sides, channels_first, convolution, fields, rule, same_dtype
+from gsl.rules.common import ATTRS, RuleSides, channels_first, convolution, fields, rule, same_dtype
 
 
 def join(whole: pat.Variadic, template: pat.Pattern) -> pat.Call:
@@ -26,7 +26,7 @@ def split(result: pat.Pattern, axis: int, whole: pat.Variadic, weight: pat.Patte
 
 
 @rule()
-def parallel_two_conv() -> Sides:
+def parallel_two_conv() -> RuleSides:
     """conv(x, v), conv(x, w) = split(conv(x, concatenate(v, w)))
 
     Where both have equal attributes, one group, and kernels that differ in their output channels only.
@@ -39,7 +39,7 @@ def parallel_two_conv() -> Sides:
 
 
 @rule(priority=1)
-def parallel_conv_variadic() -> Sides:
+def parallel_conv_variadic() -> RuleSides:
     """conv(x, w0), conv(x, w1), … = split(conv(x, concatenate(w0, w1, …)))
 
     As parallel-two-conv, for all the convolutions of x that agree with the first of them.
@@ -54,7 +54,7 @@ def parallel_conv_variadic() -> Sides:
 
 
 @rule(priority=2, extern_use=False)
-def parallel_conv_bias_variadic() -> Sides:
+def parallel_conv_bias_variadic() -> RuleSides:
     """conv(x, w0) + b0, conv(x, w1) + b1, … = split(conv(x, concatenate(w0, w1, …)) + concatenate(b0, b1, …))
 
     As parallel-conv-variadic, before which it comes, for convolutions with a bias of the channels.
@@ -71,7 +71,7 @@ def parallel_conv_bias_variadic() -> Sides:
 
 
 @rule()
-def parallel_conv_expand_kernels() -> Sides:
+def parallel_conv_expand_kernels() -> RuleSides:
     """conv(x, v), conv(x, w) = split(conv(x, concatenate(pad(v), pad(w))))
 
     Where on each axis the smaller kernel grows by as much as the padding of its convolution, before and after it
@@ -102,7 +102,7 @@ def parallel_conv_expand_kernels() -> Sides:
 
 
 @rule(priority=1)
-def parallel_group_conv_variadic() -> Sides:
+def parallel_group_conv_variadic() -> RuleSides:
     """conv(x, w0; g), conv(x, w1; g), … = split(conv(x, concatenate(w0, w1, … within each group); g))
 
     For g > 1 groups, otherwise as parallel-conv-variadic. A group's output channels of all convolutions stand side by
@@ -125,7 +125,7 @@ def parallel_group_conv_variadic() -> Sides:
 
 
 @rule()
-def parallel_two_dense() -> Sides:
+def parallel_two_dense() -> RuleSides:
     """x vᵀ, x wᵀ = split(x concatenate(v, w)ᵀ)
 
     For any two layers of x, as keys and values of one memory are.
@@ -138,7 +138,7 @@ def parallel_two_dense() -> Sides:
 
 
 @rule(extern_use=False)
-def parallel_two_dense_bias() -> Sides:
+def parallel_two_dense_bias() -> RuleSides:
     """x vᵀ + b, x wᵀ + c = split(x concatenate(v, w)ᵀ + concatenate(b, c))
 
     As parallel-two-dense. The sums without their biases must have no other use.
@@ -153,7 +153,7 @@ def parallel_two_dense_bias() -> Sides:
 
 
 @rule(priority=1)
-def parallel_dense_variadic() -> Sides:
+def parallel_dense_variadic() -> RuleSides:
     """x w0ᵀ, x w1ᵀ, … = split(x concatenate(w0, w1, …)ᵀ)
 
     For all the layers of x: queries, keys and values without bias, gate and up projections. Sizes may differ, as in
@@ -169,7 +169,7 @@ def parallel_dense_variadic() -> Sides:
 
 
 @rule(priority=2, extern_use=False)
-def parallel_dense_bias_variadic() -> Sides:
+def parallel_dense_bias_variadic() -> RuleSides:
     """x w0ᵀ + b0, x w1ᵀ + b1, … = split(x concatenate(w0, w1, …)ᵀ + concatenate(b0, b1, …))
 
     As parallel-dense-variadic, before which it comes: queries, keys and values with bias.
@@ -186,7 +186,7 @@ def parallel_dense_bias_variadic() -> Sides:
 
 
 @rule(priority=3, extern_use=False)
-def qkv_without_key_bias() -> Sides:
+def qkv_without_key_bias() -> RuleSides:
     """x wqᵀ + bq, x wkᵀ, x wvᵀ + bv = split(x concatenate(wq, wk, wv)ᵀ + concatenate(bq, 0, bv))
 
     For projections of which only one has no bias, as in Whisper; if the keys had one, another rule takes all three.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gsl import attr, op, pat
-from gsl.rules.common import ATTRS, Sides, channels_first, convolution, ones, rule, same_dtype
+from gsl.rules.common import ATTRS, RuleSides, channels_first, convolution, ones, rule, same_dtype
 
 
 @rule(priority=4, extern_use=False)
-def bias_add_add() -> Sides:
+def bias_add_add() -> RuleSides:
     """bias_add(x, b) + bias_add(y, c) = bias_add(x + y, b + c)
 
     Where x and y have one shape (a broadcast one would get its bias in other places), one axis and one dtype.
@@ -19,7 +19,7 @@ def bias_add_add() -> Sides:
 
 
 @rule(priority=4, extern_use=False)
-def diamond_conv_add() -> Sides:
+def diamond_conv_add() -> RuleSides:
     """conv(x, v) + conv(x, w) = conv(x, v + w)
 
     Where both have equal attributes (in any layout), and kernels of one shape and of the dtype of the result, in which
@@ -32,7 +32,7 @@ def diamond_conv_add() -> Sides:
 
 
 @rule(priority=3, extern_use=False)
-def two_conv_add() -> Sides:
+def two_conv_add() -> RuleSides:
     """conv(x, v) + conv(y, w) = conv(concatenate(x, y), concatenate(v, w)) along the input channels
 
     Where x and y differ in their channels only (equal batch: the sum must not broadcast), and the convolutions in
@@ -47,7 +47,7 @@ def two_conv_add() -> Sides:
 
 
 @rule(priority=3, extern_use=False)
-def conv_shortcut_add() -> Sides:
+def conv_shortcut_add() -> RuleSides:
     """conv(x, w) + x = conv(x, w + identity kernel)
 
     Where the convolution keeps the shape and looks at x itself in the middle of its window: stride 1, an odd kernel,

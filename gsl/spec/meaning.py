@@ -10,7 +10,7 @@ from typing import Any
 
 from gsl.graph.types import TensorType, TupleType, Type
 from gsl.spec.spec import OpSpec, Types
-from gsl.spec.symbolic import Sizes, has_symbols, whatever_sizes
+from gsl.spec.symbolic import SymbolSizes, has_symbols, whatever_sizes
 
 Operand = Type | bool | int | float | None
 """The known facts about an operand: its type, or the number that it is, or nothing."""
@@ -98,7 +98,7 @@ def _infer_symbolic(spec: OpSpec, operands: tuple[Operand, ...], attrs: Mapping[
     """The type of a call with symbolic sizes, which has to be the same for all sizes."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    def run(sizes: Sizes) -> Type:
+    def run(sizes: SymbolSizes) -> Type:
         return _fake_run(FakeTensorMode(shape_env=sizes.env), sizes.concrete, spec, operands, attrs)
 
     return whatever_sizes(spec.name, run, operands, attrs)

@@ -34,7 +34,7 @@ def _symbolic(value: Any) -> Iterator[SymDim]:
             yield from _symbolic(tuple(value.values()))
 
 
-class Sizes:
+class SymbolSizes:
     """A SymInt for each symbol that occurs in the types and attributes of a call.
 
     What is no polynomial in symbols with integer coefficients, like a quotient, is taken as a symbol of its own: what
@@ -153,14 +153,14 @@ class Sizes:
         return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), text)
 
 
-def whatever_sizes(name: str, run: Callable[[Sizes], Type], operands: Any, attrs: Any) -> Type:
+def whatever_sizes(name: str, run: Callable[[SymbolSizes], Type], operands: Any, attrs: Any) -> Type:
     """The type of a call with symbolic sizes, which has to be the same for all sizes; ``run`` tells it for some.
 
     Raises ValueError, besides those of ``run``, if the type depends on the sizes.
     """
 
-    def found_with(**regime: bool) -> tuple[Type, Sizes]:
-        sizes = Sizes(operands, attrs, **regime)
+    def found_with(**regime: bool) -> tuple[Type, SymbolSizes]:
+        sizes = SymbolSizes(operands, attrs, **regime)
         try:
             found = run(sizes)
         except ValueError as error:

@@ -43,7 +43,7 @@ def is_decided(value: Any) -> bool:
     return all(map(is_decided, value)) if isinstance(value, tuple) else value is not UNKNOWN
 
 
-Sizes = tuple["int | None", ...]
+DraftSizes = tuple["int | None", ...]
 """The sizes of a shape, ``None`` where any will do."""
 
 
@@ -51,7 +51,7 @@ Sizes = tuple["int | None", ...]
 class Goal:
     """The wanted type of a node; ``None`` where anything will do."""
 
-    shape: Sizes | None = None
+    shape: DraftSizes | None = None
     dtype: str | None = None
     ndim: int | None = None
 
@@ -86,7 +86,7 @@ def meet(first: Any, second: Any) -> Any:
     raise Dead(f"{second} where {first} is wanted")
 
 
-class Draft:
+class NodeDraft:
     """A node of an instance in the making. Reads like a node: a property that is not decided yet has no value."""
 
     __slots__ = (
@@ -99,7 +99,7 @@ class Draft:
         self.name = f"#{number}"
         self.op: Op | None = None
         """The operator or kind; ``None`` of a leaf whose kind is open."""
-        self.operands: list[Draft | None] = []
+        self.operands: list[NodeDraft | None] = []
         self.attrs: dict[str, Any] = {}
         self.kinds = frozenset((INPUT, PARAM, CONST))
         """The kinds that a leaf may have."""
@@ -116,7 +116,7 @@ class Draft:
         """True if the node is to be used outside of the match."""
         self.positive = False
         """True if the value is to be positive, if it is a literal."""
-        self.same_as: Draft | None = None
+        self.same_as: NodeDraft | None = None
 
     @property
     def is_leaf(self) -> bool:
@@ -159,7 +159,7 @@ class Draft:
             raise Dead(f"{self!r} is no tuple")
         return self.type.fields
 
-    def operand(self, index: int) -> Draft:
+    def operand(self, index: int) -> NodeDraft:
         found = self.operands[index]
         assert found is not None
         return found

@@ -15,15 +15,15 @@ from typing import Any
 from gsl.attr.ast import Ast, Attribute, Binary, Each, Function, Item, Literal, Slice, Symbol, TupleOf
 from gsl.attr.evaluate import Evaluator, same
 from gsl.errors import EvaluationError
-from gsl.match.bindings import MatchScope, Path
+from gsl.match.bindings import AttrPath, MatchScope
 from gsl.pat import AttrEqual, Call, Const, GetItem, Instance, Pattern, Variadic
 from gsl.pat.reads import parts, references
 from gsl.spec import TABLE
 from gsl.verify.choices import Choices
-from gsl.verify.draft import Draft, is_decided
+from gsl.verify.draft import NodeDraft, is_decided
 from gsl.verify.sketch import Sketch
 
-Term = tuple[Draft, str]
+FactTerm = tuple[NodeDraft, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class Fact:
     """A condition, seen from an instance of the variadics around it."""
 
     test: Ast
-    path: Path
+    path: AttrPath
     symbols: Mapping[Symbol, Any]
     exact: bool = True
     """False for the value of an attribute as the user wrote it, which need not be in canonical form."""
@@ -43,9 +43,9 @@ class Facts:
     def __init__(self, sketch: Sketch, where: tuple[Ast, ...], choices: Choices) -> None:
         self.bindings = sketch.bindings
         self.choices = choices
-        self.sources: dict[Term, list[tuple[Fact, Any, Ast, Any]]] = {}
+        self.sources: dict[FactTerm, list[tuple[Fact, Any, Ast, Any]]] = {}
         """The terms that equal each attribute of a draft (or a part of it), or have it as an item."""
-        self.about: dict[Draft, list[Fact]] = {}
+        self.about: dict[NodeDraft, list[Fact]] = {}
         """The conditions in which a draft occurs."""
         for draft in sketch.drafts:
             for pattern, path in draft.patterns:
@@ -59,12 +59,12 @@ class Facts:
             if isinstance(constraint, AttrEqual):
                 self._equal(constraint, path)
 
-    def _pattern(self, pattern: Pattern, path: Path) -> None:
+    def _pattern(self, pattern: Pattern, path: AttrPath) -> None:
         symbols = self.bindings.symbols(pattern, path)
         for test, exact in _equations(pattern):
             self._note(Fact(test, path, symbols, exact))
 
-    def _equal(self, constraint: AttrEqual, path: Path) -> None:
+    def _equal(self, constraint: AttrEqual, path: AttrPath) -> None:
         node: Any = self.bindings.get(constraint.left, path)
         spec = TABLE.get(node.op) if node is not None else None
         names = constraint.names
@@ -73,7 +73,7 @@ class Facts:
         for name in names:
             self._note(Fact(_equation(Attribute(constraint.left, name), Attribute(constraint.right, name)), path, {}))
 
-    def _add(self, node: Ast, path: Path, symbols: Mapping[Symbol, Any]) -> None:
+    def _add(self, node: Ast, path: AttrPath, symbols: Mapping[Symbol, Any]) -> None:
         """Add a condition as the conditions of which it is the conjunction; of a disjunction one side is chosen."""
         match node:
             case Binary("&", left, right):
@@ -133,14 +133,14 @@ class Facts:
             if draft is not None:
                 self.sources.setdefault((draft, side.name), []).append((fact, part, other, member))
 
-    def _draft(self, pattern: Any, fact: Fact) -> Draft | None:
+    def _draft(self, pattern: Any, fact: Fact) -> NodeDraft | None:
         try:
             found: Any = self.bindings.get(pattern, fact.path, dict(fact.symbols))
         except EvaluationError:
             return None
-        return found if isinstance(found, Draft) else None
+        return found if isinstance(found, NodeDraft) else None
 
-    def _drafts(self, test: Ast, fact: Fact) -> Iterator[Draft]:
+    def _drafts(self, test: Ast, fact: Fact) -> Iterator[NodeDraft]:
         for pattern in _references(_Same(test)):
             if isinstance(pattern, Instance) and pattern.number.symbols - set(fact.symbols):
                 continue
@@ -150,7 +150,7 @@ class Facts:
 
     # What follows from what is decided
 
-    def value(self, node: Ast, path: Path, symbols: Mapping[Symbol, Any]) -> Any:
+    def value(self, node: Ast, path: AttrPath, symbols: Mapping[Symbol, Any]) -> Any:
         """The value of an expression; ``None`` where it depends on values that are not decided."""
         try:
             found = Evaluator(MatchScope(self.bindings, path), dict(symbols)).value(node)
@@ -158,7 +158,7 @@ class Facts:
             return None
         return found if is_decided(found) else None
 
-    def given(self, draft: Draft, name: str) -> Iterator[tuple[Any, Any]]:
+    def given(self, draft: NodeDraft, name: str) -> Iterator[tuple[Any, Any]]:
         """The given values of an attribute, as pairs of a part of it (``None``: all of it) and a value."""
         for fact, part, other, member in self.sources.get((draft, name), ()):
             if not member:
@@ -166,7 +166,7 @@ class Facts:
                 if value is not None or (isinstance(other, Literal) and other.value is None):
                     yield part, value
 
-    def binds(self, draft: Draft, name: str) -> bool:
+    def binds(self, draft: NodeDraft, name: str) -> bool:
         """True if an attribute follows from a term, now or later, that does not follow from it in turn."""
         for fact, _, other, member in self.sources.get((draft, name), ()):
             plain = other.sequence if isinstance(other, (Item, Slice)) else other
@@ -177,7 +177,7 @@ class Facts:
     def _found(self, other: Ast, fact: Fact) -> Any:
         return self.value(other, fact.path, fact.symbols)
 
-    def options(self, draft: Draft, name: str) -> list[Any] | None:
+    def options(self, draft: NodeDraft, name: str) -> list[Any] | None:
         """The values of which an attribute must be one, ``None`` if nothing is known."""
         for fact, part, other, member in self.sources.get((draft, name), ()):
             if member and part is None:
@@ -202,11 +202,11 @@ class Facts:
                 allowed = options if allowed is None else [value for value in allowed if value in options]
         return allowed or None
 
-    def holds(self, draft: Draft) -> bool:
+    def holds(self, draft: NodeDraft) -> bool:
         """True if the conditions in which a draft occurs hold, as far as they are decided."""
         return all(self.holds_fact(fact) for fact in self.about.get(draft, ()))
 
-    def allows(self, draft: Draft, name: str) -> Callable[[], bool]:
+    def allows(self, draft: NodeDraft, name: str) -> Callable[[], bool]:
         """A test of the conditions in which a draft occurs, for one value after the other of an attribute.
 
         Those that do not read the attribute are asked once, with the first value.

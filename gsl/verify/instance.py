@@ -10,7 +10,7 @@ from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorTy
 from gsl.rewrite import Subst
 from gsl.spec import TABLE
 from gsl.verify.choices import Choices, Dead
-from gsl.verify.draft import Draft
+from gsl.verify.draft import NodeDraft
 from gsl.verify.facts import Facts
 from gsl.verify.shapes import RULES, dtypes_of
 from gsl.verify.sketch import Sketch
@@ -35,7 +35,7 @@ def generate(rule: Subst, choices: Choices) -> Graph:
 
 
 def _graph(sketch: Sketch, choices: Choices) -> Graph:
-    nodes: dict[Draft, Node] = {}
+    nodes: dict[NodeDraft, Node] = {}
     names: dict[str, int] = {}
     roots = sketch.outputs + [draft for draft in sketch.drafts if not draft.is_leaf]
     for draft in _ordered(roots):
@@ -52,9 +52,9 @@ def _graph(sketch: Sketch, choices: Choices) -> Graph:
     return Graph(order, list(dict.fromkeys([*outputs, *extra])), infer)
 
 
-def _ordered(roots: list[Draft]) -> Iterator[Draft]:
+def _ordered(roots: list[NodeDraft]) -> Iterator[NodeDraft]:
     """The drafts, operands first."""
-    done: set[Draft] = set()
+    done: set[NodeDraft] = set()
     work = [(root, False) for root in reversed(roots)]
     while work:
         draft, is_open = work.pop()
@@ -67,7 +67,7 @@ def _ordered(roots: list[Draft]) -> Iterator[Draft]:
             work += [(operand, False) for operand in reversed(below) if operand is not None]
 
 
-def _node(draft: Draft, operands: tuple[Node, ...], names: dict[str, int]) -> Node:
+def _node(draft: NodeDraft, operands: tuple[Node, ...], names: dict[str, int]) -> Node:
     op: Any = draft.op
     kind = draft.type
     if isinstance(kind, TensorType):

@@ -13,7 +13,7 @@ from gsl.verify import models
 from gsl.verify.instance import generate
 from gsl.verify.mutate import mutants_of
 from gsl.verify.reproduce import code
-from gsl.verify.search import ATTEMPTS, Compare, Outcome, Search, one_thread
+from gsl.verify.search import ATTEMPTS, Compare, CounterexampleSearch, Outcome, one_thread
 from gsl.verify.shrink import hypothesis, size_of, smallest
 from gsl.verify.suggest import suggestions
 from gsl.verify.verdict import MINIMUM, Counterexample, Mutants, Refuted, Suggestion, Supported, Unchecked, Verdict
@@ -62,7 +62,7 @@ def verify_all(
 
 def _verdict(rule: Subst, max_examples: int, seed: int, compare: Compare, suggest: bool) -> Verdict:
     """The verdict on a rule, with the smallest counterexample and the missing condition."""
-    search = Search(rule, compare, seed)
+    search = CounterexampleSearch(rule, compare, seed)
     verdict = _judge(search, max_examples)
     if isinstance(verdict, Refuted):
         search.run(min(MORE, max_examples), until_different=False)
@@ -71,7 +71,7 @@ def _verdict(rule: Subst, max_examples: int, seed: int, compare: Compare, sugges
     return verdict
 
 
-def _judge(search: Search, max_examples: int, attempts: int = ATTEMPTS) -> Verdict:
+def _judge(search: CounterexampleSearch, max_examples: int, attempts: int = ATTEMPTS) -> Verdict:
     """The verdict of a search, with the first counterexample as it was found."""
     rule = search.rule
     natives = (p for p in rule.plan.patterns if isinstance(p, Call) and not isinstance(p.op, (OpSpec, OpClass)))
@@ -96,7 +96,7 @@ def _judge(search: Search, max_examples: int, attempts: int = ATTEMPTS) -> Verdi
     return Supported(rule.name, search.evidence())
 
 
-def _reason(search: Search) -> str:
+def _reason(search: CounterexampleSearch) -> str:
     """The reason why too little could be evaluated."""
     counts = search.counts
     few = f"{search.evaluated} instances could be evaluated, {MINIMUM} are needed"
@@ -112,7 +112,7 @@ def _reason(search: Search) -> str:
     return f"{few}; no instance of the source could be made, most often ({times}) because {why}"
 
 
-def _least(search: Search) -> Counterexample:
+def _least(search: CounterexampleSearch) -> Counterexample:
     """The smallest counterexample that is found from the ones that are known, with a program that shows it."""
     first, tape = min(search.different, key=lambda found: size_of(found[0]))
     least = smallest(tape, lambda choices: generate(search.rule, choices), search.attempt, first)
@@ -125,7 +125,7 @@ def _counterexample(found: Outcome, seed: int, program: str) -> Counterexample:
     return Counterexample(found.before, found.after, found.comparison, program, seed)
 
 
-def _suggestion(search: Search) -> Suggestion | None:
+def _suggestion(search: CounterexampleSearch) -> Suggestion | None:
     """The weakest condition that tells failing from passing instances and makes the rule supported.
 
     A rule that still fails with a condition gives further failing instances, which the next one has to exclude.
@@ -145,13 +145,15 @@ def _suggestion(search: Search) -> Suggestion | None:
     return None
 
 
-def _confirmed(search: Search, guarded: Subst, failing: list[Graph], passing: list[Graph]) -> Supported | None:
+def _confirmed(
+    search: CounterexampleSearch, guarded: Subst, failing: list[Graph], passing: list[Graph]
+) -> Supported | None:
     """The verdict on the rule with a condition, if it is supported, by instances of another seed as well.
 
     Instances that are found on the way are added to the failing and the passing ones.
     """
-    inner = Search(guarded, search.compare, search.seed)
-    again = Search(guarded, search.compare, search.seed + 1)
+    inner = CounterexampleSearch(guarded, search.compare, search.seed)
+    again = CounterexampleSearch(guarded, search.compare, search.seed + 1)
     verdict = _judge(inner, MORE)
     confirmed = isinstance(verdict, Supported) and isinstance(_judge(again, MORE), Supported)
     for searched in (inner, again):
@@ -161,13 +163,13 @@ def _confirmed(search: Search, guarded: Subst, failing: list[Graph], passing: li
 
 
 def _mutants(rule: Subst, seed: int, compare: Compare) -> Mutants:
-    own = Search(rule, compare, seed)
+    own = CounterexampleSearch(rule, compare, seed)
     _judge(own, MUTANT_EXAMPLES, MUTANT_ATTEMPTS)
     found: dict[str, list[str]] = {"refuted": [], "survived": [], "unbuildable": [], "refused": []}
     for name, mutant in mutants_of(rule):
         kind = "unbuildable"
         if mutant is not None:
-            search = Search(mutant, compare, seed)
+            search = CounterexampleSearch(mutant, compare, seed)
             verdict = _judge(search, MUTANT_EXAMPLES, MUTANT_ATTEMPTS)
             if isinstance(verdict, Refuted):
                 kind = "refuted"
@@ -177,7 +179,7 @@ def _mutants(rule: Subst, seed: int, compare: Compare) -> Mutants:
     return Mutants(**{kind: tuple(names) for kind, names in found.items()})
 
 
-def _refused_share(search: Search) -> float:
+def _refused_share(search: CounterexampleSearch) -> float:
     """The share of the instances matched by a rule on which the checks of the engine refuse it."""
     refused = search.counts["refused"]
     return refused / max(1, refused + search.evaluated + search.counts["fired"])

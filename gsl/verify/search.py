@@ -74,7 +74,7 @@ VALUES = 40
 """The largest number of different values of an attribute that are told."""
 
 
-class Search:
+class CounterexampleSearch:
     """The instances of one rule: their generation, and their outcomes."""
 
     def __init__(self, rule: Subst, compare: Compare, seed: int) -> None:

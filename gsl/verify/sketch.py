@@ -12,7 +12,7 @@ from gsl.attr.evaluate import Evaluator
 from gsl.errors import EvaluationError
 from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Op
 from gsl.match import Plan
-from gsl.match.bindings import Bindings, MatchScope, Path
+from gsl.match.bindings import AttrPath, Bindings, MatchScope
 from gsl.pat import (
     Alt,
     And,
@@ -35,7 +35,7 @@ from gsl.pat import (
 from gsl.pat.use import IsOutput, tail
 from gsl.spec import TABLE, OpSpec, Trait
 from gsl.verify.choices import Choices, Dead, pick
-from gsl.verify.draft import Draft
+from gsl.verify.draft import NodeDraft
 
 LENGTHS = 4
 """A variadic has up to so many instances more than it must."""
@@ -54,13 +54,13 @@ class Sketch:
     def __init__(self, plan: Plan, choices: Choices) -> None:
         self.plan = plan
         self.choices = choices
-        self.drafts: list[Draft] = []
+        self.drafts: list[NodeDraft] = []
         self.bindings = Bindings(plan.scopes)
-        self.constraints: list[tuple[Constraint, Path]] = [(c, ()) for c in plan.given]
+        self.constraints: list[tuple[Constraint, AttrPath]] = [(c, ()) for c in plan.given]
         self.operators: dict[OpClass, Op] = {}
-        self.open: list[Draft] = []
+        self.open: list[NodeDraft] = []
         """The calls whose operands the pattern does not name: ``None`` stands where none is decided."""
-        self.outputs: list[Draft] = []
+        self.outputs: list[NodeDraft] = []
         for pattern in plan.outputs:
             if pattern is plan.variadic:
                 self.outputs += self._instances(plan.variadic, ())
@@ -74,7 +74,7 @@ class Sketch:
 
     # What a pattern is
 
-    def draft(self, pattern: Pattern, path: Path, into: Draft | None = None) -> Draft:
+    def draft(self, pattern: Pattern, path: AttrPath, into: NodeDraft | None = None) -> NodeDraft:
         """The draft of a pattern; ``into`` is one that is the same node."""
         key = self.bindings.key(pattern, path)
         known: Any = self.bindings.nodes.get(key)
@@ -87,7 +87,7 @@ class Sketch:
         self.bindings.nodes[key] = draft  # type: ignore[assignment]
         return draft
 
-    def _shaped(self, pattern: Pattern, path: Path, into: Draft | None) -> Draft:
+    def _shaped(self, pattern: Pattern, path: AttrPath, into: NodeDraft | None) -> NodeDraft:
         match pattern:
             case Alt():
                 chosen = self.choices.index(len(pattern.choices), ("alternative", pattern))
@@ -122,24 +122,24 @@ class Sketch:
                 self._anything(draft)
         return draft
 
-    def _new(self) -> Draft:
-        draft = Draft(len(self.drafts))
+    def _new(self) -> NodeDraft:
+        draft = NodeDraft(len(self.drafts))
         self.drafts.append(draft)
         return draft
 
-    def _become(self, draft: Draft, op: Op) -> None:
+    def _become(self, draft: NodeDraft, op: Op) -> None:
         if draft.op is not None and draft.op != op:
             raise Dead(f"one node would be {draft.op} and {op}")
         draft.op = op
 
-    def _leaf(self, pattern: Leaf, draft: Draft) -> None:
+    def _leaf(self, pattern: Leaf, draft: NodeDraft) -> None:
         if pattern.kinds is None:
             return
         if not draft.is_leaf or not draft.kinds & pattern.kinds:
             raise Dead(f"{pattern!r} would be {draft.op}")
         draft.kinds &= pattern.kinds
 
-    def _call(self, pattern: Call, path: Path, draft: Draft) -> None:
+    def _call(self, pattern: Call, path: AttrPath, draft: NodeDraft) -> None:
         if draft.op is not None and draft.operands:
             self._merge(pattern, path, draft)
             return
@@ -153,7 +153,7 @@ class Sketch:
         draft.operands = [None] * (most if most == least else most - self.choices.index(most - least + 1))
         self.open.append(draft)
 
-    def _merge(self, pattern: Call, path: Path, draft: Draft) -> None:
+    def _merge(self, pattern: Call, path: AttrPath, draft: NodeDraft) -> None:
         """A second pattern of the same call."""
         op = pattern.op
         other = isinstance(op, OpSpec) and op.name != draft.op
@@ -176,7 +176,7 @@ class Sketch:
             self.operators[op] = pick(self.choices, members_of(op, count, named), ("operator", op, count, named))
         return self.operators[op]
 
-    def _instances(self, pattern: Variadic, path: Path) -> Iterator[Draft]:
+    def _instances(self, pattern: Variadic, path: AttrPath) -> Iterator[NodeDraft]:
         count = self._given_length(pattern, path)
         if count is None:
             count = pattern.min_len + self.choices.index(LENGTHS, ("length", pattern))
@@ -185,7 +185,7 @@ class Sketch:
         for number in range(count):
             yield self.draft(pattern.first_field if number == 0 else pattern.field, (*path, number))
 
-    def _given_length(self, pattern: Variadic, path: Path) -> int | None:
+    def _given_length(self, pattern: Variadic, path: AttrPath) -> int | None:
         """The length that the pattern demands, if that can be told."""
         if pattern.count is None:
             return None
@@ -195,7 +195,7 @@ class Sketch:
             return None
         return found if isinstance(found, int) and found >= 0 else None
 
-    def _chain(self, pattern: Repeat, path: Path, into: Draft | None) -> Draft:
+    def _chain(self, pattern: Repeat, path: AttrPath, into: NodeDraft | None) -> NodeDraft:
         longest = CHAIN if pattern.max is None else min(CHAIN, pattern.max - pattern.min + 1)
         count = pattern.min + self.choices.index(longest, ("length", pattern))
         outer = path[: len(self.plan.scopes.get(pattern, ()))]
@@ -207,7 +207,7 @@ class Sketch:
         self.bindings.heads[pattern, outer] = firsts[-1]  # type: ignore[assignment]
         return nodes[0]
 
-    def _anything(self, draft: Draft) -> None:
+    def _anything(self, draft: NodeDraft) -> None:
         """A call of some operator, in the place of a leaf."""
         draft.op = pick(self.choices, OUTSIDE)
         draft.operands = [None] * len(TABLE[str(draft.op)].operands)
@@ -215,7 +215,7 @@ class Sketch:
 
     # Who uses whom
 
-    def _head(self, pattern: Pattern, path: Path) -> Draft:
+    def _head(self, pattern: Pattern, path: AttrPath) -> NodeDraft:
         found: Any = self.bindings.head(pattern, path)
         return found if found is not None else self.draft(pattern, path)
 
@@ -230,7 +230,7 @@ class Sketch:
                 self.draft(constraint.user, path)
                 self._use(operand, self._head(constraint.user, path), constraint.index)
 
-    def _use(self, operand: Draft, user: Draft, index: int | None) -> None:
+    def _use(self, operand: NodeDraft, user: NodeDraft, index: int | None) -> None:
         if (operand in user.operands) if index is None else (user.operands[index : index + 1] == [operand]):
             return
         if user.op is None:
@@ -250,13 +250,13 @@ class Sketch:
             self._replace(taken, operand)
         user.operands[place] = operand
 
-    def _fits(self, found: Draft | None, operand: Draft) -> bool:
+    def _fits(self, found: NodeDraft | None, operand: NodeDraft) -> bool:
         """True if a place is free: open, or that of a wildcard which may be the operand."""
         if found is None:
             return True
         return found.op is None and INPUT in found.kinds and PARAM in found.kinds and found is not operand
 
-    def _replace(self, old: Draft, new: Draft) -> None:
+    def _replace(self, old: NodeDraft, new: NodeDraft) -> None:
         """Let a wildcard be another node."""
         for key, node in list(self.bindings.nodes.items()):
             if node is old:  # type: ignore[comparison-overlap]
@@ -280,7 +280,7 @@ class Sketch:
 
     def _use_outside(self) -> None:
         """Decide which inner nodes are used outside of the match, too."""
-        wanted: dict[Draft, bool] = {}
+        wanted: dict[NodeDraft, bool] = {}
         for constraint, path in self.constraints:
             if isinstance(constraint, ExternUse):
                 wanted[self.draft(tail(constraint.pattern), path)] = constraint.used
@@ -300,7 +300,7 @@ class Sketch:
             elif draft not in restricted:
                 draft.extern = self.choices.rare()
 
-    def leaf_pattern(self, draft: Draft) -> Const | None:
+    def leaf_pattern(self, draft: NodeDraft) -> Const | None:
         """The literal that a leaf is to be, if one of its patterns tells."""
         return next((p for p, _ in draft.patterns if isinstance(p, Const) and p.literal is not None), None)
 

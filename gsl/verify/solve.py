@@ -16,7 +16,7 @@ from gsl.match import Plan
 from gsl.pat import Const, Leaf, Pattern
 from gsl.spec import TABLE, Trait
 from gsl.verify.choices import SIZES, Choices, Dead, pick
-from gsl.verify.draft import ANY, Draft, Goal, meet
+from gsl.verify.draft import ANY, Goal, NodeDraft, meet
 from gsl.verify.facts import Facts
 from gsl.verify.sketch import FIELDS, Sketch
 from gsl.verify.types import known_of, type_of_call
@@ -34,7 +34,7 @@ JOINING = frozenset(
     ("concatenate", "stack", "where", *(n for n, s in TABLE.items() if Trait.BROADCASTING in s.traits))
 )
 """The operators whose operands need not have one dtype."""
-ShapeRule = Callable[["Solver", Draft, Goal], None]
+ShapeRule = Callable[["Solver", NodeDraft, Goal], None]
 
 
 def free_leaves(plan: Plan) -> list[Leaf]:
@@ -65,7 +65,7 @@ class Solver:
         self.joins = 0
         self.alone = self._alone()
         """The leaf that is to have a dtype of its own, for some instances."""
-        self.odd: Draft | None = None
+        self.odd: NodeDraft | None = None
         """The draft of that leaf, when it is decided."""
         self.decided: dict[tuple[Any, str], list[Any]] = {}
         """The values that attributes of an operator have had in this instance."""
@@ -100,7 +100,7 @@ class Solver:
 
     # Nodes
 
-    def solve(self, draft: Draft | None, goal: Goal = ANY) -> Any:
+    def solve(self, draft: NodeDraft | None, goal: Goal = ANY) -> Any:
         """Decide a draft, with a type as it is wanted if that can be; its type."""
         assert draft is not None
         if draft.solved:
@@ -122,7 +122,7 @@ class Solver:
             raise Dead(f"a condition on {draft!r} does not hold")
         return draft.type
 
-    def wanted(self, draft: Draft, goal: Goal) -> Goal:
+    def wanted(self, draft: NodeDraft, goal: Goal) -> Goal:
         """The goal of a draft, together with the conditions of the rule on its type."""
         dtype: Any = None
         for _, value in self.facts.given(draft, "dtype"):
@@ -181,12 +181,12 @@ class Solver:
                     shape[place] = meet(shape[place], size)
         return Goal(tuple(shape), goal.dtype)
 
-    def is_bound(self, draft: Draft | None) -> bool:
+    def is_bound(self, draft: NodeDraft | None) -> bool:
         """True if the shape of a draft is decided, or will follow from a condition of the rule."""
         assert draft is not None
         return draft.solved or any(self.facts.binds(draft, name) for name in ("shape", "ndim"))
 
-    def allows(self, draft: Draft | None, ndim: int) -> bool:
+    def allows(self, draft: NodeDraft | None, ndim: int) -> bool:
         """True if the conditions of the rule allow a rank of a draft, as far as they are decided."""
         assert draft is not None
         if draft.solved:
@@ -197,7 +197,7 @@ class Solver:
         finally:
             draft.wants_ndim = before
 
-    def _leaf(self, draft: Draft, goal: Goal) -> None:
+    def _leaf(self, draft: NodeDraft, goal: Goal) -> None:
         literal = self.sketch.leaf_pattern(draft)
         if draft.kinds == {CONST} and (literal is not None or self._may_be_number(draft, goal)):
             self._number(draft, literal, goal)
@@ -213,7 +213,7 @@ class Solver:
         if not draft.solved and self._may_coincide(draft) and self.choices.rare():
             self._coincide(draft)
 
-    def _own_dtype(self, draft: Draft) -> str | None:
+    def _own_dtype(self, draft: NodeDraft) -> str | None:
         """The dtype that a leaf has on its own, if it is to have one, and nothing is demanded of it."""
         if self.alone is None or self.odd is not None or all(p is not self.alone for p, _ in draft.patterns):
             return None
@@ -222,7 +222,7 @@ class Solver:
         self.odd = draft
         return pick(self.choices, others(self.dtype), ("dtype", self.alone, self.dtype))
 
-    def _sizes(self, draft: Draft, sizes: list[int | None]) -> tuple[int, ...]:
+    def _sizes(self, draft: NodeDraft, sizes: list[int | None]) -> tuple[int, ...]:
         """Decide the sizes of a leaf, one after the other, so that one may follow from another."""
         sources = self.facts.sources.get((draft, "shape"), ())
         bound = {part % len(sizes) for _, part, _, _ in sources if isinstance(part, int) and sizes}
@@ -234,7 +234,7 @@ class Solver:
                 self._free_size(draft, sizes, axis)
         return tuple([self.size(size) for size in sizes])
 
-    def _free_size(self, draft: Draft, sizes: list[int | None], axis: int) -> None:
+    def _free_size(self, draft: NodeDraft, sizes: list[int | None], axis: int) -> None:
         """A size that the conditions allow, if there is one."""
         first = self.choices.size()
         for more in range(SIZES):
@@ -243,13 +243,13 @@ class Solver:
                 return
         sizes[axis] = first
 
-    def _may_be_number(self, draft: Draft, goal: Goal) -> bool:
+    def _may_be_number(self, draft: NodeDraft, goal: Goal) -> bool:
         """True if a literal may be a Python number: one of no dtype that is demanded of a tensor."""
         if goal.rank not in (None, 0) or any(True for _ in self.facts.given(draft, "dtype")):
             return False
         return (draft, "shape") not in self.facts.sources and not self.choices.rare()
 
-    def _number(self, draft: Draft, literal: Any, goal: Goal) -> None:
+    def _number(self, draft: NodeDraft, literal: Any, goal: Goal) -> None:
         """A literal: the given one, or some number."""
         draft.op = CONST
         value: Any = None
@@ -267,10 +267,10 @@ class Solver:
             kind = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
             draft.type = TensorType((), kind)
 
-    def _may_coincide(self, draft: Draft) -> bool:
+    def _may_coincide(self, draft: NodeDraft) -> bool:
         return all(isinstance(p, Leaf) and not p.distinct for p, _ in draft.patterns) and not self.sketch.plan.distinct
 
-    def _coincide(self, draft: Draft) -> None:
+    def _coincide(self, draft: NodeDraft) -> None:
         """Let a leaf be the same node as an earlier one of its type."""
         for other in self.sketch.drafts:
             alike = other.solved and other.op == draft.op and other.type == draft.type and other.op != CONST
@@ -278,11 +278,11 @@ class Solver:
                 draft.same_as = other
                 return
 
-    def _getitem(self, draft: Draft, goal: Goal) -> None:
+    def _getitem(self, draft: NodeDraft, goal: Goal) -> None:
         whole = draft.operand(0)
         if whole.is_leaf and not whole.solved:
             whole.op = TUPLE
-            whole.operands = [Draft(-1 - i) for i in range(pick(self.choices, FIELDS))]
+            whole.operands = [NodeDraft(-1 - i) for i in range(pick(self.choices, FIELDS))]
             self.sketch.drafts += [operand for operand in whole.operands if operand is not None]
         index = next((value for _, value in self.facts.given(draft, "index")), None)
         if index is not None and goal != ANY and not whole.solved:
@@ -297,7 +297,7 @@ class Solver:
         draft.attrs["index"] = index % len(fields)
         draft.type = fields[index]
 
-    def _call(self, draft: Draft, goal: Goal) -> None:
+    def _call(self, draft: NodeDraft, goal: Goal) -> None:
         spec = TABLE[str(draft.op)]
         rule = self.rules.get(draft.op)
         if rule is None:
@@ -318,14 +318,14 @@ class Solver:
 
     # Attributes
 
-    def given_attr(self, draft: Draft, name: str) -> tuple[bool, Any]:
+    def given_attr(self, draft: NodeDraft, name: str) -> tuple[bool, Any]:
         """A pair: true if an attribute follows from the conditions of the rule, and its value."""
         for part, value in self.facts.given(draft, name):
             if part is None:
                 return True, value
         return False, None
 
-    def given_attrs(self, draft: Draft) -> dict[str, Any]:
+    def given_attrs(self, draft: NodeDraft) -> dict[str, Any]:
         """The attributes of a call that follow from the conditions of the rule and are not decided yet."""
         spec = TABLE[str(draft.op)]
         found = {}
@@ -338,7 +338,7 @@ class Solver:
 
     def attr(
         self,
-        draft: Draft,
+        draft: NodeDraft,
         name: str,
         options: Iterable[Any],
         fits: Callable[[Any], bool] = lambda value: True,
@@ -370,14 +370,14 @@ class Solver:
         draft.attrs.pop(name, None)
         raise Dead(f"no value of {name} of {draft!r} fits")
 
-    def _normal(self, draft: Draft, name: str, value: Any) -> Any:
+    def _normal(self, draft: NodeDraft, name: str, value: Any) -> Any:
         types = tuple([operand.type if operand is not None else None for operand in draft.operands])
         try:
             return TABLE[str(draft.op)].normalise(name, value, types)
         except ValueError as error:
             raise Dead(str(error)) from None
 
-    def _valid(self, draft: Draft, name: str, values: Iterable[Any]) -> list[Any]:
+    def _valid(self, draft: NodeDraft, name: str, values: Iterable[Any]) -> list[Any]:
         """The values among these that an attribute can have."""
         valid = []
         for value in values:
@@ -387,7 +387,7 @@ class Solver:
                 continue
         return valid
 
-    def axis(self, draft: Draft, rank: int, name: str = "axis", preferred: int | None = None) -> int:
+    def axis(self, draft: NodeDraft, rank: int, name: str = "axis", preferred: int | None = None) -> int:
         """Decide an axis of a tensor of that rank."""
         def normal(value: Any) -> Any:
             if not isinstance(value, int) or not -rank <= value < rank:
@@ -399,7 +399,7 @@ class Solver:
             options.insert(0, options.pop(preferred))
         return int(self.attr(draft, name, options, lambda value: 0 <= value < rank, normal))
 
-    def least_rank(self, draft: Draft, name: str = "axis") -> int:
+    def least_rank(self, draft: NodeDraft, name: str = "axis") -> int:
         """The least rank of which an axis that is given is one."""
         is_given, value = self.given_attr(draft, name)
         if not is_given or not isinstance(value, int):
@@ -408,7 +408,7 @@ class Solver:
 
     def rank(
         self, goal: Goal = ANY, low: int = 0, high: int = 5, options: Sequence[int] = (2, 1, 3, 4, 5, 0),
-        of: Draft | None = None,
+        of: NodeDraft | None = None,
     ) -> int:  # fmt: skip
         """A rank, as it is wanted or free; ``of`` is a draft that is to have it."""
         if goal.rank is not None:
@@ -427,12 +427,12 @@ class Solver:
             found = meet(found, size)
         return self.choices.size() if found is None else found
 
-    def before(self, draft: Draft, name: str) -> Any:
+    def before(self, draft: NodeDraft, name: str) -> Any:
         """The last value of an attribute of an operator, or of a size of its operands; ``None`` if there is none."""
         found = self.decided.get((draft.op, name))
         return found[-1] if found else None
 
-    def alike(self, draft: Draft, name: str, wanted: int | None = None) -> int:
+    def alike(self, draft: NodeDraft, name: str, wanted: int | None = None) -> int:
         """A dimension as it is wanted, or like that of another call of the operator, or free."""
         size = wanted
         if size is None:
@@ -442,7 +442,7 @@ class Solver:
         self.decided.setdefault((draft.op, name), []).append(size)
         return size
 
-    def shape(self, draft: Draft | None) -> tuple[int, ...] | None:
+    def shape(self, draft: NodeDraft | None) -> tuple[int, ...] | None:
         """The shape of an operand, if that is decided."""
         assert draft is not None
         return draft.dims if draft.solved else None

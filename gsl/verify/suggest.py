@@ -31,7 +31,7 @@ _LEAST_PASSING = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Condition:
+class SideCondition:
     """A predicate on a match, as an expression and as it would be written."""
 
     expr: Expr
@@ -70,14 +70,14 @@ def suggestions(
             continue
 
 
-def _pairs(rows: Sequence[Any]) -> Iterator[tuple[int, Condition]]:
+def _pairs(rows: Sequence[Any]) -> Iterator[tuple[int, SideCondition]]:
     """Two conditions that only together exclude all that fails."""
     useful = [row for row in rows if not all(row[1]) and sum(row[2]) >= _LEAST_PASSING]
     useful.sort(key=lambda row: (sum(row[1]), -sum(row[2]), row[0].cost))
     for (a, bad_a, good_a), (b, bad_b, good_b) in combinations(useful[:40], 2):
         count = sum(x and y for x, y in zip(good_a, good_b))
         if count >= _LEAST_PASSING and not any(x and y for x, y in zip(bad_a, bad_b)):
-            yield count, Condition(a.expr & b.expr, f"({a.text}) & ({b.text})", a.cost + b.cost + 10)
+            yield count, SideCondition(a.expr & b.expr, f"({a.text}) & ({b.text})", a.cost + b.cost + 10)
 
 
 def _matches(rule: Subst, graphs: Sequence[Graph]) -> Iterator[Match]:
@@ -93,7 +93,7 @@ def _matches(rule: Subst, graphs: Sequence[Graph]) -> Iterator[Match]:
 # Candidates
 
 
-def _conditions(failing: Match, passing: Sequence[Match], names: Mapping[Pattern, str]) -> Iterator[Condition]:
+def _conditions(failing: Match, passing: Sequence[Match], names: Mapping[Pattern, str]) -> Iterator[SideCondition]:
     bound = [(pattern, name) for pattern, name in names.items() if failing.get(pattern) is not None]
     tensors = [(p, n) for p, n in bound if isinstance(failing[p].type, TensorType)]
     for (p, a), (q, b) in combinations(bound, 2):
@@ -109,7 +109,7 @@ def _conditions(failing: Match, passing: Sequence[Match], names: Mapping[Pattern
             yield from _instances(variadic, names.get(variadic, "variadic"))
 
 
-def _alike(match: Match, p: Pattern, a: str, q: Pattern, b: str) -> Iterator[Condition]:
+def _alike(match: Match, p: Pattern, a: str, q: Pattern, b: str) -> Iterator[SideCondition]:
     """Equal attributes of two calls."""
     left, right = match[p], match[q]
     if left.op not in TABLE or right.op not in TABLE:
@@ -117,28 +117,28 @@ def _alike(match: Match, p: Pattern, a: str, q: Pattern, b: str) -> Iterator[Con
     own = [name for name, spec in TABLE[str(left.op)].attrs.items() if spec.derive is None]
     if left.op == right.op and len(own) > 1:
         every = attr.all([getattr(p, name) == getattr(q, name) for name in own])
-        yield Condition(every, f"attr.all([{', '.join(f'{a}.{name} == {b}.{name}' for name in own)}])", 8)
+        yield SideCondition(every, f"attr.all([{', '.join(f'{a}.{name} == {b}.{name}' for name in own)}])", 8)
     for name in TABLE[str(left.op)].attrs:
         if name in right.attrs:
             cost = 1 if left.op == right.op else 3
-            yield Condition(getattr(p, name) == getattr(q, name), f"{a}.{name} == {b}.{name}", cost)
+            yield SideCondition(getattr(p, name) == getattr(q, name), f"{a}.{name} == {b}.{name}", cost)
 
 
-def _same_types(p: Pattern, a: str, q: Pattern, b: str) -> Iterator[Condition]:
+def _same_types(p: Pattern, a: str, q: Pattern, b: str) -> Iterator[SideCondition]:
     for name, cost in (("shape", 2), ("dtype", 3), ("ndim", 2)):
-        yield Condition(getattr(p, name) == getattr(q, name), f"{a}.{name} == {b}.{name}", cost)
+        yield SideCondition(getattr(p, name) == getattr(q, name), f"{a}.{name} == {b}.{name}", cost)
     for part, text in ((0, "0"), (1, "1"), (-1, "-1"), (slice(2, None), "2:"), (slice(1, None), "1:"),
                        (slice(None, -1), ":-1"), (slice(None, 1), ":1")):  # fmt: skip
-        yield Condition(p.shape[part] == q.shape[part], f"{a}.shape[{text}] == {b}.shape[{text}]", 5)
+        yield SideCondition(p.shape[part] == q.shape[part], f"{a}.shape[{text}] == {b}.shape[{text}]", 5)
 
 
-def _values(match: Match, passing: Sequence[Match], pattern: Pattern, name: str) -> Iterator[Condition]:
+def _values(match: Match, passing: Sequence[Match], pattern: Pattern, name: str) -> Iterator[SideCondition]:
     """Values of single attributes."""
     node = match[pattern]
     if isinstance(pattern, Const):
-        yield Condition(pattern.value > 0, f"{name}.value > 0", 3)
-        yield Condition(pattern.value != 0, f"{name}.value != 0", 3)
-        yield Condition(pattern.value == 1, f"{name}.value == 1", 5)
+        yield SideCondition(pattern.value > 0, f"{name}.value > 0", 3)
+        yield SideCondition(pattern.value != 0, f"{name}.value != 0", 3)
+        yield SideCondition(pattern.value == 1, f"{name}.value == 1", 5)
     if node.op not in TABLE:
         return
     for key, spec in TABLE[str(node.op)].attrs.items():
@@ -151,39 +151,39 @@ def _values(match: Match, passing: Sequence[Match], pattern: Pattern, name: str)
             for item in list(dict.fromkeys(values))[:8]:
                 if item is not None:
                     is_default = spec.derive is None and item == spec.default
-                    yield Condition(own == item, f"{name}.{key} == {item!r}", 3 if is_default else 4)
+                    yield SideCondition(own == item, f"{name}.{key} == {item!r}", 3 if is_default else 4)
     if "axis" in node.attrs and isinstance(node.attrs["axis"], int) and node.ndim is not None:
-        yield Condition(pattern.axis == pattern.ndim - 1, f"{name}.axis == {name}.ndim - 1", 4)
+        yield SideCondition(pattern.axis == pattern.ndim - 1, f"{name}.axis == {name}.ndim - 1", 4)
     if "padding" in node.attrs and "kernel_size" in node.attrs:
         n = attr.Len(pattern.kernel_size)
         text = f"{name}.padding[:attr.Len({name}.kernel_size)] == {name}.padding[attr.Len({name}.kernel_size):]"
-        yield Condition(pattern.padding[:n] == pattern.padding[n:], text, 6)
+        yield SideCondition(pattern.padding[:n] == pattern.padding[n:], text, 6)
 
 
-def _tuples(own: Expr, text: str, derived: bool) -> Iterator[Condition]:
-    yield Condition(attr.max(own) == 1, f"attr.max({text}) == 1", 4)
+def _tuples(own: Expr, text: str, derived: bool) -> Iterator[SideCondition]:
+    yield SideCondition(attr.max(own) == 1, f"attr.max({text}) == 1", 4)
     if not derived:
-        yield Condition(attr.max(own) == 0, f"attr.max({text}) == 0", 4)
-        yield Condition(own == attr.Range(attr.Len(own)), f"{text} == attr.Range(attr.Len({text}))", 5)
-        yield Condition(attr.Len(own) == 1, f"attr.Len({text}) == 1", 5)
+        yield SideCondition(attr.max(own) == 0, f"attr.max({text}) == 0", 4)
+        yield SideCondition(own == attr.Range(attr.Len(own)), f"{text} == attr.Range(attr.Len({text}))", 5)
+        yield SideCondition(attr.Len(own) == 1, f"attr.Len({text}) == 1", 5)
 
 
-def _types(match: Match, pattern: Pattern, name: str) -> Iterator[Condition]:
+def _types(match: Match, pattern: Pattern, name: str) -> Iterator[SideCondition]:
     for rank in range(6):
-        yield Condition(pattern.ndim == rank, f"{name}.ndim == {rank}", 6)
+        yield SideCondition(pattern.ndim == rank, f"{name}.ndim == {rank}", 6)
     for rank in (1, 2):
-        yield Condition(pattern.ndim >= rank, f"{name}.ndim >= {rank}", 6)
+        yield SideCondition(pattern.ndim >= rank, f"{name}.ndim >= {rank}", 6)
     for axis in (0, 1, -1):
-        yield Condition(pattern.shape[axis] == 1, f"{name}.shape[{axis}] == 1", 7)
+        yield SideCondition(pattern.shape[axis] == 1, f"{name}.shape[{axis}] == 1", 7)
     floats = ("float32", "float64", "float16", "bfloat16")
-    yield Condition(attr.In(pattern.dtype, floats), f"attr.In({name}.dtype, {floats!r})", 5)
-    yield Condition(pattern.dtype != "bool", f'{name}.dtype != "bool"', 5)
+    yield SideCondition(attr.In(pattern.dtype, floats), f"attr.In({name}.dtype, {floats!r})", 5)
+    yield SideCondition(pattern.dtype != "bool", f'{name}.dtype != "bool"', 5)
 
 
-def _instances(variadic: Variadic, name: str) -> Iterator[Condition]:
+def _instances(variadic: Variadic, name: str) -> Iterator[SideCondition]:
     """Conditions on all instances of a variadic."""
-    yield Condition(variadic.length == 2, f"{name}.length == 2", 6)
-    yield Condition(variadic.length == 1, f"{name}.length == 1", 6)
+    yield SideCondition(variadic.length == 2, f"{name}.length == 2", 6)
+    yield SideCondition(variadic.length == 1, f"{name}.length == 1", 6)
     for template in variadic.templates:
         names = ["shape", "dtype", "ndim"]
         if isinstance(template, Call):
@@ -193,7 +193,7 @@ def _instances(variadic: Variadic, name: str) -> Iterator[Condition]:
             alike = getattr(variadic(template, i), key) == getattr(variadic(template, 0), key)
             each = attr.Variadic(alike, variadic.length, index=i)
             text = f"attr.all(attr.Variadic(lambda i: {name}(t, i).{key} == {name}(t, 0).{key}, {name}.length))"
-            yield Condition(attr.all(each), text, 5)
+            yield SideCondition(attr.all(each), text, 5)
 
 
 # Names

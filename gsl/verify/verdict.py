@@ -10,7 +10,7 @@ from typing import Any
 from gsl import draw
 from gsl.graph import CONST, Graph
 from gsl.graph.text import text
-from gsl.verify.models import Comparison, Kind
+from gsl.verify.models import Comparison, FailureKind
 
 MINIMUM = 20
 """No rule is supported by fewer evaluated instances."""
@@ -103,7 +103,7 @@ class Counterexample:
         return next(output for output in self.comparison.outputs if not output.equal)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> FailureKind:
         """``"value"``, ``"type"``, ``"undefined"`` or ``"not finite"``."""
         return self.difference.kind  # type: ignore[no-any-return]
 

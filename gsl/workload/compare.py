@@ -49,7 +49,7 @@ _ALL_NAN = "all NaN: nothing was compared"
 _AFTERWARDS = object()
 """Begins the path of a leaf that a run has changed."""
 
-Path = tuple[Any, ...]
+OutputPath = tuple[Any, ...]
 """The path to a leaf of a result: the keys, positions and names of fields that lead to it."""
 
 
@@ -151,18 +151,16 @@ def _row(output: Compared) -> tuple[str, ...]:
     result = "ok" if output.passed else f"FAILED: {output.reason}"
     if output.note:
         result += f" ({output.note})"
-    return (
-        str(output.run), output.name, output.expected, f"{output.max_abs:.2e}", f"{output.max_rel:.2e}", at, result
-    )
+    return (str(output.run), output.name, output.expected, f"{output.max_abs:.2e}", f"{output.max_rel:.2e}", at, result)
 
 
-def flatten(value: Any) -> list[tuple[Path, Any]]:
+def flatten(value: Any) -> list[tuple[OutputPath, Any]]:
     """The leaves of a module's result with their paths, such as ``("cache", 0, 1)``.
 
     Tuples, lists, mappings, dataclasses and what is registered as a pytree are opened; ``None`` counts as a leaf.
     """
-    leaves: list[tuple[Path, Any]] = []
-    stack: list[tuple[Path, Any]] = [((), value)]
+    leaves: list[tuple[OutputPath, Any]] = []
+    stack: list[tuple[OutputPath, Any]] = [((), value)]
     while stack:
         path, item = stack.pop()
         children = _children(item)
@@ -190,12 +188,12 @@ def _children(item: Any) -> list[tuple[Any, Any]] | None:
     return None
 
 
-def afterwards(kind: str, name: str) -> Path:
+def afterwards(kind: str, name: str) -> OutputPath:
     """The path of an input or a state tensor that a run has changed."""
     return (_AFTERWARDS, kind, name)
 
 
-def path_text(path: Path) -> str:
+def path_text(path: OutputPath) -> str:
     """A path as it is printed: ``logits``, ``cache[0][1]``, ``input x afterwards``."""
     if path[:1] == (_AFTERWARDS,):
         return f"{path[1]} {path[2]} afterwards"
@@ -208,8 +206,8 @@ Override = Callable[[Tolerance], Tolerance]
 
 def compare_results(
     run: int,
-    expected: Sequence[tuple[Path, Any]],
-    found: Sequence[tuple[Path, Any]],
+    expected: Sequence[tuple[OutputPath, Any]],
+    found: Sequence[tuple[OutputPath, Any]],
     override: Override,
     *,
     devices: bool = False,
@@ -236,7 +234,9 @@ def compare_results(
     return rows
 
 
-def by_position(expected: Sequence[tuple[Path, Any]], found: Sequence[tuple[Path, Any]]) -> list[tuple[Path, Any]]:
+def by_position(
+    expected: Sequence[tuple[OutputPath, Any]], found: Sequence[tuple[OutputPath, Any]]
+) -> list[tuple[OutputPath, Any]]:
     """The leaves that were found under the paths of the expected ones, if there are as many.
 
     Frameworks differ in whether the only output is one of a tuple, and not all have names for outputs.
@@ -353,8 +353,16 @@ def _compare_values(
         x, y = a.reshape(-1)[flat].item(), b.reshape(-1)[flat].item()
         reason = f"{count} of {a.numel()} elements differ; expected {_number(x)}, found {_number(y)}"
     return Compared(
-        run, name, *types, max_abs=float(error.max()), max_rel=float(relative.max()), index=index, mismatched=count,
-        elements=a.numel(), tolerance=tolerance, reason=reason,
+        run,
+        name,
+        *types,
+        max_abs=float(error.max()),
+        max_rel=float(relative.max()),
+        index=index,
+        mismatched=count,
+        elements=a.numel(),
+        tolerance=tolerance,
+        reason=reason,
         note=_note(exact_a) or ("" if reason else _small_part(error, magnitude)),
     )
 

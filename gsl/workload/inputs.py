@@ -11,7 +11,7 @@ from gsl.graph import Dim, SymDim, TensorType, Type
 from gsl.workload.strategies import STRATEGIES, Strategy
 from gsl.workload.tensors import as_tensor
 
-Types = Mapping[str, Type | None]
+InputTypes = Mapping[str, Type | None]
 """The inputs by name, in order."""
 NOWHERE: Final[Mapping[str, Any]] = MappingProxyType({})
 """The devices of inputs, of which none is known."""
@@ -19,7 +19,7 @@ NOWHERE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 def bind(
     who: str,
-    types: Types,
+    types: InputTypes,
     defaults: Mapping[str, Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -64,7 +64,7 @@ def bind(
 
 def random(
     who: str,
-    types: Types,
+    types: InputTypes,
     examples: Sequence[Any] | None,
     *,
     seed: int,
@@ -153,7 +153,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _signature(types: Types) -> str:
+def _signature(types: InputTypes) -> str:
     return ", ".join(name if type is None else f"{name}: {type}" for name, type in types.items())
 
 
@@ -200,7 +200,7 @@ def _symbols(type: Type | None) -> set[Any]:
     return {symbol for d in type.shape if isinstance(d, SymDim) for symbol in d.expr.free_symbols}
 
 
-def _known_sizes(types: Types, examples: Sequence[Any] | None, sizes: Mapping[str, int]) -> dict[Any, int]:
+def _known_sizes(types: InputTypes, examples: Sequence[Any] | None, sizes: Mapping[str, int]) -> dict[Any, int]:
     """The value of each symbol of which one is known: given, or met as a size of an example."""
     known: dict[Any, int] = {}
     for type, example in zip(types.values(), examples or ()):

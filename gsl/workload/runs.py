@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from gsl.errors import WorkloadError
 from gsl.workload.compare import (
     Compared,
+    OutputPath,
     Override,
-    Path,
     afterwards,
     by_position,
     compare_results,
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 Inputs = Sequence[Any] | Mapping[str, Any]
-Leaves = list[tuple[Path, Any]]
+Leaves = list[tuple[OutputPath, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SeededRun:
     """One set of inputs, in order; the seed of the program's own random numbers; and the way in which the inputs were
     made."""
 
@@ -40,7 +40,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedInputs:
     """The wanted inputs: every strategy with every seed and all sizes."""
 
     strategies: tuple[Strategy, ...]
@@ -50,7 +50,7 @@ class Wanted:
     """True if a strategy, several seeds or sizes were asked for."""
 
     @staticmethod
-    def of(strategies: Any, seed: Any, sizes: Any) -> Wanted:
+    def of(strategies: Any, seed: Any, sizes: Any) -> WantedInputs:
         """Sorted out from the arguments of ``compare``. WorkloadError for impossible arguments."""
         named = isinstance(strategies, str) or (isinstance(strategies, tuple) and _is_range(strategies))
         chosen = (STRATEGIES["normal"],) if strategies is None else tuple(
@@ -61,19 +61,19 @@ class Wanted:
         if not (chosen and seeds and each):
             raise WorkloadError("compare needs at least one strategy, one seed and one choice of sizes")
         explicit = strategies is not None or sizes is not None or len(seeds) > 1
-        return Wanted(chosen, seeds, each, explicit)
+        return WantedInputs(chosen, seeds, each, explicit)
 
 
-def runs(workload: Workload, inputs: Inputs | None, wanted: Wanted) -> list[Run]:
+def runs(workload: Workload, inputs: Inputs | None, wanted: WantedInputs) -> list[SeededRun]:
     """The runs for a comparison with a workload: on the inputs, or on the example and random ones."""
     seed = wanted.seeds[0]
     if inputs is not None:
         if wanted.explicit:
             raise WorkloadError("compare takes either inputs= or how to make them (strategies=, sizes=, several seeds)")
-        return [Run(tuple(workload.bind(inputs)), seed, "given")]
+        return [SeededRun(tuple(workload.bind(inputs)), seed, "given")]
     examples = workload.example_inputs
     floats = any(getattr(getattr(value, "dtype", None), "is_floating_point", False) for value in examples or ())
-    found = [] if examples is None else [Run(examples, seed, "example")]
+    found = [] if examples is None else [SeededRun(examples, seed, "example")]
     for sizes in wanted.sizes:
         for chosen in wanted.strategies:
             for number in wanted.seeds:
@@ -82,11 +82,13 @@ def runs(workload: Workload, inputs: Inputs | None, wanted: Wanted) -> list[Run]
                 label = f"{chosen.name}, seed {number}"
                 if sizes:
                     label += "".join(f", {name}={size}" for name, size in sizes.items())
-                found.append(Run(tuple(values), number, label))
+                found.append(SeededRun(tuple(values), number, label))
     return found
 
 
-def compared(first: Workload, second: Workload, wanted: Sequence[Run], override: Override) -> tuple[Compared, ...]:
+def compared(
+    first: Workload, second: Workload, wanted: Sequence[SeededRun], override: Override
+) -> tuple[Compared, ...]:
     """The outputs of both workloads in these runs, compared; inputs are told by name, or by position."""
     by_name = set(first.inputs) == set(second.inputs)
     same_front_end = _front_end(first) == _front_end(second)
@@ -132,7 +134,7 @@ def _is_range(value: tuple[Any, ...]) -> bool:
 
 def isolated(
     call: Callable[..., Any], inputs: Mapping[str, Any], state: Mapping[str, Any], *, seed: int, whole_state: bool
-) -> list[tuple[Path, Any]]:
+) -> list[tuple[OutputPath, Any]]:
     """The leaves of the result, and every input and state tensor that the run changed, as new tensors.
 
     ``state`` are the weights by name. Buffers are restored after the run; with ``whole_state``, parameters too.
@@ -144,9 +146,7 @@ def isolated(
     buffers = {name for name, value in state.items()
                if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)}  # fmt: skip
     state = {name: as_tensor(value) for name, value in state.items() if hasattr(value, "shape")}
-    guarded = {
-        name: (value, value.detach().clone()) for name, value in state.items() if whole_state or name in buffers
-    }
+    guarded = {name: (value, value.detach().clone()) for name, value in state.items() if whole_state or name in buffers}
     versions = {name: _version(value) for name, value in state.items() if name not in guarded}
     try:
         with torch.no_grad(), _seeded(seed):

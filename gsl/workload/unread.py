@@ -21,7 +21,7 @@ class UnreadCalls:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadReport:
     """The calls of a program that no rule on canonical operators sees; made to be printed."""
 
     calls: tuple[UnreadCalls, ...]
@@ -46,7 +46,7 @@ class Unread:
         return "\n".join(lines)
 
 
-def unread(graph: Graph, calls: list[Node], reason: Callable[[Node], str | None]) -> Unread:
+def unread(graph: Graph, calls: list[Node], reason: Callable[[Node], str | None]) -> UnreadReport:
     """The calls of a view without a canonical reading; ``reason`` tells why; ``None``: it computes no tensor."""
     names = node_names(graph)
     found: dict[tuple[str, str], list[str]] = {}
@@ -57,4 +57,4 @@ def unread(graph: Graph, calls: list[Node], reason: Callable[[Node], str | None]
         if why is not None and node.opaque and not isinstance(node.op, Subgraph):
             found.setdefault((op_name(node.op), why), []).append(names[node])
     entries = [UnreadCalls(op, why, tuple(each)) for (op, why), each in found.items()]
-    return Unread(tuple(sorted(entries, key=lambda each: (-len(each.names), each.op))), total)
+    return UnreadReport(tuple(sorted(entries, key=lambda each: (-len(each.names), each.op))), total)

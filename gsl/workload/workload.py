@@ -22,13 +22,13 @@ from gsl.rewrite.apply import repeat
 from gsl.rewrite.fold import fold_program
 from gsl.workload import inputs as _inputs
 from gsl.workload.bisect import culprit
-from gsl.workload.compare import Path as LeafPath
+from gsl.workload.compare import OutputPath as LeafPath
 from gsl.workload.compare import Report, Tolerance
 from gsl.workload.groups import Group, groups, inlined
-from gsl.workload.runs import Wanted, compared, isolated, runs
+from gsl.workload.runs import WantedInputs, compared, isolated, runs
 from gsl.workload.strategies import Strategy
 from gsl.workload.strategies import strategy as strategy_of
-from gsl.workload.unread import Unread, unread
+from gsl.workload.unread import UnreadReport, unread
 
 if TYPE_CHECKING:
     import torch
@@ -333,7 +333,7 @@ class Workload:
         def override(standard: Tolerance) -> Tolerance:
             return Tolerance(standard.rtol if rtol is None else rtol, standard.atol if atol is None else atol)
 
-        wanted = runs(self, inputs, Wanted.of(strategies, seed, sizes))
+        wanted = runs(self, inputs, WantedInputs.of(strategies, seed, sizes))
         rows = compared(self, other, wanted, override)
         failed = next((wanted[row.run] for row in rows if not row.passed), None)
         found = None
@@ -387,7 +387,7 @@ class Workload:
 
         return cost(self, model, threads=threads)
 
-    def unread(self) -> Unread:
+    def unread(self) -> UnreadReport:
         """The calls that have no canonical reading: which, how often, and why, where the front end tells."""
         program = self._program
         reason = program.why_unread() if isinstance(program, Explained) else lambda node: ""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gsl import attr, pat
-from gsl.attr.compile import MOST, NO_VALUE, Names, Uncovered, source
+from gsl.attr.compile import MOST, NO_VALUE, Names, NotCompiled, source
 from gsl.attr.evaluate import Evaluator
 from gsl.attr.expr import Expr
 from gsl.errors import EvaluationError
@@ -80,5 +80,5 @@ def large() -> Expr:
 
 @pytest.mark.parametrize("expression", [attr.Sum(s), attr.Map(s, lambda item: item + 1), i + 1, s[1:], large()])
 def test_what_is_left_to_the_evaluator(expression: Expr) -> None:
-    with pytest.raises(Uncovered):
+    with pytest.raises(NotCompiled):
         written(expression)

@@ -14,7 +14,7 @@ from torch import nn
 import gsl
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.cost import Backtrack, Clock, Found, Greedy, OfNodes, Space, Walk, backtrack
-from gsl.cost.steps import Changes, Priced, Step, _Change
+from gsl.cost.steps import Changes, Priced, SearchStep, _Change
 from gsl.errors import WorkloadError
 from gsl.graph import LEAVES, Graph, Node
 from tests.match.random_cases import graphs
@@ -203,7 +203,7 @@ class Checked(Walk):
         super().__init__(space, alpha)
         self.compared = 0
 
-    def _after(self, state: Any, step: Step, path: tuple[Step, ...]) -> Any:
+    def _after(self, state: Any, step: SearchStep, path: tuple[SearchStep, ...]) -> Any:
         before, new = state.view.cost, super()._after(state, step, path)
         if new is not None:
             child = new[0].view
@@ -219,7 +219,7 @@ class Checked(Walk):
     def _look(self, state: Any, before: Any, changes: Changes | None, clock: Clock) -> None:
         super()._look(state, before, changes, clock)
         if before is not None:
-            anew = backtrack.State(state.view, state.path)
+            anew = backtrack.SearchState(state.view, state.path)
             super()._look(anew, None, None, clock)
             kept = {step.key: step.change for step in state.steps}
             assert kept.keys() == {step.key for step in anew.steps}

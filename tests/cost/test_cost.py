@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from gsl import Workload
 from gsl.cost import Measured, Store, model_of
 from gsl.cost.regions import regions
-from gsl.cost.work import Sizes, machine, work
+from gsl.cost.work import ExampleSizes, machine, work
 from gsl.errors import WorkloadError
 from gsl.front.base import Stepped
 from gsl.graph import Node
@@ -77,28 +77,28 @@ def test_work_is_counted(name: str) -> None:
     fn, shapes, operations, moved = WORK[name]
     graph = traced(fn, *[randn(*shape) for shape in shapes]).graph
     (call,) = [node for node in graph if node.operands]
-    found = work(call, Sizes({}))
+    found = work(call, ExampleSizes({}))
     assert (found.operations, found.moved) == (operations, moved)
 
 
 def test_a_reshape_of_what_is_transposed_moves_data() -> None:
     graph = traced(lambda a: a.transpose(0, 1).reshape(-1), randn(4, 8)).graph
-    assert [work(node, Sizes({})).moved for node in graph if node.operands] == [0, 2 * 4 * 32]
+    assert [work(node, ExampleSizes({})).moved for node in graph if node.operands] == [0, 2 * 4 * 32]
 
 
 def test_a_bias_is_added_on_the_way() -> None:
     (dense, bias) = [node for node in traced(F.linear, randn(2, 4), randn(3, 4), randn(3)).graph if node.operands]
-    assert work(dense, Sizes({})).operations > 0 == work(bias, Sizes({})).moved
+    assert work(dense, ExampleSizes({})).operations > 0 == work(bias, ExampleSizes({})).moved
 
 
 def test_sizes_are_those_of_the_example() -> None:
     batch = torch.export.Dim("batch", min=2, max=64)
     wl = Workload.from_torch(Fn(torch.relu), (randn(5, 3),), dynamic_shapes={"args": ({0: batch},)})
     (call,) = [node for node in wl.graph if node.operands]
-    assert work(call, Sizes.of(wl)).moved == 2 * 4 * 15
+    assert work(call, ExampleSizes.of(wl)).moved == 2 * 4 * 15
     assert wl.cost().total > 0
     with pytest.raises(WorkloadError, match="load the program with example inputs"):
-        work(call, Sizes(dict.fromkeys(Sizes.of(wl).known)))
+        work(call, ExampleSizes(dict.fromkeys(ExampleSizes.of(wl).known)))
 
 
 def test_a_size_that_a_run_tells_is_estimated() -> None:

@@ -19,7 +19,7 @@ from gsl import RuleSet, Subst, Unchecked, Workload, op, pat
 from gsl.cost import Found, Measured, OfNodes, OptimizeReport, Space, Store, Timing
 from gsl.cost.optimization import SEARCHES
 from gsl.cost.space import Choice, Clock
-from gsl.cost.whole import Inputs, error, in_turns, is_faster
+from gsl.cost.whole import TimedInputs, error, in_turns, is_faster
 from gsl.errors import WorkloadError
 from gsl.graph import Node
 from gsl.rules import OPTIMISING
@@ -389,9 +389,9 @@ def test_an_approximate_rule_says_so() -> None:
 
 def test_errors_are_relative_to_the_largest_output() -> None:
     wl, other = chain(lambda a: a * 2), chain(lambda a: a * 2.002)
-    assert error(wl, other, [Inputs(wl)]) == pytest.approx(1e-3, rel=1e-2)
-    assert error(wl, wl, [Inputs(wl)]) == 0.0
-    assert error(wl, chain(lambda a: a / 0), [Inputs(wl)]) == float("inf")
+    assert error(wl, other, [TimedInputs(wl)]) == pytest.approx(1e-3, rel=1e-2)
+    assert error(wl, wl, [TimedInputs(wl)]) == 0.0
+    assert error(wl, chain(lambda a: a / 0), [TimedInputs(wl)]) == float("inf")
 
 
 def test_programs_take_turns_and_buffers_stay() -> None:
@@ -405,7 +405,7 @@ def test_programs_take_turns_and_buffers_stay() -> None:
             return a + self.count  # type: ignore[operator]
 
     wl = Workload.from_torch(Counting(), (torch.randn(2, 3),))
-    first, second = in_turns([wl, wl], Inputs(wl), 0.0)
+    first, second = in_turns([wl, wl], TimedInputs(wl), 0.0)
     assert len(first.samples) == len(second.samples) == 3
     assert torch.equal(wl.params["count"], torch.zeros(3))
 
@@ -429,7 +429,7 @@ def cached(scale: float = 1.0) -> tuple[Workload, Workload, torch.Tensor]:
 
 def test_a_cache_that_is_written_is_given_back_as_it_was() -> None:
     wl, new, cache = cached()
-    in_turns([wl, new], Inputs(wl), 0.0)
+    in_turns([wl, new], TimedInputs(wl), 0.0)
     assert not cache.any()
 
 
@@ -437,10 +437,10 @@ def test_a_cache_that_has_what_is_written_is_compared() -> None:
     wl, new, cache = cached()
     wl.exported.module()(*wl.example_inputs)  # type: ignore[misc]
     assert cache.any()
-    assert 0 < error(wl, new, [Inputs(wl)]) < 1e-6
+    assert 0 < error(wl, new, [TimedInputs(wl)]) < 1e-6
     wl.compare(new).check()
     wrong = cached(scale=1.5)[1]
-    assert error(wl, wrong, [Inputs(wl)]) > 0.1
+    assert error(wl, wrong, [TimedInputs(wl)]) > 0.1
     assert not wl.compare(wrong)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gsl import Subst
-from gsl.exchange.terms import ACTIVATIONS, FIELD, VARIABLE, Rule, Term, walk
+from gsl.exchange.terms import ACTIVATIONS, FIELD, VARIABLE, RuleTerm, TermRule, walk
 from gsl.graph import Graph, Node
 from tests.exchange.oracle import same_padding
 from tests.helpers.graphs import Builder, graph, run
@@ -16,15 +16,15 @@ from tests.helpers.graphs import Builder, graph, run
 FUNCTIONS = {"relu": "nn.relu", "sigmoid": "sigmoid", "tanh": "tanh"}
 
 
-def name_of(variable: Term) -> str:
+def name_of(variable: RuleTerm) -> str:
     return str(variable.params["name"])
 
 
-def left_side(rule: Rule, values: Mapping[Term, torch.Tensor]) -> Graph:
+def left_side(rule: TermRule, values: Mapping[RuleTerm, torch.Tensor]) -> Graph:
     """The source of a rule on inputs of the shapes of some values."""
 
     def make(b: Builder) -> Sequence[Node]:
-        nodes: dict[Term, Node] = {}
+        nodes: dict[RuleTerm, Node] = {}
         for term in walk(*rule.source):
             if term.op == VARIABLE:
                 value = values[term]
@@ -36,7 +36,7 @@ def left_side(rule: Rule, values: Mapping[Term, torch.Tensor]) -> Graph:
     return graph(make)
 
 
-def _call(b: Builder, term: Term, operands: list[Node]) -> Node:
+def _call(b: Builder, term: RuleTerm, operands: list[Node]) -> Node:
     params = term.params
     match term.op:
         case "conv2d":
@@ -60,11 +60,11 @@ def _call(b: Builder, term: Term, operands: list[Node]) -> Node:
     return b.call(FUNCTIONS[act], made) if act else made
 
 
-def applied(subst: Subst, rule: Rule, values: Mapping[Term, torch.Tensor]) -> tuple[Graph, Any]:
+def applied(subst: Subst, rule: TermRule, values: Mapping[RuleTerm, torch.Tensor]) -> tuple[Graph, Any]:
     """The left side after the rule, and the trace."""
     return subst.apply(left_side(rule, values))
 
 
-def results(view: Graph, values: Mapping[Term, torch.Tensor]) -> list[torch.Tensor]:
+def results(view: Graph, values: Mapping[RuleTerm, torch.Tensor]) -> list[torch.Tensor]:
     """The outputs of a view on the values of the variables."""
     return run(view, {name_of(variable): value for variable, value in values.items()})

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from gsl.exchange.terms import ACTIVATIONS, FIELD, VARIABLE, Rule, Term, walk
+from gsl.exchange.terms import ACTIVATIONS, FIELD, VARIABLE, RuleTerm, TermRule, walk
 
-Values = Mapping[Term, torch.Tensor]
+Values = Mapping[RuleTerm, torch.Tensor]
 FUNCTIONS = {"": lambda x: x, "relu": torch.relu, "sigmoid": torch.sigmoid, "tanh": torch.tanh}
 
 
@@ -49,10 +49,10 @@ class Evaluation:
         self.values = dict(values)
         self.reading = reading
         self.one_group = one_group
-        self.cuts: dict[Term, dict[int, tuple[int, ...]]] = {}
+        self.cuts: dict[RuleTerm, dict[int, tuple[int, ...]]] = {}
         """Where a tensor was joined along an axis, carried along as the formats say."""
 
-    def of(self, terms: Sequence[Term]) -> list[torch.Tensor]:
+    def of(self, terms: Sequence[RuleTerm]) -> list[torch.Tensor]:
         for term in walk(*terms):
             if term not in self.values:
                 try:
@@ -61,29 +61,29 @@ class Evaluation:
                     raise Undefined from None
         return [self.values[term] for term in terms]
 
-    def _carried(self, term: Term, axes: Mapping[int, tuple[Term, int]]) -> None:
+    def _carried(self, term: RuleTerm, axes: Mapping[int, tuple[RuleTerm, int]]) -> None:
         found = {axis: self.cuts[x][a] for axis, (x, a) in axes.items() if a in self.cuts.get(x, {})}
         self.cuts[term] = found
 
-    def _element_wise(self, term: Term) -> None:
+    def _element_wise(self, term: RuleTerm) -> None:
         self.cuts[term] = {}
         for operand in term.operands:
             self.cuts[term] |= self.cuts.get(operand, {})
 
-    def relu(self, term: Term, x: torch.Tensor) -> torch.Tensor:
+    def relu(self, term: RuleTerm, x: torch.Tensor) -> torch.Tensor:
         self._element_wise(term)
         return FUNCTIONS[term.op](x)
 
     sigmoid = tanh = relu
 
-    def ewadd(self, term: Term, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    def ewadd(self, term: RuleTerm, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         need(self.reading.broadcasting or a.shape == b.shape)
         self._element_wise(term)
         return a + b if term.op == "ewadd" else a * b
 
     ewmul = ewadd
 
-    def matmul(self, term: Term, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    def matmul(self, term: RuleTerm, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         need(a.dim() >= 2 and b.dim() >= 2)
         need(self.reading.broadcasting or a.shape[:-2] == b.shape[:-2])
         last = a.dim() - 1
@@ -91,7 +91,7 @@ class Evaluation:
         self._carried(term, {**{axis: (left, axis) for axis in range(last)}, last: (right, last)})
         return FUNCTIONS[ACTIVATIONS[term.params["act"]]](a @ b)
 
-    def conv2d(self, term: Term, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    def conv2d(self, term: RuleTerm, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         need(x.dim() == 4 and w.dim() == 4 and x.shape[1] % w.shape[1] == 0)
         groups = x.shape[1] // w.shape[1]
         need(groups == 1 or not self.one_group)
@@ -102,7 +102,7 @@ class Evaluation:
         result = F.conv2d(F.pad(x, (left, right, top, bottom)), w, groups=groups)
         return FUNCTIONS[ACTIVATIONS[term.params["act"]]](result)
 
-    def concat(self, term: Term, *items: torch.Tensor) -> torch.Tensor:
+    def concat(self, term: RuleTerm, *items: torch.Tensor) -> torch.Tensor:
         axis = term.params["axis"]
         need(all(item.dim() == term.params["ndim"] for item in items))
         self._carried(term, {a: (term.operands[0], a) for a in range(term.params["ndim"]) if a != axis})
@@ -110,12 +110,12 @@ class Evaluation:
         self.cuts[term][axis] = tuple(sizes)
         return torch.cat(items, axis)
 
-    def split(self, term: Term, x: torch.Tensor) -> Any:
+    def split(self, term: RuleTerm, x: torch.Tensor) -> Any:
         axis = term.params["axis"]
         need(axis in self.cuts.get(term.operands[0], {}))
         return torch.split(x, self.cuts[term.operands[0]][axis], axis)
 
-    def field(self, term: Term, whole: Any) -> torch.Tensor:
+    def field(self, term: RuleTerm, whole: Any) -> torch.Tensor:
         part: torch.Tensor = whole[term.params["index"]]
         return part
 
@@ -123,11 +123,13 @@ class Evaluation:
 assert FIELD == "field"
 
 
-def variables(rule: Rule) -> list[Term]:
+def variables(rule: TermRule) -> list[RuleTerm]:
     return [term for term in walk(*rule.source) if term.op == VARIABLE]
 
 
-def instance(rule: Rule, reading: Reading, rng: random.Random, tries: int = 400) -> dict[Term, torch.Tensor] | None:
+def instance(
+    rule: TermRule, reading: Reading, rng: random.Random, tries: int = 400
+) -> dict[RuleTerm, torch.Tensor] | None:
     """Tensors of small whole numbers for the variables, on which the source is defined; ``None`` if none is found."""
     for _ in range(tries):
         values = {v: torch.tensor(0) for v in variables(rule)}
@@ -146,7 +148,7 @@ def instance(rule: Rule, reading: Reading, rng: random.Random, tries: int = 400)
     return None
 
 
-def _shapes(rule: Rule, reading: Reading, rng: random.Random) -> dict[Term, tuple[int, ...]]:
+def _shapes(rule: TermRule, reading: Reading, rng: random.Random) -> dict[RuleTerm, tuple[int, ...]]:
     """A random shape for every variable, of few sizes, so that they often fit."""
     terms = list(walk(*rule.source))
     kernels = {x for t in terms if t.op == "conv2d" for x in walk(t.operands[1])}
@@ -174,7 +176,7 @@ def _shapes(rule: Rule, reading: Reading, rng: random.Random) -> dict[Term, tupl
     return shapes
 
 
-def judge(rule: Rule, values: Values, reading: Reading) -> str:
+def judge(rule: TermRule, values: Values, reading: Reading) -> str:
     """What the target is on an instance of the source: ``equal``, ``undefined``, or another ``shape`` or ``value``."""
     source = Evaluation(values, reading, one_group=not reading.groups).of(rule.source)
     try:

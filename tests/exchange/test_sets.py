@@ -23,7 +23,7 @@ from gsl import rules_from_taso, rules_from_tensat
 from gsl.exchange import ImportedRules
 from gsl.exchange.taso import read_taso
 from gsl.exchange.tensat import read_tensat
-from gsl.exchange.terms import Rule, Term
+from gsl.exchange.terms import RuleTerm, TermRule
 from gsl.verify import Refuted, Supported
 from tests.exchange.graphs import left_side, name_of, results
 from tests.exchange.oracle import Reading, instance, judge, variables
@@ -36,7 +36,7 @@ PAGE = ROOT / "docs" / "exchange.md"
 READINGS = [Reading(groups, broadcasting) for groups in (False, True) for broadcasting in (False, True)]
 with_files = pytest.mark.skipif(not TASO.exists(), reason="the files of rules are not here")
 
-Values = Mapping[Term, torch.Tensor]
+Values = Mapping[RuleTerm, torch.Tensor]
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def _one_thread() -> Iterator[None]:
 
 
 @cache
-def terms() -> dict[str, Rule]:
+def terms() -> dict[str, TermRule]:
     """The rules of both sets as they were read, by name."""
     return {rule.name: rule for rule in (*read_taso(TASO), *(rule for path in TENSAT for rule in read_tensat(path)))}
 
@@ -69,10 +69,10 @@ def tensat() -> tuple[ImportedRules, ...]:
     return tuple(quiet(rules_from_tensat, path) for path in TENSAT)
 
 
-_SAMPLES: dict[tuple[Rule, Reading], tuple[random.Random, list[Values]]] = {}
+_SAMPLES: dict[tuple[TermRule, Reading], tuple[random.Random, list[Values]]] = {}
 
 
-def sample(rule: Rule, reading: Reading, count: int) -> Iterator[Values]:
+def sample(rule: TermRule, reading: Reading, count: int) -> Iterator[Values]:
     """So many instances of a rule, always the same ones."""
     rng, known = _SAMPLES.setdefault((rule, reading), (random.Random(f"{rule.name} {reading}"), []))
     for number in range(count):
@@ -203,7 +203,7 @@ def test_both_sets_are_the_same_rules() -> None:
         assert _algebra(row.tensat) == algebra
 
 
-def fires(rules: ImportedRules, rule: Rule, values: Values) -> tuple[bool, bool]:
+def fires(rules: ImportedRules, rule: TermRule, values: Values) -> tuple[bool, bool]:
     """Whether a rule fires on its left side, and whether the result has the same types and values."""
     view = left_side(rule, values)
     new, trace = rules[rule.name].apply(view)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gsl import RuleSet, Subst, dup
 from gsl.errors import EvaluationError, GSLError, PatternError, RewriteError
 from gsl.graph import Graph
-from gsl.match import Crowds, Plan, Search
+from gsl.match import Crowds, MatchSearch, Plan
 from gsl.pat import Pattern, walk
 from gsl.rewrite.fingerprint import fingerprint
 from tests.fuzz import expressions
@@ -63,7 +63,7 @@ def shown(rule: Subst) -> None:
         assert repr(again) == repr(pattern)
 
 
-class Steps(Search):
+class Steps(MatchSearch):
     """A search that fails when it takes too many steps."""
 
     def solve(self, goals: Any) -> Any:
@@ -86,7 +86,7 @@ def matched(plan: Plan, view: Graph) -> int:
         if start.function is not None:
             for node in view:
                 mine = [told(match) for match in start.function(node, outputs, (), Crowds())]
-                assert mine == [told(match) for match in start.matches(node, Search(plan, outputs))]
+                assert mine == [told(match) for match in start.matches(node, MatchSearch(plan, outputs))]
     return number
 
 

@@ -15,7 +15,7 @@ from gsl.graph import Graph
 from gsl.graph.splice import Splicer
 from gsl.match.start import Start
 from gsl.rewrite import Trace, apply
-from gsl.rulefile.reader import Reader
+from gsl.rulefile.reader import YamlReader
 from tests.fuzz import on_files, on_patterns, on_programs, on_views  # noqa: F401  (they hold the targets)
 from tests.fuzz.target import TARGETS
 
@@ -117,7 +117,7 @@ FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "rules that fire once more": ("programs", stops_too_early),
     "an update that does nothing": ("programs", instead(GraphModuleProgram, "update", updates_nothing)),
     "a wrong rule in Relax": ("relax", only(OVER)),
-    "a crash in the reader of files": ("rule-files", instead(Reader, "flag", crashes)),
+    "a crash in the reader of files": ("rule-files", instead(YamlReader, "flag", crashes)),
     "a file that is written wrong": ("rule-files", instead(RuleSet, "to_yaml", lambda to: lambda self: "r: {}")),
 }  # fmt: skip
 

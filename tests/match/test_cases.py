@@ -10,7 +10,7 @@ import pytest
 from gsl import Subst, attr, op, pat
 from gsl.errors import PatternError
 from gsl.graph import Graph, Node
-from gsl.match import Match, Plan, Search, candidates
+from gsl.match import Match, MatchSearch, Plan, candidates
 from gsl.pat import Pattern
 from tests.helpers.graphs import Builder, graph
 from tests.helpers.tensors import full, tensor
@@ -343,7 +343,7 @@ def test_a_chain_of_ten_thousand() -> None:
     for _ in range(10_000):
         pattern = op.ReLU(pattern)
     plan = Plan([pattern])
-    search = Search(plan, view.outputs)
+    search = MatchSearch(plan, view.outputs)
     assert [match[pattern].name for match in plan.start(pattern).matches(view.outputs[0], search)] == ["r9999"]
     assert search.steps <= 10_010
 
@@ -367,7 +367,7 @@ def test_the_search_starts_at_the_rarest_operator() -> None:
 
 def test_a_rule_whose_operator_does_not_occur_costs_nothing() -> None:
     plan = Plan([op.Sigmoid(op.ReLU(pat.Wildcard()))])
-    search = Search(plan, ())
+    search = MatchSearch(plan, ())
     assert list(plan.matches(many(50, 2), search=search)) == []
     assert search.steps == 0
 
@@ -376,7 +376,7 @@ def test_five_outputs_over_twelve_equal_calls() -> None:
     x = pat.Wildcard()
     plan = Plan([op.ReLU(x) for _ in range(5)])
     view = graph(lambda b: [b.call("nn.relu", b.input("x", 4) if not b.nodes else b.nodes[0]) for _ in range(12)])
-    search = Search(plan, view.outputs)
+    search = MatchSearch(plan, view.outputs)
     match = next(plan.matches(view, search=search))
     assert len(set(match.outputs)) == 5
     assert search.steps < 40
@@ -387,6 +387,6 @@ def test_many_users_of_one_node_cost_linear_time(number: int) -> None:
     x = pat.Wildcard()
     plan = Plan([op.ReLU(x), op.Tanh(x)])
     view = graph(lambda b: [b.call("tanh", b.input("x", 4)), *[b.call("nn.relu", b.nodes[0]) for _ in range(number)]])
-    search = Search(plan, view.outputs)
+    search = MatchSearch(plan, view.outputs)
     assert len(list(plan.matches(view, search=search))) == number
     assert search.steps < 5 * number

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from gsl import attr, attr_eq, fork_to, is_op, op, pat
 from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Graph, Node, TensorType, TupleType, Type
-from gsl.match import Crowds, Match, Plan, Search
+from gsl.match import Crowds, Match, MatchSearch, Plan
 from gsl.pat import Pattern
 from tests.helpers.graphs import infer_type
 from tests.match.random_cases import graphs, sources
@@ -45,7 +45,7 @@ def both_ways(plan: Plan, view: Graph, counts: Counter[str] | None = None) -> No
         for blocked in (set(), set(view.nodes[::3])):
             for node in view:
                 mine = [told(match) for match in start.function(node, outputs, blocked, Crowds())]
-                theirs = [told(match) for match in start.matches(node, Search(plan, outputs, blocked))]
+                theirs = [told(match) for match in start.matches(node, MatchSearch(plan, outputs, blocked))]
                 assert mine == theirs
                 if counts is not None:
                     counts["several" if len(mine) > 1 else "one" if mine else "none"] += 1

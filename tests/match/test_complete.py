@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from gsl import pat
 from gsl.errors import PatternError
 from gsl.graph import Graph
-from gsl.match import Plan, Search
+from gsl.match import MatchSearch, Plan
 from gsl.pat import Pattern
 from tests.helpers.graphs import graph
 from tests.match import brute
@@ -80,7 +80,7 @@ def anchors_agree(outputs: list[Pattern], graph: Graph) -> bool:
     expected = {key for key, is_connected in theirs(outputs, graph).items() if is_connected}
     for anchor in plan.anchors:
         start = plan.start(anchor)
-        found = (m for node in graph for m in start.matches(node, Search(plan, set(graph.outputs))))
+        found = (m for node in graph for m in start.matches(node, MatchSearch(plan, set(graph.outputs))))
         mine = {frozenset(match.bindings.nodes.items()) for match in found}
         assert mine >= expected
     return bool(expected)

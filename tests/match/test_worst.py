@@ -6,7 +6,7 @@ import pytest
 
 from gsl import op, pat
 from gsl.graph import INPUT, Graph, Node, Op, TensorType
-from gsl.match import Plan, Search
+from gsl.match import MatchSearch, Plan
 from gsl.match.matchers import AltMatcher
 from tests.helpers.graphs import infer_type
 
@@ -37,7 +37,7 @@ def custom(x: object, value: object) -> None:
     """A native target."""
 
 
-def found(plan: Plan, view: Graph, search: Search | None = None) -> list[list[Node]]:
+def found(plan: Plan, view: Graph, search: MatchSearch | None = None) -> list[list[Node]]:
     return [list(match.values()) for match in plan.matches(view, search=search)]
 
 
@@ -58,7 +58,7 @@ def nested(depth: int, last: str) -> tuple[Plan, Graph]:
 
 def test_nested_alternatives_without_a_match_cost_as_much_as_there_are() -> None:
     plan, view = nested(40, "sin")
-    search = Search(plan, view.ends())
+    search = MatchSearch(plan, view.ends())
     start = plan.start(plan.anchors[0])
     assert not [match for node in view.nodes if node.op == "abs" for match in start.matches(node, search)]
     assert search.steps <= 5 * 40
@@ -66,7 +66,7 @@ def test_nested_alternatives_without_a_match_cost_as_much_as_there_are() -> None
 
 def test_nested_alternatives_give_all_matches() -> None:
     plan, view = nested(5, "sqrt")
-    assert len(found(plan, view)) == len(found(plan, view, Search(plan, view.ends()))) == 2**5
+    assert len(found(plan, view)) == len(found(plan, view, MatchSearch(plan, view.ends()))) == 2**5
 
 
 def test_an_alternative_that_failed_for_a_taken_node_is_tried_again() -> None:
@@ -77,7 +77,7 @@ def test_an_alternative_that_failed_for_a_taken_node_is_tried_again() -> None:
     plan = Plan([other + choice])
     tanh, sin = call("tanh", a := Node(INPUT, (), {}, TYPE)), call("sin", a)
     view = view_of(call("add", call("exp", tanh), call("exp", sin)), call("add", call("exp", tanh), call("exp", tanh)))
-    assert len(found(plan, view)) == len(found(plan, view, Search(plan, view.ends()))) == 1
+    assert len(found(plan, view)) == len(found(plan, view, MatchSearch(plan, view.ends()))) == 1
     assert is_closed(plan, choice)
 
 
@@ -101,7 +101,7 @@ def test_many_users_are_found_in_graph_order_with_few_looks_and_with_many() -> N
     few = found(plan, view)
     assert len(few) == 22 * 178
     plan.start(plan.rarest(view.by_op())[0]).finder(1000)
-    assert few == found(plan, view) == found(plan, view, Search(plan, view.ends()))
+    assert few == found(plan, view) == found(plan, view, MatchSearch(plan, view.ends()))
 
 
 @pytest.mark.parametrize(
@@ -118,6 +118,6 @@ def test_a_literal_is_the_same_to_function_and_search(wanted: object, given: obj
     start = plan.start(plan.anchors[0])
     assert start.function is not None
     node = view.nodes[-1]
-    assert bool(list(start.matches(node, Search(plan, view.ends())))) is fits
+    assert bool(list(start.matches(node, MatchSearch(plan, view.ends())))) is fits
     start.finder(1000)
     assert len(found(plan, view)) == fits

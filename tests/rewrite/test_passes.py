@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gsl import RuleSet, Subst, is_op, op, pat
 from gsl.graph import INPUT, PARAM, Graph, Node, TensorType
 from gsl.match import index, start
-from gsl.rewrite.passes import Pass
+from gsl.rewrite.passes import RulePass
 from gsl.rewrite.trace import Trace
 from tests.helpers.graphs import infer_type
 
@@ -90,8 +90,8 @@ def chain(*names: str) -> Graph:
     return Graph(nodes, [nodes[-1]], infer_type)
 
 
-def made(view: Graph, chosen: list[Subst], strategy: str = "priority") -> Pass:
-    done = Pass(view, chosen, strategy, Trace())
+def made(view: Graph, chosen: list[Subst], strategy: str = "priority") -> RulePass:
+    done = RulePass(view, chosen, strategy, Trace())
     done.run()
     return done
 

@@ -12,7 +12,7 @@ from gsl import Workload
 from gsl.front.fx import spellings
 from gsl.front.fx.spellings.families import FAMILIES
 from gsl.front.tree import Canon
-from gsl.rulefile.names import SEVERAL_RESULTS, Heads, OneNode, Selection, known_names, lookup
+from gsl.rulefile.names import SEVERAL_RESULTS, Heads, OneNode, OperatorSelection, known_names, lookup
 from gsl.spec import TABLE
 from tests.front.fx import test_spellings as examples
 from tests.rulefile.views import rules
@@ -179,11 +179,11 @@ def test_a_function_with_one_result_or_two() -> None:
 
 
 def test_what_a_sequence_does_not_contain() -> None:
-    def selection(*names: str, inverted: bool = False) -> Selection:
+    def selection(*names: str, inverted: bool = False) -> OperatorSelection:
         kinds = tuple(kind for name in names if (kind := lookup(name)) is not None)
-        return Selection(" ".join(names), kinds, inverted)
+        return OperatorSelection(" ".join(names), kinds, inverted)
 
-    def accepts(selected: Selection, op: Any) -> bool:
+    def accepts(selected: OperatorSelection, op: Any) -> bool:
         return OneNode(selected.label, selected.heads, inverted=selected.inverted).accepts(op)
 
     both, relu, rest, most = selection("relu", "tanh"), selection("relu"), selection("relu", inverted=True), selection(

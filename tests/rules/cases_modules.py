@@ -43,7 +43,7 @@ class Leaves(fx.Tracer):
     """Calls stubs and fused modules as they are."""
 
     def is_leaf_module(self, m: nn.Module, qualified_name: str) -> bool:
-        return isinstance(m, (QuantStub, DeQuantStub, modules.Fused)) or super().is_leaf_module(m, qualified_name)
+        return isinstance(m, (QuantStub, DeQuantStub, modules.FusedModule)) or super().is_leaf_module(m, qualified_name)
 
 
 LAYERS: dict[str, tuple[Callable[..., nn.Module], type[nn.Module], tuple[int, ...], tuple[str, str]]] = {

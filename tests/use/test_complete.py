@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from gsl import is_op, pat
 from gsl.errors import PatternError
 from gsl.graph import Graph
-from gsl.match import Match, Plan, Search
+from gsl.match import Match, MatchSearch, Plan
 from gsl.pat import Repeat, Use
 from tests.helpers.graphs import graph
 from tests.tiers import examples
@@ -92,7 +92,7 @@ def test_every_anchor_leads_to_the_same_matches(case: Case) -> None:
         except PatternError:
             continue  # not an anchor after all
         outputs = set(case.graph.outputs)
-        mine = {key_of(match) for node in case.graph for match in start.matches(node, Search(start.plan, outputs))}
+        mine = {key_of(match) for node in case.graph for match in start.matches(node, MatchSearch(start.plan, outputs))}
         assert mine >= expected, f"{anchor!r} of {told(case)}"
 
 

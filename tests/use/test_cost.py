@@ -8,7 +8,7 @@ import pytest
 
 from gsl import RuleSet, Subst, fork_to, is_op, op, pat, wildcard
 from gsl.graph import Graph, Node
-from gsl.match import Search
+from gsl.match import MatchSearch
 from tests.helpers.graphs import Builder, graph
 
 
@@ -27,7 +27,7 @@ def long_chain(ops: list[str]) -> Graph:
 
 def steps(rule: Subst, view: Graph, most: int = 1_000_000) -> tuple[int, int]:
     """The number of matches (at most so many), and of steps until then."""
-    search = Search(rule.plan, set(view.outputs))
+    search = MatchSearch(rule.plan, set(view.outputs))
     number = 0
     for _ in rule.plan.matches(view, search=search):
         number += 1
@@ -68,7 +68,7 @@ def test_a_long_chain_is_found_at_once_in_either_direction() -> None:
     first, last = is_op("exp"), is_op("tanh")
     for source in (wildcard() > chain, first > chain, chain > last, first >> chain >> last):
         rule = finding(source)
-        search = Search(rule.plan, set(view.outputs))
+        search = MatchSearch(rule.plan, set(view.outputs))
         match = next(rule.plan.matches(view, search=search))
         assert len(match.chain(chain)) == 5000
         assert [node.name for node in match.chain(chain)[:2]] == ["n1", "n2"]

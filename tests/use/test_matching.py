@@ -9,7 +9,7 @@ import pytest
 
 from gsl import Subst, attr_eq, dup, fork_to, is_const, is_op, op, pat, wildcard
 from gsl.graph import Graph, Node
-from gsl.match import Match, Search
+from gsl.match import Match, MatchSearch
 from gsl.pat import Pattern
 from tests.helpers.graphs import Builder, graph
 
@@ -267,7 +267,7 @@ def test_an_alternative_whose_other_choice_is_bound_by_a_relation() -> None:
     plan = finding(first | second, where=[first > second]).plan
     for anchor in plan.anchors:
         start = plan.start(anchor)
-        found = [m.outputs[0].name for node in view for m in start.matches(node, Search(plan, view.outputs))]
+        found = [m.outputs[0].name for node in view for m in start.matches(node, MatchSearch(plan, view.outputs))]
         assert found == ["relu", "tanh"]
 
 
@@ -278,6 +278,6 @@ def test_a_shared_alternative_that_another_one_has_not_bound() -> None:
     view = graph(lambda b: b.call("add", b.input("x", 4), b.nodes[0]))
     for anchor in plan.anchors:
         start = plan.start(anchor)
-        matches_here = (m for node in view for m in start.matches(node, Search(plan, view.outputs)))
+        matches_here = (m for node in view for m in start.matches(node, MatchSearch(plan, view.outputs)))
         found = {tuple(node.name for node in match.outputs) for match in matches_here}
         assert ("x", "add") in found

@@ -11,7 +11,7 @@ from torch import nn
 from gsl.front.fx import spellings
 from gsl.front.fx.opaque import method_name
 from gsl.front.fx.tree import Weight
-from gsl.front.tree import Canon, Literal
+from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import Op, TensorType, Type
 from gsl.spec import TABLE
 
@@ -61,7 +61,7 @@ def _read(op: Op, operands: tuple[Any, ...], attrs: Mapping[str, Any], type: Typ
 def _text(value: Any) -> str:
     if isinstance(value, Weight):
         return "pat.Param()"
-    if isinstance(value, Literal):
+    if isinstance(value, LiteralOperand):
         return repr(value.value.tolist() if hasattr(value.value, "tolist") else value.value)
     if not isinstance(value, Canon):
         return str(value) if isinstance(value, _Operand) else repr(value)

@@ -20,13 +20,13 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from gsl.errors import FrontEndError
 from gsl.front.fx.effects import pass_results
-from gsl.front.fx.handle import RULE, Leaf, native_of
+from gsl.front.fx.handle import RULE, FxLeaf, native_of
 from gsl.front.fx.infer import infer
 from gsl.front.fx.leaves import ModuleLeaves, memory
-from gsl.front.fx.load import Loader, arguments
+from gsl.front.fx.load import FxLoader, arguments
 from gsl.front.fx.program import GraphModuleProgram
 from gsl.front.fx.reader import opens_region
-from gsl.front.fx.steps import Steps
+from gsl.front.fx.steps import FxSteps
 from gsl.front.fx.values import Values, dim_of
 from gsl.front.fx.write import INHERITED
 from gsl.graph import INPUT, PARAM, Graph
@@ -48,8 +48,8 @@ class CompiledLeaves(ModuleLeaves):
             return PARAM if node.name in self.weights else INPUT
         return super().kind(node)
 
-    def leaf(self, node: fx.Node) -> Leaf:
-        return Leaf(node.name, self.values.value(node)) if node.op == "placeholder" else super().leaf(node)
+    def leaf(self, node: fx.Node) -> FxLeaf:
+        return FxLeaf(node.name, self.values.value(node)) if node.op == "placeholder" else super().leaf(node)
 
     def memory(self, node: fx.Node) -> Hashable:
         # Fakes of tensors that share memory do so too.
@@ -76,14 +76,14 @@ class CompiledProgram(GraphModuleProgram):
         """Bring the module's own graph to the form in which calls in place are read: see ``pass_results``."""
         pass_results(list(self._module.graph.nodes), self._loader().reader)
 
-    def _loader(self) -> Loader:
+    def _loader(self) -> FxLoader:
         leaves = CompiledLeaves(self._module, self.weights, self._values)
         graph = self._module.graph
-        return Loader(self._module, graph, leaves, self._values, infer, autocast=is_autocast(graph))
+        return FxLoader(self._module, graph, leaves, self._values, infer, autocast=is_autocast(graph))
 
-    def _steps(self) -> Steps:
+    def _steps(self) -> FxSteps:
         graph = self._module.graph
-        return Steps(self._module, graph, CompiledLeaves(self._module, self.weights, self._values), self._values)
+        return FxSteps(self._module, graph, CompiledLeaves(self._module, self.weights, self._values), self._values)
 
     def store(self, graph: Graph) -> CompiledProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
@@ -276,7 +276,7 @@ def _wanted(module: fx.GraphModule) -> list[fx.Node]:
         native = native_of(view)
         if native is None or view.effect is not None:
             continue
-        if isinstance(view.native, Leaf):
+        if isinstance(view.native, FxLeaf):
             known.update(dict.fromkeys(view.native.reads, view.op == PARAM))
         elif RULE in native.meta and all(operand in known for operand in native.all_input_nodes):
             known[native] = any(known[operand] for operand in native.all_input_nodes)

@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from gsl.errors import FrontEndError
-from gsl.front.fx.handle import RULE, Leaf, handle_of, is_literal, native_of
+from gsl.front.fx.handle import RULE, FxLeaf, handle_of, is_literal, native_of
 from gsl.front.fx.values import Values
 from gsl.graph import CONST, Node
 
@@ -29,7 +29,7 @@ def is_created(node: Node) -> bool:
 def is_placed(node: Node) -> bool:
     """False for a literal tensor that no native node reads: it comes from a rule, or stands for what a call leaves
     out."""
-    return node.op != CONST or isinstance(node.native, Leaf) or not hasattr(node.attrs["value"], "shape")
+    return node.op != CONST or isinstance(node.native, FxLeaf) or not hasattr(node.attrs["value"], "shape")
 
 
 class Devices:
@@ -79,7 +79,7 @@ class Devices:
         yield from devices(value)
         if not any(True for _ in tensors(value)):
             for operand in part.operands:
-                if isinstance(operand.native, Leaf):
+                if isinstance(operand.native, FxLeaf):
                     yield from devices(operand.native.value)
 
     @functools.cached_property

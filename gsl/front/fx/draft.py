@@ -11,7 +11,7 @@ from torch import fx
 from gsl.errors import FrontEndError
 
 
-class Draft(Protocol):
+class GraphBuilder(Protocol):
     """A native graph that is being written, from its first node to its last."""
 
     graph: fx.Graph

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from torch import fx
 
-from gsl.front.fx.leaves import Leaves, memory
-from gsl.front.fx.reader import CALLS, Reader
+from gsl.front.fx.leaves import FxLeaves, memory
+from gsl.front.fx.reader import CALLS, FxReader
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Mutations:
     """The memory of the weights that may be changed, as ``leaves.memory`` tells it."""
 
 
-def mutations(graph: fx.Graph, nodes: Sequence[fx.Node], reader: Reader, leaves: Leaves) -> Mutations:
+def mutations(graph: fx.Graph, nodes: Sequence[fx.Node], reader: FxReader, leaves: FxLeaves) -> Mutations:
     """The in-place calls of a native graph, of which these are the nodes, sorted out."""
     result = Mutations()
     if not reader.survey(nodes):
@@ -70,7 +70,7 @@ def mutations(graph: fx.Graph, nodes: Sequence[fx.Node], reader: Reader, leaves:
     return result
 
 
-def pass_results(nodes: Sequence[fx.Node], reader: Reader) -> None:
+def pass_results(nodes: Sequence[fx.Node], reader: FxReader) -> None:
     """Let the calls behind a call in place take its result, which is the operand that it has changed.
 
     Graphs of dynamo go on with the operand: ``scores.relu_(); return scores``. The native calls are changed.
@@ -84,7 +84,7 @@ def pass_results(nodes: Sequence[fx.Node], reader: Reader) -> None:
 
 
 def _is_hidden(
-    node: fx.Node, operand: fx.Node, order: dict[fx.Node, int], reader: Reader, known: Mutations
+    node: fx.Node, operand: fx.Node, order: dict[fx.Node, int], reader: FxReader, known: Mutations
 ) -> bool:
     """True if an in-place call overwrites memory that no later call reads, and is understood otherwise."""
     if reader.read_op(node) is None:
@@ -100,7 +100,7 @@ def _is_hidden(
 
 
 def _is_read_before(
-    operand: fx.Node, node: fx.Node, order: dict[fx.Node, int], reader: Reader, known: Mutations
+    operand: fx.Node, node: fx.Node, order: dict[fx.Node, int], reader: FxReader, known: Mutations
 ) -> bool:
     """True if all other users of an operand come before the call, and none keeps its memory alive."""
     # A user that is not yet in the order comes later; one that returns a view keeps the memory alive.
@@ -111,12 +111,12 @@ def _is_read_before(
     )
 
 
-def _is_apart(operand: fx.Node, user: fx.Node, reader: Reader, known: Mutations) -> bool:
+def _is_apart(operand: fx.Node, user: fx.Node, reader: FxReader, known: Mutations) -> bool:
     """True if the result of a user does not keep the memory of its operand alive."""
     return user in known.hidden or operand not in reader.aliases(user)
 
 
-def _roots(graph: fx.Graph, reader: Reader, leaves: Leaves) -> dict[fx.Node, frozenset[Hashable]]:
+def _roots(graph: fx.Graph, reader: FxReader, leaves: FxLeaves) -> dict[fx.Node, frozenset[Hashable]]:
     """The memory in which the value of each node may lie: nodes that make new memory, and that of weights."""
     roots: dict[fx.Node, frozenset[Hashable]] = {}
     for node in graph.nodes:

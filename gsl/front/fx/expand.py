@@ -7,33 +7,33 @@ from typing import TYPE_CHECKING, Any
 from torch import fx
 
 from gsl.front.fx import spellings
-from gsl.front.fx.handle import Source
+from gsl.front.fx.handle import FxSource
 from gsl.front.fx.tree import Weight
 from gsl.front.fx.values import is_scalar, scalar_type, type_of_value
-from gsl.front.tree import Canon, Literal
+from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import CONST, TUPLE, Node, TupleType
 from gsl.spec import TABLE
 
 if TYPE_CHECKING:
-    from gsl.front.fx.load import Loader
+    from gsl.front.fx.load import FxLoader
 
 
 class Expansion:
     """The view nodes of one canonical reading, operands first."""
 
-    def __init__(self, loader: Loader, origin: fx.Node, name: str) -> None:
+    def __init__(self, loader: FxLoader, origin: fx.Node, name: str) -> None:
         self.loader = loader
         self.origin = origin
         self.name = name
         self.nodes: list[Node] = []
-        self.sources: list[tuple[Source, ...]] = []
+        self.sources: list[tuple[FxSource, ...]] = []
         self._slots: dict[int, int] = {}
         """The numbers of the canonical calls that were added as operands: one that stands in the tree twice is one."""
 
     def add(self, canon: Canon, type: Any = None) -> int:
         """Add a canonical call with all its operands; its number. ValueError if its attributes are ill-formed."""
         operands: list[Node] = []
-        sources: list[Source] = []
+        sources: list[FxSource] = []
         for position, operand in enumerate(canon.operands):
             # A bias does not change the type.
             own = type if canon.op == "nn.bias_add" and position == 0 else None
@@ -46,12 +46,12 @@ class Expansion:
         suffix = "nobias" if canon.op in spellings.BIASED else own_name(canon.op)
         return self._append(Node(canon.op, tuple(operands), attrs, type, name=f"{self.name}_{suffix}"), tuple(sources))
 
-    def _append(self, node: Node, sources: tuple[Source, ...]) -> int:
+    def _append(self, node: Node, sources: tuple[FxSource, ...]) -> int:
         self.nodes.append(node)
         self.sources.append(sources)
         return len(self.nodes) - 1
 
-    def _operand(self, operand: Any, type: Any) -> tuple[Node, Source]:
+    def _operand(self, operand: Any, type: Any) -> tuple[Node, FxSource]:
         match operand:
             case Canon():
                 slot = self._slots.get(id(operand))
@@ -62,7 +62,7 @@ class Expansion:
                 return self.loader.views[operand], operand
             case Weight():
                 return self.loader.weight_view(self.origin, operand)
-        value = operand.value if isinstance(operand, Literal) else operand
+        value = operand.value if isinstance(operand, LiteralOperand) else operand
         type = scalar_type(value) if is_scalar(value) else type_of_value(value)
         slot = self._append(Node(CONST, attrs={"value": value}, type=type, name=f"{self.name}_const"), ())
         return self.nodes[slot], slot

@@ -22,7 +22,7 @@ from gsl.spec.symbolic import has_symbols
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MetadataFields:
     """The metadata fields in which a native graph keeps its types and values."""
 
     key: str | None
@@ -32,14 +32,14 @@ class Place:
     """The fake mode of the values."""
 
     @staticmethod
-    def of(nodes: Iterable[fx.Node], values: Values) -> Place:
+    def of(nodes: Iterable[fx.Node], values: Values) -> MetadataFields:
         """The fields that the graph of these nodes uses; ``values`` are those of the graph."""
 
         def occurs(key: str) -> bool:
             return any(key in node.meta for node in nodes)
 
         mode = next((found for node in nodes if (found := _mode(values.value(node))) is not None), None)
-        return Place(next(filter(occurs, META_KEYS), None), occurs("tensor_meta"), mode)
+        return MetadataFields(next(filter(occurs, META_KEYS), None), occurs("tensor_meta"), mode)
 
 
 def _mode(value: Any) -> FakeTensorMode | None:
@@ -66,7 +66,7 @@ _PLAIN: Final = (False, False, False, 0, True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
+class TensorLayout:
     """The plain tensors that are the results of calls which are alike."""
 
     form: tuple[Any, ...]
@@ -74,7 +74,7 @@ class Layout:
     """By which torch describes them."""
 
     @staticmethod
-    def of(value: Any, operands: Iterable[Any]) -> Layout | None:
+    def of(value: Any, operands: Iterable[Any]) -> TensorLayout | None:
         """The layout of the result of a call on these operands; ``None`` for one that is no plain tensor of its own."""
         if type(value) is not FakeTensor or value.layout != torch.strided:
             return None
@@ -83,7 +83,7 @@ class Layout:
             return None
         if any(other.untyped_storage()._cdata == memory for other in operands):
             return None
-        return Layout(form, _extract_tensor_metadata(_memory(form)))
+        return TensorLayout(form, _extract_tensor_metadata(_memory(form)))
 
     def fake(self, mode: FakeTensorMode) -> FakeTensor:
         """A fake tensor of this layout."""
@@ -96,7 +96,7 @@ def _memory(form: tuple[Any, ...]) -> torch.Tensor:
     return torch.empty_strided(form[0], form[1], dtype=form[2], device="meta")
 
 
-_LAYOUTS: Final[dict[Any, Layout]] = {}
+_LAYOUTS: Final[dict[Any, TensorLayout]] = {}
 """The results of calls of operators that were run, by all that they depend on."""
 
 _LIES: Final[dict[Any, bool]] = {}
@@ -109,7 +109,7 @@ _MOST_KEPT: Final = 8192
 class Fakes:
     """The known types and values of the nodes of a new graph, and how they are written into its metadata."""
 
-    def __init__(self, old: Values, values: Values, place: Place) -> None:
+    def __init__(self, old: Values, values: Values, place: MetadataFields) -> None:
         self.old = old
         self.values = values
         """The values of the new graph, which are the old ones where the old graph is changed in place."""
@@ -227,7 +227,7 @@ class Fakes:
             memory = torch.empty(shape, dtype=getattr(torch, type.dtype), device="meta")
             node.meta["tensor_meta"] = _extract_tensor_metadata(memory)
 
-    def set(self, node: fx.Node, value: Any, layout: Layout | None = None) -> None:
+    def set(self, node: fx.Node, value: Any, layout: TensorLayout | None = None) -> None:
         """Store the value of a new node where the old graph has its values."""
         if self.place.key is not None:
             node.meta[self.place.key] = None if value is UNKNOWN else value
@@ -258,7 +258,7 @@ class Fakes:
         env = None if self.mode is None else self.mode.shape_env
         return UNKNOWN if env is None else env.create_symintnode(torch_expression(size.expr), hint=None)
 
-    def _run(self, node: fx.Node, replaced: Iterable[fx.Node]) -> tuple[Any, Layout | None]:
+    def _run(self, node: fx.Node, replaced: Iterable[fx.Node]) -> tuple[Any, TensorLayout | None]:
         """The value of a call on the values of its arguments: by running it, or like that of an equal call before."""
         if self.mode is None or node.op not in ("call_function", "call_method"):
             return UNKNOWN, None
@@ -273,7 +273,7 @@ class Fakes:
         if any(value is UNKNOWN or value is None for value in operands):
             return UNKNOWN, None
         value = self._computed(node)
-        layout = None if alike is None else Layout.of(value, operands)
+        layout = None if alike is None else TensorLayout.of(value, operands)
         if layout is not None:
             _keep(_LAYOUTS, alike, layout)
         return value, layout
@@ -339,7 +339,7 @@ def _keep(table: dict[Any, Any], key: Any, answer: Any) -> None:
     table[key] = answer
 
 
-def _is_of(value: FakeTensor, layout: Layout) -> bool:
+def _is_of(value: FakeTensor, layout: TensorLayout) -> bool:
     """True for a tensor of that layout, without deciding anything about symbolic sizes."""
     if value.layout != torch.strided:
         return False

@@ -17,13 +17,13 @@ from typing import Any, Final
 import torch
 from torch import fx
 
-from gsl.front.fx.handle import Source
+from gsl.front.fx.handle import FxSource
 from gsl.front.fx.values import UNKNOWN, Values
 from gsl.graph import Effect, Node, Op, Type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class ViewRow:
     """One view node of a recorded reading."""
 
     op: Op
@@ -41,7 +41,7 @@ class Row:
     effect: Effect | None
 
 
-Rows = tuple[Row, ...]
+Rows = tuple[ViewRow, ...]
 
 
 class Role(enum.Enum):
@@ -58,7 +58,7 @@ class Role(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Form:
+class FxCallForm:
     """The facts that hold for all calls of one form."""
 
     op: str | None
@@ -84,14 +84,14 @@ class Form:
     things that the rows depend on."""
 
 
-def recorded(tree: Sequence[Node], sources: Sequence[Sequence[Source]], name: str, inputs: Sequence[fx.Node]) -> Rows:
+def recorded(tree: Sequence[Node], sources: Sequence[Sequence[FxSource]], name: str, inputs: Sequence[fx.Node]) -> Rows:
     """The rows of the view nodes as which a call of that name, with these native operands, was loaded."""
-    places: dict[Source, int] = {source: index for index, source in enumerate((*inputs, *range(len(tree))))}
+    places: dict[FxSource, int] = {source: index for index, source in enumerate((*inputs, *range(len(tree))))}
 
-    def row(node: Node, own: Sequence[Source]) -> Row:
+    def row(node: Node, own: Sequence[FxSource]) -> ViewRow:
         is_whole = len(tree) == 1 and not node.deps and tuple(own) == tuple(inputs)
         take, suffix = _taker([places[source] for source in own]), node.name.removeprefix(name)
-        return Row(node.op, node.attrs, node.type, suffix, take, len(node.operands), is_whole, node.effect)
+        return ViewRow(node.op, node.attrs, node.type, suffix, take, len(node.operands), is_whole, node.effect)
 
     return tuple(map(row, tree, sources))
 

@@ -17,7 +17,7 @@ RULE: Final = "gsl"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Leaf:
+class FxLeaf:
     """A weight or a literal tensor of the native program. All native nodes that read the tensor share one leaf."""
 
     name: str
@@ -28,7 +28,7 @@ class Leaf:
 
 
 @dataclass(slots=True, eq=False)  # not frozen, because that takes four times as long to make
-class Reading:
+class FxReading:
     """The reading of one native node: a small tree of view nodes, numbered with operands before their users."""
 
     node: fx.Node
@@ -41,35 +41,35 @@ class Reading:
     """The native operand that the call overwrites in place, where no other node can notice it."""
 
 
-Source = fx.Node | Leaf | int
+FxSource = fx.Node | FxLeaf | int
 """The source of an operand: the value of a native node, a weight of the called module, or a node of the same tree."""
 
 
 @dataclass(slots=True, eq=False)
-class Handle:
+class FxHandle:
     """The native handle of a view node: its place in a reading, and the sources of its operands and then its deps."""
 
-    reading: Reading
+    reading: FxReading
     slot: int = 0
-    sources: tuple[Source, ...] = ()
+    sources: tuple[FxSource, ...] = ()
 
     @property
     def is_root(self) -> bool:
         return self.slot == self.reading.size - 1
 
 
-def handle_of(node: Node) -> Handle | None:
+def handle_of(node: Node) -> FxHandle | None:
     """The handle of a node that came from a native call or input; ``None`` for leaves and new nodes."""
     own = node.native
-    return own if own.__class__ is Handle else None
+    return own if own.__class__ is FxHandle else None
 
 
 def native_of(node: Node) -> fx.Node | None:
     """The native node whose value the view node is, or belongs to."""
     own = node.native
-    if own.__class__ is Handle:
+    if own.__class__ is FxHandle:
         return own.reading.node
-    return next(iter(own.reads), None) if own.__class__ is Leaf else None
+    return next(iter(own.reads), None) if own.__class__ is FxLeaf else None
 
 
 def is_literal(node: Node) -> bool:

@@ -24,18 +24,18 @@ from torch.export.graph_signature import (
 )
 
 from gsl.errors import FrontEndError
-from gsl.front.fx.handle import Leaf
+from gsl.front.fx.handle import FxLeaf
 from gsl.front.fx.leaves import LITERAL_PREFIX, attribute
 from gsl.graph import PARAM, Node
 
 if TYPE_CHECKING:
-    from gsl.front.fx.write import Writer
+    from gsl.front.fx.write import FxWriter
 
 
-class Home(Protocol):
+class FxParameterStore(Protocol):
     """The weights of the program that is being built."""
 
-    def read(self, node: Node, writer: Writer) -> fx.Node:
+    def read(self, node: Node, writer: FxWriter) -> fx.Node:
         """A native node that reads the tensor of a param or const; registers the tensor if it is new."""
 
     @property
@@ -62,8 +62,8 @@ class ModuleHome:
         self._own: set[str] = {""}
         """The paths of the modules that belong to the new program alone."""
 
-    def read(self, node: Node, writer: Writer) -> fx.Node:
-        if isinstance(node.native, Leaf):
+    def read(self, node: Node, writer: FxWriter) -> fx.Node:
+        if isinstance(node.native, FxLeaf):
             path = node.native.name
         else:
             path = self._add(node, writer)
@@ -71,7 +71,7 @@ class ModuleHome:
         writer.fakes.set(new, writer.fakes.of_tensor(attribute(self.new, path)))
         return new
 
-    def _add(self, node: Node, writer: Writer) -> str:
+    def _add(self, node: Node, writer: FxWriter) -> str:
         wanted = node.name if node.op == PARAM else f"{LITERAL_PREFIX}{node.name}"
         name = unique(writer.name(wanted), lambda name: hasattr(self.new, name))
         value = writer.tensor(node)
@@ -290,7 +290,7 @@ class ExportedHome:
         """The last placeholder before those of the next kind, for each kind of a new weight."""
         self._root = old.graph_module
 
-    def read(self, node: Node, writer: Writer) -> fx.Node:
+    def read(self, node: Node, writer: FxWriter) -> fx.Node:
         tensor = value = writer.tensor(node)
         if node.op == PARAM:
             value = as_parameter(value)

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gsl.errors import FrontEndError
 from gsl.front.fx.devices import Devices, is_created, is_placed
-from gsl.front.fx.handle import Handle, handle_of, is_literal
+from gsl.front.fx.handle import FxHandle, handle_of, is_literal
 from gsl.front.fx.home import as_tensor
 from gsl.front.fx.opaque import native_call
 from gsl.front.fx.tree import Native
@@ -24,7 +24,7 @@ from gsl.front.fx.values import faked, type_of_value
 from gsl.front.infer import field_type
 from gsl.graph import GETITEM, LEAVES, TUPLE, Node, Op, TensorType, TupleType, Type, op_name
 from gsl.spec import TABLE, meaning
-from gsl.spec.symbolic import Sizes, has_symbols, whatever_sizes
+from gsl.spec.symbolic import SymbolSizes, has_symbols, whatever_sizes
 
 
 def infer(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
@@ -60,7 +60,7 @@ def _infer_symbolic(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]
 
     known = [_Operand(operand.type, _number(operand)) for operand in operands]
 
-    def run(sizes: Sizes) -> Type:
+    def run(sizes: SymbolSizes) -> Type:
         found = _run_on_fakes(op, known, sizes.concrete(dict(attrs)), sizes)
         if found is None:
             raise ValueError(f"{op_name(op)}: the type does not follow")
@@ -90,7 +90,7 @@ def _type_of_function(
 
 
 def _run_on_fakes(
-    op: Op, operands: Sequence[_Operand], attrs: Mapping[str, Any], sizes: Sizes | None = None
+    op: Op, operands: Sequence[_Operand], attrs: Mapping[str, Any], sizes: SymbolSizes | None = None
 ) -> Type | None:
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=None if sizes is None else sizes.env)
     with mode, torch.no_grad(), torch._C._DisableAutocast(), meaning.quiet():
@@ -150,7 +150,7 @@ class _Operand:
     known: Type | None
     number: tuple[type, Any] | None
 
-    def tensor(self, make: Callable[..., torch.Tensor], sizes: Sizes | None = None) -> Any:
+    def tensor(self, make: Callable[..., torch.Tensor], sizes: SymbolSizes | None = None) -> Any:
         """The operand as tensors that are made for it, or as the number that it is."""
         return _tensor_of(self.known, make, sizes) if self.number is None else self.number[1]
 
@@ -161,7 +161,7 @@ class _Operand:
         return int(math.prod(sizes))
 
 
-def _tensor_of(type: Type | None, make: Callable[..., torch.Tensor], sizes: Sizes | None) -> Any:
+def _tensor_of(type: Type | None, make: Callable[..., torch.Tensor], sizes: SymbolSizes | None) -> Any:
     if isinstance(type, TensorType):
         shape: Any = type.shape if sizes is None else sizes.concrete(type.shape)
         return make(shape, dtype=getattr(torch, type.dtype))
@@ -191,7 +191,7 @@ def evaluate(root: torch.nn.Module, node: Node, operands: Sequence[Any], devices
         return _run(node.op, list(operands), node.attrs) if handle is None else _run_native(root, handle, operands)
 
 
-def _run_native(root: torch.nn.Module, handle: Handle, operands: Sequence[Any]) -> Any:
+def _run_native(root: torch.nn.Module, handle: FxHandle, operands: Sequence[Any]) -> Any:
     """The value of a native call for these values of its operands."""
     native = handle.reading.node
     if len(operands) != len(handle.sources):

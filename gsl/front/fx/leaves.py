@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind
 
-from gsl.front.fx.handle import Leaf
+from gsl.front.fx.handle import FxLeaf
 from gsl.graph import CONST, INPUT, PARAM
 
 LITERAL_PREFIX: Final = "_tensor_constant_"
@@ -20,16 +20,16 @@ _LITERAL_NAME: Final = re.compile(r"_?(lifted_)?(lifted_tensor|tensor_constant)(
 """Names under which tracers, ``torch.export`` and GSL keep tensors that are literals of the program."""
 
 
-class Leaves(Protocol):
+class FxLeaves(Protocol):
     """Tells the kinds of the placeholders and attributes of a native graph."""
 
     def kind(self, node: fx.Node) -> str | None:
         """``"input"``, ``"param"`` or ``"const"``; ``None`` for an attribute that is no tensor."""
 
-    def leaf(self, node: fx.Node) -> Leaf:
+    def leaf(self, node: fx.Node) -> FxLeaf:
         """The leaf of a weight or literal tensor."""
 
-    def of_module(self, path: str, value: Any) -> Leaf:
+    def of_module(self, path: str, value: Any) -> FxLeaf:
         """The leaf of a weight of a called module."""
 
     def memory(self, node: fx.Node) -> Hashable:
@@ -45,7 +45,7 @@ class ModuleLeaves:
 
     def __init__(self, root: torch.nn.Module) -> None:
         self.root = root
-        self._by_tensor: dict[int, Leaf] = {}
+        self._by_tensor: dict[int, FxLeaf] = {}
         self._owners: dict[str, Any] = {"": root}
         """The owners of the attributes that were read so far, by path: mostly modules, each with several attributes."""
 
@@ -58,7 +58,7 @@ class ModuleLeaves:
         registered = name in owner._parameters or name in owner._buffers
         return PARAM if registered and not _LITERAL_NAME.match(name) else CONST
 
-    def leaf(self, node: fx.Node) -> Leaf:
+    def leaf(self, node: fx.Node) -> FxLeaf:
         return self.of_module(str(node.target), getattr(*self._place(node)))
 
     def _place(self, node: fx.Node) -> tuple[Any, str]:
@@ -68,8 +68,8 @@ class ModuleLeaves:
             self._owners[path] = attribute(self.root, path)
         return self._owners[path], name
 
-    def of_module(self, path: str, value: Any) -> Leaf:
-        return self._by_tensor.setdefault(id(value), Leaf(path, value))
+    def of_module(self, path: str, value: Any) -> FxLeaf:
+        return self._by_tensor.setdefault(id(value), FxLeaf(path, value))
 
     def memory(self, node: fx.Node) -> Hashable:
         if node.op == "placeholder":
@@ -104,8 +104,8 @@ class ExportedLeaves:
                 return CONST
         return INPUT
 
-    def leaf(self, node: fx.Node) -> Leaf:
-        return Leaf(str(self._specs[node.name].target), self._tensor(self._specs[node.name]))
+    def leaf(self, node: fx.Node) -> FxLeaf:
+        return FxLeaf(str(self._specs[node.name].target), self._tensor(self._specs[node.name]))
 
     def _tensor(self, spec: InputSpec) -> Any:
         """The tensor of a weight or literal; ``None`` for anything else."""
@@ -141,7 +141,7 @@ class ExportedLeaves:
                 written[name] = None
         return written
 
-    def of_module(self, path: str, value: Any) -> Leaf:
+    def of_module(self, path: str, value: Any) -> FxLeaf:
         raise AssertionError("an exported program calls no modules")
 
 

@@ -13,27 +13,27 @@ from gsl.front.fx.effects import Mutations, mutations
 from gsl.front.fx.expand import Expansion, is_tuple
 from gsl.front.fx.forms import Role, Rows, recorded
 from gsl.front.fx.groups import INVOKE, are_fields, is_group, label_of, module_of, operands_of
-from gsl.front.fx.handle import Handle, Leaf, Reading, Source
-from gsl.front.fx.leaves import ExportedLeaves, Leaves, ModuleLeaves, memory
+from gsl.front.fx.handle import FxHandle, FxLeaf, FxReading, FxSource
+from gsl.front.fx.leaves import ExportedLeaves, FxLeaves, ModuleLeaves, memory
 from gsl.front.fx.opaque import constructor_arguments, describe, operator_of, parameters
-from gsl.front.fx.reader import CALLS, Reader, opens_region, weight
+from gsl.front.fx.reader import CALLS, FxReader, opens_region, weight
 from gsl.front.fx.tree import Weight
 from gsl.front.fx.values import Values, type_of_value
-from gsl.front.tree import Canon, Literal
+from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Effect, Graph, Inference, Node
 from gsl.graph.subgraph import Subgraph
 from gsl.pause import paused_collector
 from gsl.spec import TABLE
 
 
-class Loader:
+class FxLoader:
     """Builds the view of one native graph."""
 
     def __init__(
         self,
         root: fx.GraphModule,
         graph: fx.Graph,
-        leaves: Leaves,
+        leaves: FxLeaves,
         values: Values,
         infer: Inference,
         *,
@@ -45,7 +45,7 @@ class Loader:
         self.leaves = leaves
         self.values = values
         self.infer = infer
-        self.reader = Reader(root, values)
+        self.reader = FxReader(root, values)
         self.nodes: list[Node] = []
         self.views: dict[fx.Node, Node] = {}
         """The view node that stands for the value of a native node."""
@@ -56,7 +56,7 @@ class Loader:
         self.hidden_calls: set[fx.Node] = set()
         """The native nodes that have no view node: those calls, and others."""
         self.mutations = Mutations()
-        self._leaf_views: dict[Leaf, Node] = {}
+        self._leaf_views: dict[FxLeaf, Node] = {}
         self._is_exported = isinstance(leaves, ExportedLeaves)
 
     def load(self) -> Graph:
@@ -124,7 +124,7 @@ class Loader:
     def _known_type(self, node: fx.Node) -> Any:
         return type_of_value(self._attribute(node)) if node.op == "get_attr" else None
 
-    def _leaf_view(self, leaf: Leaf, kind: str) -> Node:
+    def _leaf_view(self, leaf: FxLeaf, kind: str) -> Node:
         """The one view node of a weight or literal tensor."""
         if leaf not in self._leaf_views:
             read = next(iter(leaf.reads), None)
@@ -157,9 +157,9 @@ class Loader:
                     work.append(user)
         return False
 
-    def _add(self, node: fx.Node, view: Node, sources: tuple[Source, ...] = ()) -> None:
+    def _add(self, node: fx.Node, view: Node, sources: tuple[FxSource, ...] = ()) -> None:
         """Add a view node that alone makes up the reading of a native node."""
-        view.native = Handle(Reading(node), 0, sources)
+        view.native = FxHandle(FxReading(node), 0, sources)
         self.nodes.append(view)
         self.views[node] = view
 
@@ -288,9 +288,9 @@ class Loader:
         tree.sources[-1] += extra
         if form is not None and (other is None or other.is_shared or not form.is_shared):
             form.rows[other] = recorded(tree.nodes, tree.sources, node.name, _inputs(node, call))
-        reading = Reading(node, len(tree.nodes), call, self.mutations.hidden.get(node))
+        reading = FxReading(node, len(tree.nodes), call, self.mutations.hidden.get(node))
         for slot, (view, sources) in enumerate(zip(tree.nodes, tree.sources)):
-            view.native = Handle(reading, slot, sources)
+            view.native = FxHandle(reading, slot, sources)
         self.nodes.extend(tree.nodes)
         self.views[node] = root
         return True
@@ -302,17 +302,17 @@ class Loader:
             views = tuple(map(self.views.__getitem__, inputs))
         except KeyError:
             return False
-        reading = Reading(node, len(rows), call, self.mutations.hidden.get(node))
+        reading = FxReading(node, len(rows), call, self.mutations.hidden.get(node))
         row = rows[0]
         if row.is_whole:
-            handle = Handle(reading, 0, inputs)
+            handle = FxHandle(reading, 0, inputs)
             view = Node(row.op, views, row.attrs, row.type, node.name, handle, row.effect)
             self.nodes.append(view)
             self.views[node] = view
             return True
         known, sources = list(views), (*inputs, *range(len(rows)))
         for slot, row in enumerate(rows):
-            own, handle = row.take(known), Handle(reading, slot, row.take(sources))
+            own, handle = row.take(known), FxHandle(reading, slot, row.take(sources))
             view = Node(
                 row.op, own[: row.operands], row.attrs, row.type, node.name + row.suffix, handle, row.effect,
                 own[row.operands:],
@@ -335,13 +335,13 @@ class Loader:
                 case Weight():
                     if memory(weight(self.reader.module(node), operand)) in self.mutations.memory:
                         return False
-                case Literal() | bool() | int() | float() | complex():
+                case LiteralOperand() | bool() | int() | float() | complex():
                     pass
                 case _:
                     return False
         return canon.op in TABLE or canon.op in (TUPLE, GETITEM)
 
-    def weight_view(self, node: fx.Node, name: Weight) -> tuple[Node, Leaf]:
+    def weight_view(self, node: fx.Node, name: Weight) -> tuple[Node, FxLeaf]:
         """The view of a weight of the module that a native node calls."""
         value = weight(self.reader.module(node), name)
         leaf = self.leaves.of_module(f"{node.target}.{name.name}", value)
@@ -363,12 +363,12 @@ class Loader:
         name, attrs = label_of(call)
         operands = operands_of(call)
         others = tuple([arg for arg in call.all_input_nodes if arg not in operands and arg.op != "get_attr"])
-        body = Subgraph(name, lambda: Loader(module, module.graph, ModuleLeaves(module), Values(), self.infer).load())
+        body = Subgraph(name, lambda: FxLoader(module, module.graph, ModuleLeaves(module), Values(), self.infer).load())
         view = Node(
             body, tuple([self.views[arg] for arg in operands]), attrs, self.values.type(node), name=node.name,
             deps=tuple([self.views[arg] for arg in others]),
         )  # fmt: skip
-        view.native = Handle(Reading(node, call=None if call is node else call), 0, (*operands, *others))
+        view.native = FxHandle(FxReading(node, call=None if call is node else call), 0, (*operands, *others))
         self.nodes.append(view)
         self.views[node] = view
 

@@ -20,7 +20,7 @@ from gsl.spec import natives
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class TensorMethod:
     """The operator of a call of a method that ``torch.Tensor`` does not have."""
 
     name: str
@@ -30,7 +30,7 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class FxOpaque:
     """An opaque call as the view shows it, with native nodes as operands."""
 
     operands: tuple[fx.Node, ...]
@@ -43,7 +43,7 @@ def operator_of(node: fx.Node, root: torch.nn.Module) -> Any:
     if node.op == "call_module":
         return type(root.get_submodule(str(node.target)))
     if node.op == "call_method":
-        return getattr(torch.Tensor, str(node.target), None) or Method(str(node.target))
+        return getattr(torch.Tensor, str(node.target), None) or TensorMethod(str(node.target))
     return node.target
 
 
@@ -53,7 +53,7 @@ def describe(
     kwargs: Mapping[str, Any],
     is_tensor: Callable[[fx.Node], bool],
     natives: Sequence[fx.Node],
-) -> Description:
+) -> FxOpaque:
     """The operands and attributes of a call, of whose positional parameters these are the names.
 
     ``natives`` are all nodes to which the native call refers.
@@ -87,7 +87,7 @@ def describe(
     for name, value in kwargs.items():
         attrs[name] = encode(value)
     seen = set(operands)
-    return Description(tuple(operands), tuple(node for node in natives if node not in seen), attrs)
+    return FxOpaque(tuple(operands), tuple(node for node in natives if node not in seen), attrs)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -95,7 +95,7 @@ def parameters(target: Any) -> tuple[str, ...]:
     """The names of a target's positional parameters, as far as they are known."""
     if isinstance(target, OpOverload):
         return tuple(argument.name for argument in target._schema.arguments if not argument.kwarg_only)
-    if isinstance(target, str | Method):
+    if isinstance(target, str | TensorMethod):
         return ()
     try:
         signature = inspect.signature(target)
@@ -146,7 +146,7 @@ def _named(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Nat
     """A native call, of a method by its name."""
     if isinstance(target, OpOverload):
         return Native(target, args, kwargs)
-    method = target.name if isinstance(target, Method) else method_name(target)
+    method = target.name if isinstance(target, TensorMethod) else method_name(target)
     return Native(method or target, args, kwargs)
 
 

@@ -17,10 +17,10 @@ from gsl.graph import CONST, INPUT, TUPLE, Node
 from gsl.graph.subgraph import Subgraph
 
 if TYPE_CHECKING:
-    from gsl.front.fx.write import Writer
+    from gsl.front.fx.write import FxWriter
 
 
-def write_group(outer: Writer, node: Node) -> Any:
+def write_group(outer: FxWriter, node: Node) -> Any:
     """Write the call of a new group, and its graph: the native value of the call, or a tuple of them."""
     assert isinstance(node.op, Subgraph)
     operands = tuple([outer.value(operand) for operand in node.operands])
@@ -44,7 +44,7 @@ def write_group(outer: Writer, node: Node) -> Any:
     return fields[0] if len(fields) == 1 else tuple(fields)
 
 
-def _module(outer: Writer, node: Node, operands: tuple[Any, ...]) -> tuple[fx.GraphModule, tuple[Any, ...]]:
+def _module(outer: FxWriter, node: Node, operands: tuple[Any, ...]) -> tuple[fx.GraphModule, tuple[Any, ...]]:
     """The graph of a group, all of its nodes written anew, and the fake values of its outputs."""
     assert isinstance(node.op, Subgraph)
     body = node.op.body

@@ -11,24 +11,24 @@ from torch import fx
 
 from gsl.errors import FrontEndError
 from gsl.front.fx import spellings
-from gsl.front.fx.handle import Handle, Leaf, Reading, Source, handle_of, is_literal
+from gsl.front.fx.handle import FxHandle, FxLeaf, FxReading, FxSource, handle_of, is_literal
 from gsl.front.fx.load import arguments
-from gsl.front.fx.reader import MAKES_LITERAL, Reader
+from gsl.front.fx.reader import MAKES_LITERAL, FxReader
 from gsl.front.tree import whole
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node
 
-Arguments = dict[fx.Node, Node]
+FxArguments = dict[fx.Node, Node]
 """The view node that now takes the place of each native node to which a kept call refers."""
 
 
 @dataclass(slots=True)
-class Plan:
+class FxPlan:
     """The way in which each node of a rewritten view gets into the new native graph."""
 
-    kept: dict[fx.Node, Arguments | None] = field(default_factory=dict)
+    kept: dict[fx.Node, FxArguments | None] = field(default_factory=dict)
     """The native calls that are kept, with what their arguments have become; ``None`` for a call whose arguments all
     are what they were."""
-    calls: dict[fx.Node, Arguments | None] = field(default_factory=dict)
+    calls: dict[fx.Node, FxArguments | None] = field(default_factory=dict)
     """The same of calls that were read together with those, and have no view node of their own."""
     hidden: set[fx.Node] = field(default_factory=set)
     """Native nodes without a view node of their own that are kept too."""
@@ -42,7 +42,7 @@ class Plan:
     """The other steps to take in the old graph: view nodes, each with the number of those calls that come before it."""
 
 
-def plan(graph: Graph, order: Mapping[fx.Node, int], inputs: int) -> Plan:
+def plan(graph: Graph, order: Mapping[fx.Node, int], inputs: int) -> FxPlan:
     """Decide for each node of the view whether its native call is kept or written anew.
 
     ``order`` has the places of the native nodes, ``inputs`` is that of the last placeholder. FrontEndError for a view
@@ -61,7 +61,7 @@ class _Planner:
     def __init__(self, graph: Graph, order: Mapping[fx.Node, int]) -> None:
         self.graph = graph
         self.order = order
-        self.plan = Plan()
+        self.plan = FxPlan()
         self.outputs = graph.ends()
         self.standing: dict[Node, Any] = {}
         """The native nodes for which view nodes stand, of the readings that are kept."""
@@ -77,7 +77,7 @@ class _Planner:
         front = -1  # the last place where something stays: a call behind it may stay where it is
         for node in self.graph.nodes:
             own = node.native
-            if own.__class__ is Handle:
+            if own.__class__ is FxHandle:
                 reading = own.reading
                 source = reading.node
                 place = order.get(source)
@@ -111,7 +111,7 @@ class _Planner:
                 front = max(front, inputs)  # before what is new come all placeholders
                 steps.append((node, len(staying)))
 
-    def _is_untouched(self, node: Node, reading: Reading) -> bool:
+    def _is_untouched(self, node: Node, reading: FxReading) -> bool:
         """True for a reading all of whose nodes and operands are unchanged."""
         if reading.overwrites is not None:
             return False
@@ -125,11 +125,11 @@ class _Planner:
             for operand, source in zip(operands, sources):
                 own = operand.native
                 if source.__class__ is int:
-                    if own.__class__ is not Handle or own.reading is not reading or own.slot != source:
+                    if own.__class__ is not FxHandle or own.reading is not reading or own.slot != source:
                         return False
                     tree.append(operand)
                 elif self.standing.get(operand) is not source and not (
-                    own.__class__ is Leaf and (own is source or source in own.reads)
+                    own.__class__ is FxLeaf and (own is source or source in own.reads)
                 ):
                     return False
         if len(tree) > 1:
@@ -138,13 +138,13 @@ class _Planner:
             self.plan.inner.update(tree[1:])
         return True
 
-    def _agrees(self, reading: Reading, mapping: Arguments | None) -> bool:
+    def _agrees(self, reading: FxReading, mapping: FxArguments | None) -> bool:
         """Note the new values of the arguments of a call of which a field was read; False if it differs from what
         another field of the call needs."""
         call = reading.call
         return call is None or self.plan.calls.setdefault(call, mapping) == mapping
 
-    def _stays(self, node: Node, reading: Reading, front: int) -> bool:
+    def _stays(self, node: Node, reading: FxReading, front: int) -> bool:
         """Note that an untouched reading stays where it is in the old graph; False if it has to move behind the
         front."""
         staying, call = self.plan.staying, reading.call
@@ -157,9 +157,9 @@ class _Planner:
         staying[reading.node] = reading.node
         return True
 
-    def _is_kept(self, node: Node, reading: Reading) -> bool:
+    def _is_kept(self, node: Node, reading: FxReading) -> bool:
         """Find out what has become of the arguments of a call that is not as it was; False if it is not kept."""
-        tree = whole(node, handle_of, Leaf)
+        tree = whole(node, handle_of, FxLeaf)
         if tree is None or any(_used_outside(inner, tree, self.outputs) for inner in tree):
             return False
         mapping = _mapping(tree)
@@ -185,9 +185,9 @@ def _added(node: Node) -> FrontEndError:
     )
 
 
-def arguments_of(node: Node) -> Arguments:
+def arguments_of(node: Node) -> FxArguments:
     """The new values of the native arguments of a call that is kept; ``node`` is the root of its reading."""
-    tree = whole(node, handle_of, Leaf)
+    tree = whole(node, handle_of, FxLeaf)
     mapping = None if tree is None else _mapping(tree)
     assert mapping is not None
     return mapping
@@ -199,9 +199,9 @@ def _used_outside(node: Node, tree: list[Node], outputs: Collection[Node]) -> bo
     return node in outputs or any(user not in tree for user in node.users)
 
 
-def _mapping(tree: list[Node]) -> Arguments | None:
+def _mapping(tree: list[Node]) -> FxArguments | None:
     """The new values of the native arguments; ``None`` if one of them has become two different things."""
-    mapping: Arguments = {}
+    mapping: FxArguments = {}
     for node in tree:
         own = handle_of(node)
         assert own is not None
@@ -211,7 +211,9 @@ def _mapping(tree: list[Node]) -> Arguments | None:
     return mapping
 
 
-def _may_overwrite(node: Node, reading: Reading, mapping: Arguments, outputs: Collection[Node], known: Plan) -> bool:
+def _may_overwrite(
+    node: Node, reading: FxReading, mapping: FxArguments, outputs: Collection[Node], known: FxPlan
+) -> bool:
     """True unless the call works in place on what it did not overwrite before, or on what is read after it now."""
     if reading.overwrites is None:
         return True
@@ -228,7 +230,7 @@ def _may_overwrite(node: Node, reading: Reading, mapping: Arguments, outputs: Co
 
 
 def _is_overwritten(
-    native: fx.Node, operand: Node, node: Node, reading: Reading, outputs: Collection[Node], known: Plan
+    native: fx.Node, operand: Node, node: Node, reading: FxReading, outputs: Collection[Node], known: FxPlan
 ) -> bool:
     """True if an operand is unchanged, and all its other readers are kept and read it before the rewrite, too."""
     if operand in outputs or not stands_for(operand, native):
@@ -243,14 +245,14 @@ def _is_overwritten(
     return True
 
 
-def plan_anew(graph: Graph) -> Plan:
+def plan_anew(graph: Graph) -> FxPlan:
     """The plan of a view of which everything is written anew."""
-    result = Plan()
+    result = FxPlan()
     _joins(graph.nodes, graph, result)
     return result
 
 
-def _joins(nodes: Iterable[Node], graph: Graph, result: Plan) -> None:
+def _joins(nodes: Iterable[Node], graph: Graph, result: FxPlan) -> None:
     """Find the calls that can take a bias, which is added to them and to nothing else."""
     for node in nodes:
         if node.op != "nn.bias_add" or not is_written(node, result):
@@ -264,7 +266,7 @@ def _joins(nodes: Iterable[Node], graph: Graph, result: Plan) -> None:
         result.inner.add(call)
 
 
-def is_written(node: Node, plan: Plan) -> bool:
+def is_written(node: Node, plan: FxPlan) -> bool:
     """True for a call for which a new native call is written."""
     if node.op in LEAVES or node.op == TUPLE or node in plan.inner:
         return False
@@ -286,7 +288,7 @@ def _takes_bias(call: Node, bias_add: Node) -> bool:
     return bool(axis == layout.index("C"))
 
 
-def _hidden_nodes(graph: Graph, order: Mapping[fx.Node, int], result: Plan) -> None:
+def _hidden_nodes(graph: Graph, order: Mapping[fx.Node, int], result: FxPlan) -> None:
     """Find the native nodes without a view node that kept calls need, or that were unused all along.
 
     These are the reads of weights, calls that only make a tensor of a literal, and calls of which only fields are in
@@ -297,7 +299,7 @@ def _hidden_nodes(graph: Graph, order: Mapping[fx.Node, int], result: Plan) -> N
     for call in result.calls:
         hidden.update([user for user in call.users if not user.users])
     for node in reversed(list(order)):  # users first
-        if node.op == "get_attr" or (node.target in MAKES_LITERAL and Reader.is_literal(node)):
+        if node.op == "get_attr" or (node.target in MAKES_LITERAL and FxReader.is_literal(node)):
             if not node.users or any(user in hidden or _is_needed(node, user, result) for user in node.users):
                 hidden.add(node)
         elif node.op == "output":
@@ -305,17 +307,17 @@ def _hidden_nodes(graph: Graph, order: Mapping[fx.Node, int], result: Plan) -> N
                 source for source, view in zip(arguments(node), graph.outputs)
                 if _reads(source, view) and source.op != "placeholder"
             )  # fmt: skip
-        elif not node.users and (Reader.is_assertion(node) or _is_unused_field(node, result)):
+        elif not node.users and (FxReader.is_assertion(node) or _is_unused_field(node, result)):
             hidden.add(node)
     hidden.difference_update(result.kept)
 
 
-def _is_unused_field(node: fx.Node, result: Plan) -> bool:
+def _is_unused_field(node: fx.Node, result: FxPlan) -> bool:
     """True if a native node takes a field of a call that is kept."""
     return node.target is operator.getitem and node.args[0] in result.kept
 
 
-def _is_needed(read: fx.Node, user: fx.Node, result: Plan) -> bool:
+def _is_needed(read: fx.Node, user: fx.Node, result: FxPlan) -> bool:
     """True if a user of the read of a weight is kept, and still reads that weight."""
     for known in (result.kept, result.calls):
         if user in known:
@@ -327,14 +329,12 @@ def _is_needed(read: fx.Node, user: fx.Node, result: Plan) -> bool:
 
 
 def _reads(native: fx.Node, view: Node) -> bool:
-    return isinstance(view.native, Leaf) and native in view.native.reads
+    return isinstance(view.native, FxLeaf) and native in view.native.reads
 
 
-def stands_for(view: Node, source: Source) -> bool:
+def stands_for(view: Node, source: FxSource) -> bool:
     """True if the view node is (still) the value of that native node, or that weight."""
     own = view.native
-    if isinstance(own, Handle):
+    if isinstance(own, FxHandle):
         return own.reading.node is source and own.is_root
-    return isinstance(own, Leaf) and (own is source or source in own.reads)
-
-
+    return isinstance(own, FxLeaf) and (own is source or source in own.reads)

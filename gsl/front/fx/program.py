@@ -15,18 +15,18 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from gsl.errors import FrontEndError
-from gsl.front.base import Program, Step, Unchangeable
+from gsl.front.base import Program, ProgramStep, Unchangeable
 from gsl.front.fx.devices import Devices
 from gsl.front.fx.draft import InPlace, NewGraph
 from gsl.front.fx.handle import module_path
 from gsl.front.fx.home import ExportedHome, ModuleHome, OwnHome
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.leaves import ExportedLeaves, ModuleLeaves
-from gsl.front.fx.load import Loader
-from gsl.front.fx.reasons import Reasons
+from gsl.front.fx.load import FxLoader
+from gsl.front.fx.reasons import FxReasons
 from gsl.front.fx.spellings.table import Dialect
-from gsl.front.fx.steps import Steps
-from gsl.front.fx.store import Storer
+from gsl.front.fx.steps import FxSteps
+from gsl.front.fx.store import FxStorer
 from gsl.front.fx.values import UNKNOWN, Values, propagate
 from gsl.front.fx.writable import Admits, in_aten, in_exports, in_functions
 from gsl.graph import Graph, Node, Type
@@ -115,14 +115,14 @@ class GraphModuleProgram:
         """A fresh view of the graph."""
         return self._guarded(self._loader())
 
-    def _loader(self) -> Loader:
-        return Loader(self._module, self._module.graph, ModuleLeaves(self._module), self._values, infer)
+    def _loader(self) -> FxLoader:
+        return FxLoader(self._module, self._module.graph, ModuleLeaves(self._module), self._values, infer)
 
     def why_unread(self) -> Callable[[Node], str | None]:
         """A function that tells why an opaque node of a view has no canonical reading."""
-        return Reasons(self._loader())
+        return FxReasons(self._loader())
 
-    def _guarded(self, loader: Loader) -> Graph:
+    def _guarded(self, loader: FxLoader) -> Graph:
         """The view of a loader, which knows which nodes can be written into the module."""
         native, graph = self._module.graph, loader.load()
         graph.writable = in_aten if dialect_of(native) == "aten" else in_functions
@@ -135,7 +135,7 @@ class GraphModuleProgram:
         with _STORING, paused_collector():
             home = ModuleHome(self._module)
             draft = NewGraph(native)
-            storer = Storer(graph, native, self._values, self._devices, home, dialect_of(native), draft)
+            storer = FxStorer(graph, native, self._values, self._devices, home, dialect_of(native), draft)
             storer.store()
             draft.graph.lint()
             new = GraphModuleProgram(home.finish(draft.graph), self._examples, storer.writer.fakes.values)
@@ -152,7 +152,7 @@ class GraphModuleProgram:
         with _STORING, paused_collector():
             with InPlace(native) as draft:
                 home = OwnHome(self._module, draft.note)
-                storer = Storer(graph, native, self._values, self._devices, home, dialect_of(native), draft)
+                storer = FxStorer(graph, native, self._values, self._devices, home, dialect_of(native), draft)
                 storer.store()
                 self._check_updated()
                 dead = draft.finish(storer.kept)
@@ -172,16 +172,16 @@ class GraphModuleProgram:
         """The names of the modules that a node is part of."""
         return module_path(node)
 
-    def steps(self, graph: Graph) -> Sequence[Step]:
+    def steps(self, graph: Graph) -> Sequence[ProgramStep]:
         """The calls of the module that compute, in order."""
         return self._steps().steps(graph)
 
-    def alone(self, steps: Sequence[Step], *, copies: int = 1) -> Callable[[], object]:
+    def alone(self, steps: Sequence[ProgramStep], *, copies: int = 1) -> Callable[[], object]:
         """A function that makes these calls and no others."""
         return self._steps().alone(steps, copies)
 
-    def _steps(self) -> Steps:
-        return Steps(self._module, self._module.graph, ModuleLeaves(self._module), self._values)
+    def _steps(self) -> FxSteps:
+        return FxSteps(self._module, self._module.graph, ModuleLeaves(self._module), self._values)
 
     def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
         """The value of a call node on tensors."""
@@ -255,20 +255,20 @@ class ExportProgram(Unchangeable):
         graph.admits = Admits(self._exported.graph, self._values, self._devices, loader.reader.forms)
         return graph
 
-    def _loader(self) -> Loader:
+    def _loader(self) -> FxLoader:
         exported = self._exported
-        return Loader(exported.graph_module, exported.graph, ExportedLeaves(exported), self._values, infer)
+        return FxLoader(exported.graph_module, exported.graph, ExportedLeaves(exported), self._values, infer)
 
     def why_unread(self) -> Callable[[Node], str | None]:
         """A function that tells why an opaque node of a view has no canonical reading."""
-        return Reasons(self._loader())
+        return FxReasons(self._loader())
 
     def store(self, graph: Graph) -> ExportProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
         with _STORING, paused_collector():
             home = ExportedHome(self._exported)
             draft = NewGraph(self._exported.graph)
-            storer = Storer(graph, self._exported.graph, self._values, self._devices, home, "aten", draft)
+            storer = FxStorer(graph, self._exported.graph, self._values, self._devices, home, "aten", draft)
             storer.store()
             try:
                 exported = home.finish(draft.graph, storer.renamed())
@@ -286,17 +286,17 @@ class ExportProgram(Unchangeable):
         """The names of the modules that a node is part of."""
         return module_path(node)
 
-    def steps(self, graph: Graph) -> Sequence[Step]:
+    def steps(self, graph: Graph) -> Sequence[ProgramStep]:
         """The calls of the program that compute, in order."""
         return self._steps().steps(graph)
 
-    def alone(self, steps: Sequence[Step], *, copies: int = 1) -> Callable[[], object]:
+    def alone(self, steps: Sequence[ProgramStep], *, copies: int = 1) -> Callable[[], object]:
         """A function that makes these calls and no others."""
         return self._steps().alone(steps, copies)
 
-    def _steps(self) -> Steps:
+    def _steps(self) -> FxSteps:
         exported = self._exported
-        return Steps(exported.graph_module, exported.graph, ExportedLeaves(exported), self._values)
+        return FxSteps(exported.graph_module, exported.graph, ExportedLeaves(exported), self._values)
 
     def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
         """The value of a call node on tensors."""

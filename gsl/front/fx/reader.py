@@ -13,7 +13,7 @@ from torch.ao.quantization.stubs import DeQuantStub, QuantStub
 from torch.fx.node import _side_effectful_functions
 
 from gsl.front.fx import spellings
-from gsl.front.fx.forms import Form, NoKeyError, Role, key_of_call
+from gsl.front.fx.forms import FxCallForm, NoKeyError, Role, key_of_call
 from gsl.front.fx.groups import INVOKE
 from gsl.front.fx.tree import Weight
 from gsl.front.fx.values import Values, dim_of
@@ -24,7 +24,7 @@ from gsl.spec.symbolic import has_symbols
 
 CALLS: Final = ("call_function", "call_method", "call_module")
 
-_SHARED: Final[dict[int, dict[Any, Form]]] = {}
+_SHARED: Final[dict[int, dict[Any, FxCallForm]]] = {}
 """The forms of calls of operators by their keys, all by how many functions torch was told to have side effects: more
 of them may be made known at any time."""
 
@@ -39,18 +39,18 @@ _PURE_PACKAGES: Final = ("torch", "_operator", "operator", "math", "builtins", "
 _IMPURE_BUILTINS: Final = frozenset((print, setattr, delattr, input, exec, eval, open, next))
 
 
-class Reader:
+class FxReader:
     """The readings of the calls of one native graph, each made once."""
 
     def __init__(self, root: torch.nn.Module, values: Values) -> None:
         self.root = root
         self.values = values
-        self.forms: dict[fx.Node, Form | None] = {}
+        self.forms: dict[fx.Node, FxCallForm | None] = {}
         """The forms of calls that were found so far."""
         self.operands: dict[fx.Node, tuple[fx.Node, ...]] = {}
         """The native operands of the calls that have one."""
         self._read: dict[fx.Node, Canon | None] = {}
-        self._by_key: dict[Any, Form] = {}
+        self._by_key: dict[Any, FxCallForm] = {}
         """The forms that hold for this graph only."""
         self._shared = _shared_forms()
 
@@ -69,7 +69,7 @@ class Reader:
                     changes = True
         return changes
 
-    def form(self, node: fx.Node) -> Form | None:
+    def form(self, node: fx.Node) -> FxCallForm | None:
         """The form of a call; ``None`` for one that is looked at by itself."""
         try:
             return self.forms[node]
@@ -77,7 +77,7 @@ class Reader:
             found = self.forms[node] = self._find_form(node)
             return found
 
-    def _find_form(self, node: fx.Node) -> Form | None:
+    def _find_form(self, node: fx.Node) -> FxCallForm | None:
         # Looked for once, because the hash of a target takes longer than all else here.
         looks_around = node.target in _LOOKING_AROUND
         if node.op == "call_module" or (looks_around and self.is_elsewhere(node)):
@@ -92,13 +92,13 @@ class Reader:
             own = (*own, "literal")
         return self._shared.get(own) or self._by_key.get(own) or self._new_form(node, own)
 
-    def _new_form(self, node: fx.Node, own: tuple[Any, ...]) -> Form:
+    def _new_form(self, node: fx.Node, own: tuple[Any, ...]) -> FxCallForm:
         target = node.target
         types = tuple([self.values.type(each) for each in (node, *node.all_input_nodes)])
         # Operators are the same in all graphs, whereas functions may do something else at any time.
         is_shared = isinstance(target, OpOverload) and not has_symbols(types)
         canon = self.read(node)
-        form = Form(
+        form = FxCallForm(
             op=None if canon is None else canon.op,
             mutated=spellings.mutated(target, node.args, node.kwargs),
             unknown=_is_foreign(node),
@@ -155,13 +155,13 @@ class Reader:
     @staticmethod
     def is_literal(node: fx.Node) -> bool:
         """True for a call that only makes a tensor of the program's own literal out of it."""
-        return node.target in _LIFTS or Reader._detaches_literal(node)
+        return node.target in _LIFTS or FxReader._detaches_literal(node)
 
     @staticmethod
     def _detaches_literal(node: fx.Node) -> bool:
         """True for a call that detaches a literal, which has no gradient anyway."""
         operand = node.args[0] if node.target in _DETACHES and node.args else None
-        return isinstance(operand, fx.Node) and Reader.is_literal(operand)
+        return isinstance(operand, fx.Node) and FxReader.is_literal(operand)
 
     def _rank(self, value: Any) -> int:
         kind = self.values.of(value)
@@ -341,7 +341,7 @@ class Reader:
         return node.op == "call_module" or not spellings.is_view(node.target)
 
 
-def _shared_forms() -> dict[Any, Form]:
+def _shared_forms() -> dict[Any, FxCallForm]:
     """The forms that hold for all graphs."""
     count = len(_side_effectful_functions)
     if count not in _SHARED:
@@ -498,7 +498,7 @@ def _is_understood(module: torch.nn.Module) -> bool:
         return spellings.is_plain(module)
     if not isinstance(module, fx.GraphModule):
         return type(module).__module__.startswith("torch.nn.modules.")
-    reader = Reader(module, Values())
+    reader = FxReader(module, Values())
     calls = [node for node in module.graph.nodes if node.op in CALLS]
     return not any(reader.mutated(node) or reader.effect(node) for node in calls)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from gsl.front.fx import spellings
 from gsl.front.fx.handle import native_of
-from gsl.front.fx.load import Loader
+from gsl.front.fx.load import FxLoader
 from gsl.front.tree import NOT_COVERED
 from gsl.graph import Node
 
 
-class Reasons:
+class FxReasons:
     """Tells the reasons for the opaque nodes of a view, which a loader of the same program loads once more."""
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: FxLoader) -> None:
         loader.load()
         self.loader = loader
 

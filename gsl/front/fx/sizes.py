@@ -17,7 +17,7 @@ from gsl.graph import Node, SymDim, TensorType
 from gsl.graph.dim import dim
 
 
-class Sizes:
+class ComputedSizes:
     """The sizes that a new native graph has computed so far, and how further ones are."""
 
     def __init__(self, fakes: Fakes, create: Callable[..., fx.Node], dialect: str) -> None:

@@ -14,34 +14,34 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from gsl.errors import FrontEndError
-from gsl.front.base import Step
-from gsl.front.fx.handle import Leaf, handle_of
-from gsl.front.fx.leaves import Leaves
+from gsl.front.base import ProgramStep
+from gsl.front.fx.handle import FxLeaf, handle_of
+from gsl.front.fx.leaves import FxLeaves
 from gsl.front.fx.values import UNKNOWN, Values
 from gsl.graph import INPUT, Graph, Node
 
 _CALLS: Final = ("call_function", "call_method", "call_module")
 
 
-class Steps:
+class FxSteps:
     """The calls of one native graph; ``root`` has the modules and tensors that it refers to."""
 
-    def __init__(self, root: torch.nn.Module, graph: fx.Graph, leaves: Leaves, values: Values) -> None:
+    def __init__(self, root: torch.nn.Module, graph: fx.Graph, leaves: FxLeaves, values: Values) -> None:
         self.root = root
         self.graph = graph
         self.leaves = leaves
         self.values = values
 
-    def steps(self, view: Graph) -> list[Step]:
+    def steps(self, view: Graph) -> list[ProgramStep]:
         """The calls that compute, with the nodes of a view that they stand for."""
         shown = _shown(view)
         return [
-            Step(node.name, tuple(shown.get(node, ())), self._key(node), self._weights(node), node)
+            ProgramStep(node.name, tuple(shown.get(node, ())), self._key(node), self._weights(node), node)
             for node in self.graph.nodes
             if node.op in _CALLS and not self._is_free(node)
         ]
 
-    def alone(self, steps: Sequence[Step], copies: int) -> Callable[[], object]:
+    def alone(self, steps: Sequence[ProgramStep], copies: int) -> Callable[[], object]:
         """A function that makes some of the calls. FrontEndError where an operand can't be made up."""
         natives = [step.native for step in steps]
         graph, operands = self._region(natives)
@@ -87,7 +87,7 @@ class Steps:
         value = self.values.value(node)
         return _hint(value) if isinstance(value, (int, float, torch.SymInt, torch.SymFloat)) else UNKNOWN
 
-    def _leaf(self, node: fx.Node) -> Leaf | None:
+    def _leaf(self, node: fx.Node) -> FxLeaf | None:
         """The weight or literal tensor that a node reads."""
         kind = self.leaves.kind(node) if node.op in ("placeholder", "get_attr") else None
         return None if kind in (None, INPUT) else self.leaves.leaf(node)

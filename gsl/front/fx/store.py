@@ -11,19 +11,19 @@ from torch import fx
 
 from gsl.errors import FrontEndError
 from gsl.front.fx.devices import Devices
-from gsl.front.fx.draft import Draft
-from gsl.front.fx.fakes import Fakes, Place
-from gsl.front.fx.handle import Handle, Leaf, Reading, handle_of, is_literal, is_tensor_leaf, native_of
-from gsl.front.fx.home import Home
+from gsl.front.fx.draft import GraphBuilder
+from gsl.front.fx.fakes import Fakes, MetadataFields
+from gsl.front.fx.handle import FxHandle, FxLeaf, FxReading, handle_of, is_literal, is_tensor_leaf, native_of
+from gsl.front.fx.home import FxParameterStore
 from gsl.front.fx.load import arguments
-from gsl.front.fx.plan import Arguments, arguments_of, is_written, plan, stands_for
+from gsl.front.fx.plan import FxArguments, arguments_of, is_written, plan, stands_for
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.values import Values
-from gsl.front.fx.write import Writer
+from gsl.front.fx.write import FxWriter
 from gsl.graph import GETITEM, INPUT, TUPLE, Graph, Node
 
 
-class Storer:
+class FxStorer:
     """Writes one rewritten view of a native graph."""
 
     def __init__(
@@ -32,9 +32,9 @@ class Storer:
         native: fx.Graph,
         values: Values,
         devices: Devices,
-        home: Home,
+        home: FxParameterStore,
         dialect: Dialect,
-        draft: Draft,
+        draft: GraphBuilder,
     ) -> None:
         self.graph = graph
         self.native = native
@@ -58,8 +58,8 @@ class Storer:
         self.pending = deque(sorted(waiting, key=self.order.__getitem__))
         self.waiting: dict[fx.Node, list[fx.Node]] = {}
         """The nodes that wait for an argument that does not exist yet, by that argument."""
-        fakes = Fakes(values, values if self.is_in_place else Values(), Place.of(self.order, values))
-        self.writer = Writer(self.value, draft, fakes, home, dialect, devices)
+        fakes = Fakes(values, values if self.is_in_place else Values(), MetadataFields.of(self.order, values))
+        self.writer = FxWriter(self.value, draft, fakes, home, dialect, devices)
 
     def store(self) -> None:
         """Write the view to the draft."""
@@ -142,7 +142,7 @@ class Storer:
             return all(self._has_value(operand) for operand in view.operands)
         return view in self.results or is_literal(view) or is_tensor_leaf(view)
 
-    def _keep(self, node: Node, reading: Reading) -> None:
+    def _keep(self, node: Node, reading: FxReading) -> None:
         mapping = self.plan.kept[reading.node]
         if mapping is None:
             found = self._keep_as_it_is(reading)
@@ -159,7 +159,7 @@ class Storer:
             self._keep_native(reading.call, mapping)
         self.results[node] = self._keep_native(reading.node, mapping)
 
-    def _keep_as_it_is(self, reading: Reading) -> fx.Node | None:
+    def _keep_as_it_is(self, reading: FxReading) -> fx.Node | None:
         """Keep a native call whose arguments were kept as they are; ``None`` if some were not."""
         if reading.call is not None and reading.call not in self.kept:
             call = self.writer.keep_as_it_is(reading.call, self.kept)
@@ -173,13 +173,13 @@ class Storer:
                 self._becomes(reading.node, found)
         return found
 
-    def _keep_native(self, node: fx.Node, mapping: Arguments | None) -> fx.Node:
+    def _keep_native(self, node: fx.Node, mapping: FxArguments | None) -> fx.Node:
         if node not in self.kept:
             known = mapping or {}
             self._becomes(node, self.writer.keep(node, lambda argument: self._argument(argument, known)))
         return self.kept[node]
 
-    def _argument(self, argument: fx.Node, mapping: Arguments) -> Any:
+    def _argument(self, argument: fx.Node, mapping: FxArguments) -> Any:
         """The new value of an argument of an old native node."""
         view = mapping.get(argument)
         if argument in self.kept and (view is None or stands_for(view, argument)):
@@ -195,7 +195,7 @@ class Storer:
         if view in self.results:
             return self.results[view]
         own = view.native
-        if own.__class__ is Handle and own.reading.node in self.kept and own.is_root:
+        if own.__class__ is FxHandle and own.reading.node in self.kept and own.is_root:
             return self.kept[own.reading.node]
         if is_literal(view):
             return view.attrs["value"]
@@ -211,7 +211,7 @@ class Storer:
 
     def _weight(self, view: Node) -> fx.Node:
         """A native node that reads a weight or a literal tensor: an old one if there is one, else a new one."""
-        reads = view.native.reads if isinstance(view.native, Leaf) else {}
+        reads = view.native.reads if isinstance(view.native, FxLeaf) else {}
         for native in reads:
             if native in self.kept and self.draft.has_passed(native):
                 return self.kept[native]
@@ -231,7 +231,7 @@ class Storer:
             if isinstance(fields, tuple):
                 self.results[node] = fields[node.attrs["index"]]
                 return
-        if isinstance(node.native, Handle) and not (node.users or node.effect or node in self.graph.outputs):
+        if isinstance(node.native, FxHandle) and not (node.users or node.effect or node in self.graph.outputs):
             # Part of a reading that fell apart, which nobody needs.
             return
         self.results[node] = self.writer.write(node, call)

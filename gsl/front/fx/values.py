@@ -11,7 +11,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.passes.shape_prop import TensorMetadata
 
-from gsl.front.tree import Literal
+from gsl.front.tree import LiteralOperand
 from gsl.graph import TensorType, TupleType, Type
 from gsl.spec.meaning import quiet
 from gsl.spec.symbolic import from_torch, has_symbols
@@ -76,7 +76,7 @@ def scalar_type(value: Any) -> TensorType:
     return TensorType((), dtype_name(torch.tensor(value).dtype))
 
 
-class Types(dict[fx.Node, "Type | None"]):
+class FxTypes(dict[fx.Node, "Type | None"]):
     """The types of native nodes, each found when it is asked for first; equal ones are the same object.
 
     ``None`` where a type is unknown or not a tensor's. It is a dictionary because loading asks for the types of all
@@ -147,7 +147,7 @@ class Values:
     def __init__(self, known: Mapping[fx.Node, Any] | None = None) -> None:
         self.known = dict(known or {})
         """The values that the metadata does not tell. The native graph itself is never written to."""
-        self.types = Types(self.known)
+        self.types = FxTypes(self.known)
 
     def value(self, node: fx.Node) -> Any:
         """The fake value of a node, or UNKNOWN."""
@@ -168,7 +168,7 @@ class Values:
                 return self.type(argument)
             case list() | tuple():
                 return TupleType(tuple([self.of(item) for item in argument]))
-            case Literal():
+            case LiteralOperand():
                 return type_of_value(argument.value)
         return type_of_value(argument)
 

@@ -11,8 +11,8 @@ from torch import fx
 
 from gsl.errors import FrontEndError
 from gsl.front.fx.devices import Devices, is_created, tensors
-from gsl.front.fx.forms import Form
-from gsl.front.fx.handle import Leaf, handle_of, native_of
+from gsl.front.fx.forms import FxCallForm
+from gsl.front.fx.handle import FxLeaf, handle_of, native_of
 from gsl.front.fx.spellings import is_by_strides
 from gsl.front.fx.values import Values
 from gsl.front.fx.write import spelled, stand_in
@@ -50,7 +50,9 @@ class Admits:
     """Refuses new nodes in the places of old ones for reasons that types do not tell: devices, and how tensors lie in
     memory."""
 
-    def __init__(self, native: fx.Graph, values: Values, places: Devices, forms: Mapping[fx.Node, Form | None]) -> None:
+    def __init__(
+        self, native: fx.Graph, values: Values, places: Devices, forms: Mapping[fx.Node, FxCallForm | None]
+    ) -> None:
         self.native = native
         self.values = values
         self.places = places
@@ -134,7 +136,7 @@ class Admits:
         if node in known:
             return known[node]
         native = native_of(node) if handle_of(node) is not None else None
-        if isinstance(node.native, Leaf):
+        if isinstance(node.native, FxLeaf):
             value = node.native.value
         elif native is not None:
             value = self.values.value(native)

@@ -15,13 +15,13 @@ from torch.fx.graph import _illegal_names
 from gsl.errors import FrontEndError, nearest
 from gsl.front.fx import spellings
 from gsl.front.fx.devices import Devices, check_same, is_created, is_placed
-from gsl.front.fx.draft import Draft, NewGraph
+from gsl.front.fx.draft import GraphBuilder, NewGraph
 from gsl.front.fx.fakes import Fakes
 from gsl.front.fx.handle import RULE, handle_of, is_literal, native_of
-from gsl.front.fx.home import Home, as_tensor
+from gsl.front.fx.home import FxParameterStore, as_tensor
 from gsl.front.fx.opaque import native_call
 from gsl.front.fx.outline import write_group
-from gsl.front.fx.sizes import Sizes
+from gsl.front.fx.sizes import ComputedSizes
 from gsl.front.fx.spellings.lower import lowered
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.tree import Native
@@ -43,15 +43,15 @@ _READS: Final = ("placeholder", "get_attr")
 _ILLEGAL: Final = re.compile(r"\W+")
 
 
-class Writer:
+class FxWriter:
     """The new native graph, and how nodes get into it."""
 
     def __init__(
         self,
         value: Callable[[Node], Any],
-        draft: Draft,
+        draft: GraphBuilder,
         fakes: Fakes,
-        home: Home,
+        home: FxParameterStore,
         dialect: Dialect,
         devices: Devices,
     ) -> None:
@@ -61,7 +61,7 @@ class Writer:
         self.home = home
         self.dialect = dialect
         self.devices = devices
-        self.sizes = Sizes(self.fakes, self.create, dialect)
+        self.sizes = ComputedSizes(self.fakes, self.create, dialect)
         self._used: set[str] = set()
         """The names of new nodes. The name of an old node is only taken by a node that has the same value."""
 
@@ -69,9 +69,9 @@ class Writer:
         """Forget the data for writing: it refers to this object, which would wait for the garbage collector."""
         del self.value, self.sizes
 
-    def inner(self, value: Callable[[Node], Any], home: Home) -> Writer:
+    def inner(self, value: Callable[[Node], Any], home: FxParameterStore) -> FxWriter:
         """A writer of a graph of its own within this one."""
-        return Writer(value, NewGraph(), self.fakes.inner(), home, self.dialect, self.devices)
+        return FxWriter(value, NewGraph(), self.fakes.inner(), home, self.dialect, self.devices)
 
     # ------------------------------------------------------------ what is kept
 

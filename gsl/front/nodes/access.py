@@ -15,7 +15,7 @@ Operands = Callable[[Any], Iterable[Any]]
 """The objects that an object takes its inputs from, in order."""
 Attributes = Callable[[Any], Mapping[str, Any]]
 """The configuration of an object by name."""
-Operator = Callable[[Any], Op]
+OperatorOf = Callable[[Any], Op]
 """A function that gives the kind of operation of an object: its class, a function, or a string, which patterns know as
 an ``OpName``."""
 Rebuild = Callable[[Op, Sequence[Any], Mapping[str, Any], Any], Any]
@@ -35,7 +35,7 @@ class Access:
 
     operands: Operands
     attrs: Attributes = no_attributes
-    op: Operator = type
+    op: OperatorOf = type
     rebuild: Rebuild | None = None
     run: Callable[..., Any] | None = None
 

@@ -12,7 +12,7 @@ from tvm.sym import Analyzer
 
 from gsl.front.relax.function import (
     VARIABLES,
-    Function,
+    RelaxFunction,
     bound,
     dataflow_variable,
     items,
@@ -26,7 +26,7 @@ from gsl.graph import Node
 class Blocks:
     """The blocks of an old function, filled anew from the first to the last."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: RelaxFunction) -> None:
         self.function = function
         self.old = function.blocks or [relax.DataflowBlock([])]
         self.contents: list[list[Any]] = [[] for _ in self.old]

@@ -14,8 +14,8 @@ import tvm_ffi
 from tvm import ir
 
 from gsl.front.relax import spellings
-from gsl.front.relax.function import VARIABLES, Function, effect_of
-from gsl.front.relax.handle import Leaf
+from gsl.front.relax.function import VARIABLES, RelaxFunction, effect_of
+from gsl.front.relax.handle import RelaxLeaf
 from gsl.front.relax.scope import FunctionScope
 from gsl.front.relax.trees import Tree
 from gsl.graph import Effect, Node, Op, Type
@@ -24,7 +24,7 @@ _StructuralKey: Final[Any] = tvm_ffi.StructuralKey
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class FormStep:
     """One node of a form."""
 
     op: Op
@@ -37,12 +37,12 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Form:
+class RelaxCallForm:
     """A reading of calls that differ in nothing but their arguments."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[FormStep, ...]
     """Its nodes, operands first."""
-    single: Step | None
+    single: FormStep | None
     """The one node, where there is one alone that has the arguments as its operands, in their order."""
 
 
@@ -57,14 +57,14 @@ class _Operator:
         self.looks_at = spellings.LOOKS_AT.get(self.name)
         self.effect: Effect | None = effect_of(binding)
         """The effect of calls of plain arguments."""
-        self.forms: dict[tuple[Any, ...], Form] = {}
+        self.forms: dict[tuple[Any, ...], RelaxCallForm] = {}
         """The forms of its calls, by the facts on which their readings depend."""
 
 
 class Forms:
     """The forms of the calls of one function."""
 
-    def __init__(self, function: Function, scope: FunctionScope) -> None:
+    def __init__(self, function: RelaxFunction, scope: FunctionScope) -> None:
         self.function = function
         self.scope = scope
         self.aliases: set[Any] = set()
@@ -91,7 +91,7 @@ class Forms:
 
     def known(
         self, number: int, op: Any, type: Type | None, args: Sequence[Any], operands: Sequence[Node]
-    ) -> Form | None:
+    ) -> RelaxCallForm | None:
         """The form of a call of plain arguments with these view nodes, if one was noted. ``key`` is then its key."""
         operator = self._operators.get(op) or self._operator(number)
         if not operator.reads or (self.aliases and not self.aliases.isdisjoint(args)) or (
@@ -125,18 +125,18 @@ class Forms:
         """Remember the reading of a call under its key, if it is one of the call's arguments alone."""
         args = self.function.args[number]
         assert args is not None
-        steps: list[Step] = []
+        steps: list[FormStep] = []
         for node, sources in zip(tree.nodes, tree.sources):
             places: list[int] = []
             for source in sources:
-                expr = source.expr if isinstance(source, Leaf) and source.shape is None else source
+                expr = source.expr if isinstance(source, RelaxLeaf) and source.shape is None else source
                 if isinstance(source, int):
                     places.append(~source)
                 elif type(expr) in VARIABLES or type(expr) is ir.GenericConst:
                     places.append(args.index(expr))
                 else:
                     return
-            steps.append(Step(node.op, tuple(places), node.attrs, node.type, node.name.removeprefix(tree.name)))
+            steps.append(FormStep(node.op, tuple(places), node.attrs, node.type, node.name.removeprefix(tree.name)))
         first = steps[0]
         single = first if len(steps) == 1 and first.operands == tuple(range(len(args))) else None
-        self._operator(number).forms[key] = Form(tuple(steps), single)
+        self._operator(number).forms[key] = RelaxCallForm(tuple(steps), single)

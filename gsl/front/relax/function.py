@@ -53,7 +53,7 @@ def items(array: Any) -> list[Any]:
 _SPAN: Final = attrgetter("span")
 
 
-class Function:
+class RelaxFunction:
     """The bindings of a function's body. Nested bodies (branches, closures) are part of the binding they stand in.
 
     Every variable has one Python object here, so that a dictionary finds it without asking TVM whether two are the

@@ -12,7 +12,7 @@ from gsl.spec import TABLE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Leaf:
+class RelaxLeaf:
     """A weight or a literal tensor: a variable of the function whose value is known, or a constant."""
 
     expr: Any
@@ -21,7 +21,7 @@ class Leaf:
     """The other shape of a constant that is seen with one."""
 
 
-class Reading:
+class RelaxReading:
     """The reading of a binding: a small tree of view nodes, numbered with operands before their users.
 
     The transposition of a weight that a product is read with is no part of the tree: it is seen through.
@@ -39,16 +39,16 @@ class Reading:
         """The numbers of the bindings that the reading sees through: those between its own and its operands."""
 
 
-Source = Union[Any, Leaf, int]
+RelaxSource = Union[Any, RelaxLeaf, int]
 """The source of an operand: a variable, a constant, or a node of the same tree."""
 
 
-class Handle:
+class RelaxHandle:
     """The native handle of a view node: its place in a reading, and the sources of its operands and then its deps."""
 
     __slots__ = ("is_root", "reading", "slot", "sources")
 
-    def __init__(self, reading: Reading, slot: int = 0, sources: tuple[Source, ...] = ()) -> None:
+    def __init__(self, reading: RelaxReading, slot: int = 0, sources: tuple[RelaxSource, ...] = ()) -> None:
         self.reading = reading
         self.slot = slot
         self.sources = sources
@@ -56,7 +56,7 @@ class Handle:
         """True if the node has the value of the binding."""
 
 
-class Single(Handle):
+class Single(RelaxHandle):
     """The native handle of a view node that alone makes up a reading without ``through``; it is that reading too.
 
     Nearly all bindings are of this kind.
@@ -69,7 +69,7 @@ class Single(Handle):
     slot: Final = 0  # type: ignore[misc]
     is_root: Final = True  # type: ignore[misc]
 
-    def __init__(self, var: Any, sources: tuple[Source, ...] = ()) -> None:
+    def __init__(self, var: Any, sources: tuple[RelaxSource, ...] = ()) -> None:
         self.var = var
         self.sources = sources
 
@@ -78,9 +78,9 @@ class Single(Handle):
         return self
 
 
-def handle_of(node: Node) -> Handle | None:
+def handle_of(node: Node) -> RelaxHandle | None:
     """The handle of a node that came from a binding or an input; ``None`` for leaves and new nodes."""
-    return node.native if isinstance(node.native, Handle) else None
+    return node.native if isinstance(node.native, RelaxHandle) else None
 
 
 def is_literal(node: Node) -> bool:
@@ -96,7 +96,7 @@ def is_tensor_leaf(node: Node) -> bool:
 # ---------------------------------------------------------------- leaves
 
 
-class Leaves:
+class RelaxLeaves:
     """The leaves of one view, each of which is added to its nodes when it is first asked for."""
 
     def __init__(self, nodes: list[Node]) -> None:
@@ -108,7 +108,7 @@ class Leaves:
         self.names: Counter[str] = Counter()
         """The names of the nodes, each with how often it was wanted."""
 
-    def add(self, leaf: Leaf, native: Any, kind: str, type: Type | None = None, name: str = "") -> Node:
+    def add(self, leaf: RelaxLeaf, native: Any, kind: str, type: Type | None = None, name: str = "") -> Node:
         """A new node of a weight or a literal tensor."""
         value = to_torch(native)
         if leaf.shape is not None:
@@ -124,7 +124,7 @@ class Leaves:
         key = (expr, shape)
         if key not in self.constants:
             kind = PARAM if expr.value.shape else CONST
-            self.constants[key] = self.add(Leaf(expr, shape), expr.value, kind)
+            self.constants[key] = self.add(RelaxLeaf(expr, shape), expr.value, kind)
         return self.constants[key]
 
     def named(self, nodes: list[Node]) -> dict[str, Any]:

@@ -11,16 +11,16 @@ from tvm import relax
 from gsl.front.relax import spellings
 from gsl.front.relax.canonical import canonical
 from gsl.front.relax.dims import is_constant, is_tensors
-from gsl.front.relax.forms import Form, Forms
-from gsl.front.relax.function import Function, effect_of
+from gsl.front.relax.forms import Forms, RelaxCallForm
+from gsl.front.relax.function import RelaxFunction, effect_of
 from gsl.front.relax.groups import body_of, called_group, label_of
-from gsl.front.relax.handle import Handle, Leaf, Leaves, Reading, Single, Source
-from gsl.front.relax.loaded import Field, Fields, Fixed, Loaded, Result, result_tuples, seen
+from gsl.front.relax.handle import RelaxHandle, RelaxLeaf, RelaxLeaves, RelaxReading, RelaxSource, Single
+from gsl.front.relax.loaded import Fields, Fixed, Loaded, OutputSource, TupleField, result_tuples, seen
 from gsl.front.relax.opaque import describe, is_tensor_expr
 from gsl.front.relax.scope import FunctionScope
 from gsl.front.relax.tree import Reshaped
 from gsl.front.relax.trees import Tree, tuple_of
-from gsl.front.tree import Canon, Literal
+from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Inference, Node, TensorType, Type
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE
@@ -29,12 +29,12 @@ _NEAR: Final = 8
 """A reading sees through so many bindings at most."""
 
 
-class Loader:
+class RelaxLoader:
     """Builds the view of one function; ``values`` are the known values of some of its parameters, by name."""
 
     def __init__(
         self,
-        function: Function,
+        function: RelaxFunction,
         scope: FunctionScope,
         values: Mapping[str, Any],
         infer: Inference,
@@ -54,7 +54,7 @@ class Loader:
         """The view node of each variable."""
         self.fields: dict[Any, Canon] = {}
         """The readings of fields of calls that have no view node of their own, by the variables of the fields."""
-        self._leaves = Leaves(self.nodes)
+        self._leaves = RelaxLeaves(self.nodes)
         self._forms = Forms(function, scope)
         self._wanted = result_tuples(function)
         self._has_more = False
@@ -82,9 +82,9 @@ class Loader:
         if value is None:
             self._add(var, Node(INPUT, type=self.scope.type_of(var), name=name), ())
         else:
-            self.views[var] = self._leaves.add(Leaf(var), value, PARAM, self.scope.type_of(var), name)
+            self.views[var] = self._leaves.add(RelaxLeaf(var), value, PARAM, self.scope.type_of(var), name)
 
-    def _add(self, var: Any, view: Node, sources: tuple[Source, ...]) -> None:
+    def _add(self, var: Any, view: Node, sources: tuple[RelaxSource, ...]) -> None:
         """Add a view node that alone makes up the reading of a binding or an input."""
         view.native = Single(var, sources)
         self.nodes.append(view)
@@ -163,24 +163,24 @@ class Loader:
             key = None
         return (canon is not None and self._tree(number, canon, key)) or self._has_fields(number)
 
-    def _sources(self, args: Any, operands: tuple[Node, ...]) -> tuple[Source, ...]:
+    def _sources(self, args: Any, operands: tuple[Node, ...]) -> tuple[RelaxSource, ...]:
         """The sources of the operands of a call: its arguments, except for constants."""
         views = self.views
         return tuple([arg if arg in views else view.native for arg, view in zip(args, operands)])
 
-    def _again(self, number: int, form: Form, given: tuple[Node, ...]) -> None:
+    def _again(self, number: int, form: RelaxCallForm, given: tuple[Node, ...]) -> None:
         """Load a call of a form that is known."""
         var = self.function.vars[number]
         given_sources = self._sources(self.function.args[number], given)
         name, own = self._own(number), self.function.names[number]
-        reading = Reading(var, len(form.steps))
+        reading = RelaxReading(var, len(form.steps))
         self._has_more = self._has_more or len(form.steps) > 1
         nodes: list[Node] = []
         for slot, step in enumerate(form.steps):
             operands = tuple([nodes[~place] if place < 0 else given[place] for place in step.operands])
             sources = tuple([~place if place < 0 else given_sources[place] for place in step.operands])
             nodes.append(Node(step.op, operands, step.attrs, step.type, name=own + step.name,
-                              native=Handle(reading, slot, sources)))  # fmt: skip
+                              native=RelaxHandle(reading, slot, sources)))  # fmt: skip
         nodes[-1].name = name
         self.nodes += nodes
         self.views[var] = nodes[-1]
@@ -197,10 +197,10 @@ class Loader:
         return self._tree(number, Canon(group, tuple(call.args), attrs))
 
     def _body(self, native: Any) -> Graph:
-        function = Function(native)
+        function = RelaxFunction(native)
         scope = FunctionScope(function, self.scope.dims)
         shown = partial(canonical, scope=scope)
-        return Loader(function, scope, {}, self.infer, shown, self.module).load()
+        return RelaxLoader(function, scope, {}, self.infer, shown, self.module).load()
 
     def _has_fields(self, number: int) -> bool:
         """True if all the used fields of a call with several results have canonical readings, which are then noted."""
@@ -299,7 +299,7 @@ class Loader:
                 case relax.Var():
                     if operand not in self.views or not is_tensors(operand.ty):
                         return False
-                case Reshaped() | Literal() | bool() | int() | float():
+                case Reshaped() | LiteralOperand() | bool() | int() | float():
                     pass
                 case _ if not is_constant(operand):
                     return False
@@ -328,15 +328,15 @@ class Loader:
             root.native = Single(var, tree.sources[0])
         else:
             self._has_more = True
-            reading = Reading(var, len(tree.nodes), through)
+            reading = RelaxReading(var, len(tree.nodes), through)
             for slot, (view, sources) in enumerate(zip(tree.nodes, tree.sources)):
-                view.native = Handle(reading, slot, sources)
+                view.native = RelaxHandle(reading, slot, sources)
         self.nodes.extend(tree.nodes)
         self.views[var] = root
 
     # ------------------------------------------------------------ the result
 
-    def _result(self, expr: Any, outputs: list[Node]) -> Result:
+    def _result(self, expr: Any, outputs: list[Node]) -> OutputSource:
         if isinstance(expr, relax.Tuple):
             return Fields(None, tuple([self._result(item, outputs) for item in expr.fields]))
         if expr in self._wanted:
@@ -348,4 +348,4 @@ class Loader:
             outputs.append(self.views[expr])
         else:
             return Fixed(expr)
-        return Field(len(outputs) - 1)
+        return TupleField(len(outputs) - 1)

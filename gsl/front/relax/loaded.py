@@ -9,14 +9,14 @@ from typing import Any, Union
 
 from tvm import relax
 
-from gsl.front.relax.function import Function
-from gsl.front.relax.handle import Handle, Leaf, handle_of
+from gsl.front.relax.function import RelaxFunction
+from gsl.front.relax.handle import RelaxHandle, RelaxLeaf, handle_of
 from gsl.front.relax.scope import FunctionScope
 from gsl.graph import INPUT, Node
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Field:
+class TupleField:
     """One output of the view, by its position among them."""
 
     position: int
@@ -27,7 +27,7 @@ class Fields:
     """A tuple of the function's result; ``var`` is bound to it, if a variable is."""
 
     var: Any
-    items: tuple[Result, ...]
+    items: tuple[OutputSource, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,20 +37,20 @@ class Fixed:
     expr: Any
 
 
-Result = Union[Field, Fields, Fixed]
+OutputSource = Union[TupleField, Fields, Fixed]
 
 
 @dataclass
 class Loaded:
     """The links between a view and its function."""
 
-    function: Function
+    function: RelaxFunction
     scope: FunctionScope
     nodes: list[Node] = field(default_factory=list)
     """The view's nodes as they were loaded."""
     views: dict[Any, Node] = field(default_factory=dict)
     """The node of each variable, which need not be one of those."""
-    result: Result = field(default_factory=lambda: Fixed(None))
+    result: OutputSource = field(default_factory=lambda: Fixed(None))
     aliases: set[Any] = field(default_factory=set)
     """The variables that are bound to another variable or a constant, and have the view node of that."""
     outputs: int = 0
@@ -63,7 +63,7 @@ class Loaded:
         """The native handles of the view's nodes."""
         return {node.native for node in self.nodes}
 
-    def shown(self, var: Any) -> Handle | Leaf | None:
+    def shown(self, var: Any) -> RelaxHandle | RelaxLeaf | None:
         """The native handle of the view node that has the value of a variable, if one has."""
         view = self.views.get(var)
         return view.native if view is not None and view.native in self.natives else None
@@ -72,7 +72,7 @@ class Loaded:
 # ---------------------------------------------------------------- what is seen from outside
 
 
-def result_tuples(function: Function) -> set[Any]:
+def result_tuples(function: RelaxFunction) -> set[Any]:
     """The variables that are bound to tuples for the function's result alone: the view shows their fields instead."""
     found: set[Any] = set()
     work = [function.result]
@@ -90,7 +90,7 @@ def result_tuples(function: Function) -> set[Any]:
     return found
 
 
-def seen(nodes: list[Node], outputs: list[Node], named: set[Node], function: Function) -> list[Node]:
+def seen(nodes: list[Node], outputs: list[Node], named: set[Node], function: RelaxFunction) -> list[Node]:
     """The nodes without those that are only there for readings which see through them.
 
     ``named`` are those that have other variables than their own: those may be used by nothing but a name.
@@ -106,7 +106,7 @@ def seen(nodes: list[Node], outputs: list[Node], named: set[Node], function: Fun
             unused = False
         elif handle is None:
             # A constant; a variable of the function stays.
-            unused = isinstance(node.native, Leaf) and not function.has(node.native.expr)
+            unused = isinstance(node.native, RelaxLeaf) and not function.has(node.native.expr)
         else:
             unused = not handle.is_root or function.place[handle.reading.var] in through
         if unused:

@@ -30,7 +30,7 @@ _LISTS: Final = frozenset(("relax.call_tir", "relax.call_dps_packed", "relax.cal
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class RelaxOpaque:
     """An opaque call as the view shows it. Operands are native, or ``Canon("tuple", …)`` of such."""
 
     op: Any
@@ -39,18 +39,18 @@ class Description:
     attrs: Mapping[str, Any]
 
 
-def describe(value: Any, used: Sequence[Any], dims: Dims) -> Description:
+def describe(value: Any, used: Sequence[Any], dims: Dims) -> RelaxOpaque:
     """The description of a bound expression that has no canonical reading; ``used`` are all variables that it refers
     to."""
     described = _Described(dims)
     if not isinstance(value, relax.Call):
         # A branch, a closure, a shape: whatever it refers to matters to it.
         tensors = tuple([var for var in used if is_tensors(var.ty)])
-        return Description(type(value), tensors, tuple([var for var in used if not is_tensors(var.ty)]), {})
+        return RelaxOpaque(type(value), tensors, tuple([var for var in used if not is_tensors(var.ty)]), {})
     op = described.call(value)
     mentioned = set(described.variables)
     deps = tuple([var for var in used if var not in mentioned])
-    return Description(op, tuple(described.operands), deps, described.attrs)
+    return RelaxOpaque(op, tuple(described.operands), deps, described.attrs)
 
 
 class _Described:

@@ -7,29 +7,29 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from gsl.front.relax.function import Function
-from gsl.front.relax.handle import Handle, Leaf, Reading, Single, handle_of, is_literal
+from gsl.front.relax.function import RelaxFunction
+from gsl.front.relax.handle import RelaxHandle, RelaxLeaf, RelaxReading, Single, handle_of, is_literal
 from gsl.front.relax.loaded import Loaded
 from gsl.front.tree import whole
 from gsl.graph import INPUT, Graph, Node
 
-Arguments = dict[Any, Node]
+RelaxArguments = dict[Any, Node]
 """The view node that now takes the place of each variable to which a binding refers."""
 
 
 @dataclass(slots=True)
-class Plan:
+class RelaxPlan:
     """The way in which each node of a rewritten view gets into the new function."""
 
-    kept: dict[Reading | Single, Arguments] = field(default_factory=dict)
+    kept: dict[RelaxReading | Single, RelaxArguments] = field(default_factory=dict)
     """The readings whose bindings stay, with the new values of their variables."""
-    hidden: dict[int, Arguments] = field(default_factory=dict)
+    hidden: dict[int, RelaxArguments] = field(default_factory=dict)
     """The numbers of the bindings without a view node that stay too, with the same."""
     inner: set[Node] = field(default_factory=set)
     """View nodes that are part of a binding that stays."""
 
 
-def plan(graph: Graph, loaded: Loaded) -> Plan:
+def plan(graph: Graph, loaded: Loaded) -> RelaxPlan:
     """Decide for each node of the view whether its binding stays or is written anew."""
     planner = _Planner(graph, loaded)
     for node in graph.nodes:
@@ -43,16 +43,16 @@ class _Planner:
     def __init__(self, graph: Graph, loaded: Loaded) -> None:
         self.graph = graph
         self.loaded = loaded
-        self.function: Function = loaded.function
+        self.function: RelaxFunction = loaded.function
         self.outputs = set(graph.outputs)
-        self.plan = Plan()
-        self.shared: dict[int, Arguments] = {}
+        self.plan = RelaxPlan()
+        self.shared: dict[int, RelaxArguments] = {}
         """The visible bindings that stay, by their numbers, with the new values of their variables."""
 
     @cached_property
     def alive(self) -> dict[int, Node]:
         """The nodes of the view that was loaded, as far as they are still there, by the addresses of their handles."""
-        return {id(node.native): node for node in self.graph.nodes if isinstance(node.native, (Handle, Leaf))}
+        return {id(node.native): node for node in self.graph.nodes if isinstance(node.native, (RelaxHandle, RelaxLeaf))}
 
     def decide(self, node: Node) -> None:
         """Keep the binding of a node if it is as it was loaded, but for other operands."""
@@ -64,7 +64,7 @@ class _Planner:
             if own is not None:
                 self.plan.kept[handle] = self.shared[self.function.place[handle.var]] = own
             return
-        tree = whole(node, handle_of, Leaf)
+        tree = whole(node, handle_of, RelaxLeaf)
         if tree is None or any(self._used_outside(inner, tree) for inner in tree):
             return
         arguments = _arguments(tree)
@@ -80,11 +80,11 @@ class _Planner:
             return False
         return node in self.outputs or any(user not in tree for user in node.users)
 
-    def _own(self, place: int, arguments: Arguments) -> Arguments:
+    def _own(self, place: int, arguments: RelaxArguments) -> RelaxArguments:
         """The new values of the variables of one binding."""
         return {var: arguments[var] for var in self.function.uses(place) if var in arguments}
 
-    def _sees_through(self, reading: Reading, arguments: Arguments) -> bool:
+    def _sees_through(self, reading: RelaxReading, arguments: RelaxArguments) -> bool:
         """Keep the bindings that a reading sees through; False if others need them with other operands."""
         needed = {place: self._own(place, arguments) for place in reading.through}
         for place, own in needed.items():
@@ -127,15 +127,15 @@ def stands_for(node: Node, var: Any, loaded: Loaded) -> bool:
     return node.native is not None and node.native is loaded.shown(var)
 
 
-def _arguments_of(node: Node, handle: Handle) -> Arguments | None:
+def _arguments_of(node: Node, handle: RelaxHandle) -> RelaxArguments | None:
     """The new values of the variables of a reading of one node; ``None`` if the node is not as it was loaded."""
     operands = (*node.operands, *node.deps) if node.deps else node.operands
     sources = handle.sources
     if len(sources) != len(operands):
         return None
-    arguments: Arguments = {}
+    arguments: RelaxArguments = {}
     for source, operand in zip(sources, operands):
-        if type(source) is Leaf:
+        if type(source) is RelaxLeaf:
             if operand.native is not source:
                 return None
         elif arguments.setdefault(source, operand) is not operand:
@@ -143,13 +143,13 @@ def _arguments_of(node: Node, handle: Handle) -> Arguments | None:
     return arguments
 
 
-def _arguments(tree: list[Node]) -> Arguments | None:
+def _arguments(tree: list[Node]) -> RelaxArguments | None:
     """The new values of the variables; ``None`` if one of them has become two different things."""
-    arguments: Arguments = {}
+    arguments: RelaxArguments = {}
     for node in tree:
         own = handle_of(node)
         assert own is not None
         for source, operand in zip(own.sources, (*node.operands, *node.deps)):
-            if not isinstance(source, (int, Leaf)) and arguments.setdefault(source, operand) is not operand:
+            if not isinstance(source, (int, RelaxLeaf)) and arguments.setdefault(source, operand) is not operand:
                 return None
     return arguments

@@ -13,20 +13,20 @@ from tvm import relax
 from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError, nearest
-from gsl.front.base import Step, Unchangeable
+from gsl.front.base import ProgramStep, Unchangeable
 from gsl.front.relax.blocks import check
 from gsl.front.relax.canonical import canonical
 from gsl.front.relax.dims import Dims, from_relax
-from gsl.front.relax.function import Function, items
+from gsl.front.relax.function import RelaxFunction, items
 from gsl.front.relax.groups import composite, plain, without_unused
 from gsl.front.relax.infer import Infer
-from gsl.front.relax.load import Loader
+from gsl.front.relax.load import RelaxLoader
 from gsl.front.relax.loaded import Loaded
 from gsl.front.relax.opaque import Caller
 from gsl.front.relax.reasons import reason
-from gsl.front.relax.run import Steps, compiled, evaluate
+from gsl.front.relax.run import RelaxSteps, compiled, evaluate
 from gsl.front.relax.scope import FunctionScope
-from gsl.front.relax.store import Home, Storer
+from gsl.front.relax.store import RelaxParameterStore, RelaxStorer
 from gsl.front.tvm.tensors import to_tvm
 from gsl.graph import Graph, Node, Type
 from gsl.pause import paused_collector
@@ -84,11 +84,11 @@ class RelaxProgram(Unchangeable):
     def load(self) -> Graph:
         """A fresh view of the function."""
         with paused_collector():
-            function = Function(self._native)
+            function = RelaxFunction(self._native)
             scope = FunctionScope(function, self._dims)
             infer = Infer(self._caller, self._dims)
             shown = partial(canonical, scope=scope)
-            loader = Loader(function, scope, self._values or {}, infer, shown, self._module)
+            loader = RelaxLoader(function, scope, self._values or {}, infer, shown, self._module)
             graph, infer.loaded = loader.load(), loader.loaded
             graph.writable = infer.writable
             self._leaves = loader.loaded.leaves
@@ -96,7 +96,7 @@ class RelaxProgram(Unchangeable):
 
     def why_unread(self) -> Callable[[Node], str | None]:
         """A function that tells why an opaque node of a view has no canonical reading."""
-        return partial(reason, FunctionScope(Function(self._native), self._dims))
+        return partial(reason, FunctionScope(RelaxFunction(self._native), self._dims))
 
     def _loaded(self, graph: Graph) -> Loaded:
         """The program from which a rewritten view was made. FrontEndError for a view of another program."""
@@ -115,9 +115,9 @@ class RelaxProgram(Unchangeable):
 
     def _store(self, graph: Graph) -> RelaxProgram:
         loaded = self._loaded(graph)
-        home = Home(loaded, self._values or {}, self._values is not None and not self._is_called())
+        home = RelaxParameterStore(loaded, self._values or {}, self._values is not None and not self._is_called())
         try:
-            storer = Storer(graph, loaded, home, self._caller)
+            storer = RelaxStorer(graph, loaded, home, self._caller)
             function = storer.store()
         except Exception as error:
             # Relax may raise anything for a call that it does not take.
@@ -145,16 +145,16 @@ class RelaxProgram(Unchangeable):
         params = items(self._native.params)
         return compiled(plain(self._module), self._name, params, self._values or {}, target, options)
 
-    def steps(self, graph: Graph) -> Sequence[Step]:
+    def steps(self, graph: Graph) -> Sequence[ProgramStep]:
         """The bindings of the function that compute, in order."""
         return self._steps().steps(graph)
 
-    def alone(self, steps: Sequence[Step], *, copies: int = 1) -> Callable[[], object]:
+    def alone(self, steps: Sequence[ProgramStep], *, copies: int = 1) -> Callable[[], object]:
         """A function that runs these bindings and no others on TVM's machine."""
         return self._steps().alone(steps, copies)
 
-    def _steps(self) -> Steps:
-        return Steps(self._module, self._native, self._values or ())
+    def _steps(self) -> RelaxSteps:
+        return RelaxSteps(self._module, self._native, self._values or ())
 
     def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
         """The value of a call node on torch tensors."""

@@ -33,6 +33,6 @@ def reason(scope: FunctionScope, node: Node) -> str | None:
         return "its result is used as a whole, or a field of it that is used has no reading"
     try:
         spellings.READERS[name](value, scope)
-    except spellings.Unread as error:
+    except spellings.RelaxUnread as error:
         return given_up(node, error)
     return NOT_COVERED

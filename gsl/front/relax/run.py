@@ -13,8 +13,8 @@ import tvm
 from tvm import relax
 
 from gsl.errors import FrontEndError
-from gsl.front.base import Step
-from gsl.front.relax.function import Function
+from gsl.front.base import ProgramStep
+from gsl.front.relax.function import RelaxFunction
 from gsl.front.relax.groups import plain
 from gsl.front.relax.handle import handle_of
 from gsl.front.relax.opaque import Caller, attribute_names, python_value
@@ -116,16 +116,16 @@ def _run_opaque(node: Node, operands: Sequence[Any], caller: Caller) -> Any:
 _NAME = "gsl_alone"
 
 
-class Steps:
+class RelaxSteps:
     """The bindings of one function of a module, which compute; ``weights`` are the parameters whose values are known.
     """
 
     def __init__(self, module: Any, native: Any, weights: Collection[str]) -> None:
         self.module = module
-        self.function = Function(native)
+        self.function = RelaxFunction(native)
         self.weights = frozenset(weights)
 
-    def steps(self, view: Graph) -> list[Step]:
+    def steps(self, view: Graph) -> list[ProgramStep]:
         """The bindings, with the nodes of a view that they stand for."""
         shown: dict[Any, list[Node]] = {}
         for node in view.nodes:
@@ -135,12 +135,12 @@ class Steps:
                     shown.setdefault(self.function.own(var), []).append(node)
         values = zip(self.function.vars, self.function.names, self.function.values)
         return [
-            Step(name, tuple(shown.get(var, ())), self._key(value), self._bytes(value), place)
+            ProgramStep(name, tuple(shown.get(var, ())), self._key(value), self._bytes(value), place)
             for place, (var, name, value) in enumerate(values)
             if isinstance(value, tvm.ir.Call)
         ]
 
-    def alone(self, steps: Sequence[Step], copies: int) -> Callable[[], object]:
+    def alone(self, steps: Sequence[ProgramStep], copies: int) -> Callable[[], object]:
         """A function that runs some of the bindings on TVM's machine. FrontEndError where TVM can't."""
         places = [step.native for step in steps]
         params, module = self._region(places)

@@ -12,14 +12,14 @@ from tvm.relax.analysis import defined_symbolic_vars
 from tvm.tirx import IntImm
 
 from gsl.front.relax.dims import Dims, from_relax, type_of
-from gsl.front.relax.function import Function, items
+from gsl.front.relax.function import RelaxFunction, items
 from gsl.graph import Dim, Type
 
 
 class FunctionScope:
     """The variables of one function, and sizes in terms of Relax and of the view."""
 
-    def __init__(self, function: Function, dims: Dims) -> None:
+    def __init__(self, function: RelaxFunction, dims: Dims) -> None:
         self.function = function
         self.dims = dims
         self.lookups = 0

@@ -14,18 +14,18 @@ from gsl.errors import FrontEndError
 from gsl.front.relax.blocks import Blocks, Swaps
 from gsl.front.relax.function import with_value
 from gsl.front.relax.groups import Outliner
-from gsl.front.relax.handle import Leaf, Reading, handle_of, is_literal, is_tensor_leaf
-from gsl.front.relax.loaded import Field, Fields, Loaded, Result
+from gsl.front.relax.handle import RelaxLeaf, RelaxReading, handle_of, is_literal, is_tensor_leaf
+from gsl.front.relax.loaded import Fields, Loaded, OutputSource, TupleField
 from gsl.front.relax.opaque import Caller
-from gsl.front.relax.plan import Arguments, plan, stands_for
-from gsl.front.relax.write import Part, Writer, places_of
+from gsl.front.relax.plan import RelaxArguments, plan, stands_for
+from gsl.front.relax.write import RelaxCallWriter, WrittenPart, places_of
 from gsl.front.tvm.tensors import to_tvm
 from gsl.graph import GETITEM, INPUT, LEAVES, PARAM, TUPLE, Graph, Node, Type
 
 # ---------------------------------------------------------------- parameters
 
 
-class Home:
+class RelaxParameterStore:
     """The parameters of a new function.
 
     ``values`` are the known ones by name. With ``free``, new weights become parameters and unused ones go; otherwise
@@ -44,7 +44,7 @@ class Home:
     def weight(self, node: Node) -> Any:
         """The expression of a weight or a literal tensor."""
         leaf = node.native
-        if isinstance(leaf, Leaf) and leaf.shape is None:
+        if isinstance(leaf, RelaxLeaf) and leaf.shape is None:
             return leaf.expr
         if node not in self._made:
             tensor = to_tvm(node.attrs["value"])
@@ -103,10 +103,10 @@ class Home:
 # ---------------------------------------------------------------- writing a view
 
 
-class Storer:
+class RelaxStorer:
     """Builds the function of one rewritten view."""
 
-    def __init__(self, graph: Graph, loaded: Loaded, home: Home, caller: Caller) -> None:
+    def __init__(self, graph: Graph, loaded: Loaded, home: RelaxParameterStore, caller: Caller) -> None:
         self.graph = graph
         self.loaded = loaded
         self.function = loaded.function
@@ -121,14 +121,14 @@ class Storer:
         self.pending = deque(sorted((*self.plan.hidden, *self.tuples)))
         self.outliner = Outliner(caller.module, home.weight)
         calls = Caller(caller.module, caller.dims, self.outliner.bring)
-        self.writer = Writer(loaded, calls, self.value, self.outliner)
+        self.writer = RelaxCallWriter(loaded, calls, self.value, self.outliner)
         self.blocks = Blocks(self.function)
         self.swaps = Swaps()
         self.places = self._places()
         self.outputs = set(graph.outputs)
         self.returned = self._returned()
         """The nodes to which the result refers, other than by a tuple that is bound to a variable."""
-        self._like: dict[Part, Type] = {}
+        self._like: dict[WrittenPart, Type] = {}
         """The type in the view, which is that of Relax, for calls that are written alike."""
         self._retyped = False
         """True if an old call may have operands of other types than before."""
@@ -207,7 +207,7 @@ class Storer:
         work = [self.loaded.result]
         while work:
             part = work.pop()
-            if isinstance(part, Field):
+            if isinstance(part, TupleField):
                 found.add(self.graph.outputs[part.position])
             elif isinstance(part, Fields) and part.var is None:
                 work.extend(part.items)
@@ -240,11 +240,11 @@ class Storer:
                 return False
         return True
 
-    def _is_known(self, result: Result) -> bool:
+    def _is_known(self, result: OutputSource) -> bool:
         """True if all the values of a part of the result exist."""
         if isinstance(result, Fields):
             return all(map(self._is_known, result.items))
-        return not isinstance(result, Field) or self._has_value(self.graph.outputs[result.position])
+        return not isinstance(result, TupleField) or self._has_value(self.graph.outputs[result.position])
 
     def _has_value(self, node: Node) -> bool:
         if node in self.values or node.op in LEAVES:
@@ -267,7 +267,7 @@ class Storer:
                 self.done.add(top)
                 self._copy(top, self.plan.hidden[top])
 
-    def _keep(self, node: Node, reading: Reading) -> None:
+    def _keep(self, node: Node, reading: RelaxReading) -> None:
         arguments = self.plan.kept[reading]
         place = self.function.place[reading.var]
         for through in reading.through:
@@ -282,7 +282,7 @@ class Storer:
         self.done.add(place)
         self.values[node] = self._copy(place, arguments)
 
-    def _copy(self, place: int, arguments: Arguments) -> Any:
+    def _copy(self, place: int, arguments: RelaxArguments) -> Any:
         """Store an old binding with the new values of its variables; the variable that has its value."""
         instead: dict[Any, Any] = {}
         for var in self.function.uses(place):
@@ -300,7 +300,7 @@ class Storer:
         own = self.loaded.scope.type_of(var)
         return node is None or (own is not None and (own is node.type or own == node.type))
 
-    def _argument(self, var: Any, arguments: Arguments) -> Any:
+    def _argument(self, var: Any, arguments: RelaxArguments) -> Any:
         """The expression that stands for a variable of an old binding in the new function."""
         node = arguments.get(var)
         if node is None or (var in self.loaded.aliases and stands_for(node, var, self.loaded)):
@@ -375,14 +375,14 @@ class Storer:
 
     # ------------------------------------------------------------ the result
 
-    def _result(self, result: Result, old: Any) -> Any:
+    def _result(self, result: OutputSource, old: Any) -> Any:
         """A part of the function's result, for the expression that it was."""
-        if isinstance(result, Field):
+        if isinstance(result, TupleField):
             node = self.graph.outputs[result.position]
             if isinstance(old, relax.Var):
                 return self._argument(old, {old: node})
             leaf = node.native
-            return leaf.expr if isinstance(leaf, Leaf) and leaf.expr.same_as(old) else self.value(node)
+            return leaf.expr if isinstance(leaf, RelaxLeaf) and leaf.expr.same_as(old) else self.value(node)
         if not isinstance(result, Fields):
             return old
         if result.var is not None and self.function.place[result.var] in self.done:

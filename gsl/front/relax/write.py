@@ -25,7 +25,7 @@ from gsl.spec import TABLE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class WrittenPart:
     """One call that is written."""
 
     op: Any
@@ -41,7 +41,7 @@ class Part:
     """True if the operands are the tensors, in their order."""
 
 
-Recipe = tuple[Part, ...]
+Recipe = tuple[WrittenPart, ...]
 """Calls in order, each with the types that Relax gave it; the last one has the value."""
 
 
@@ -99,7 +99,7 @@ def recipe(tensors: Sequence[Any], calls: Sequence[tuple[Any, Any]]) -> Recipe |
     places = {tensor.__chandle__(): place for place, tensor in enumerate(tensors)}
     if len(places) != len(tensors):
         return None
-    parts: list[Part] = []
+    parts: list[WrittenPart] = []
     for var, expr in calls:
         if type(expr) is not ir.Call or type(expr.op) is not ir.Op:
             return None
@@ -111,7 +111,7 @@ def recipe(tensors: Sequence[Any], calls: Sequence[tuple[Any, Any]]) -> Recipe |
             args.append(arg if place is None else place)
         name = expr.op.name.rpartition(".")[2]
         is_plain = [arg if type(arg) is int else None for arg in args] == list(range(len(tensors)))
-        parts.append(Part(expr.op, tuple(args), expr.attrs, expr.ty_args, expr.ty, name, is_plain))
+        parts.append(WrittenPart(expr.op, tuple(args), expr.attrs, expr.ty_args, expr.ty, name, is_plain))
         if var is not None:
             places[var.__chandle__()] = ~(len(parts) - 1)
     return tuple(parts)
@@ -144,12 +144,12 @@ Emit = Callable[[Any, Any], None]
 """Takes a variable and the expression that is to be bound to it."""
 
 
-class Writer:
+class RelaxCallWriter:
     """Writes the calls of a view; ``value`` gives the expression of a view node."""
 
     def __init__(
         self, loaded: Loaded, caller: Caller, value: Callable[[Node], Any], outliner: Outliner,
-        around: Writer | None = None,
+        around: RelaxCallWriter | None = None,
     ) -> None:  # fmt: skip
         self.loaded = loaded
         self.scope = loaded.scope
@@ -232,7 +232,7 @@ class Writer:
 
     def _inside(self, value: Callable[[Node], Any]) -> Write:
         """A function that writes the calls of a group; ``value`` gives the expression of a node of it."""
-        return Writer(self.loaded, self.caller, value, self.outliner, self).write
+        return RelaxCallWriter(self.loaded, self.caller, value, self.outliner, self).write
 
     def stand_in(self, node: Node) -> Any:
         """The stand-in for an operand when a call is spelled: an expression, a number, or a tuple of expressions."""
@@ -340,4 +340,4 @@ def places_of(node: Node, loaded: Loaded) -> list[int]:
     return list(found)
 
 
-__all__ = ["Writer", "places_of", "span_of"]
+__all__ = ["RelaxCallWriter", "places_of", "span_of"]

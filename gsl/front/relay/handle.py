@@ -13,14 +13,14 @@ from gsl.graph import CONST, Node
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Leaf:
+class RelayLeaf:
     """A variable of the function, or a constant."""
 
     expr: Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class RelayReading:
     """The reading of one expression: a small tree of view nodes, numbered with operands before their users."""
 
     expr: Any
@@ -30,34 +30,34 @@ class Reading:
     """The number of view nodes; the root has the last number."""
 
 
-Source = Any
+RelaySource = Any
 """The source of an operand: an expression, or the number of a node of the same tree."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Handle:
+class RelayHandle:
     """The native handle of a view node: its place in a reading, and the sources of its operands and then its deps."""
 
-    reading: Reading
+    reading: RelayReading
     slot: int = 0
-    sources: tuple[Source, ...] = ()
+    sources: tuple[RelaySource, ...] = ()
 
     @property
     def is_root(self) -> bool:
         return self.slot == self.reading.size - 1
 
 
-def handle_of(node: Node) -> Handle | None:
+def handle_of(node: Node) -> RelayHandle | None:
     """The handle of a node that came from a call, a tuple or another expression; ``None`` for leaves and new nodes."""
-    return node.native if isinstance(node.native, Handle) else None
+    return node.native if isinstance(node.native, RelayHandle) else None
 
 
 def native_of(node: Node) -> Any:
     """The expression whose value the view node is, or belongs to; ``None`` for a new node."""
     match node.native:
-        case Handle():
+        case RelayHandle():
             return node.native.reading.expr
-        case Leaf():
+        case RelayLeaf():
             return node.native.expr
     return None
 

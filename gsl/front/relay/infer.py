@@ -13,7 +13,7 @@ from gsl.front.infer import field_type
 from gsl.front.relay import opaque
 from gsl.front.relay.handle import is_literal
 from gsl.front.relay.run import compiled
-from gsl.front.relay.types import Types, infer_local, native_type
+from gsl.front.relay.types import RelayTypes, infer_local, native_type
 from gsl.front.tvm.tensors import to_torch, to_tvm
 from gsl.graph import CONST, GETITEM, LEAVES, TUPLE, Node, Op, TensorType, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
@@ -63,7 +63,7 @@ def _infer_opaque(module: Any, op: Op, operands: tuple[Node, ...], attrs: Mappin
         raise ValueError(str(error)) from None
     for part in stand_ins:
         infer_local(part)
-    return Types().of(infer_local(call))
+    return RelayTypes().of(infer_local(call))
 
 
 def type_of_literal(value: Any) -> Type:

@@ -11,10 +11,10 @@ from tvm import ir, relay
 from gsl.errors import FrontEndError
 from gsl.front.relay import groups, opaque, spellings
 from gsl.front.relay.handle import (
-    Handle,
-    Leaf,
-    Reading,
-    Source,
+    RelayHandle,
+    RelayLeaf,
+    RelayReading,
+    RelaySource,
     hidden_variables,
     in_order,
     output_exprs,
@@ -22,8 +22,8 @@ from gsl.front.relay.handle import (
     unique_names,
 )
 from gsl.front.relay.infer import infer, inferred, type_of_literal
-from gsl.front.relay.types import Types, checked_type, infer_local, refined
-from gsl.front.tree import Canon, Literal
+from gsl.front.relay.types import RelayTypes, checked_type, infer_local, refined
+from gsl.front.tree import Canon, LiteralOperand
 from gsl.front.tvm.tensors import known_dtype, to_torch
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Node, Op, TensorType, Type
 from gsl.graph.subgraph import Subgraph
@@ -41,7 +41,7 @@ class _Scope:
     """The scope of a call about whose surroundings nothing is known."""
 
     def type_of(self, expr: Any) -> Type | None:
-        return Types().of(checked_type(expr))
+        return RelayTypes().of(checked_type(expr))
 
 
 def canonical(op: Op, operands: int | None, attrs: Mapping[str, Any]) -> str | None:
@@ -81,7 +81,7 @@ def _text(value: Any) -> str:
 # ---------------------------------------------------------------- loading
 
 
-class Loader:
+class RelayLoader:
     """Builds the view of one function, whose expressions have types. It is the scope of readings, too."""
 
     def __init__(
@@ -92,7 +92,7 @@ class Loader:
         self.names = names
         """The names of the function's variables in the view."""
         self.params = params
-        self.types = Types()
+        self.types = RelayTypes()
         self.nodes: list[Node] = []
         self.views: dict[Any, Node] = {}
         """The view node that stands for the value of an expression."""
@@ -123,7 +123,7 @@ class Loader:
     def _variable(self, name: str, var: relay.Var) -> None:
         type = self.types.of(checked_type(var) or var.type_annotation)
         kind, attrs = (PARAM, {"value": self.params[name]}) if name in self.params else (INPUT, {})
-        self._add(var, Node(kind, attrs=attrs, type=type, name=name, native=Leaf(var)))
+        self._add(var, Node(kind, attrs=attrs, type=type, name=name, native=RelayLeaf(var)))
 
     def _constant(self, expr: relay.Constant) -> None:
         shape, dtype = tuple(map(int, expr.data.shape)), str(expr.data.dtype)
@@ -132,7 +132,7 @@ class Loader:
             return
         # A constant with axes is a weight, as a variable with a known value is.
         kind, value = PARAM if shape else CONST, to_torch(expr.data)
-        view = Node(kind, attrs={"value": value}, type=TensorType(shape, dtype), name="const", native=Leaf(expr))
+        view = Node(kind, attrs={"value": value}, type=TensorType(shape, dtype), name="const", native=RelayLeaf(expr))
         self._add(expr, view)
 
     def _add(self, expr: Any, view: Node) -> None:
@@ -172,7 +172,7 @@ class Loader:
             attrs,
             self._type(expr, op, tuple([self.views[part] for part in sources]), attrs),
             name=name,
-            native=Handle(Reading(expr, (expr,)), 0, (*sources, *extra)),
+            native=RelayHandle(RelayReading(expr, (expr,)), 0, (*sources, *extra)),
             effect=effect,
             deps=tuple([self.views[var] for var in extra]),
         )
@@ -195,7 +195,7 @@ class Loader:
         codegen = groups.codegen_of(expr.op)
         if codegen is not None:
             attrs[groups.CODEGEN] = codegen
-        group = Subgraph(name, lambda: Loader(module, function, unique_names(function), {}).load())
+        group = Subgraph(name, lambda: RelayLoader(module, function, unique_names(function), {}).load())
         self._own(expr, group, attrs, name.rpartition(".")[2])
 
     def _opaque(self, expr: Any) -> None:
@@ -206,7 +206,7 @@ class Loader:
         """Load an expression with all that is in it as one node that must stay as it is."""
         variables = tuple(relay.analysis.free_vars(expr))
         deps = tuple([self.views[var] for var in variables])
-        handle = Handle(Reading(expr, ()), 0, variables)
+        handle = RelayHandle(RelayReading(expr, ()), 0, variables)
         op = opaque.describe(expr).op
         view = Node(
             op, (), {}, self._native_type(expr), name=opaque.name_of(op), native=handle, effect=Effect.OTHER, deps=deps
@@ -235,9 +235,9 @@ class Loader:
         inside, extra = self._between(expr, leaves)
         root.deps = tuple([self.views[part] for part in extra])
         tree.sources[-1] += extra
-        reading = Reading(expr, inside, len(tree.nodes))
+        reading = RelayReading(expr, inside, len(tree.nodes))
         for slot, (view, sources) in enumerate(zip(tree.nodes, tree.sources)):
-            view.native = Handle(reading, slot, sources)
+            view.native = RelayHandle(reading, slot, sources)
         self.nodes.extend(tree.nodes)
         self.views[expr] = root
         return True
@@ -249,7 +249,7 @@ class Loader:
                 case Canon():
                     if not self._acceptable(operand):
                         return False
-                case Literal() | bool() | int() | float():
+                case LiteralOperand() | bool() | int() | float():
                     pass
                 case _:
                     if operand not in self.views:
@@ -311,15 +311,15 @@ class Loader:
 class _Tree:
     """The view nodes of one canonical reading, operands first."""
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: RelayLoader) -> None:
         self.loader = loader
         self.nodes: list[Node] = []
-        self.sources: list[tuple[Source, ...]] = []
+        self.sources: list[tuple[RelaySource, ...]] = []
 
     def add(self, canon: Canon) -> int:
         """Add a canonical call with all its operands; its number. ValueError if it is ill-formed."""
         operands: list[Node] = []
-        sources: list[Source] = []
+        sources: list[RelaySource] = []
         for operand in canon.operands:
             view, source = self._operand(operand)
             operands.append(view)
@@ -331,18 +331,18 @@ class _Tree:
         node = Node(canon.op, tuple(operands), attrs, type, name=canon.op.rpartition(".")[2])
         return self._append(node, tuple(sources))
 
-    def _append(self, node: Node, sources: tuple[Source, ...]) -> int:
+    def _append(self, node: Node, sources: tuple[RelaySource, ...]) -> int:
         self.nodes.append(node)
         self.sources.append(sources)
         return len(self.nodes) - 1
 
-    def _operand(self, operand: Any) -> tuple[Node, Source]:
+    def _operand(self, operand: Any) -> tuple[Node, RelaySource]:
         if isinstance(operand, Canon):
             slot = self.add(operand)
             return self.nodes[slot], slot
         if operand in self.loader.views:
             return self.loader.views[operand], operand
-        value = operand.value if isinstance(operand, Literal) else operand
+        value = operand.value if isinstance(operand, LiteralOperand) else operand
         node = Node(CONST, attrs={"value": value}, type=type_of_literal(value), name="const")
         slot = self._append(node, ())
         return node, slot

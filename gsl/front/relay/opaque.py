@@ -27,7 +27,7 @@ _IMPURE: Final = (relay.RefCreate, relay.RefRead, relay.RefWrite)
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class RelayOpaque:
     """An expression as an opaque node shows it."""
 
     op: ViewOp
@@ -37,19 +37,19 @@ class Description:
     effect: Effect | None = None
 
 
-def describe(expr: Any) -> Description:
+def describe(expr: Any) -> RelayOpaque:
     """The operator, attributes and effect of an expression."""
     kind: Any = type(expr)
     if not isinstance(expr, relay.Call):
-        return Description(kind, {})
+        return RelayOpaque(kind, {})
     callee = expr.op
     if isinstance(callee, Op):
-        return Description(callee, attributes(expr.attrs), effect_of(callee))
+        return RelayOpaque(callee, attributes(expr.attrs), effect_of(callee))
     if isinstance(callee, relay.GlobalVar):
-        return Description(tvm_function(callee), {})
+        return RelayOpaque(tvm_function(callee), {})
     if isinstance(callee, relay.Function):
-        return Description(relay.Function, {"function": callee, **attributes(callee.attrs)})
-    return Description(relay.Call, {})
+        return RelayOpaque(relay.Function, {"function": callee, **attributes(callee.attrs)})
+    return RelayOpaque(relay.Call, {})
 
 
 def is_group(callee: Any) -> bool:

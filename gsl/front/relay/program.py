@@ -14,11 +14,11 @@ from gsl.errors import FrontEndError, nearest
 from gsl.front.base import Unchangeable
 from gsl.front.relay.handle import in_order, unique_names
 from gsl.front.relay.infer import evaluate
-from gsl.front.relay.load import Loader
-from gsl.front.relay.reasons import Reasons
+from gsl.front.relay.load import RelayLoader
+from gsl.front.relay.reasons import RelayReasons
 from gsl.front.relay.run import compiled, with_room
-from gsl.front.relay.store import Storer
-from gsl.front.relay.types import Types, checked_type, diagnosed, is_static
+from gsl.front.relay.store import RelayStorer
+from gsl.front.relay.types import RelayTypes, checked_type, diagnosed, is_static
 from gsl.front.tvm.tensors import TENSOR, to_torch, to_tvm
 from gsl.graph import Graph, Inference, Node, Op, Type
 
@@ -57,7 +57,7 @@ class RelayProgram(Unchangeable):
     @cached_property
     def inputs(self) -> Mapping[str, Type | None]:
         """The names of the inputs in order, with their types."""
-        types = Types()
+        types = RelayTypes()
         # The weights are gone through too, so that sizes that are not known have the names that they have in the view.
         known = {name: types.of(checked_type(var)) for name, var in zip(self._names, main_of(self._typed).params)}
         return {name: type for name, type in known.items() if name not in self._params}
@@ -81,18 +81,18 @@ class RelayProgram(Unchangeable):
         graph.writable = partial(_check_writable, self._typed, graph.infer)
         return graph
 
-    def _loader(self) -> Loader:
+    def _loader(self) -> RelayLoader:
         weights = {name: to_torch(value) for name, value in self._params.items()}
-        return Loader(self._typed, main_of(self._typed), self._names, weights)
+        return RelayLoader(self._typed, main_of(self._typed), self._names, weights)
 
     def why_unread(self) -> Callable[[Node], str | None]:
         """A function that tells why an opaque node of a view has no canonical reading."""
-        return Reasons(self._loader())
+        return RelayReasons(self._loader())
 
     def store(self, graph: Graph) -> RelayProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
         old = main_of(self._typed)
-        storer = Storer(graph, self._typed)
+        storer = RelayStorer(graph, self._typed)
         new = with_room(storer.store)
         if new.same_as(old):
             return self
@@ -118,7 +118,7 @@ def _check_writable(
     module: Any, infer: Inference, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]
 ) -> None:
     """Raise FrontEndError if a new call can't be written in a module."""
-    Storer(Graph((), (), infer), module).try_call(op, operands, attrs)
+    RelayStorer(Graph((), (), infer), module).try_call(op, operands, attrs)
 
 
 def from_module(module: Any, params: Mapping[str, Any] | None = None) -> RelayProgram:

@@ -6,16 +6,16 @@ from tvm import ir, relay
 
 from gsl.front.relay import spellings
 from gsl.front.relay.handle import native_of
-from gsl.front.relay.load import Loader
+from gsl.front.relay.load import RelayLoader
 from gsl.front.relay.types import checked_type
 from gsl.front.tree import NO_SPELLING, NOT_COVERED, given_up
 from gsl.graph import Node
 
 
-class Reasons:
+class RelayReasons:
     """Tells the reasons for the opaque nodes of a view, which a loader of the same program loads once more."""
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: RelayLoader) -> None:
         loader.load()
         self.loader = loader
 
@@ -31,7 +31,7 @@ class Reasons:
         if reader is None:
             return NO_SPELLING
         try:
-            reader(spellings.Reading(expr, self.loader))
-        except (spellings.UnreadError, ValueError) as error:
+            reader(spellings.RelayCall(expr, self.loader))
+        except (spellings.RelayUnreadError, ValueError) as error:
             return given_up(node, error)
         return NOT_COVERED

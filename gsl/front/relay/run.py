@@ -24,7 +24,7 @@ EXECUTORS: Final = ("graph", "vm", "debug")
 STACK: Final = 1 << 29
 """Bytes of stack for TVM's passes, which recurse over a program; memory is taken only as it is used."""
 
-Result = TypeVar("Result")
+RunResult = TypeVar("RunResult")
 
 
 def compiled(
@@ -140,9 +140,9 @@ _LOWERED: Final = frozenset(("Primitive", "Compiler"))
 """The attributes of functions that become one kernel."""
 
 
-def with_room(work: Callable[[], Result]) -> Result:
+def with_room(work: Callable[[], RunResult]) -> RunResult:
     """The result of some work of TVM's on a stack that is large enough for deep programs."""
-    results: list[Result] = []
+    results: list[RunResult] = []
     errors: list[BaseException] = []
 
     def run() -> None:

@@ -12,8 +12,8 @@ from tvm.ir import Op
 from gsl.errors import FrontEndError
 from gsl.front.relay import groups, opaque, spellings
 from gsl.front.relay.handle import (
-    Leaf,
-    Reading,
+    RelayLeaf,
+    RelayReading,
     bound,
     handle_of,
     in_order,
@@ -24,7 +24,7 @@ from gsl.front.relay.handle import (
     rebuilt,
 )  # fmt: skip
 from gsl.front.relay.infer import dtype_of_number, type_of_literal
-from gsl.front.relay.types import Types, checked_type, infer_local, native_type
+from gsl.front.relay.types import RelayTypes, checked_type, infer_local, native_type
 from gsl.front.tree import whole
 from gsl.front.tvm.tensors import dtype_name, to_torch, to_tvm
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, Type, op_name
@@ -37,7 +37,7 @@ Kept = Mapping[Any, Node]
 """The view node that now takes the place of each expression that a reading refers to."""
 
 
-class Storer:
+class RelayStorer:
     """Builds the function of one rewritten view."""
 
     def __init__(self, graph: Graph, module: Any) -> None:
@@ -45,7 +45,7 @@ class Storer:
         self.module = module
         self.function: relay.Function = module["main"]
         self.outputs = set(graph.outputs)
-        self.kept: dict[Reading, Kept] = {}
+        self.kept: dict[RelayReading, Kept] = {}
         """The readings whose expressions are kept, with the new nodes of their parts."""
         self.inner: set[Node] = set()
         """The nodes that are part of an expression that is kept."""
@@ -55,7 +55,7 @@ class Storer:
         """The new weights by name, as tensors of TVM."""
         self._types: dict[Any, Type | None] = {}
         """The types of the expressions so far, as the view knows them."""
-        self._sizes = Types()
+        self._sizes = RelayTypes()
         self._variables = {var: str(var.name_hint) for var in self.function.params}
         self._names = set(self._variables.values())
         self._new_variables: list[relay.Var] = []
@@ -119,7 +119,7 @@ class Storer:
     def _used_outside(self, node: Node, tree: Sequence[Node]) -> bool:
         return not is_literal(node) and (node in self.outputs or any(user not in tree for user in node.users))
 
-    def _keep(self, node: Node, reading: Reading) -> Any:
+    def _keep(self, node: Node, reading: RelayReading) -> Any:
         """The expression of a reading, with the new nodes of its parts."""
         instead = {source: self._result(view) for source, view in self.kept[reading].items()}
         moved = {source: new for source, new in instead.items() if not new.same_as(source)}
@@ -140,7 +140,7 @@ class Storer:
         return is_literal(node) or (unused and node.native is not None)
 
     def _written(self, node: Node) -> Any:
-        if isinstance(node.native, Leaf):
+        if isinstance(node.native, RelayLeaf):
             if isinstance(node.native.expr, relay.Var) and node.native.expr not in self._variables:
                 raise FrontEndError(f"{node.name}: the view was not loaded from this program of Relay")
             return node.native.expr
@@ -190,7 +190,7 @@ class Storer:
 
     def _outlined(self, group: Subgraph, attrs: Mapping[str, Any]) -> relay.Function:
         """An outlined group as a function that carries its name and attributes."""
-        inner = Storer(group.body, self.module)
+        inner = RelayStorer(group.body, self.module)
         variables = []
         for node in group.body:
             if node.op == INPUT:

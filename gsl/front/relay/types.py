@@ -15,7 +15,7 @@ from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
 from gsl.spec.symbolic import has_symbols
 
 
-class Types:
+class RelayTypes:
     """Types of the view from those of Relay.
 
     A size that Relay does not know (``relay.Any``) becomes a symbol of its own wherever it occurs: that two unknown

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 from gsl import attr, op, pat
-from gsl.rules.common import Sides, rule
+from gsl.rules.common import RuleSides, rule
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
@@ -34,7 +34,7 @@ def gelu_of(x: pat.Pattern, inner: pat.Pattern) -> pat.Alt:
 
 
 @rule(extern_use=False)
-def gelu_erf() -> Sides:
+def gelu_erf() -> RuleSides:
     """x · (1 + erf(x / √2)) / 2 = gelu(x)
 
     For floats, with the three factors in any order.
@@ -45,7 +45,7 @@ def gelu_erf() -> Sides:
 
 
 @rule(extern_use=False)
-def gelu_tanh() -> Sides:
+def gelu_tanh() -> RuleSides:
     """x · (1 + tanh(√(2 / π) · (x + 0.044715 x³))) / 2 = gelu(x) by its approximation with tanh
 
     For floats, with the factors in any order, the cube as a power or a product, and x before the sum or in it.
@@ -61,7 +61,7 @@ def gelu_tanh() -> Sides:
 
 
 @rule(extern_use=False)
-def sigmoid_exp() -> Sides:
+def sigmoid_exp() -> RuleSides:
     """1 / (1 + exp(-x)) = sigmoid(x)
 
     For floats.
@@ -72,7 +72,7 @@ def sigmoid_exp() -> Sides:
 
 
 @rule(extern_use=False)
-def silu_sigmoid() -> Sides:
+def silu_sigmoid() -> RuleSides:
     """x · sigmoid(x) = silu(x), and x / (1 + exp(-x))
 
     For floats.
@@ -82,7 +82,7 @@ def silu_sigmoid() -> Sides:
 
 
 @rule(extern_use=False)
-def mish_softplus() -> Sides:
+def mish_softplus() -> RuleSides:
     """x · tanh(log(1 + exp(x))) = mish(x)
 
     For floats.
@@ -92,7 +92,7 @@ def mish_softplus() -> Sides:
 
 
 @rule(extern_use=False)
-def hardswish_clip() -> Sides:
+def hardswish_clip() -> RuleSides:
     """x · min(max(x + 3, 0), 6) / 6 = hardswish(x)
 
     For floats, with relu6 too, which is that minimum.
@@ -104,7 +104,7 @@ def hardswish_clip() -> Sides:
 
 
 @rule(extern_use=False)
-def softmax_exp() -> Sides:
+def softmax_exp() -> RuleSides:
     """exp(x - m) / sum(exp(x - m)) = softmax(x)
 
     Along one axis, for floats, where m is the maximum along that axis, or there is none.
@@ -120,7 +120,7 @@ def softmax_exp() -> Sides:
 
 
 @rule(extern_use=False)
-def log_softmax_sum() -> Sides:
+def log_softmax_sum() -> RuleSides:
     """x - logsumexp(x) = log_softmax(x)
 
     Along one axis, for floats.

@@ -13,7 +13,7 @@ from typing import Any
 
 from gsl import attr, op, pat
 from gsl.match import Match
-from gsl.rules.common import Sides, rule, weight
+from gsl.rules.common import RuleSides, rule, weight
 
 LOWEST = -1e30
 """The largest value that hides a place even in a row of which all places are hidden: scores are lost beside it."""
@@ -44,7 +44,7 @@ class Scores:
         """The axes before the queries and keys."""
         return self.pattern.shape[:-2]
 
-    def then(self, *steps: Step) -> Scores:
+    def then(self, *steps: ScoresStep) -> Scores:
         """The scores after some steps, each of which may be absent."""
         found = self
         for step in steps:
@@ -53,7 +53,7 @@ class Scores:
         return found
 
 
-Step = Callable[[Scores], Scores]
+ScoresStep = Callable[[Scores], Scores]
 """One thing that may be done to scores."""
 
 
@@ -186,7 +186,7 @@ def kept(scores: pat.Pattern, soft: pat.Pattern) -> pat.Alt:
     return pat.Alt(op.Where(op.LogicalNot(visible), op.FullLike(soft, 0), soft), soft)
 
 
-def sides(*steps: Step, values: int = 1) -> Sides:
+def sides(*steps: ScoresStep, values: int = 1) -> RuleSides:
     """The sides of the rule for attention whose scores go through these steps, of one tensor of values or several."""
     q, kt = pat.Wildcard(), pat.Wildcard()
     product = op.Matmul(q, kt)
@@ -223,7 +223,7 @@ def sides(*steps: Step, values: int = 1) -> Sides:
 
 
 @rule()
-def attention() -> Sides:
+def attention() -> RuleSides:
     """softmax(q kᵀ · c + m) v = attention(q, k, v, m)
 
     Of tensors with three axes or more. The scores may be multiplied, masked, cast and taken apart in any of the ways
@@ -236,7 +236,7 @@ def attention() -> Sides:
 
 
 @rule()
-def attention_of_two() -> Sides:
+def attention_of_two() -> RuleSides:
     """(s v, s w) with s = softmax(q kᵀ · c + m) = (attention(q, k, v, m), attention(q, k, w, m))
 
     As attention, for weights that are used for two tensors of values.

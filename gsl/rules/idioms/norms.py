@@ -10,7 +10,7 @@ Statistics are those of float32 or float64, as they were: the casts that models 
 from __future__ import annotations
 
 from gsl import attr, op, pat
-from gsl.rules.common import Sides, precise, rule, same_dtype
+from gsl.rules.common import RuleSides, precise, rule, same_dtype
 
 
 def over_root(x: pat.Pattern, square: pat.Pattern) -> list[pat.Pattern]:
@@ -37,7 +37,7 @@ def fits_last(w: pat.Pattern, axes: attr.Expr, x: pat.Pattern) -> attr.Expr:
 
 
 @rule(extern_use=False)
-def rms_norm() -> Sides:
+def rms_norm() -> RuleSides:
     """x / √(mean(x²) + ε) = rms_norm(x; ε)
 
     Over the last axes, in float32 or float64. The quotient may be a product with rsqrt, with a power of -1/2, or with a
@@ -50,7 +50,7 @@ def rms_norm() -> Sides:
 
 
 @rule(extern_use=False)
-def rms_norm_weighted() -> Sides:
+def rms_norm_weighted() -> RuleSides:
     """x · (w / √(mean(x²) + ε)) = rms_norm(x, w; ε)
 
     As rms-norm, where the weight is multiplied by the reciprocal root, or x by the weight, first.
@@ -63,7 +63,7 @@ def rms_norm_weighted() -> Sides:
 
 
 @rule(extern_use=False)
-def rms_norm_scale() -> Sides:
+def rms_norm_scale() -> RuleSides:
     """rms_norm(x) · w = rms_norm(x, w)
 
     For a weight of the normalised axes, which are the last ones, in float32 or float64.
@@ -74,7 +74,7 @@ def rms_norm_scale() -> Sides:
 
 
 @rule(extern_use=False)
-def layer_norm_centre() -> Sides:
+def layer_norm_centre() -> RuleSides:
     """rms_norm(x - mean(x)) = layer_norm(x), and with a weight
 
     Over the same axes: the mean square of what is centred is its variance.
@@ -90,7 +90,7 @@ def layer_norm_centre() -> Sides:
 
 
 @rule(extern_use=False)
-def layer_norm_variance() -> Sides:
+def layer_norm_variance() -> RuleSides:
     """(x - mean(x)) / √(variance(x) + ε) = layer_norm(x; ε)
 
     Over the last axes, in float32 or float64, with the biased variance.
@@ -103,7 +103,7 @@ def layer_norm_variance() -> Sides:
 
 
 @rule(extern_use=False)
-def layer_norm_scale() -> Sides:
+def layer_norm_scale() -> RuleSides:
     """layer_norm(x) · w = layer_norm(x, w)
 
     For a weight of the normalised axes, in float32 or float64.
@@ -114,7 +114,7 @@ def layer_norm_scale() -> Sides:
 
 
 @rule(extern_use=False)
-def layer_norm_shift() -> Sides:
+def layer_norm_shift() -> RuleSides:
     """layer_norm(x, w) + b = layer_norm(x, w, b)
 
     For a bias of the normalised axes, in float32 or float64.
@@ -125,7 +125,7 @@ def layer_norm_shift() -> Sides:
 
 
 @rule(extern_use=False)
-def group_norm() -> Sides:
+def group_norm() -> RuleSides:
     """reshape(layer_norm(reshape(x))) = group_norm(x)
 
     Where the first reshape takes the channels on axis 1 apart into groups, all behind the groups is normalised, and the
@@ -147,7 +147,7 @@ def per_channel(w: pat.Pattern, x: pat.Pattern) -> attr.Expr:
 
 
 @rule(extern_use=False)
-def group_norm_affine() -> Sides:
+def group_norm_affine() -> RuleSides:
     """group_norm(x) · w + b = group_norm(x, w, b)
 
     For a weight and a bias of the channels, in float32 or float64.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gsl.graph import Graph
-from gsl.verify.models.result import Comparison, Kind, Method, OutputComparison
+from gsl.verify.models.result import Comparison, ComparisonMethod, FailureKind, OutputComparison
 
-__all__ = ["Comparison", "Kind", "Method", "OutputComparison", "compare"]
+__all__ = ["Comparison", "ComparisonMethod", "FailureKind", "OutputComparison", "compare"]
 
 
 def compare(before: Graph, after: Graph, *, seed: int) -> Comparison:

@@ -15,17 +15,17 @@ import torch
 from gsl.graph import TUPLE, TensorType
 from gsl.spec import TABLE
 from gsl.verify.models import real
-from gsl.verify.models.definitions import DEFINITIONS, Uncovered
-from gsl.verify.models.program import Program, Step, is_floating, literal_tensor, rational
+from gsl.verify.models.definitions import DEFINITIONS, UncoveredCall
+from gsl.verify.models.program import StraightLineProgram, StraightLineStep, is_floating, literal_tensor, rational
 
-Rule = Callable[..., Any]
+AlgebraRule = Callable[..., Any]
 """``rule(model, op, *operands, **attrs)``: the value of a call."""
 
 
 class Algebra:
     """A model: how it computes each operator that it covers."""
 
-    rules: ClassVar[Mapping[str, Rule]]
+    rules: ClassVar[Mapping[str, AlgebraRule]]
     value: ClassVar[type]
     """The class of the values that stand for tensors of floats."""
 
@@ -36,7 +36,7 @@ class Algebra:
             return rule(self, op, *operands, **attrs)
         definition = DEFINITIONS.get(op)
         if definition is None:
-            raise Uncovered(op)
+            raise UncoveredCall(op)
         return definition(self, *operands, **attrs)
 
     def shape(self, value: Any) -> tuple[int, ...]:
@@ -53,7 +53,7 @@ class Algebra:
         """A native value or a number as a value of the model."""
         raise NotImplementedError
 
-    def outputs(self, program: Program, leaves: Mapping[str, Any]) -> list[Any]:
+    def outputs(self, program: StraightLineProgram, leaves: Mapping[str, Any]) -> list[Any]:
         """The value of each output, or an Uncovered that says why it has none."""
         slots: list[Any] = [None] * program.slots
         for name, (slot, _) in program.leaves.items():
@@ -64,7 +64,7 @@ class Algebra:
             operands = [slots[slot] for slot in step.operands]
             try:
                 slots[step.result] = self._step(step, operands)
-            except Uncovered as reason:
+            except UncoveredCall as reason:
                 slots[step.result] = reason
         return [self._output(slots[slot]) for _, slot, _ in program.outputs]
 
@@ -73,8 +73,8 @@ class Algebra:
         if isinstance(value, float):
             try:
                 return self.lift(value)
-            except (ValueError, Uncovered):
-                return Uncovered("a literal that is not a rational number")
+            except (ValueError, UncoveredCall):
+                return UncoveredCall("a literal that is not a rational number")
         return torch.tensor(value) if isinstance(value, (bool, int)) else value
 
     def _literal(self, value: Any) -> Any:
@@ -85,17 +85,17 @@ class Algebra:
             return tensor
         try:
             return self.constant([rational(item) for item in tensor.reshape(-1).tolist()], tuple(tensor.shape))
-        except (ValueError, Uncovered):
-            return Uncovered("a literal that is not a rational number")
+        except (ValueError, UncoveredCall):
+            return UncoveredCall("a literal that is not a rational number")
 
-    def _step(self, step: Step, operands: list[Any]) -> Any:
+    def _step(self, step: StraightLineStep, operands: list[Any]) -> Any:
         for operand in operands:
-            if isinstance(operand, Uncovered):
+            if isinstance(operand, UncoveredCall):
                 raise operand
         if step.spec is None:
             if step.op != TUPLE:
                 return operands[0][step.attrs["index"]]
-            reason = next((field for field in operands if isinstance(field, Uncovered)), None)
+            reason = next((field for field in operands if isinstance(field, UncoveredCall)), None)
             return tuple(operands) if reason is None else reason
         if step.rounding:
             return self.rounded(step, operands[0])
@@ -105,25 +105,25 @@ class Algebra:
             return self(step.op, *operands, **step.attrs)
         except (ValueError, RuntimeError, ArithmeticError, IndexError) as error:
             # What a kernel does not take, or a number that no residue stands for.
-            raise Uncovered(f"{step.op}: {error}") from None
+            raise UncoveredCall(f"{step.op}: {error}") from None
 
-    def rounded(self, step: Step, x: Any) -> Any:
+    def rounded(self, step: StraightLineStep, x: Any) -> Any:
         """The value of a cast that rounds."""
-        raise Uncovered(f"a cast to {step.rounding} rounds")
+        raise UncoveredCall(f"a cast to {step.rounding} rounds")
 
-    def is_native(self, step: Step, operands: Sequence[Any]) -> bool:
+    def is_native(self, step: StraightLineStep, operands: Sequence[Any]) -> bool:
         """True if a call has neither operands nor a result of floats."""
         fields = [field for operand in operands for field in (operand if isinstance(operand, tuple) else (operand,))]
         if any(isinstance(field, self.value) for field in fields):
             return False
         return not (isinstance(step.kind, TensorType) and is_floating(step.kind.dtype))
 
-    def native(self, step: Step, operands: Sequence[Any]) -> Any:
+    def native(self, step: StraightLineStep, operands: Sequence[Any]) -> Any:
         """The value of a call of integers and booleans by its own meaning."""
         try:
             return real.call(step, [real.literal(x) if isinstance(x, float) else x for x in operands])
         except Exception as error:
-            raise Uncovered(f"{step.op}: {error}") from None
+            raise UncoveredCall(f"{step.op}: {error}") from None
 
 
 def meaning(op: str) -> Callable[..., Any]:
@@ -161,7 +161,7 @@ def moves(o: Algebra, op: str, x: Any, *others: Any, **attrs: Any) -> Any:
     return o.lift(x).mapped(lambda part: meaning(op)(torch, part, *rest, **attrs))
 
 
-COMMON: Mapping[str, Rule] = {
+COMMON: Mapping[str, AlgebraRule] = {
     "zeros": lambda o, op, *, shape, dtype: fill(o, 0, shape),
     "ones": lambda o, op, *, shape, dtype: fill(o, 1, shape),
     "full": lambda o, op, x, *, shape, dtype: fill(o, x, shape),

@@ -18,9 +18,9 @@ import torch
 from gsl.graph import TensorType
 from gsl.spec import TABLE, Trait
 from gsl.verify.models import kinds, real
-from gsl.verify.models.algebra import COMMON, Algebra, Rule, meaning, moves
-from gsl.verify.models.definitions import Uncovered
-from gsl.verify.models.program import Step, is_floating
+from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, meaning, moves
+from gsl.verify.models.definitions import UncoveredCall
+from gsl.verify.models.program import StraightLineStep, is_floating
 
 UNIT: Final = 2.0**-53
 """The relative error of one rounding in float64."""
@@ -85,13 +85,13 @@ class Bounds(Algebra):
         tensor = value if isinstance(value, torch.Tensor) else torch.tensor(float(value), dtype=torch.float64)
         return Rounded(tensor, torch.zeros(tensor.shape, dtype=torch.float64))
 
-    def is_native(self, step: Step, operands: Sequence[Any]) -> bool:
+    def is_native(self, step: StraightLineStep, operands: Sequence[Any]) -> bool:
         fields = [field for operand in operands for field in (operand if isinstance(operand, tuple) else (operand,))]
         tensors = [field for field in fields if isinstance(field, (torch.Tensor, Rounded))]
         floats = any(isinstance(x, Rounded) or x.is_floating_point() for x in tensors)
         return not floats and not (isinstance(step.kind, TensorType) and is_floating(step.kind.dtype))
 
-    def rounded(self, step: Step, x: Any) -> Any:
+    def rounded(self, step: StraightLineStep, x: Any) -> Any:
         if not isinstance(x, Rounded):
             return real.call(step, [x])
         value = real.call(step, [x.value])
@@ -348,7 +348,7 @@ def _logic(o: Bounds, op: str, x: Any, **attrs: Any) -> Any:
     return _known(result, meaning("max")(torch, x.error, **attrs))
 
 
-_RULES: dict[str, Rule] = dict(COMMON)
+_RULES: dict[str, AlgebraRule] = dict(COMMON)
 _RULES.update(dict.fromkeys(kinds.MOVES - {"copy", "nn.dropout"}, _moves))
 _RULES.update(dict.fromkeys(kinds.JOINS - {"where"}, _joins))
 _RULES.update(dict.fromkeys(kinds.SUMS | kinds.AVG_POOLS, _linear))
@@ -367,7 +367,7 @@ def within(expected: Any, found: Any, a: Any, b: Any) -> Any:
     """
     bound = torch.zeros(expected.shape, dtype=torch.float64)
     for side in (a, b):
-        if isinstance(side, Uncovered):
+        if isinstance(side, UncoveredCall):
             raise side
         if isinstance(side, Rounded):
             bound = bound + 2 * side.error

@@ -9,11 +9,11 @@ from typing import Any, Final, Protocol
 from gsl.spec.packed import ACTIVATIONS
 
 
-class Uncovered(Exception):
+class UncoveredCall(Exception):
     """A model does not cover a call; the text says why."""
 
 
-class Model(Protocol):
+class Calculus(Protocol):
     """The language of definitions: ``o("add", x, y)`` is the value of the call in the model."""
 
     def __call__(self, op: str, *operands: Any, **attrs: Any) -> Any: ...
@@ -25,29 +25,29 @@ class Model(Protocol):
 Definition = Callable[..., Any]
 
 
-def total(o: Model, x: Any, axes: tuple[int, ...]) -> Any:
+def total(o: Calculus, x: Any, axes: tuple[int, ...]) -> Any:
     """The sum over axes, which are kept."""
     return o("sum", x, axis=axes, keepdims=True, exclude=False)
 
 
-def average(o: Model, x: Any, axes: tuple[int, ...], less: int = 0) -> Any:
+def average(o: Calculus, x: Any, axes: tuple[int, ...], less: int = 0) -> Any:
     """The mean over axes, which are kept; of ``less`` elements fewer than there are."""
     count = math.prod([o.shape(x)[axis] for axis in axes]) - less
     if count <= 0:
-        raise Uncovered("a mean of no elements is not a number")
+        raise UncoveredCall("a mean of no elements is not a number")
     return o("divide", total(o, x, axes), count)
 
 
-def reshaped(o: Model, x: Any, shape: tuple[int, ...]) -> Any:
+def reshaped(o: Calculus, x: Any, shape: tuple[int, ...]) -> Any:
     return o("reshape", x, newshape=shape)
 
 
-def along(o: Model, x: Any, rank: int, axis: int) -> Any:
+def along(o: Calculus, x: Any, rank: int, axis: int) -> Any:
     """A vector as a tensor of that rank with its elements along an axis."""
     return reshaped(o, x, tuple([o.shape(x)[0] if place == axis else 1 for place in range(rank)]))
 
 
-def _without(o: Model, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _without(o: Calculus, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     """A result whose reduced axes were kept, as the reduction gives it."""
     if keepdims:
         return x
@@ -57,26 +57,26 @@ def _without(o: Model, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
 # Reductions
 
 
-def _mean(o: Model, x: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool) -> Any:
+def _mean(o: Calculus, x: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool) -> Any:
     return _without(o, average(o, x, axis), axis, keepdims) if axis else x
 
 
-def _variance(o: Model, x: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool, unbiased: bool) -> Any:
+def _variance(o: Calculus, x: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool, unbiased: bool) -> Any:
     if not axis:
-        raise Uncovered("a variance over no axes")
+        raise UncoveredCall("a variance over no axes")
     centred = o("subtract", x, average(o, x, axis))
     return _without(o, average(o, o("square", centred), axis, int(unbiased)), axis, keepdims)
 
 
-def _std(o: Model, x: Any, **attrs: Any) -> Any:
+def _std(o: Calculus, x: Any, **attrs: Any) -> Any:
     return o("sqrt", _variance(o, x, **attrs))
 
 
-def _logsumexp(o: Model, x: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool) -> Any:
+def _logsumexp(o: Calculus, x: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool) -> Any:
     return _without(o, o("log", total(o, o("exp", x), axis)), axis, keepdims) if axis else x
 
 
-def _prod(o: Model, x: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool) -> Any:
+def _prod(o: Calculus, x: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool) -> Any:
     """Factor by factor."""
     for place in axis:
         parts = [
@@ -84,14 +84,14 @@ def _prod(o: Model, x: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool
             for i in range(o.shape(x)[place])
         ]
         if not parts:
-            raise Uncovered("a product of no elements")
+            raise UncoveredCall("a product of no elements")
         x = parts[0]
         for part in parts[1:]:
             x = o("multiply", x, part)
     return _without(o, x, axis, keepdims)
 
 
-def _global_avg_pool(o: Model, x: Any, layout: str, out_layout: str) -> Any:
+def _global_avg_pool(o: Calculus, x: Any, layout: str, out_layout: str) -> Any:
     result = average(o, x, tuple([axis for axis, letter in enumerate(layout) if letter not in "NC"]))
     return o("transpose", result, axes=tuple([layout.index(letter) for letter in out_layout or layout]))
 
@@ -99,30 +99,30 @@ def _global_avg_pool(o: Model, x: Any, layout: str, out_layout: str) -> Any:
 # Functions
 
 
-def _sigmoid(o: Model, x: Any) -> Any:
+def _sigmoid(o: Calculus, x: Any) -> Any:
     return o("divide", 1, o("add", o("exp", o("negative", x)), 1))
 
 
-def _tanh(o: Model, x: Any) -> Any:
+def _tanh(o: Calculus, x: Any) -> Any:
     return o("subtract", 1, o("divide", 2, o("add", o("exp", o("multiply", x, 2)), 1)))
 
 
-def _elu(o: Model, x: Any, alpha: float) -> Any:
+def _elu(o: Calculus, x: Any, alpha: float) -> Any:
     return o("where", o("greater", x, 0), x, o("multiply", o("expm1", x), alpha))
 
 
-def _selu(o: Model, x: Any) -> Any:
+def _selu(o: Calculus, x: Any) -> Any:
     return o("multiply", _elu(o, x, 1.6732632423543772), 1.0507009873554805)
 
 
-def _softplus(o: Model, x: Any, beta: float, threshold: float) -> Any:
+def _softplus(o: Calculus, x: Any, beta: float, threshold: float) -> Any:
     # Where beta x exceeds 20, the logarithm is beta x in all digits of float32.
     if threshold < 20:
-        raise Uncovered("softplus with a threshold below 20")
+        raise UncoveredCall("softplus with a threshold below 20")
     return o("divide", o("log1p", o("exp", o("multiply", x, beta))), beta)
 
 
-def _gelu(o: Model, x: Any, approximate: str) -> Any:
+def _gelu(o: Calculus, x: Any, approximate: str) -> Any:
     if approximate == "none":
         inner = o("erf", o("multiply", x, 0.7071067811865476))
     else:
@@ -131,28 +131,28 @@ def _gelu(o: Model, x: Any, approximate: str) -> Any:
     return o("multiply", o("multiply", x, 0.5), o("add", inner, 1))
 
 
-def _leaky_relu(o: Model, x: Any, alpha: float) -> Any:
+def _leaky_relu(o: Calculus, x: Any, alpha: float) -> Any:
     return o("where", o("greater", x, 0), x, o("multiply", x, alpha))
 
 
-def _prelu(o: Model, x: Any, alpha: Any, axis: int) -> Any:
+def _prelu(o: Calculus, x: Any, alpha: Any, axis: int) -> Any:
     if len(o.shape(alpha)) == 1:
         rank = len(o.shape(x))
         alpha = reshaped(o, alpha, (-1, *[1] * (rank - 1 - axis)))
     return o("where", o("greater", x, 0), x, o("multiply", alpha, x))
 
 
-def _hard(o: Model, x: Any) -> Any:
+def _hard(o: Calculus, x: Any) -> Any:
     """Between 0 and 1, linear from -3 to 3."""
     return o("divide", o("clip", o("add", x, 3), a_min=0, a_max=6), 6)
 
 
-def _softmax(o: Model, x: Any, axis: int) -> Any:
+def _softmax(o: Calculus, x: Any, axis: int) -> Any:
     powers = o("exp", x)
     return o("divide", powers, total(o, powers, (axis,))) if o.shape(x) else o("divide", powers, powers)
 
 
-def _log_softmax(o: Model, x: Any, axis: int) -> Any:
+def _log_softmax(o: Calculus, x: Any, axis: int) -> Any:
     powers = o("exp", x)
     return o("subtract", x, o("log", total(o, powers, (axis,)) if o.shape(x) else powers))
 
@@ -165,7 +165,7 @@ def _halved(function: str) -> Definition:
 # Normalisations
 
 
-def _affine(o: Model, x: Any, gamma: Any, beta: Any, center: bool, scale: bool, axis: int) -> Any:
+def _affine(o: Calculus, x: Any, gamma: Any, beta: Any, center: bool, scale: bool, axis: int) -> Any:
     rank = len(o.shape(x))
     if scale and gamma is not None:
         x = o("multiply", x, along(o, gamma, rank, axis))
@@ -173,32 +173,41 @@ def _affine(o: Model, x: Any, gamma: Any, beta: Any, center: bool, scale: bool, 
 
 
 def _batch_norm(
-    o: Model, x: Any, gamma: Any, beta: Any, mean: Any, var: Any, axis: int, epsilon: float, center: bool, scale: bool
+    o: Calculus,
+    x: Any,
+    gamma: Any,
+    beta: Any,
+    mean: Any,
+    var: Any,
+    axis: int,
+    epsilon: float,
+    center: bool,
+    scale: bool,
 ) -> Any:
     rank = len(o.shape(x))
     x = _shifted(o, x, along(o, mean, rank, axis), along(o, o("rsqrt", o("add", var, epsilon)), rank, axis))
     return _affine(o, x, gamma, beta, center, scale, axis)
 
 
-def _shifted(o: Model, x: Any, mean: Any, factor: Any) -> Any:
+def _shifted(o: Calculus, x: Any, mean: Any, factor: Any) -> Any:
     """``(x - mean) factor`` as kernels compute it that join the factor with gamma: with larger rounding errors."""
     return o("subtract", o("multiply", x, factor), o("multiply", mean, factor))
 
 
-def _normal(o: Model, x: Any, axes: tuple[int, ...], epsilon: float) -> Any:
+def _normal(o: Calculus, x: Any, axes: tuple[int, ...], epsilon: float) -> Any:
     mean = average(o, x, axes)
     squares = o("square", o("subtract", x, mean))
     return _shifted(o, x, mean, o("rsqrt", o("add", average(o, squares, axes), epsilon)))
 
 
-def _spread(o: Model, weight: Any, rank: int, axes: tuple[int, ...]) -> Any:
+def _spread(o: Calculus, weight: Any, rank: int, axes: tuple[int, ...]) -> Any:
     """A weight of the normalised axes as a tensor of that rank."""
     sizes = dict(zip(axes, o.shape(weight)))
     return reshaped(o, weight, tuple([sizes.get(axis, 1) for axis in range(rank)]))
 
 
 def _layer_norm(
-    o: Model, x: Any, gamma: Any = None, beta: Any = None, *, axis: tuple[int, ...], epsilon: float, center: bool,
+    o: Calculus, x: Any, gamma: Any = None, beta: Any = None, *, axis: tuple[int, ...], epsilon: float, center: bool,
     scale: bool,
 ) -> Any:  # fmt: skip
     result, rank = _normal(o, x, axis, epsilon), len(o.shape(x))
@@ -207,17 +216,17 @@ def _layer_norm(
     return o("add", result, _spread(o, beta, rank, axis)) if center and beta is not None else result
 
 
-def _rms_norm(o: Model, x: Any, weight: Any = None, *, axis: tuple[int, ...], epsilon: float) -> Any:
+def _rms_norm(o: Calculus, x: Any, weight: Any = None, *, axis: tuple[int, ...], epsilon: float) -> Any:
     result = o("multiply", x, o("rsqrt", o("add", average(o, o("square", x), axis), epsilon)))
     return result if weight is None else o("multiply", result, _spread(o, weight, len(o.shape(x)), axis))
 
 
 def _group_norm(
-    o: Model, x: Any, gamma: Any = None, beta: Any = None, *, num_groups: int, axis: int, epsilon: float, center: bool,
-    scale: bool,
+    o: Calculus, x: Any, gamma: Any = None, beta: Any = None, *, num_groups: int, axis: int, epsilon: float,
+    center: bool, scale: bool,
 ) -> Any:  # fmt: skip
     if axis == 0:
-        raise Uncovered("channels before the batch")
+        raise UncoveredCall("channels before the batch")
     shape = o.shape(x)
     grouped = reshaped(o, x, (*shape[:axis], num_groups, shape[axis] // num_groups, *shape[axis + 1 :]))
     axes = tuple([place for place in range(1, len(shape) + 1) if place != axis])
@@ -227,15 +236,15 @@ def _group_norm(
 
 
 def _instance_norm(
-    o: Model, x: Any, gamma: Any = None, beta: Any = None, *, axis: int, epsilon: float, center: bool, scale: bool
+    o: Calculus, x: Any, gamma: Any = None, beta: Any = None, *, axis: int, epsilon: float, center: bool, scale: bool
 ) -> Any:
     if axis == 0:
-        raise Uncovered("channels before the batch")
+        raise UncoveredCall("channels before the batch")
     axes = tuple([place for place in range(1, len(o.shape(x))) if place != axis])
     return _affine(o, _normal(o, x, axes, epsilon), gamma, beta, center, scale, axis)
 
 
-def _l2_normalize(o: Model, x: Any, eps: float, axis: tuple[int, ...]) -> Any:
+def _l2_normalize(o: Calculus, x: Any, eps: float, axis: tuple[int, ...]) -> Any:
     squares = o("square", x)
     norm = total(o, squares, axis) if axis else squares
     return o("divide", x, o("sqrt", o("clip", norm, a_min=eps, a_max=None)))
@@ -245,7 +254,7 @@ def _l2_normalize(o: Model, x: Any, eps: float, axis: tuple[int, ...]) -> Any:
 
 
 def _attention(
-    o: Model, query: Any, key: Any, value: Any, mask: Any = None, *, scale: float | None, is_causal: bool,
+    o: Calculus, query: Any, key: Any, value: Any, mask: Any = None, *, scale: float | None, is_causal: bool,
     enable_gqa: bool,
 ) -> Any:  # fmt: skip
     import torch
@@ -273,9 +282,7 @@ def _attention(
 # What kernels of gsl.kernels join
 
 
-def _packed_dense(
-    o: Model, data: Any, weight: Any, bias: Any = None, *, activation: str, precision: str
-) -> Any:
+def _packed_dense(o: Calculus, data: Any, weight: Any, bias: Any = None, *, activation: str, precision: str) -> Any:
     result = o("nn.dense", data, weight, out_dtype="")
     if bias is not None:
         result = o("nn.bias_add", result, bias, axis=len(o.shape(result)) - 1)
@@ -283,14 +290,14 @@ def _packed_dense(
 
 
 def _packed_dense_add(
-    o: Model, data: Any, weight: Any, addend: Any, bias: Any = None, *, activation: str, precision: str
+    o: Calculus, data: Any, weight: Any, addend: Any, bias: Any = None, *, activation: str, precision: str
 ) -> Any:
     result = _packed_dense(o, data, weight, bias, activation="none", precision=precision)
     return _activated(o, o("add", result, addend), activation)
 
 
 def _packed_conv2d(
-    o: Model, data: Any, weight: Any, bias: Any = None, *, activation: str, precision: str, **window: Any
+    o: Calculus, data: Any, weight: Any, bias: Any = None, *, activation: str, precision: str, **window: Any
 ) -> Any:
     plain = {"data_layout": "NCHW", "kernel_layout": "OIHW", "out_layout": "", "out_dtype": ""}
     result = o("nn.conv2d", data, weight, **window, **plain)
@@ -300,13 +307,13 @@ def _packed_conv2d(
 
 
 def _packed_conv2d_add(
-    o: Model, data: Any, weight: Any, addend: Any, bias: Any = None, *, activation: str, **attrs: Any
+    o: Calculus, data: Any, weight: Any, addend: Any, bias: Any = None, *, activation: str, **attrs: Any
 ) -> Any:
     result = _packed_conv2d(o, data, weight, bias, activation="none", **attrs)
     return _activated(o, o("add", result, addend), activation)
 
 
-def _activated(o: Model, x: Any, activation: str) -> Any:
+def _activated(o: Calculus, x: Any, activation: str) -> Any:
     if activation == "none":
         return x
     op, attrs = ACTIVATIONS[activation]

@@ -12,12 +12,12 @@ import torch
 
 from gsl.graph import GETITEM, TUPLE, TensorType
 from gsl.verify.models.kinds import MOVES
-from gsl.verify.models.program import Program, Step, is_floating
+from gsl.verify.models.program import StraightLineProgram, StraightLineStep, is_floating
 
 Rng = np.random.Generator
 Shape = Any
 """A tuple of sizes."""
-Kind = Callable[[Rng, Shape], Any]
+DrawKind = Callable[[Rng, Shape], Any]
 """Makes float64 numbers of a shape."""
 
 
@@ -54,7 +54,7 @@ def _wide(rng: Rng, shape: Shape) -> Any:
     return rng.choice((-1.0, 1.0), shape) * np.exp(rng.uniform(-9.0, 3.4, shape))
 
 
-KINDS: Final[tuple[Kind, ...]] = (_small, _ordinary, _positive, _negative, _wide, _special)
+KINDS: Final[tuple[DrawKind, ...]] = (_small, _ordinary, _positive, _negative, _wide, _special)
 """The kinds of draws for floats, in the order in which they are made; a difference is shown on the first."""
 
 _DOMAINS: Final[Mapping[str, tuple[int, Callable[[Any], Any]]]] = {
@@ -70,7 +70,7 @@ _SHIFTS: Final = ("left_shift", "right_shift")
 _DIVISIONS: Final = ("floor_divide", "floor_mod", "mod", "divide")
 
 
-def _origins(slot: int, names: Mapping[int, str], makers: Mapping[int, Step]) -> list[str]:
+def _origins(slot: int, names: Mapping[int, str], makers: Mapping[int, StraightLineStep]) -> list[str]:
     """The leaves of which the elements of a slot are copies."""
     found, stack = [], [slot]
     while stack:
@@ -86,10 +86,10 @@ def _origins(slot: int, names: Mapping[int, str], makers: Mapping[int, Step]) ->
     return found
 
 
-class Leaves:
+class DrawnLeaves:
     """The leaves of two programs, and the way to draw them: so that the first program is defined on them."""
 
-    def __init__(self, before: Program, after: Program) -> None:
+    def __init__(self, before: StraightLineProgram, after: StraightLineProgram) -> None:
         self.types: dict[str, TensorType] = {}
         self._domain: dict[str, Callable[[Any], Any]] = {}
         self._below: dict[str, int] = {}
@@ -101,12 +101,12 @@ class Leaves:
             self.types.update({name: type for name, (_, type) in program.leaves.items() if name not in self.types})
         names = {slot: name for name, (slot, _) in before.leaves.items()}
         types: dict[int, Any] = dict(before.leaves.values())
-        makers: dict[int, Step] = {}
+        makers: dict[int, StraightLineStep] = {}
         for step in before.steps:
             types[step.result], makers[step.result] = step.kind, step
             self._restrict(step, types, partial(_origins, names=names, makers=makers))
 
-    def _restrict(self, step: Step, types: Mapping[int, Any], origins: Callable[[int], list[str]]) -> None:
+    def _restrict(self, step: StraightLineStep, types: Mapping[int, Any], origins: Callable[[int], list[str]]) -> None:
         """Takes note of the demands on the leaves for an operator to be defined."""
         place, domain = _DOMAINS.get(step.op, (0, None))
         if domain is not None:
@@ -122,14 +122,14 @@ class Leaves:
         elif step.op in _DIVISIONS:
             self._divisors.update(origins(step.operands[1]))
 
-    def draw(self, rng: Rng, kind: Kind) -> dict[str, Any]:
+    def draw(self, rng: Rng, kind: DrawKind) -> dict[str, Any]:
         """Values for all leaves by name: float64 for floats, and the leaf's own dtype for all others."""
         return {
             name: self._real(rng, name, type, kind) if is_floating(type.dtype) else self.whole(rng, name, type)
             for name, type in self.types.items()
         }
 
-    def _real(self, rng: Rng, name: str, type: TensorType, kind: Kind) -> Any:
+    def _real(self, rng: Rng, name: str, type: TensorType, kind: DrawKind) -> Any:
         values = kind(rng, type.shape)
         # A leaf may have other uses, so that now and then its domain is left.
         if name in self._domain and rng.integers(4):

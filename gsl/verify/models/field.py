@@ -23,8 +23,8 @@ import numpy as np
 import torch
 
 from gsl.verify.models import kinds
-from gsl.verify.models.algebra import COMMON, Algebra, Rule, meaning, moves
-from gsl.verify.models.definitions import DEFINITIONS, Uncovered
+from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, meaning, moves
+from gsl.verify.models.definitions import DEFINITIONS, UncoveredCall
 from gsl.verify.models.program import rational
 
 # ---------------------------------------------------------------- residues
@@ -121,7 +121,7 @@ class Field(Algebra):
                 for modulus in (P, Q)
             )
         except ValueError:
-            raise Uncovered("a literal whose denominator is divided by the prime") from None
+            raise UncoveredCall("a literal whose denominator is divided by the prime") from None
         return Residues(p, q, 0, 0, 0)
 
     def lift(self, value: Any) -> Residues:
@@ -141,7 +141,7 @@ class Field(Algebra):
             return expected.p != found.p
         if expected.q is not None and found.q is not None:
             return expected.q != found.q
-        raise Uncovered("an exponential against a logarithm")
+        raise UncoveredCall("an exponential against a logarithm")
 
     def chance(self, expected: Any, found: Any) -> float:
         """A bound on the probability that two values that are different functions agree on one draw."""
@@ -161,14 +161,14 @@ class Field(Algebra):
         """The residues modulo p; Uncovered if there are none."""
         lifted = self.lift(value)
         if lifted.p is None:
-            raise Uncovered(what)
+            raise UncoveredCall(what)
         return lifted.p
 
     def nonzero(self, value: Any, what: str) -> Any:
         """The exponents of the residues modulo p; Uncovered if any is 0."""
         residues = self.residues(value, what)
         if bool((residues == 0).any()):
-            raise Uncovered(f"{what} 0")
+            raise UncoveredCall(f"{what} 0")
         return tables()[1][residues.long()].double()
 
 
@@ -180,7 +180,7 @@ def _combined(
     p = None if any(x.p is None for x in lifted) else compute(*[x.p for x in lifted]) % P
     q = None if any(x.q is None for x in lifted) else compute(*[x.q for x in lifted]) % Q
     if p is None and q is None:
-        raise Uncovered("an exponential and a logarithm in one sum or product")
+        raise UncoveredCall("an exponential and a logarithm in one sum or product")
     return Residues(p, q, up, down, weight)
 
 
@@ -205,7 +205,7 @@ def _joins(o: Field, op: str, *operands: Any, **attrs: Any) -> Residues:
         fixed = 0 if op == "where" else 1
         kept = operands[fixed]
         if isinstance(kept, Residues):
-            raise Uncovered(f"{op} by a float")
+            raise UncoveredCall(f"{op} by a float")
         chosen = [o.lift(x) for i, x in enumerate(operands) if i != fixed]
 
         def choose(one: Any, other: Any) -> Any:
@@ -235,11 +235,11 @@ def _products(o: Field, op: str, *operands: Any, **attrs: Any) -> Residues:
     is_tuple = isinstance(operands[0], tuple)
     factors = [o.lift(x) for x in (operands[0] if is_tuple else operands)]
     if len(factors) > 2:
-        raise Uncovered(f"{op} of more than two tensors")
+        raise UncoveredCall(f"{op} of more than two tensors")
     parts = [x.any_part for x in factors]
     count = max(kinds.terms(op, (parts,) if is_tuple else parts, attrs), 1)
     if count > MOST_TERMS:
-        raise Uncovered(f"a sum of more than {MOST_TERMS} products")
+        raise UncoveredCall(f"a sum of more than {MOST_TERMS} products")
     up = sum([x.up for x in factors]) + (count - 1) * sum([x.down for x in factors])
     down = count * sum([x.down for x in factors])
     return _combined(
@@ -259,7 +259,7 @@ def _scaled(factors: Sequence[Residues], operands: Sequence[Any]) -> int | None:
 def _divide(o: Field, op: str, x: Any, y: Any) -> Residues:
     if isinstance(y, (bool, int, float)):
         if y == 0:
-            raise Uncovered("a division by 0")
+            raise UncoveredCall("a division by 0")
         inverse = o.constant([1 / rational(y)], ())
         return _products(o, "multiply", x, inverse)
     x, y = o.lift(x), o.lift(y)
@@ -270,7 +270,7 @@ def _divide(o: Field, op: str, x: Any, y: Any) -> Residues:
         inverses = [pow(int(item), -1, Q) for item in y.q.reshape(-1).tolist()]
         q = x.q * torch.tensor(inverses, dtype=torch.float64).reshape(y.q.shape) % Q
     if p is None and q is None:
-        raise Uncovered("a quotient of an exponential and a logarithm")
+        raise UncoveredCall("a quotient of an exponential and a logarithm")
     return Residues(p, q, x.up + y.down, x.down + y.up, None)
 
 
@@ -290,7 +290,7 @@ def _averages(o: Field, op: str, x: Any, **attrs: Any) -> Residues:
     x = o.lift(x)
     multiple = kinds.window_multiple(op, x.shape, attrs)
     if multiple * P > 2**49:
-        raise Uncovered("an average over windows too large")
+        raise UncoveredCall("an average over windows too large")
 
     def average(modulus: int) -> Callable[[Any], Any]:
         inverse = pow(multiple, -1, modulus)
@@ -395,7 +395,7 @@ def _cast(o: Field, op: str, x: Any, *, dtype: str) -> Any:
         return o.lift(x)
     if dtype == "bool":
         return o.sign(x) != 0
-    raise Uncovered("a cast of floats to integers")
+    raise UncoveredCall("a cast of floats to integers")
 
 
 UNINTERPRETED: Final = frozenset(
@@ -405,7 +405,7 @@ UNINTERPRETED: Final = frozenset(
 ODD: Final = frozenset(("erf", "sin", "asin", "atan", "asinh", "atanh"))
 EVEN: Final = frozenset(("cos",))
 
-_RULES: dict[str, Rule] = dict(COMMON)
+_RULES: dict[str, AlgebraRule] = dict(COMMON)
 _RULES.update(dict.fromkeys(kinds.MOVES, moves))
 _RULES.update(dict.fromkeys(kinds.JOINS, _joins))
 _RULES.update(dict.fromkeys(kinds.ADDS, _adds))

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Final
 import torch
 
 from gsl.verify.models import kinds
-from gsl.verify.models.algebra import COMMON, Algebra, Rule, meaning, moves
-from gsl.verify.models.definitions import Uncovered
+from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, meaning, moves
+from gsl.verify.models.definitions import UncoveredCall
 from gsl.verify.models.program import rational
 
 LARGEST: Final = 2**52
@@ -71,7 +71,7 @@ class Integers(Algebra):
         if coefficient > self.largest.get(degree, 0):
             self.largest[degree] = coefficient
             if coefficient * self.range**degree > LARGEST:
-                raise Uncovered(TOO_LARGE)
+                raise UncoveredCall(TOO_LARGE)
         return Exact(numerators, denominator, coefficient, degree)
 
     def leaf(self, numerators: Any, denominator: int = 1) -> Exact:
@@ -83,7 +83,7 @@ class Integers(Algebra):
         whole = [int(number * denominator) for number in numbers]
         bound = max(map(abs, whole), default=1)
         if bound > LARGEST or denominator > LARGEST:
-            raise Uncovered("a literal with too many digits for the integers")
+            raise UncoveredCall("a literal with too many digits for the integers")
         return self.exact(torch.tensor(whole, dtype=torch.float64).reshape(shape), denominator, max(bound, 1), 0)
 
     def lift(self, value: Any) -> Exact:
@@ -167,14 +167,14 @@ def _sums(o: Integers, op: str, x: Any, **attrs: Any) -> Exact:
 def _divide(o: Integers, op: str, x: Any, y: Any) -> Exact:
     """A division by a literal."""
     if not isinstance(y, (bool, int, float)) or y == 0:
-        raise Uncovered("a division by a tensor")
+        raise UncoveredCall("a division by a tensor")
     return _products(o, "multiply", x, o.constant([1 / rational(y)], ()))
 
 
 def _power(o: Integers, op: str, x: Any, y: Any) -> Exact:
     exponent = rational(y) if isinstance(y, (bool, int, float)) else Fraction(-1)
     if exponent.denominator != 1 or not 0 < exponent <= 8:
-        raise Uncovered("a power other than a small whole one")
+        raise UncoveredCall("a power other than a small whole one")
     base = result = o.lift(x)
     for _ in range(int(exponent) - 1):
         result = _products(o, "multiply", result, base)
@@ -200,7 +200,7 @@ def _chooses(o: Integers, op: str, *operands: Any, **attrs: Any) -> Exact:
     parts, *bound = o.aligned(operands)
     result = meaning(op)(torch, *parts, **attrs)
     if op in kinds.MAX_POOLS and any(attrs.get("padding", ())) and bool(result.isinf().any()):
-        raise Uncovered("a window of nothing but padding")
+        raise UncoveredCall("a window of nothing but padding")
     return o.exact(result, *bound)
 
 
@@ -256,7 +256,7 @@ def _cast(o: Integers, op: str, x: Any, *, dtype: str) -> Any:
     return x.numerators.to(getattr(torch, dtype))
 
 
-_RULES: dict[str, Rule] = dict(COMMON)
+_RULES: dict[str, AlgebraRule] = dict(COMMON)
 _RULES.update(dict.fromkeys(kinds.MOVES, moves))
 _RULES.update(dict.fromkeys(kinds.JOINS, _joins))
 _RULES.update(dict.fromkeys(kinds.ADDS, _adds))

@@ -12,11 +12,11 @@ import torch
 
 from gsl.graph import Graph
 from gsl.verify.models import field, integers
-from gsl.verify.models.definitions import Uncovered
-from gsl.verify.models.draws import KINDS, Leaves, Rng
+from gsl.verify.models.definitions import UncoveredCall
+from gsl.verify.models.draws import KINDS, DrawnLeaves, Rng
 from gsl.verify.models.field import draw
-from gsl.verify.models.program import Program, is_floating, program_of
-from gsl.verify.models.result import Comparison, Kind, Method, OutputComparison
+from gsl.verify.models.program import StraightLineProgram, is_floating, program_of
+from gsl.verify.models.result import Comparison, ComparisonMethod, FailureKind, OutputComparison
 from gsl.verify.models.tensors import Tensors
 
 # ---------------------------------------------------------------- exact models
@@ -32,10 +32,10 @@ _LEAST: Final = 2**8
 
 
 @dataclass(slots=True)
-class Verdict:
+class OutputVerdict:
     """The verdict of an exact model on one output."""
 
-    method: Method
+    method: ComparisonMethod
     draws: int = 0
     """The number of draws on which the model had values for the output; a model without any does not cover it."""
     reason: str = ""
@@ -46,7 +46,9 @@ class Verdict:
     """Real tensors on which it differs in the model, if the model's numbers are real ones."""
 
 
-def by_exact_models(first: Program, second: Program, leaves: Leaves, rng: Rng) -> list[Verdict]:
+def by_exact_models(
+    first: StraightLineProgram, second: StraightLineProgram, leaves: DrawnLeaves, rng: Rng
+) -> list[OutputVerdict]:
     """The verdict, for each output, of the strongest model that covers it; of method float64 if none does."""
     verdicts = by_integers(first, second, leaves, rng)
     if all(verdict.draws for verdict in verdicts):
@@ -59,13 +61,15 @@ def by_exact_models(first: Program, second: Program, leaves: Leaves, rng: Rng) -
             other.reason = f"integers: {verdict.reason}"
             verdicts[number] = other
         else:
-            verdicts[number] = Verdict("float64", reason=f"integers: {verdict.reason}; field: {other.reason}")
+            verdicts[number] = OutputVerdict("float64", reason=f"integers: {verdict.reason}; field: {other.reason}")
     return verdicts
 
 
-def by_integers(first: Program, second: Program, leaves: Leaves, rng: Rng) -> list[Verdict]:
+def by_integers(
+    first: StraightLineProgram, second: StraightLineProgram, leaves: DrawnLeaves, rng: Rng
+) -> list[OutputVerdict]:
     """The verdicts of the integers: on numbers with many ties, and on ranges as wide as they are computed exactly."""
-    verdicts = [Verdict("integers") for _ in first.outputs]
+    verdicts = [OutputVerdict("integers") for _ in first.outputs]
     model = integers.Integers(_TIES)
     _draw_integers(first, second, leaves, rng, verdicts, model)
     widest = integers.widest(model.largest)
@@ -81,8 +85,8 @@ def by_integers(first: Program, second: Program, leaves: Leaves, rng: Rng) -> li
 
 
 def _draw_integers(
-    first: Program, second: Program, leaves: Leaves, rng: Rng, verdicts: list[Verdict], model: integers.Integers,
-    sides: bool = False,
+    first: StraightLineProgram, second: StraightLineProgram, leaves: DrawnLeaves, rng: Rng,
+    verdicts: list[OutputVerdict], model: integers.Integers, sides: bool = False,
 ) -> None:  # fmt: skip
     drawn = leaves.draw_rationals(rng, model.range, sides)
     inner = {name: model.leaf(*x) if is_floating(leaves.types[name].dtype) else x[0] for name, x in drawn.items()}
@@ -93,9 +97,11 @@ def _draw_integers(
             verdict.inputs = {name: x if over == 1 else x / over for name, (x, over) in drawn.items()}
 
 
-def by_field(first: Program, second: Program, leaves: Leaves, rng: Rng) -> list[Verdict]:
+def by_field(
+    first: StraightLineProgram, second: StraightLineProgram, leaves: DrawnLeaves, rng: Rng
+) -> list[OutputVerdict]:
     """The verdicts of the prime field."""
-    verdicts = [Verdict("field") for _ in first.outputs]
+    verdicts = [OutputVerdict("field") for _ in first.outputs]
     for _ in range(_FIELD_DRAWS):
         model = field.Field(int(rng.integers(2**31)))
         values = {
@@ -109,7 +115,7 @@ def by_field(first: Program, second: Program, leaves: Leaves, rng: Rng) -> list[
 
 
 def _judge(
-    verdicts: list[Verdict],
+    verdicts: list[OutputVerdict],
     expected: list[Any],
     found: list[Any],
     differing: Callable[[Any, Any], Any],
@@ -117,12 +123,12 @@ def _judge(
 ) -> None:
     """Adds the values of one draw to the verdicts. A draw for which a model has no value says nothing."""
     for verdict, *pair in zip(verdicts, expected, found):
-        reason = next((side for side in pair if isinstance(side, Uncovered)), None)
+        reason = next((side for side in pair if isinstance(side, UncoveredCall)), None)
         try:
             if reason is not None:
                 raise reason
             verdict.differs |= bool(differing(*pair).any())
-        except Uncovered as error:
+        except UncoveredCall as error:
             verdict.reason = verdict.reason or str(error)
             continue
         verdict.draws += 1
@@ -141,7 +147,7 @@ def compare_graphs(before: Graph, after: Graph, seed: int) -> Comparison:
     first, second = program_of(before), program_of(after)
     if [output[2] for output in first.outputs] != [output[2] for output in second.outputs]:
         return Comparison(_types(first, second), None)
-    leaves = Leaves(first, second)
+    leaves = DrawnLeaves(first, second)
     rng = np.random.default_rng(seed)
     with torch.no_grad(), _one_thread():
         verdicts = by_exact_models(first, second, leaves, rng)
@@ -164,19 +170,25 @@ def _one_thread() -> Iterator[None]:
             torch.set_num_threads(count)
 
 
-def _types(first: Program, second: Program) -> tuple[OutputComparison, ...]:
+def _types(first: StraightLineProgram, second: StraightLineProgram) -> tuple[OutputComparison, ...]:
     """The types of the outputs compared, of which some differ."""
     rows = []
     for number in range(max(len(first.outputs), len(second.outputs))):
         sides = [program.outputs[number : number + 1] for program in (first, second)]
         expected, found = (str(side[0][2]) if side else "no output" for side in sides)
-        kind: Kind = "" if expected == found else "type"
+        kind: FailureKind = "" if expected == found else "type"
         path = (sides[0] or sides[1])[0][0]
         rows.append(OutputComparison(path, "float64", not kind, 0, kind, None, expected, found))
     return tuple(rows)
 
 
-def _on_tensors(first: Program, second: Program, leaves: Leaves, rng: Rng, verdicts: list[Verdict]) -> Tensors:
+def _on_tensors(
+    first: StraightLineProgram,
+    second: StraightLineProgram,
+    leaves: DrawnLeaves,
+    rng: Rng,
+    verdicts: list[OutputVerdict],
+) -> Tensors:
     """The two programs on real tensors. Where an exact model tells them apart, on the values that do so, and on more
     draws."""
     agreed = {number for number, verdict in enumerate(verdicts) if verdict.draws and not verdict.differs}
@@ -191,7 +203,7 @@ def _on_tensors(first: Program, second: Program, leaves: Leaves, rng: Rng, verdi
     return tensors
 
 
-def _row(path: tuple[int, ...], number: int, verdict: Verdict, tensors: Tensors) -> OutputComparison:
+def _row(path: tuple[int, ...], number: int, verdict: OutputVerdict, tensors: Tensors) -> OutputComparison:
     """The comparison of one output: its verdict, as far as real tensors confirm it."""
     elements, found = tensors.elements[number], tensors.differences.get(number)
     if found is not None:

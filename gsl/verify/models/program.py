@@ -20,7 +20,7 @@ _PRECISION: Mapping[str, tuple[int, int]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StraightLineStep:
     """One call. ``operands`` and ``result`` are slots; an operand that is a tuple has a slot like any other."""
 
     op: str
@@ -37,14 +37,14 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class StraightLineProgram:
     """The calls that the outputs of a graph need, in order."""
 
     leaves: Mapping[str, tuple[int, TensorType]]
     """The slot and the type of each leaf whose value is drawn, by name, whether or not an output needs it."""
     literals: Mapping[int, Any]
     """The literals by slot: Python numbers and tensors."""
-    steps: tuple[Step, ...]
+    steps: tuple[StraightLineStep, ...]
     slots: int
     outputs: tuple[tuple[tuple[int, ...], int, TensorType], ...]
     """Path, slot and declared type of each output; the fields of a tuple are outputs of their own."""
@@ -55,12 +55,12 @@ def is_floating(dtype: str) -> bool:
     return "float" in dtype
 
 
-def program_of(graph: Graph) -> Program:
+def program_of(graph: Graph) -> StraightLineProgram:
     """The program of a graph. ValueError for opaque calls and unknown types."""
     slots: dict[Node, int] = {}
     leaves: dict[str, tuple[int, TensorType]] = {}
     literals: dict[int, Any] = {}
-    steps: list[Step] = []
+    steps: list[StraightLineStep] = []
     for node in _needed(graph):
         slot = slots[node] = len(slots)
         if node.op == CONST:
@@ -70,9 +70,9 @@ def program_of(graph: Graph) -> Program:
             leaves[node.name] = (slot, _concrete(node))
         else:
             steps.append(_step(node, tuple([slots[operand] for operand in node.operands]), slot))
-    extra: list[Step] = []
+    extra: list[StraightLineStep] = []
     outputs = _outputs(graph, slots, extra)
-    return Program(leaves, literals, (*steps, *extra), len(slots) + len(extra), outputs)
+    return StraightLineProgram(leaves, literals, (*steps, *extra), len(slots) + len(extra), outputs)
 
 
 def _needed(graph: Graph) -> list[Node]:
@@ -94,16 +94,16 @@ def _concrete(node: Node) -> TensorType:
     return kind
 
 
-def _step(node: Node, operands: tuple[int, ...], slot: int) -> Step:
+def _step(node: Node, operands: tuple[int, ...], slot: int) -> StraightLineStep:
     if node.type is None:
         raise ValueError(f"values need known types, found {node!r} without one")
     if node.op in (TUPLE, GETITEM):
-        return Step(str(node.op), None, operands, slot, node.attrs, node.type)
+        return StraightLineStep(str(node.op), None, operands, slot, node.attrs, node.type)
     spec = TABLE.get(node.op) if isinstance(node.op, str) else None
     if spec is None:
         raise ValueError(f"values need canonical operators, found {node!r}")
     attrs = {name: _wide(value) for name, value in node.attrs.items() if spec.attrs[name].derive is None}
-    return Step(spec.name, spec, operands, slot, attrs, node.type, _rounding(node))
+    return StraightLineStep(spec.name, spec, operands, slot, attrs, node.type, _rounding(node))
 
 
 def _wide(value: Any) -> Any:
@@ -123,7 +123,7 @@ def _rounding(node: Node) -> str:
 
 
 def _outputs(
-    graph: Graph, slots: Mapping[Node, int], extra: list[Step]
+    graph: Graph, slots: Mapping[Node, int], extra: list[StraightLineStep]
 ) -> tuple[tuple[tuple[int, ...], int, TensorType], ...]:
     """The outputs, with the steps that take tuples among them apart."""
     found: list[tuple[tuple[int, ...], int, TensorType]] = []
@@ -133,7 +133,7 @@ def _outputs(
                 if not isinstance(kind, TensorType):
                     raise ValueError(f"values need known types, found {node!r} of type {node.type}")
                 slot = len(slots) + len(extra)
-                extra.append(Step(GETITEM, None, (slots[node],), slot, {"index": index}, kind))
+                extra.append(StraightLineStep(GETITEM, None, (slots[node],), slot, {"index": index}, kind))
                 found.append(((number, index), slot, kind))
         else:
             found.append(((number,), slots[node], _concrete(node)))

@@ -8,13 +8,13 @@ from typing import Any, Final
 import torch
 
 from gsl.graph import TUPLE, TensorType
-from gsl.verify.models.program import Program, Step, is_floating, literal_tensor
+from gsl.verify.models.program import StraightLineProgram, StraightLineStep, is_floating, literal_tensor
 
 KEEP_INTEGERS: Final = frozenset(("cast", "where", "full", "full_like", "nn.pad", "clip"))
 """Operators that may make floats of integers without computing with the integers as floats."""
 
 
-def start(program: Program, values: Mapping[str, Any]) -> list[Any]:
+def start(program: StraightLineProgram, values: Mapping[str, Any]) -> list[Any]:
     """The slots of a program with its leaves and literals filled in."""
     slots: list[Any] = [None] * program.slots
     for name, (slot, _) in program.leaves.items():
@@ -31,7 +31,7 @@ def literal(value: Any) -> Any:
     return value if isinstance(value, (bool, int)) else literal_tensor(value)
 
 
-def run(program: Program, values: Mapping[str, Any]) -> list[Any]:
+def run(program: StraightLineProgram, values: Mapping[str, Any]) -> list[Any]:
     """The outputs of a program. Raises the error that an operator raises on these values."""
     slots = start(program, values)
     for step in program.steps:
@@ -41,7 +41,7 @@ def run(program: Program, values: Mapping[str, Any]) -> list[Any]:
     return [torch.as_tensor(slots[slot]) for _, slot, _ in program.outputs]
 
 
-def call(step: Step, operands: Sequence[Any]) -> Any:
+def call(step: StraightLineStep, operands: Sequence[Any]) -> Any:
     """The value of one call, in float64 where it is of floats."""
     if step.spec is None:
         return tuple(operands) if step.op == TUPLE else operands[0][step.attrs["index"]]

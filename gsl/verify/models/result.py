@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Method = Literal["integers", "field", "float64"]
+ComparisonMethod = Literal["integers", "field", "float64"]
 """The method by which an output was compared, the strongest first."""
-Kind = Literal["", "value", "type", "undefined", "not finite"]
+FailureKind = Literal["", "value", "type", "undefined", "not finite"]
 """The kind of an output's difference: another value; another shape or dtype; the target raises or is NaN where the
 source is defined; the target is infinite where the source is finite. Empty if it does not differ."""
 
@@ -19,12 +19,12 @@ class OutputComparison:
 
     path: tuple[int, ...]
     """The number of the output, and that of the field if it is a tuple."""
-    method: Method
+    method: ComparisonMethod
     """The strongest method by which the two were found equal, or that by which the difference was confirmed."""
     equal: bool
     elements: int
     """The number of elements that were compared in all draws. None where the source itself has no defined value."""
-    kind: Kind = ""
+    kind: FailureKind = ""
     index: tuple[int, ...] | None = None
     """The first element that differs."""
     expected: str = ""

@@ -11,8 +11,8 @@ import torch
 
 from gsl.verify.models import real
 from gsl.verify.models.bounds import Bounds, within
-from gsl.verify.models.program import Program
-from gsl.verify.models.result import Kind
+from gsl.verify.models.program import StraightLineProgram
+from gsl.verify.models.result import FailureKind
 
 _ROUNDED: Final = 2.0**-52
 """No relative error as small as that is a difference; any derived bound is larger."""
@@ -25,7 +25,7 @@ rule."""
 class Difference:
     """A place where an output of the target is not that of the source."""
 
-    kind: Kind
+    kind: FailureKind
     index: tuple[int, ...] | None
     expected: str
     found: str
@@ -34,7 +34,7 @@ class Difference:
 class Tensors:
     """Two programs on real tensors, draw by draw, until one tells them apart."""
 
-    def __init__(self, first: Program, second: Program, agreed: Collection[int] = ()) -> None:
+    def __init__(self, first: StraightLineProgram, second: StraightLineProgram, agreed: Collection[int] = ()) -> None:
         self.first, self.second = first, second
         self.agreed = agreed
         """The outputs on which an exact model agrees: a difference there is rounding, unless it is large enough to be
@@ -105,7 +105,7 @@ def _first(wrong: Any, expected: Any, found: Any) -> Difference:
     """The first element that differs."""
     index = tuple([int(place) for place in wrong.nonzero()[0]])
     a, b = expected[index].item(), found[index].item()
-    kind: Kind = "value"
+    kind: FailureKind = "value"
     if isinstance(b, float) and not np.isfinite(b):
         kind = "undefined" if np.isnan(b) else "not finite"
     return Difference(kind, index, repr(a), repr(b))

@@ -11,7 +11,7 @@ from gsl.spec import TABLE
 from gsl.spec.layout import spatial
 from gsl.spec.packed import ACTIVATIONS, PRECISIONS
 from gsl.verify.choices import Dead
-from gsl.verify.draft import Draft, Goal, meet
+from gsl.verify.draft import Goal, NodeDraft, meet
 from gsl.verify.solve import ShapeRule, Solver
 
 KERNELS = (1, 3, 2, 4)
@@ -43,12 +43,12 @@ def paddings(count: int, most: int = 2) -> list[tuple[int, ...]]:
     return same + sides + mixed
 
 
-def _given_sizes(s: Solver, draft: Draft, name: str, count: int) -> list[int | None]:
+def _given_sizes(s: Solver, draft: NodeDraft, name: str, count: int) -> list[int | None]:
     is_given, value = s.given_attr(draft, name)
     return list(value) if is_given and isinstance(value, tuple) and len(value) == count else [None] * count
 
 
-def _layout(s: Solver, draft: Draft, name: str, plain: str, more: Sequence[str]) -> str:
+def _layout(s: Solver, draft: NodeDraft, name: str, plain: str, more: Sequence[str]) -> str:
     """A layout: mostly the plain one."""
     return str(s.attr(draft, name, (*more, plain) if s.choices.rare() else (plain,)))
 
@@ -65,7 +65,7 @@ def convolution(count: int, transposed: bool) -> ShapeRule:
     if transposed:
         kernel_plain, kernel_others = transposed_plain, transposed_others
 
-    def rule(s: Solver, draft: Draft, goal: Goal) -> None:
+    def rule(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         x, w = draft.operand(0), draft.operand(1)
         layout = _layout(s, draft, "data_layout", plain, others)
         order = _layout(s, draft, "kernel_layout", kernel_plain, kernel_others)
@@ -103,7 +103,7 @@ def by_letter(shape: Sequence[int | None], layout: str) -> dict[str, int | None]
     return dict(zip(layout, shape))
 
 
-def known(s: Solver, draft: Draft, layout: str) -> dict[str, int | None]:
+def known(s: Solver, draft: NodeDraft, layout: str) -> dict[str, int | None]:
     """The known sizes of an operand, by letter. Dead where it has another rank."""
     if draft.solved:
         return by_letter(Goal(draft.dims).sizes(len(layout)), layout)
@@ -112,7 +112,12 @@ def known(s: Solver, draft: Draft, layout: str) -> dict[str, int | None]:
 
 
 def _kernel(
-    s: Solver, draft: Draft, kernel: Sequence[int | None], data: dict[str, Any], result: dict[str, Any], letters: str
+    s: Solver,
+    draft: NodeDraft,
+    kernel: Sequence[int | None],
+    data: dict[str, Any],
+    result: dict[str, Any],
+    letters: str,
 ) -> tuple[int, ...]:
     """The sizes of the kernel: those that are known, and others that give the result, as far as that can be told."""
     count = len(letters)
@@ -136,7 +141,7 @@ def _kernel(
 
 
 def _channels(
-    s: Solver, draft: Draft, data: dict[str, Any], weight: dict[str, Any], result: dict[str, Any], transposed: bool
+    s: Solver, draft: NodeDraft, data: dict[str, Any], weight: dict[str, Any], result: dict[str, Any], transposed: bool
 ) -> None:
     """Groups and channels. The kernel is (O, I / groups, …), of a transposed convolution (I, O / groups, …)."""
     inner, outer = ("O", "I") if transposed else ("I", "O")  # of a group, and of all
@@ -167,7 +172,7 @@ def _channels(
 
 
 def _window(
-    s: Solver, draft: Draft, data: dict[str, Any], result: dict[str, Any], letters: str, transposed: bool
+    s: Solver, draft: NodeDraft, data: dict[str, Any], result: dict[str, Any], letters: str, transposed: bool
 ) -> None:
     """Dilation, strides and padding, and the sizes of the operand that give the result that is wanted."""
     count = len(letters)
@@ -191,8 +196,10 @@ def _window(
             pads = padding[i] + padding[count + i]
             e = 0 if extra is None else extra[i]
             before = s.before(draft, letter)
-            if before is not None and s.choices.again() and _size_fits(
-                before, result.get(letter), kernel[i], dilation[i], strides[i], pads, e, transposed
+            if (
+                before is not None
+                and s.choices.again()
+                and _size_fits(before, result.get(letter), kernel[i], dilation[i], strides[i], pads, e, transposed)
             ):
                 data[letter] = before
                 continue
@@ -200,7 +207,7 @@ def _window(
 
 
 def _sizes_before_padding(
-    s: Solver, draft: Draft, data: dict[str, Any], result: dict[str, Any], letters: str
+    s: Solver, draft: NodeDraft, data: dict[str, Any], result: dict[str, Any], letters: str
 ) -> None:
     """Decide the sizes of the operand where the padding follows from them, so that the result is as it is wanted."""
     x, layout = draft.operand(0), draft.attrs["data_layout"]
@@ -221,7 +228,7 @@ def _sizes_before_padding(
 
 
 def _dilations(
-    s: Solver, draft: Draft, data: dict[str, Any], letters: str, transposed: bool
+    s: Solver, draft: NodeDraft, data: dict[str, Any], letters: str, transposed: bool
 ) -> list[tuple[int, ...]]:
     """Dilations; beside an earlier convolution of the same operand those, if there are any, that read other elements
     than it does, and give a result of its size."""
@@ -249,7 +256,7 @@ def _dilations(
 
 
 def _strides(
-    s: Solver, draft: Draft, data: dict[str, Any], dilation: tuple[int, ...], letters: str
+    s: Solver, draft: NodeDraft, data: dict[str, Any], dilation: tuple[int, ...], letters: str
 ) -> list[tuple[int, ...]]:
     """Strides; now and then only those that give results of the size of an earlier convolution of the same operand."""
     options = per_axis((1, 2, 3), len(letters))
@@ -321,12 +328,12 @@ RULES: dict[str, ShapeRule] = {
 }
 
 
-def packed_conv2d(s: Solver, draft: Draft, goal: Goal) -> None:
+def packed_conv2d(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """As a plain convolution, of which the other operands follow."""
     s.attr(draft, "activation", ("none", *ACTIVATIONS))
     s.attr(draft, "precision", PRECISIONS)
     x, w, *others = draft.operands
-    plain = Draft(draft.number)
+    plain = NodeDraft(draft.number)
     plain.op, plain.operands, plain.patterns = "nn.conv2d", [x, w], draft.patterns
     RULES["nn.conv2d"](s, plain, goal)
     if any(plain.attrs[name] != default for name, default in _PLAIN.items()):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gsl.verify.draft import Draft, Goal
+from gsl.verify.draft import Goal, NodeDraft
 from gsl.verify.solve import ShapeRule, Solver
 
 
-def made(s: Solver, draft: Draft, goal: Goal) -> None:
+def made(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """A tensor of nothing but attributes, or filled with a number."""
     rank = s.rank(goal)
     shape = [s.size(size) for size in goal.sizes(rank)]
@@ -17,7 +17,7 @@ def made(s: Solver, draft: Draft, goal: Goal) -> None:
         s.solve(operand, Goal(()))
 
 
-def arange(s: Solver, draft: Draft, goal: Goal) -> None:
+def arange(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     (size,) = goal.sizes(1)
     s.attr(draft, "start", (0,))
     s.attr(draft, "step", (1,))
@@ -25,7 +25,7 @@ def arange(s: Solver, draft: Draft, goal: Goal) -> None:
     s.attr(draft, "dtype", (goal.dtype or "", "float32", "int64"))
 
 
-def alike(s: Solver, draft: Draft, goal: Goal) -> None:
+def alike(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     s.solve(draft.operands[0], goal)
     for operand in draft.operands[1:]:
         s.solve(operand, Goal((), draft.operand(0).dtype))

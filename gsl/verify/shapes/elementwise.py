@@ -8,7 +8,7 @@ from typing import Any
 from gsl.graph import CONST
 from gsl.spec import TABLE, Trait
 from gsl.verify.choices import Dead
-from gsl.verify.draft import Draft, Goal
+from gsl.verify.draft import Goal, NodeDraft
 from gsl.verify.solve import DTYPES, ShapeRule, Solver
 
 _VALUES: dict[str, tuple[Any, ...]] = {
@@ -29,30 +29,30 @@ _ANY_NUMBER = frozenset(
 """The operators that take integers as well as floats."""
 
 
-def _operand_goal(draft: Draft, goal: Goal) -> Goal:
+def _operand_goal(draft: NodeDraft, goal: Goal) -> Goal:
     """The goal of an operand: the shape, and the dtype where the operator keeps it."""
     return goal.with_dtype(None) if draft.op in _COMPARISONS else goal
 
 
-def unary(s: Solver, draft: Draft, goal: Goal) -> None:
+def unary(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     for name in TABLE[str(draft.op)].attrs:
         if name in _VALUES:
             s.attr(draft, name, _VALUES[name])
     s.solve(draft.operands[0], _operand_goal(draft, goal))
 
 
-def cast(s: Solver, draft: Draft, goal: Goal) -> None:
+def cast(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     s.attr(draft, "dtype", dict.fromkeys((s.dtype, *DTYPES)) if goal.dtype is None else (goal.dtype,))
     s.solve(draft.operands[0], goal.with_dtype(None))
 
 
-def clip(s: Solver, draft: Draft, goal: Goal) -> None:
+def clip(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     low = s.attr(draft, "a_min", (0.0, None, -0.5))
     s.attr(draft, "a_max", (1.0, None, 2.5), lambda high: low is not None or high is not None)
     s.solve(draft.operands[0], goal)
 
 
-def broadcast(s: Solver, draft: Draft, goal: Goal) -> None:
+def broadcast(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """Operands that are decided come first; each of the others may be smaller than the result in a few ways."""
     waiting = [operand for operand in draft.operands if operand is not None and not operand.solved]
     order = sorted(dict.fromkeys(waiting), key=lambda operand: operand.is_leaf and not s.is_bound(operand))
@@ -78,7 +78,7 @@ def broadcast(s: Solver, draft: Draft, goal: Goal) -> None:
             s.solve(operand, Goal(_variant(s, common, goal.shape is None and bool(known)), wanted))
 
 
-def _is_number(draft: Draft) -> bool:
+def _is_number(draft: NodeDraft) -> bool:
     return draft.op == CONST and isinstance(draft.attrs.get("value"), (bool, int, float))
 
 
@@ -113,7 +113,7 @@ def broadcast_shape(shapes: Any) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
-def prelu(s: Solver, draft: Draft, goal: Goal) -> None:
+def prelu(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     data = s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, s.least_rank(draft))))
     axis = s.axis(draft, data.ndim, preferred=1)
     s.solve(draft.operands[1], Goal((data.shape[axis] if s.choices.index(2) == 0 else 1,), data.dtype))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gsl.verify.draft import Draft, Goal
+from gsl.verify.draft import Goal, NodeDraft
 from gsl.verify.solve import ShapeRule, Solver
 
 
-def strided_slice(s: Solver, draft: Draft, goal: Goal) -> None:
+def strided_slice(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """A slice of one axis, mostly; the whole tensor where a shape is wanted."""
     x = draft.operand(0)
     given = s.given_attrs(draft)
@@ -32,7 +32,7 @@ def _count(size: int, begin: int, end: int, step: int) -> int:
     return len(range(size)[begin:end:step])
 
 
-def take(s: Solver, draft: Draft, goal: Goal) -> None:
+def take(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     x, indices = draft.operand(0), draft.operand(1)
     data = s.solve(x, Goal(None, goal.dtype, s.rank(s.wanted(x, Goal()), max(1, s.least_rank(draft)), 4)))
     axis = s.axis(draft, data.ndim)
@@ -43,21 +43,21 @@ def take(s: Solver, draft: Draft, goal: Goal) -> None:
     s.solve(indices, Goal(shape, "int64"))
 
 
-def gather(s: Solver, draft: Draft, goal: Goal) -> None:
+def gather(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     data = s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, max(1, s.least_rank(draft)))))
     s.axis(draft, data.ndim)
     for number, operand in enumerate(draft.operands[1:]):
         s.solve(operand, Goal(data.shape, "int64" if number == 0 else data.dtype))
 
 
-def set_diag(s: Solver, draft: Draft, goal: Goal) -> None:
+def set_diag(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     data = s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, 2, options=(2, 3))))
     s.attr(draft, "k", ((0, 0),))
     s.attr(draft, "align", ("RIGHT_LEFT",))
     s.solve(draft.operands[1], Goal((*data.shape[:-2], min(data.shape[-2:])), data.dtype))
 
 
-def trilu(s: Solver, draft: Draft, goal: Goal) -> None:
+def trilu(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     s.attr(draft, "k", (0, 1, -1))
     s.attr(draft, "upper", (True, False))
     s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, 2, options=(2, 3))))

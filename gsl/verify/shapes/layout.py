@@ -9,7 +9,7 @@ from typing import Any
 
 from gsl.graph.node import GETITEM, TUPLE
 from gsl.verify.choices import Dead, pick
-from gsl.verify.draft import ANY, Draft, Goal, meet
+from gsl.verify.draft import ANY, Goal, NodeDraft, meet
 from gsl.verify.solve import ShapeRule, Solver
 
 
@@ -26,7 +26,7 @@ def parts_of(s: Solver, total: int, count: int) -> list[int]:
     return [*found, total]
 
 
-def concatenate(s: Solver, draft: Draft, goal: Goal) -> None:
+def concatenate(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     whole = draft.operand(0)
     if whole.solved or whole.op != TUPLE:
         if not whole.solved:
@@ -49,17 +49,17 @@ def concatenate(s: Solver, draft: Draft, goal: Goal) -> None:
     _fields(s, fields, goal, axis, rank)
 
 
-def _open_tuple(s: Solver, whole: Draft) -> None:
+def _open_tuple(s: Solver, whole: NodeDraft) -> None:
     """A wildcard that is the tuple of some tensors."""
     if not whole.is_leaf:
         raise Dead("the fields of a tuple that is computed")
     whole.op = TUPLE
-    new = [Draft(100 + 10 * whole.number + i) for i in range(pick(s.choices, (2, 3, 1)))]
+    new = [NodeDraft(100 + 10 * whole.number + i) for i in range(pick(s.choices, (2, 3, 1)))]
     whole.operands = [*new]
     s.sketch.drafts += new
 
 
-def _fields(s: Solver, fields: list[Draft], goal: Goal, axis: int, rank: int) -> None:
+def _fields(s: Solver, fields: list[NodeDraft], goal: Goal, axis: int, rank: int) -> None:
     """Decide the fields of a concatenation along an axis."""
     wanted = goal.sizes(rank)
     total = wanted[axis]
@@ -79,7 +79,7 @@ def _fields(s: Solver, fields: list[Draft], goal: Goal, axis: int, rank: int) ->
         s.solve(field, Goal(tuple(shape), s.joined(dtype)))
 
 
-def stack(s: Solver, draft: Draft, goal: Goal) -> None:
+def stack(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     whole = draft.operand(0)
     if not whole.solved and whole.op != TUPLE:
         _open_tuple(s, whole)
@@ -100,7 +100,7 @@ def stack(s: Solver, draft: Draft, goal: Goal) -> None:
         s.axis(draft, fields[0].tensor.ndim + 1)
 
 
-def split(s: Solver, draft: Draft, goal: Goal) -> None:
+def split(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """As many fields as are used, or more; their sizes as they are wanted."""
     x = draft.operand(0)
     wanted = next(iter(draft.field_goals.values()), ANY)
@@ -134,7 +134,7 @@ def split(s: Solver, draft: Draft, goal: Goal) -> None:
         s.attr(draft, "indices_or_sections", dict.fromkeys(options))
 
 
-def _fields_used(s: Solver, draft: Draft) -> int:
+def _fields_used(s: Solver, draft: NodeDraft) -> int:
     least = 1
     for user in s.sketch.drafts:
         if user.op == GETITEM and user.operands[0] is draft:
@@ -144,7 +144,7 @@ def _fields_used(s: Solver, draft: Draft) -> int:
     return least
 
 
-def _sizes(s: Solver, draft: Draft, axis: int, rank: int, least: int) -> list[int]:
+def _sizes(s: Solver, draft: NodeDraft, axis: int, rank: int, least: int) -> list[int]:
     sizes = []
     for number in range(least + s.choices.index(2)):
         goal = draft.field_goals.get(number, ANY)
@@ -156,7 +156,7 @@ def _cuts(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(accumulate(sizes))[:-1]
 
 
-def reshape(s: Solver, draft: Draft, goal: Goal) -> None:
+def reshape(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """To the shape that is wanted, or to some shape with as many elements."""
     x = draft.operand(0)
     is_given, given = s.given_attr(draft, "newshape")
@@ -211,7 +211,7 @@ def _refactored(s: Solver, shape: Sequence[int], rank: int | None) -> tuple[int,
     return tuple(sizes)
 
 
-def transpose(s: Solver, draft: Draft, goal: Goal) -> None:
+def transpose(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     x = draft.operand(0)
     is_given, axes = s.given_attr(draft, "axes")
     rank = x.tensor.ndim if x.solved else None
@@ -237,7 +237,7 @@ def transpose(s: Solver, draft: Draft, goal: Goal) -> None:
     s.solve(x, Goal(tuple(wanted), goal.dtype))
 
 
-def expand_dims(s: Solver, draft: Draft, goal: Goal) -> None:
+def expand_dims(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     x = draft.operand(0)
     count = s.attr(draft, "num_newaxis", (1, 2) if s.choices.rare() else (1,))
     if x.solved:
@@ -257,7 +257,7 @@ def expand_dims(s: Solver, draft: Draft, goal: Goal) -> None:
     s.solve(x, Goal((*sizes[:axis], *sizes[axis + count :]), goal.dtype))
 
 
-def squeeze(s: Solver, draft: Draft, goal: Goal) -> None:
+def squeeze(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     x = draft.operand(0)
     is_given, axes = s.given_attr(draft, "axis")
     if not x.solved:
@@ -275,7 +275,7 @@ def squeeze(s: Solver, draft: Draft, goal: Goal) -> None:
     s.attr(draft, "axis", dict.fromkeys([unit, unit[:1], unit[-1:], ()]))
 
 
-def reverse(s: Solver, draft: Draft, goal: Goal) -> None:
+def reverse(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     data = s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, 1)))
     s.attr(draft, "axis", some_axes(data.ndim), lambda axes: are_axes(axes, data.ndim))
 
@@ -292,7 +292,7 @@ def some_axes(rank: int, none: bool = False) -> list[tuple[int, ...]]:
     return list(dict.fromkeys([*single, tuple(range(rank)), *pairs, *([()] if none else [])]))
 
 
-def broadcast_to(s: Solver, draft: Draft, goal: Goal) -> None:
+def broadcast_to(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     x = draft.operand(0)
     is_given, shape = s.given_attr(draft, "shape")
     wanted = tuple(shape) if is_given and isinstance(shape, tuple) and -1 not in shape else goal.shape
@@ -315,7 +315,7 @@ def _filled(wanted: Sequence[int | None], own: Sequence[int]) -> tuple[int, ...]
     return tuple([size if size is not None else (own[i - new] if i >= new else 1) for i, size in enumerate(wanted)])
 
 
-def repeat(s: Solver, draft: Draft, goal: Goal) -> None:
+def repeat(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     x = draft.operand(0)
     times = s.attr(draft, "repeats", (2, 1, 3))
     rank = x.tensor.ndim if x.solved else s.rank(goal, s.least_rank(draft))
@@ -328,7 +328,7 @@ def repeat(s: Solver, draft: Draft, goal: Goal) -> None:
     s.solve(x, Goal(tuple(sizes), goal.dtype))
 
 
-def tile(s: Solver, draft: Draft, goal: Goal) -> None:
+def tile(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     x = draft.operand(0)
     rank = x.tensor.ndim if x.solved else s.rank(s.wanted(x, goal), 1)
     if goal.shape is not None and not x.solved:
@@ -339,7 +339,7 @@ def tile(s: Solver, draft: Draft, goal: Goal) -> None:
     s.solve(x, Goal(None, goal.dtype, rank))
 
 
-def pad(s: Solver, draft: Draft, goal: Goal) -> None:
+def pad(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     x = draft.operand(0)
     is_given, widths = s.given_attr(draft, "pad_width")
     rank = x.tensor.ndim if x.solved else len(widths) if is_given and isinstance(widths, tuple) else s.rank(goal, 1)
@@ -363,7 +363,7 @@ def pad(s: Solver, draft: Draft, goal: Goal) -> None:
 _LAYOUTS = (("NCHW", "NHWC"), ("NHWC", "NCHW"), ("NCHW", "NCHW2c"), ("NCHW2c", "NCHW"), ("NCW", "NWC"))
 
 
-def layout_transform(s: Solver, draft: Draft, goal: Goal) -> None:
+def layout_transform(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     x = draft.operand(0)
     source = s.attr(draft, "src_layout", dict.fromkeys(a for a, _ in _LAYOUTS))
     s.attr(draft, "dst_layout", [b for a, b in _LAYOUTS if a == source] or [source])
@@ -374,7 +374,7 @@ def layout_transform(s: Solver, draft: Draft, goal: Goal) -> None:
     s.solve(x, Goal(tuple(shape), goal.dtype))
 
 
-def reshape_like(s: Solver, draft: Draft, goal: Goal) -> None:
+def reshape_like(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     for name, value in (("lhs_begin", 0), ("lhs_end", None), ("rhs_begin", 0), ("rhs_end", None)):
         s.attr(draft, name, (value,))
     like = s.solve(draft.operands[1], goal.with_dtype(None))

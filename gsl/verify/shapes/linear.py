@@ -6,17 +6,17 @@ from gsl.graph.node import TUPLE
 from gsl.spec import TABLE
 from gsl.spec.packed import ACTIVATIONS, PRECISIONS
 from gsl.verify.choices import Dead
-from gsl.verify.draft import Draft, Goal, meet
+from gsl.verify.draft import Goal, NodeDraft, meet
 from gsl.verify.shapes.elementwise import broadcast_shape
 from gsl.verify.solve import ShapeRule, Solver
 
 
-def first_computed(s: Solver, *drafts: Draft | None) -> list[Draft]:
+def first_computed(s: Solver, *drafts: NodeDraft | None) -> list[NodeDraft]:
     """Operands in the order in which to decide them: computed ones before leaves."""
     return sorted([d for d in drafts if d is not None and not d.solved], key=lambda draft: draft.is_leaf)
 
 
-def dense(s: Solver, draft: Draft, goal: Goal) -> None:
+def dense(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     x, w = draft.operand(0), draft.operand(1)
     s.attr(draft, "out_dtype", ("",))
     rank = s.rank(goal, 1, options=(2, 3, 1, 4)) if not x.solved else x.tensor.ndim
@@ -33,7 +33,7 @@ def dense(s: Solver, draft: Draft, goal: Goal) -> None:
             s.solve(w, Goal((out[-1], inner), x.dtype if x.solved else goal.dtype))
 
 
-def matmul(s: Solver, draft: Draft, goal: Goal) -> None:
+def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """Matrices with or without axes of a batch; a vector now and then."""
     a, b = draft.operand(0), draft.operand(1)
     s.attr(draft, "out_dtype", ("",))
@@ -67,7 +67,7 @@ def matmul(s: Solver, draft: Draft, goal: Goal) -> None:
         s.solve(operand, Goal(None, dtype) if own.rank == 1 else Goal((*batch, *ends), dtype))
 
 
-def _vector(s: Solver, draft: Draft, goal: Goal) -> None:
+def _vector(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """A product in which one side, or both, are vectors."""
     a, b = draft.operand(0), draft.operand(1)
     wanted = goal.sizes(goal.rank) if goal.rank is not None else [None] * s.choices.index(2)
@@ -79,7 +79,7 @@ def _vector(s: Solver, draft: Draft, goal: Goal) -> None:
     s.solve(b, Goal((inner, *wanted) if on_left else (inner,), first.dtype))
 
 
-def batch_matmul(s: Solver, draft: Draft, goal: Goal) -> None:
+def batch_matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     a, b = draft.operand(0), draft.operand(1)
     s.attr(draft, "out_dtype", ("",))
     turned_a = s.attr(draft, "transpose_a", (False, True))
@@ -100,7 +100,7 @@ def batch_matmul(s: Solver, draft: Draft, goal: Goal) -> None:
         s.solve(operand, Goal((batch, *ends), dtype))
 
 
-def bias_add(s: Solver, draft: Draft, goal: Goal) -> None:
+def bias_add(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     x, b = draft.operand(0), draft.operand(1)
     size: int | None = None
     if b.solved:
@@ -124,7 +124,7 @@ def bias_add(s: Solver, draft: Draft, goal: Goal) -> None:
     s.solve(b, Goal((x.dims[axis],), data.dtype))
 
 
-def packed_dense(s: Solver, draft: Draft, goal: Goal) -> None:
+def packed_dense(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """As a dense layer, of which the other operands follow."""
     x, w, *others = draft.operands
     s.attr(draft, "activation", ("none", *ACTIVATIONS))
@@ -138,7 +138,7 @@ def packed_dense(s: Solver, draft: Draft, goal: Goal) -> None:
         s.solve(operand, Goal(shape[-1:] if name == "bias" else shape, data.dtype))
 
 
-def attention(s: Solver, draft: Draft, goal: Goal) -> None:
+def attention(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     query, key, value, *mask = draft.operands
     s.attr(draft, "scale", (None, 0.5))
     causal = s.attr(draft, "is_causal", (False, True) if not mask else (False,))
@@ -160,7 +160,7 @@ _EQUATIONS = {
 }
 
 
-def einsum(s: Solver, draft: Draft, goal: Goal) -> None:
+def einsum(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     fields = draft.operand(0)
     if fields.op != TUPLE:
         raise Dead("einsum takes a tuple")

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from gsl.spec import TABLE
-from gsl.verify.draft import Draft, Goal
+from gsl.verify.draft import Goal, NodeDraft
 from gsl.verify.shapes.layout import are_axes, some_axes
 from gsl.verify.solve import ShapeRule, Solver
 
 _EPSILON = (1e-5, 0.001, 0.5)
 
 
-def _affine(s: Solver, draft: Draft) -> None:
+def _affine(s: Solver, draft: NodeDraft) -> None:
     s.attr(draft, "epsilon", _EPSILON)
     for name in ("center", "scale"):
         if name in TABLE[str(draft.op)].attrs:
             s.attr(draft, name, (True, False))
 
 
-def by_channel(s: Solver, draft: Draft, goal: Goal) -> None:
+def by_channel(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """The weights have one element for each element of an axis."""
     _affine(s, draft)
     least = 3 if draft.op == "nn.instance_norm" else max(2, s.least_rank(draft))
@@ -38,7 +38,7 @@ def by_channel(s: Solver, draft: Draft, goal: Goal) -> None:
         s.solve(operand, Goal((data.shape[axis],), data.dtype))
 
 
-def by_axes(s: Solver, draft: Draft, goal: Goal) -> None:
+def by_axes(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """The weights have the sizes of the normalised axes."""
     _affine(s, draft)
     x = draft.operand(0)
@@ -60,7 +60,7 @@ def by_axes(s: Solver, draft: Draft, goal: Goal) -> None:
         s.solve(operand, Goal(tuple([data.shape[axis] for axis in axes]), data.dtype))
 
 
-def l2(s: Solver, draft: Draft, goal: Goal) -> None:
+def l2(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     s.attr(draft, "eps", (1e-12, 0.01))
     data = s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, 1)))
     s.attr(draft, "axis", some_axes(data.ndim), lambda axes: are_axes(axes, data.ndim))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gsl.spec.layout import spatial
-from gsl.verify.draft import Draft, Goal
+from gsl.verify.draft import Goal, NodeDraft
 from gsl.verify.shapes.conv import by_letter, output_size, paddings, per_axis
 from gsl.verify.solve import ShapeRule, Solver
 
 
-def _data(s: Solver, draft: Draft, goal: Goal, count: int) -> tuple[dict[str, int | None], str]:
+def _data(s: Solver, draft: NodeDraft, goal: Goal, count: int) -> tuple[dict[str, int | None], str]:
     """The wanted sizes of the result, by letter, and the layout."""
     plain = "NC" + spatial(count)
     layout = s.attr(draft, "layout", ("N" + spatial(count) + "C", plain) if s.choices.rare() else (plain,))
@@ -22,7 +22,7 @@ def window(count: int) -> ShapeRule:
     """The rule of a pooling by windows."""
     letters = spatial(count)
 
-    def rule(s: Solver, draft: Draft, goal: Goal) -> None:
+    def rule(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         result, layout = _data(s, draft, goal, count)
         x = draft.operand(0)
         size = s.attr(draft, "pool_size", per_axis((2, 3, 1), count))
@@ -55,7 +55,7 @@ def window(count: int) -> ShapeRule:
 def adaptive(count: int) -> ShapeRule:
     """The rule of a pooling to a given size."""
 
-    def rule(s: Solver, draft: Draft, goal: Goal) -> None:
+    def rule(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         result, layout = _data(s, draft, goal, count)
         wanted = [result[letter] for letter in spatial(count)]
         options = [tuple(w or v for w, v in zip(wanted, o)) for o in per_axis((1, 2, 3), count)]
@@ -69,7 +69,7 @@ def adaptive(count: int) -> ShapeRule:
 def whole(count: int) -> ShapeRule:
     """The rule of a pooling over all of the spatial axes."""
 
-    def rule(s: Solver, draft: Draft, goal: Goal) -> None:
+    def rule(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         result, layout = _data(s, draft, goal, count)
         shape = [s.choices.size() if letter in spatial(count) else s.size(result[letter]) for letter in layout]
         s.solve(draft.operands[0], Goal(tuple(shape), goal.dtype))

@@ -6,12 +6,12 @@ from typing import Any
 
 from gsl.spec import TABLE, Trait
 from gsl.verify.choices import Dead
-from gsl.verify.draft import Draft, Goal
+from gsl.verify.draft import Goal, NodeDraft
 from gsl.verify.shapes.layout import are_axes, some_axes
 from gsl.verify.solve import ShapeRule, Solver
 
 
-def reduction(s: Solver, draft: Draft, goal: Goal) -> None:
+def reduction(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     x = draft.operand(0)
     keepdims = s.attr(draft, "keepdims", (False, True))
     s.attr(draft, "exclude", (False,))
@@ -57,14 +57,14 @@ def reduction(s: Solver, draft: Draft, goal: Goal) -> None:
     s.solve(x, Goal(tuple(shape), goal.dtype if keeps else None))
 
 
-def along_axis(s: Solver, draft: Draft, goal: Goal) -> None:
+def along_axis(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """The result has the shape of the operand."""
     data = s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, s.least_rank(draft))))
     draft.wants_ndim = data.ndim
     s.axis(draft, data.ndim, preferred=data.ndim - 1)
 
 
-def cumsum(s: Solver, draft: Draft, goal: Goal) -> None:
+def cumsum(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     s.attr(draft, "dtype", ("",))
     s.attr(draft, "exclusive", (False, True))
     along_axis(s, draft, goal)

@@ -18,11 +18,11 @@ from torch._ops import OpOverload
 
 from gsl import modules
 from gsl.front.fx import spellings
-from gsl.front.fx.spellings.bind import ALIASES, Signature
+from gsl.front.fx.spellings.bind import ALIASES, FxSignature
 from gsl.front.fx.spellings.families import FAMILIES
-from gsl.front.fx.spellings.table import Row, resolve
+from gsl.front.fx.spellings.table import FxRow, resolve
 from gsl.front.fx.tree import Native, Weight
-from gsl.front.tree import Canon, Literal
+from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import TensorType, TupleType, Type
 from gsl.spec import TABLE
 from gsl.spec.meaning import evaluate
@@ -91,7 +91,7 @@ def mean(tree: Any, module: nn.Module | None = None) -> Any:
             return mean(operand, module)[attrs["index"]]
         case Canon(op, operands, attrs):
             return evaluate(TABLE[op], [mean(x, module) for x in operands], attrs)
-        case Leaf() | Literal():
+        case Leaf() | LiteralOperand():
             return tree.value
         case Weight():
             return getattr(module, tree.name)
@@ -107,7 +107,7 @@ def show(tree: Any, typed: bool = True) -> Any:
             types = tuple(type_of_value(mean(x)) for x in operands) if typed else (None,) * len(operands)
             full = TABLE[op].complete(attrs, types)
             return (op, tuple(show(x, typed) for x in operands), full)
-        case Literal(torch.Tensor() as value):
+        case LiteralOperand(torch.Tensor() as value):
             return value.tolist()
     return tree
 
@@ -934,7 +934,7 @@ def test_a_reading_is_exact_for_whatever_torch_accepts(name: str) -> None:
         same(found, expected, 2e-2 if narrow else 1e-5)
 
 
-def words() -> list[tuple[Row, str]]:
+def words() -> list[tuple[FxRow, str]]:
     families = [getattr(family, kind, ()) for family in FAMILIES for kind in ("ROWS", "FIELDS")]
     return [(row, word) for rows in families for row in rows for word in row.spellings.split()]
 
@@ -950,7 +950,7 @@ def test_spellings_in_the_table_exist() -> None:
 
 def test_rows_have_the_parameters_of_the_functions() -> None:
     for row, word in words():
-        target, signature = resolve(word), Signature.parse(row.signature)
+        target, signature = resolve(word), FxSignature.parse(row.signature)
         if isinstance(target, OpOverload):
             names = [
                 a.name if a.name in signature.names else ALIASES.get(a.name, a.name) for a in target._schema.arguments
@@ -1053,7 +1053,7 @@ def test_single_results_of_several_are_read(call: C) -> None:
 def test_batch_norm_without_weights_gets_literal_ones_and_zeros() -> None:
     reading = read(c(F.batch_norm, img, channel, spread), Once())
     assert reading is not None
-    assert isinstance(reading.operands[1], Literal)
+    assert isinstance(reading.operands[1], LiteralOperand)
     same(mean(reading), F.batch_norm(img, channel, spread))
 
 

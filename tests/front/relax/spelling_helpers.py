@@ -10,7 +10,7 @@ import tvm
 from tvm import ir, relax
 
 from gsl.front.relax.dims import Dims, type_of
-from gsl.front.tree import Canon, Literal
+from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import Dim, Type
 
 
@@ -108,4 +108,4 @@ def leaves(tree: Any) -> list[Any]:
     """The variables and calls of Relax in a reading."""
     if isinstance(tree, Canon):
         return [leaf for operand in tree.operands for leaf in leaves(operand)]
-    return [] if isinstance(tree, (Literal, ir.GenericConst)) else [tree]
+    return [] if isinstance(tree, (LiteralOperand, ir.GenericConst)) else [tree]

@@ -11,10 +11,10 @@ from tvm import ir, relax, tirx
 
 from gsl.front.relax import from_module
 from gsl.front.relax.forms import Forms
-from gsl.front.relax.function import Function
+from gsl.front.relax.function import RelaxFunction
 from gsl.front.relax.spellings import read, read_field
 from gsl.front.relax.tree import Reshaped
-from gsl.front.tree import Canon, Literal
+from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import TensorType, TupleType
 from gsl.graph.text import value_text
 from gsl.spec import TABLE
@@ -29,7 +29,7 @@ R, N = relax.op, relax.op.nn
 def shown(tree: Any, scope: Variables) -> str:
     """A reading as text: leaves by their names, and the attributes that aren't the defaults."""
     match tree:
-        case Literal():
+        case LiteralOperand():
             return repr(tree.value)
         case Reshaped():
             return f"{shown(tree.constant, scope)}:{value_text(tree.shape)}"
@@ -60,7 +60,7 @@ def _type(tree: Any, scope: Variables) -> Any:
         return TupleType(tuple(operands)) if tree.op == "tuple" else infer(TABLE[tree.op], operands, tree.attrs)
     if isinstance(tree, Reshaped):
         return TensorType(tree.shape, scope.type_of(tree.constant).dtype)  # type: ignore[union-attr]
-    return tree.value if isinstance(tree, Literal) else scope.type_of(tree)
+    return tree.value if isinstance(tree, LiteralOperand) else scope.type_of(tree)
 
 
 X, Y, INDICES = var("x", 2, 3, 4), var("y", 2, 3, 4), var("i", 2, 3, dtype="int64")
@@ -388,7 +388,7 @@ RUN = [(text, call) for call, text in READ if text not in NOT_LOWERED]
 def value_of(tree: Any, scope: Variables, values: dict[Any, torch.Tensor]) -> Any:
     """The value of a reading by the meaning of its operators."""
     match tree:
-        case Literal():
+        case LiteralOperand():
             return tree.value
         case Reshaped():
             return value_of(tree.constant, scope, values).reshape(tree.shape)
@@ -481,6 +481,6 @@ def test_a_call_that_is_given_types_is_more_than_its_arguments() -> None:
             builder.emit(relax.op.tanh(x))
             output = builder.emit_output(ir.Call(ir.Op.get("relax.tanh"), [x], None, [placed]))
         builder.emit_func_output(output)
-    plain, given = Function(builder.get()["main"]).args
+    plain, given = RelaxFunction(builder.get()["main"]).args
     assert plain == (x,)
     assert given is None

@@ -13,7 +13,7 @@ from tvm.contrib import graph_executor
 
 from gsl.front.relay.spellings import read, read_field, write
 from gsl.front.relay.spellings.table import type_of_tree
-from gsl.front.tree import Canon, Literal
+from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import TensorType, TupleType, Type
 from gsl.spec import TABLE
 from gsl.spec.meaning import infer
@@ -124,7 +124,7 @@ def _known(found: Any) -> Any:
 def show(tree: Any) -> str:
     """A reading as text: attributes that are not the default ones, derived ones left out."""
     match tree:
-        case Literal():
+        case LiteralOperand():
             return repr(tree.value)
         case Canon(op="tuple"):
             return f"({', '.join(map(show, tree.operands))})"
@@ -162,7 +162,7 @@ def _type(part: Any) -> Any:
             return TupleType(tuple(map(_type, part.operands)))
         types = [_type(each) for each in part.operands]
         return infer(TABLE[part.op], types, part.attrs) if part.op in TABLE else None
-    if isinstance(part, Literal):
+    if isinstance(part, LiteralOperand):
         return part.value
     return TYPES.type_of(part) if isinstance(part, relay.Expr) else part
 

@@ -14,8 +14,8 @@ from tvm import relay
 from gsl.front.relay.spellings import MISSING, read, write
 from gsl.front.relay.spellings.rows import CALLS as READERS
 from gsl.front.relay.spellings.rows import ROWS
-from gsl.front.relay.types import Types as SymbolicTypes
-from gsl.front.tree import Canon, Literal
+from gsl.front.relay.types import RelayTypes as SymbolicTypes
+from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import SymDim, TensorType
 from gsl.spec import TABLE
 from gsl.spec.meaning import evaluate
@@ -190,7 +190,7 @@ def test_every_operator_has_a_row_or_a_reason() -> None:
 def result(tree: Any, fed: Mapping[str, torch.Tensor]) -> Any:
     """The value of a reading by the meaning of its operators."""
     match tree:
-        case Literal():
+        case LiteralOperand():
             return tree.value
         case Canon(op="tuple"):
             return tuple([result(part, fed) for part in tree.operands])

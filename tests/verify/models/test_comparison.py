@@ -11,8 +11,8 @@ import torch
 
 from gsl.graph import INPUT, Graph
 from gsl.verify.models import Comparison, OutputComparison, compare
-from gsl.verify.models.definitions import Uncovered
-from gsl.verify.models.draws import KINDS, Leaves
+from gsl.verify.models.definitions import UncoveredCall
+from gsl.verify.models.draws import KINDS, DrawnLeaves
 from gsl.verify.models.field import Q
 from gsl.verify.models.integers import LARGEST, Integers, widest
 from gsl.verify.models.methods import by_exact_models, by_field, by_integers
@@ -211,9 +211,9 @@ def test_numbers_beyond_float64_are_refused() -> None:
     x = model.leaf(torch.full((4,), 2.0**20, dtype=torch.float64))
     square = model("multiply", x, x)
     assert (square.coefficient, square.degree) == (1, 2)
-    with pytest.raises(Uncovered, match="beyond"):
+    with pytest.raises(UncoveredCall, match="beyond"):
         model("multiply", square, x)
-    with pytest.raises(Uncovered, match="beyond"):
+    with pytest.raises(UncoveredCall, match="beyond"):
         model("sum", model("multiply", square, 2.0**10), axis=(0,), keepdims=False, exclude=False)
     assert widest({1: 1, 2: 72}) == 2**20
     assert widest({1: 1, 3: 72}) == 2**15
@@ -247,7 +247,7 @@ def test_sums_that_float64_would_round_are_exact() -> None:
 def verdicts(leaves: str, left: Make, right: Make) -> tuple[list[Any], list[Any]]:
     first, second = (program_of(view(leaves, make)) for make in (left, right))
     rng = np.random.default_rng(0)
-    both = Leaves(first, second)
+    both = DrawnLeaves(first, second)
     return by_integers(first, second, both, rng), by_field(first, second, both, rng)
 
 
@@ -336,7 +336,7 @@ def test_infinite_literals_are_left_to_float64() -> None:
 
 def test_indices_are_drawn_within_their_axis_also_through_layouts() -> None:
     program = program_of(view("x 2 3, i 4 int64", lambda o, x, i: o.take(x, o.reshape(i, newshape=(2, 2)), axis=0)))
-    leaves = Leaves(program, program)
+    leaves = DrawnLeaves(program, program)
     rng = np.random.default_rng(0)
     drawn = torch.stack([leaves.draw(rng, kind)["i"] for kind in KINDS for _ in range(20)])
     assert set(drawn.reshape(-1).tolist()) == {0, 1}
@@ -384,5 +384,5 @@ def test_a_comparison_takes_milliseconds() -> None:
 def test_the_strongest_model_is_asked_first() -> None:
     first = program_of(view("x 2", lambda o, x: (o.square(x), o.exp(x), o.max(o.exp(x)))))
     rng = np.random.default_rng(0)
-    found = by_exact_models(first, first, Leaves(first, first), rng)
+    found = by_exact_models(first, first, DrawnLeaves(first, first), rng)
     assert [verdict.method for verdict in found] == ["integers", "field", "float64"]

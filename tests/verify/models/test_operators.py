@@ -16,11 +16,11 @@ from gsl.spec import TABLE
 from gsl.verify.models import compare, kinds, real
 from gsl.verify.models.bounds import Bounds, Rounded, error_of, value_of, within
 from gsl.verify.models.coverage import FIELD, FLOAT64, INTEGERS, NATIVE
-from gsl.verify.models.definitions import Uncovered
-from gsl.verify.models.draws import KINDS, Leaves
+from gsl.verify.models.definitions import UncoveredCall
+from gsl.verify.models.draws import KINDS, DrawnLeaves
 from gsl.verify.models.field import EVEN, ODD, UNINTERPRETED, Field, P, Residues
 from gsl.verify.models.integers import LARGEST, Exact, Integers
-from gsl.verify.models.program import Program, program_of
+from gsl.verify.models.program import StraightLineProgram, program_of
 from tests.spec.test_meaning import ROWS
 from tests.verify.models.views import of_row
 
@@ -29,9 +29,9 @@ IDS = [f"{row[0]}-{row[2]}" if row[2] else row[0] for row in ROWS]
 each = pytest.mark.parametrize(("op", "graph"), VIEWS, ids=IDS)
 
 
-def prepared(graph: Any) -> tuple[Program, Leaves, np.random.Generator]:
+def prepared(graph: Any) -> tuple[StraightLineProgram, DrawnLeaves, np.random.Generator]:
     program = program_of(graph)
-    return program, Leaves(program, program), np.random.default_rng(1)
+    return program, DrawnLeaves(program, program), np.random.default_rng(1)
 
 
 def test_the_tables_cover_the_vocabulary() -> None:
@@ -74,7 +74,7 @@ def test_the_bounds_hold_for_the_real_kernels(op: str, graph: Any) -> None:
             assert op in ("floor_divide", "floor_mod", "mod"), "nothing else raises, these by 0"
             continue
         for x, y in zip(expected, Bounds().outputs(program, values)):
-            assert not isinstance(y, Uncovered), y
+            assert not isinstance(y, UncoveredCall), y
             assert value_of(y).shape == x.shape
             fine = within(x, value_of(y), y, None)
             finite = x.isfinite() if x.is_floating_point() else torch.ones_like(fine)
@@ -98,7 +98,7 @@ def test_integers_are_what_torch_computes(op: str, graph: Any) -> None:
         inner = {name: model.leaf(*x) if x[0].is_floating_point() else x[0] for name, x in drawn.items()}
         values = {name: x / over if x.is_floating_point() else x for name, (x, over) in drawn.items()}
         found = model.outputs(program, inner)
-        if any(isinstance(y, Uncovered) for y in found):
+        if any(isinstance(y, UncoveredCall) for y in found):
             assert op not in INTEGERS or op in ("divide", "power")
             continue
         for x, y in zip(real.run(program, values), found):
@@ -130,7 +130,7 @@ def test_the_field_is_a_homomorphic_image_of_the_rationals(op: str, graph: Any) 
     exact = whole.outputs(program, {n: whole.leaf(x) if x.is_floating_point() else x for n, x in values.items()})
     found = field.outputs(program, {n: field.lift(x) if x.is_floating_point() else x for n, x in values.items()})
     for x, y in zip(exact, found):
-        if isinstance(x, Uncovered):
+        if isinstance(x, UncoveredCall):
             assert op in ("divide", "power")
         elif isinstance(x, Exact):
             assert isinstance(y, Residues)
@@ -147,7 +147,7 @@ def test_the_field_has_values_for_what_it_covers(op: str, graph: Any) -> None:
     field = Field(0)
     lifted = {n: field.lift(x + 1001) if x.is_floating_point() else x for n, x in values.items()}
     for y in field.outputs(program, lifted):
-        if isinstance(y, Uncovered):
+        if isinstance(y, UncoveredCall):
             assert (op, str(y)) in (("softplus", "softplus with a threshold below 20"),
                                     ("cast", "a cast of floats to integers"))  # fmt: skip
         elif isinstance(y, Residues):

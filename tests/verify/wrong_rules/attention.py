@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gsl import op, pat
-from gsl.rules.common import Sides
+from gsl.rules.common import RuleSides
 from gsl.rules.idioms.attention import turned
 from tests.verify.wrong_rules.table import wrong
 
@@ -21,7 +21,7 @@ def weighted(scores: pat.Pattern, v: pat.Pattern, axis: int = 2) -> pat.Call:
     return op.Matmul(op.Softmax(scores, axis=axis), v)
 
 
-def with_mask(sign: int, *, lost: bool = False) -> Sides:
+def with_mask(sign: int, *, lost: bool = False) -> RuleSides:
     q, k, v, conditions = operands()
     m = pat.Wildcard(ndim=3, dtype="float64")
     product = op.Matmul(q, k)
@@ -30,54 +30,54 @@ def with_mask(sign: int, *, lost: bool = False) -> Sides:
 
 
 @wrong("attention", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """a lost mask"""
     return with_mask(1, lost=True)
 
 
 @wrong("attention", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """a mask of the wrong sign"""
     return with_mask(-1)
 
 
 @wrong("attention", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """a lost factor"""
     q, k, v, conditions = operands()
     return weighted(op.Matmul(q, k) * 0.5, v), op.Attention(q, turned(k), v, scale=1.0), *conditions
 
 
 @wrong("attention", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """the usual factor where there is none"""
     q, k, v, conditions = operands()
     return weighted(op.Matmul(q, k), v), op.Attention(q, turned(k), v), *conditions
 
 
 @wrong("attention", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """a softmax over another axis"""
     q, k, v, conditions = operands()
     return weighted(op.Matmul(q, k), v, axis=1), op.Attention(q, turned(k), v, scale=1.0), *conditions
 
 
 @wrong("attention", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """queries and keys exchanged"""
     q, k, v, conditions = operands()
     return weighted(op.Matmul(q, k), v), op.Attention(turned(k), q, v, scale=1.0), *conditions
 
 
 @wrong("attention", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """keys and values exchanged"""
     q, k, v, conditions = operands()
     return weighted(op.Matmul(q, k), v), op.Attention(q, v, turned(k), scale=1.0), *conditions
 
 
 @wrong("attention-of-two", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """the values exchanged"""
     q, k, v, conditions = operands()
     w = pat.Wildcard(ndim=3, dtype="float64")

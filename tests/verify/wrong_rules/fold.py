@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gsl import attr, op, pat
-from gsl.rules.common import Sides, along, channels_first, convolution, ones, precise, same_dtype, weight
+from gsl.rules.common import RuleSides, along, channels_first, convolution, ones, precise, same_dtype, weight
 from gsl.rules.fold import of_kernel, per_channel
 from tests.verify.wrong_rules.table import wrong
 
 
-def scaled_conv(guard: Callable[[pat.Pattern, pat.Pattern, pat.Pattern], object], *, inputs: bool = False) -> Sides:
+def scaled_conv(guard: Callable[[pat.Pattern, pat.Pattern, pat.Pattern], object], *, inputs: bool = False) -> RuleSides:
     x, w, c = pat.Wildcard(), pat.Param(), weight()
     conv = pat.Call(convolution(), x, w)
     column = op.Reshape(c, newshape=attr.Tuple(1, -1) + ones(w.shape[2:]))
@@ -19,7 +19,7 @@ def scaled_conv(guard: Callable[[pat.Pattern, pat.Pattern, pat.Pattern], object]
 
 
 @wrong("conv-multiply", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """a factor of the last axis taken for one of the channels"""
     return scaled_conv(
         lambda c, w, conv: channels_first(conv)
@@ -29,13 +29,13 @@ def _() -> Sides:
 
 
 @wrong("conv-multiply", condition="", examples=200)
-def _() -> Sides:
+def _() -> RuleSides:
     """a factor of the input channels"""
     return scaled_conv(per_channel, inputs=True)
 
 
 @wrong("conv-multiply", condition="data_layout == 'NCHW'", examples=400)
-def _() -> Sides:
+def _() -> RuleSides:
     """channels on any axis"""
     x, w, c = pat.Wildcard(), pat.Param(), pat.Param()
     conv = op.Conv2D(x, w, kernel_layout="OIHW", out_layout="")
@@ -43,7 +43,7 @@ def _() -> Sides:
 
 
 @wrong("conv-bias-multiply")
-def _() -> Sides:
+def _() -> RuleSides:
     """the bias not multiplied"""
     x, w, b, c = pat.Wildcard(), pat.Param(), pat.Param(), weight()
     conv = pat.Call(convolution(), x, w)
@@ -62,7 +62,7 @@ def folded_norm(
     mean_first: bool = True,
     given: object = 1,
     axis: object = 1,
-) -> Sides:
+) -> RuleSides:
     """``rules.fold.batch_norm``, with its mistakes."""
     b, gamma, beta, mean, var = (weight() for _ in range(5))
     data = op.BiasAdd(product, b, axis=axis) | product
@@ -82,31 +82,31 @@ def folded_norm(
     return bn, folded, same_dtype(w, product, data, gamma, beta, mean, var) & precise(w)
 
 
-def folded_conv(**mistakes: bool) -> Sides:
+def folded_conv(**mistakes: bool) -> RuleSides:
     x, w = pat.Wildcard(), pat.Param()
     conv = pat.Call(convolution(), x, w)
     return *folded_norm(conv, x, w, lambda s: w * along(s, w.shape[1:]), **mistakes), channels_first(conv)
 
 
 @wrong("conv-batch-norm")
-def _() -> Sides:
+def _() -> RuleSides:
     """no epsilon"""
     return folded_conv(epsilon=False)
 
 
 @wrong("conv-batch-norm")
-def _() -> Sides:
+def _() -> RuleSides:
     """the bias of the convolution dropped"""
     return folded_conv(own_bias=False)
 
 
 @wrong("conv-batch-norm")
-def _() -> Sides:
+def _() -> RuleSides:
     """the mean not scaled"""
     return folded_conv(mean_first=False)
 
 
-def folded_transpose(scaled: Callable[[pat.Pattern, pat.Pattern, pat.Pattern], pat.Pattern]) -> Sides:
+def folded_transpose(scaled: Callable[[pat.Pattern, pat.Pattern, pat.Pattern], pat.Pattern]) -> RuleSides:
     x, w = pat.Wildcard(), pat.Param()
     transposed = pat.OneOf("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
     conv = pat.Call(transposed, x, w)
@@ -115,13 +115,13 @@ def folded_transpose(scaled: Callable[[pat.Pattern, pat.Pattern, pat.Pattern], p
 
 
 @wrong("conv-transpose-batch-norm", condition="w.shape[1] == 1")
-def _() -> Sides:
+def _() -> RuleSides:
     """the axis of the input channels scaled"""
     return folded_transpose(lambda s, w, conv: w * along(s, w.shape[1:]))
 
 
 @wrong("conv-transpose-batch-norm", condition="groups == 1")
-def _() -> Sides:
+def _() -> RuleSides:
     """the channels dealt out among the groups"""
 
     def scaled(s: pat.Pattern, w: pat.Pattern, conv: pat.Pattern) -> pat.Pattern:
@@ -134,7 +134,7 @@ def _() -> Sides:
 
 
 @wrong("dense-batch-norm", condition=".axis == ")
-def _() -> Sides:
+def _() -> RuleSides:
     """any axis taken for the features"""
     x, w = pat.Wildcard(), pat.Param()
     dense = op.Dense(x, w)

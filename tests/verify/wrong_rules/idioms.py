@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 from gsl import attr, op, pat
-from gsl.rules.common import Sides, precise, same_dtype, same_type
+from gsl.rules.common import RuleSides, precise, same_dtype, same_type
 from gsl.rules.idioms.activations import gelu_of
 from gsl.rules.idioms.norms import last_axes, over_root, per_channel
 from tests.verify.wrong_rules.table import wrong
 
 
 @wrong("rms-norm", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """epsilon outside the root"""
     x, epsilon = pat.Wildcard(), pat.Const(ndim=0)
     mean = op.Mean(op.Square(x), keepdims=True, exclude=False)
@@ -21,7 +21,7 @@ def _() -> Sides:
 
 
 @wrong("rms-norm-scale", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """a weight of any axis"""
     x, w = pat.Wildcard(), pat.Wildcard(ndim=1)
     norm = op.RMSNorm(x, axis=(0,))
@@ -29,7 +29,7 @@ def _() -> Sides:
 
 
 @wrong("layer-norm-variance", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """the unbiased variance"""
     x, epsilon = pat.Wildcard(), pat.Const(ndim=0)
     mean = op.Mean(x, keepdims=True, exclude=False)
@@ -39,7 +39,7 @@ def _() -> Sides:
 
 
 @wrong("layer-norm-shift", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """the flag of the bias as it was"""
     x, w, b = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
     norm = op.LayerNorm(x, w, axis=(-1,))
@@ -47,7 +47,7 @@ def _() -> Sides:
 
 
 @wrong("gelu-tanh", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """the approximation taken for the function"""
     x = pat.Wildcard()
     inner = op.Tanh((x + op.Power(x, 3) * 0.044715) * 0.7978845608028654)
@@ -55,7 +55,7 @@ def _() -> Sides:
 
 
 @wrong("silu-sigmoid", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """the sigmoid of something else"""
     x, y = pat.Wildcard(), pat.Wildcard()
     product = x * op.Sigmoid(y)
@@ -63,7 +63,7 @@ def _() -> Sides:
 
 
 @wrong("softmax-exp", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """the sum along another axis"""
     x = pat.Wildcard(ndim=2)
     e = op.Exp(x)
@@ -71,7 +71,7 @@ def _() -> Sides:
 
 
 @wrong("rms-norm-weighted", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """the statistics of the weighted tensor"""
     x, w, epsilon = pat.Wildcard(), pat.Wildcard(), pat.Const(ndim=0)
     both = x * w
@@ -81,7 +81,7 @@ def _() -> Sides:
 
 
 @wrong("layer-norm-centre", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """the largest subtracted, and not the mean"""
     x = pat.Wildcard()
     largest = op.Max(x, keepdims=True, exclude=False)
@@ -90,7 +90,7 @@ def _() -> Sides:
 
 
 @wrong("layer-norm-scale", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """a sum taken for a product"""
     x, w = pat.Wildcard(), pat.Wildcard(ndim=1)
     norm = op.LayerNorm(x, axis=(-1,))
@@ -98,7 +98,7 @@ def _() -> Sides:
 
 
 @wrong("group-norm", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """the channels of a group taken for the groups"""
     x = pat.Wildcard()
     groups = op.Reshape(x)
@@ -110,7 +110,7 @@ def _() -> Sides:
 
 
 @wrong("group-norm-affine", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """the weight and the bias exchanged"""
     x, w, b = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
     norm = op.GroupNorm(x, axis=1)
@@ -119,42 +119,42 @@ def _() -> Sides:
 
 
 @wrong("gelu-erf", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """the argument not divided by the root of two"""
     x = pat.Wildcard()
     return gelu_of(x, op.Erf(x)), op.GELU(x), precise(x)
 
 
 @wrong("gelu-erf", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """half of it"""
     x = pat.Wildcard()
     return x * (op.Erf(x / math.sqrt(2)) + 1), op.GELU(x), precise(x)
 
 
 @wrong("sigmoid-exp", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """the exponent not negated"""
     x = pat.Wildcard()
     return 1 / (op.Exp(x) + 1), op.Sigmoid(x), precise(x)
 
 
 @wrong("mish-softplus", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """a steeper softplus"""
     x = pat.Wildcard()
     return x * op.Tanh(op.Softplus(x, beta=2.0, threshold=20.0)), op.Mish(x), precise(x)
 
 
 @wrong("hardswish-clip", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """nothing added to what is clipped"""
     x = pat.Wildcard()
     return (x * op.ReLU6(x)) / 6, op.Hardswish(x), precise(x)
 
 
 @wrong("log-softmax-sum", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """the largest for the logarithm of the sum"""
     x = pat.Wildcard()
     largest = op.Max(x, keepdims=True, exclude=False)

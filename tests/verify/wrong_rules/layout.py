@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gsl import attr, op, pat
-from gsl.rules.common import Sides, precise, same_dtype
+from gsl.rules.common import RuleSides, precise, same_dtype
 from tests.verify.wrong_rules.table import wrong
 
 
 @wrong("transpose-transpose", condition="inner.axes == outer.axes")
-def _() -> Sides:
+def _() -> RuleSides:
     """the permutations composed the other way round"""
     x = pat.Wildcard()
     inner = op.Transpose(x)
@@ -19,14 +19,14 @@ def _() -> Sides:
 
 
 @wrong("transpose-transpose", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """two transpositions taken for none"""
     x = pat.Wildcard()
     return op.Transpose(op.Transpose(x)), x
 
 
 @wrong("reshape-reshape", condition="transpose.axes == attr.Range(")
-def _() -> Sides:
+def _() -> RuleSides:
     """a transposition in between, whose order is ignored"""
     x = pat.Wildcard()
     outer = op.Reshape(op.Transpose(x))
@@ -34,14 +34,14 @@ def _() -> Sides:
 
 
 @wrong("reshape-identity", condition="transpose.axes == attr.Range(")
-def _() -> Sides:
+def _() -> RuleSides:
     """any transposition that keeps the shape"""
     x = pat.Wildcard()
     return op.Transpose(x, shape=x.shape), x
 
 
 @wrong("cast-cast", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """any dtype in between"""
     x = pat.Wildcard()
     inner = op.Cast(x)
@@ -50,7 +50,7 @@ def _() -> Sides:
 
 
 @wrong("cast-identity")
-def _() -> Sides:
+def _() -> RuleSides:
     """a narrower dtype and back"""
     x = pat.Wildcard()
     narrow = op.Cast(x, dtype="float16")
@@ -58,7 +58,7 @@ def _() -> Sides:
 
 
 @wrong("dropout-identity")
-def _() -> Sides:
+def _() -> RuleSides:
     """scaled by what is kept"""
     x = pat.Wildcard()
     dropout = op.Dropout(x)
@@ -66,14 +66,14 @@ def _() -> Sides:
 
 
 @wrong("copy-identity")
-def _() -> Sides:
+def _() -> RuleSides:
     """a rounding taken for a copy"""
     x = pat.Wildcard()
     return op.Round(x), x
 
 
 @wrong("dispatch-tuple", condition="whole.length == 1")
-def _() -> Sides:
+def _() -> RuleSides:
     """always the first field"""
     x = pat.Wildcard()
     whole = pat.Variadic(x, templates=[x])
@@ -81,7 +81,7 @@ def _() -> Sides:
 
 
 @wrong("dispatch-tuple", condition="whole.length == 1")
-def _() -> Sides:
+def _() -> RuleSides:
     """counted from the end"""
     x = pat.Wildcard()
     whole = pat.Variadic(x, templates=[x])
@@ -90,7 +90,7 @@ def _() -> Sides:
 
 
 @wrong("split-concat")
-def _() -> Sides:
+def _() -> RuleSides:
     """the fields in reverse order"""
     x = pat.Wildcard()
     split = op.Split(x)
@@ -99,7 +99,7 @@ def _() -> Sides:
 
 
 @wrong("split-concat-variadic", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """the fields in any order"""
     x = pat.Wildcard()
     split = op.Split(x)
@@ -113,7 +113,7 @@ def _() -> Sides:
 # Element-wise functions
 
 
-def merged(*where: Callable[[pat.Pattern, pat.Pattern, pat.Pattern, pat.Pattern], object]) -> Sides:
+def merged(*where: Callable[[pat.Pattern, pat.Pattern, pat.Pattern, pat.Pattern], object]) -> RuleSides:
     x, y = pat.Wildcard(), pat.Wildcard()
     f = pat.OpWithTrait(op.Trait.ELEMENT_WISE)
     a, b = pat.Call(f, x), pat.Call(f, y)
@@ -122,19 +122,19 @@ def merged(*where: Callable[[pat.Pattern, pat.Pattern, pat.Pattern, pat.Pattern]
 
 
 @wrong("merge-element-wise", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """unequal attributes"""
     return merged(lambda x, y, a, b: same_dtype(x, y))
 
 
 @wrong("merge-element-wise", condition="", examples=200)
-def _() -> Sides:
+def _() -> RuleSides:
     """unequal dtypes, promoted before the function"""
     return merged(lambda x, y, a, b: pat.attr_eq(a, b))
 
 
 @wrong("merge-element-wise")
-def _() -> Sides:
+def _() -> RuleSides:
     """the operands exchanged"""
     x, y = pat.Wildcard(), pat.Wildcard()
     f = pat.OpWithTrait(op.Trait.ELEMENT_WISE)
@@ -144,7 +144,7 @@ def _() -> Sides:
 
 
 @wrong("merge-element-wise")
-def _() -> Sides:
+def _() -> RuleSides:
     """two functions taken for one"""
     x, y = pat.Wildcard(), pat.Wildcard()
     a, b = pat.Call(pat.OneOf("sigmoid", "tanh"), x), pat.Call(pat.OneOf("sigmoid", "tanh"), y)
@@ -152,7 +152,7 @@ def _() -> Sides:
     return joined, a.like(joined.like([x, y])), same_dtype(x, y)
 
 
-def merged_variadic(field: Callable[[pat.Variadic, attr.Expr], attr.Expr]) -> Sides:
+def merged_variadic(field: Callable[[pat.Variadic, attr.Expr], attr.Expr]) -> RuleSides:
     x, i, j = pat.Wildcard(), attr.Symbol(), attr.Symbol()
     call = op.LeakyReLU(x)
     calls = pat.Variadic(call, templates=[call, x], min_len=2)
@@ -163,12 +163,12 @@ def merged_variadic(field: Callable[[pat.Variadic, attr.Expr], attr.Expr]) -> Si
 
 
 @wrong("merge-element-wise-variadic", condition=".alpha == ")
-def _() -> Sides:
+def _() -> RuleSides:
     """the attributes of the first"""
     return merged_variadic(lambda calls, i: i)
 
 
 @wrong("merge-element-wise-variadic")
-def _() -> Sides:
+def _() -> RuleSides:
     """the operands in reverse order"""
     return merged_variadic(lambda calls, i: calls.length - 1 - i)

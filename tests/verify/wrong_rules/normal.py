@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gsl import attr, op, pat
-from gsl.rules.common import Sides, precise, same_dtype, same_type
+from gsl.rules.common import RuleSides, precise, same_dtype, same_type
 from gsl.rules.normal import by_heads, heads_of, leading
 from tests.verify.wrong_rules.table import wrong
 
@@ -11,7 +11,7 @@ from tests.verify.wrong_rules.table import wrong
 
 
 @wrong("broadcast-identity")
-def _() -> Sides:
+def _() -> RuleSides:
     """a part of the axes only"""
     x = pat.Wildcard(ndim=2)
     out = op.BroadcastTo(x, ndim=3)
@@ -19,7 +19,7 @@ def _() -> Sides:
 
 
 @wrong("add-zero")
-def _() -> Sides:
+def _() -> RuleSides:
     """one taken for zero"""
     x = pat.Wildcard()
     total = x + 1
@@ -27,7 +27,7 @@ def _() -> Sides:
 
 
 @wrong("divide-one")
-def _() -> Sides:
+def _() -> RuleSides:
     """the quotient the other way round"""
     x = pat.Wildcard()
     quotient = 1 / x
@@ -35,7 +35,7 @@ def _() -> Sides:
 
 
 @wrong("power-two")
-def _() -> Sides:
+def _() -> RuleSides:
     """the cube"""
     x = pat.Wildcard()
     power = op.Power(x, 3)
@@ -43,7 +43,7 @@ def _() -> Sides:
 
 
 @wrong("matmul-transposed", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """a matrix that is not transposed"""
     x, w = pat.Wildcard(), pat.Wildcard(ndim=2)
     product = op.Matmul(x, w)
@@ -51,7 +51,7 @@ def _() -> Sides:
 
 
 @wrong("dense-leading", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """rows taken apart in another order"""
     x, w = pat.Wildcard(ndim=2), pat.Wildcard()
     product = op.Dense(x, w)
@@ -62,7 +62,7 @@ def _() -> Sides:
 
 
 @wrong("transpose-leading", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """no transposition"""
     x = pat.Wildcard(ndim=3)
     turned = op.Transpose(x, axes=(0, 2, 1))
@@ -71,7 +71,7 @@ def _() -> Sides:
 
 
 @wrong("broadcast-broadcast", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """a transposition in between, whose order is ignored"""
     x = pat.Wildcard()
     outer = op.BroadcastTo(op.Transpose(op.BroadcastTo(x, ndim=2), axes=(1, 0)))
@@ -79,14 +79,14 @@ def _() -> Sides:
 
 
 @wrong("slice-identity", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """a slice that goes backwards"""
     x = pat.Wildcard()
     return op.StridedSlice(x, shape=x.shape), x
 
 
 @wrong("multiply-one", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """a sign that is lost"""
     x = pat.Wildcard()
     product = x * -1
@@ -94,7 +94,7 @@ def _() -> Sides:
 
 
 @wrong("subtract-zero", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """the difference the other way round"""
     x = pat.Wildcard()
     difference = 0 - x
@@ -102,7 +102,7 @@ def _() -> Sides:
 
 
 @wrong("expand-dims-reshape", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """the other axes exchanged"""
     x = pat.Wildcard(ndim=2)
     expanded = op.ExpandDims(x)
@@ -110,7 +110,7 @@ def _() -> Sides:
 
 
 @wrong("squeeze-reshape", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """the other axes exchanged"""
     x = pat.Wildcard(ndim=3)
     squeezed = op.Squeeze(x)
@@ -118,7 +118,7 @@ def _() -> Sides:
 
 
 @wrong("transpose-reshape", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """axes of any size"""
     x = pat.Wildcard()
     turned = op.Transpose(x)
@@ -126,7 +126,7 @@ def _() -> Sides:
 
 
 @wrong("transpose-units", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """the other axes not transposed"""
     x = pat.Wildcard()
     inner = op.Reshape(x)
@@ -135,7 +135,7 @@ def _() -> Sides:
 
 
 @wrong("where-broadcast", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """the choices exchanged"""
     c, x, y = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
     chosen = op.Where(op.BroadcastTo(c), x, y)
@@ -143,7 +143,7 @@ def _() -> Sides:
 
 
 @wrong("einsum-product", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """the result not transposed"""
     a, b = pat.Wildcard(ndim=2), pat.Wildcard(ndim=2)
     whole = op.Einsum(pat.Tuple(a, b), equation="ij,jk->ki")
@@ -151,7 +151,7 @@ def _() -> Sides:
 
 
 @wrong("multiply-same", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """a product of two tensors"""
     x, y = pat.Wildcard(), pat.Wildcard()
     return x * y, op.Square(x), same_type(x, y) & precise(x)
@@ -161,7 +161,7 @@ def _() -> Sides:
 
 
 @wrong("linear-bias", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """a bias of the rows"""
     x, w, b = pat.Wildcard(ndim=2), pat.Wildcard(ndim=2), pat.Wildcard(ndim=1)
     product = op.Dense(x, w)
@@ -170,7 +170,7 @@ def _() -> Sides:
 
 
 @wrong("matrix-leading", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """rows taken apart in another order"""
     x, w = pat.Wildcard(ndim=2), pat.Wildcard(ndim=2)
     product = op.Matmul(x, w)
@@ -181,7 +181,7 @@ def _() -> Sides:
 
 
 @wrong("bias-leading", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """the bias dropped"""
     x, b = pat.Wildcard(), pat.Wildcard()
     out = op.Reshape(op.BiasAdd(x, b, axis=x.ndim - 1))
@@ -189,7 +189,7 @@ def _() -> Sides:
 
 
 @wrong("batch-leading", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """the operands exchanged"""
     a, b = pat.Wildcard(ndim=3), pat.Wildcard(ndim=3)
     product = op.Matmul(a, b)
@@ -198,7 +198,7 @@ def _() -> Sides:
 
 
 @wrong("softmax-leading", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """the number of the axis as it was"""
     x = pat.Wildcard(ndim=3)
     out, fits = heads_of(op.Softmax(x, axis=2))
@@ -206,7 +206,7 @@ def _() -> Sides:
 
 
 @wrong("scale-leading", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """a quotient taken for a product"""
     x, c = pat.Wildcard(ndim=3), pat.Const(ndim=0)
     out, fits = heads_of(pat.Call(pat.OneOf("multiply", "divide"), x, c))
@@ -214,7 +214,7 @@ def _() -> Sides:
 
 
 @wrong("add-leading", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """one summand twice"""
     x, y = pat.Wildcard(ndim=3), pat.Wildcard(ndim=3)
     out, fits = heads_of(x + y)

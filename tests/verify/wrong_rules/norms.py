@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gsl import attr, op, pat
-from gsl.rules.common import Sides, along, precise, same_dtype, weight
+from gsl.rules.common import RuleSides, along, precise, same_dtype, weight
 from gsl.rules.fold import affine
 from tests.verify.wrong_rules.table import wrong
 
 
 @wrong("lower-batch-norm", condition=".axis == ")
-def _() -> Sides:
+def _() -> RuleSides:
     """the channels always on axis 1"""
     x, gamma, beta, mean, var = pat.Wildcard(), weight(), weight(), weight(), weight()
     bn = op.BatchNorm(x, gamma, beta, mean, var)
@@ -22,7 +22,7 @@ def _() -> Sides:
 
 
 @wrong("lower-batch-norm", condition="bn.center == ")
-def _() -> Sides:
+def _() -> RuleSides:
     """the offset always added"""
     x, gamma, beta, mean, var = pat.Wildcard(), weight(), weight(), weight(), weight()
     bn = op.BatchNorm(x, gamma, beta, mean, var)
@@ -32,7 +32,7 @@ def _() -> Sides:
     return bn, lowered, same_dtype(x, gamma, beta, mean, var) & precise(x)
 
 
-def layer_norm(*, mean: Callable[..., pat.Call] = op.Mean, inside: bool = True, axis: object = None) -> Sides:
+def layer_norm(*, mean: Callable[..., pat.Call] = op.Mean, inside: bool = True, axis: object = None) -> RuleSides:
     x = pat.Wildcard()
     norm = op.LayerNorm(x)
     axes = norm.axis if axis is None else axis
@@ -43,18 +43,18 @@ def layer_norm(*, mean: Callable[..., pat.Call] = op.Mean, inside: bool = True, 
 
 
 @wrong("lower-layer-norm", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """the sum taken for the mean"""
     return layer_norm(mean=op.Sum)
 
 
 @wrong("lower-layer-norm", kinds=("value", "undefined"))
-def _() -> Sides:
+def _() -> RuleSides:
     """epsilon outside the root"""
     return layer_norm(inside=False)
 
 
 @wrong("lower-layer-norm", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """the last axis only"""
     return layer_norm(axis=(-1,))

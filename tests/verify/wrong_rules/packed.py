@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 from gsl import op, pat
-from gsl.rules.common import Sides
+from gsl.rules.common import RuleSides
 from gsl.rules.cpu import activated, as_rows, by_activation, conv, dense, single, window
 from tests.verify.wrong_rules.table import wrong
 
@@ -16,14 +16,14 @@ def operands() -> tuple[pat.Pattern, pat.Pattern, pat.Pattern, pat.Pattern]:
 
 
 @wrong("pack-dense", kinds=("value", "type"), condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """the weight of a product not transposed"""
     x, w, *_ = operands()
     return op.Matmul(x, w, out_dtype=""), op.PackedDense(x, w), single(x, w) & (w.ndim == 2)
 
 
 @wrong("pack-dense-bias", kinds=("value", "type", "undefined"), condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """a bias of any axis"""
     x, w, b, _ = operands()
     product = dense(x, w)
@@ -31,14 +31,14 @@ def _() -> Sides:
 
 
 @wrong("pack-dense-activation", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """every GELU taken for the exact one"""
     x, w, *_ = operands()
     return op.GELU(op.Dense(x, w, out_dtype="")), op.PackedDense(x, w, activation="gelu"), single(x, w)
 
 
 @wrong("pack-dense-activation")
-def _() -> Sides:
+def _() -> RuleSides:
     """activations in another order"""
     x, w, *_ = operands()
     f = activated(op.Dense(x, w, out_dtype=""))
@@ -47,7 +47,7 @@ def _() -> Sides:
 
 
 @wrong("pack-dense-add")
-def _() -> Sides:
+def _() -> RuleSides:
     """a difference taken for a sum"""
     x, w, _, y = operands()
     layer = op.Dense(x, w, out_dtype="")
@@ -62,7 +62,7 @@ def packed_conv(without: str = "", **given: Any) -> tuple[pat.Pattern, pat.Patte
 
 
 @wrong("pack-conv", condition="")
-def _() -> Sides:
+def _() -> RuleSides:
     """the padding reversed"""
     product, _, (x, w, _), attrs = packed_conv(without="padding")
     p = product.padding
@@ -70,28 +70,28 @@ def _() -> Sides:
 
 
 @wrong("pack-conv-bias")
-def _() -> Sides:
+def _() -> RuleSides:
     """the bias dropped"""
     product, b, (x, w, _), attrs = packed_conv()
     return op.BiasAdd(product, b, axis=1), op.PackedConv2D(x, w, **attrs), single(x, w)
 
 
 @wrong("pack-conv-activation")
-def _() -> Sides:
+def _() -> RuleSides:
     """an activation of another kind"""
     product, _, (x, w, _), attrs = packed_conv(activation="hardswish")
     return op.SiLU(product), op.PackedConv2D(x, w, **attrs), single(x, w)
 
 
 @wrong("pack-conv-add")
-def _() -> Sides:
+def _() -> RuleSides:
     """a difference taken for a sum"""
     product, _, (x, w, y), attrs = packed_conv()
     return product - y, op.PackedConv2DAdd(x, w, y, **attrs), single(x, w, y) & (product.shape == y.shape)
 
 
 @wrong("pack-conv-add-relu")
-def _() -> Sides:
+def _() -> RuleSides:
     """the activation before the sum"""
     product, _, (x, w, y), attrs = packed_conv(activation="relu")
     same = product.shape == y.shape
@@ -103,21 +103,21 @@ for precision, (kind, target, adding) in product(
 ):
 
     @wrong(f"{precision}-{kind}")
-    def _(target: Any = target, precision: str = precision) -> Sides:
+    def _(target: Any = target, precision: str = precision) -> RuleSides:
         """the activation forgotten"""
         x, w, *_ = operands()
         layer = target(x, w, activation="relu")
         return layer, layer.like(x, w, activation="none", precision=precision), single(x, w)
 
     @wrong(f"{precision}-{kind}-bias")
-    def _(target: Any = target, precision: str = precision) -> Sides:
+    def _(target: Any = target, precision: str = precision) -> RuleSides:
         """the bias forgotten"""
         x, w, b, _ = operands()
         layer = target(x, w, b)
         return layer, layer.like(x, w, precision=precision), single(x, w)
 
     @wrong(f"{precision}-{kind}-add", kinds=("value", "type"))
-    def _(adding: Any = adding, precision: str = precision) -> Sides:
+    def _(adding: Any = adding, precision: str = precision) -> RuleSides:
         """the addend taken for a bias"""
         x, w, b, y = operands()
         layer = adding(x, w, y, b)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gsl import attr, op, pat
-from gsl.rules.common import ATTRS, Sides, channels_first, convolution, fields, same_dtype
+from gsl.rules.common import ATTRS, RuleSides, channels_first, convolution, fields, same_dtype
 from gsl.rules.parallel import join, split
 from tests.verify.wrong_rules.table import wrong
 
 
 def two_conv(
     *attrs: str, groups: object = 1, swap: bool = False, weights: Callable[[pat.Param, pat.Param], list[pat.Param]]
-) -> Sides:
+) -> RuleSides:
     x, v, w, f = pat.Wildcard(), pat.Param(), pat.Param(), convolution()
     a = pat.Call(f, x, v) if groups is None else pat.Call(f, x, v, groups=groups)
     b = pat.Call(f, x, w, **pat.same_attr(a, [*attrs, "kernel_size"]))
@@ -22,25 +22,25 @@ def two_conv(
 
 
 @wrong("parallel-two-conv", condition="groups == 1")
-def _() -> Sides:
+def _() -> RuleSides:
     """several groups"""
     return two_conv(*ATTRS, groups=None, weights=lambda v, w: [v, w])
 
 
 @wrong("parallel-two-conv", condition="a.padding == b.padding")
-def _() -> Sides:
+def _() -> RuleSides:
     """paddings not compared"""
     return two_conv(*(name for name in ATTRS if name != "padding"), weights=lambda v, w: [v, w])
 
 
 @wrong("parallel-two-conv")
-def _() -> Sides:
+def _() -> RuleSides:
     """the results exchanged"""
     return two_conv(*ATTRS, swap=True, weights=lambda v, w: [v, w])
 
 
 @wrong("parallel-two-conv")
-def _() -> Sides:
+def _() -> RuleSides:
     """the first kernel twice"""
     return two_conv(*ATTRS, weights=lambda v, w: [v, v])
 
@@ -59,7 +59,7 @@ def copies(whole: pat.Variadic, template: pat.Pattern) -> pat.Variadic:
 Fields = Callable[[pat.Variadic, pat.Pattern], pat.Variadic]
 
 
-def convs_side_by_side(*attrs: str, grouped: bool = False, kernels: Fields = fields) -> Sides:
+def convs_side_by_side(*attrs: str, grouped: bool = False, kernels: Fields = fields) -> RuleSides:
     x, w0, f, i = pat.Wildcard(), pat.Param(), convolution(), attr.Symbol()
     first = pat.Call(f, x, w0) if grouped else pat.Call(f, x, w0, groups=1)
     w = pat.Param(dtype=w0.dtype)
@@ -70,24 +70,24 @@ def convs_side_by_side(*attrs: str, grouped: bool = False, kernels: Fields = fie
 
 
 @wrong("parallel-conv-variadic", condition=".strides == ", examples=120)
-def _() -> Sides:
+def _() -> RuleSides:
     """strides not compared"""
     return convs_side_by_side(*(name for name in ATTRS if name != "strides"))
 
 
 @wrong("parallel-conv-variadic")
-def _() -> Sides:
+def _() -> RuleSides:
     """the kernels in reverse order"""
     return convs_side_by_side(*ATTRS, kernels=reversed_fields)
 
 
 @wrong("parallel-group-conv-variadic", condition="groups == 1")
-def _() -> Sides:
+def _() -> RuleSides:
     """the kernels joined as for one group"""
     return convs_side_by_side(*ATTRS, grouped=True)
 
 
-def biased_convs(*attrs: str, biases: Fields = fields) -> Sides:
+def biased_convs(*attrs: str, biases: Fields = fields) -> RuleSides:
     x, w0, b0, f, i = pat.Wildcard(), pat.Param(), pat.Param(), convolution(), attr.Symbol()
     first = pat.Call(f, x, w0, groups=1)
     first_sum = op.BiasAdd(first, b0, axis=1)
@@ -101,18 +101,18 @@ def biased_convs(*attrs: str, biases: Fields = fields) -> Sides:
 
 
 @wrong("parallel-conv-bias-variadic", condition="", examples=120)
-def _() -> Sides:
+def _() -> RuleSides:
     """dilations not compared"""
     return biased_convs(*(name for name in ATTRS if name != "dilation"))
 
 
 @wrong("parallel-conv-bias-variadic")
-def _() -> Sides:
+def _() -> RuleSides:
     """the bias of the first for all"""
     return biased_convs(*ATTRS, biases=copies)
 
 
-def expanded(*, exchanged: bool = False, dilated: bool = False) -> Sides:
+def expanded(*, exchanged: bool = False, dilated: bool = False) -> RuleSides:
     """``parallel-conv-expand-kernels``, with the zeros on the other side, or without the condition on dilation."""
     x, v, w = pat.Wildcard(), pat.Param(), pat.Param()
     a = op.Conv2D(x, v, groups=1)
@@ -133,19 +133,19 @@ def expanded(*, exchanged: bool = False, dilated: bool = False) -> Sides:
 
 
 @wrong("parallel-conv-expand-kernels", condition="", examples=20)
-def _() -> Sides:
+def _() -> RuleSides:
     """the zeros before and after exchanged"""
     return expanded(exchanged=True)
 
 
 @wrong("parallel-conv-expand-kernels", condition="dilation) == 1", examples=40)
-def _() -> Sides:
+def _() -> RuleSides:
     """dilated kernels"""
     return expanded(dilated=True)
 
 
 @wrong("parallel-group-conv-variadic")
-def _() -> Sides:
+def _() -> RuleSides:
     """the result not taken apart by group"""
     x, w0, i, j = pat.Wildcard(), pat.Param(), attr.Symbol(), attr.Symbol()
     first = op.Conv1D(x, w0)
@@ -159,7 +159,7 @@ def _() -> Sides:
     return convs, pat.Variadic(parts[i], index=i), channels_first(first) & (first.groups > 1)
 
 
-def two_dense(*, inputs: int = 1, swap: bool = False, weights: str = "vw", out_dtype: bool = True) -> Sides:
+def two_dense(*, inputs: int = 1, swap: bool = False, weights: str = "vw", out_dtype: bool = True) -> RuleSides:
     x, v, w = pat.Wildcard(), pat.Param(), pat.Param()
     a = op.Dense(x, v)
     b = op.Dense(x if inputs == 1 else pat.Wildcard(shape=x.shape), w, out_dtype=a.out_dtype)
@@ -169,18 +169,18 @@ def two_dense(*, inputs: int = 1, swap: bool = False, weights: str = "vw", out_d
 
 
 @wrong("parallel-two-dense")
-def _() -> Sides:
+def _() -> RuleSides:
     """the weights exchanged"""
     return two_dense(weights="wv")
 
 
 @wrong("parallel-two-dense")
-def _() -> Sides:
+def _() -> RuleSides:
     """the results exchanged"""
     return two_dense(swap=True)
 
 
-def two_biased(*, biases: str) -> Sides:
+def two_biased(*, biases: str) -> RuleSides:
     x, v, w, b, c = pat.Wildcard(), pat.Param(), pat.Param(), pat.Param(), pat.Param()
     first, second = op.Dense(x, v), op.Dense(x, w)
     y = op.BiasAdd(first, b, axis=first.ndim - 1)
@@ -192,19 +192,19 @@ def two_biased(*, biases: str) -> Sides:
 
 
 @wrong("parallel-two-dense-bias")
-def _() -> Sides:
+def _() -> RuleSides:
     """the biases exchanged"""
     return two_biased(biases="cb")
 
 
 @wrong("parallel-two-dense-bias")
-def _() -> Sides:
+def _() -> RuleSides:
     """the biases dropped"""
     return two_biased(biases="")
 
 
 @wrong("parallel-dense-variadic")
-def _() -> Sides:
+def _() -> RuleSides:
     """the weights in reverse order"""
     x, w0, i = pat.Wildcard(), pat.Param(), attr.Symbol()
     first = op.Dense(x, w0)
@@ -216,7 +216,7 @@ def _() -> Sides:
 
 
 @wrong("parallel-dense-bias-variadic")
-def _() -> Sides:
+def _() -> RuleSides:
     """the biases in reverse order"""
     x, w0, b0, i = pat.Wildcard(), pat.Param(), pat.Param(), attr.Symbol()
     first = op.Dense(x, w0)
@@ -230,7 +230,7 @@ def _() -> Sides:
     return layers, pat.Variadic(parts[i], index=i)
 
 
-def query_key_value(*, order: str = "q0v", ends: str = "qk", key_bias: Callable[..., pat.Call] = op.Zeros) -> Sides:
+def query_key_value(*, order: str = "q0v", ends: str = "qk", key_bias: Callable[..., pat.Call] = op.Zeros) -> RuleSides:
     x, wq, wk, wv, bq, bv = pat.Wildcard(), *(pat.Param() for _ in range(5))
     query, key, value = op.Dense(x, wq), op.Dense(x, wk), op.Dense(x, wv)
     q = op.BiasAdd(query, bq, axis=query.ndim - 1)
@@ -245,12 +245,12 @@ def query_key_value(*, order: str = "q0v", ends: str = "qk", key_bias: Callable[
 
 
 @wrong("qkv-without-key-bias")
-def _() -> Sides:
+def _() -> RuleSides:
     """ones where the keys have no bias"""
     return query_key_value(key_bias=op.Ones)
 
 
 @wrong("qkv-without-key-bias")
-def _() -> Sides:
+def _() -> RuleSides:
     """the bias of the values given to the keys"""
     return query_key_value(order="qv0")

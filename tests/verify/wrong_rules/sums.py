@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gsl import attr, op, pat
-from gsl.rules.common import ATTRS, Sides, channels_first, convolution, same_dtype
+from gsl.rules.common import ATTRS, RuleSides, channels_first, convolution, same_dtype
 from tests.verify.wrong_rules.table import wrong
 
 
-def biased_sum(*, axis: bool = True, shape: bool = True, bias: Callable[[pat.Pattern, pat.Pattern], object]) -> Sides:
+def biased_sum(
+    *, axis: bool = True, shape: bool = True, bias: Callable[[pat.Pattern, pat.Pattern], object]
+) -> RuleSides:
     x, y, b, c = pat.Wildcard(), pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
     first = op.BiasAdd(x, b)
     second = op.BiasAdd(y, c, axis=first.axis) if axis else op.BiasAdd(y, c)
@@ -18,24 +20,24 @@ def biased_sum(*, axis: bool = True, shape: bool = True, bias: Callable[[pat.Pat
 
 
 @wrong("bias-add-add", condition="first.axis == second.axis")
-def _() -> Sides:
+def _() -> RuleSides:
     """biases of different axes"""
     return biased_sum(axis=False, bias=lambda b, c: b + c)
 
 
 @wrong("bias-add-add", condition="x.ndim == x2.ndim")
-def _() -> Sides:
+def _() -> RuleSides:
     """operands of different ranks"""
     return biased_sum(shape=False, bias=lambda b, c: b + c)
 
 
 @wrong("bias-add-add")
-def _() -> Sides:
+def _() -> RuleSides:
     """the second bias dropped"""
     return biased_sum(bias=lambda b, c: b)
 
 
-def diamond(without: str, kernel: Callable[[pat.Pattern, pat.Pattern], object]) -> Sides:
+def diamond(without: str, kernel: Callable[[pat.Pattern, pat.Pattern], object]) -> RuleSides:
     x, v, w, f = pat.Wildcard(), pat.Wildcard(), pat.Wildcard(), convolution()
     first = pat.Call(f, x, v)
     second = pat.Call(f, x, w, **pat.same_attr(first, [name for name in ATTRS if name != without]))
@@ -43,24 +45,24 @@ def diamond(without: str, kernel: Callable[[pat.Pattern, pat.Pattern], object]) 
 
 
 @wrong("diamond-conv-add", condition="first.dilation == second.dilation", examples=120)
-def _() -> Sides:
+def _() -> RuleSides:
     """dilations not compared"""
     return diamond("dilation", lambda v, w: v + w)
 
 
 @wrong("diamond-conv-add", condition="first.padding == second.padding")
-def _() -> Sides:
+def _() -> RuleSides:
     """paddings not compared"""
     return diamond("padding", lambda v, w: v + w)
 
 
 @wrong("diamond-conv-add")
-def _() -> Sides:
+def _() -> RuleSides:
     """kernels subtracted"""
     return diamond("", lambda v, w: v - w)
 
 
-def of_two(*attrs: str, groups: object = 1, reverse: bool = False) -> Sides:
+def of_two(*attrs: str, groups: object = 1, reverse: bool = False) -> RuleSides:
     x, y, v, w, f = pat.Wildcard(), pat.Wildcard(distinct=True), pat.Param(), pat.Param(), convolution()
     first = pat.Call(f, x, v) if groups is None else pat.Call(f, x, v, groups=groups)
     second = pat.Call(f, y, w, **pat.same_attr(first, [*attrs, "kernel_size", "channels"]))
@@ -70,24 +72,24 @@ def of_two(*attrs: str, groups: object = 1, reverse: bool = False) -> Sides:
 
 
 @wrong("two-conv-add", condition="groups == 1")
-def _() -> Sides:
+def _() -> RuleSides:
     """several groups"""
     return of_two(*ATTRS, groups=None)
 
 
 @wrong("two-conv-add")
-def _() -> Sides:
+def _() -> RuleSides:
     """the kernels exchanged"""
     return of_two(*ATTRS, reverse=True)
 
 
 @wrong("two-conv-add", condition="first.padding == second.padding")
-def _() -> Sides:
+def _() -> RuleSides:
     """paddings not compared"""
     return of_two(*(name for name in ATTRS if name != "padding"))
 
 
-def shortcut(*, diagonal: bool, centred: bool) -> Sides:
+def shortcut(*, diagonal: bool, centred: bool) -> RuleSides:
     x, w = pat.Wildcard(), pat.Param()
     conv = op.Conv2D(x, w, groups=1)
     channels, middle = w.shape[0], attr.Map(conv.kernel_size, lambda k: (k - 1) // 2)
@@ -105,12 +107,12 @@ def shortcut(*, diagonal: bool, centred: bool) -> Sides:
 
 
 @wrong("conv-shortcut-add", condition="conv.padding", examples=200)
-def _() -> Sides:
+def _() -> RuleSides:
     """padding on one side only"""
     return shortcut(diagonal=True, centred=False)
 
 
 @wrong("conv-shortcut-add", condition="conv.channels == 1")
-def _() -> Sides:
+def _() -> RuleSides:
     """a kernel of ones instead of the identity"""
     return shortcut(diagonal=False, centred=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from gsl import Subst
 from gsl.errors import DroppedAttributeWarning
 from gsl.rules import APPROXIMATE, CPU, IDIOMS, NORMAL, RULES
-from gsl.rules.common import Sides
+from gsl.rules.common import RuleSides
 
 KNOWN = {rule.name: rule for rule in (*RULES.values(), *NORMAL, *IDIOMS, *CPU, *APPROXIMATE)}
 """The rules that have variants: those of the book, and of the sets beside it."""
@@ -25,7 +25,7 @@ class Variant:
     """A rule of the book with a mistake."""
 
     of: str
-    sides: Callable[[], Sides]
+    sides: Callable[[], RuleSides]
     kinds: tuple[str, ...]
     """The kinds that its counterexample may have."""
     condition: str | None
@@ -69,10 +69,10 @@ VARIANTS: dict[str, Variant] = {}
 
 def wrong(
     of: str, *, kinds: tuple[str, ...] = ("value",), condition: str | None = None, examples: int = 60
-) -> Callable[[Callable[[], Sides]], None]:
+) -> Callable[[Callable[[], RuleSides]], None]:
     """Put a variant of a rule into the table."""
 
-    def add(sides: Callable[[], Sides]) -> None:
+    def add(sides: Callable[[], RuleSides]) -> None:
         variant = Variant(of, sides, kinds, condition, examples)
         name = f"{of}: {variant.fault}"
         assert of in KNOWN, of

@@ -9,9 +9,9 @@ from typing import Any, Final
 import torch
 import torch.nn.functional as F
 
-from gsl.front.fx.spellings.bind import Call, integer, is_number, number, unread_unless
+from gsl.front.fx.spellings.bind import BoundCall, integer, is_number, number, unread_unless
 from gsl.front.fx.spellings.elementwise import dtype_name, dtype_of, is_floating, operand, tensor
-from gsl.front.fx.spellings.table import Reader, Row, Site, Writer, call, options
+from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call, options
 from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
 
@@ -21,34 +21,34 @@ CAST_METHODS: Final = {
 }  # fmt: skip
 
 
-def _plain(op: str) -> Reader:
+def _plain(op: str) -> FxLift:
     return lambda c: Canon(op, (tensor(c, c.input),))
 
 
-def _leaky_relu(c: Call) -> Canon:
+def _leaky_relu(c: BoundCall) -> Canon:
     return Canon("nn.leaky_relu", (tensor(c, c.input),), {"alpha": float(number(c.negative_slope))})
 
 
-def _elu(c: Call) -> Canon:
+def _elu(c: BoundCall) -> Canon:
     unread_unless(c.scale == 1 and c.input_scale == 1)
     return Canon("elu", (tensor(c, c.input),), {"alpha": float(number(c.alpha))})
 
 
-def _gelu(c: Call) -> Canon:
+def _gelu(c: BoundCall) -> Canon:
     unread_unless(c.approximate in ("none", "tanh"))
     return Canon("gelu", (tensor(c, c.input),), {"approximate": c.approximate})
 
 
-def _softplus(c: Call) -> Canon:
+def _softplus(c: BoundCall) -> Canon:
     attrs = {"beta": float(number(c.beta)), "threshold": float(number(c.threshold))}
     return Canon("softplus", (tensor(c, c.input),), attrs)
 
 
-def _prelu(c: Call) -> Canon:
+def _prelu(c: BoundCall) -> Canon:
     return prelu(c, c.input, c.weight)
 
 
-def prelu(c: Call, x: Any, weight: Any) -> Canon:
+def prelu(c: BoundCall, x: Any, weight: Any) -> Canon:
     """Torch's channels are axis 1; a vector has none, and shares one weight."""
     kind, slopes = c.tensor_type(x), c.tensor_type(weight)
     unread_unless(kind is None or kind.ndim > 1)
@@ -56,10 +56,10 @@ def prelu(c: Call, x: Any, weight: Any) -> Canon:
     return Canon("nn.prelu", (tensor(c, x), tensor(c, weight)), {"axis": 1})
 
 
-def softmax(op: str) -> Reader:
+def softmax(op: str) -> FxLift:
     """``softmax(x, dim, dtype=None)``: a dtype means that the operand is cast first."""
 
-    def read(c: Call) -> Canon:
+    def read(c: BoundCall) -> Canon:
         x = tensor(c, c.input)
         if c.dtype is not None:
             x = cast(c, x, dtype_name(c.dtype))
@@ -68,8 +68,8 @@ def softmax(op: str) -> Reader:
     return read
 
 
-def _decomposed_softmax(op: str) -> Reader:
-    def read(c: Call) -> Canon:
+def _decomposed_softmax(op: str) -> FxLift:
+    def read(c: BoundCall) -> Canon:
         x = tensor(c, c.input)
         if c.half_to_float is not False:
             x = Canon("cast", (x,), {"dtype": "float32"})
@@ -78,13 +78,13 @@ def _decomposed_softmax(op: str) -> Reader:
     return read
 
 
-def cast(c: Call, x: Any, dtype: str) -> Any:
+def cast(c: BoundCall, x: Any, dtype: str) -> Any:
     """The operand in that dtype: itself, if it is known to have it."""
     found = c.tensor_type(x)
     return x if found is not None and found.dtype == dtype else Canon("cast", (x,), {"dtype": dtype})
 
 
-def clip(c: Call, x: Any, low: Any, high: Any) -> Canon:
+def clip(c: BoundCall, x: Any, low: Any, high: Any) -> Canon:
     """``clamp``, with a bound or two; one that is a tensor may change the dtype."""
     x = tensor(c, x)
     bounds = [b for b in (low, high) if b is not None]
@@ -100,7 +100,7 @@ def clip(c: Call, x: Any, low: Any, high: Any) -> Canon:
     return result
 
 
-def _hardtanh(c: Call) -> Canon:
+def _hardtanh(c: BoundCall) -> Canon:
     """``nn.ReLU6`` is a hardtanh too."""
     if (c.min, c.max) == (0, 6):
         return Canon("nn.relu6", (tensor(c, c.input),))
@@ -112,42 +112,42 @@ def _hardtanh(c: Call) -> Canon:
     return clip(c, c.input, *bounds)
 
 
-def _clamp(c: Call) -> Canon:
+def _clamp(c: BoundCall) -> Canon:
     return clip(c, c.input, c.min, c.max)
 
 
-def _cast_method(dtype: str) -> Reader:
+def _cast_method(dtype: str) -> FxLift:
     return lambda c: Canon("cast", (tensor(c, c.input),), {"dtype": dtype})
 
 
-def _to(c: Call) -> Canon:
+def _to(c: BoundCall) -> Canon:
     """``x.to(dtype)``, also with the device where the operand is; a move has no reading (``gsl.front.fx.reader``)."""
     dtype = c.dtype_of(c.input) if c.dtype is None else dtype_name(c.dtype)
     return Canon("cast", (tensor(c, c.input),), {"dtype": dtype})
 
 
-def _to_device(c: Call) -> Canon:
+def _to_device(c: BoundCall) -> Canon:
     unread_unless(isinstance(c.device, (torch.device, str)))
     return _to(c)
 
 
-def _type_as(c: Call) -> Canon:
+def _type_as(c: BoundCall) -> Canon:
     return Canon("cast", (tensor(c, c.input),), {"dtype": c.dtype_of(c.other)})
 
 
-def _to_copy(c: Call) -> Canon:
+def _to_copy(c: BoundCall) -> Canon:
     unread_unless(c.layout in (None, torch.strided) and not c.pin_memory)
     return _to(c)
 
 
-def _where(c: Call) -> Canon:
+def _where(c: BoundCall) -> Canon:
     if is_number(c.input) and is_number(c.other):
         # Two numbers have torch's default dtype, not that of their kind.
         unread_unless(isinstance(c.input, float) == isinstance(c.other, float))
     return Canon("where", (tensor(c, c.condition), operand(c, c.input), operand(c, c.other)))
 
 
-def _masked_fill(c: Call) -> Canon:
+def _masked_fill(c: BoundCall) -> Canon:
     x, value = tensor(c, c.input), operand(c, c.value)
     if is_number(value):
         fits = isinstance(value, int) or is_floating(c, x)
@@ -159,7 +159,7 @@ def _masked_fill(c: Call) -> Canon:
     return Canon("where", (tensor(c, c.mask), value, x))
 
 
-def _dropout(c: Call) -> Canon:
+def _dropout(c: BoundCall) -> Canon:
     unread_unless(c.training is False)
     return Canon("nn.dropout", (tensor(c, c.input),), {"rate": float(number(c.p))})
 
@@ -175,7 +175,7 @@ def _write_cast(s: Site) -> Native:
     return call("to", s.x, dtype_of(s["dtype"]))
 
 
-def _write_softmax(target: Any) -> Writer:
+def _write_softmax(target: Any) -> FxLower:
     return lambda s: call(target, s.x, dim=s["axis"])
 
 
@@ -198,84 +198,84 @@ def _write_dropout(s: Site) -> Native:
 
 
 ROWS: Final = (
-    Row("torch.relu F.relu .relu aten.relu.default", "input inplace=False", _plain("nn.relu"), inplace=True),
-    Row("F.relu6 aten.relu6.default", "input inplace=False", _plain("nn.relu6"), inplace=True),
-    Row("F.leaky_relu aten.leaky_relu.default", "input negative_slope=0.01 inplace=False", _leaky_relu, inplace=True),
-    Row("F.gelu aten.gelu.default", "input approximate='none'", _gelu, inplace=True),
-    Row("F.silu aten.silu.default", "input inplace=False", _plain("silu"), inplace=True),
-    Row("F.mish aten.mish.default", "input inplace=False", _plain("mish"), inplace=True),
-    Row("torch.selu F.selu aten.selu.default", "input inplace=False", _plain("selu"), inplace=True),
-    Row("F.elu", "input alpha=1.0 inplace=False scale=1 input_scale=1", _elu, inplace=True),
-    Row("aten.elu.default", "input alpha=1 scale=1 input_scale=1", _elu, inplace=True),
-    Row("F.hardswish aten.hardswish.default", "input inplace=False", _plain("hardswish"), inplace=True),
-    Row("F.hardsigmoid aten.hardsigmoid.default", "input inplace=False", _plain("hardsigmoid"), inplace=True),
-    Row("F.hardtanh", "input min=-1.0 max=1.0 inplace=False", _hardtanh, inplace=True),
-    Row("aten.hardtanh.default", "input min=-1 max=1", _hardtanh, inplace=True),
-    Row("F.softplus aten.softplus.default", "input beta=1 threshold=20", _softplus),
-    Row("torch.prelu F.prelu .prelu aten.prelu.default", "input weight", _prelu),
-    Row("F.softmax", "input dim=None _stacklevel=3 dtype=None", softmax("nn.softmax")),
-    Row("F.log_softmax", "input dim=None _stacklevel=3 dtype=None", softmax("nn.log_softmax")),
-    Row("torch.softmax .softmax special.softmax aten.softmax.int", "input dim dtype=None", softmax("nn.softmax")),
-    Row(
+    FxRow("torch.relu F.relu .relu aten.relu.default", "input inplace=False", _plain("nn.relu"), inplace=True),
+    FxRow("F.relu6 aten.relu6.default", "input inplace=False", _plain("nn.relu6"), inplace=True),
+    FxRow("F.leaky_relu aten.leaky_relu.default", "input negative_slope=0.01 inplace=False", _leaky_relu, inplace=True),
+    FxRow("F.gelu aten.gelu.default", "input approximate='none'", _gelu, inplace=True),
+    FxRow("F.silu aten.silu.default", "input inplace=False", _plain("silu"), inplace=True),
+    FxRow("F.mish aten.mish.default", "input inplace=False", _plain("mish"), inplace=True),
+    FxRow("torch.selu F.selu aten.selu.default", "input inplace=False", _plain("selu"), inplace=True),
+    FxRow("F.elu", "input alpha=1.0 inplace=False scale=1 input_scale=1", _elu, inplace=True),
+    FxRow("aten.elu.default", "input alpha=1 scale=1 input_scale=1", _elu, inplace=True),
+    FxRow("F.hardswish aten.hardswish.default", "input inplace=False", _plain("hardswish"), inplace=True),
+    FxRow("F.hardsigmoid aten.hardsigmoid.default", "input inplace=False", _plain("hardsigmoid"), inplace=True),
+    FxRow("F.hardtanh", "input min=-1.0 max=1.0 inplace=False", _hardtanh, inplace=True),
+    FxRow("aten.hardtanh.default", "input min=-1 max=1", _hardtanh, inplace=True),
+    FxRow("F.softplus aten.softplus.default", "input beta=1 threshold=20", _softplus),
+    FxRow("torch.prelu F.prelu .prelu aten.prelu.default", "input weight", _prelu),
+    FxRow("F.softmax", "input dim=None _stacklevel=3 dtype=None", softmax("nn.softmax")),
+    FxRow("F.log_softmax", "input dim=None _stacklevel=3 dtype=None", softmax("nn.log_softmax")),
+    FxRow("torch.softmax .softmax special.softmax aten.softmax.int", "input dim dtype=None", softmax("nn.softmax")),
+    FxRow(
         "torch.log_softmax .log_softmax special.log_softmax aten.log_softmax.int",
         "input dim dtype=None",
         softmax("nn.log_softmax"),
     ),
-    Row("aten._softmax.default", "input dim half_to_float", _decomposed_softmax("nn.softmax")),
-    Row("aten._log_softmax.default", "input dim half_to_float", _decomposed_softmax("nn.log_softmax")),
-    Row(
+    FxRow("aten._softmax.default", "input dim half_to_float", _decomposed_softmax("nn.softmax")),
+    FxRow("aten._log_softmax.default", "input dim half_to_float", _decomposed_softmax("nn.log_softmax")),
+    FxRow(
         "torch.clamp .clamp aten.clamp.default torch.clip .clip aten.clip.default",
         "input min=None max=None",
         _clamp,
         inplace=True,
     ),
-    Row("aten.clamp.Tensor aten.clip.Tensor", "input min=None max=None", _clamp),
-    Row(
+    FxRow("aten.clamp.Tensor aten.clip.Tensor", "input min=None max=None", _clamp),
+    FxRow(
         "torch.clamp_min .clamp_min aten.clamp_min.default aten.clamp_min.Tensor",
         "input min max=None",
         _clamp,
         inplace=True,
     ),
-    Row(
+    FxRow(
         "torch.clamp_max .clamp_max aten.clamp_max.default aten.clamp_max.Tensor",
         "input max min=None",
         _clamp,
         inplace=True,
     ),
-    *(Row(f".{name}", "input", _cast_method(dtype)) for name, dtype in CAST_METHODS.items()),
-    Row(".to", "input dtype non_blocking=False copy=False", _to),
-    Row(".to", "input device dtype=None non_blocking=False copy=False", _to_device),
-    Row(".type", "input dtype non_blocking=False", _to),
-    Row("aten.to.dtype aten.to.device prims.convert_element_type.default", "input dtype device=None", _to),
-    Row(
+    *(FxRow(f".{name}", "input", _cast_method(dtype)) for name, dtype in CAST_METHODS.items()),
+    FxRow(".to", "input dtype non_blocking=False copy=False", _to),
+    FxRow(".to", "input device dtype=None non_blocking=False copy=False", _to_device),
+    FxRow(".type", "input dtype non_blocking=False", _to),
+    FxRow("aten.to.dtype aten.to.device prims.convert_element_type.default", "input dtype device=None", _to),
+    FxRow(
         "aten._to_copy.default aten.to.dtype_layout",
         "input dtype=None layout=None device=None pin_memory=None non_blocking=False",
         _to_copy,
     ),
-    Row(".type_as aten.type_as.default", "input other", _type_as),
-    Row(
+    FxRow(".type_as aten.type_as.default", "input other", _type_as),
+    FxRow(
         "torch.where aten.where.self aten.where.Scalar aten.where.ScalarOther aten.where.ScalarSelf",
         "condition input other",
         _where,
     ),
-    Row(".where", "input condition other", _where),
-    Row(
+    FxRow(".where", "input condition other", _where),
+    FxRow(
         "torch.masked_fill .masked_fill aten.masked_fill.Scalar aten.masked_fill.Tensor",
         "input mask value",
         _masked_fill,
         inplace=True,
     ),
-    Row("F.dropout F.dropout1d F.dropout2d F.dropout3d", "input p=0.5 training=True inplace=False", _dropout),
-    Row("F.alpha_dropout F.feature_alpha_dropout", "input p=0.5 training=False inplace=False", _dropout),
-    Row(
+    FxRow("F.dropout F.dropout1d F.dropout2d F.dropout3d", "input p=0.5 training=True inplace=False", _dropout),
+    FxRow("F.alpha_dropout F.feature_alpha_dropout", "input p=0.5 training=False inplace=False", _dropout),
+    FxRow(
         "torch.dropout aten.dropout.default torch.feature_dropout aten.feature_dropout.default",
         "input p training",
         _dropout,
         inplace=True,
     ),
 )
-FIELDS: Final = (Row("torch.native_dropout aten.native_dropout.default", "input p training", _dropout),)
-WRITERS: Final[Mapping[str, Writer]] = {
+FIELDS: Final = (FxRow("torch.native_dropout aten.native_dropout.default", "input p training", _dropout),)
+WRITERS: Final[Mapping[str, FxLower]] = {
     "where": lambda s: call(torch.where, *s.operands),
     "clip": _write_clip,
     "cast": _write_cast,

@@ -23,18 +23,18 @@ ALIASES: Final = {
 """The other names under which torch takes the same argument."""
 
 
-class UnreadError(Exception):
+class FxUnreadError(Exception):
     """The call has no exact canonical reading. Never leaves this package."""
 
 
 def unread_unless(condition: object) -> None:
     """Give the reading up unless the condition holds."""
     if not condition:
-        raise UnreadError
+        raise FxUnreadError
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class FxSignature:
     """The parameters of a native call, written ``"input weight bias=None stride=1 *size"``.
 
     A parameter without a default is required; ``*name`` takes the remaining positional arguments, or one sequence;
@@ -47,7 +47,7 @@ class Signature:
     rest: str | None
 
     @staticmethod
-    def parse(text: str) -> Signature:
+    def parse(text: str) -> FxSignature:
         names: list[str] = []
         defaults: dict[str, Any] = {}
         rest = positional = None
@@ -61,7 +61,7 @@ class Signature:
             names.append(name)
             if has_default:
                 defaults[name] = ast.literal_eval(default)
-        return Signature(tuple(names), len(names) if positional is None else positional, defaults, rest)
+        return FxSignature(tuple(names), len(names) if positional is None else positional, defaults, rest)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
         """The value of every parameter, or ``None`` if the arguments don't fit."""
@@ -126,7 +126,7 @@ def _same(default: Any, value: Any) -> bool:
     return type(default) is type(value) and bool(default == value)
 
 
-class Call:
+class BoundCall:
     """A native call with named arguments: ``c.input``, ``c.dim``."""
 
     __slots__ = ("_values", "target", "type_of")
@@ -157,7 +157,7 @@ class Call:
         """The type of an operand that the reading depends on."""
         found = self.tensor_type(value)
         if found is None:
-            raise UnreadError
+            raise FxUnreadError
         return found
 
     def dtype_of(self, value: Any) -> str:
@@ -167,7 +167,7 @@ class Call:
         return self.typed(value).ndim
 
 
-class Watched(Call):
+class Watched(BoundCall):
     """A call that remembers at which arguments its reader looked."""
 
     __slots__ = ("_seen",)
@@ -180,7 +180,7 @@ class Watched(Call):
         value = self._seen[name] = super().__getattr__(name)
         return value
 
-    def reason(self, error: UnreadError) -> str:
+    def reason(self, error: FxUnreadError) -> str:
         """The reason why the reading was given up: the arguments, and the condition that they do not meet."""
         given = ", ".join(f"{name}={self._shown(value)}" for name, value in self._seen.items())
         return f"no reading with {given}{unmet(error)}"
@@ -209,7 +209,7 @@ def integer(value: Any) -> int:
     if isinstance(value, (list, tuple)) and len(value) == 1:
         value = value[0]
     if not is_int(value):
-        raise UnreadError
+        raise FxUnreadError
     return int(value)
 
 
@@ -229,13 +229,13 @@ def dims(value: Any) -> tuple[Any, ...]:
 
 def number(value: Any) -> int | float:
     if not is_number(value):
-        raise UnreadError
+        raise FxUnreadError
     return value  # type: ignore[no-any-return]
 
 
 def flag(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise UnreadError
+        raise FxUnreadError
     return value
 
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import torch.nn.functional as F
 
-from gsl.front.fx.spellings.bind import Call, flag, integer, integers, per_axis, unread_unless
+from gsl.front.fx.spellings.bind import BoundCall, flag, integer, integers, per_axis, unread_unless
 from gsl.front.fx.spellings.elementwise import tensor
 from gsl.front.fx.spellings.operands import SPATIAL, in_dtype, laid_out, padded, relaid
-from gsl.front.fx.spellings.table import Reader, Row, Site, Writer, call, options
+from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call, options
 from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
 
@@ -28,19 +28,19 @@ def same_padding(kernel: Sequence[Any], dilation: Sequence[int]) -> tuple[int, .
     return tuple([t // 2 for t in total] + [t - t // 2 for t in total])
 
 
-def batched(c: Call, x: Any, rank: int) -> Any:
+def batched(c: BoundCall, x: Any, rank: int) -> Any:
     """An operand with batch and channel axes, which torch would do without."""
     found = c.tensor_type(x)
     unread_unless(found is None or found.ndim == rank + 2)
     return tensor(c, x)
 
 
-def biased(c: Call, result: Canon, bias: Any, axis: int) -> Canon:
+def biased(c: BoundCall, result: Canon, bias: Any, axis: int) -> Canon:
     return result if bias is None else Canon("nn.bias_add", (result, tensor(c, bias)), {"axis": axis})
 
 
 def convolution(
-    c: Call, rank: int, *, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
+    c: BoundCall, rank: int, *, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
 ) -> Canon:
     weight = tensor(c, weight)
     strides, dilations = per_axis(stride, rank), per_axis(dilation, rank)
@@ -56,7 +56,7 @@ def convolution(
 
 
 def transposed_convolution(
-    c: Call,
+    c: BoundCall,
     rank: int,
     *,
     x: Any,
@@ -79,21 +79,21 @@ def transposed_convolution(
     return biased(c, result, bias, 1)
 
 
-def _conv(rank: int) -> Reader:
+def _conv(rank: int) -> FxLift:
     return lambda c: convolution(
         c, rank, x=c.input, weight=c.weight, bias=c.bias, stride=c.stride, padding=c.padding, dilation=c.dilation,
         groups=c.groups,
     )  # fmt: skip
 
 
-def _conv_transpose(rank: int) -> Reader:
+def _conv_transpose(rank: int) -> FxLift:
     return lambda c: transposed_convolution(
         c, rank, x=c.input, weight=c.weight, bias=c.bias, stride=c.stride, padding=c.padding, dilation=c.dilation,
         output_padding=c.output_padding, groups=c.groups,
     )  # fmt: skip
 
 
-def _convolution(c: Call) -> Canon:
+def _convolution(c: BoundCall) -> Canon:
     """``aten.convolution``: the number of spatial axes is that of the strides."""
     rank = len(integers(c.stride))
     found = c.tensor_type(c.input)
@@ -104,7 +104,7 @@ def _convolution(c: Call) -> Canon:
 # ---------------------------------------------------------------- writing
 
 
-def _write_conv(rank: int) -> Writer:
+def _write_conv(rank: int) -> FxLower:
     target, plain = getattr(F, f"conv{rank}d"), "NC" + SPATIAL[-rank:]
     zeros, ones = (0,) * rank, (1,) * rank
 
@@ -127,7 +127,7 @@ def _write_conv(rank: int) -> Writer:
     return write
 
 
-def _write_conv_transpose(rank: int) -> Writer:
+def _write_conv_transpose(rank: int) -> FxLower:
     target, plain = getattr(F, f"conv_transpose{rank}d"), "NC" + SPATIAL[-rank:]
     zeros, ones = (0,) * rank, (1,) * rank
 
@@ -158,21 +158,21 @@ _CONV_TRANSPOSE = "input weight bias=None stride=1 padding=0 output_padding=0 gr
 _CONVOLUTION = "input weight bias stride padding dilation transposed output_padding groups"
 
 
-def _rows(rank: int) -> list[Row]:
+def _rows(rank: int) -> list[FxRow]:
     n = f"{rank}d"
     return [
-        Row(f"torch.conv{n} F.conv{n} aten.conv{n}.default aten.conv{n}.padding", _CONV, _conv(rank)),
-        Row(f"torch.conv_transpose{n} F.conv_transpose{n}", _CONV_TRANSPOSE, _conv_transpose(rank)),
-        Row(f"aten.conv_transpose{n}.default aten.conv_transpose{n}.input", _CONV_TRANSPOSE, _conv_transpose(rank)),
+        FxRow(f"torch.conv{n} F.conv{n} aten.conv{n}.default aten.conv{n}.padding", _CONV, _conv(rank)),
+        FxRow(f"torch.conv_transpose{n} F.conv_transpose{n}", _CONV_TRANSPOSE, _conv_transpose(rank)),
+        FxRow(f"aten.conv_transpose{n}.default aten.conv_transpose{n}.input", _CONV_TRANSPOSE, _conv_transpose(rank)),
     ]
 
 
 ROWS: Final = (
     *itertools.chain.from_iterable(_rows(rank) for rank in (1, 2, 3)),
-    Row("torch.convolution aten.convolution.default", _CONVOLUTION, _convolution),
+    FxRow("torch.convolution aten.convolution.default", _CONVOLUTION, _convolution),
 )
 
-WRITERS: Final[Mapping[str, Writer]] = {
+WRITERS: Final[Mapping[str, FxLower]] = {
     **{f"nn.conv{n}d": _write_conv(n) for n in (1, 2, 3)},
     **{f"nn.conv{n}d_transpose": _write_conv_transpose(n) for n in (1, 2, 3)},
 }

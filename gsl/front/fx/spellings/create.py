@@ -7,36 +7,36 @@ from typing import Any, Final
 
 import torch
 
-from gsl.front.fx.spellings.bind import Call, dims, integer, is_dim, is_number, number, unread_unless
+from gsl.front.fx.spellings.bind import BoundCall, dims, integer, is_dim, is_number, number, unread_unless
 from gsl.front.fx.spellings.elementwise import dtype_name, dtype_of, tensor
-from gsl.front.fx.spellings.table import Reader, Row, Site, Writer, call, options
+from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call, options
 from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
 
 
-def _plain(c: Call) -> None:
+def _plain(c: BoundCall) -> None:
     """Only a tensor like any other, where torch puts those of which nothing is said."""
     unread_unless(c.layout in (None, torch.strided) and not c.pin_memory and not c.requires_grad)
     device = torch.get_default_device()
     unread_unless(c.device is None or (device.type == "cpu" and str(c.device) == "cpu"))
 
 
-def _dtype(c: Call) -> str:
+def _dtype(c: BoundCall) -> str:
     return dtype_name(torch.get_default_dtype() if c.dtype is None else c.dtype)
 
 
-def _filled(op: str) -> Reader:
-    def read(c: Call) -> Canon:
+def _filled(op: str) -> FxLift:
+    def read(c: BoundCall) -> Canon:
         _plain(c)
         return Canon(op, (), {"shape": dims(c.size), "dtype": _dtype(c)})
 
     return read
 
 
-def _new(op: str) -> Reader:
+def _new(op: str) -> FxLift:
     """Of the dtype of a tensor, unless another one is given, and where that tensor is (``gsl.front.fx.reader``)."""
 
-    def read(c: Call) -> Canon:
+    def read(c: BoundCall) -> Canon:
         unread_unless(c.layout in (None, torch.strided) and not c.pin_memory and not c.requires_grad)
         dtype = c.dtype_of(c.input) if c.dtype is None else dtype_name(c.dtype)
         value = () if op != "full" else (number(c.fill_value),)
@@ -45,24 +45,24 @@ def _new(op: str) -> Reader:
     return read
 
 
-def _full(c: Call) -> Canon:
+def _full(c: BoundCall) -> Canon:
     return _of_number(c, dims(c.size))
 
 
-def _tensor(c: Call) -> Canon:
+def _tensor(c: BoundCall) -> Canon:
     """A tensor of one number."""
     unread_unless(is_number(c.fill_value))
     return _of_number(c, ())
 
 
-def _of_number(c: Call, shape: tuple[Any, ...]) -> Canon:
+def _of_number(c: BoundCall, shape: tuple[Any, ...]) -> Canon:
     _plain(c)
     unread_unless(not isinstance(c.fill_value, float) or c.dtype is not None or _is_usual())
     dtype = "" if c.dtype is None else dtype_name(c.dtype)
     return Canon("full", (number(c.fill_value),), {"shape": shape, "dtype": dtype})
 
 
-def _scalar_tensor(c: Call) -> Canon:
+def _scalar_tensor(c: BoundCall) -> Canon:
     _plain(c)
     return Canon("full", (number(c.s),), {"shape": (), "dtype": _dtype(c)})
 
@@ -71,8 +71,8 @@ def _is_usual() -> bool:
     return torch.get_default_dtype() == torch.float32
 
 
-def _like(op: str) -> Reader:
-    def read(c: Call) -> Canon:
+def _like(op: str) -> FxLift:
+    def read(c: BoundCall) -> Canon:
         unread_unless(c.layout in (None, torch.strided) and not c.pin_memory and not c.requires_grad)
         unread_unless(c.memory_format in (None, torch.preserve_format))
         value = () if op != "full_like" else (number(c.fill_value),)
@@ -91,14 +91,14 @@ def _bound(value: Any) -> Any:
     return value
 
 
-def _arange(c: Call) -> Canon:
+def _arange(c: BoundCall) -> Canon:
     _plain(c)
     bounds = {"start": _bound(c.start), "stop": _bound(c.end), "step": _bound(c.step)}
     unread_unless(c.dtype is not None or _is_usual() or not any(isinstance(b, float) for b in bounds.values()))
     return Canon("arange", (), {**bounds, "dtype": "" if c.dtype is None else dtype_name(c.dtype)})
 
 
-def _iota(c: Call) -> Canon:
+def _iota(c: BoundCall) -> Canon:
     """Integers by their number, as decompositions write ``arange``."""
     _plain(c)
     bounds = {"start": integer(c.start), "stop": integer(c.start) + integer(c.length) * integer(c.step)}
@@ -132,21 +132,21 @@ _OPTIONS = "* dtype=None layout=None device=None pin_memory=None requires_grad=F
 _LIKE = f"{_OPTIONS} memory_format=None"
 
 ROWS: Final = (
-    *(Row(f"torch.{op}", f"*size {_OPTIONS}", _filled(op)) for op in ("zeros", "ones")),
-    *(Row(f"aten.{op}.default", f"size {_OPTIONS}", _filled(op)) for op in ("zeros", "ones")),
-    *(Row(f".new_{op}", f"input *size {_OPTIONS}", _new(op)) for op in ("zeros", "ones")),
-    *(Row(f"aten.new_{op}.default", f"input size {_OPTIONS}", _new(op)) for op in ("zeros", "ones")),
-    Row(".new_full aten.new_full.default", f"input size fill_value {_OPTIONS}", _new("full")),
-    Row("torch.full aten.full.default", f"size fill_value {_OPTIONS}", _full),
-    Row("torch.tensor", f"fill_value {_OPTIONS}", _tensor),
-    Row("torch.scalar_tensor aten.scalar_tensor.default", f"s {_OPTIONS}", _scalar_tensor),
-    *(Row(f"torch.{op} aten.{op}.default", f"input {_LIKE}", _like(op)) for op in ("zeros_like", "ones_like")),
-    Row("torch.full_like aten.full_like.default", f"input fill_value {_LIKE}", _like("full_like")),
-    Row("prims.iota.default", "length * start step dtype device layout=None pin_memory=None requires_grad", _iota),
-    Row("torch.arange aten.arange.default", f"end * start=0 step=1 {_OPTIONS}", _arange),
-    Row("torch.arange aten.arange.start aten.arange.start_step", f"start end step=1 {_OPTIONS}", _arange),
+    *(FxRow(f"torch.{op}", f"*size {_OPTIONS}", _filled(op)) for op in ("zeros", "ones")),
+    *(FxRow(f"aten.{op}.default", f"size {_OPTIONS}", _filled(op)) for op in ("zeros", "ones")),
+    *(FxRow(f".new_{op}", f"input *size {_OPTIONS}", _new(op)) for op in ("zeros", "ones")),
+    *(FxRow(f"aten.new_{op}.default", f"input size {_OPTIONS}", _new(op)) for op in ("zeros", "ones")),
+    FxRow(".new_full aten.new_full.default", f"input size fill_value {_OPTIONS}", _new("full")),
+    FxRow("torch.full aten.full.default", f"size fill_value {_OPTIONS}", _full),
+    FxRow("torch.tensor", f"fill_value {_OPTIONS}", _tensor),
+    FxRow("torch.scalar_tensor aten.scalar_tensor.default", f"s {_OPTIONS}", _scalar_tensor),
+    *(FxRow(f"torch.{op} aten.{op}.default", f"input {_LIKE}", _like(op)) for op in ("zeros_like", "ones_like")),
+    FxRow("torch.full_like aten.full_like.default", f"input fill_value {_LIKE}", _like("full_like")),
+    FxRow("prims.iota.default", "length * start step dtype device layout=None pin_memory=None requires_grad", _iota),
+    FxRow("torch.arange aten.arange.default", f"end * start=0 step=1 {_OPTIONS}", _arange),
+    FxRow("torch.arange aten.arange.start aten.arange.start_step", f"start end step=1 {_OPTIONS}", _arange),
 )
-WRITERS: Final[Mapping[str, Writer]] = {
+WRITERS: Final[Mapping[str, FxLower]] = {
     "zeros": lambda s: call(torch.zeros, s["shape"], dtype=dtype_of(s["dtype"])),
     "ones": lambda s: call(torch.ones, s["shape"], dtype=dtype_of(s["dtype"])),
     "full": _write_full,

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import torch
 
-from gsl.front.fx.spellings.bind import Call, axis, is_number, number, unread_unless
-from gsl.front.fx.spellings.table import Reader, Row, Site, Writer, call
+from gsl.front.fx.spellings.bind import BoundCall, axis, is_number, number, unread_unless
+from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call
 from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
 from gsl.graph import SymDim, TupleType
@@ -22,19 +22,19 @@ _NOT_OPERANDS: Final = (
 _FLOATS: Final = frozenset(("float16", "bfloat16", "float32", "float64"))
 
 
-def operand(c: Call, value: Any) -> Any:
+def operand(c: BoundCall, value: Any) -> Any:
     """An argument that may stand for a tensor or a number."""
     unread_unless(not isinstance(value, _NOT_OPERANDS) and not isinstance(c.type_of(value), TupleType))
     return value
 
 
-def tensor(c: Call, value: Any) -> Any:
+def tensor(c: BoundCall, value: Any) -> Any:
     """An argument that may stand for a tensor."""
     unread_unless(not is_number(value))
     return operand(c, value)
 
 
-def is_floating(c: Call, value: Any) -> bool:
+def is_floating(c: BoundCall, value: Any) -> bool:
     """True if the operand is known to have a real floating-point dtype (or is a Python float)."""
     if is_number(value):
         return isinstance(value, float)
@@ -111,25 +111,25 @@ _UNARY_EXTRA: Final[Mapping[str, str]] = {
 }
 
 
-def _unary(op: str) -> Reader:
+def _unary(op: str) -> FxLift:
     return lambda c: Canon(op, (tensor(c, c.input),))
 
 
-def _unary_rows() -> list[Row]:
-    rows: list[Row] = []
+def _unary_rows() -> list[FxRow]:
+    rows: list[FxRow] = []
     for op, names in UNARY.items():
         words = " ".join(f"torch.{n} .{n} aten.{n}.default" for n in names.split())
-        rows.append(Row(words, "input", _unary(op), inplace=op not in _NO_IN_PLACE))
+        rows.append(FxRow(words, "input", _unary(op), inplace=op not in _NO_IN_PLACE))
         if op in _UNARY_EXTRA:
-            rows.append(Row(_UNARY_EXTRA[op], "input", _unary(op)))
+            rows.append(FxRow(_UNARY_EXTRA[op], "input", _unary(op)))
     return rows
 
 
 # ---------------------------------------------------------------- two operands
 
 
-def _binary(op: str, *, swap: bool = False) -> Reader:
-    def read(c: Call) -> Canon:
+def _binary(op: str, *, swap: bool = False) -> FxLift:
+    def read(c: BoundCall) -> Canon:
         left, right = operand(c, c.input), operand(c, c.other)
         unread_unless(not (is_number(left) and is_number(right)))
         return Canon(op, (right, left) if swap else (left, right))
@@ -137,10 +137,10 @@ def _binary(op: str, *, swap: bool = False) -> Reader:
     return read
 
 
-def _scaled(op: str, *, swap: bool = False) -> Reader:
+def _scaled(op: str, *, swap: bool = False) -> FxLift:
     """``left + alpha * right``, and likewise for subtraction."""
 
-    def read(c: Call) -> Canon:
+    def read(c: BoundCall) -> Canon:
         left, right = operand(c, c.input), operand(c, c.other)
         unread_unless(not (is_number(left) and is_number(right)))
         if swap:
@@ -157,7 +157,7 @@ def _scaled(op: str, *, swap: bool = False) -> Reader:
     return read
 
 
-def _divide(c: Call) -> Canon:
+def _divide(c: BoundCall) -> Canon:
     left, right = operand(c, c.input), operand(c, c.other)
     unread_unless(not (is_number(left) and is_number(right)))
     if c.rounding_mode is None:
@@ -170,10 +170,10 @@ def _divide(c: Call) -> Canon:
     return Canon("trunc", (Canon("divide", (left, right)),))
 
 
-def _kept(read: Reader) -> Reader:
+def _kept(read: FxLift) -> FxLift:
     """The reading of an in-place call: exact only if the result has the dtype of the operand that it replaces."""
 
-    def in_place(c: Call) -> Canon:
+    def in_place(c: BoundCall) -> Canon:
         own = dtype_of(c.dtype_of(c.input))
         if is_number(c.other):
             unread_unless(torch.result_type(torch.empty((1,), dtype=own), c.other) == own)
@@ -239,26 +239,29 @@ def _words(names: str, overloads: str, suffix: str = "") -> str:
     return " ".join(words)
 
 
-def _both(names: str, overloads: str, signature: str, read: Reader, python: str = "") -> list[Row]:
+def _both(names: str, overloads: str, signature: str, read: FxLift, python: str = "") -> list[FxRow]:
     """The rows of a binary operator, its Python operator, and its in-place calls."""
-    rows = [Row(_words(names, overloads), signature, read), Row(_words(names, overloads, "_"), signature, _kept(read))]
+    rows = [
+        FxRow(_words(names, overloads), signature, read),
+        FxRow(_words(names, overloads, "_"), signature, _kept(read)),
+    ]
     first = signature.split()[:2]
     defaults = " ".join(signature.split()[2:])
     if python:
-        rows.append(Row(f"operator.{python}", " ".join([*first, defaults]), read))
+        rows.append(FxRow(f"operator.{python}", " ".join([*first, defaults]), read))
     return rows
 
 
-def _binary_rows() -> list[Row]:
-    rows: list[Row] = []
+def _binary_rows() -> list[FxRow]:
+    rows: list[FxRow] = []
     for op, (names, overloads, python) in BINARY.items():
         read = _binary(op)
-        rows.append(Row(_words(names, overloads) + (f" operator.{python}" if python else ""), "input other", read))
+        rows.append(FxRow(_words(names, overloads) + (f" operator.{python}" if python else ""), "input other", read))
         if op not in _TO_BOOL:
-            rows.append(Row(_words(names, overloads, "_"), "input other", _kept(read)))
+            rows.append(FxRow(_words(names, overloads, "_"), "input other", _kept(read)))
         if op in _DUNDERS:
             dunder = f"__{_DUNDERS[op]}__"
-            rows.append(Row(f".{dunder} aten.{dunder}.Tensor aten.{dunder}.Scalar", "input other", read))
+            rows.append(FxRow(f".{dunder} aten.{dunder}.Tensor aten.{dunder}.Scalar", "input other", read))
     rows += _both("add", "Tensor Scalar", "input other alpha=1", _scaled("add"), "add")
     rows += _both("sub subtract", "Tensor Scalar", "input other alpha=1", _scaled("subtract"), "sub")
     rows += _both("div divide", "Tensor Scalar Tensor_mode Scalar_mode", "input other rounding_mode=None", _divide)
@@ -267,25 +270,25 @@ def _binary_rows() -> list[Row]:
         "pow", "Tensor_Tensor Tensor_Scalar Scalar", "input other", lambda c: _power(c, c.input, c.other), "pow"
     )
     rows += [
-        Row("torch.rsub aten.rsub.Tensor aten.rsub.Scalar", "input other alpha=1", _scaled("subtract", swap=True)),
+        FxRow("torch.rsub aten.rsub.Tensor aten.rsub.Scalar", "input other alpha=1", _scaled("subtract", swap=True)),
         *(
-            Row(f"operator.{python}", "input other", _kept(_binary("divide" if op == "divide" else op)))
+            FxRow(f"operator.{python}", "input other", _kept(_binary("divide" if op == "divide" else op)))
             for op, python in _IN_PLACE_OPERATORS.items()
         ),
     ]
     return rows
 
 
-def _power(c: Call, left: Any, right: Any) -> Canon:
+def _power(c: BoundCall, left: Any, right: Any) -> Canon:
     left, right = operand(c, left), operand(c, right)
     unread_unless(not (is_number(left) and is_number(right)))
     return Canon("power", (left, right))
 
 
-def _add_combined(op: str) -> Reader:
+def _add_combined(op: str) -> FxLift:
     """``input + value * tensor1 * tensor2``, or divided by ``tensor2``, in one dtype."""
 
-    def read(c: Call) -> Canon:
+    def read(c: BoundCall) -> Canon:
         operands = [tensor(c, each) for each in (c.input, c.tensor1, c.tensor2)]
         dtypes = {c.dtype_of(each) for each in operands}
         unread_unless(len(dtypes) == 1 and (op == "multiply" or dtypes <= _FLOATS) and "bool" not in dtypes)
@@ -298,7 +301,7 @@ def _add_combined(op: str) -> Reader:
     return read
 
 
-def _diff(c: Call) -> Canon:
+def _diff(c: BoundCall) -> Canon:
     """Each element along an axis without the one before it."""
     shape = c.typed(c.input).shape
     unread_unless(shape and c.dtype_of(c.input) != "bool" and isinstance(c.n, int) and c.n > 0)
@@ -318,13 +321,13 @@ def _from(x: Any, where: int, begin: int, end: int | None) -> Canon:
     return Canon("strided_slice", (x,), {"begin": (begin,), "end": (end,), "axes": (where,)})
 
 
-def _copy(c: Call) -> Canon:
+def _copy(c: BoundCall) -> Canon:
     # Schemas give the default as the number of the format.
     unread_unless(c.memory_format in (None, torch.preserve_format, torch.contiguous_format, 0))
     return Canon("copy", (tensor(c, c.input),))
 
 
-def _detached(c: Call) -> Canon:
+def _detached(c: BoundCall) -> Canon:
     """``detach_`` of a literal, as exports have it. Of anything else it stops gradients."""
     unread_unless(getattr(c.input, "target", None) is torch.ops.aten.lift_fresh_copy.default)
     return Canon("copy", (tensor(c, c.input),))
@@ -333,12 +336,12 @@ def _detached(c: Call) -> Canon:
 # ---------------------------------------------------------------- writing
 
 
-def _write_unary(op: str) -> Writer:
+def _write_unary(op: str) -> FxLower:
     target = getattr(torch, UNARY[op].split()[0])
     return lambda s: call(target, s.x)
 
 
-def _write_operator(target: Callable[..., Any]) -> Writer:
+def _write_operator(target: Callable[..., Any]) -> FxLower:
     """A Python operator, which takes numbers on either side."""
 
     def write(s: Site) -> Native:
@@ -362,17 +365,17 @@ def _as_tensor(s: Site, position: int, like: int) -> Any:
     return call(torch.full_like, s.operands[like], value, **kwargs)
 
 
-def _write_tensors(target: Callable[..., Any]) -> Writer:
+def _write_tensors(target: Callable[..., Any]) -> FxLower:
     """A function of torch that takes tensors only."""
     return lambda s: call(target, _as_tensor(s, 0, 1), _as_tensor(s, 1, 0))
 
 
-def _write_number_last(target: Callable[..., Any]) -> Writer:
+def _write_number_last(target: Callable[..., Any]) -> FxLower:
     """A function of torch whose second argument may be a number."""
     return lambda s: call(target, _as_tensor(s, 0, 1), s.operands[1])
 
 
-def _write_bounded(target: Callable[..., Any], bound: str) -> Writer:
+def _write_bounded(target: Callable[..., Any], bound: str) -> FxLower:
     """``maximum``, which for a number is a clamp."""
 
     def write(s: Site) -> Native:
@@ -386,14 +389,14 @@ def _write_bounded(target: Callable[..., Any], bound: str) -> Writer:
 
 
 _COPIES: Final = (
-    Row("torch.clone .clone aten.clone.default", "input * memory_format=None", _copy),
-    Row(".contiguous aten.contiguous.default", "input memory_format=None", _copy),
-    Row("aten.alias.default aten.lift_fresh_copy.default aten.lift_fresh.default", "input memory_format=None", _copy),
-    Row("aten.detach_.default", "input", _detached),
+    FxRow("torch.clone .clone aten.clone.default", "input * memory_format=None", _copy),
+    FxRow(".contiguous aten.contiguous.default", "input memory_format=None", _copy),
+    FxRow("aten.alias.default aten.lift_fresh_copy.default aten.lift_fresh.default", "input memory_format=None", _copy),
+    FxRow("aten.detach_.default", "input", _detached),
 )
 _COMBINED: Final = (
     *(
-        Row(
+        FxRow(
             f"torch.{name} .{name} aten.{name}.default",
             "input tensor1 tensor2 * value=1",
             _add_combined(op),
@@ -401,12 +404,12 @@ _COMBINED: Final = (
         )
         for name, op in (("addcmul", "multiply"), ("addcdiv", "divide"))
     ),
-    Row("torch.diff .diff aten.diff.default", "input n=1 dim=-1 prepend=None append=None", _diff),
+    FxRow("torch.diff .diff aten.diff.default", "input n=1 dim=-1 prepend=None append=None", _diff),
 )
 
 
 ROWS: Final = (*_unary_rows(), *_binary_rows(), *_COPIES, *_COMBINED)
-WRITERS: Final[Mapping[str, Writer]] = {
+WRITERS: Final[Mapping[str, FxLower]] = {
     "copy": lambda s: call(torch.clone, s.x),
     **{op: _write_unary(op) for op in UNARY},
     **{op: _write_operator(getattr(operator, python)) for op, (_, _, python) in BINARY.items() if python},

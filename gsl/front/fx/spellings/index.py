@@ -11,8 +11,8 @@ import torch
 
 from gsl.front.fx.spellings.activation import cast
 from gsl.front.fx.spellings.bind import (
-    Call,
-    UnreadError,
+    BoundCall,
+    FxUnreadError,
     axis,
     integer,
     integers,
@@ -26,9 +26,9 @@ from gsl.front.fx.spellings.bind import (
 from gsl.front.fx.spellings.elementwise import tensor
 from gsl.front.fx.spellings.pad import padded
 from gsl.front.fx.spellings.shape import product, reshaped, transposed
-from gsl.front.fx.spellings.table import Reader, Row, Site, Writer, call, options
+from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call, options
 from gsl.front.fx.tree import Native
-from gsl.front.tree import Canon, Literal
+from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import TUPLE
 
 
@@ -49,23 +49,23 @@ def sliced(x: Any, axes: Sequence[int], slices: Sequence[tuple[Any, Any, Any]]) 
     return Canon("strided_slice", (x,), attrs)
 
 
-def _slice(c: Call) -> Canon:
+def _slice(c: BoundCall) -> Canon:
     step = 1 if c.step is None else c.step
     return sliced(tensor(c, c.input), [integer(c.dim)], [(bound(c.start), bound(c.end), step)])
 
 
-def _narrow(c: Call) -> Canon:
+def _narrow(c: BoundCall) -> Canon:
     start = integer(c.start)
     unread_unless(start >= 0)
     return sliced(tensor(c, c.input), [integer(c.dim)], [(start, start + integer(c.length), 1)])
 
 
-def _select(c: Call) -> Canon:
+def _select(c: BoundCall) -> Canon:
     unread_unless(is_int(c.index))
     return Canon("take", (tensor(c, c.input), c.index), {"axis": integer(c.dim)})
 
 
-def _unbind(c: Call) -> Canon:
+def _unbind(c: BoundCall) -> Canon:
     """The elements along an axis, one by one."""
     shape = c.typed(c.input).shape
     where = axis(c.dim, len(shape))
@@ -74,13 +74,13 @@ def _unbind(c: Call) -> Canon:
     return Canon(TUPLE, tuple([Canon("take", (tensor(c, c.input), i), {"axis": where}) for i in range(count)]))
 
 
-def _is_places(c: Call, item: Any) -> bool:
+def _is_places(c: BoundCall, item: Any) -> bool:
     """True for a tensor of indices; one of bools would be a mask."""
     found = c.tensor_type(item)
     return found is not None and found.dtype in ("int64", "int32") and found.ndim > 0
 
 
-def _getitem(c: Call) -> Canon:
+def _getitem(c: BoundCall) -> Canon:
     """``x[...]`` with ints, slices, ``None`` and ``...``, or one tensor of indices: basic slices first."""
     ndim = c.ndim(c.input)
     items = list(c.index) if isinstance(c.index, tuple) else [c.index]
@@ -117,18 +117,18 @@ def _composed(x: Any, items: Sequence[Any]) -> Canon:
     for place in new:
         result = Canon("expand_dims", (result,), {"axis": place - sum(is_int(item) for item in items[:place])})
     if result is x:
-        raise UnreadError
+        raise FxUnreadError
     assert isinstance(result, Canon)
     return result
 
 
-def _index(c: Call) -> Canon:
+def _index(c: BoundCall) -> Canon:
     """``aten.index`` with tensors of indices."""
     unread_unless(isinstance(c.indices, (list, tuple)))
     return _looked_up(c, tensor(c, c.input), c.indices)
 
 
-def _looked_up(c: Call, x: Any, items: Sequence[Any]) -> Canon:
+def _looked_up(c: BoundCall, x: Any, items: Sequence[Any]) -> Canon:
     """The elements at the places that tensors give for some axes; ``None`` stands for an axis that is taken whole.
 
     Several axes are looked up as one, which has the elements of all of them.
@@ -153,7 +153,7 @@ def _looked_up(c: Call, x: Any, items: Sequence[Any]) -> Canon:
     return Canon("transpose", (found,), {"axes": order})
 
 
-def _place_in_all(c: Call, places: Sequence[Any], sizes: Sequence[int]) -> Any:
+def _place_in_all(c: BoundCall, places: Sequence[Any], sizes: Sequence[int]) -> Any:
     """The place among the elements of several axes of these sizes; a negative place counts from the end of its axis."""
     result: Any = None
     for each, size in zip(places, sizes):
@@ -165,12 +165,12 @@ def _place_in_all(c: Call, places: Sequence[Any], sizes: Sequence[int]) -> Any:
 # ---------------------------------------------------------------- places that are known
 
 
-def _known_places(c: Call, x: Any, axis: int, places: Any) -> Canon:
+def _known_places(c: BoundCall, x: Any, axis: int, places: Any) -> Canon:
     """The elements at some places of an axis; the places may be a list of lists, which makes more axes."""
-    return Canon("take", (tensor(c, x), Literal(torch.tensor(places))), {"axis": axis})
+    return Canon("take", (tensor(c, x), LiteralOperand(torch.tensor(places))), {"axis": axis})
 
 
-def _roll(c: Call) -> Canon:
+def _roll(c: BoundCall) -> Canon:
     shape, result = c.typed(c.input).shape, tensor(c, c.input)
     shifts, dims = integers(c.shifts), integers(c.dims)
     unread_unless(dims and len(shifts) == len(dims))
@@ -190,7 +190,7 @@ def _windows(size: Any, window: Any, step: Any, dilation: Any = 1) -> list[list[
     return [[start + dilation * i for i in range(window)] for start in starts]
 
 
-def _unfold(c: Call) -> Canon:
+def _unfold(c: BoundCall) -> Canon:
     """The windows of an axis, with their elements in a new last axis."""
     shape = c.typed(c.input).shape
     where, ndim = axis(c.dimension, len(shape)), len(shape)
@@ -199,7 +199,7 @@ def _unfold(c: Call) -> Canon:
     return transposed(c, windows, [a for a in range(ndim + 1) if a != where + 1] + [where + 1])
 
 
-def _im2col(c: Call) -> Canon:
+def _im2col(c: BoundCall) -> Canon:
     """The windows of images as columns."""
     kind = c.typed(c.input)
     unread_unless(kind.ndim == 4)
@@ -218,7 +218,7 @@ def _im2col(c: Call) -> Canon:
     return reshaped(c, result, (batch, channels * product(kernel), product(columns)))
 
 
-def _nearest(c: Call) -> Canon:
+def _nearest(c: BoundCall) -> Canon:
     """An image a whole number of times as large. For other sizes, torch's kernels differ in the choice of the nearest
     element."""
     kind, result = c.typed(c.input), tensor(c, c.input)
@@ -252,38 +252,38 @@ def is_enlarged(size: int, times: float, scale: float | None) -> bool:
 _PRECISIONS: Final[tuple[Any, ...]] = (np.float32, np.float64)
 
 
-def _gather(c: Call) -> Canon:
+def _gather(c: BoundCall) -> Canon:
     unread_unless(c.sparse_grad is False)
     return Canon("gather", (tensor(c, c.input), tensor(c, c.index)), {"axis": integer(c.dim)})
 
 
-def _scatter(c: Call) -> Canon:
+def _scatter(c: BoundCall) -> Canon:
     return Canon("scatter", (tensor(c, c.input), tensor(c, c.index), tensor(c, c.src)), {"axis": integer(c.dim)})
 
 
-def _diagonal_scatter(c: Call) -> Canon:
+def _diagonal_scatter(c: BoundCall) -> Canon:
     """Of matrices in the last two axes."""
     ndim = c.ndim(c.input)
     unread_unless((axis(c.dim1, ndim), axis(c.dim2, ndim)) == (ndim - 2, ndim - 1))
     return Canon("matrix_set_diag", (tensor(c, c.input), tensor(c, c.src)), {"k": integer(c.offset)})
 
 
-def _trilu(upper: bool) -> Reader:
+def _trilu(upper: bool) -> FxLift:
     return lambda c: Canon("trilu", (tensor(c, c.input),), {"k": integer(c.diagonal), "upper": upper})
 
 
-def _embedding(c: Call) -> Canon:
+def _embedding(c: BoundCall) -> Canon:
     """The padding index counts in the gradient only."""
     unread_unless(c.max_norm is None and c.scale_grad_by_freq is False and c.sparse is False)
     return Canon("take", (tensor(c, c.weight), tensor(c, c.input)), {"axis": 0})
 
 
-def _aten_embedding(c: Call) -> Canon:
+def _aten_embedding(c: BoundCall) -> Canon:
     unread_unless(c.scale_grad_by_freq is False and c.sparse is False)
     return Canon("take", (tensor(c, c.weight), tensor(c, c.indices)), {"axis": 0})
 
 
-def _index_select(c: Call) -> Canon:
+def _index_select(c: BoundCall) -> Canon:
     unread_unless(c.ndim(c.index) == 1)
     return Canon("take", (tensor(c, c.input), tensor(c, c.index)), {"axis": integer(c.dim)})
 
@@ -361,43 +361,43 @@ def _write_trilu(s: Site) -> Native:
 
 
 ROWS: Final = (
-    Row("operator.getitem .__getitem__", "input index", _getitem),
-    Row("aten.index.Tensor aten._unsafe_index.Tensor", "input indices", _index),
-    Row("torch.gather .gather aten.gather.default", "input dim index sparse_grad=False", _gather),
-    Row("torch.scatter .scatter aten.scatter.src", "input dim index src", _scatter),
-    Row(
+    FxRow("operator.getitem .__getitem__", "input index", _getitem),
+    FxRow("aten.index.Tensor aten._unsafe_index.Tensor", "input indices", _index),
+    FxRow("torch.gather .gather aten.gather.default", "input dim index sparse_grad=False", _gather),
+    FxRow("torch.scatter .scatter aten.scatter.src", "input dim index src", _scatter),
+    FxRow(
         "torch.diagonal_scatter .diagonal_scatter aten.diagonal_scatter.default",
         "input src offset=0 dim1=0 dim2=1",
         _diagonal_scatter,
     ),
-    Row("torch.triu .triu aten.triu.default", "input diagonal=0", _trilu(True), inplace=True),
-    Row("torch.tril .tril aten.tril.default", "input diagonal=0", _trilu(False), inplace=True),
-    Row("aten.slice.Tensor", "input dim=0 start=None end=None step=1", _slice),
-    Row("torch.narrow .narrow aten.narrow.default", "input dim start length", _narrow),
-    Row("torch.select .select aten.select.int", "input dim index", _select),
-    Row("torch.index_select .index_select aten.index_select.default", "input dim index", _index_select),
-    Row(
+    FxRow("torch.triu .triu aten.triu.default", "input diagonal=0", _trilu(True), inplace=True),
+    FxRow("torch.tril .tril aten.tril.default", "input diagonal=0", _trilu(False), inplace=True),
+    FxRow("aten.slice.Tensor", "input dim=0 start=None end=None step=1", _slice),
+    FxRow("torch.narrow .narrow aten.narrow.default", "input dim start length", _narrow),
+    FxRow("torch.select .select aten.select.int", "input dim index", _select),
+    FxRow("torch.index_select .index_select aten.index_select.default", "input dim index", _index_select),
+    FxRow(
         "F.embedding",
         "input weight padding_idx=None max_norm=None norm_type=2.0 scale_grad_by_freq=False sparse=False",
         _embedding,
     ),
-    Row(
+    FxRow(
         "torch.embedding aten.embedding.default",
         "weight indices padding_idx=-1 scale_grad_by_freq=False sparse=False",
         _aten_embedding,
     ),
-    Row("torch.roll .roll aten.roll.default", "input shifts dims=()", _roll),
-    Row(".unfold aten.unfold.default", "input dimension size step", _unfold),
-    Row("F.unfold aten.im2col.default", "input kernel_size dilation=1 padding=0 stride=1", _im2col),
-    Row(
+    FxRow("torch.roll .roll aten.roll.default", "input shifts dims=()", _roll),
+    FxRow(".unfold aten.unfold.default", "input dimension size step", _unfold),
+    FxRow("F.unfold aten.im2col.default", "input kernel_size dilation=1 padding=0 stride=1", _im2col),
+    FxRow(
         "aten.upsample_nearest1d.vec aten.upsample_nearest2d.vec aten.upsample_nearest3d.vec",
         "input output_size scale_factors",
         _nearest,
     ),
 )
-FIELDS: Final = (Row("torch.unbind .unbind aten.unbind.int", "input dim=0", _unbind),)
+FIELDS: Final = (FxRow("torch.unbind .unbind aten.unbind.int", "input dim=0", _unbind),)
 """Calls with several results, each of which is canonical."""
-WRITERS: Final[Mapping[str, Writer]] = {
+WRITERS: Final[Mapping[str, FxLower]] = {
     "strided_slice": _write_strided_slice,
     "take": _write_take,
     "gather": lambda s: call(torch.gather, s.x, s["axis"], s.operands[1]),

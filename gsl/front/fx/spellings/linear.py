@@ -9,22 +9,22 @@ from typing import Any, Final
 import torch
 import torch.nn.functional as F
 
-from gsl.front.fx.spellings.bind import Call, flag, number, unread_unless
+from gsl.front.fx.spellings.bind import BoundCall, flag, number, unread_unless
 from gsl.front.fx.spellings.conv import biased
 from gsl.front.fx.spellings.elementwise import tensor
 from gsl.front.fx.spellings.operands import in_dtype
-from gsl.front.fx.spellings.table import Reader, Row, Site, Writer, call, options
+from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call, options
 from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
 
 
-def dense(c: Call, x: Any, weight: Any, bias: Any) -> Canon:
+def dense(c: BoundCall, x: Any, weight: Any, bias: Any) -> Canon:
     kind = c.tensor_type(weight)
     unread_unless(kind is None or kind.ndim == 2)
     return added_bias(c, Canon("nn.dense", (tensor(c, x), tensor(c, weight))), bias)
 
 
-def added_bias(c: Call, result: Canon, bias: Any) -> Canon:
+def added_bias(c: BoundCall, result: Canon, bias: Any) -> Canon:
     """A vector is a bias of the last axis; anything else is just added."""
     kind = None if bias is None else c.tensor_type(bias)
     if kind is not None and kind.ndim != 1:
@@ -32,7 +32,7 @@ def added_bias(c: Call, result: Canon, bias: Any) -> Canon:
     return biased(c, result, bias, -1)
 
 
-def _matmul(c: Call) -> Canon:
+def _matmul(c: BoundCall) -> Canon:
     return Canon("matmul", (tensor(c, c.input), tensor(c, c.other)))
 
 
@@ -40,10 +40,10 @@ def _scaled(value: Any, factor: Any) -> Any:
     return value if number(factor) == 1 else Canon("multiply", (value, factor))
 
 
-def _addmm(first: str, second: str) -> Reader:
+def _addmm(first: str, second: str) -> FxLift:
     """``beta * input + alpha * (first @ second)``; with ``beta == 0`` the input would not be read at all."""
 
-    def read(c: Call) -> Canon:
+    def read(c: BoundCall) -> Canon:
         left, right = tensor(c, getattr(c, first)), tensor(c, getattr(c, second))
         product = _scaled(Canon("matmul", (left, right)), c.alpha)
         unread_unless(number(c.beta) != 0)
@@ -55,7 +55,7 @@ def _addmm(first: str, second: str) -> Reader:
     return read
 
 
-def _attention(c: Call) -> Canon:
+def _attention(c: BoundCall) -> Canon:
     unread_unless(number(c.dropout_p) == 0)
     operands = [tensor(c, c.query), tensor(c, c.key), tensor(c, c.value)]
     if c.attn_mask is not None:
@@ -110,35 +110,35 @@ def _write_attention(s: Site) -> Native:
 _SDPA = "query key value attn_mask=None dropout_p=0.0 is_causal=False scale=None enable_gqa=False"
 
 ROWS: Final = (
-    Row("F.linear aten.linear.default", "input weight bias=None", lambda c: dense(c, c.input, c.weight, c.bias)),
-    Row("torch.matmul .matmul operator.matmul aten.matmul.default", "input other", _matmul),
-    Row(
+    FxRow("F.linear aten.linear.default", "input weight bias=None", lambda c: dense(c, c.input, c.weight, c.bias)),
+    FxRow("torch.matmul .matmul operator.matmul aten.matmul.default", "input other", _matmul),
+    FxRow(
         "torch.mm .mm aten.mm.default torch.bmm .bmm aten.bmm.default torch.mv .mv aten.mv.default "
         "torch.dot .dot aten.dot.default",
         "input other",
         _matmul,
     ),
-    Row("torch.addmm .addmm aten.addmm.default", "input mat1 mat2 beta=1 alpha=1", _addmm("mat1", "mat2")),
-    Row(
+    FxRow("torch.addmm .addmm aten.addmm.default", "input mat1 mat2 beta=1 alpha=1", _addmm("mat1", "mat2")),
+    FxRow(
         "torch.baddbmm .baddbmm aten.baddbmm.default", "input batch1 batch2 beta=1 alpha=1", _addmm("batch1", "batch2")
     ),
-    Row("F.scaled_dot_product_attention aten.scaled_dot_product_attention.default", _SDPA, _attention),
+    FxRow("F.scaled_dot_product_attention aten.scaled_dot_product_attention.default", _SDPA, _attention),
 )
 FIELDS: Final = (
-    Row(
+    FxRow(
         "aten._scaled_dot_product_flash_attention.default aten._scaled_dot_product_flash_attention_for_cpu.default "
         "aten._scaled_dot_product_fused_attention_overrideable.default",
         _SDPA + " return_debug_mask=False attn_bias=None",
         _attention,
     ),
-    Row(
+    FxRow(
         "aten._scaled_dot_product_efficient_attention.default",
         "query key value attn_mask compute_log_sumexp dropout_p=0.0 is_causal=False scale=None enable_gqa=False",
         _attention,
     ),
 )
 
-WRITERS: Final[Mapping[str, Writer]] = {
+WRITERS: Final[Mapping[str, FxLower]] = {
     "nn.dense": _write_dense,
     "matmul": _write_matmul,
     "nn.batch_matmul": _write_batch_matmul,

@@ -9,28 +9,28 @@ from typing import Any, Final
 import torch
 import torch.nn.functional as F
 
-from gsl.front.fx.spellings.bind import Call, integer, integers, number, unread_unless
+from gsl.front.fx.spellings.bind import BoundCall, integer, integers, number, unread_unless
 from gsl.front.fx.spellings.elementwise import dtype_of, tensor
-from gsl.front.fx.spellings.table import Row, Site, Writer, call, options
+from gsl.front.fx.spellings.table import FxLower, FxRow, Site, call, options
 from gsl.front.fx.tree import Native
-from gsl.front.tree import Canon, Literal
+from gsl.front.tree import Canon, LiteralOperand
 
 
-def filled(c: Call, value: float, shape: Sequence[Any], like: Any) -> Literal:
+def filled(c: BoundCall, value: float, shape: Sequence[Any], like: Any) -> LiteralOperand:
     """A literal tensor for an operand that was left out."""
     unread_unless(all(isinstance(s, int) for s in shape))
-    return Literal(torch.full(tuple(shape), value, dtype=dtype_of(c.dtype_of(like))))
+    return LiteralOperand(torch.full(tuple(shape), value, dtype=dtype_of(c.dtype_of(like))))
 
 
-def ones_or(c: Call, weight: Any, shape: Sequence[Any], like: Any) -> Any:
+def ones_or(c: BoundCall, weight: Any, shape: Sequence[Any], like: Any) -> Any:
     return filled(c, 1.0, shape, like) if weight is None else tensor(c, weight)
 
 
-def zeros_or(c: Call, bias: Any, shape: Sequence[Any], like: Any) -> Any:
+def zeros_or(c: BoundCall, bias: Any, shape: Sequence[Any], like: Any) -> Any:
     return filled(c, 0.0, shape, like) if bias is None else tensor(c, bias)
 
 
-def batch_norm(c: Call, x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: Any) -> Canon:
+def batch_norm(c: BoundCall, x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: Any) -> Canon:
     """Inference only: the running statistics are used."""
     channels = () if weight is not None and bias is not None else c.typed(x).shape[1:2]
     gamma, beta = ones_or(c, weight, channels, x), zeros_or(c, bias, channels, x)
@@ -41,12 +41,12 @@ def batch_norm(c: Call, x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps
     )
 
 
-def _batch_norm(c: Call) -> Canon:
+def _batch_norm(c: BoundCall) -> Canon:
     unread_unless(c.training is False)
     return batch_norm(c, c.input, c.running_mean, c.running_var, c.weight, c.bias, c.eps)
 
 
-def _affine(c: Call) -> tuple[Any, ...]:
+def _affine(c: BoundCall) -> tuple[Any, ...]:
     """The operands of a normalisation whose weight and bias may be missing, both or the bias."""
     if c.weight is None:
         unread_unless(c.bias is None)
@@ -58,12 +58,12 @@ def _last_axes(shape: Any) -> tuple[int, ...]:
     return tuple(range(-len(integers(shape)), 0))
 
 
-def _layer_norm(c: Call) -> Canon:
+def _layer_norm(c: BoundCall) -> Canon:
     attrs = {"axis": _last_axes(c.normalized_shape), "epsilon": float(number(c.eps))}
     return Canon("nn.layer_norm", _affine(c), attrs)
 
 
-def _rms_norm(c: Call) -> Canon:
+def _rms_norm(c: BoundCall) -> Canon:
     """Without an epsilon torch takes that of the dtype in which it computes."""
     x = tensor(c, c.input)
     eps = c.eps
@@ -74,17 +74,17 @@ def _rms_norm(c: Call) -> Canon:
     return Canon("nn.rms_norm", operands, {"axis": _last_axes(c.normalized_shape), "epsilon": float(number(eps))})
 
 
-def _group_norm(c: Call) -> Canon:
+def _group_norm(c: BoundCall) -> Canon:
     attrs = {"num_groups": integer(c.num_groups), "axis": 1, "epsilon": float(number(c.eps))}
     return Canon("nn.group_norm", _affine(c), attrs)
 
 
-def _native_group_norm(c: Call) -> Canon:
+def _native_group_norm(c: BoundCall) -> Canon:
     attrs = {"num_groups": integer(c.group), "axis": 1, "epsilon": float(number(c.eps))}
     return Canon("nn.group_norm", _affine(c), attrs)
 
 
-def _instance_norm(c: Call) -> Canon:
+def _instance_norm(c: BoundCall) -> Canon:
     """Of the operand's own statistics only."""
     unread_unless(c.running_mean is None and c.running_var is None and c.use_input_stats is True)
     kind = c.tensor_type(c.input)
@@ -92,7 +92,7 @@ def _instance_norm(c: Call) -> Canon:
     return Canon("nn.instance_norm", _affine(c), {"axis": 1, "epsilon": float(number(c.eps))})
 
 
-def _normalize(c: Call) -> Canon:
+def _normalize(c: BoundCall) -> Canon:
     """Torch bounds the norm, the canonical operator its square."""
     unread_unless(c.p == 2 and not isinstance(c.p, bool) and c.out is None and number(c.eps) > 0)
     kind = c.tensor_type(c.input)
@@ -182,54 +182,54 @@ _BATCH_NORM = "input running_mean running_var weight=None bias=None training=Fal
 _NATIVE_BATCH_NORM = "input weight bias running_mean running_var momentum eps training=False cudnn_enabled=True"
 
 ROWS: Final = (
-    Row("F.batch_norm", _BATCH_NORM, _batch_norm),
-    Row(
+    FxRow("F.batch_norm", _BATCH_NORM, _batch_norm),
+    FxRow(
         "torch.batch_norm aten.batch_norm.default",
         "input weight bias running_mean running_var training momentum eps cudnn_enabled",
         _batch_norm,
     ),
-    Row("F.layer_norm", "input normalized_shape weight=None bias=None eps=1e-05", _layer_norm),
-    Row(
+    FxRow("F.layer_norm", "input normalized_shape weight=None bias=None eps=1e-05", _layer_norm),
+    FxRow(
         "torch.layer_norm aten.layer_norm.default",
         "input normalized_shape weight=None bias=None eps=1e-05 cudnn_enable=True",
         _layer_norm,
     ),
-    Row("torch.rms_norm F.rms_norm aten.rms_norm.default", "input normalized_shape weight=None eps=None", _rms_norm),
-    Row("F.group_norm", "input num_groups weight=None bias=None eps=1e-05", _group_norm),
-    Row(
+    FxRow("torch.rms_norm F.rms_norm aten.rms_norm.default", "input normalized_shape weight=None eps=None", _rms_norm),
+    FxRow("F.group_norm", "input num_groups weight=None bias=None eps=1e-05", _group_norm),
+    FxRow(
         "torch.group_norm aten.group_norm.default",
         "input num_groups weight=None bias=None eps=1e-05 cudnn_enabled=True",
         _group_norm,
     ),
-    Row(
+    FxRow(
         "F.instance_norm",
         "input running_mean=None running_var=None weight=None bias=None use_input_stats=True momentum=0.1 eps=1e-05",
         _instance_norm,
     ),
-    Row(
+    FxRow(
         "torch.instance_norm aten.instance_norm.default",
         "input weight bias running_mean running_var use_input_stats momentum eps cudnn_enabled",
         _instance_norm,
     ),
-    Row("F.normalize", "input p=2.0 dim=1 eps=1e-12 out=None", _normalize),
+    FxRow("F.normalize", "input p=2.0 dim=1 eps=1e-12 out=None", _normalize),
 )
 FIELDS: Final = (
-    Row("aten._native_batch_norm_legit_no_training.default", _NATIVE_BATCH_NORM, _batch_norm),
-    Row(
+    FxRow("aten._native_batch_norm_legit_no_training.default", _NATIVE_BATCH_NORM, _batch_norm),
+    FxRow(
         "torch.native_batch_norm aten.native_batch_norm.default",
         "input weight bias running_mean running_var training momentum eps",
         _batch_norm,
     ),
-    Row(
+    FxRow(
         "torch.native_layer_norm aten.native_layer_norm.default", "input normalized_shape weight bias eps", _layer_norm
     ),
-    Row(
+    FxRow(
         "torch.native_group_norm aten.native_group_norm.default",
         "input weight bias N C HxW group eps",
         _native_group_norm,
     ),
 )
-WRITERS: Final[Mapping[str, Writer]] = {
+WRITERS: Final[Mapping[str, FxLower]] = {
     "nn.batch_norm": _write_batch_norm,
     "nn.layer_norm": _write_layer_norm,
     "nn.rms_norm": _write_rms_norm,

@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 
 from gsl import kernels
-from gsl.front.fx.spellings.bind import Call, TypeOf, integer, per_axis, unread_unless
+from gsl.front.fx.spellings.bind import BoundCall, TypeOf, integer, per_axis, unread_unless
 from gsl.front.fx.spellings.conv import symmetric
 from gsl.front.fx.spellings.elementwise import tensor
 from gsl.front.fx.spellings.operands import padded
-from gsl.front.fx.spellings.table import Row, Site, Writer, call, options
+from gsl.front.fx.spellings.table import FxLower, FxRow, Site, call, options
 from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
 from gsl.spec.packed import ACTIVATIONS, PRECISIONS
@@ -69,12 +69,12 @@ def plain(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], type_of: T
     return call(getattr(F, s["activation"], getattr(torch, s["activation"], None)), x)
 
 
-def _attrs(c: Call) -> dict[str, Any]:
+def _attrs(c: BoundCall) -> dict[str, Any]:
     unread_unless(c.activation in ("none", *ACTIVATIONS) and c.precision in PRECISIONS)
     return {"activation": c.activation, "precision": c.precision}
 
 
-def _read(c: Call, op: str, attrs: Mapping[str, Any]) -> Canon:
+def _read(c: BoundCall, op: str, attrs: Mapping[str, Any]) -> Canon:
     bias = () if c.bias is None else (tensor(c, c.bias),)
     data = tensor(c, c.x), tensor(c, c.weight)
     if c.addend is None:
@@ -82,13 +82,13 @@ def _read(c: Call, op: str, attrs: Mapping[str, Any]) -> Canon:
     return Canon(f"{op}_add", (*data, tensor(c, c.addend), *bias), attrs)
 
 
-def _read_linear(c: Call) -> Canon:
+def _read_linear(c: BoundCall) -> Canon:
     weight = c.tensor_type(c.weight)
     unread_unless(weight is None or weight.ndim == 2)
     return _read(c, "packed.dense", _attrs(c))
 
 
-def _read_conv2d(c: Call) -> Canon:
+def _read_conv2d(c: BoundCall) -> Canon:
     data = c.tensor_type(c.x)
     unread_unless(data is None or data.ndim == 4)
     window = {
@@ -100,14 +100,14 @@ def _read_conv2d(c: Call) -> Canon:
 
 _FUSED = 'activation="none" precision="float32"'
 ROWS: Final = (
-    Row("gsl.linear.default", f"x weight bias=None addend=None {_FUSED}", _read_linear),
-    Row(
+    FxRow("gsl.linear.default", f"x weight bias=None addend=None {_FUSED}", _read_linear),
+    FxRow(
         "gsl.conv2d.default",
         f"x weight bias=None addend=None stride=1 padding=0 dilation=1 groups=1 {_FUSED}",
         _read_conv2d,
     ),
 )
-WRITERS: Final[Mapping[str, Writer]] = {
+WRITERS: Final[Mapping[str, FxLower]] = {
     "packed.dense": _write_dense,
     "packed.dense_add": _write_dense,
     "packed.conv2d": _write_conv2d,

@@ -9,17 +9,17 @@ from typing import Any, Final
 import torch
 import torch.nn.functional as F
 
-from gsl.front.fx.spellings.bind import Call, integers, number, unread_unless
+from gsl.front.fx.spellings.bind import BoundCall, integers, number, unread_unless
 from gsl.front.fx.spellings.elementwise import tensor
 from gsl.front.fx.spellings.operands import pads
-from gsl.front.fx.spellings.table import Reader, Row, Site, Writer, call, options
+from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call, options
 from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
 
 _PAD_MODES: Final = {"constant": "constant", "replicate": "edge", "reflect": "reflect"}
 
 
-def padded(c: Call, x: Any, pad: Any, mode: Any, value: Any) -> Canon:
+def padded(c: BoundCall, x: Any, pad: Any, mode: Any, value: Any) -> Canon:
     """Torch pads from the last axis on."""
     widths, ndim = integers(pad), c.ndim(x)
     unread_unless(len(widths) % 2 == 0 and len(widths) <= 2 * ndim and min(widths, default=0) >= 0)
@@ -32,11 +32,11 @@ def padded(c: Call, x: Any, pad: Any, mode: Any, value: Any) -> Canon:
     return Canon("nn.pad", (tensor(c, x),), attrs)
 
 
-def _pad(c: Call) -> Canon:
+def _pad(c: BoundCall) -> Canon:
     return padded(c, c.input, c.pad, c.mode, c.value)
 
 
-def _pad_in_mode(mode: str) -> Reader:
+def _pad_in_mode(mode: str) -> FxLift:
     return lambda c: padded(c, c.input, c.padding, mode, None)
 
 
@@ -84,12 +84,12 @@ def _repeated(x: Any, axis: int, count: int, mode: str) -> Native:
 
 
 ROWS: Final = (
-    Row("F.pad aten.pad.default", "input pad mode='constant' value=None", _pad),
-    Row("torch.constant_pad_nd aten.constant_pad_nd.default", "input pad value=0 mode='constant'", _pad),
+    FxRow("F.pad aten.pad.default", "input pad mode='constant' value=None", _pad),
+    FxRow("torch.constant_pad_nd aten.constant_pad_nd.default", "input pad value=0 mode='constant'", _pad),
     *(
-        Row(f"aten.{name}_pad{rank}d.default", "input padding", _pad_in_mode(mode))
+        FxRow(f"aten.{name}_pad{rank}d.default", "input padding", _pad_in_mode(mode))
         for name, mode in (("reflection", "reflect"), ("replication", "replicate"))
         for rank in (1, 2, 3)
     ),
 )
-WRITERS: Final[Mapping[str, Writer]] = {"nn.pad": _write_pad}
+WRITERS: Final[Mapping[str, FxLower]] = {"nn.pad": _write_pad}

@@ -11,11 +11,11 @@ from typing import Any, Final
 import torch
 import torch.nn.functional as F
 
-from gsl.front.fx.spellings.bind import Call, flag, integers, per_axis, unread_unless
+from gsl.front.fx.spellings.bind import BoundCall, flag, integers, per_axis, unread_unless
 from gsl.front.fx.spellings.conv import batched, symmetric
 from gsl.front.fx.spellings.elementwise import dtype_of
 from gsl.front.fx.spellings.operands import SPATIAL, laid_out, padded, relaid
-from gsl.front.fx.spellings.table import Reader, Row, Site, Writer, call, options
+from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call, options
 from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
 
@@ -31,8 +31,8 @@ def pool_attrs(rank: int, kernel: Any, stride: Any, padding: Any, ceil_mode: Any
     }
 
 
-def max_pool(rank: int) -> Reader:
-    def read(c: Call) -> Canon:
+def max_pool(rank: int) -> FxLift:
+    def read(c: BoundCall) -> Canon:
         unread_unless(c.return_indices is False)
         attrs = pool_attrs(rank, c.kernel_size, c.stride, c.padding, c.ceil_mode)
         attrs["dilation"] = per_axis(c.dilation, rank)
@@ -41,8 +41,8 @@ def max_pool(rank: int) -> Reader:
     return read
 
 
-def avg_pool(rank: int) -> Reader:
-    def read(c: Call) -> Canon:
+def avg_pool(rank: int) -> FxLift:
+    def read(c: BoundCall) -> Canon:
         unread_unless(c.divisor_override is None)
         attrs = pool_attrs(rank, c.kernel_size, c.stride, c.padding, c.ceil_mode)
         attrs["count_include_pad"] = flag(c.count_include_pad)
@@ -51,8 +51,8 @@ def avg_pool(rank: int) -> Reader:
     return read
 
 
-def adaptive_pool(kind: str, rank: int) -> Reader:
-    def read(c: Call) -> Canon:
+def adaptive_pool(kind: str, rank: int) -> FxLift:
+    def read(c: BoundCall) -> Canon:
         unread_unless(c.return_indices is False)
         x = batched(c, c.input, rank)
         size = c.output_size if isinstance(c.output_size, (list, tuple)) else (c.output_size,) * rank
@@ -73,7 +73,7 @@ def _fits(s: Site, rank: int) -> bool:
     return bool(both == s["padding"][rank:] and all(2 * p <= k for p, k in zip(both, s["pool_size"], strict=True)))
 
 
-def _write_max_pool(rank: int) -> Writer:
+def _write_max_pool(rank: int) -> FxLower:
     target, plain, zeros = getattr(F, f"max_pool{rank}d"), "NC" + SPATIAL[-rank:], (0,) * rank
 
     def write(s: Site) -> Native:
@@ -93,7 +93,7 @@ def _write_max_pool(rank: int) -> Writer:
     return write
 
 
-def _write_avg_pool(rank: int) -> Writer:
+def _write_avg_pool(rank: int) -> FxLower:
     target, plain, zeros = getattr(F, f"avg_pool{rank}d"), "NC" + SPATIAL[-rank:], (0,) * rank
 
     def write(s: Site) -> Native:
@@ -116,7 +116,7 @@ def _write_avg_pool(rank: int) -> Writer:
     return write
 
 
-def _write_adaptive(kind: str, rank: int) -> Writer:
+def _write_adaptive(kind: str, rank: int) -> FxLower:
     target, plain = getattr(F, f"adaptive_{kind}_pool{rank}d"), "NC" + SPATIAL[-rank:]
 
     def write(s: Site) -> Native:
@@ -132,7 +132,7 @@ def _write_adaptive(kind: str, rank: int) -> Writer:
     return write
 
 
-def _write_global(kind: str, rank: int) -> Writer:
+def _write_global(kind: str, rank: int) -> FxLower:
     plain = "NC" + SPATIAL[-rank:]
 
     def write(s: Site) -> Native:
@@ -148,18 +148,18 @@ _MAX_POOL = "input kernel_size stride=None padding=0 dilation=1 ceil_mode=False 
 _AVG_POOL = "input kernel_size stride=None padding=0 ceil_mode=False count_include_pad=True divisor_override=None"
 
 
-def _rows(rank: int) -> list[Row]:
+def _rows(rank: int) -> list[FxRow]:
     n = f"{rank}d"
     return [
-        Row(f"torch.max_pool{n} F.max_pool{n} aten.max_pool{n}.default", _MAX_POOL, max_pool(rank)),
-        Row(f"torch.avg_pool{n} F.avg_pool{n} aten.avg_pool{n}.default", _AVG_POOL, avg_pool(rank)),
-        Row(
+        FxRow(f"torch.max_pool{n} F.max_pool{n} aten.max_pool{n}.default", _MAX_POOL, max_pool(rank)),
+        FxRow(f"torch.avg_pool{n} F.avg_pool{n} aten.avg_pool{n}.default", _AVG_POOL, avg_pool(rank)),
+        FxRow(
             f"torch.adaptive_avg_pool{n} F.adaptive_avg_pool{n} aten.adaptive_avg_pool{n}.default "
             f"aten._adaptive_avg_pool{n}.default",
             "input output_size return_indices=False",
             adaptive_pool("avg", rank),
         ),
-        Row(f"F.adaptive_max_pool{n}", "input output_size return_indices=False", adaptive_pool("max", rank)),
+        FxRow(f"F.adaptive_max_pool{n}", "input output_size return_indices=False", adaptive_pool("max", rank)),
     ]
 
 
@@ -167,11 +167,11 @@ ROWS: Final = tuple(itertools.chain.from_iterable(_rows(rank) for rank in (1, 2,
 
 FIELDS: Final = (
     *(
-        Row(f"aten.max_pool{n}d_with_indices.default F.max_pool{n}d_with_indices", _MAX_POOL, max_pool(n))
+        FxRow(f"aten.max_pool{n}d_with_indices.default F.max_pool{n}d_with_indices", _MAX_POOL, max_pool(n))
         for n in (1, 2, 3)
     ),
     *(
-        Row(
+        FxRow(
             f"F.adaptive_max_pool{n}d_with_indices torch.adaptive_max_pool{n}d aten.adaptive_max_pool{n}d.default",
             "input output_size return_indices=False",
             adaptive_pool("max", n),
@@ -181,7 +181,7 @@ FIELDS: Final = (
 )
 """Calls with several results, of which the first one is canonical."""
 
-WRITERS: Final[Mapping[str, Writer]] = {
+WRITERS: Final[Mapping[str, FxLower]] = {
     **{f"nn.max_pool{n}d": _write_max_pool(n) for n in (1, 2, 3)},
     **{f"nn.avg_pool{n}d": _write_avg_pool(n) for n in (1, 2, 3)},
     **{f"nn.adaptive_{kind}_pool{n}d": _write_adaptive(kind, n) for n in (1, 2, 3) for kind in ("avg", "max")},

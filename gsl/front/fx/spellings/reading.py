@@ -9,11 +9,11 @@ from typing import Any, Final
 from torch import nn
 from torch._ops import OpOverload
 
-from gsl.front.fx.spellings.bind import Call, Signature, TypeOf, UnreadError, Watched
+from gsl.front.fx.spellings.bind import BoundCall, FxSignature, FxUnreadError, TypeOf, Watched
 from gsl.front.fx.spellings.families import FAMILIES
 from gsl.front.fx.spellings.modules import ROWS as MODULES
 from gsl.front.fx.spellings.modules import is_plain
-from gsl.front.fx.spellings.table import Index, Reader, index
+from gsl.front.fx.spellings.table import FxLift, Index, index
 from gsl.front.fx.tree import Weight
 from gsl.front.tree import NO_SPELLING, Canon
 from gsl.graph import TUPLE, TensorType, Type
@@ -54,7 +54,7 @@ def why_unread(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], ty
         call = Watched(target, values, type_of)
         try:
             reader(call)
-        except UnreadError as error:
+        except FxUnreadError as error:
             reasons.append(call.reason(error))
         else:
             reasons.append("not all of its results that are used have a reading")
@@ -119,7 +119,7 @@ def _first(
     return None
 
 
-def _rows(table: Index, target: Any) -> Sequence[tuple[Signature, Reader]]:
+def _rows(table: Index, target: Any) -> Sequence[tuple[FxSignature, FxLift]]:
     try:
         return table.get(target, ())
     except TypeError:
@@ -127,7 +127,7 @@ def _rows(table: Index, target: Any) -> Sequence[tuple[Signature, Reader]]:
 
 
 def _bound(
-    signature: Signature, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    signature: FxSignature, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     if isinstance(target, OpOverload):
         return signature.bind_schema(target, args, kwargs)
@@ -135,12 +135,17 @@ def _bound(
 
 
 def _read(
-    signature: Signature, reader: Reader, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of: TypeOf
+    signature: FxSignature,
+    reader: FxLift,
+    target: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    type_of: TypeOf,
 ) -> Canon | None:
     values = _bound(signature, target, args, kwargs)
     if values is None:
         return None
     try:
-        return reader(Call(target, values, type_of))
-    except UnreadError:
+        return reader(BoundCall(target, values, type_of))
+    except FxUnreadError:
         return None

@@ -9,9 +9,9 @@ from typing import Any, Final
 import torch
 
 from gsl.front.fx.spellings.activation import cast
-from gsl.front.fx.spellings.bind import Call, UnreadError, flag, integer, integers, number, unread_unless
+from gsl.front.fx.spellings.bind import BoundCall, FxUnreadError, flag, integer, integers, number, unread_unless
 from gsl.front.fx.spellings.elementwise import dtype_name, dtype_of, tensor
-from gsl.front.fx.spellings.table import Reader, Row, Site, Writer, call, options
+from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call, options
 from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
 
@@ -23,8 +23,8 @@ def axes(dim: Any) -> tuple[int, ...] | None:
     return integers(dim)
 
 
-def _reduction(op: str) -> Reader:
-    def read(c: Call) -> Canon:
+def _reduction(op: str) -> FxLift:
+    def read(c: BoundCall) -> Canon:
         x = tensor(c, c.input)
         if c.dtype is not None:
             x = cast(c, x, dtype_name(c.dtype))
@@ -33,10 +33,10 @@ def _reduction(op: str) -> Reader:
     return read
 
 
-def _plain(op: str, *, empty: bool = False) -> Reader:
+def _plain(op: str, *, empty: bool = False) -> FxLift:
     """A reduction without a dtype of its own. Most of them don't take no axes for all of them."""
 
-    def read(c: Call) -> Canon:
+    def read(c: BoundCall) -> Canon:
         axis = axes(c.dim)
         unread_unless(empty or axis is not None or c.dim is None)
         return Canon(op, (tensor(c, c.input),), {"axis": axis, "keepdims": flag(c.keepdim)})
@@ -44,14 +44,14 @@ def _plain(op: str, *, empty: bool = False) -> Reader:
     return read
 
 
-def _whole(op: str) -> Reader:
+def _whole(op: str) -> FxLift:
     return lambda c: Canon(op, (tensor(c, c.input),), {"axis": None, "keepdims": False})
 
 
-def _variance(op: str) -> Reader:
+def _variance(op: str) -> FxLift:
     """``var`` and ``std`` divide by ``n - correction``, of which only 0 and 1 are canonical."""
 
-    def read(c: Call) -> Canon:
+    def read(c: BoundCall) -> Canon:
         correction = c.correction if c.correction is not None else int(flag(c.unbiased))
         unread_unless(correction in (0, 1) and (axes(c.dim) is not None or c.dim is None))
         attrs = {"axis": axes(c.dim), "keepdims": flag(c.keepdim), "unbiased": correction == 1}
@@ -60,10 +60,10 @@ def _variance(op: str) -> Reader:
     return read
 
 
-def _arg(op: str) -> Reader:
+def _arg(op: str) -> FxLift:
     """``argmax``, of which no axis is the whole tensor in one row."""
 
-    def read(c: Call) -> Canon:
+    def read(c: BoundCall) -> Canon:
         axis = None if c.dim is None else integer(c.dim)
         found = c.tensor_type(c.input)
         unread_unless(axis is None or found is None or found.ndim > 0)
@@ -72,7 +72,7 @@ def _arg(op: str) -> Reader:
     return read
 
 
-def _vector_norm(c: Call) -> Canon:
+def _vector_norm(c: BoundCall) -> Canon:
     """In a dtype in which sums of squares are no narrower than torch's own."""
     x = tensor(c, c.input)
     if c.dtype is not None:
@@ -86,19 +86,19 @@ def _vector_norm(c: Call) -> Canon:
             return Canon("sqrt", (Canon("sum", (Canon("square", (x,)),), attrs),))
         case 1:
             return Canon("sum", (Canon("abs", (x,)),), attrs)
-    raise UnreadError
+    raise FxUnreadError
 
 
-def _cumsum(c: Call) -> Canon:
+def _cumsum(c: BoundCall) -> Canon:
     dtype = "" if c.dtype is None else dtype_name(c.dtype)
     return Canon("cumsum", (tensor(c, c.input),), {"axis": integer(c.dim), "dtype": dtype})
 
 
-def _extreme(op: str) -> Reader:
+def _extreme(op: str) -> FxLift:
     return lambda c: Canon(op, (tensor(c, c.input),), {"axis": (integer(c.dim),), "keepdims": flag(c.keepdim)})
 
 
-def _elementwise(op: str) -> Reader:
+def _elementwise(op: str) -> FxLift:
     return lambda c: Canon(op, (tensor(c, c.input), tensor(c, c.other)))
 
 
@@ -116,7 +116,7 @@ def _reduced(s: Site) -> tuple[int, ...] | None:
     return axis
 
 
-def _write_reduction(target: Callable[..., Any], **fixed: Any) -> Writer:
+def _write_reduction(target: Callable[..., Any], **fixed: Any) -> FxLower:
     """A reduction of torch that takes any number of axes."""
 
     def write(s: Site) -> Native:
@@ -134,7 +134,7 @@ def _write_reduction(target: Callable[..., Any], **fixed: Any) -> Writer:
     return write
 
 
-def _write_with_axes(target: Callable[..., Any]) -> Writer:
+def _write_with_axes(target: Callable[..., Any]) -> FxLower:
     """A reduction of torch that wants to be told its axes."""
 
     def write(s: Site) -> Native:
@@ -149,7 +149,7 @@ def _write_with_axes(target: Callable[..., Any]) -> Writer:
     return write
 
 
-def _write_deviation(target: Callable[..., Any]) -> Writer:
+def _write_deviation(target: Callable[..., Any]) -> FxLower:
     return lambda s: _write_reduction(target, correction=int(s["unbiased"]))(s)
 
 
@@ -167,7 +167,7 @@ def _write_prod(s: Site) -> Native:
     return result
 
 
-def _write_arg(target: Callable[..., Any]) -> Writer:
+def _write_arg(target: Callable[..., Any]) -> FxLower:
     """Torch searches one axis, or all of them; several become one."""
 
     def write(s: Site) -> Native:
@@ -200,17 +200,17 @@ def _write_cumsum(s: Site) -> Native:
 _SUM = "input dim=None keepdim=False dtype=None"
 
 ROWS: Final = (
-    Row("torch.sum .sum aten.sum.default aten.sum.dim_IntList", _SUM, _reduction("sum")),
-    Row("torch.mean .mean aten.mean.default aten.mean.dim", _SUM, _reduction("mean")),
-    Row("torch.prod .prod aten.prod.default aten.prod.dim_int", _SUM, _reduction("prod")),
+    FxRow("torch.sum .sum aten.sum.default aten.sum.dim_IntList", _SUM, _reduction("sum")),
+    FxRow("torch.mean .mean aten.mean.default aten.mean.dim", _SUM, _reduction("mean")),
+    FxRow("torch.prod .prod aten.prod.default aten.prod.dim_int", _SUM, _reduction("prod")),
     *(
-        Row(f"torch.{name} .{name} aten.{name}.default", "input dim=None keepdim=False", _plain(op, empty=True))
+        FxRow(f"torch.{name} .{name} aten.{name}.default", "input dim=None keepdim=False", _plain(op, empty=True))
         for name, op in (("amax", "max"), ("amin", "min"))
     ),
-    *(Row(f"torch.{op} .{op} aten.{op}.default", "input", _whole(op)) for op in ("max", "min")),
-    *(Row(f"torch.{op} .{op} aten.{op}.other", "input other", _elementwise(f"{op}imum")) for op in ("max", "min")),
+    *(FxRow(f"torch.{op} .{op} aten.{op}.default", "input", _whole(op)) for op in ("max", "min")),
+    *(FxRow(f"torch.{op} .{op} aten.{op}.other", "input other", _elementwise(f"{op}imum")) for op in ("max", "min")),
     *(
-        Row(
+        FxRow(
             f"torch.{op} .{op} aten.{op}.default aten.{op}.dim aten.{op}.dims",
             "input dim=None keepdim=False",
             _plain(op),
@@ -218,32 +218,32 @@ ROWS: Final = (
         for op in ("all", "any")
     ),
     *(
-        Row(f"torch.{op} .{op} aten.{op}.default", "input dim=None keepdim=False", _arg(op))
+        FxRow(f"torch.{op} .{op} aten.{op}.default", "input dim=None keepdim=False", _arg(op))
         for op in ("argmax", "argmin")
     ),
     *(
         row
         for name, op in (("var", "variance"), ("std", "std"))
         for row in (
-            Row(f"torch.{name} .{name}", "input dim=None unbiased=True keepdim=False correction=None", _variance(op)),
-            Row(f"aten.{name}.default", "input unbiased dim=None keepdim=False correction=None", _variance(op)),
-            Row(f"aten.{name}.dim", "input dim unbiased keepdim=False correction=None", _variance(op)),
-            Row(f"aten.{name}.correction", "input dim correction keepdim unbiased=True", _variance(op)),
+            FxRow(f"torch.{name} .{name}", "input dim=None unbiased=True keepdim=False correction=None", _variance(op)),
+            FxRow(f"aten.{name}.default", "input unbiased dim=None keepdim=False correction=None", _variance(op)),
+            FxRow(f"aten.{name}.dim", "input dim unbiased keepdim=False correction=None", _variance(op)),
+            FxRow(f"aten.{name}.correction", "input dim correction keepdim unbiased=True", _variance(op)),
         )
     ),
-    Row(
+    FxRow(
         "torch.logsumexp .logsumexp special.logsumexp aten.logsumexp.default",
         "input dim keepdim=False",
         _plain("logsumexp"),
     ),
-    Row("aten.linalg_vector_norm.default", "input ord=2 dim=None keepdim=False dtype=None", _vector_norm),
-    Row("torch.cumsum .cumsum aten.cumsum.default", "input dim dtype=None", _cumsum),
+    FxRow("aten.linalg_vector_norm.default", "input ord=2 dim=None keepdim=False dtype=None", _vector_norm),
+    FxRow("torch.cumsum .cumsum aten.cumsum.default", "input dim dtype=None", _cumsum),
 )
 FIELDS: Final = tuple(
-    Row(f"torch.{op} .{op} aten.{op}.dim", "input dim keepdim=False", _extreme(op)) for op in ("max", "min")
+    FxRow(f"torch.{op} .{op} aten.{op}.dim", "input dim keepdim=False", _extreme(op)) for op in ("max", "min")
 )
 """``max(x, dim)`` returns the values and where they are."""
-WRITERS: Final[Mapping[str, Writer]] = {
+WRITERS: Final[Mapping[str, FxLower]] = {
     "sum": _write_reduction(torch.sum),
     "mean": _write_reduction(torch.mean),
     "max": _write_reduction(torch.amax),

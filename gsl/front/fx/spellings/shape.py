@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import torch
 
-from gsl.front.fx.spellings.bind import Call, axis, dims, integer, integers, is_dim, unread_unless
+from gsl.front.fx.spellings.bind import BoundCall, axis, dims, integer, integers, is_dim, unread_unless
 from gsl.front.fx.spellings.elementwise import tensor
 from gsl.front.fx.spellings.operands import permuted
-from gsl.front.fx.spellings.table import Row, Site, Writer, call, options
+from gsl.front.fx.spellings.table import FxLower, FxRow, Site, call, options
 from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
 from gsl.graph import TupleType
@@ -27,21 +27,21 @@ def product(sizes: Sequence[Any]) -> Any:
 # ---------------------------------------------------------------- shapes
 
 
-def reshaped(c: Call, x: Any, sizes: Sequence[Any]) -> Canon:
+def reshaped(c: BoundCall, x: Any, sizes: Sequence[Any]) -> Canon:
     # A size of 0 would be Relay's code for an axis that stays.
     unread_unless(all(size != 0 for size in sizes))
     return Canon("reshape", (tensor(c, x),), {"newshape": tuple(sizes)})
 
 
-def _reshape(c: Call) -> Canon:
+def _reshape(c: BoundCall) -> Canon:
     return reshaped(c, c.input, dims(c.shape))
 
 
-def _view(c: Call) -> Canon:
+def _view(c: BoundCall) -> Canon:
     return reshaped(c, c.input, dims(c.size))
 
 
-def _flatten(c: Call) -> Canon:
+def _flatten(c: BoundCall) -> Canon:
     found = c.tensor_type(c.input)
     if found is None:
         # Axes before the first merged one stay, whatever their sizes.
@@ -54,7 +54,7 @@ def _flatten(c: Call) -> Canon:
     return reshaped(c, c.input, (*shape[:first], product(shape[first : last + 1]), *shape[last + 1 :]))
 
 
-def _unflatten(c: Call) -> Canon:
+def _unflatten(c: BoundCall) -> Canon:
     shape = c.typed(c.input).shape
     where, parts = axis(c.dim, len(shape)), list(dims(c.sizes))
     unread_unless(0 not in parts)
@@ -63,37 +63,37 @@ def _unflatten(c: Call) -> Canon:
     return reshaped(c, c.input, (*shape[:where], *parts, *shape[where + 1 :]))
 
 
-def _view_as(c: Call) -> Canon:
+def _view_as(c: BoundCall) -> Canon:
     return reshaped(c, c.input, c.typed(c.other).shape)
 
 
-def _squeeze(c: Call) -> Canon:
+def _squeeze(c: BoundCall) -> Canon:
     axes = None if c.dim is None else integers(c.dim)
     found = c.tensor_type(c.input)
     unread_unless(axes is None or found is None or found.ndim > 0)
     return Canon("squeeze", (tensor(c, c.input),), {"axis": axes})
 
 
-def _unsqueeze(c: Call) -> Canon:
+def _unsqueeze(c: BoundCall) -> Canon:
     return Canon("expand_dims", (tensor(c, c.input),), {"axis": integer(c.dim)})
 
 
-def _expand(c: Call) -> Canon:
+def _expand(c: BoundCall) -> Canon:
     return Canon("broadcast_to", (tensor(c, c.input),), {"shape": dims(c.size)})
 
 
-def _expand_as(c: Call) -> Canon:
+def _expand_as(c: BoundCall) -> Canon:
     return Canon("broadcast_to", (tensor(c, c.input),), {"shape": c.typed(c.other).shape})
 
 
 # ---------------------------------------------------------------- axes
 
 
-def transposed(c: Call, x: Any, axes: Sequence[int]) -> Canon:
+def transposed(c: BoundCall, x: Any, axes: Sequence[int]) -> Canon:
     return Canon("transpose", (tensor(c, x),), {"axes": tuple(axes)})
 
 
-def swapped(c: Call, x: Any, first: Any, second: Any) -> Canon:
+def swapped(c: BoundCall, x: Any, first: Any, second: Any) -> Canon:
     ndim = c.ndim(x)
     unread_unless(ndim > 0)
     axes = list(range(ndim))
@@ -102,26 +102,26 @@ def swapped(c: Call, x: Any, first: Any, second: Any) -> Canon:
     return transposed(c, x, axes)
 
 
-def _transpose(c: Call) -> Canon:
+def _transpose(c: BoundCall) -> Canon:
     return swapped(c, c.input, c.dim0, c.dim1)
 
 
-def _permute(c: Call) -> Canon:
+def _permute(c: BoundCall) -> Canon:
     return transposed(c, c.input, integers(c.dims))
 
 
-def _t(c: Call) -> Canon:
+def _t(c: BoundCall) -> Canon:
     """All axes, in reverse order."""
     return Canon("transpose", (tensor(c, c.input),), {"axes": None})
 
 
-def _attribute(c: Call) -> Canon:
+def _attribute(c: BoundCall) -> Canon:
     """``x.T`` and ``x.mT``."""
     unread_unless(c.name in ("T", "mT"))
     return _t(c) if c.name == "T" else swapped(c, c.input, -2, -1)
 
 
-def _movedim(c: Call) -> Canon:
+def _movedim(c: BoundCall) -> Canon:
     ndim = c.ndim(c.input)
     source = [axis(a, ndim) for a in integers(c.source)]
     target = [axis(a, ndim) for a in integers(c.destination)]
@@ -133,7 +133,7 @@ def _movedim(c: Call) -> Canon:
 # ---------------------------------------------------------------- several tensors
 
 
-def fields(c: Call, tensors: Any) -> Any:
+def fields(c: BoundCall, tensors: Any) -> Any:
     """A list of tensors as one operand: a tuple of them, or a call that returns one."""
     if isinstance(tensors, (list, tuple)):
         unread_unless(tensors)
@@ -142,22 +142,22 @@ def fields(c: Call, tensors: Any) -> Any:
     return tensors
 
 
-def _cat(c: Call) -> Canon:
+def _cat(c: BoundCall) -> Canon:
     return Canon("concatenate", (fields(c, c.tensors),), {"axis": integer(c.dim)})
 
 
-def _stack(c: Call) -> Canon:
+def _stack(c: BoundCall) -> Canon:
     return Canon("stack", (fields(c, c.tensors),), {"axis": integer(c.dim)})
 
 
-def _sections(c: Call, sizes: Sequence[Any]) -> Canon:
+def _sections(c: BoundCall, sizes: Sequence[Any]) -> Canon:
     """A split into parts of these sizes."""
     cuts = tuple(itertools.accumulate(sizes[:-1]))
     unread_unless(all(is_dim(cut) for cut in cuts))
     return Canon("split", (tensor(c, c.input),), {"indices_or_sections": cuts, "axis": integer(c.dim)})
 
 
-def _size(c: Call) -> int:
+def _size(c: BoundCall) -> int:
     shape = c.typed(c.input).shape
     size = shape[axis(c.dim, len(shape))]
     unread_unless(isinstance(size, int) and size > 0)
@@ -170,20 +170,20 @@ def _parts(total: int, size: int) -> list[int]:
     return [min(size, total - start) for start in range(0, total, size)]
 
 
-def _split(c: Call) -> Canon:
+def _split(c: BoundCall) -> Canon:
     if isinstance(c.split_size, (list, tuple)):
         unread_unless(len(c.split_size) > 0)
         return _sections(c, dims(c.split_size))
     return _sections(c, _parts(_size(c), integer(c.split_size)))
 
 
-def _chunk(c: Call) -> Canon:
+def _chunk(c: BoundCall) -> Canon:
     total, count = _size(c), integer(c.chunks)
     unread_unless(count > 0)
     return _sections(c, _parts(total, -(-total // count)))
 
 
-def _tensor_split(c: Call) -> Canon:
+def _tensor_split(c: BoundCall) -> Canon:
     total, given = _size(c), c.indices_or_sections
     if isinstance(given, (list, tuple)):
         edges = [0, *integers(tuple(given)), total]
@@ -198,31 +198,31 @@ def _tensor_split(c: Call) -> Canon:
 # ---------------------------------------------------------------- repetition
 
 
-def _repeat(c: Call) -> Canon:
+def _repeat(c: BoundCall) -> Canon:
     return Canon("tile", (tensor(c, c.input),), {"reps": integers(c.repeats)})
 
 
-def _tile(c: Call) -> Canon:
+def _tile(c: BoundCall) -> Canon:
     return Canon("tile", (tensor(c, c.input),), {"reps": integers(c.dims)})
 
 
-def _repeat_interleave(c: Call) -> Canon:
+def _repeat_interleave(c: BoundCall) -> Canon:
     unread_unless(c.output_size is None)
     axis = None if c.dim is None else integer(c.dim)
     return Canon("repeat", (tensor(c, c.input),), {"repeats": integer(c.repeats), "axis": axis})
 
 
-def _flip(c: Call) -> Canon:
+def _flip(c: BoundCall) -> Canon:
     unread_unless(c.dims)
     return Canon("reverse", (tensor(c, c.input),), {"axis": integers(c.dims)})
 
 
-def _einsum(c: Call) -> Canon:
+def _einsum(c: BoundCall) -> Canon:
     unread_unless(isinstance(c.equation, str))
     return Canon("einsum", (fields(c, c.operands),), {"equation": c.equation})
 
 
-def _aten_einsum(c: Call) -> Canon:
+def _aten_einsum(c: BoundCall) -> Canon:
     return Canon("einsum", (fields(c, c.tensors),), {"equation": c.equation})
 
 
@@ -318,7 +318,7 @@ def _write_split(s: Site) -> Native:
     return call(torch.split, s.x, sizes, dim=axis)
 
 
-def _write_joined(target: Any) -> Writer:
+def _write_joined(target: Any) -> FxLower:
     return lambda s: call(target, _as_list(s.x), **options(dim=(s["axis"], 0)))
 
 
@@ -329,60 +329,60 @@ def _write_einsum(s: Site) -> Native:
 
 
 ROWS: Final = (
-    Row(".view .reshape", "input *shape", _reshape),
-    Row("torch.reshape aten.reshape.default", "input shape", _reshape),
-    Row("aten.view.default aten._unsafe_view.default", "input size", _view),
-    Row(".view_as .reshape_as aten.view_as.default aten.reshape_as.default", "input other", _view_as),
-    Row("torch.flatten .flatten aten.flatten.using_ints", "input start_dim=0 end_dim=-1", _flatten),
-    Row("torch.ravel .ravel aten.ravel.default", "input start_dim=0 end_dim=-1", _flatten),
-    Row("torch.unflatten .unflatten aten.unflatten.int", "input dim sizes", _unflatten),
-    Row("torch.squeeze .squeeze aten.squeeze.default aten.squeeze.dim aten.squeeze.dims", "input dim=None", _squeeze),
-    Row("torch.unsqueeze .unsqueeze aten.unsqueeze.default", "input dim", _unsqueeze),
-    Row(".expand", "input *size", _expand),
-    Row(
+    FxRow(".view .reshape", "input *shape", _reshape),
+    FxRow("torch.reshape aten.reshape.default", "input shape", _reshape),
+    FxRow("aten.view.default aten._unsafe_view.default", "input size", _view),
+    FxRow(".view_as .reshape_as aten.view_as.default aten.reshape_as.default", "input other", _view_as),
+    FxRow("torch.flatten .flatten aten.flatten.using_ints", "input start_dim=0 end_dim=-1", _flatten),
+    FxRow("torch.ravel .ravel aten.ravel.default", "input start_dim=0 end_dim=-1", _flatten),
+    FxRow("torch.unflatten .unflatten aten.unflatten.int", "input dim sizes", _unflatten),
+    FxRow("torch.squeeze .squeeze aten.squeeze.default aten.squeeze.dim aten.squeeze.dims", "input dim=None", _squeeze),
+    FxRow("torch.unsqueeze .unsqueeze aten.unsqueeze.default", "input dim", _unsqueeze),
+    FxRow(".expand", "input *size", _expand),
+    FxRow(
         "torch.broadcast_to .broadcast_to aten.broadcast_to.default aten.expand.default",
         "input size implicit=False",
         _expand,
     ),
-    Row(".expand_as aten.expand_as.default", "input other", _expand_as),
-    Row(
+    FxRow(".expand_as aten.expand_as.default", "input other", _expand_as),
+    FxRow(
         "torch.transpose .transpose aten.transpose.int torch.swapaxes .swapaxes aten.swapaxes.default "
         "torch.swapdims .swapdims aten.swapdims.default",
         "input dim0 dim1",
         _transpose,
     ),
-    Row(".permute", "input *dims", _permute),
-    Row("torch.permute aten.permute.default", "input dims", _permute),
-    Row("torch.t .t aten.t.default aten.numpy_T.default", "input", _t),
-    Row("aten.mT.default", "input", lambda c: swapped(c, c.input, -2, -1)),
-    Row(
+    FxRow(".permute", "input *dims", _permute),
+    FxRow("torch.permute aten.permute.default", "input dims", _permute),
+    FxRow("torch.t .t aten.t.default aten.numpy_T.default", "input", _t),
+    FxRow("aten.mT.default", "input", lambda c: swapped(c, c.input, -2, -1)),
+    FxRow(
         "torch.movedim .movedim torch.moveaxis .moveaxis aten.movedim.int aten.movedim.intlist aten.moveaxis.int "
         "aten.moveaxis.intlist",
         "input source destination",
         _movedim,
     ),
-    Row("torch.cat torch.concat torch.concatenate aten.cat.default", "tensors dim=0", _cat),
-    Row("torch.stack aten.stack.default", "tensors dim=0", _stack),
-    Row("torch.split .split aten.split.Tensor aten.split.sizes", "input split_size dim=0", _split),
-    Row("torch.split_with_sizes .split_with_sizes aten.split_with_sizes.default", "input split_size dim=0", _split),
-    Row("torch.chunk .chunk aten.chunk.default", "input chunks dim=0", _chunk),
-    Row("torch.tensor_split .tensor_split", "input indices_or_sections dim=0", _tensor_split),
-    Row(".repeat", "input *repeats", _repeat),
-    Row("aten.repeat.default", "input repeats", _repeat),
-    Row(".tile", "input *dims", _tile),
-    Row("torch.tile aten.tile.default", "input dims", _tile),
-    Row(
+    FxRow("torch.cat torch.concat torch.concatenate aten.cat.default", "tensors dim=0", _cat),
+    FxRow("torch.stack aten.stack.default", "tensors dim=0", _stack),
+    FxRow("torch.split .split aten.split.Tensor aten.split.sizes", "input split_size dim=0", _split),
+    FxRow("torch.split_with_sizes .split_with_sizes aten.split_with_sizes.default", "input split_size dim=0", _split),
+    FxRow("torch.chunk .chunk aten.chunk.default", "input chunks dim=0", _chunk),
+    FxRow("torch.tensor_split .tensor_split", "input indices_or_sections dim=0", _tensor_split),
+    FxRow(".repeat", "input *repeats", _repeat),
+    FxRow("aten.repeat.default", "input repeats", _repeat),
+    FxRow(".tile", "input *dims", _tile),
+    FxRow("torch.tile aten.tile.default", "input dims", _tile),
+    FxRow(
         "torch.repeat_interleave .repeat_interleave aten.repeat_interleave.self_int",
         "input repeats dim=None output_size=None",
         _repeat_interleave,
     ),
-    Row("torch.flip aten.flip.default", "input dims", _flip),
-    Row(".flip", "input *dims", _flip),
-    Row("torch.einsum", "equation *operands", _einsum),
-    Row("aten.einsum.default", "equation tensors", _aten_einsum),
-    Row("builtins.getattr", "input name", _attribute),
+    FxRow("torch.flip aten.flip.default", "input dims", _flip),
+    FxRow(".flip", "input *dims", _flip),
+    FxRow("torch.einsum", "equation *operands", _einsum),
+    FxRow("aten.einsum.default", "equation tensors", _aten_einsum),
+    FxRow("builtins.getattr", "input name", _attribute),
 )
-WRITERS: Final[Mapping[str, Writer]] = {
+WRITERS: Final[Mapping[str, FxLower]] = {
     "reshape": _write_reshape,
     "reshape_like": _write_reshape_like,
     "transpose": _write_transpose,

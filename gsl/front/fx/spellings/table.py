@@ -11,13 +11,13 @@ from typing import Any, Final, Literal
 import torch
 import torch.nn.functional as F
 
-from gsl.front.fx.spellings.bind import Call, Signature, TypeOf
+from gsl.front.fx.spellings.bind import BoundCall, FxSignature, TypeOf
 from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
 from gsl.graph import TensorType
 
 Dialect = Literal["aten", "torch"]
-Reader = Callable[[Call], Canon]
+FxLift = Callable[[BoundCall], Canon]
 """Reads a bound call, or raises UnreadError."""
 
 _SPACES: Final = {
@@ -31,7 +31,7 @@ _SPACES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FxRow:
     """Native calls that are spelled with the same parameters and read in the same way.
 
     ``spellings`` are words like ``torch.relu``, ``F.relu``, ``.relu`` (a method), ``operator.add``,
@@ -41,7 +41,7 @@ class Row:
 
     spellings: str
     signature: str
-    read: Reader
+    read: FxLift
     inplace: bool = False
 
     def targets(self) -> list[Any]:
@@ -73,14 +73,14 @@ def resolve(spelling: str) -> Any:
     return getattr(_SPACES[space], name, None)
 
 
-Index = Mapping[Any, Sequence[tuple[Signature, Reader]]]
+Index = Mapping[Any, Sequence[tuple[FxSignature, FxLift]]]
 
 
-def index(rows: Iterable[Row]) -> Index:
+def index(rows: Iterable[FxRow]) -> Index:
     """The rows by target. A target may have several, which are tried in order."""
-    table: dict[Any, list[tuple[Signature, Reader]]] = {}
+    table: dict[Any, list[tuple[FxSignature, FxLift]]] = {}
     for row in rows:
-        signature = Signature.parse(row.signature)
+        signature = FxSignature.parse(row.signature)
         for target in row.targets():
             table.setdefault(target, []).append((signature, row.read))
     return table
@@ -115,7 +115,7 @@ class Site:
         return found
 
 
-Writer = Callable[[Site], Any]
+FxLower = Callable[[Site], Any]
 """Writes a call as torch and ``torch.nn.functional`` calls; the aten dialect is made from them."""
 
 

@@ -12,10 +12,10 @@ import torch
 from gsl.front.fx.spellings.bind import TypeOf
 from gsl.front.fx.spellings.families import FAMILIES
 from gsl.front.fx.spellings.lower import lower
-from gsl.front.fx.spellings.table import Dialect, Site, Writer, call
+from gsl.front.fx.spellings.table import Dialect, FxLower, Site, call
 from gsl.front.fx.tree import Native
 
-WRITERS: Final[Mapping[str, Writer]] = {op: write for family in FAMILIES for op, write in family.WRITERS.items()}
+WRITERS: Final[Mapping[str, FxLower]] = {op: write for family in FAMILIES for op, write in family.WRITERS.items()}
 
 BIASED: Final = frozenset(["nn.dense", *(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose"))])
 """The operators whose native call takes a bias."""
@@ -57,7 +57,7 @@ def _biased(s: Site) -> Native:
     return call(operator.add, WRITERS[s.op](replace(s, operands=s.operands[:-1])), bias)
 
 
-def _written(writer: Writer, site: Site, dialect: Dialect) -> Native:
+def _written(writer: FxLower, site: Site, dialect: Dialect) -> Native:
     tree = writer(site)
     result = lower(tree) if dialect == "aten" else tree
     assert isinstance(result, Native)

@@ -27,9 +27,9 @@ from gsl.front.relax.spellings import (
     shape,
 )
 from gsl.front.relax.spellings import writing as _writing
-from gsl.front.relax.spellings.reading import FieldReader, Reader, Unread, checked
-from gsl.front.relax.spellings.scope import Scope
-from gsl.front.relax.spellings.writing import Writer
+from gsl.front.relax.spellings.reading import FieldReader, RelaxLift, RelaxUnread, checked
+from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.writing import RelaxLower
 from gsl.front.tree import Canon
 from gsl.graph import TupleType
 from gsl.spec import packed
@@ -38,8 +38,8 @@ _FAMILIES: Final[tuple[Any, ...]] = (
     elementwise, create, shape, index, reduce, linear, conv, pool, norm, activation,
 )  # fmt: skip
 
-READERS: Final[Mapping[str, Reader]] = {name: read for family in _FAMILIES for name, read in family.READ.items()}
-WRITERS: Final[Mapping[str, Writer]] = {name: write for family in _FAMILIES for name, write in family.WRITE.items()}
+READERS: Final[Mapping[str, RelaxLift]] = {name: read for family in _FAMILIES for name, read in family.READ.items()}
+WRITERS: Final[Mapping[str, RelaxLower]] = {name: write for family in _FAMILIES for name, write in family.WRITE.items()}
 FIELD_READERS: Final[Mapping[str, FieldReader]] = {**activation.FIELDS, **norm.FIELDS}
 
 LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {**linear.LOOKS_AT, **index.LOOKS_AT}
@@ -53,7 +53,7 @@ MISSING: Final[Mapping[str, str]] = dict.fromkeys(packed.NAMES, packed.REASON)
 """The canonical operators that can't be written in Relax, each with the reason."""
 
 
-def read(call: Any, scope: Scope) -> Canon | None:
+def read(call: Any, scope: RelaxScope) -> Canon | None:
     """The canonical reading of a call, ``None`` where there is none.
 
     A reading computes just what the call does, and has its type. Its leaves are expressions of Relax and ``Reshaped``
@@ -64,12 +64,12 @@ def read(call: Any, scope: Scope) -> Canon | None:
         return None
     try:
         tree = reader(call, scope)
-    except Unread:
+    except RelaxUnread:
         return None
     return checked(tree, scope.type_of(call), scope)
 
 
-def read_field(call: Any, index: int, scope: Scope) -> Canon | None:
+def read_field(call: Any, index: int, scope: RelaxScope) -> Canon | None:
     """The canonical reading of one field of a call with several results, ``None`` where there is none."""
     reader = FIELD_READERS.get(call.op.name) if isinstance(call.op, ir.Op) else None
     found = scope.type_of(call)
@@ -77,12 +77,12 @@ def read_field(call: Any, index: int, scope: Scope) -> Canon | None:
         return None
     try:
         tree = reader(call, index, scope)
-    except Unread:
+    except RelaxUnread:
         return None
     return checked(tree, found.fields[index], scope)
 
 
-def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: Scope) -> Any:
+def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: RelaxScope) -> Any:
     """The expression of Relax for a canonical call: calls of ``relax.op`` whose parts all have types.
 
     Operands are expressions with types, numbers, and tuples of tensors. ValueError with the reason where Relax can't
@@ -93,4 +93,4 @@ def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: Sco
     return _writing.write(WRITERS, op, attrs, operands, scope)
 
 
-__all__ = ["FIELD_READERS", "MISSING", "READERS", "Scope", "Unread", "read", "read_field", "write"]
+__all__ = ["FIELD_READERS", "MISSING", "READERS", "RelaxScope", "RelaxUnread", "read", "read_field", "write"]

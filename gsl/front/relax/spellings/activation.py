@@ -7,41 +7,41 @@ from typing import Any, Final
 
 from tvm import relax
 
-from gsl.front.relax.spellings.reading import FieldReader, Reader, plain, tensor_type, unread_unless
-from gsl.front.relax.spellings.scope import Scope
-from gsl.front.relax.spellings.writing import Writer, Writing
+from gsl.front.relax.spellings.reading import FieldReader, RelaxLift, plain, tensor_type, unread_unless
+from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering
 from gsl.front.tree import Canon
 
 N = relax.op.nn
 
 
-def _softmax(name: str) -> Writer:
+def _softmax(name: str) -> RelaxLower:
     return lambda w, x, axis: w.call(getattr(N, name), w.cast(x, w.dtype), axis)
 
 
-def _gelu(w: Writing, x: Any, approximate: str) -> Any:
+def _gelu(w: RelaxLowering, x: Any, approximate: str) -> Any:
     return w.call(N.gelu_tanh if approximate == "tanh" else N.gelu, x)
 
 
-def _elu(w: Writing, x: Any, alpha: float) -> Any:
+def _elu(w: RelaxLowering, x: Any, alpha: float) -> Any:
     """x where it is positive, alpha expm1(x) elsewhere."""
     negative = w.write("multiply", w.write("expm1", w.write("minimum", x, 0.0)), alpha)
     return w.write("where", w.write("greater", x, 0.0), x, negative)
 
 
-def _mish(w: Writing, x: Any) -> Any:
+def _mish(w: RelaxLowering, x: Any) -> Any:
     return w.write("multiply", x, w.write("tanh", w.write("softplus", x)))
 
 
-def _hardsigmoid(w: Writing, x: Any) -> Any:
+def _hardsigmoid(w: RelaxLowering, x: Any) -> Any:
     return w.write("divide", w.write("nn.relu6", w.write("add", x, 3.0)), 6.0)
 
 
-def _hardswish(w: Writing, x: Any) -> Any:
+def _hardswish(w: RelaxLowering, x: Any) -> Any:
     return w.write("divide", w.write("multiply", x, w.write("nn.relu6", w.write("add", x, 3.0))), 6.0)
 
 
-def _prelu(w: Writing, data: Any, alpha: Any, axis: int) -> Any:
+def _prelu(w: RelaxLowering, data: Any, alpha: Any, axis: int) -> Any:
     channels = w.shape_of(data)[axis]
     if w.shape_of(alpha) == (channels,):
         return w.call(N.prelu, data, alpha, axis)
@@ -49,29 +49,29 @@ def _prelu(w: Writing, data: Any, alpha: Any, axis: int) -> Any:
     return w.write("where", w.write("greater", data, 0), data, scaled)
 
 
-def _read_prelu(call: Any, scope: Scope) -> Canon:
+def _read_prelu(call: Any, scope: RelaxScope) -> Canon:
     data, alpha = call.args
     shape, axis = tensor_type(data, scope).shape, int(call.attrs.axis)
     unread_unless(tensor_type(alpha, scope).shape == (shape[axis],))
     return Canon("nn.prelu", (data, alpha), {"axis": axis})
 
 
-def _dropout(w: Writing, data: Any, rate: float) -> Any:
+def _dropout(w: RelaxLowering, data: Any, rate: float) -> Any:
     return w.field(w.call(N.dropout, data, rate), 0)
 
 
-def _read_dropout(call: Any, index: int, scope: Scope) -> Canon:
+def _read_dropout(call: Any, index: int, scope: RelaxScope) -> Canon:
     """The data as they are, or the mask, which keeps all of them."""
     if index == 0:
         return Canon("nn.dropout", tuple(call.args), {"rate": float(call.attrs.rate)})
     return Canon("ones_like", tuple(call.args))
 
 
-def _read_gelu(approximate: str) -> Reader:
+def _read_gelu(approximate: str) -> RelaxLift:
     return lambda call, scope: Canon("gelu", tuple(call.args), {"approximate": approximate})
 
 
-WRITE: Final[Mapping[str, Writer]] = {
+WRITE: Final[Mapping[str, RelaxLower]] = {
     "nn.relu": lambda w, x: w.call(N.relu, x),
     "nn.relu6": lambda w, x: w.call(N.relu6, x),
     "nn.leaky_relu": lambda w, x, alpha: w.call(N.leakyrelu, x, alpha),
@@ -89,7 +89,7 @@ WRITE: Final[Mapping[str, Writer]] = {
     "nn.dropout": _dropout,
 }
 
-READ: Final[Mapping[str, Reader]] = {
+READ: Final[Mapping[str, RelaxLift]] = {
     "relax.nn.relu": plain("nn.relu", 1),
     "relax.nn.leakyrelu": plain("nn.leaky_relu", 1, alpha="alpha"),
     "relax.nn.selu": plain("selu", 1),

@@ -7,23 +7,23 @@ from typing import Any, Final
 
 from tvm import relax
 
-from gsl.front.relax.spellings.reading import Reader, dtype_name, ints
-from gsl.front.relax.spellings.scope import Scope
-from gsl.front.relax.spellings.writing import Writer, Writing
+from gsl.front.relax.spellings.reading import RelaxLift, dtype_name, ints
+from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering
 from gsl.front.tree import Canon
 from gsl.spec.layout import spatial
 
 OPS: Final = tuple(f"nn.conv{count}d{suffix}" for count in (1, 2, 3) for suffix in ("", "_transpose"))
 
 
-def _convolution(op: str) -> Writer:
+def _convolution(op: str) -> RelaxLower:
     function = getattr(relax.op.nn, op.removeprefix("nn."))
     letters = "NC" + spatial(int(op[7]))
     transposed = op.endswith("_transpose")
     kernel = ("IO" if transposed else "OI") + letters[2:]
 
     def write(
-        w: Writing,
+        w: RelaxLowering,
         data: Any,
         weight: Any,
         data_layout: str,
@@ -48,8 +48,8 @@ def _convolution(op: str) -> Writer:
     return write
 
 
-def _read(op: str) -> Reader:
-    def read(call: Any, scope: Scope) -> Canon:
+def _read(op: str) -> RelaxLift:
+    def read(call: Any, scope: RelaxScope) -> Canon:
         attrs = call.attrs
         given = {name: ints(getattr(attrs, name)) for name in ("strides", "padding", "dilation")}
         if op.endswith("_transpose"):
@@ -61,6 +61,6 @@ def _read(op: str) -> Reader:
     return read
 
 
-WRITE: Final[Mapping[str, Writer]] = {op: _convolution(op) for op in OPS}
+WRITE: Final[Mapping[str, RelaxLower]] = {op: _convolution(op) for op in OPS}
 
-READ: Final[Mapping[str, Reader]] = {f"relax.{op}": _read(op) for op in OPS}
+READ: Final[Mapping[str, RelaxLift]] = {f"relax.{op}": _read(op) for op in OPS}

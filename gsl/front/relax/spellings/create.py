@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from tvm import relax, tirx
 
-from gsl.front.relax.spellings.reading import Reader, dims, dtype_name, number, tensor_type, unread_unless
-from gsl.front.relax.spellings.scope import Scope
-from gsl.front.relax.spellings.writing import Writer, Writing, is_number
+from gsl.front.relax.spellings.reading import RelaxLift, dims, dtype_name, number, tensor_type, unread_unless
+from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, is_number
 from gsl.front.tree import Canon
 from gsl.graph import Dim, SymDim
 from gsl.spec import TABLE
@@ -19,11 +19,11 @@ from gsl.spec.meaning import evaluate
 R = relax.op
 
 
-def _constant(function: Any) -> Writer:
+def _constant(function: Any) -> RelaxLower:
     return lambda w, shape, dtype: w.call(function, relax.ShapeExpr(w.prims(shape)), dtype)
 
 
-def _filled(w: Writing, value: Any, shape: Sequence[Dim]) -> Any:
+def _filled(w: RelaxLowering, value: Any, shape: Sequence[Dim]) -> Any:
     """A tensor filled with a number or a tensor of one element."""
     if is_number(value):
         return w.full(value, shape, w.dtype)
@@ -31,32 +31,32 @@ def _filled(w: Writing, value: Any, shape: Sequence[Dim]) -> Any:
     return w.call(R.broadcast_to, scalar, w.prims(shape))
 
 
-def _full(w: Writing, value: Any, shape: Sequence[Dim], dtype: str) -> Any:
+def _full(w: RelaxLowering, value: Any, shape: Sequence[Dim], dtype: str) -> Any:
     if is_number(value) and math.isfinite(value):
         return w.call(R.full, relax.ShapeExpr(w.prims(shape)), w.cast(value, w.dtype), dtype or None)
     return _filled(w, value, shape)
 
 
-def _read_constant(op: str) -> Reader:
-    def read(call: Any, scope: Scope) -> Canon:
+def _read_constant(op: str) -> RelaxLift:
+    def read(call: Any, scope: RelaxScope) -> Canon:
         shape = dims(call.args[0], scope)
         return Canon(op, (), {"shape": shape, "dtype": tensor_type(call, scope).dtype})
 
     return read
 
 
-def _read_full(call: Any, scope: Scope) -> Canon:
+def _read_full(call: Any, scope: RelaxScope) -> Canon:
     shape, value = call.args
     attrs = {"shape": dims(shape, scope), "dtype": dtype_name(call.attrs.dtype)}
     return Canon("full", (value,), attrs)
 
 
-def _read_like(op: str, arity: int) -> Reader:
+def _read_like(op: str, arity: int) -> RelaxLift:
     """The dtype is the operand's, which the type of the reading tells."""
     return lambda call, scope: Canon(op, tuple(call.args[:arity]))
 
 
-def _arange(w: Writing, start: Any, stop: Any, step: Any, dtype: str) -> Any:
+def _arange(w: RelaxLowering, start: Any, stop: Any, step: Any, dtype: str) -> Any:
     bounds = [w.scope.prim(bound) if isinstance(bound, SymDim) else bound for bound in (start, stop, step)]
     counts_floats = any(isinstance(bound, float) for bound in bounds)
     if isinstance(step, SymDim) or (counts_floats and not all(map(is_number, bounds))):
@@ -68,7 +68,7 @@ def _arange(w: Writing, start: Any, stop: Any, step: Any, dtype: str) -> Any:
     return w.call(R.arange, *bounds, dtype)
 
 
-def _read_arange(call: Any, scope: Scope) -> Canon:
+def _read_arange(call: Any, scope: RelaxScope) -> Canon:
     bounds = [_bound(arg, scope) for arg in call.args]
     dtype = dtype_name(call.attrs.dtype)
     # Of floats, integers are not counted: they are truncated at every step.
@@ -76,11 +76,11 @@ def _read_arange(call: Any, scope: Scope) -> Canon:
     return Canon("arange", (), {**dict(zip(("start", "stop", "step"), bounds, strict=True)), "dtype": dtype})
 
 
-def _bound(arg: Any, scope: Scope) -> Any:
+def _bound(arg: Any, scope: RelaxScope) -> Any:
     return number(arg) if isinstance(arg, (tirx.IntImm, tirx.FloatImm)) else scope.dim(arg)
 
 
-WRITE: Final[Mapping[str, Writer]] = {
+WRITE: Final[Mapping[str, RelaxLower]] = {
     "zeros": _constant(R.zeros),
     "ones": _constant(R.ones),
     "full": _full,
@@ -90,7 +90,7 @@ WRITE: Final[Mapping[str, Writer]] = {
     "arange": _arange,
 }
 
-READ: Final[Mapping[str, Reader]] = {
+READ: Final[Mapping[str, RelaxLift]] = {
     "relax.zeros": _read_constant("zeros"),
     "relax.ones": _read_constant("ones"),
     "relax.full": _read_full,

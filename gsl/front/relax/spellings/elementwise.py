@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from tvm import relax
 
-from gsl.front.relax.spellings.reading import Reader, dtype_name, number, plain, tensor_type, unread_unless
-from gsl.front.relax.spellings.scope import Scope
-from gsl.front.relax.spellings.writing import Writer, Writing, is_float, is_number
+from gsl.front.relax.spellings.reading import RelaxLift, dtype_name, number, plain, tensor_type, unread_unless
+from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, is_float, is_number
 from gsl.front.tree import Canon
 from gsl.spec import TABLE
 from gsl.spec.meaning import infer
@@ -37,20 +37,20 @@ _NOT_IN_HALF: Final = frozenset(("acos", "acosh", "asin", "asinh", "atan", "atan
 """Functions that Relax can't lower for float16."""
 
 
-def _float(name: str) -> Writer:
-    def write(w: Writing, *operands: Any) -> Any:
+def _float(name: str) -> RelaxLower:
+    def write(w: RelaxLowering, *operands: Any) -> Any:
         inner = "float32" if w.dtype == "float16" and name in _NOT_IN_HALF else w.dtype
         return w.cast(w.call(getattr(R, name), *[w.cast(x, inner) for x in operands]), w.dtype)
 
     return write
 
 
-def _whole(name: str) -> Writer:
+def _whole(name: str) -> RelaxLower:
     return lambda w, x: w.call(getattr(R, name), x) if is_float(w.dtype) else x
 
 
-def _same(name: str) -> Writer:
-    def write(w: Writing, x: Any) -> Any:
+def _same(name: str) -> RelaxLower:
+    def write(w: RelaxLowering, x: Any) -> Any:
         if w.dtype == "bool":
             raise ValueError("Relax doesn't compute with bools")
         return w.call(getattr(R, name), x)
@@ -58,23 +58,23 @@ def _same(name: str) -> Writer:
     return write
 
 
-def _test(name: str) -> Writer:
+def _test(name: str) -> RelaxLower:
     """Of integers, all are finite."""
 
-    def write(w: Writing, x: Any) -> Any:
+    def write(w: RelaxLowering, x: Any) -> Any:
         return w.call(getattr(R, name), x) if is_float(w.dtype_of(x)) else w.full(name == "isfinite", w.shape, "bool")
 
     return write
 
 
-def _expm1(w: Writing, x: Any) -> Any:
+def _expm1(w: RelaxLowering, x: Any) -> Any:
     """(exp(x) + 1) tanh(x / 2), which is precise near 0."""
     x = w.cast(x, w.dtype)
     half = w.call(R.tanh, w.write("multiply", x, 0.5))
     return w.write("multiply", half, w.write("add", w.call(R.exp, x), 1.0))
 
 
-def _log1p(w: Writing, x: Any) -> Any:
+def _log1p(w: RelaxLowering, x: Any) -> Any:
     """log(u) x / (u - 1) for u = 1 + x, which is precise near 0."""
     x = w.cast(x, w.dtype)
     u = w.write("add", x, 1.0)
@@ -84,11 +84,11 @@ def _log1p(w: Writing, x: Any) -> Any:
     return w.write("where", w.write("equal", u, 1.0), x, finite)
 
 
-def _scaled_log(base: float) -> Writer:
+def _scaled_log(base: float) -> RelaxLower:
     return lambda w, x: w.write("multiply", w.call(R.log, w.cast(x, w.dtype)), 1 / math.log(base))
 
 
-def _reciprocal(w: Writing, x: Any) -> Any:
+def _reciprocal(w: RelaxLowering, x: Any) -> Any:
     return w.write("divide", 1.0, w.cast(x, w.dtype))
 
 
@@ -103,7 +103,7 @@ _COMPARISONS: Final = ("equal", "not_equal", "less", "less_equal", "greater", "g
 _LOGIC: Final = ("logical_and", "logical_or", "logical_xor")
 
 
-def _common(w: Writing, x: Any, y: Any) -> str:
+def _common(w: RelaxLowering, x: Any, y: Any) -> str:
     """The dtype in which torch computes with both."""
     operands = [value if is_number(value) else w.type_of(value) for value in (x, y)]
     found: Any = infer(TABLE["add"], operands, {})
@@ -113,8 +113,8 @@ def _common(w: Writing, x: Any, y: Any) -> str:
 _OF_BOOLS: Final = {"add": "logical_or", "maximum": "logical_or", "multiply": "logical_and", "minimum": "logical_and"}
 
 
-def _binary(name: str) -> Writer:
-    def write(w: Writing, x: Any, y: Any) -> Any:
+def _binary(name: str) -> RelaxLower:
+    def write(w: RelaxLowering, x: Any, y: Any) -> Any:
         if w.dtype == "bool" and name in _ARITHMETIC:
             if name not in _OF_BOOLS:
                 raise ValueError("Relax doesn't compute with bools")
@@ -124,8 +124,8 @@ def _binary(name: str) -> Writer:
     return write
 
 
-def _comparison(name: str) -> Writer:
-    def write(w: Writing, x: Any, y: Any) -> Any:
+def _comparison(name: str) -> RelaxLower:
+    def write(w: RelaxLowering, x: Any, y: Any) -> Any:
         common = _common(w, x, y)
         # Relax doesn't compare bools.
         operands = [w.cast(w.cast(value, common), "int8" if common == "bool" else common) for value in (x, y)]
@@ -134,18 +134,18 @@ def _comparison(name: str) -> Writer:
     return write
 
 
-def truth(w: Writing, value: Any) -> Any:
+def truth(w: RelaxLowering, value: Any) -> Any:
     """A tensor or a number as one of bools."""
     if is_number(value) or w.dtype_of(value) == "bool":
         return w.cast(value, "bool")
     return w.write("not_equal", value, 0)
 
 
-def _logic(name: str) -> Writer:
+def _logic(name: str) -> RelaxLower:
     return lambda w, *operands: w.call(getattr(R, name), *[truth(w, value) for value in operands])
 
 
-def _floor_mod(w: Writing, x: Any, y: Any) -> Any:
+def _floor_mod(w: RelaxLowering, x: Any, y: Any) -> Any:
     """Of floats by way of the remainder of the other sign, which is exact; Relax's own is not."""
     x, y = w.cast(x, w.dtype), w.cast(y, w.dtype)
     if not is_float(w.dtype):
@@ -155,7 +155,7 @@ def _floor_mod(w: Writing, x: Any, y: Any) -> Any:
     return w.write("where", signs_differ, w.write("add", rest, y), rest)
 
 
-def _floor_divide(w: Writing, x: Any, y: Any) -> Any:
+def _floor_divide(w: RelaxLowering, x: Any, y: Any) -> Any:
     """Of floats, what remains without the remainder, divided; Relax rounds the quotient before it takes the floor."""
     x, y = w.cast(x, w.dtype), w.cast(y, w.dtype)
     if not is_float(w.dtype):
@@ -163,13 +163,13 @@ def _floor_divide(w: Writing, x: Any, y: Any) -> Any:
     return w.call(R.round, w.write("divide", w.write("subtract", x, _floor_mod(w, x, y)), y))
 
 
-def _read_floor_divide(call: Any, scope: Scope) -> Canon:
+def _read_floor_divide(call: Any, scope: RelaxScope) -> Canon:
     if is_float(tensor_type(call, scope).dtype):
         return Canon("floor", (Canon("divide", tuple(call.args)),))
     return Canon("floor_divide", tuple(call.args))
 
 
-def _power(w: Writing, x: Any, y: Any) -> Any:
+def _power(w: RelaxLowering, x: Any, y: Any) -> Any:
     if is_float(w.dtype):
         return w.call(R.power, w.cast(x, w.dtype), w.cast(y, w.dtype))
     if not is_number(y) or not 0 <= y <= 8:
@@ -180,10 +180,10 @@ def _power(w: Writing, x: Any, y: Any) -> Any:
     return result
 
 
-def _of(op: str, test: Callable[[str], bool]) -> Reader:
+def _of(op: str, test: Callable[[str], bool]) -> RelaxLift:
     """The reader of an operator that is torch's for some dtypes only."""
 
-    def read(call: Any, scope: Scope) -> Canon:
+    def read(call: Any, scope: RelaxScope) -> Canon:
         unread_unless(test(tensor_type(call, scope).dtype))
         return Canon(op, tuple(call.args))
 
@@ -201,16 +201,16 @@ def _is_whole(dtype: str) -> bool:
 # ---------------------------------------------------------------- others
 
 
-def _where(w: Writing, condition: Any, x: Any, y: Any) -> Any:
+def _where(w: RelaxLowering, condition: Any, x: Any, y: Any) -> Any:
     return w.call(R.where, truth(w, condition), w.cast(x, w.dtype), w.cast(y, w.dtype))
 
 
-def _read_where(call: Any, scope: Scope) -> Canon:
+def _read_where(call: Any, scope: RelaxScope) -> Canon:
     unread_unless(tensor_type(call.args[0], scope).dtype == "bool")
     return Canon("where", tuple(call.args))
 
 
-def _clip(w: Writing, x: Any, a_min: Any, a_max: Any) -> Any:
+def _clip(w: RelaxLowering, x: Any, a_min: Any, a_max: Any) -> Any:
     x = w.cast(x, w.dtype)
     if a_min is None:
         return x if a_max is None else w.write("minimum", x, a_max)
@@ -221,7 +221,7 @@ def _clip(w: Writing, x: Any, a_min: Any, a_max: Any) -> Any:
     return w.call(R.clip, x, a_min, a_max)
 
 
-def _read_clip(call: Any, scope: Scope) -> Canon:
+def _read_clip(call: Any, scope: RelaxScope) -> Canon:
     data, low, high = call.args
     low, high = number(low), number(high)
     unread_unless(low <= high and low < math.inf and high > -math.inf)
@@ -234,19 +234,19 @@ def _read_clip(call: Any, scope: Scope) -> Canon:
     return Canon("clip", (data,), {"a_min": a_min, "a_max": a_max})
 
 
-def _cast(w: Writing, x: Any, dtype: str) -> Any:
+def _cast(w: RelaxLowering, x: Any, dtype: str) -> Any:
     return truth(w, x) if dtype == "bool" else w.cast(x, dtype)
 
 
-def _read_cast(call: Any, scope: Scope) -> Canon:
+def _read_cast(call: Any, scope: RelaxScope) -> Canon:
     return Canon("cast", (call.args[0],), {"dtype": dtype_name(call.attrs.dtype)})
 
 
-def _each(names: tuple[str, ...], write: Callable[[str], Writer]) -> dict[str, Writer]:
+def _each(names: tuple[str, ...], write: Callable[[str], RelaxLower]) -> dict[str, RelaxLower]:
     return {name: write(name) for name in names}
 
 
-WRITE: Final[Mapping[str, Writer]] = {
+WRITE: Final[Mapping[str, RelaxLower]] = {
     **_each(_FLOAT, _float),
     **_each(_WHOLE, _whole),
     **_each(_SAME, _same),
@@ -270,7 +270,7 @@ WRITE: Final[Mapping[str, Writer]] = {
     "cast": _cast,
 }
 
-READ: Final[Mapping[str, Reader]] = {
+READ: Final[Mapping[str, RelaxLift]] = {
     **{f"relax.{name}": _of(name, is_float) for name in (*_FLOAT, *_IN_FLOATS, "power")},
     **{f"relax.{name}": _of(name, _is_number) for name in (*_SAME, *_WHOLE, *_ARITHMETIC)},
     **{f"relax.{name}": _of(name, _is_whole) for name in ("floor_mod", "bitwise_not", *_BITS)},

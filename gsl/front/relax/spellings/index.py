@@ -8,28 +8,28 @@ from typing import Any, Final
 import numpy as np
 from tvm import ir, relax
 
-from gsl.front.relax.spellings.reading import Reader, dims, number, plain, produced, tensor_type, unread_unless
-from gsl.front.relax.spellings.scope import Scope
-from gsl.front.relax.spellings.writing import Writer, Writing, is_number
-from gsl.front.tree import Canon, Literal
+from gsl.front.relax.spellings.reading import RelaxLift, dims, number, plain, produced, tensor_type, unread_unless
+from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, is_number
+from gsl.front.tree import Canon, LiteralOperand
 
 R = relax.op
 
 # ---------------------------------------------------------------- slices
 
 
-def _strided_slice(w: Writing, data: Any, begin: Any, end: Any, strides: Any, axes: Any) -> Any:
+def _strided_slice(w: RelaxLowering, data: Any, begin: Any, end: Any, strides: Any, axes: Any) -> Any:
     if not axes:
         return data
     places = [relax.Tuple([_prim(w, item) for item in items]) for items in (axes, begin, end, strides)]
     return w.call(R.strided_slice, data, *places)
 
 
-def _prim(w: Writing, value: Any) -> Any:
+def _prim(w: RelaxLowering, value: Any) -> Any:
     return relax.prim_value(w.scope.prim(value))
 
 
-def _read_strided_slice(call: Any, scope: Scope) -> Canon:
+def _read_strided_slice(call: Any, scope: RelaxScope) -> Canon:
     unread_unless(not call.attrs.assume_inbound)
     data, axes, begin, end, *rest = call.args
     attrs = {"axes": dims(axes, scope), "begin": dims(begin, scope), "end": dims(end, scope)}
@@ -41,7 +41,7 @@ def _read_strided_slice(call: Any, scope: Scope) -> Canon:
 # ---------------------------------------------------------------- lookups
 
 
-def _take(w: Writing, data: Any, indices: Any, axis: int | None) -> Any:
+def _take(w: RelaxLowering, data: Any, indices: Any, axis: int | None) -> Any:
     if axis is None:
         data, axis = w.reshape(data, (int(np.prod(w.sizes_of(data))),)), 0
     if is_number(indices):
@@ -49,7 +49,7 @@ def _take(w: Writing, data: Any, indices: Any, axis: int | None) -> Any:
     return w.call(R.take, data, indices, axis)
 
 
-def _read_take(call: Any, scope: Scope) -> Canon:
+def _read_take(call: Any, scope: RelaxScope) -> Canon:
     data, indices = call.args
     # The other modes say what places outside of the axis stand for.
     unread_unless(str(call.attrs.mode) == "fast")
@@ -57,18 +57,18 @@ def _read_take(call: Any, scope: Scope) -> Canon:
     axis = None if call.attrs.axis is None else int(call.attrs.axis)
     place = produced(indices, scope)
     if isinstance(place, ir.GenericConst) and not place.value.shape:
-        indices = Literal(int(place.value.numpy()))
+        indices = LiteralOperand(int(place.value.numpy()))
     return Canon("take", (data, indices), {"axis": axis})
 
 
-def _scatter(w: Writing, data: Any, indices: Any, updates: Any, axis: int) -> Any:
+def _scatter(w: RelaxLowering, data: Any, indices: Any, updates: Any, axis: int) -> Any:
     own = w.shape_of(indices)
     if w.shape_of(updates) != own:
         updates = w.write("strided_slice", updates, begin=(0,) * len(own), end=own)
     return w.call(R.scatter_elements, data, indices, updates, axis)
 
 
-def _read_scatter(call: Any, scope: Scope) -> Canon:
+def _read_scatter(call: Any, scope: RelaxScope) -> Canon:
     unread_unless(str(call.attrs.reduction) == "update")
     return Canon("scatter", tuple(call.args), {"axis": int(call.attrs.axis)})
 
@@ -76,7 +76,7 @@ def _read_scatter(call: Any, scope: Scope) -> Canon:
 # ---------------------------------------------------------------- diagonals
 
 
-def _matrix_set_diag(w: Writing, data: Any, diagonal: Any, k: tuple[int, int], align: str) -> Any:
+def _matrix_set_diag(w: RelaxLowering, data: Any, diagonal: Any, k: tuple[int, int], align: str) -> Any:
     """The element for every place of the matrix, looked up in the diagonals, where it is on one of them."""
     rows, columns = w.sizes_of(data)[-2:]
     width = w.sizes_of(diagonal)[-1]
@@ -97,15 +97,15 @@ def _matrix_set_diag(w: Writing, data: Any, diagonal: Any, k: tuple[int, int], a
     return w.write("where", relax.const(on_diagonal, "bool"), w.cast(taken, w.dtype), data)
 
 
-def _trilu(w: Writing, data: Any, k: int, upper: bool) -> Any:
+def _trilu(w: RelaxLowering, data: Any, k: int, upper: bool) -> Any:
     return w.call(R.triu if upper else R.tril, data, k)
 
 
-def _read_trilu(upper: bool) -> Reader:
+def _read_trilu(upper: bool) -> RelaxLift:
     return lambda call, scope: Canon("trilu", (call.args[0],), {"k": number(call.args[1]), "upper": upper})
 
 
-WRITE: Final[Mapping[str, Writer]] = {
+WRITE: Final[Mapping[str, RelaxLower]] = {
     "strided_slice": _strided_slice,
     "take": _take,
     "gather": lambda w, data, indices, axis: w.call(R.gather_elements, data, indices, axis),
@@ -114,7 +114,7 @@ WRITE: Final[Mapping[str, Writer]] = {
     "trilu": _trilu,
 }
 
-READ: Final[Mapping[str, Reader]] = {
+READ: Final[Mapping[str, RelaxLift]] = {
     "relax.strided_slice": _read_strided_slice,
     "relax.take": _read_take,
     "relax.gather_elements": plain("gather", 2, axis="axis"),

@@ -15,8 +15,8 @@ from tvm import ir, relax, tirx
 from gsl.front.relax.spellings.conv import OPS as CONVOLUTIONS
 from gsl.front.relax.spellings.elementwise import truth
 from gsl.front.relax.spellings.reading import (
-    Reader,
-    Unread,
+    RelaxLift,
+    RelaxUnread,
     dtype_name,
     is_call,
     number,
@@ -26,8 +26,8 @@ from gsl.front.relax.spellings.reading import (
     tensors,
     unread_unless,
 )
-from gsl.front.relax.spellings.scope import Scope
-from gsl.front.relax.spellings.writing import Writer, Writing, spread
+from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, spread
 from gsl.front.relax.tree import Reshaped
 from gsl.front.tree import Canon
 from gsl.graph import Dim
@@ -37,28 +37,28 @@ R = relax.op
 # ---------------------------------------------------------------- products
 
 
-def _matmul(w: Writing, a: Any, b: Any, out_dtype: str) -> Any:
+def _matmul(w: RelaxLowering, a: Any, b: Any, out_dtype: str) -> Any:
     if not out_dtype:
         a, b = w.cast(a, w.dtype), w.cast(b, w.dtype)
     return w.call(R.matmul, a, b, out_dtype or None)
 
 
-def _transposed(w: Writing, x: Any) -> Any:
+def _transposed(w: RelaxLowering, x: Any) -> Any:
     """The last two axes exchanged."""
     rank = w.rank_of(x)
     return w.permute(x, [*range(rank - 2), rank - 1, rank - 2])
 
 
-def _dense(w: Writing, data: Any, weight: Any, out_dtype: str) -> Any:
+def _dense(w: RelaxLowering, data: Any, weight: Any, out_dtype: str) -> Any:
     return _matmul(w, data, _transposed(w, weight), out_dtype)
 
 
-def _batch_matmul(w: Writing, a: Any, b: Any, out_dtype: str, transpose_a: bool, transpose_b: bool) -> Any:
+def _batch_matmul(w: RelaxLowering, a: Any, b: Any, out_dtype: str, transpose_a: bool, transpose_b: bool) -> Any:
     a, b = _transposed(w, a) if transpose_a else a, _transposed(w, b) if transpose_b else b
     return _matmul(w, a, b, out_dtype)
 
 
-def _read_matmul(call: Any, scope: Scope) -> Canon:
+def _read_matmul(call: Any, scope: RelaxScope) -> Canon:
     a, b = call.args
     attrs = {"out_dtype": dtype_name(call.attrs.out_dtype)}
     weight = produced(b, scope)
@@ -69,11 +69,11 @@ def _read_matmul(call: Any, scope: Scope) -> Canon:
     return Canon("matmul", (a, b), attrs)
 
 
-def _einsum(w: Writing, data: Any, equation: str) -> Any:
+def _einsum(w: RelaxLowering, data: Any, equation: str) -> Any:
     return w.call(R.einsum, spread(data), equation)
 
 
-def _read_einsum(call: Any, scope: Scope) -> Canon:
+def _read_einsum(call: Any, scope: RelaxScope) -> Canon:
     equation = str(call.attrs.subscripts)
     # Diagonals and dots are told otherwise.
     unread_unless("." not in equation and all(len(set(term)) == len(term) for term in re.split(r",|->", equation)))
@@ -83,11 +83,11 @@ def _read_einsum(call: Any, scope: Scope) -> Canon:
 # ---------------------------------------------------------------- bias
 
 
-def _bias_add(w: Writing, data: Any, bias: Any, axis: int) -> Any:
+def _bias_add(w: RelaxLowering, data: Any, bias: Any, axis: int) -> Any:
     return w.write("add", data, w.along(bias, w.rank_of(data), axis))
 
 
-def _channel_axis(expr: Any, scope: Scope) -> int | None:
+def _channel_axis(expr: Any, scope: RelaxScope) -> int | None:
     """The axis of the channels in the result of a convolution or product; ``None`` of anything else."""
     source = produced(expr, scope)
     if is_call(source, "relax.matmul"):
@@ -99,11 +99,11 @@ def _channel_axis(expr: Any, scope: Scope) -> int | None:
     return None
 
 
-def _is_layer(expr: Any, scope: Scope) -> bool:
+def _is_layer(expr: Any, scope: RelaxScope) -> bool:
     return _read_matmul(produced(expr, scope), scope).op == "nn.dense"
 
 
-def _as_vector(expr: Any, size: Dim, scope: Scope) -> Any:
+def _as_vector(expr: Any, size: Dim, scope: RelaxScope) -> Any:
     """A tensor of one axis with just the elements of an expression. Unread where there is none in sight."""
     while tensor_type(expr, scope).shape != (size,):
         source = produced(expr, scope)
@@ -114,11 +114,11 @@ def _as_vector(expr: Any, size: Dim, scope: Scope) -> Any:
     return expr
 
 
-def _bias(data: Any, other: Any, scope: Scope) -> Canon:
+def _bias(data: Any, other: Any, scope: RelaxScope) -> Canon:
     """``data + other`` as a bias; Unread if it is none."""
     axis = _channel_axis(data, scope)
     if axis is None:
-        raise Unread
+        raise RelaxUnread
     shape, own = tensor_type(data, scope).shape, tensor_type(other, scope).shape
     size = shape[axis]
     # The sum broadcasts the other operand along all axes but that of the channels. What is added to scores and has as
@@ -130,12 +130,12 @@ def _bias(data: Any, other: Any, scope: Scope) -> Canon:
     return Canon("nn.bias_add", (data, _as_vector(other, size, scope)), {"axis": axis})
 
 
-def _read_add(call: Any, scope: Scope) -> Canon:
+def _read_add(call: Any, scope: RelaxScope) -> Canon:
     left, right = call.args
     for data, other in ((left, right), (right, left)):
         try:
             return _bias(data, other, scope)
-        except Unread:
+        except RelaxUnread:
             pass
     unread_unless(tensor_type(call, scope).dtype != "bool")
     return Canon("add", (left, right))
@@ -148,7 +148,7 @@ _SWAP: Final = (0, 2, 1, 3)
 
 
 def _attention(
-    w: Writing,
+    w: RelaxLowering,
     query: Any,
     key: Any,
     value: Any,
@@ -180,7 +180,7 @@ def _attention(
 
 
 def _spelt_out(
-    w: Writing, query: Any, key: Any, value: Any, mask: Any, scale: float | None, is_causal: bool
+    w: RelaxLowering, query: Any, key: Any, value: Any, mask: Any, scale: float | None, is_causal: bool
 ) -> Any:
     """Attention as products and a softmax."""
     if scale is None:
@@ -194,7 +194,7 @@ def _spelt_out(
     return w.write("matmul", w.write("nn.softmax", scores, axis=-1), value)
 
 
-def _read_attention(call: Any, scope: Scope) -> Canon:
+def _read_attention(call: Any, scope: RelaxScope) -> Canon:
     attrs = call.attrs
     unread_unless(attrs.window_size is None)
     # Torch has either.
@@ -213,7 +213,7 @@ def _read_attention(call: Any, scope: Scope) -> Canon:
     return Canon("transpose", (inner,), {"axes": _SWAP})
 
 
-WRITE: Final[Mapping[str, Writer]] = {
+WRITE: Final[Mapping[str, RelaxLower]] = {
     "matmul": _matmul,
     "nn.dense": _dense,
     "nn.batch_matmul": _batch_matmul,
@@ -222,7 +222,7 @@ WRITE: Final[Mapping[str, Writer]] = {
     "nn.attention": _attention,
 }
 
-READ: Final[Mapping[str, Reader]] = {
+READ: Final[Mapping[str, RelaxLift]] = {
     "relax.matmul": _read_matmul,
     "relax.einsum": _read_einsum,
     "relax.add": _read_add,

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from tvm import relax
 
-from gsl.front.relax.spellings.reading import FieldReader, Reader, ints, tensor_type, unread_unless
-from gsl.front.relax.spellings.scope import Scope
-from gsl.front.relax.spellings.writing import Writer, Writing
+from gsl.front.relax.spellings.reading import FieldReader, RelaxLift, ints, tensor_type, unread_unless
+from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering
 from gsl.front.tree import Canon
 from gsl.graph import Dim
 
@@ -19,13 +19,13 @@ N = relax.op.nn
 
 
 def _batch_norm(
-    w: Writing, *operands: Any, axis: int, epsilon: float, center: bool, scale: bool
+    w: RelaxLowering, *operands: Any, axis: int, epsilon: float, center: bool, scale: bool
 ) -> Any:
     result = w.call(N.batch_norm, *operands, axis, epsilon, center, scale, training=False)
     return w.field(result, 0)
 
 
-def _read_batch_norm(call: Any, index: int, scope: Scope) -> Canon:
+def _read_batch_norm(call: Any, index: int, scope: RelaxScope) -> Canon:
     """The normalised data, or an average, which inference leaves as it is."""
     attrs = call.attrs
     unread_unless(not attrs.training)
@@ -40,7 +40,7 @@ def _read_batch_norm(call: Any, index: int, scope: Scope) -> Canon:
 
 
 def _affine(
-    w: Writing, shape: tuple[Dim, ...], gamma: Any, beta: Any, center: bool, scale: bool
+    w: RelaxLowering, shape: tuple[Dim, ...], gamma: Any, beta: Any, center: bool, scale: bool
 ) -> tuple[Any, Any]:
     """Gamma and beta of that shape, also where there is none. (Relax's flags don't take them away.)"""
     if gamma is None or not scale:
@@ -51,7 +51,7 @@ def _affine(
 
 
 def _layer_norm(
-    w: Writing,
+    w: RelaxLowering,
     data: Any,
     gamma: Any = None,
     beta: Any = None,
@@ -65,7 +65,7 @@ def _layer_norm(
     return w.call(N.layer_norm, data, *_affine(w, shape, gamma, beta, center, scale), list(axis), epsilon)
 
 
-def _rms_norm(w: Writing, data: Any, weight: Any = None, *, axis: tuple[int, ...], epsilon: float) -> Any:
+def _rms_norm(w: RelaxLowering, data: Any, weight: Any = None, *, axis: tuple[int, ...], epsilon: float) -> Any:
     shape, rank = w.shape_of(data), w.rank_of(data)
     if axis[0] > 0 and axis == tuple(range(axis[0], rank)):
         if weight is None:
@@ -79,11 +79,11 @@ def _rms_norm(w: Writing, data: Any, weight: Any = None, *, axis: tuple[int, ...
     return w.write("multiply", result, w.reshape(weight, [shape[a] if a in axis else 1 for a in range(rank)]))
 
 
-def _by_channel(name: str) -> Writer:
+def _by_channel(name: str) -> RelaxLower:
     """Group and instance normalisation, over all axes but those of the batch and the channels."""
 
     def write(
-        w: Writing,
+        w: RelaxLowering,
         data: Any,
         gamma: Any = None,
         beta: Any = None,
@@ -106,7 +106,7 @@ def _spatial(rank: int, channel: int) -> list[int]:
     return [place for place in range(rank) if place != channel][1:]
 
 
-def _l2_normalize(w: Writing, data: Any, eps: float, axis: tuple[int, ...]) -> Any:
+def _l2_normalize(w: RelaxLowering, data: Any, eps: float, axis: tuple[int, ...]) -> Any:
     squares = w.write("square", data)
     norm = w.write("sum", squares, axis=axis, keepdims=True) if axis else squares
     return w.write("divide", data, w.write("sqrt", w.write("maximum", norm, eps)))
@@ -115,7 +115,7 @@ def _l2_normalize(w: Writing, data: Any, eps: float, axis: tuple[int, ...]) -> A
 # ---------------------------------------------------------------- reading
 
 
-def _axes(call: Any, scope: Scope) -> tuple[int, ...]:
+def _axes(call: Any, scope: RelaxScope) -> tuple[int, ...]:
     """The normalised axes. Unread if they are not in the order of those of the data."""
     rank = tensor_type(call.args[0], scope).ndim
     axes = tuple([axis % rank for axis in ints(call.attrs.axes)])
@@ -123,8 +123,8 @@ def _axes(call: Any, scope: Scope) -> tuple[int, ...]:
     return axes
 
 
-def _read_affine(op: str, **others: str) -> Reader:
-    def read(call: Any, scope: Scope) -> Canon:
+def _read_affine(op: str, **others: str) -> RelaxLift:
+    def read(call: Any, scope: RelaxScope) -> Canon:
         attrs = call.attrs
         # Relax declares these flags, and its lowering does not heed them.
         unread_unless(bool(attrs.center) and bool(attrs.scale))
@@ -145,12 +145,12 @@ def _read_affine(op: str, **others: str) -> Reader:
     return read
 
 
-def _read_rms_norm(call: Any, scope: Scope) -> Canon:
+def _read_rms_norm(call: Any, scope: RelaxScope) -> Canon:
     attrs = {"axis": _axes(call, scope), "epsilon": float(call.attrs.epsilon)}
     return Canon("nn.rms_norm", tuple(call.args), attrs)
 
 
-WRITE: Final[Mapping[str, Writer]] = {
+WRITE: Final[Mapping[str, RelaxLower]] = {
     "nn.batch_norm": _batch_norm,
     "nn.layer_norm": _layer_norm,
     "nn.rms_norm": _rms_norm,
@@ -159,7 +159,7 @@ WRITE: Final[Mapping[str, Writer]] = {
     "nn.l2_normalize": _l2_normalize,
 }
 
-READ: Final[Mapping[str, Reader]] = {
+READ: Final[Mapping[str, RelaxLift]] = {
     "relax.nn.layer_norm": _read_affine("nn.layer_norm"),
     "relax.nn.group_norm": _read_affine("nn.group_norm", num_groups="num_groups"),
     "relax.nn.instance_norm": _read_affine("nn.instance_norm"),

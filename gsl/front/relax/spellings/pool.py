@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 from tvm import relax
 
-from gsl.front.relax.spellings.reading import Reader, ints, tensor_type, unread_unless
-from gsl.front.relax.spellings.scope import Scope
-from gsl.front.relax.spellings.writing import Writer, Writing, known
+from gsl.front.relax.spellings.reading import RelaxLift, ints, tensor_type, unread_unless
+from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, known
 from gsl.front.tree import Canon
 from gsl.spec import TABLE
 from gsl.spec.layout import spatial
@@ -25,10 +25,10 @@ def _plain(count: int) -> str:
     return "NC" + spatial(count)
 
 
-def _in_layout(count: int, pool: Writer) -> Writer:
+def _in_layout(count: int, pool: RelaxLower) -> RelaxLower:
     """A writer ``pool(w, data, layout=…, **attrs)`` of data whose channels come second or last, for any layouts."""
 
-    def write(w: Writing, data: Any, layout: str, out_layout: str, **attrs: Any) -> Any:
+    def write(w: RelaxLowering, data: Any, layout: str, out_layout: str, **attrs: Any) -> Any:
         own = layout if layout == "N" + spatial(count) + "C" else _plain(count)
         result = pool(w, w.layout(data, layout, own), layout=own, out=out_layout or layout, **attrs)
         return w.layout(result, own, out_layout or layout)
@@ -39,11 +39,11 @@ def _in_layout(count: int, pool: Writer) -> Writer:
 # ---------------------------------------------------------------- windows
 
 
-def _window(kind: str, count: int) -> Writer:
+def _window(kind: str, count: int) -> RelaxLower:
     function = getattr(N, f"{kind}_pool{count}d")
 
     def pool(
-        w: Writing,
+        w: RelaxLowering,
         data: Any,
         layout: str,
         out: str,
@@ -90,10 +90,10 @@ def _shares(
     return shares
 
 
-def _read_window(kind: str, count: int) -> Reader:
+def _read_window(kind: str, count: int) -> RelaxLift:
     op = f"nn.{kind}_pool{count}d"
 
-    def read(call: Any, scope: Scope) -> Canon:
+    def read(call: Any, scope: RelaxScope) -> Canon:
         attrs = call.attrs
         given: dict[str, Any] = {
             name: ints(getattr(attrs, name)) for name in ("pool_size", "strides", "dilation", "padding")
@@ -113,25 +113,25 @@ def _read_window(kind: str, count: int) -> Reader:
 # ---------------------------------------------------------------- adaptive
 
 
-def _output_size(w: Writing, data: Any, layout: str, wanted: Sequence[int | None]) -> list[int]:
+def _output_size(w: RelaxLowering, data: Any, layout: str, wanted: Sequence[int | None]) -> list[int]:
     """The sizes of the spatial axes of the result: ``None`` keeps that of the data."""
     own = [w.shape_of(data)[layout.index(letter)] for letter in layout if letter not in "NC"]
     return list(known([size if given is None else given for size, given in zip(own, wanted, strict=True)]))
 
 
-def _adaptive_avg(count: int) -> Writer:
+def _adaptive_avg(count: int) -> RelaxLower:
     function = getattr(N, f"adaptive_avg_pool{count}d")
 
-    def pool(w: Writing, data: Any, layout: str, out: str, output_size: tuple[int | None, ...]) -> Any:
+    def pool(w: RelaxLowering, data: Any, layout: str, out: str, output_size: tuple[int | None, ...]) -> Any:
         return w.call(function, data, _output_size(w, data, layout, output_size), layout)
 
     return _in_layout(count, pool)
 
 
-def _adaptive_max(count: int) -> Writer:
+def _adaptive_max(count: int) -> RelaxLower:
     """The maximum of each window of an axis, one axis after the other."""
 
-    def pool(w: Writing, data: Any, layout: str, out: str, output_size: tuple[int | None, ...]) -> Any:
+    def pool(w: RelaxLowering, data: Any, layout: str, out: str, output_size: tuple[int | None, ...]) -> Any:
         sizes = _output_size(w, data, layout, output_size)
         for letter, wanted in zip(spatial(count), sizes, strict=True):
             axis = layout.index(letter)
@@ -148,12 +148,12 @@ def _adaptive_max(count: int) -> Writer:
     return _in_layout(count, pool)
 
 
-def _piece(w: Writing, data: Any, axis: int, begin: int, end: int) -> Any:
+def _piece(w: RelaxLowering, data: Any, axis: int, begin: int, end: int) -> Any:
     return w.write("strided_slice", data, begin=(begin,), end=(end,), axes=(axis,))
 
 
-def _read_adaptive(count: int) -> Reader:
-    def read(call: Any, scope: Scope) -> Canon:
+def _read_adaptive(count: int) -> RelaxLift:
+    def read(call: Any, scope: RelaxScope) -> Canon:
         attrs = call.attrs
         size = (None,) * count if attrs.output_size is None else ints(attrs.output_size)
         layouts = {"layout": str(attrs.layout), "out_layout": str(attrs.out_layout)}
@@ -165,24 +165,24 @@ def _read_adaptive(count: int) -> Reader:
 # ---------------------------------------------------------------- global
 
 
-def _global(kind: str, count: int) -> Writer:
+def _global(kind: str, count: int) -> RelaxLower:
     reduce = {"avg": "mean", "max": "max"}[kind]
 
-    def pool(w: Writing, data: Any, layout: str, out: str) -> Any:
+    def pool(w: RelaxLowering, data: Any, layout: str, out: str) -> Any:
         axes = tuple([place for place, letter in enumerate(layout) if letter not in "NC"])
         return w.write(reduce, data, axis=axes, keepdims=True)
 
     return _in_layout(count, pool)
 
 
-WRITE: Final[Mapping[str, Writer]] = {
+WRITE: Final[Mapping[str, RelaxLower]] = {
     **{f"nn.{kind}_pool{n}d": _window(kind, n) for kind in ("max", "avg") for n in _COUNTS},
     **{f"nn.adaptive_avg_pool{n}d": _adaptive_avg(n) for n in _COUNTS},
     **{f"nn.adaptive_max_pool{n}d": _adaptive_max(n) for n in _COUNTS},
     **{f"nn.global_{kind}_pool{n}d": _global(kind, n) for kind in ("max", "avg") for n in _COUNTS},
 }
 
-READ: Final[Mapping[str, Reader]] = {
+READ: Final[Mapping[str, RelaxLift]] = {
     **{f"relax.nn.{kind}_pool{n}d": _read_window(kind, n) for kind in ("max", "avg") for n in _COUNTS},
     **{f"relax.nn.adaptive_avg_pool{n}d": _read_adaptive(n) for n in _COUNTS},
 }

@@ -8,28 +8,28 @@ from typing import Any, Final
 import numpy as np
 from tvm import ir, relax, tirx
 
-from gsl.front.relax.spellings.scope import Scope
+from gsl.front.relax.spellings.scope import RelaxScope
 from gsl.front.relax.tree import Reshaped
-from gsl.front.tree import Canon, Literal
+from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import Dim, TensorType, TupleType, Type
 from gsl.spec import TABLE
 from gsl.spec.meaning import Operand, infer
 
-Reader = Callable[[Any, Scope], Canon]
+RelaxLift = Callable[[Any, RelaxScope], Canon]
 """Reads a call; raises Unread where it is not exactly a canonical one."""
 
-FieldReader = Callable[[Any, int, Scope], Canon]
+FieldReader = Callable[[Any, int, RelaxScope], Canon]
 """Reads one field of a call with several results."""
 
 
-class Unread(Exception):
+class RelaxUnread(Exception):
     """The call is not exactly a canonical one."""
 
 
 def unread_unless(condition: bool) -> None:
     """End the reading unless it is exact."""
     if not condition:
-        raise Unread
+        raise RelaxUnread
 
 
 # Attributes and arguments
@@ -61,7 +61,7 @@ def number(value: Any) -> bool | int | float:
     return float(str(np.float32(value.value))) if dtype == "float32" else float(value.value)
 
 
-def dims(shape: Any, scope: Scope) -> tuple[Dim, ...]:
+def dims(shape: Any, scope: RelaxScope) -> tuple[Dim, ...]:
     """The sizes of a shape or a tuple of sizes; Unread where they are not written out."""
     if isinstance(shape, relax.Var):
         shape = scope.lookup(shape)
@@ -76,7 +76,7 @@ def tensors(value: Any) -> Any:
     return Canon("tuple", tuple(value.fields)) if isinstance(value, relax.Tuple) else value
 
 
-def produced(expr: Any, scope: Scope) -> Any:
+def produced(expr: Any, scope: RelaxScope) -> Any:
     """The expression that computes a value, looked up through variables."""
     while isinstance(expr, relax.Var):
         bound = scope.lookup(expr)
@@ -86,11 +86,11 @@ def produced(expr: Any, scope: Scope) -> Any:
     return expr
 
 
-def tensor_type(expr: Any, scope: Scope) -> TensorType:
+def tensor_type(expr: Any, scope: RelaxScope) -> TensorType:
     """The type of a tensor; Unread where it is not known."""
     found = scope.type_of(expr)
     if not isinstance(found, TensorType):
-        raise Unread
+        raise RelaxUnread
     return found
 
 
@@ -104,10 +104,10 @@ def is_call(expr: Any, *names: str) -> bool:
 _CONVERT: Final[Mapping[type, Callable[[Any], Any]]] = {bool: bool, int: int, float: float, str: str}
 
 
-def plain(op: str, arity: int, **attrs: str) -> Reader:
+def plain(op: str, arity: int, **attrs: str) -> RelaxLift:
     """The reader of a call with ``arity`` tensors; ``attrs`` names Relax's attribute for each of GSL's."""
 
-    def read(call: Any, scope: Scope) -> Canon:
+    def read(call: Any, scope: RelaxScope) -> Canon:
         unread_unless(len(call.args) == arity)
         return Canon(op, tuple(call.args), {own: attribute(call, theirs) for own, theirs in attrs.items()})
 
@@ -128,9 +128,9 @@ def attribute(call: Any, name: str) -> Any:
 # Types
 
 
-def type_of(tree: Any, scope: Scope) -> Operand:
+def type_of(tree: Any, scope: RelaxScope) -> Operand:
     """The type of a reading, or the number that a literal is. ValueError where a call is ill-typed."""
-    if isinstance(tree, Literal):
+    if isinstance(tree, LiteralOperand):
         value: Operand = tree.value
         return value
     if isinstance(tree, Reshaped):
@@ -144,7 +144,7 @@ def type_of(tree: Any, scope: Scope) -> Operand:
     return infer(TABLE[tree.op], operands, tree.attrs)
 
 
-def checked(tree: Canon, wanted: Type | None, scope: Scope) -> Canon | None:
+def checked(tree: Canon, wanted: Type | None, scope: RelaxScope) -> Canon | None:
     """The reading if it has the type of the expression that was read, which has to be known; otherwise none."""
     if wanted is None:
         return None

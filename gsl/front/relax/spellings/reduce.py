@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from tvm import relax
 
-from gsl.front.relax.spellings.reading import Reader, dtype_name, optional_ints, plain, tensor_type, unread_unless
-from gsl.front.relax.spellings.scope import Scope
-from gsl.front.relax.spellings.writing import Writer, Writing, is_float
+from gsl.front.relax.spellings.reading import RelaxLift, dtype_name, optional_ints, plain, tensor_type, unread_unless
+from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, is_float
 from gsl.front.tree import Canon
 
 R = relax.op
@@ -18,10 +18,10 @@ R = relax.op
 _NATIVE: Final = ("sum", "mean", "max", "min", "prod", "variance", "std")
 
 
-def _reduction(reduce: Writer) -> Writer:
+def _reduction(reduce: RelaxLower) -> RelaxLower:
     """A writer ``reduce(w, data, axis, keepdims, **attrs)`` for any axes, none of them included."""
 
-    def write(w: Writing, data: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool, **rest: Any) -> Any:
+    def write(w: RelaxLowering, data: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool, **rest: Any) -> Any:
         if not axis:
             # Relax takes no axes for all of them.
             rank = w.rank_of(data)
@@ -31,8 +31,8 @@ def _reduction(reduce: Writer) -> Writer:
     return write
 
 
-def _native(name: str) -> Writer:
-    def reduce(w: Writing, data: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+def _native(name: str) -> RelaxLower:
+    def reduce(w: RelaxLowering, data: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         # Bools are reduced as numbers.
         inner = "int8" if w.dtype == "bool" else w.dtype
         result = w.call(getattr(R, name), w.cast(data, inner), list(axis), keepdims)
@@ -41,15 +41,15 @@ def _native(name: str) -> Writer:
     return _reduction(reduce)
 
 
-def _all_any(name: str) -> Writer:
-    def reduce(w: Writing, data: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+def _all_any(name: str) -> RelaxLower:
+    def reduce(w: RelaxLowering, data: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         data = w.cast(w.write("cast", data, dtype="bool"), "int8")
         return w.write("cast", w.call(getattr(R, name), data, list(axis), keepdims), dtype="bool")
 
     return _reduction(reduce)
 
 
-def _variance(w: Writing, data: Any, axis: tuple[int, ...], keepdims: bool, unbiased: bool) -> Any:
+def _variance(w: RelaxLowering, data: Any, axis: tuple[int, ...], keepdims: bool, unbiased: bool) -> Any:
     result = w.call(R.variance, data, list(axis), keepdims)
     if not unbiased:
         return result
@@ -57,13 +57,13 @@ def _variance(w: Writing, data: Any, axis: tuple[int, ...], keepdims: bool, unbi
     return w.write("multiply", result, count / (count - 1) if count > 1 else math.nan)
 
 
-def _std(w: Writing, data: Any, axis: tuple[int, ...], keepdims: bool, unbiased: bool) -> Any:
+def _std(w: RelaxLowering, data: Any, axis: tuple[int, ...], keepdims: bool, unbiased: bool) -> Any:
     if not unbiased:
         return w.call(R.std, data, list(axis), keepdims)
     return w.write("sqrt", _variance(w, data, axis, keepdims, unbiased))
 
 
-def _logsumexp(w: Writing, data: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+def _logsumexp(w: RelaxLowering, data: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     data = w.cast(data, w.dtype)
     most = w.call(R.max, data, list(axis), True)
     most = w.write("where", w.call(R.isinf, most), 0.0, most)
@@ -72,10 +72,10 @@ def _logsumexp(w: Writing, data: Any, axis: tuple[int, ...], keepdims: bool) -> 
     return result if keepdims else w.call(R.squeeze, result, list(axis))
 
 
-def _index(name: str) -> Writer:
+def _index(name: str) -> RelaxLower:
     """The index among the elements of all reduced axes, in row-major order."""
 
-    def reduce(w: Writing, data: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+    def reduce(w: RelaxLowering, data: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         function, rank = getattr(R, name), w.rank_of(data)
         if len(axis) in (1, rank):
             return w.call(function, data, axis[0] if len(axis) == 1 else None, keepdims)
@@ -88,13 +88,13 @@ def _index(name: str) -> Writer:
     return _reduction(reduce)
 
 
-def _cumsum(w: Writing, data: Any, axis: int | None, dtype: str, exclusive: bool) -> Any:
+def _cumsum(w: RelaxLowering, data: Any, axis: int | None, dtype: str, exclusive: bool) -> Any:
     own = dtype or (None if w.dtype == w.dtype_of(data) else w.dtype)
     return w.call(R.cumsum, data, axis, own, exclusive)
 
 
-def _read_reduction(op: str) -> Reader:
-    def read(call: Any, scope: Scope) -> Canon:
+def _read_reduction(op: str) -> RelaxLift:
+    def read(call: Any, scope: RelaxScope) -> Canon:
         axis = optional_ints(call.attrs.axis)
         unread_unless(axis != ())
         # Torch has these of floats only.
@@ -104,13 +104,13 @@ def _read_reduction(op: str) -> Reader:
     return read
 
 
-def _read_cumsum(call: Any, scope: Scope) -> Canon:
+def _read_cumsum(call: Any, scope: RelaxScope) -> Canon:
     axis = None if call.attrs.axis is None else int(call.attrs.axis)
     attrs = {"axis": axis, "dtype": dtype_name(call.attrs.dtype), "exclusive": bool(call.attrs.exclusive)}
     return Canon("cumsum", (call.args[0],), attrs)
 
 
-WRITE: Final[Mapping[str, Writer]] = {
+WRITE: Final[Mapping[str, RelaxLower]] = {
     **{name: _native(name) for name in ("sum", "mean", "max", "min", "prod")},
     "all": _all_any("min"),
     "any": _all_any("max"),
@@ -122,7 +122,7 @@ WRITE: Final[Mapping[str, Writer]] = {
     "cumsum": _cumsum,
 }
 
-READ: Final[Mapping[str, Reader]] = {
+READ: Final[Mapping[str, RelaxLift]] = {
     **{f"relax.{name}": _read_reduction(name) for name in _NATIVE},
     "relax.argmax": plain("argmax", 1, axis="axis", keepdims="keepdims"),
     "relax.argmin": plain("argmin", 1, axis="axis", keepdims="keepdims"),

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from gsl.graph import Dim, Type
 
 
-class Scope(Protocol):
+class RelaxScope(Protocol):
     """The function around a call: its variables, and sizes in terms of both sides."""
 
     def lookup(self, var: Any) -> Any | None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tvm import relax, tirx
 
 from gsl.front.relax.spellings.reading import (
-    Reader,
+    RelaxLift,
     dims,
     ints,
     optional_ints,
@@ -18,8 +18,8 @@ from gsl.front.relax.spellings.reading import (
     tensors,
     unread_unless,
 )
-from gsl.front.relax.spellings.scope import Scope
-from gsl.front.relax.spellings.writing import Writer, Writing, is_float, spread
+from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, is_float, spread
 from gsl.front.tree import Canon
 from gsl.graph import Dim
 
@@ -28,28 +28,28 @@ R = relax.op
 # ---------------------------------------------------------------- joining and splitting
 
 
-def _concatenate(w: Writing, data: Any, axis: int) -> Any:
+def _concatenate(w: RelaxLowering, data: Any, axis: int) -> Any:
     return w.call(R.concat, _same_dtype(w, data), axis)
 
 
-def _stack(w: Writing, data: Any, axis: int) -> Any:
+def _stack(w: RelaxLowering, data: Any, axis: int) -> Any:
     return w.call(R.stack, _same_dtype(w, data), axis)
 
 
-def _same_dtype(w: Writing, data: Any) -> Any:
+def _same_dtype(w: RelaxLowering, data: Any) -> Any:
     """The tensors in the dtype of the result."""
     return spread([w.cast(x, w.dtype) for x in data]) if isinstance(data, (tuple, list)) else data
 
 
-def _read_join(op: str) -> Reader:
-    def read(call: Any, scope: Scope) -> Canon:
+def _read_join(op: str) -> RelaxLift:
+    def read(call: Any, scope: RelaxScope) -> Canon:
         unread_unless(call.attrs.axis is not None)
         return Canon(op, (tensors(call.args[0]),), {"axis": int(call.attrs.axis)})
 
     return read
 
 
-def _split(w: Writing, data: Any, indices_or_sections: Any, axis: int) -> Any:
+def _split(w: RelaxLowering, data: Any, indices_or_sections: Any, axis: int) -> Any:
     """Relax cuts at numbers only: where a cut is a symbolic size, the parts are slices."""
     if isinstance(indices_or_sections, int):
         return w.call(R.split, data, indices_or_sections, axis)
@@ -59,7 +59,7 @@ def _split(w: Writing, data: Any, indices_or_sections: Any, axis: int) -> Any:
     return relax.Tuple([w.call(R.strided_slice, data, [axis], [low], [high]) for low, high in pairwise(cuts)])
 
 
-def _read_split(call: Any, scope: Scope) -> Canon:
+def _read_split(call: Any, scope: RelaxScope) -> Canon:
     cuts = call.attrs.indices_or_sections
     places: int | tuple[Dim, ...]
     places = int(cuts) if isinstance(cuts, tirx.IntImm) else tuple([scope.dim(cut) for cut in cuts])
@@ -69,37 +69,37 @@ def _read_split(call: Any, scope: Scope) -> Canon:
 # ---------------------------------------------------------------- shapes
 
 
-def _reshape(w: Writing, data: Any, **attrs: Any) -> Any:
+def _reshape(w: RelaxLowering, data: Any, **attrs: Any) -> Any:
     """Whatever the attributes, the elements in the shape of the result."""
     return w.call(R.reshape, data, relax.ShapeExpr(w.prims(w.shape)))
 
 
-def _reshape_like(w: Writing, data: Any, like: Any, **attrs: Any) -> Any:
+def _reshape_like(w: RelaxLowering, data: Any, like: Any, **attrs: Any) -> Any:
     return _reshape(w, data)
 
 
-def _read_reshape(call: Any, scope: Scope) -> Canon:
+def _read_reshape(call: Any, scope: RelaxScope) -> Canon:
     # Relax resolves the codes 0 and -1 when it makes the call.
     return Canon("reshape", (call.args[0],), {"newshape": dims(call.args[1], scope)})
 
 
-def _read_flatten(call: Any, scope: Scope) -> Canon:
+def _read_flatten(call: Any, scope: RelaxScope) -> Canon:
     return Canon("reshape", (call.args[0],), {"newshape": tensor_type(call, scope).shape})
 
 
-def _transpose(w: Writing, data: Any, axes: tuple[int, ...]) -> Any:
+def _transpose(w: RelaxLowering, data: Any, axes: tuple[int, ...]) -> Any:
     return w.call(R.permute_dims, data, list(axes))
 
 
-def _read_transpose(call: Any, scope: Scope) -> Canon:
+def _read_transpose(call: Any, scope: RelaxScope) -> Canon:
     return Canon("transpose", (call.args[0],), {"axes": optional_ints(call.attrs.axes)})
 
 
-def _expand_dims(w: Writing, data: Any, axis: int, num_newaxis: int) -> Any:
+def _expand_dims(w: RelaxLowering, data: Any, axis: int, num_newaxis: int) -> Any:
     return w.call(R.expand_dims, data, list(range(axis, axis + num_newaxis)))
 
 
-def _read_expand_dims(call: Any, scope: Scope) -> Canon:
+def _read_expand_dims(call: Any, scope: RelaxScope) -> Canon:
     rank = tensor_type(call, scope).ndim
     axes = sorted(axis % rank for axis in ints(call.attrs.axis))
     unread_unless(bool(axes))
@@ -108,18 +108,18 @@ def _read_expand_dims(call: Any, scope: Scope) -> Canon:
     return Canon("reshape", (call.args[0],), {"newshape": tensor_type(call, scope).shape})
 
 
-def _squeeze(w: Writing, data: Any, axis: tuple[int, ...]) -> Any:
+def _squeeze(w: RelaxLowering, data: Any, axis: tuple[int, ...]) -> Any:
     own = w.shape_of(data)
     if any(own[place] != 1 for place in axis):
         raise ValueError("Relax squeezes only axes whose size is known to be 1")
     return w.call(R.squeeze, data, list(axis)) if axis else data
 
 
-def _read_squeeze(call: Any, scope: Scope) -> Canon:
+def _read_squeeze(call: Any, scope: RelaxScope) -> Canon:
     return Canon("squeeze", (call.args[0],), {"axis": optional_ints(call.attrs.axis)})
 
 
-def _reverse(w: Writing, data: Any, axis: tuple[int, ...]) -> Any:
+def _reverse(w: RelaxLowering, data: Any, axis: tuple[int, ...]) -> Any:
     for place in axis:
         data = w.call(R.flip, data, place)
     return data
@@ -128,19 +128,19 @@ def _reverse(w: Writing, data: Any, axis: tuple[int, ...]) -> Any:
 # ---------------------------------------------------------------- copies
 
 
-def _broadcast_to(w: Writing, data: Any, shape: tuple[Dim, ...]) -> Any:
+def _broadcast_to(w: RelaxLowering, data: Any, shape: tuple[Dim, ...]) -> Any:
     return w.call(R.broadcast_to, data, w.prims(w.shape))
 
 
-def _read_broadcast_to(call: Any, scope: Scope) -> Canon:
+def _read_broadcast_to(call: Any, scope: RelaxScope) -> Canon:
     return Canon("broadcast_to", (call.args[0],), {"shape": dims(call.args[1], scope)})
 
 
-def _repeat(w: Writing, data: Any, repeats: int, axis: int | None) -> Any:
+def _repeat(w: RelaxLowering, data: Any, repeats: int, axis: int | None) -> Any:
     return w.call(R.repeat, data, repeats, axis)
 
 
-def _tile(w: Writing, data: Any, reps: tuple[int, ...]) -> Any:
+def _tile(w: RelaxLowering, data: Any, reps: tuple[int, ...]) -> Any:
     return w.call(R.tile, data, list(reps))
 
 
@@ -149,7 +149,7 @@ def _tile(w: Writing, data: Any, reps: tuple[int, ...]) -> Any:
 _PAD_MODES: Final = {"constant": "constant", "edge": "replicate", "reflect": "reflect"}
 
 
-def _pad(w: Writing, data: Any, pad_width: Any, pad_value: Any, pad_mode: str) -> Any:
+def _pad(w: RelaxLowering, data: Any, pad_width: Any, pad_value: Any, pad_mode: str) -> Any:
     flat = [width for pair in pad_width for width in pair]
     if min(flat, default=0) < 0:
         begin = [max(-before, 0) for before, _ in pad_width]
@@ -161,7 +161,7 @@ def _pad(w: Writing, data: Any, pad_width: Any, pad_value: Any, pad_mode: str) -
     return w.call(R.nn.pad, data, flat, _PAD_MODES[pad_mode], float(pad_value))
 
 
-def _read_pad(call: Any, scope: Scope) -> Canon:
+def _read_pad(call: Any, scope: RelaxScope) -> Canon:
     flat = ints(call.attrs.pad_width)
     modes = {theirs: own for own, theirs in _PAD_MODES.items()}
     mode = str(call.attrs.pad_mode)
@@ -172,7 +172,7 @@ def _read_pad(call: Any, scope: Scope) -> Canon:
     return Canon("nn.pad", (call.args[0],), {"pad_width": pairs, "pad_mode": modes[mode], **value})
 
 
-def _layout_transform(w: Writing, data: Any, src_layout: str, dst_layout: str) -> Any:
+def _layout_transform(w: RelaxLowering, data: Any, src_layout: str, dst_layout: str) -> Any:
     """Each axis split as the target wants it, by way of axes that are whole."""
     source, target = _parts(src_layout), _parts(dst_layout)
     sizes = dict(zip([letter for letter, _ in source], w.sizes_of(data), strict=True))
@@ -204,7 +204,7 @@ def _parts(layout: str) -> list[tuple[str, int]]:
     return found
 
 
-WRITE: Final[Mapping[str, Writer]] = {
+WRITE: Final[Mapping[str, RelaxLower]] = {
     "concatenate": _concatenate,
     "stack": _stack,
     "split": _split,
@@ -221,7 +221,7 @@ WRITE: Final[Mapping[str, Writer]] = {
     "layout_transform": _layout_transform,
 }
 
-READ: Final[Mapping[str, Reader]] = {
+READ: Final[Mapping[str, RelaxLift]] = {
     "relax.concat": _read_join("concatenate"),
     "relax.stack": _read_join("stack"),
     "relax.split": _read_split,

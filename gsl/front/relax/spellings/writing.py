@@ -9,19 +9,19 @@ from typing import Any
 from tvm import relax
 from tvm.relax.expr import _update_type
 
-from gsl.front.relax.spellings.scope import Scope
+from gsl.front.relax.spellings.scope import RelaxScope
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
 from gsl.spec import TABLE
 from gsl.spec.meaning import Operand, infer
 
-Writer = Callable[..., Any]
+RelaxLower = Callable[..., Any]
 """``writer(w, *operands, **attrs)`` with a Writing ``w``, and canonical attributes without the derived ones."""
 
 
-class Writing:
+class RelaxLowering:
     """The writing of one canonical call: its type, and the means to build an expression whose parts have types."""
 
-    def __init__(self, writers: Mapping[str, Writer], scope: Scope, result: Type) -> None:
+    def __init__(self, writers: Mapping[str, RelaxLower], scope: RelaxScope, result: Type) -> None:
         self.writers = writers
         self.scope = scope
         self.result = result
@@ -123,7 +123,7 @@ class Writing:
 
 
 def write(
-    writers: Mapping[str, Writer], op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: Scope
+    writers: Mapping[str, RelaxLower], op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: RelaxScope
 ) -> Any:
     """The expression of a canonical call, of just the type that its declaration gives it.
 
@@ -138,7 +138,7 @@ def write(
     full = spec.complete(given, tuple([None if is_number(t) else t for t in types]))  # type: ignore[misc]
     own = {name: value for name, value in full.items() if spec.attrs[name].derive is None}
     try:
-        expr = writers[op](Writing(writers, scope, result), *operands, **own)
+        expr = writers[op](RelaxLowering(writers, scope, result), *operands, **own)
     except ValueError as error:
         raise ValueError(str(error) if str(error).startswith(f"{op}:") else f"{op}: {error}") from None
     found = scope.type_of(expr)
@@ -147,7 +147,7 @@ def write(
     return expr
 
 
-def type_or_number(operand: Any, scope: Scope) -> Operand:
+def type_or_number(operand: Any, scope: RelaxScope) -> Operand:
     """The type of an operand, or the number that it is."""
     if is_number(operand):
         value: Operand = operand

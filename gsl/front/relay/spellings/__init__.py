@@ -9,7 +9,7 @@ NaN, so a reading does not either.
 from __future__ import annotations
 
 from gsl.front.relay.spellings.rows import CALLS, MISSING, read, read_field, write
-from gsl.front.relay.spellings.scope import Scope
-from gsl.front.relay.spellings.table import Reading, UnreadError
+from gsl.front.relay.spellings.scope import RelayScope
+from gsl.front.relay.spellings.table import RelayCall, RelayUnreadError
 
-__all__ = ["CALLS", "MISSING", "Reading", "Scope", "UnreadError", "read", "read_field", "write"]
+__all__ = ["CALLS", "MISSING", "RelayCall", "RelayScope", "RelayUnreadError", "read", "read_field", "write"]

@@ -8,20 +8,20 @@ from typing import Any, Final
 from tvm import relay
 
 from gsl.front.relay.spellings.elementwise import expm1, log1p
-from gsl.front.relay.spellings.table import FLOATS, Reading, Row, Writing, check, const, row, same
+from gsl.front.relay.spellings.table import FLOATS, RelayCall, RelayLowering, RelayRow, check, const, row, same
 from gsl.front.tree import Canon
 
 
-def _floating(w: Writing) -> tuple[Any, str]:
+def _floating(w: RelayLowering) -> tuple[Any, str]:
     """The operand and its dtype, which is one of floats."""
     return w.expr(0, w.result.dtype), w.result.dtype
 
 
-def _relu6(w: Writing) -> Any:
+def _relu6(w: RelayLowering) -> Any:
     return relay.clip(w.x, 0.0, 6.0)
 
 
-def _elu(w: Writing) -> Any:
+def _elu(w: RelayLowering) -> Any:
     x, dtype = _floating(w)
     return _exponential(x, dtype, w["alpha"])
 
@@ -32,12 +32,12 @@ def _exponential(x: Any, dtype: str, alpha: float) -> Any:
     return relay.where(relay.greater(x, const(0, dtype)), x, below)
 
 
-def _selu(w: Writing) -> Any:
+def _selu(w: RelayLowering) -> Any:
     x, dtype = _floating(w)
     return const(1.0507009873554805, dtype) * _exponential(x, dtype, 1.6732632423543772)
 
 
-def _gelu(w: Writing) -> Any:
+def _gelu(w: RelayLowering) -> Any:
     x, dtype = _floating(w)
     one, half = const(1, dtype), const(0.5, dtype)
     if w["approximate"] == "none":
@@ -47,27 +47,27 @@ def _gelu(w: Writing) -> Any:
     return half * x * (one + inner)
 
 
-def _silu(w: Writing) -> Any:
+def _silu(w: RelayLowering) -> Any:
     x, _ = _floating(w)
     return x * relay.sigmoid(x)
 
 
-def _mish(w: Writing) -> Any:
+def _mish(w: RelayLowering) -> Any:
     x, dtype = _floating(w)
     return x * relay.tanh(log1p(relay.exp(x), dtype))
 
 
-def _hardsigmoid(w: Writing) -> Any:
+def _hardsigmoid(w: RelayLowering) -> Any:
     x, dtype = _floating(w)
     return relay.clip(x + const(3, dtype), 0.0, 6.0) / const(6, dtype)
 
 
-def _hardswish(w: Writing) -> Any:
+def _hardswish(w: RelayLowering) -> Any:
     x, dtype = _floating(w)
     return x * relay.clip(x + const(3, dtype), 0.0, 6.0) / const(6, dtype)
 
 
-def _softplus(w: Writing) -> Any:
+def _softplus(w: RelayLowering) -> Any:
     x, dtype = _floating(w)
     beta = const(w["beta"], dtype)
     scaled = x if w["beta"] == 1 else beta * x
@@ -76,12 +76,12 @@ def _softplus(w: Writing) -> Any:
     return relay.where(relay.greater(scaled, const(w["threshold"], dtype)), x, soft)
 
 
-def _read_prelu(r: Reading) -> Canon:
+def _read_prelu(r: RelayCall) -> Canon:
     check(r.type(1).ndim == 1)
     return same("nn.prelu")(r)
 
 
-def _prelu(w: Writing) -> Any:
+def _prelu(w: RelayLowering) -> Any:
     x, slope, axis = w.type(0), w.type(1), w["axis"]
     if x.dtype == slope.dtype and slope.shape == (x.shape[axis],):
         return relay.nn.prelu(w.x, w.expr(1), axis)
@@ -92,17 +92,17 @@ def _prelu(w: Writing) -> Any:
     return relay.where(relay.greater(data, const(0, dtype)), data, alpha * data)
 
 
-def _softmax(op: str) -> Row:
+def _softmax(op: str) -> RelayRow:
     function = getattr(relay.nn, op.removeprefix("nn."))
 
-    def write(w: Writing) -> Any:
+    def write(w: RelayLowering) -> Any:
         return function(w.x, axis=last(w["axis"], w.type().ndim))
 
-    def read(r: Reading) -> Canon:
+    def read(r: RelayCall) -> Canon:
         check(r.type().dtype in FLOATS)
         return same(op)(r)
 
-    return Row(op, write, {op: read})
+    return RelayRow(op, write, {op: read})
 
 
 def last(axis: int, ndim: int) -> int:
@@ -112,19 +112,19 @@ def last(axis: int, ndim: int) -> int:
 
 ROWS: Final = (
     row("nn.relu", relay.nn.relu),
-    Row("nn.relu6", _relu6),
+    RelayRow("nn.relu6", _relu6),
     row("nn.leaky_relu", relay.nn.leaky_relu),
-    Row("elu", _elu),
-    Row("selu", _selu),
-    Row("gelu", _gelu),
-    Row("silu", _silu),
-    Row("mish", _mish),
-    Row("hardswish", _hardswish),
-    Row("hardsigmoid", _hardsigmoid),
-    Row("softplus", _softplus),
-    Row("nn.prelu", _prelu, {"nn.prelu": _read_prelu}),
+    RelayRow("elu", _elu),
+    RelayRow("selu", _selu),
+    RelayRow("gelu", _gelu),
+    RelayRow("silu", _silu),
+    RelayRow("mish", _mish),
+    RelayRow("hardswish", _hardswish),
+    RelayRow("hardsigmoid", _hardsigmoid),
+    RelayRow("softplus", _softplus),
+    RelayRow("nn.prelu", _prelu, {"nn.prelu": _read_prelu}),
     _softmax("nn.softmax"),
     _softmax("nn.log_softmax"),
     # Relay's has a second result, the mask.
-    Row("nn.dropout", lambda w: relay.nn.dropout(w.x, w["rate"]), fields={("nn.dropout", 0): same("nn.dropout")}),
+    RelayRow("nn.dropout", lambda w: relay.nn.dropout(w.x, w["rate"]), fields={("nn.dropout", 0): same("nn.dropout")}),
 )

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tvm import relay
 
-from gsl.front.relay.spellings.table import Reading, Row, Writing, const, is_default
+from gsl.front.relay.spellings.table import RelayCall, RelayLowering, RelayRow, const, is_default
 from gsl.front.tree import Canon
 
 _NAMES: Final = ("strides", "padding", "output_padding", "dilation", "groups", "data_layout", "kernel_layout",
@@ -19,7 +19,7 @@ def relaid(x: Any, source: str, target: str) -> Any:
     return x if source == target else relay.transpose(x, [source.index(letter) for letter in target])
 
 
-def _read(r: Reading, op: str) -> Canon:
+def _read(r: RelayCall, op: str) -> Canon:
     attrs = {name: r[name] for name in _NAMES if name in r.attrs}
     for name in ("strides", "padding", "output_padding", "dilation"):
         # One number for all axes.
@@ -30,13 +30,13 @@ def _read(r: Reading, op: str) -> Canon:
     return Canon(op, r.operands, attrs)
 
 
-def _options(w: Writing, **other: Any) -> dict[str, Any]:
+def _options(w: RelayLowering, **other: Any) -> dict[str, Any]:
     """The attributes for Relay that are not the default ones."""
     attrs = {name: w[name] for name in w.attrs if name not in ("out_layout", "out_dtype")}
     return {name: value for name, value in {**attrs, **other}.items() if not is_default(w.op, name, value)}
 
 
-def _operands(w: Writing, options: dict[str, Any]) -> tuple[Any, Any]:
+def _operands(w: RelayLowering, options: dict[str, Any]) -> tuple[Any, Any]:
     """Data and weight; the dtype of the result is added to the options."""
     wanted = w["out_dtype"]
     if wanted and w.type(0).dtype == w.type(1).dtype:
@@ -46,12 +46,12 @@ def _operands(w: Writing, options: dict[str, Any]) -> tuple[Any, Any]:
     return w.expr(0, wanted), w.expr(1, wanted)
 
 
-def _conv(count: int) -> Row:
+def _conv(count: int) -> RelayRow:
     op = f"nn.conv{count}d"
     function = getattr(relay.nn, f"conv{count}d")
     letters = "DHW"[-count:]
 
-    def write(w: Writing) -> Any:
+    def write(w: RelayLowering) -> Any:
         data_layout, kernel_layout = _kernels(w, letters)
         options = _options(w, data_layout=data_layout, kernel_layout=kernel_layout)
         data, weight = _operands(w, options)
@@ -61,16 +61,16 @@ def _conv(count: int) -> Row:
         result = function(data, relaid(weight, w["kernel_layout"], kernel_layout), **options)
         return relaid(result, data_layout, w["out_layout"] or w["data_layout"])
 
-    return Row(op, write, {op: lambda r: _read(r, op)})
+    return RelayRow(op, write, {op: lambda r: _read(r, op)})
 
 
-def _derived(w: Writing, layout: str, times: int) -> dict[str, Any]:
+def _derived(w: RelayLowering, layout: str, times: int) -> dict[str, Any]:
     """The attributes that Relay infers from the weight, for the calls with groups for which it infers them wrongly."""
     sizes = dict(zip(layout, w.shape(1)))
     return {"channels": sizes["O"] * times, "kernel_size": tuple([sizes[s] for s in "DHW" if s in sizes])}
 
 
-def _kernels(w: Writing, letters: str) -> tuple[str, str]:
+def _kernels(w: RelayLowering, letters: str) -> tuple[str, str]:
     """The layouts of data and kernel, of those that Relay's kernels take, that are next to the wanted ones."""
     if w["data_layout"] != f"N{letters}C":
         return f"NC{letters}", f"OI{letters}"
@@ -83,13 +83,13 @@ def _kernels(w: Writing, letters: str) -> tuple[str, str]:
     return f"NC{letters}", f"OI{letters}"
 
 
-def _conv_transpose(count: int) -> Row:
+def _conv_transpose(count: int) -> RelayRow:
     op = f"nn.conv{count}d_transpose"
     function = getattr(relay.nn, f"conv{count}d_transpose")
     letters = "DHW"[-count:]
     data_layout, kernel_layout = f"NC{letters}", f"IO{letters}"
 
-    def write(w: Writing) -> Any:
+    def write(w: RelayLowering) -> Any:
         options = _options(w, data_layout=data_layout, kernel_layout=kernel_layout)
         data, weight = _operands(w, options)
         data, weight = relaid(data, w["data_layout"], data_layout), relaid(weight, w["kernel_layout"], kernel_layout)
@@ -101,10 +101,10 @@ def _conv_transpose(count: int) -> Row:
             result = _as_conv(w, data, weight, letters, options)
         return relaid(result, data_layout, w["out_layout"] or w["data_layout"])
 
-    return Row(op, write, {op: lambda r: _read(r, op)})
+    return RelayRow(op, write, {op: lambda r: _read(r, op)})
 
 
-def _as_conv(w: Writing, data: Any, weight: Any, letters: str, options: dict[str, Any]) -> Any:
+def _as_conv(w: RelayLowering, data: Any, weight: Any, letters: str, options: dict[str, Any]) -> Any:
     """A transposed convolution as one of the operand with zeros between its elements and around it."""
     count, groups = len(letters), w["groups"]
     sizes = w.shape(1)

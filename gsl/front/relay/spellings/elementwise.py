@@ -13,10 +13,10 @@ from tvm import relay
 from gsl.front.relay.spellings.linear import read_bias
 from gsl.front.relay.spellings.table import (
     FLOATS,
-    Reader,
-    Reading,
-    Row,
-    Writing,
+    RelayCall,
+    RelayLift,
+    RelayLowering,
+    RelayRow,
     check,
     const,
     literals,
@@ -28,26 +28,26 @@ from gsl.front.tree import Canon
 # ---------------------------------------------------------------- functions of one tensor
 
 
-def _function(op: str) -> Row:
+def _function(op: str) -> RelayRow:
     """A mathematical function, of whose operand torch makes floating-point numbers first."""
     function = getattr(relay, op)
-    return Row(op, lambda w: function(w.expr(0, w.result.dtype)), {op: same(op)})
+    return RelayRow(op, lambda w: function(w.expr(0, w.result.dtype)), {op: same(op)})
 
 
-def _test(op: str) -> Row:
+def _test(op: str) -> RelayRow:
     """A question about each element."""
     function = getattr(relay, op)
-    return Row(op, lambda w: function(w.x), {op: same(op)})
+    return RelayRow(op, lambda w: function(w.x), {op: same(op)})
 
 
-def _whole(op: str) -> Row:
+def _whole(op: str) -> RelayRow:
     """A way of rounding, which leaves integers alone."""
     function = getattr(relay, op)
 
-    def write(w: Writing) -> Any:
+    def write(w: RelayLowering) -> Any:
         return function(w.x) if w.type().dtype in FLOATS else relay.copy(w.x)
 
-    return Row(op, write, {op: same(op)})
+    return RelayRow(op, write, {op: same(op)})
 
 
 def expm1(x: Any, dtype: str) -> Any:
@@ -69,12 +69,12 @@ def log1p(x: Any, dtype: str) -> Any:
     return relay.where(relay.equal(u, one), x, relay.where(relay.equal(u, x), log, close))
 
 
-def _composed(op: str, function: Callable[[Any, str], Any]) -> Row:
+def _composed(op: str, function: Callable[[Any, str], Any]) -> RelayRow:
     """A function that Relay does not have, on an operand of the dtype of the result."""
-    return Row(op, lambda w: function(w.expr(0, w.result.dtype), w.result.dtype))
+    return RelayRow(op, lambda w: function(w.expr(0, w.result.dtype), w.result.dtype))
 
 
-def _round(w: Writing) -> Any:
+def _round(w: RelayLowering) -> Any:
     """Halves go to the even neighbour; those of Relay's own ``round`` go away from zero."""
     x, dtype = w.x, w.type().dtype
     if dtype not in FLOATS:
@@ -88,7 +88,7 @@ def _round(w: Writing) -> Any:
     return relay.where(is_down, down, up)
 
 
-def truth(w: Writing, position: int = 0) -> Any:
+def truth(w: RelayLowering, position: int = 0) -> Any:
     """An operand as bools."""
     found = w.types[position]
     if isinstance(found, (bool, int, float)):
@@ -109,17 +109,17 @@ _UNARY: Final = (
     _composed("log1p", log1p),
     _composed("reciprocal", lambda x, dtype: relay.divide(const(1, dtype), x)),
     _composed("square", lambda x, dtype: relay.multiply(x, x)),
-    Row("round", _round),
-    Row("logical_not", lambda w: relay.logical_not(truth(w)), {"logical_not": same("logical_not")}),
+    RelayRow("round", _round),
+    RelayRow("logical_not", lambda w: relay.logical_not(truth(w)), {"logical_not": same("logical_not")}),
 )
 
 # ---------------------------------------------------------------- operators of two tensors
 
 
-def _reads(op: str, dtypes: str = "") -> Reader:
+def _reads(op: str, dtypes: str = "") -> RelayLift:
     """Reads a call of two tensors of one dtype, whose name begins with one of those if there are some."""
 
-    def read(r: Reading) -> Canon:
+    def read(r: RelayCall) -> Canon:
         check(not dtypes or r.type().dtype.startswith(tuple(dtypes.split())))
         return Canon(op, literals(r.operands))
 
@@ -130,23 +130,23 @@ _NUMBERS: Final = "float bfloat int uint"
 _INTEGERS: Final = "int uint"
 
 
-def _binary(op: str, dtypes: str = "", *, of_bools: str = "") -> Row:
+def _binary(op: str, dtypes: str = "", *, of_bools: str = "") -> RelayRow:
     """An operator that both sides have, on some dtypes; on bools it may be another one."""
     function = getattr(relay, op)
 
-    def write(w: Writing) -> Any:
+    def write(w: RelayLowering) -> Any:
         operate = getattr(relay, of_bools) if of_bools and w.common() == "bool" else function
         return operate(*w.promoted())
 
-    return Row(op, write, {op: _reads(op, dtypes)})
+    return RelayRow(op, write, {op: _reads(op, dtypes)})
 
 
-def _logical(op: str) -> Row:
+def _logical(op: str) -> RelayRow:
     function = getattr(relay, op)
-    return Row(op, lambda w: function(truth(w, 0), truth(w, 1)), {op: _reads(op)})
+    return RelayRow(op, lambda w: function(truth(w, 0), truth(w, 1)), {op: _reads(op)})
 
 
-def _divide(w: Writing) -> Any:
+def _divide(w: RelayLowering) -> Any:
     return relay.divide(w.expr(0, w.result.dtype), w.expr(1, w.result.dtype))
 
 
@@ -156,7 +156,7 @@ def _differ(a: Any, b: Any, dtype: str) -> Any:
     return relay.not_equal(relay.less(a, zero), relay.less(b, zero))
 
 
-def _floor_mod(w: Writing) -> Any:
+def _floor_mod(w: RelayLowering) -> Any:
     a, b = w.promoted()
     dtype = w.common()
     if dtype not in FLOATS:
@@ -167,7 +167,7 @@ def _floor_mod(w: Writing) -> Any:
     return relay.where(other, rest + b, rest)
 
 
-def _floor_divide(w: Writing) -> Any:
+def _floor_divide(w: RelayLowering) -> Any:
     a, b = w.promoted()
     dtype = w.common()
     if dtype not in FLOATS:
@@ -182,7 +182,7 @@ def _floor_divide(w: Writing) -> Any:
     return relay.where(relay.equal(b, zero), a / b, down)
 
 
-def _power(w: Writing) -> Any:
+def _power(w: RelayLowering) -> Any:
     dtype, exponent = w.common(), w.types[1]
     if dtype in FLOATS:
         return relay.power(*w.promoted())
@@ -195,7 +195,7 @@ def _power(w: Writing) -> Any:
     return result
 
 
-def _atan2(w: Writing) -> Any:
+def _atan2(w: RelayLowering) -> Any:
     """The angle of a point: from that in the first octant, by reflections."""
     dtype = w.result.dtype
     y, x = w.expr(0, dtype), w.expr(1, dtype)
@@ -219,7 +219,7 @@ def _atan2(w: Writing) -> Any:
 _SUM: Final = _binary("add", _NUMBERS, of_bools="logical_or")
 
 
-def _read_add(r: Reading) -> Canon:
+def _read_add(r: RelayCall) -> Canon:
     return read_bias(r) or _SUM.read["add"](r)
 
 
@@ -231,17 +231,17 @@ _BINARY: Final = (
     _ADD,
     _binary("subtract", _NUMBERS),
     _binary("multiply", _NUMBERS, of_bools="logical_and"),
-    Row("divide", _divide, {"divide": _reads("divide", "float bfloat")}),
-    Row("floor_divide", _floor_divide, {"floor_divide": _reads("floor_divide", _INTEGERS)}),
-    Row("floor_mod", _floor_mod, {"floor_mod": _reads("floor_mod", _INTEGERS)}),
-    Row("mod", lambda w: relay.op.mod(*w.promoted()),
+    RelayRow("divide", _divide, {"divide": _reads("divide", "float bfloat")}),
+    RelayRow("floor_divide", _floor_divide, {"floor_divide": _reads("floor_divide", _INTEGERS)}),
+    RelayRow("floor_mod", _floor_mod, {"floor_mod": _reads("floor_mod", _INTEGERS)}),
+    RelayRow("mod", lambda w: relay.op.mod(*w.promoted()),
         {"mod": _reads("mod", _NUMBERS), "trunc_mod": _reads("mod", _INTEGERS)}),
-    Row("power", _power, {"power": _reads("power", "float bfloat")}),
+    RelayRow("power", _power, {"power": _reads("power", "float bfloat")}),
     _binary("left_shift", _INTEGERS),
     _binary("right_shift", _INTEGERS),
     _binary("maximum"),
     _binary("minimum"),
-    Row("atan2", _atan2),
+    RelayRow("atan2", _atan2),
     *map(_binary, _COMPARISONS),
     *map(_logical, ("logical_and", "logical_or", "logical_xor")),
     *map(_binary, ("bitwise_and", "bitwise_or", "bitwise_xor")),
@@ -250,15 +250,15 @@ _BINARY: Final = (
 # ---------------------------------------------------------------- others
 
 
-def _read_where(r: Reading) -> Canon:
+def _read_where(r: RelayCall) -> Canon:
     return Canon("where", (r.x, *literals(r.operands[1:])))
 
 
-def _where(w: Writing) -> Any:
+def _where(w: RelayLowering) -> Any:
     return relay.where(truth(w), *w.promoted(1, 2))
 
 
-def _read_clip(r: Reading) -> Canon:
+def _read_clip(r: RelayCall) -> Canon:
     """Relay has both bounds, as floats, of which infinity is none; they are cast to the dtype of the operand."""
     low, high, dtype = r["a_min"], r["a_max"], r.type().dtype
     # The wrong way round, torch takes the upper bound and Relay the lower one.
@@ -276,7 +276,7 @@ def _finite(bound: float) -> float | None:
     return None if math.isinf(bound) else bound
 
 
-def _clip(w: Writing) -> Any:
+def _clip(w: RelayLowering) -> Any:
     low, high, dtype = w["a_min"], w["a_max"], w.result.dtype
     x = w.expr(0, dtype)
     # Relay has floats for bounds, which are not every integer.
@@ -287,20 +287,20 @@ def _clip(w: Writing) -> Any:
     return x if high is None else relay.minimum(x, const(high, dtype))
 
 
-def _read_cast_like(r: Reading) -> Canon:
+def _read_cast_like(r: RelayCall) -> Canon:
     return Canon("cast", (r.x,), {"dtype": r.type(1).dtype})
 
 
-def _cast(w: Writing) -> Any:
+def _cast(w: RelayLowering) -> Any:
     if isinstance(w.types[0], (bool, int, float)):
         return const(w.types[0], w["dtype"])
     return relay.cast(w.x, w["dtype"])
 
 
 _OTHERS: Final = (
-    Row("where", _where, {"where": _read_where}),
-    Row("clip", _clip, {"clip": _read_clip}),
-    Row("cast", _cast, {"cast": same("cast"), "cast_like": _read_cast_like}),
+    RelayRow("where", _where, {"where": _read_where}),
+    RelayRow("clip", _clip, {"clip": _read_clip}),
+    RelayRow("cast", _cast, {"cast": same("cast"), "cast_like": _read_cast_like}),
 )
 
 ROWS: Final = (*_UNARY, *_BINARY, *_OTHERS)

@@ -14,19 +14,28 @@ import torch
 from tvm import relay
 from tvm.ir import Op
 
-from gsl.front.relay.spellings.scope import Scope
-from gsl.front.relay.spellings.table import Reading, Row, Writing, check, const, reshaped, same, tensor_type
+from gsl.front.relay.spellings.scope import RelayScope
+from gsl.front.relay.spellings.table import (
+    RelayCall,
+    RelayLowering,
+    RelayRow,
+    check,
+    const,
+    reshaped,
+    same,
+    tensor_type,
+)
 from gsl.front.tree import Canon
 from gsl.graph import Dim, SymDim
 
 
-def _dtypes(r: Reading) -> str:
+def _dtypes(r: RelayCall) -> str:
     """``out_dtype`` as the canonical operators have it: "" where it is that of both operands."""
     wanted = r["out_dtype"]
     return "" if wanted == r.type(0).dtype == r.type(1).dtype else str(wanted)
 
 
-def _products(w: Writing) -> tuple[Any, Any, dict[str, Any]]:
+def _products(w: RelayLowering) -> tuple[Any, Any, dict[str, Any]]:
     """Both operands, cast where their dtypes differ, and the dtype of the result as Relay is told."""
     wanted = w["out_dtype"]
     if wanted and w.type(0).dtype == w.type(1).dtype:
@@ -37,11 +46,11 @@ def _products(w: Writing) -> tuple[Any, Any, dict[str, Any]]:
 # ---------------------------------------------------------------- dense
 
 
-def _read_dense(r: Reading) -> Canon:
+def _read_dense(r: RelayCall) -> Canon:
     return Canon("nn.dense", r.operands, {"out_dtype": _dtypes(r)})
 
 
-def read_layer(r: Reading) -> Canon | None:
+def read_layer(r: RelayCall) -> Canon | None:
     """A dense layer of the rows of a tensor, of which they were made a matrix, and which got its leading axes back.
 
     ``r`` is the call that gives them back. ``None`` if it is none of such a layer.
@@ -49,7 +58,7 @@ def read_layer(r: Reading) -> Canon | None:
     layer = r.x
     if not _is_call(layer, "nn.dense") or not _is_call(layer.args[0], "reshape"):
         return None
-    inner, x = Reading(layer, r.scope), layer.args[0].args[0]
+    inner, x = RelayCall(layer, r.scope), layer.args[0].args[0]
     shape = tensor_type(r.scope.type_of(x)).shape
     rows = (functools.reduce(operator.mul, shape[:-1], 1), shape[-1])
     if len(shape) == 2 or inner.type().shape != rows or not _is_given_back(r, x, (*shape[:-1], inner.result.shape[-1])):
@@ -57,7 +66,7 @@ def read_layer(r: Reading) -> Canon | None:
     return Canon("nn.dense", (x, layer.args[1]), {"out_dtype": _dtypes(inner)})
 
 
-def _is_given_back(r: Reading, x: Any, shape: tuple[Dim, ...]) -> bool:
+def _is_given_back(r: RelayCall, x: Any, shape: tuple[Dim, ...]) -> bool:
     """True if a call surely gives a tensor this shape, which is that of ``x`` but for the last axis."""
     if _is_call(r.call, "reshape_like"):
         places = [r[name] for name in ("lhs_begin", "lhs_end", "rhs_begin", "rhs_end")]
@@ -72,12 +81,12 @@ def _is_call(expr: Any, name: str) -> bool:
     return isinstance(expr, relay.Call) and isinstance(expr.op, Op) and expr.op.name == name
 
 
-def _rows(w: Writing, x: Any, shape: Sequence[Any]) -> Any:
+def _rows(w: RelayLowering, x: Any, shape: Sequence[Any]) -> Any:
     """A tensor as a matrix of the rows along its last axis."""
     return x if len(shape) == 2 else reshaped(w, x, (math.prod(shape[:-1]), shape[-1]))
 
 
-def _dense(w: Writing) -> Any:
+def _dense(w: RelayLowering) -> Any:
     """Relay has no kernel but for matrices."""
     x, weight, options = _products(w)
     if w.type().ndim == 2:
@@ -91,7 +100,7 @@ def _dense(w: Writing) -> Any:
 # ---------------------------------------------------------------- matmul
 
 
-def _read_matmul(r: Reading) -> Canon:
+def _read_matmul(r: RelayCall) -> Canon:
     """``nn.matmul`` of matrices; with the second one transposed it is a dense layer."""
     check(r.type(0).ndim == 2 == r.type(1).ndim)
     a, b = r.operands
@@ -101,7 +110,7 @@ def _read_matmul(r: Reading) -> Canon:
     return Canon("matmul", (a, b), {"out_dtype": _dtypes(r)})
 
 
-def _matmul(w: Writing) -> Any:
+def _matmul(w: RelayLowering) -> Any:
     """Products of matrices, of rows with a matrix, or of stacks of matrices; a vector is a row or a column."""
     a, b, options = _products(w)
     first, second = w.type(0).ndim, w.type(1).ndim
@@ -135,13 +144,13 @@ def stacked(x: Any, shape: tuple[int, ...], batch: Sequence[int]) -> Any:
     return _shaped(x, whole, (math.prod(batch), *shape[-2:]))
 
 
-def _read_batch_matmul(r: Reading) -> Canon:
+def _read_batch_matmul(r: RelayCall) -> Canon:
     check(r.type(0).shape[0] == r.type(1).shape[0])
     flags = {name: bool(r[name]) for name in ("transpose_a", "transpose_b")}
     return Canon("nn.batch_matmul", r.operands, {"out_dtype": _dtypes(r), **flags})
 
 
-def _batch_matmul(w: Writing) -> Any:
+def _batch_matmul(w: RelayLowering) -> Any:
     a, b, options = _products(w)
     left, right = w.type(0), w.type(1)
     if left.shape[0] != right.shape[0]:
@@ -156,13 +165,13 @@ def _batch_matmul(w: Writing) -> Any:
 # ---------------------------------------------------------------- bias
 
 
-def _bias_add(w: Writing) -> Any:
+def _bias_add(w: RelayLowering) -> Any:
     dtype, axis = w.result.dtype, w["axis"]
     options = {} if axis == 1 else {"axis": -1 if axis == w.type().ndim - 1 else axis}
     return relay.nn.bias_add(w.expr(0, dtype), w.expr(1, dtype), **options)
 
 
-def read_bias(r: Reading) -> Canon | None:
+def read_bias(r: RelayCall) -> Canon | None:
     """The sum of a product of matrices and a vector along its last axis, in either order; ``None`` for another sum."""
     for data, bias in (r.operands, r.operands[::-1]):
         shape = tensor_type(r.scope.type_of(data)).shape
@@ -172,11 +181,11 @@ def read_bias(r: Reading) -> Canon | None:
     return None
 
 
-def _is_product(expr: Any, scope: Scope) -> bool:
+def _is_product(expr: Any, scope: RelayScope) -> bool:
     if any(_is_call(expr, name) for name in ("nn.dense", "nn.matmul", "nn.batch_matmul")):
         return True
     is_back = _is_call(expr, "reshape") or _is_call(expr, "reshape_like")
-    return is_back and read_layer(Reading(expr, scope)) is not None
+    return is_back and read_layer(RelayCall(expr, scope)) is not None
 
 
 # ---------------------------------------------------------------- einsum
@@ -184,7 +193,7 @@ def _is_product(expr: Any, scope: Scope) -> bool:
 _EQUATION: Final = re.compile(r"[A-Za-z]+(,[A-Za-z]+)*->[A-Za-z]*")
 
 
-def _read_einsum(r: Reading) -> Canon:
+def _read_einsum(r: RelayCall) -> Canon:
     equation = r["equation"].replace(" ", "")
     check(_EQUATION.fullmatch(equation) is not None and _is_plain(equation))
     return Canon("einsum", (r.x,), {"equation": equation})
@@ -195,7 +204,7 @@ def _is_plain(equation: str) -> bool:
     return all(len(set(part)) == len(part) for part in re.split(r",|->", equation))
 
 
-def _einsum(w: Writing) -> Any:
+def _einsum(w: RelayLowering) -> Any:
     equation = w["equation"]
     if not _EQUATION.fullmatch(equation) or not _is_plain(equation):
         raise ValueError(f"einsum: equation: in Relay, expected one like 'ij,jk->ik', found {equation!r}")
@@ -205,7 +214,7 @@ def _einsum(w: Writing) -> Any:
 # ---------------------------------------------------------------- attention
 
 
-def _attention(w: Writing) -> Any:
+def _attention(w: RelayLowering) -> Any:
     query, key, value = w.shape(0), w.shape(1), w.shape(2)
     dtype, result = w.result.dtype, w.known(w.result.shape)
     q, k, v = (w.expr(place, dtype) for place in range(3))
@@ -238,7 +247,7 @@ def _least(dtype: str) -> float:
     return float(torch.finfo(getattr(torch, dtype)).min)
 
 
-def _mask(w: Writing, dtype: str) -> Any:
+def _mask(w: RelayLowering, dtype: str) -> Any:
     """The mask as a tensor that is added to the scores."""
     if w.type(3).dtype != "bool":
         return w.expr(3, dtype)
@@ -246,10 +255,10 @@ def _mask(w: Writing, dtype: str) -> Any:
 
 
 ROWS: Final = (
-    Row("matmul", _matmul, {"nn.matmul": _read_matmul}),
-    Row("nn.batch_matmul", _batch_matmul, {"nn.batch_matmul": _read_batch_matmul}),
-    Row("nn.dense", _dense, {"nn.dense": _read_dense}),
-    Row("nn.bias_add", _bias_add, {"nn.bias_add": same("nn.bias_add")}),
-    Row("einsum", _einsum, {"einsum": _read_einsum}),
-    Row("nn.attention", _attention),
+    RelayRow("matmul", _matmul, {"nn.matmul": _read_matmul}),
+    RelayRow("nn.batch_matmul", _batch_matmul, {"nn.batch_matmul": _read_batch_matmul}),
+    RelayRow("nn.dense", _dense, {"nn.dense": _read_dense}),
+    RelayRow("nn.bias_add", _bias_add, {"nn.bias_add": same("nn.bias_add")}),
+    RelayRow("einsum", _einsum, {"einsum": _read_einsum}),
+    RelayRow("nn.attention", _attention),
 )

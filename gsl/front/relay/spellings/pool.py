@@ -8,7 +8,7 @@ from typing import Any, Final
 from tvm import relay
 
 from gsl.front.relay.spellings.conv import padded, relaid
-from gsl.front.relay.spellings.table import FLOATS, Reading, Row, Writing, check, is_default, same
+from gsl.front.relay.spellings.table import FLOATS, RelayCall, RelayLowering, RelayRow, check, is_default, same
 from gsl.front.tree import Canon
 
 
@@ -31,11 +31,11 @@ def _overhang(shape: Any, result: Any, layout: str, attrs: Any) -> list[int]:
     ]
 
 
-def _window(count: int, kind: str) -> Row:
+def _window(count: int, kind: str) -> RelayRow:
     op = f"nn.{kind}_pool{count}d"
     identity = same(op)
 
-    def read(r: Reading) -> Canon:
+    def read(r: RelayCall) -> Canon:
         canon = identity(r)
         attrs = dict(canon.attrs)
         for name in ("pool_size", "strides", "dilation", "padding"):
@@ -44,10 +44,10 @@ def _window(count: int, kind: str) -> Row:
         check(kind == "max" or r.type().dtype in FLOATS)
         return Canon(op, canon.operands, attrs)
 
-    return Row(op, lambda w: _write_window(w, count), {op: read})
+    return RelayRow(op, lambda w: _write_window(w, count), {op: read})
 
 
-def _write_window(w: Writing, count: int) -> Any:
+def _write_window(w: RelayLowering, count: int) -> Any:
     layout = w["layout"]
     names = ("pool_size", "strides", "dilation", "padding", "layout", "count_include_pad")
     options = {name: w[name] for name in names if name in w.attrs and not is_default(w.op, name, w[name])}
@@ -62,7 +62,7 @@ def _write_window(w: Writing, count: int) -> Any:
     return relaid(getattr(relay.nn, w.op.removeprefix("nn."))(data, **options), layout, out)
 
 
-def _trimmed(w: Writing, result: list[int], beyond: list[int], options: dict[str, Any]) -> Any:
+def _trimmed(w: RelayLowering, result: list[int], beyond: list[int], options: dict[str, Any]) -> Any:
     """The operand, and in the options its padding, without the elements that are in no window.
 
     Relay has windows that begin in the padding behind, torch has not; so there must be no room for them.
@@ -85,28 +85,28 @@ def _rounded_up(shape: Any, layout: str, attrs: Any) -> list[int]:
     return [math.ceil(room / stride) + 1 for room, stride in zip(reach, attrs["strides"])]
 
 
-def _adaptive(count: int, kind: str) -> Row:
+def _adaptive(count: int, kind: str) -> RelayRow:
     op = f"nn.adaptive_{kind}_pool{count}d"
     function = getattr(relay.nn, f"adaptive_{kind}_pool{count}d")
     identity = same(op)
 
-    def read(r: Reading) -> Canon:
+    def read(r: RelayCall) -> Canon:
         canon = identity(r)
         check(kind == "max" or r.type().dtype in FLOATS)
         size = r["output_size"] or (None,) * count
         return Canon(op, canon.operands, {**canon.attrs, "output_size": size * count if len(size) == 1 else size})
 
-    def write(w: Writing) -> Any:
+    def write(w: RelayLowering) -> Any:
         wanted = w["output_size"]
         if None in wanted:
             own = _sizes(w.shape(), w["layout"])
             wanted = tuple([size if one is None else one for one, size in zip(wanted, own)])
         return _laid_out(w, function, output_size=wanted)
 
-    return Row(op, write, {op: read})
+    return RelayRow(op, write, {op: read})
 
 
-def _laid_out(w: Writing, function: Any, **options: Any) -> Any:
+def _laid_out(w: RelayLowering, function: Any, **options: Any) -> Any:
     """A pooling that keeps its layout, and then the wanted one."""
     layout = w["layout"]
     if not is_default(w.op, "layout", layout):
@@ -114,17 +114,17 @@ def _laid_out(w: Writing, function: Any, **options: Any) -> Any:
     return relaid(function(w.x, **options), layout, w["out_layout"] or layout)
 
 
-def _global(count: int, kind: str) -> Row:
+def _global(count: int, kind: str) -> RelayRow:
     op = f"nn.global_{kind}_pool{count}d"
     # In one and three dimensions these are adaptive poolings to one element.
     function = getattr(relay.nn, f"global_{kind}_pool{count}d")
     identity = same(op)
 
-    def read(r: Reading) -> Canon:
+    def read(r: RelayCall) -> Canon:
         check(kind == "max" or r.type().dtype in FLOATS)
         return identity(r)
 
-    return Row(op, lambda w: _laid_out(w, function), {op: read} if count == 2 else {})
+    return RelayRow(op, lambda w: _laid_out(w, function), {op: read} if count == 2 else {})
 
 
 ROWS: Final = tuple(

@@ -17,36 +17,43 @@ from gsl.front.relay.spellings.linear import ROWS as LINEAR
 from gsl.front.relay.spellings.norm import ROWS as NORM
 from gsl.front.relay.spellings.pool import ROWS as POOL
 from gsl.front.relay.spellings.reduce import ROWS as REDUCE
-from gsl.front.relay.spellings.scope import Scope
+from gsl.front.relay.spellings.scope import RelayScope
 from gsl.front.relay.spellings.shape import ROWS as SHAPE
-from gsl.front.relay.spellings.table import Reader, Reading, Row, UnreadError, Writing, type_of_tree
+from gsl.front.relay.spellings.table import (
+    RelayCall,
+    RelayLift,
+    RelayLowering,
+    RelayRow,
+    RelayUnreadError,
+    type_of_tree,
+)
 from gsl.front.tree import Canon
 from gsl.graph import TensorType, TupleType, Type
 from gsl.spec import packed
 
 _ALL: Final = (*ELEMENTWISE, *ACTIVATION, *LINEAR, *CONV, *POOL, *NORM, *SHAPE, *INDEX, *REDUCE, *CREATE)
 
-ROWS: Final[Mapping[str, Row]] = {row.op: row for row in _ALL}
+ROWS: Final[Mapping[str, RelayRow]] = {row.op: row for row in _ALL}
 """The rows by canonical operator."""
 
 
 # ---------------------------------------------------------------- reading
 
 
-CALLS: Final[dict[str, Reader]] = {name: reader for row in ROWS.values() for name, reader in row.read.items()}
-FIELDS: Final[dict[tuple[str, int], Reader]] = {
+CALLS: Final[dict[str, RelayLift]] = {name: reader for row in ROWS.values() for name, reader in row.read.items()}
+FIELDS: Final[dict[tuple[str, int], RelayLift]] = {
     place: reader for row in ROWS.values() for place, reader in row.fields.items()
 }
 
 
-def read(call: Any, scope: Scope) -> Canon | None:
+def read(call: Any, scope: RelayScope) -> Canon | None:
     """The canonical reading of a call; its leaves are expressions of Relay's. ``None``: there is no exact one."""
     if not isinstance(call.op, Op):
         return None
     return _read(CALLS.get(call.op.name), call, scope, scope.type_of(call))
 
 
-def read_field(call: Any, index: int, scope: Scope) -> Canon | None:
+def read_field(call: Any, index: int, scope: RelayScope) -> Canon | None:
     """The canonical reading of one of the results of a call."""
     if not isinstance(call.op, Op):
         return None
@@ -55,13 +62,13 @@ def read_field(call: Any, index: int, scope: Scope) -> Canon | None:
     return _read(FIELDS.get((call.op.name, index)), call, scope, field)
 
 
-def _read(reader: Reader | None, call: relay.Call, scope: Scope, expected: Type | None) -> Canon | None:
+def _read(reader: RelayLift | None, call: relay.Call, scope: RelayScope, expected: Type | None) -> Canon | None:
     if reader is None or expected is None:
         return None
     try:
-        found = reader(Reading(call, scope))
+        found = reader(RelayCall(call, scope))
         type = type_of_tree(found, scope)
-    except (UnreadError, ValueError):
+    except (RelayUnreadError, ValueError):
         return None
     return found if _agree(type, expected) else None
 
@@ -85,7 +92,7 @@ MISSING: Final[Mapping[str, str]] = dict.fromkeys(packed.NAMES, packed.REASON)
 """The operators that Relay can't say, with the reason."""
 
 
-def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: Scope) -> Any:
+def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: RelayScope) -> Any:
     """A canonical call as one nested expression over its operands.
 
     An operand is an expression of Relay's, a Python number, or a tuple of those. ValueError, with the reason, where
@@ -93,4 +100,4 @@ def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: Sco
     """
     if op in MISSING:
         raise ValueError(f"{op}: {MISSING[op]}")
-    return ROWS[op].write(Writing(op, attrs, operands, scope))
+    return ROWS[op].write(RelayLowering(op, attrs, operands, scope))

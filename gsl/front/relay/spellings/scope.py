@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from gsl.graph import Type
 
 
-class Scope(Protocol):
+class RelayScope(Protocol):
     """The surroundings of a call: the facts known there about the expressions that it is made of."""
 
     def type_of(self, expr: Any) -> Type | None:

@@ -10,9 +10,9 @@ from tvm import relay
 from gsl.front.relay.spellings.conv import padded
 from gsl.front.relay.spellings.linear import read_layer
 from gsl.front.relay.spellings.table import (
-    Reading,
-    Row,
-    Writing,
+    RelayCall,
+    RelayLowering,
+    RelayRow,
     check,
     is_default,
     number,
@@ -27,7 +27,7 @@ from gsl.graph import Dim, SymDim, TensorType, TupleType
 # ---------------------------------------------------------------- several tensors
 
 
-def tensors(w: Writing) -> Any:
+def tensors(w: RelayLowering) -> Any:
     """The tuple operand: a call that returns a tuple as it is, otherwise its tensors in one dtype."""
     operand, found = w.operands[0], w.types[0]
     if not isinstance(found, TupleType) or any(not isinstance(part, TensorType) for part in found.fields):
@@ -45,11 +45,11 @@ def tensors(w: Writing) -> Any:
     return [part if own == dtype else relay.cast(part, dtype) for part, own in zip(operand, dtypes)]
 
 
-def _joined(op: str, function: Callable[..., Any]) -> Row:
-    return Row(op, lambda w: function(tensors(w), w["axis"]), {op: same(op)})
+def _joined(op: str, function: Callable[..., Any]) -> RelayRow:
+    return RelayRow(op, lambda w: function(tensors(w), w["axis"]), {op: same(op)})
 
 
-def _split(w: Writing) -> Any:
+def _split(w: RelayLowering) -> Any:
     """In equal sections, where that is what the places of the cuts say."""
     cuts, axis = w["indices_or_sections"], w["axis"]
     size = w.type().shape[axis]
@@ -63,7 +63,7 @@ def _split(w: Writing) -> Any:
 # ---------------------------------------------------------------- shapes and axes
 
 
-def _read_reshape(r: Reading) -> Canon:
+def _read_reshape(r: RelayCall) -> Canon:
     """The reading of a reshape. Where all sizes of the result are known, they are taken instead of the codes."""
     if (layer := read_layer(r)) is not None:
         return layer
@@ -74,7 +74,7 @@ def _read_reshape(r: Reading) -> Canon:
     return Canon("reshape", (r.x,), {"newshape": r["newshape"]})
 
 
-def _reshape(w: Writing) -> Any:
+def _reshape(w: RelayLowering) -> Any:
     shape = w.attrs["newshape"]
     if sum(isinstance(size, SymDim) for size in shape) > 1 and (codes := _codes(w.type().shape, shape)) is not None:
         return relay.reshape(w.x, codes)
@@ -100,27 +100,27 @@ def _codes(before: Sequence[Dim], after: Sequence[Dim]) -> list[int] | None:
     return None if old or new or codes.count(-1) > 1 else codes
 
 
-def _read_reshape_like(r: Reading) -> Canon:
+def _read_reshape_like(r: RelayCall) -> Canon:
     return read_layer(r) or same("reshape_like")(r)
 
 
-def _read_batch_flatten(r: Reading) -> Canon:
+def _read_batch_flatten(r: RelayCall) -> Canon:
     return Canon("reshape", (r.x,), {"newshape": (0, -1)})
 
 
-def _reshape_like(w: Writing) -> Any:
+def _reshape_like(w: RelayLowering) -> Any:
     attrs = {name: w[name] for name in w.attrs if not is_default(w.op, name, w[name])}
     return relay.reshape_like(w.x, w.expr(1), **attrs)
 
 
-def _transpose(w: Writing) -> Any:
+def _transpose(w: RelayLowering) -> Any:
     axes = w["axes"]
     if axes is None or axes == tuple(reversed(range(len(axes)))):
         return relay.transpose(w.x)
     return relay.transpose(w.x, axes)
 
 
-def _squeeze(w: Writing) -> Any:
+def _squeeze(w: RelayLowering) -> Any:
     axes = w["axis"]
     if axes is None:
         raise ValueError("squeeze: the type of the operand must be known to write it in Relay")
@@ -128,11 +128,11 @@ def _squeeze(w: Writing) -> Any:
     return relay.squeeze(w.x, list(axes)) if axes else relay.copy(w.x)
 
 
-def _read_reverse(r: Reading) -> Canon:
+def _read_reverse(r: RelayCall) -> Canon:
     return Canon("reverse", (r.x,), {"axis": (r["axis"],)})
 
 
-def _reverse(w: Writing) -> Any:
+def _reverse(w: RelayLowering) -> Any:
     result = w.x
     for axis in w["axis"]:
         result = relay.reverse(result, axis)
@@ -142,11 +142,11 @@ def _reverse(w: Writing) -> Any:
 # ---------------------------------------------------------------- copies
 
 
-def _read_broadcast(r: Reading) -> Canon:
+def _read_broadcast(r: RelayCall) -> Canon:
     return Canon("broadcast_to", (r.x,), {"shape": r.result.shape})
 
 
-def _repeat(w: Writing) -> Any:
+def _repeat(w: RelayLowering) -> Any:
     if w["axis"] is None:
         return relay.repeat(relay.reshape(w.x, [-1]), w["repeats"], 0)
     return relay.repeat(w.x, w["repeats"], w["axis"])
@@ -155,7 +155,7 @@ def _repeat(w: Writing) -> Any:
 # ---------------------------------------------------------------- padding
 
 
-def _read_pad(r: Reading) -> Canon:
+def _read_pad(r: RelayCall) -> Canon:
     value, mode = number(r.call.args[1]), r["pad_mode"]
     attrs: dict[str, Any] = {"pad_width": r["pad_width"], "pad_mode": mode}
     if mode != "constant":
@@ -166,12 +166,12 @@ def _read_pad(r: Reading) -> Canon:
     return Canon("nn.pad", (r.x,), {**attrs, "pad_value": kind(value)})
 
 
-def _read_mirror_pad(r: Reading) -> Canon:
+def _read_mirror_pad(r: RelayCall) -> Canon:
     check(r["mode"] == "REFLECT")
     return Canon("nn.pad", (r.x,), {"pad_width": r["pad_width"], "pad_mode": "reflect"})
 
 
-def _pad(w: Writing) -> Any:
+def _pad(w: RelayLowering) -> Any:
     widths, mode = w["pad_width"], w["pad_mode"]
     if isinstance(widths, int):
         raise ValueError("nn.pad: the type of the operand must be known to write it in Relay")
@@ -187,17 +187,17 @@ def _pad(w: Writing) -> Any:
 ROWS: Final = (
     _joined("concatenate", relay.concatenate),
     _joined("stack", relay.stack),
-    Row("split", _split, {"split": same("split")}),
-    Row("reshape", _reshape, {"reshape": _read_reshape, "nn.batch_flatten": _read_batch_flatten}),
-    Row("reshape_like", _reshape_like, {"reshape_like": _read_reshape_like}),
-    Row("transpose", _transpose, {"transpose": same("transpose")}),
+    RelayRow("split", _split, {"split": same("split")}),
+    RelayRow("reshape", _reshape, {"reshape": _read_reshape, "nn.batch_flatten": _read_batch_flatten}),
+    RelayRow("reshape_like", _reshape_like, {"reshape_like": _read_reshape_like}),
+    RelayRow("transpose", _transpose, {"transpose": same("transpose")}),
     row("expand_dims", relay.expand_dims),
-    Row("squeeze", _squeeze, {"squeeze": same("squeeze")}),
-    Row("reverse", _reverse, {"reverse": _read_reverse}),
+    RelayRow("squeeze", _squeeze, {"squeeze": same("squeeze")}),
+    RelayRow("reverse", _reverse, {"reverse": _read_reverse}),
     row("layout_transform", relay.layout_transform),
-    Row("broadcast_to", lambda w: relay.broadcast_to(w.x, w["shape"]),
+    RelayRow("broadcast_to", lambda w: relay.broadcast_to(w.x, w["shape"]),
         {"broadcast_to": _read_broadcast, "broadcast_to_like": _read_broadcast}),
-    Row("repeat", _repeat, {"repeat": same("repeat")}),
+    RelayRow("repeat", _repeat, {"repeat": same("repeat")}),
     row("tile", relay.tile),
-    Row("nn.pad", _pad, {"nn.pad": _read_pad, "nn.mirror_pad": _read_mirror_pad}),
+    RelayRow("nn.pad", _pad, {"nn.pad": _read_pad, "nn.mirror_pad": _read_mirror_pad}),
 )  # fmt: skip

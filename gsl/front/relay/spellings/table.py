@@ -12,8 +12,8 @@ import torch
 import tvm
 from tvm import relay
 
-from gsl.front.relay.spellings.scope import Scope
-from gsl.front.tree import Canon, Literal
+from gsl.front.relay.spellings.scope import RelayScope
+from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import SymDim, TensorType, TupleType, Type
 from gsl.spec import TABLE
 from gsl.spec.meaning import Operand, infer
@@ -21,26 +21,26 @@ from gsl.spec.meaning import Operand, infer
 FLOATS: Final = frozenset(("float16", "bfloat16", "float32", "float64"))
 
 
-class UnreadError(Exception):
+class RelayUnreadError(Exception):
     """A call has no exact canonical reading."""
 
 
 def check(condition: bool) -> None:
     """End the reading of a call unless it is certain to be exact."""
     if not condition:
-        raise UnreadError
+        raise RelayUnreadError
 
 
 # ---------------------------------------------------------------- reading
 
 
 @dataclass(frozen=True)
-class Reading:
+class RelayCall:
     """A call of Relay's that is to be read: ``r["axis"]`` is an attribute as a Python value, ``r.x`` the first
     operand."""
 
     call: Any
-    scope: Scope
+    scope: RelayScope
 
     @cached_property
     def attrs(self) -> Mapping[str, Any]:
@@ -80,7 +80,7 @@ class Reading:
 
 def tensor_type(found: Type | None) -> TensorType:
     if not isinstance(found, TensorType):
-        raise UnreadError
+        raise RelayUnreadError
     return found
 
 
@@ -96,7 +96,7 @@ def plain(value: Any) -> Any:
         return tuple(map(plain, value))
     if isinstance(value, relay.Expr):
         return value
-    raise UnreadError
+    raise RelayUnreadError
 
 
 def scalar(expr: Any) -> bool | int | float | None:
@@ -123,26 +123,26 @@ def literals(operands: Sequence[Any]) -> tuple[Any, ...]:
     found = [scalar(operand) for operand in operands]
     if None not in found:
         return tuple(operands)
-    return tuple([operand if value is None else Literal(value) for operand, value in zip(operands, found)])
+    return tuple([operand if value is None else LiteralOperand(value) for operand, value in zip(operands, found)])
 
 
 def number(expr: Any) -> bool | int | float:
     """The number that an operand is, which the canonical operator has for an attribute."""
     found = scalar(expr)
     if found is None:
-        raise UnreadError
+        raise RelayUnreadError
     return found
 
 
-Reader = Callable[[Reading], Canon]
+RelayLift = Callable[[RelayCall], Canon]
 """Reads a call, or raises UnreadError. That the types are those of the call is looked at afterwards."""
 
 
-def same(op: str, **given: Any) -> Reader:
+def same(op: str, **given: Any) -> RelayLift:
     """The reader of a call whose operands and attributes are the canonical ones."""
     own = {name: spec for name, spec in TABLE[op].attrs.items() if spec.derive is None and name not in given}
 
-    def read(r: Reading) -> Canon:
+    def read(r: RelayCall) -> Canon:
         attrs = {name: r[name] for name in own if name in r.attrs}
         flags = {name: bool(value) for name, value in attrs.items() if isinstance(own[name].default, bool)}
         return Canon(op, r.operands, {**attrs, **flags, **given})
@@ -150,10 +150,10 @@ def same(op: str, **given: Any) -> Reader:
     return read
 
 
-def type_of_tree(tree: Any, scope: Scope) -> Operand:
+def type_of_tree(tree: Any, scope: RelayScope) -> Operand:
     """The type of a reading, from those of its leaves. ValueError if it has none."""
     match tree:
-        case Literal():
+        case LiteralOperand():
             return tree.value  # type: ignore[no-any-return]
         case Canon(op="tuple"):
             return TupleType(tuple([_as_type(type_of_tree(part, scope)) for part in tree.operands]))
@@ -171,13 +171,13 @@ def _as_type(found: Operand) -> Type | None:
 # ---------------------------------------------------------------- writing
 
 
-class Writing:
+class RelayLowering:
     """A canonical call that is to be written: ``w["axis"]``, its operands, and their types.
 
     The attributes are in canonical form, without those that follow from the operands.
     """
 
-    def __init__(self, op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: Scope) -> None:
+    def __init__(self, op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: RelayScope) -> None:
         self.op = op
         self.operands = tuple(operands)
         self.types = tuple([_operand_type(operand, scope) for operand in self.operands])
@@ -243,11 +243,11 @@ class Writing:
         return self.expr(first, dtype), self.expr(second, dtype)
 
 
-Writer = Callable[[Writing], Any]
+RelayLower = Callable[[RelayLowering], Any]
 """Writes a call as a nested expression, or raises ValueError."""
 
 
-def _operand_type(operand: Any, scope: Scope) -> Operand:
+def _operand_type(operand: Any, scope: RelayScope) -> Operand:
     if isinstance(operand, (bool, int, float)):
         return operand
     if isinstance(operand, (tuple, list)):
@@ -281,7 +281,7 @@ def const(value: Any, dtype: str) -> Any:
     return relay.const(np.array(value, dtype=dtype), dtype)
 
 
-def reshaped(w: Writing, x: Any, shape: Sequence[Any]) -> Any:
+def reshaped(w: RelayLowering, x: Any, shape: Sequence[Any]) -> Any:
     """A tensor of another shape, of which Relay can infer one size that is not known."""
     sizes = [-1 if isinstance(size, SymDim) else size for size in shape]
     if sizes.count(-1) > 1 or (-1 in sizes and 0 in sizes) or any(size < -1 for size in sizes):
@@ -294,10 +294,10 @@ def is_default(op: str, name: str, value: Any) -> bool:
     return type(default) is type(value) and bool(default == value)
 
 
-def plainly(op: str, function: Callable[..., Any]) -> Writer:
+def plainly(op: str, function: Callable[..., Any]) -> RelayLower:
     """The writer of a call with the canonical operands and attributes."""
 
-    def write(w: Writing) -> Any:
+    def write(w: RelayLowering) -> Any:
         attrs = {name: w[name] for name in w.attrs if not is_default(op, name, w[name])}
         return function(*[w.expr(place) for place in range(len(w.operands))], **attrs)
 
@@ -308,18 +308,18 @@ def plainly(op: str, function: Callable[..., Any]) -> Writer:
 
 
 @dataclass(frozen=True)
-class Row:
+class RelayRow:
     """One operator in both directions: its lowering, and the calls that are read as it.
 
     ``read`` is by the name of Relay's operator; ``fields`` by that and the place of one of several results.
     """
 
     op: str
-    write: Writer
-    read: Mapping[str, Reader] = field(default_factory=dict)
-    fields: Mapping[tuple[str, int], Reader] = field(default_factory=dict)
+    write: RelayLower
+    read: Mapping[str, RelayLift] = field(default_factory=dict)
+    fields: Mapping[tuple[str, int], RelayLift] = field(default_factory=dict)
 
 
-def row(op: str, function: Callable[..., Any]) -> Row:
+def row(op: str, function: Callable[..., Any]) -> RelayRow:
     """The row of an operator that Relay has just as it is."""
-    return Row(op, plainly(op, function), {op: same(op)})
+    return RelayRow(op, plainly(op, function), {op: same(op)})
