@@ -9,7 +9,7 @@ from typing import Any
 from gsl.attr import Expr
 from gsl.attr.ast import Ast, Binary, Each, Function, Literal, TupleOf
 from gsl.errors import DroppedAttributeWarning, GSLError
-from gsl.pat import Alt, Call, Cond, Const, GetItem, Instance, Leaf, Like, Pattern, Tuple, Variadic, walk
+from gsl.pat import Alt, Call, Cond, Const, GetItem, Instance, Leaf, Like, Module, Pattern, Tuple, Variadic, walk
 from gsl.pat import Match as MatchClause
 from gsl.rewrite import Subst
 from gsl.spec import TABLE, OpSpec, Trait
@@ -122,6 +122,8 @@ def _mistakes(pattern: Pattern) -> Iterator[tuple[str, Callable[[Any], Pattern]]
     elif isinstance(pattern, GetItem) and isinstance(pattern.number, Literal):
         number = pattern.number.value
         yield "another field", lambda p: GetItem(p.tuple, number - 1 if number else 1)
+    elif isinstance(pattern, Module) and len(pattern.operands) > 1:
+        yield "operands exchanged", lambda p: Module(p.factory, *reversed(p.operands))
     elif isinstance(pattern, Cond):
         yield "the cases exchanged", lambda p: Cond(Expr(p.predicate), p.otherwise, p.then)
 
@@ -226,6 +228,8 @@ def _with_children(pattern: Pattern, new: Mapping[Pattern, Pattern]) -> Pattern:
             return Cond(Expr(pattern.predicate), new[pattern.then], new[pattern.otherwise])
         case MatchClause():
             return MatchClause(pattern.alternative, [new[clause] for clause in pattern.clauses])
+        case Module():
+            return Module(pattern.factory, *[new[operand] for operand in pattern.operands])
         case Variadic():
             return Variadic(
                 new[pattern.field],

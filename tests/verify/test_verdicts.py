@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from gsl import Refuted, Subst, Supported, Unchecked, attr, op, pat
-from gsl.rules import RULES
+from gsl.rules import MODULE_FUSION, RULES
 from gsl.verify import Verdict
 from gsl.verify.shrink import MissingHypothesisError
 from tests.verify.wrong import WRONG
@@ -165,6 +165,11 @@ def test_mutants_cover_operands_literals_guards_and_outputs() -> None:
     for what in ("the first two outputs exchanged", "another number", "operands exchanged", "log instead"):
         assert any(what in name for name in mutants.refuted), str(mutants)
     assert any("without the condition" in name for name in (*mutants.refuted, *mutants.survived))
+
+
+def test_mutants_of_a_rule_with_a_module_in_its_target() -> None:
+    rule = next(rule for rule in MODULE_FUSION if rule.name == "linear-add-relu")
+    assert isinstance(rule.verify(max_examples=10, mutate=True), Unchecked)
 
 
 def test_without_mutation_nothing_is_said_of_it() -> None:
