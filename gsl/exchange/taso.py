@@ -98,7 +98,7 @@ def _int32(value: int) -> int:
 
 
 COLLECTION = MessageLayout("RuleCollection", {1: ("rule", LENGTH)})
-RULE = MessageLayout("TermRule", {1: ("source", LENGTH), 2: ("target", LENGTH), 3: ("output", LENGTH)})
+RULE = MessageLayout("Rule", {1: ("source", LENGTH), 2: ("target", LENGTH), 3: ("output", LENGTH)})
 OPERATOR = MessageLayout("Operator", {1: ("type", VARINT), 2: ("operand", LENGTH), 3: ("parameter", LENGTH)})
 TENSOR = MessageLayout("Tensor", {1: ("operator", VARINT), 2: ("result", VARINT)})
 PARAMETER = MessageLayout("Parameter", {1: ("key", VARINT), 2: ("value", VARINT)})
