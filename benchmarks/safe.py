@@ -9,7 +9,7 @@
 
 Programs run in turns, and medians count. Each optimisation has an empty cache of measurements, and is then run once
 more with what was kept. Rows are printed as they come; they go to a file of lines in JSON, so that a run may be
-continued.
+continued, and with ``--page`` from there to a page.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from benchmarks.section import table
 from demo.models import GoogLeNet, Model, settle
 from gsl import RuleSet, Workload, kernels
 from gsl.cost import OptimizeReport
+from gsl.cost.work import machine
 from gsl.graph.text import text
 from gsl.rules import cpu
 from gsl.rules.idioms import activations, attention, norms
@@ -356,8 +357,9 @@ def _seconds_of(row: Row) -> list[str]:
 
 @dataclass(frozen=True)
 class Part:
-    """A table: its head, what measures a row by the name of its model, and how a row is shown."""
+    """A table: what it tells, its head, what measures a row by the name of its model, and how a row is shown."""
 
+    text: str
     head: Sequence[str]
     rows: Callable[[], Mapping[str, Callable[[], Row]]]
     cells: Callable[[Row], list[str]]
@@ -381,17 +383,24 @@ def _library(name: str) -> Part:
             _seen.append(libraries.see_vision())
         return {each: partial(library, each, make) for each, make in getattr(libraries, name)().items()}
 
-    return Part(_LIBRARY, rows, library_cells)
+    text = (
+        f"Small models of {name}: how many times faster than the export they are by `BOOK`, and by `gsl.optimize`, and "
+        f"how many calls they have. A model is safe if the result is at least {LEAST} × as fast, and has no more calls "
+        "unless it is faster."
+    )
+    return Part(text, _LIBRARY, rows, library_cells)
 
 
 PARTS = {
     "subsets": Part(
+        "Five sets of rules, and all of their 32 subsets: the program that `gsl.optimize` chooses beside the best one.",
         ("model", "programs", "export, ms", "best subset", "chosen", "chosen / best", "the best subset",
          "the chosen program is that of", *_SECONDS),
         lambda: {model.name: partial(subsets, model, five) for model, five in SHALLOW.items()},
         subset_cells,
     ),
     "decoding": Part(
+        "One token at a time, with keys and values of 128 tokens: how many times faster than the export.",
         ("one token", "export, ms", "rules for a CPU", "`gsl.optimize`", "error", *_SECONDS),
         lambda: {model.name: partial(decoding, model) for model in DECODERS},
         decoding_cells,
@@ -432,12 +441,30 @@ def read(lines: Path, part: str) -> dict[str, Row]:
     return {row["model"]: row for row in rows if row["part"] == part}
 
 
+PAGE = """# Is `gsl.optimize` safe?
+
+Made by `python -m benchmarks.safe --page benchmarks/SAFE.md` on {machine}, with one thread. Programs run in turns; wall
+time, medians. *`optimize`, s*: the seconds of a run with an empty cache; *again, s*: those of a second run, which finds
+the decisions of the first.
+"""
+
+
+def page(lines: Path) -> str:
+    """All tables of a file of results, as a page."""
+    parts = [PAGE.format(machine=machine())]
+    for name, part in PARTS.items():
+        if rows := read(lines, name):
+            parts.append(f"## {name}\n\n{part.text}\n\n{table(part.head, list(map(part.cells, rows.values())))}\n")
+    return "\n".join(parts)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the parts that the command line names, each in a process of its own."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.safe", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(PARTS)}; all of them unless given")
     parser.add_argument("--model", action="append", default=[], help="this model only; may be given again")
     parser.add_argument("--lines", type=Path, default=LINES, help="the file of results, to which a run adds")
+    parser.add_argument("--page", type=Path, help="where to write the page")
     options = parser.parse_args(arguments)
     if unknown := set(options.parts).difference(PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}: they are {', '.join(PARTS)}")
@@ -445,6 +472,8 @@ def main(arguments: list[str] | None = None) -> None:
         # Transformers can't be imported where torchvision is found.
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
             process.submit(run_alone, name, options.lines, options.model).result()
+    if options.page is not None:
+        options.page.write_text(page(options.lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

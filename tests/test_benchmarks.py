@@ -286,6 +286,7 @@ def test_rows_are_kept_and_shown_again(
     rows["mixed"] = lambda: pytest.fail("it is known")
     safe.run_part("transformers", tmp_path / "lines")
     assert capsys.readouterr().out == first
+    assert first.splitlines()[-1] in safe.page(tmp_path / "lines")
 
 
 def test_a_choice_that_is_slower_or_larger_for_nothing_is_not_safe() -> None:

@@ -25,7 +25,8 @@ EXPORT, BOOK, OPTIMISING = "exported", "`BOOK`", "`OPTIMISING`"
 CPU, INT8 = "rules for a CPU", "the same in int8"
 CHOSEN, TOLERANT = "`gsl.optimize`", "`gsl.optimize`, `tolerance=0.05`"
 COMPILED, FROZEN = "`torch.compile`", "`torch.compile`, frozen"
-FORMS = (EXPORT, BOOK, OPTIMISING, CPU, INT8, CHOSEN, TOLERANT, COMPILED, FROZEN)
+BOTH = "rules for a CPU, then `torch.compile`"
+FORMS = (EXPORT, BOOK, OPTIMISING, CPU, INT8, CHOSEN, TOLERANT, COMPILED, FROZEN, BOTH)
 BUDGET = 30.0
 """The seconds that `gsl.optimize` has for a model."""
 FOLDING = RuleSet([book.RULES["conv-batch-norm"], book.RULES["dropout-identity"]])
@@ -112,6 +113,8 @@ def forms(model: Model, only: tuple[str, ...] = FORMS) -> dict[str, Run]:
         runs[COMPILED] = _run(torch.compile(exported), inputs)
     if FROZEN in only:
         runs[FROZEN] = _frozen(_run(torch.compile(wl.exported.module()), inputs))
+    if BOTH in only:
+        runs[BOTH] = _run(torch.compile(made[CPU]().exported.module()), inputs)
     return runs
 
 

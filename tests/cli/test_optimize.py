@@ -31,6 +31,7 @@ def waste(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "from gsl import *\nx = pat.Wildcard()\nonce = Subst(op.ReLU(op.ReLU(x)), op.ReLU(x), name='once')\n"
     )
     monkeypatch.setattr("gsl.cost.optimization.in_turns", lambda *_: [SLOW, FAST])
+    monkeypatch.setenv("GSL_CACHE", str(here / "cache"))
     return here
 
 

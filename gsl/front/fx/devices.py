@@ -15,7 +15,7 @@ from torch import fx
 
 from gsl.errors import FrontEndError
 from gsl.front.fx.handle import RULE, FxLeaf, handle_of, is_literal, native_of
-from gsl.front.fx.values import Values
+from gsl.front.fx.values import Values, device_of
 from gsl.graph import CONST, Node
 
 _CREATORS: Final = frozenset(("arange", "full", "ones", "zeros"))
@@ -99,21 +99,22 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
 
 def devices(value: Any) -> Iterator[torch.device]:
     """The devices of a tensor, or of those of a tuple. Tensors without axes count as numbers, which lie anywhere."""
-    return (item.device for item in tensors(value) if item.ndim)
+    return (device for item in tensors(value) if item.ndim and (device := device_of(item)) is not None)
 
 
 def check_same(node: fx.Node, before: Any, after: Any) -> None:
     """Raise FrontEndError if an operand of a call, or an output, would lie on another device than it did."""
-    if isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor) and before.device != after.device:
+    old, new = device_of(before), device_of(after)
+    if old is not None and new is not None and old != new:
         raise FrontEndError(
-            f"{node.format_node()}: an argument was on {before.device}, and is on {after.device} after the rewrite; "
+            f"{node.format_node()}: an argument was on {old}, and is on {new} after the rewrite; "
             "rules that take away what moves a tensor to another device can't be applied"
         )
 
 
 def check_joint(node: fx.Node, operands: Iterable[Any], error: Exception) -> None:
     """Raise FrontEndError if a new call failed on fake tensors because they lie on several devices."""
-    found = {item.device: None for operand in operands for item in tensors(operand)}
+    found = {device_of(item): None for operand in operands for item in tensors(operand)}
     if len(found) > 1 and "device" in str(error):
         rule = f"{node.meta[RULE]['rule']}: " if RULE in node.meta else ""
         raise FrontEndError(
@@ -122,5 +123,5 @@ def check_joint(node: fx.Node, operands: Iterable[Any], error: Exception) -> Non
         ) from error
 
 
-def _listed(found: Iterable[torch.device]) -> str:
+def _listed(found: Iterable[torch.device | None]) -> str:
     return " and ".join(map(str, found))

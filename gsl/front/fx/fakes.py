@@ -16,7 +16,7 @@ from torch.utils._mode_utils import no_dispatch
 
 from gsl.front.fx.devices import check_joint
 from gsl.front.fx.forms import NoKeyError, key
-from gsl.front.fx.values import META_KEYS, UNKNOWN, Values, dim_of, type_of_value
+from gsl.front.fx.values import META_KEYS, UNKNOWN, Values, device_of, dim_of, type_of_value
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
 from gsl.spec.symbolic import has_symbols
 
@@ -327,9 +327,9 @@ class Fakes:
 
     def _device(self, node: fx.Node) -> torch.device | None:
         for arg in node.all_input_nodes:
-            value = self.values.value(arg)
-            if isinstance(value, torch.Tensor):
-                return value.device
+            device = device_of(self.values.value(arg))
+            if device is not None:
+                return device
         return None
 
 

@@ -27,7 +27,7 @@ from gsl.front.fx.reasons import FxReasons
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.steps import FxSteps
 from gsl.front.fx.store import FxStorer
-from gsl.front.fx.values import UNKNOWN, Values, propagate
+from gsl.front.fx.values import UNKNOWN, Values, device_of, propagate
 from gsl.front.fx.writable import Admits, in_aten, in_exports, in_functions
 from gsl.graph import Graph, Node, Type
 from gsl.pause import paused_collector
@@ -404,7 +404,7 @@ def structured(call: Callable[..., Any], spec: pytree.TreeSpec) -> Callable[...,
 
 def _devices_of(nodes: Iterable[fx.Node], values: Values) -> dict[str, torch.device]:
     found = {node.name: values.value(node) for node in nodes}
-    return {name: value.device for name, value in found.items() if isinstance(value, torch.Tensor)}
+    return {name: device for name, value in found.items() if (device := device_of(value)) is not None}
 
 
 def _flat(arguments: tuple[Any, ...]) -> list[Any]:

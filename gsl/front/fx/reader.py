@@ -16,7 +16,7 @@ from gsl.front.fx import spellings
 from gsl.front.fx.forms import FxCallForm, NoKeyError, Role, key_of_call
 from gsl.front.fx.groups import INVOKE
 from gsl.front.fx.tree import Weight
-from gsl.front.fx.values import Values, dim_of
+from gsl.front.fx.values import Values, device_of, dim_of
 from gsl.front.tree import Canon
 from gsl.graph import Effect, SymDim, TensorType
 from gsl.spec import TABLE, Trait
@@ -125,7 +125,7 @@ class FxReader:
         """True for a call whose result may lie on another device than a canonical operator would put it."""
         if node.target not in _PLACING:
             return False
-        devices = [getattr(self.values.value(each), "device", None) for each in (node, *node.all_input_nodes)]
+        devices = [device_of(self.values.value(each)) for each in (node, *node.all_input_nodes)]
         if node.target in _BY_TENSOR:
             found = set(devices[1:])
         elif node.target in _LIKE_FIRST:

@@ -183,6 +183,16 @@ class Values:
         return self.value(node) is UNKNOWN or self.type(node) is not None
 
 
+def device_of(value: Any) -> torch.device | None:
+    """The device of a tensor; ``None`` for anything else.
+
+    ``device`` of a fake tensor would not do: it is ``meta`` while another thread runs a call on fakes of that mode.
+    """
+    if isinstance(value, FakeTensor):
+        return value.fake_device
+    return value.device if isinstance(value, torch.Tensor) else None
+
+
 def propagate(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.Node, Any]:
     """The fake values of all nodes for these inputs; where a node can't be run on fakes, those before it."""
     from torch._guards import detect_fake_mode

@@ -14,7 +14,7 @@ from gsl.front.fx.devices import Devices, is_created, tensors
 from gsl.front.fx.forms import FxCallForm
 from gsl.front.fx.handle import FxLeaf, handle_of, native_of
 from gsl.front.fx.spellings import is_by_strides
-from gsl.front.fx.values import Values
+from gsl.front.fx.values import Values, device_of
 from gsl.front.fx.write import spelled, stand_in
 from gsl.graph import TUPLE, Node, Op, op_name
 from gsl.graph.node import Replaced
@@ -64,7 +64,7 @@ class Admits:
         forms = self.forms.get
         telling = [node for node in self.native.nodes if (form := forms(node)) is None or not form.stays]
         values = map(self.values.value, telling)
-        return len({item.device for value in (*values, *self.places.weights()) for item in tensors(value)}) <= 1
+        return len({device_of(item) for value in (*values, *self.places.weights()) for item in tensors(value)}) <= 1
 
     @functools.cached_property
     def strided(self) -> frozenset[fx.Node]:
@@ -142,4 +142,4 @@ class Admits:
             value = self.values.value(native)
         else:
             return None
-        return next((item.device for item in tensors(value)), None)
+        return next(map(device_of, tensors(value)), None)

@@ -21,6 +21,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import gsl
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import NotRewrittenWarning
+from gsl.front.fx.values import device_of
 from gsl.fx import Pass
 from tests.helpers.book import EVERY_RULE
 
@@ -311,6 +312,15 @@ def test_parts_of_one_device_each_are_rewritten() -> None:
         new = CREATE(loaded(kind, model, torch.ones(2, 3)))
         assert new.trace.count("create") == 2
         assert [leaf.device.type for leaf in new(torch.ones(2, 3))] == ["cpu", "meta"]
+
+
+def test_a_fake_tensor_lies_where_it_does_while_another_thread_runs_it() -> None:
+    old = loaded("exported", module(lambda self, x: x + x), torch.ones(3))
+    (value,) = [node.meta["val"] for node in old.exported.graph.nodes if node.op == "call_function"]
+    # As in_kernel_invocation_manager of torch does for the time of a call on meta tensors.
+    value.fake_mode.in_kernel_invocation = True
+    assert value.device == META
+    assert device_of(value) == old.random_inputs()[0].device == torch.device("cpu")
 
 
 # ---------------------------------------------------------------- inputs and results

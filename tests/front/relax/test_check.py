@@ -10,7 +10,7 @@ from tvm.relax.expr import _update_type
 from tvm.relax.global_info import VDevice
 
 from gsl import Subst, Workload, op, pat
-from gsl.front.relax import check as checking
+from gsl.front.relax import blocks as checking
 from gsl.front.relax.blocks import check
 from tests.front.relax.relax_helpers import function, tensor
 
