@@ -31,6 +31,12 @@ class Replacement:
 
 def _created(roots: Sequence[Node]) -> tuple[Node, ...]:
     """The new nodes among some nodes and all that they are made from, operands first."""
+    if len(roots) == 1 and roots[0].index < 0:  # of one call, as nearly always, nothing has to be walked
+        for operand in roots[0].operands:
+            if operand.index < 0:
+                break
+        else:
+            return (roots[0],)
     done: dict[Node, None] = {}
     stack = [root for root in reversed(roots) if root.index < 0]
     while stack:

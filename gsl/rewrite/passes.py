@@ -281,7 +281,7 @@ class RulePass:
             self.checker.before(match)
         old, inner = match.outputs, match.inner
         try:
-            new, created = rule.target.build(match, self.graph, rule.builder)
+            new, created = rule.target.build(match, self.graph, rule.name)
         except Refusal:
             raise
         except Exception as error:

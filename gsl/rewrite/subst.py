@@ -14,18 +14,17 @@ from gsl.draw.rule import rule_drawing
 from gsl.errors import DroppedAttributeWarning, PatternError, RewriteError, caller
 from gsl.graph import Graph, Op
 from gsl.match import Match, Plan
-from gsl.pat import Call, Group, OpClass, Pattern, walk
+from gsl.pat import Call, Group, Pattern, walk
 from gsl.pat.opclass import key
 from gsl.pat.pickling import packed, unpacked
 from gsl.pat.text import text
 from gsl.rewrite.apply import apply, rewrite
-from gsl.rewrite.build import Builder
 from gsl.rewrite.check import Refusal
 from gsl.rewrite.explain import Explanation, explain
 from gsl.rewrite.pickling import check
 from gsl.rewrite.target import RuleSource, Target
 from gsl.rewrite.trace import Trace
-from gsl.spec import TABLE, OpSpec
+from gsl.spec import OpSpec
 
 if TYPE_CHECKING:
     from gsl.verify import Verdict
@@ -88,8 +87,7 @@ class Subst:
             extern_use=source.extern_use,
             fuzzy=tuple(fuzzy),
         )
-        self.target = Target(target, source.outputs, self.plan.known)
-        self._free = _free_attributes(self.plan.patterns)
+        self.target = Target(target, self.plan)
 
     def __deepcopy__(self, memo: Any) -> Subst:
         return self
@@ -98,7 +96,7 @@ class Subst:
         """The parts from which the rule was made; it is compiled anew where it is read. Operands come first, so nothing
         recurses."""
         check(self)
-        compiled = ("plan", "target", "_free")
+        compiled = ("plan", "target")
         return {
             "patterns": tuple(walk(*self.plan.patterns, *self.target.outputs)),
             "given": (self.target.callable or self.target.outputs, self.plan.distinct, packed(self.plan.fuzzy)),
@@ -211,15 +209,11 @@ class Subst:
         if reason is not None:
             raise Refusal(reason)
 
-    def builder(self, match: Match, graph: Graph) -> Builder:
-        """The builder of the target for a match."""
-        return Builder(match, graph, self.name, self._free)
-
     def _warn(self) -> None:
         for pattern in walk(*self.target.outputs):
             if not isinstance(pattern, Call) or not isinstance(pattern.op, OpSpec) or pattern in self.plan.known:
                 continue
-            names = {attr for _, attr in self._free.get(pattern.op.name, ()) if attr not in pattern.attrs}
+            names = {attr for _, attr in self.target.free.get(pattern.op.name, ()) if attr not in pattern.attrs}
             if names:
                 listed = ", ".join(repr(attr) for attr in pattern.op.attrs if attr in names)
                 warnings.warn(
@@ -241,19 +235,3 @@ def _check_symbols(outputs: Sequence[Pattern], guards: Sequence[Ast]) -> None:
     for symbol, place in free:
         raise PatternError(f"{place}: the symbol {symbol!r} is not bound: give it as index= of a variadic around it")
 
-
-def _free_attributes(patterns: Sequence[Pattern]) -> dict[str, tuple[tuple[Call, str], ...]]:
-    """The calls of every operator that the source names, with each attribute that none of them mentions."""
-    calls: dict[str, list[Call]] = {}
-    for pattern in patterns:
-        if isinstance(pattern, Call):
-            op = pattern.op
-            names = (op.name,) if isinstance(op, OpSpec) else op.canonical if isinstance(op, OpClass) else ()
-            for name in names:
-                calls.setdefault(name, []).append(pattern)
-    free: dict[str, tuple[tuple[Call, str], ...]] = {}
-    for name, group in calls.items():
-        attrs = [attr for attr, spec in TABLE[name].attrs.items() if spec.derive is None]
-        mentioned = {attr for call in group for attr in call.attrs}
-        free[name] = tuple((call, attr) for call in group for attr in attrs if attr not in mentioned)
-    return free

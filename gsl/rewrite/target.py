@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -10,7 +10,7 @@ from gsl.attr import Expr
 from gsl.attr.ast import Ast, Each
 from gsl.errors import PatternError, PatternTypeError, located
 from gsl.graph import Graph, Node
-from gsl.match import Match
+from gsl.match import Match, Plan
 from gsl.pat import (
     Alt,
     And,
@@ -36,12 +36,12 @@ from gsl.pat import (
 from gsl.pat import Match as MatchClause
 from gsl.pat.reads import parts, references
 from gsl.pat.use import check_unique
-from gsl.rewrite.build import Builder, check_demands
-from gsl.rewrite.recipe import Build, MakeBuilder, written
-from gsl.spec import REQUIRED, OpSpec
+from gsl.rewrite.build import Builder, Free, Steps, check_demands
+from gsl.rewrite.emit import KnownCalls
+from gsl.spec import REQUIRED, TABLE, OpSpec
 
 BUILDS = 8
-"""The number of times that a target is built before it pays to write a function for it."""
+"""The number of times that a target is built before it pays to print its steps as a function."""
 
 
 class Target:
@@ -50,15 +50,15 @@ class Target:
     Raises PatternError for a target that can't be built from the source.
     """
 
-    def __init__(self, target: Any, source: Sequence[Pattern], known: Collection[Pattern]) -> None:
-        self.source = tuple(source)
-        self.known = frozenset(known)
-        """All patterns of the source."""
+    def __init__(self, target: Any, plan: Plan) -> None:
+        self.plan = plan
         self.callable: Callable[[Match], Any] | None = None
         self.outputs: tuple[Pattern, ...] = ()
-        self.left = 0 if callable(target) and not isinstance(target, Pattern) else BUILDS
-        """The number of times that it is still built before a function is written that does it."""
-        self._function: Build | None = None
+        self.free = _free_attributes(plan.patterns)
+        self.left = BUILDS
+        """The number of times that it is still built before its steps are printed as a function."""
+        self._steps = Steps(plan, self.free)
+        self._known: KnownCalls | None = None
         if callable(target) and not isinstance(target, Pattern):
             self.callable = target
         else:
@@ -72,18 +72,18 @@ class Target:
             if not isinstance(item, Pattern):
                 raise PatternError(f"a target is made of patterns, got {item!r} of type {type(item).__name__}")
             outputs.append(item)
-        if isinstance(self.source[0], Variadic) and not _is_fused(outputs):
+        if self.plan.variadic is not None and not _is_fused(outputs):
             if len(outputs) != 1 or not isinstance(outputs[0], Variadic):
                 raise PatternError("a variadic source is replaced by a variadic: give one pat.Variadic(…) as target")
-        elif len(outputs) != len(self.source) and not _is_fused(outputs):
+        elif len(outputs) != len(self.plan.outputs) and not _is_fused(outputs):
             raise PatternError(
-                f"the source has {len(self.source)} outputs, the target {len(outputs)}: each output needs what "
+                f"the source has {len(self.plan.outputs)} outputs, the target {len(outputs)}: each output needs what "
                 "replaces it"
             )
         return tuple(outputs)
 
     def _check(self) -> None:
-        bound = set(self.known)
+        bound = set(self.plan.known)
         templates = {t for pattern in bound if isinstance(pattern, Variadic) for t in pattern.templates}
         for pattern in _unmatched(self.outputs, bound - templates):
             if pattern in templates:
@@ -124,42 +124,46 @@ class Target:
             if isinstance(pattern, Variadic) and pattern.count is None and pattern not in self.outputs:
                 raise PatternError(f"{pattern.location}: a variadic inside a target needs length=…")
 
-    def build(
-        self, match: Match, graph: Graph, builder: MakeBuilder
-    ) -> tuple[Sequence[Node], tuple[Node, ...] | None]:
+    def build(self, match: Match, graph: Graph, rule: str) -> tuple[list[Node], tuple[Node, ...] | None]:
         """The nodes that replace the outputs of a match, in order, and, if that is known, all nodes that were made.
 
         Raises Refusal, and whatever the callable raises.
         """
-        function = self._function
-        if function is None:
-            by_reference = builder(match, graph)
-            function = self._written(by_reference) if self.left else None
-            if function is None:
-                new, old = self.build_by_reference(by_reference), match.outputs
-                return (new if len(new) != len(old) else list(map(by_reference.instead, old, new))), None
-        return function(match, graph, builder)
+        known = self._known
+        if known is not None:
+            made = known.again(match, graph)
+            if made is not None:
+                return made
+        elif self.left:
+            self.left -= 1
+            if not self.left:
+                self._known = self._known_calls(rule)
+        return self._built(match, graph, rule), None
 
-    def _written(self, builder: Builder) -> Build | None:
-        """The function that builds the target, if there is one, and it is worth it by now."""
-        self.left -= 1
-        if not self.left:
-            plan = builder.match.plan
-            rule, free = builder.origin.rule, builder.free
-            self._function = written(self.outputs, plan.known, plan.sure, plan.scopes, rule, free)
-        return self._function
+    def _known_calls(self, rule: str) -> KnownCalls | None:
+        """The calls that need not be built step by step at every match, if the target has no others."""
+        if self.callable is not None or self.plan.variadic is not None or _is_fused(self.outputs):
+            return None
+        return KnownCalls.of(self._steps, self.outputs, rule)
 
-    def build_by_reference(self, builder: Builder) -> list[Node]:
-        """The nodes that the target is made of for a match, built pattern by pattern."""
-        outputs: tuple[Pattern, ...] = self.outputs
+    def _built(self, match: Match, graph: Graph, rule: str) -> list[Node]:
+        outputs, steps = self.outputs, self._steps
         if self.callable is not None:
-            made = self.callable(builder.match)
+            made = self.callable(match)
             outputs = tuple(_made(item) for item in (made if isinstance(made, (list, tuple)) else [made]))
-        if _is_fused(outputs):
-            return builder.fused(outputs[0])
-        if len(outputs) == 1 and isinstance(outputs[0], Variadic) and isinstance(self.source[0], Variadic):
-            return builder.instances(outputs[0], builder.match.length(self.source[0]))
-        return [builder.build(pattern) for pattern in outputs]
+            steps = Steps(self.plan, self.free)
+        builder = Builder(steps, match, graph, rule)
+        variadic, old = self.plan.variadic, match.outputs
+        first = outputs[0] if len(outputs) == 1 else None
+        if isinstance(first, Fused):
+            new = builder.fused(first)
+        elif isinstance(first, Variadic) and variadic is not None:
+            new = builder.instances(first, match.length(variadic), {})
+        else:
+            new = [builder.node(pattern, {}) for pattern in outputs]
+        if self._known is not None:
+            self._known.remember(builder, graph)
+        return new if len(new) != len(old) else list(map(builder.new.instead, old, new))
 
 
 def _made(item: Any) -> Pattern:
@@ -221,6 +225,23 @@ def _check_call(pattern: Call, bound: set[Pattern]) -> None:
                 f"{pattern.location}: the new {pattern.op.name} in the target lacks the required "
                 f"attribute{'s' * (len(missing) > 1)} {', '.join(map(repr, missing))}"
             )
+
+
+def _free_attributes(patterns: Sequence[Pattern]) -> Free:
+    """The calls of every operator that the source names, with each attribute that none of them mentions."""
+    calls: dict[str, list[Call]] = {}
+    for pattern in patterns:
+        if isinstance(pattern, Call):
+            op = pattern.op
+            names = (op.name,) if isinstance(op, OpSpec) else op.canonical if isinstance(op, OpClass) else ()
+            for name in names:
+                calls.setdefault(name, []).append(pattern)
+    free: dict[str, tuple[tuple[Call, str], ...]] = {}
+    for name, group in calls.items():
+        attrs = [attr for attr, spec in TABLE[name].attrs.items() if spec.derive is None]
+        mentioned = {attr for call in group for attr in call.attrs}
+        free[name] = tuple((call, attr) for call in group for attr in attrs if attr not in mentioned)
+    return free
 
 
 # ---------------------------------------------------------------- sources

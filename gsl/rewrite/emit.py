@@ -1,0 +1,181 @@
+"""Calls that were made before, and the steps of a target printed as a function that makes them again.
+
+If a target has no steps but calls whose attributes are written out, nothing but the types of the operands tells what
+becomes of them. So what the steps make is remembered, and a function makes it again. For ``op.Tanh(op.Sigmoid(x))`` it
+is, with the names of objects in their place::
+
+    def again(match, graph):
+        calls = graph.formed.get(known) or known.calls_for(graph)
+        nodes = match.bindings.nodes
+        n0 = nodes.get(x)
+        if n0.op in NUMBERS: return None
+        cn1 = calls.get((sigmoid, id(n0.type), ))
+        if cn1 is None: return None
+        …
+        origin = Origin(rule, match.inner)
+        n1 = Node(cn1[0], (n0, ), cn1[1], cn1[2], cn1[3])
+        n1.index, n1.origin = -1, origin
+        …
+        return [n2], (n1, n2, )
+
+It gives nothing where a call is not known yet, or where a number stands for a tensor: then the steps are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
+from typing import Any, Final
+
+from gsl.attr.ast import Literal
+from gsl.attr.compile import Names
+from gsl.graph import Graph, Node, Op, Origin, Type
+from gsl.match import Match
+from gsl.pat import Call, Like, OpClass, Pattern
+from gsl.rewrite.build import Builder, Steps, needed
+from gsl.rewrite.new import NUMBERS, is_stateless
+from gsl.spec import OpSpec
+
+Again = Callable[[Match, Graph], "tuple[list[Node], tuple[Node, ...]] | None"]
+"""The nodes of the outputs, and all nodes that were made, operands first; ``None`` if something is not known."""
+Calls = dict[Any, tuple[Op, Mapping[str, Any], "Type | None", str, object]]
+"""Calls by the addresses of types: operator, attributes, type, name, and what must not be freed lest another object
+gets its address."""
+MOST_CALLS: Final = 4096
+"""The largest number of different calls that are remembered."""
+
+
+class KnownCalls:
+    """The calls of a target that were made before, and the function that makes them again."""
+
+    def __init__(self, steps: Steps, outputs: Sequence[Pattern], calls: Sequence[Call | Like], rule: str) -> None:
+        self.calls = calls
+        """Their patterns, operands first."""
+        source = _Source(steps)
+        for pattern in calls:
+            source.call(pattern)
+        self.again: Again = source.function(outputs, rule, self)
+        self._everywhere: dict[Any, Calls] = {}
+        """Those that are the same in all graphs whose types a mere function infers, and of which a mere function tells
+        whether they can be written: by these functions."""
+
+    @staticmethod
+    def of(steps: Steps, outputs: Sequence[Pattern], rule: str) -> KnownCalls | None:
+        """The calls of a target; ``None`` where a step is no call, or depends on more than types."""
+        calls: dict[Call | Like, None] = {}
+        for output in outputs:
+            for pattern, make in steps.of(output):
+                if isinstance(pattern, (Call, Like)) and make is not Builder.unmatched and _is_fixed(pattern, steps):
+                    calls[pattern] = None
+                elif make is not Builder.unmatched:
+                    return None
+        return KnownCalls(steps, outputs, list(calls), rule)
+
+    def remember(self, builder: Builder, graph: Graph) -> None:
+        """Take note of the calls that were built for a match.
+
+        The type of a call becomes the same object as that of an operand, or of an output that it may replace, if they
+        are equal: types are compared at every match, and an object is equal to itself at once.
+        """
+        known = self.calls_for(graph)
+        for pattern in self.calls:
+            node = builder.nodes[pattern]
+            near = [other.type for other in (*node.operands, *builder.match.outputs)]
+            node.type = next((type for type in near if type == node.type), node.type)
+            if is_stateless(node.op) and not any(operand.op in NUMBERS for operand in node.operands):
+                if len(known) >= MOST_CALLS:
+                    known.clear()
+                kept: list[Any] = [operand.type for operand in node.operands]
+                if isinstance(pattern, Like):
+                    kept = [builder.nodes[pattern.of].attrs, *kept]
+                    key = (pattern, node.op, *map(id, kept))
+                else:
+                    key = (pattern, *map(id, kept))
+                known[key] = node.op, node.attrs, node.type, node.name, kept
+
+    def calls_for(self, graph: Graph) -> Calls:
+        """The calls that are known for a graph, which keeps them."""
+        infer, writable = graph.infer, graph.writable
+        if type(infer) is FunctionType and (writable is None or type(writable) is FunctionType):
+            found = graph.formed[self] = self._everywhere.setdefault((infer, writable), {})
+        else:
+            found = graph.formed.setdefault(self, {})
+        return found
+
+
+def _is_fixed(pattern: Call | Like, steps: Steps) -> bool:
+    """True if a call is always the same for operands of the same types: its attributes are written out, or those of a
+    matched model, and no others can get lost."""
+    if pattern.free_symbols:
+        return False
+    if isinstance(pattern, Like):
+        return not pattern.attrs and pattern.of in steps.plan.known
+    if isinstance(pattern.op, OpClass) or not all(isinstance(node, Literal) for node in pattern.attrs.values()):
+        return False
+    left_out = steps.free.get(pattern.op.name, ()) if isinstance(pattern.op, OpSpec) else ()
+    return all(name in pattern.attrs for _, name in left_out)
+
+
+class _Source:
+    """The lines of one function."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+        self.names = Names()
+        self.variables: dict[Pattern, str] = {}
+        """The variables of nodes."""
+        self.lookups: list[str] = []
+        """The lines that look up matched nodes and known calls."""
+        self.made: list[str] = []
+        """The variables of new nodes, operands first."""
+        self.makes: list[str] = []
+        """The lines that make them."""
+
+    def node(self, pattern: Pattern) -> str:
+        """The variable of a pattern; what was matched is looked up."""
+        name = self.variables.get(pattern)
+        if name is None:
+            name = self.variables[pattern] = f"n{len(self.variables)}"
+            where = self.names.of(pattern)
+            tests = [] if self.steps.is_sure(pattern) else [f"{name} is None"]
+            tests += [] if isinstance(pattern, Call) else [f"{name}.op in {self.names.of(NUMBERS)}"]
+            self.lookups.append(f"{name} = nodes.get({where})")
+            if tests:
+                self.lookups.append(f"if {' or '.join(tests)}: return None")
+        return name
+
+    def call(self, pattern: Call | Like) -> None:
+        """Look up a call, and make it."""
+        nodes = [self.node(operand) for operand in needed(pattern)]
+        types = [f"c{node}[2]" if node in self.made else f"{node}.type" for node in nodes]
+        key = [self.names.of(pattern), *[f"id({type})" for type in types]]
+        if isinstance(pattern, Like):
+            model = nodes.pop(0)
+            key[1:2] = f"{model}.op", f"id({model}.attrs)"
+        name = self.variables[pattern] = f"n{len(self.variables)}"
+        self.lookups += [f"c{name} = calls.get({_row(key)})", f"if c{name} is None: return None"]
+        self.made.append(name)
+        self.makes.append(f"{name} = Node(c{name}[0], {_row(nodes)}, c{name}[1], c{name}[2], c{name}[3])")
+        self.makes.append(f"{name}.index, {name}.origin = -1, origin")
+
+    def function(self, outputs: Sequence[Pattern], rule: str, known: KnownCalls) -> Again:
+        """The function, which returns the nodes of outputs."""
+        results = [self.node(output) for output in outputs]
+        lines = [
+            "def again(match, graph):",
+            f"calls = graph.formed.get({self.names.of(known)}) or {self.names.of(known)}.calls_for(graph)",
+            "nodes = match.bindings.nodes",
+            *self.lookups,
+            f"origin = Origin({rule!r}, match.inner)",
+            *self.makes,
+            f"return [{', '.join(results)}], {_row(self.made)}",
+        ]
+        table = {**self.names.table, "Node": Node, "Origin": Origin}
+        exec(compile("\n    ".join(lines), "<target>", "exec"), table)
+        again: Again = table["again"]
+        return again
+
+
+def _row(items: Sequence[str]) -> str:
+    """The source of a tuple."""
+    return f"({''.join(f'{item}, ' for item in items)})"
