@@ -194,7 +194,7 @@ def test_what_a_room_imports_is_seen() -> None:
     plan, bindings = room("gsl.match.plan"), room("gsl.match.bindings")
     assert plan is not None
     assert bindings is not None
-    assert neighbours(plan) >= {"search", "result"}
+    assert neighbours(plan) >= {"run", "result"}
     assert neighbours(bindings) == set()
     assert room("gsl.match.nowhere") is None
 

@@ -18,7 +18,6 @@ from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node, Op
 from gsl.graph.splice import Replacement
 from gsl.match import Crowds, Find, Match
 from gsl.match.bindings import Bindings
-from gsl.match.index import operators
 from gsl.match.start import PAYS
 from gsl.pat import Call, GetItem, Leaf, OpClass, Tuple
 from gsl.rewrite import Subst, Trace
@@ -450,7 +449,7 @@ class Starts:
 
     def __init__(self, rules: Iterable[Subst]) -> None:
         self._all = [
-            (rule, rule.plan.start(anchor), operators(rule.plan.start(anchor).matchers[anchor]))
+            (rule, rule.plan.start(anchor), rule.plan.start(anchor).matchers[anchor].ops)
             for rule in rules
             for anchor in rule.plan.anchors
         ]

@@ -8,7 +8,7 @@ The cost of matching, for a graph of *n* nodes and *r* rules:
   set costs what its candidates cost, of which there are about as many as places where two operators of a rule meet.
 * *The search* from a candidate is one comparison for each pattern, where the way is given; what is chosen multiplies,
   see :mod:`gsl.match.plan`, which states the worst cases. From a hundred candidates on it is a Python function,
-  :mod:`gsl.match.compile`, which makes the same choices in the same order in about a tenth of the time.
+  :mod:`gsl.match.emit`, which makes the same choices in the same order in about a tenth of the time.
 * *Many users.* A step up to a user looks at all users of a node. Where these are many, they are listed once for each
   operator and graph (:class:`Crowds`), and what a pass has rewritten is left behind, so that *k* rewrites of branches
   of one node with *u* users cost *O(k + u)*, not *O(k · u)*.
@@ -17,8 +17,8 @@ The cost of matching, for a graph of *n* nodes and *r* rules:
 and graph.
 """
 
-from gsl.match.compile import Find
 from gsl.match.crowd import Crowds
+from gsl.match.emit import Find
 from gsl.match.engine import MatchSearch
 from gsl.match.index import Candidates, candidates
 from gsl.match.miss import Miss

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from gsl.attr.ast import Literal
 from gsl.match.bindings import AttrPath
 from gsl.match.guard import Guard
-from gsl.match.matchers import END, Matcher, check_all
+from gsl.match.machine import END
+from gsl.match.matchers import Matcher, check_all
 from gsl.pat import Not, Pattern
 
 if TYPE_CHECKING:

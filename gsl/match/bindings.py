@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from gsl.attr.ast import Symbol
 from gsl.attr.evaluate import Evaluator
@@ -12,11 +12,13 @@ from gsl.graph import CONST, Node
 from gsl.pat import Alt, Instance, Pattern, Repeat, Seq, Variadic, has_head
 from gsl.spec.natives import defaults
 
-AttrPath = tuple[int, ...]
-"""The numbers of the instances of the enclosing variadics, outermost first."""
+AttrPath = tuple[Any, ...]
+"""The numbers of the instances of the enclosing variadics, outermost first; in source, what stands for them."""
+N = TypeVar("N")
+"""A node, or the variable of one in source."""
 
 
-class Bindings:
+class Bindings(Generic[N]):
     """The nodes to which the patterns of a rule are bound. A pattern that is a template has a binding per instance."""
 
     __slots__ = ("chosen", "counts", "heads", "nodes", "scopes", "skipped")
@@ -24,14 +26,14 @@ class Bindings:
     def __init__(
         self,
         scopes: Mapping[Pattern, tuple[Variadic | Repeat, ...]],
-        nodes: dict[Any, Node] | None = None,
+        nodes: dict[Any, N] | None = None,
         chosen: dict[Any, int] | None = None,
     ) -> None:
         self.scopes = scopes
         self.nodes = {} if nodes is None else nodes
-        self.heads: dict[Any, Node] = {}
+        self.heads: dict[Any, N] = {}
         """The first nodes of chains, whose last ones are in ``nodes``."""
-        self.skipped: dict[Node, bool] = {}
+        self.skipped: dict[N, bool] = {}
         """The nodes that stand between related ones, and to which no pattern is bound."""
         self.chosen = {} if chosen is None else chosen
         self.counts: dict[Any, int] = {}
@@ -41,14 +43,14 @@ class Bindings:
         level = len(self.scopes.get(pattern, ()))
         return (pattern, path[:level]) if level else pattern
 
-    def get(self, pattern: Pattern, path: AttrPath, symbols: dict[Symbol, Any] | None = None) -> Node | None:
+    def get(self, pattern: Pattern, path: AttrPath, symbols: dict[Symbol, Any] | None = None) -> N | None:
         """The node of a pattern, ``None`` if it is not bound."""
         if isinstance(pattern, Instance):
             number = Evaluator(MatchScope(self, path), symbols).value(pattern.number)
             return self.instance(pattern.variadic, pattern.template, number, path)
         return self.nodes.get(self.key(pattern, path))
 
-    def head(self, pattern: Pattern, path: AttrPath) -> Node | None:
+    def head(self, pattern: Pattern, path: AttrPath) -> N | None:
         """The node that a pattern stands for where it uses something: of a chain the first one."""
         while has_head(pattern):
             if isinstance(pattern, Repeat):
@@ -64,13 +66,13 @@ class Bindings:
                 pattern = next(part for part in pattern.same_node() if has_head(part))
         return self.get(pattern, path)
 
-    def all_of(self, pattern: Pattern) -> Iterator[Node]:
+    def all_of(self, pattern: Pattern) -> Iterator[N]:
         """The nodes of a pattern, of all instances if it is a template."""
         for key, node in self.nodes.items():
             if key is pattern or (isinstance(key, tuple) and key[0] is pattern):
                 yield node
 
-    def node(self, pattern: Pattern, path: AttrPath, symbols: dict[Symbol, Any] | None = None) -> Node:
+    def node(self, pattern: Pattern, path: AttrPath, symbols: dict[Symbol, Any] | None = None) -> N:
         """The node of a pattern; EvaluationError if it is not bound."""
         found = self.get(pattern, path, symbols)
         if found is None:
@@ -84,7 +86,7 @@ class Bindings:
             raise EvaluationError(f"{variadic!r} was not matched")
         return self.counts[variadic, outer]
 
-    def instance(self, variadic: Variadic, template: Pattern, number: Any, path: AttrPath) -> Node | None:
+    def instance(self, variadic: Variadic, template: Pattern, number: Any, path: AttrPath) -> N | None:
         """The node of the ``number``-th instance of a template."""
         outer = path[: len(self.scopes.get(variadic, ()))]
         length = self.count(variadic, path)
@@ -104,8 +106,8 @@ class Bindings:
 class MatchScope:
     """The values that an expression can refer to during and after a match, seen from one instance of the variadics."""
 
-    def __init__(self, bindings: Bindings, path: AttrPath) -> None:
-        self.bindings = bindings
+    def __init__(self, bindings: Bindings[Any], path: AttrPath) -> None:
+        self.bindings: Bindings[Node] = bindings
         self.path = path
 
     def attribute(self, pattern: Pattern, name: str, symbols: dict[Symbol, Any]) -> Any:

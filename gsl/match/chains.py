@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from gsl.graph import LEAVES, Node
-from gsl.match.bindings import AttrPath
+from gsl.graph import LEAVES, Node, Op
+from gsl.match.bindings import AttrPath, N
 from gsl.match.guard import Guard
-from gsl.match.matchers import Goals, Matcher, check_all
-from gsl.match.uses import Skipped, beyond, skip_all, users
+from gsl.match.machine import Goals, Machine
+from gsl.match.matchers import Matcher, check_all
 from gsl.pat import Pattern, Repeat
 
 if TYPE_CHECKING:
@@ -32,10 +33,21 @@ class RepeatMatcher(Matcher):
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
         self.inner = matchers[self.pattern.pattern]
 
-    def plausible(self, node: Node) -> bool:
-        return self.inner.plausible(node)
+    @cached_property
+    def ops(self) -> frozenset[Op] | None:
+        return self.inner.ops
 
-    def _instance(self, number: int, node: Node, outer: AttrPath, rest: Goals) -> Goals:
+    def of_class(self) -> Callable[[Op], bool] | None:
+        return self.inner.accepts
+
+    def descend(self, search: Machine[N], node: N, path: AttrPath, rest: Goals) -> Goals | None:
+        return search.chain_down(self, node, path[: self.level], rest)
+
+    def ascend(self, search: Machine[N], node: N, path: AttrPath, rest: Goals) -> Goals | None:
+        return search.chain_up(self, node, path[: self.level], rest)
+
+    def instance(self, number: Any, node: N, outer: AttrPath, rest: Goals) -> Goals:
+        """The goals of one node of the chain."""
         path = (*outer, number)
         return (self.inner.match, node, path, (check_all, self.instance_guards, path, rest))
 
@@ -46,9 +58,9 @@ class RepeatMatcher(Matcher):
 
     # Downward.
 
-    def descend(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
-        outer = path[: self.level]
-        return self._instance(0, node, outer, (self._down, 1, outer, rest))
+    def down(self, node: Node, outer: AttrPath, rest: Goals) -> Goals:
+        """The goals of a chain of which the node is the last one."""
+        return self.instance(0, node, outer, (self._down, 1, outer, rest))
 
     def _down(self, search: MatchSearch, length: int, outer: AttrPath, rest: Goals) -> Goals | None:
         """End the chain at its newest instance, or go on to the only producer of that."""
@@ -57,8 +69,8 @@ class RepeatMatcher(Matcher):
 
         def more() -> Iterator[Goals]:
             for node, skipped in producers(search, first, sole=self.pattern.sole):
-                if self.inner.plausible(node) and skip_all(search, skipped):
-                    yield self._instance(length, node, outer, (self._down, length + 1, outer, rest))
+                if self.inner.plausible(node) and search.skip_all(skipped):
+                    yield self.instance(length, node, outer, (self._down, length + 1, outer, rest))
 
         def end() -> Iterator[Goals]:
             if length >= self.pattern.min:
@@ -76,19 +88,18 @@ class RepeatMatcher(Matcher):
     def firsts(self, search: MatchSearch, above: Iterable[Node]) -> Iterable[Node]:
         return dict.fromkeys(self.inner.last_nodes(search, above))
 
-    def ascend(self, node: Node, path: AttrPath, rest: Goals) -> Goals:
-        """The goal of a chain of which the node is the first instance."""
-        outer = path[: self.level]
-        return self._instance(0, node, outer, (self._up, 1, outer, rest))
+    def up(self, node: Node, outer: AttrPath, rest: Goals) -> Goals:
+        """The goals of a chain of which the node is the first one."""
+        return self.instance(0, node, outer, (self._up, 1, outer, rest))
 
     def _up(self, search: MatchSearch, length: int, outer: AttrPath, rest: Goals) -> Goals | None:
         """End the chain at its newest instance, or go on to a user of which that is the only producer."""
         last = search.bindings.nodes[self.pattern.pattern, (*outer, length - 1)]
 
         def more() -> Iterator[Goals]:
-            for node in sorted(self.firsts(search, users(last, search)), key=lambda node: node.index):
+            for node in sorted(self.firsts(search, search.users_beyond(last)), key=lambda node: node.index):
                 onward = (self._join, (length, last), outer, (self._up, length + 1, outer, rest))
-                yield self._instance(length, node, outer, onward)
+                yield self.instance(length, node, outer, onward)
 
         def end() -> Iterator[Goals]:
             if length >= self.pattern.min:
@@ -104,7 +115,7 @@ class RepeatMatcher(Matcher):
         ways = [skipped for node, skipped in producers(search, first, sole=self.pattern.sole) if node is below]
         if ways == [()]:
             return rest
-        return search.choose(rest for skipped in ways if skip_all(search, skipped))
+        return search.choose(rest for skipped in ways if search.skip_all(skipped))
 
     def _end(self, search: MatchSearch, state: tuple[int, Node], outer: AttrPath, rest: Goals) -> Goals | None:
         length, last = state
@@ -116,7 +127,7 @@ class RepeatMatcher(Matcher):
         return check_all(search, self.guards, outer, rest)
 
 
-def producers(search: MatchSearch, node: Node, *, sole: bool) -> Iterator[tuple[Node, Skipped]]:
+def producers(search: MatchSearch, node: Node, *, sole: bool) -> Iterator[tuple[Node, tuple[Node, ...]]]:
     """The only computed operand of a node, if there is exactly one, and the node that it becomes when nodes are
     skipped.
 
@@ -124,7 +135,7 @@ def producers(search: MatchSearch, node: Node, *, sole: bool) -> Iterator[tuple[
     chains that end at a node are as many as the nodes below.
     """
     for operand in computed(node, search.outputs, sole=sole):
-        for below, skipped in beyond(search, operand):
+        for below, skipped in search.beyond(operand):
             if below.op not in LEAVES:
                 yield below, skipped
 

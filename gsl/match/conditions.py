@@ -80,7 +80,7 @@ class Everywhere(Guard):
         return all(self.guard.check(search, instance) for instance in paths)
 
 
-def _paths(bindings: Bindings, scopes: tuple[Variadic | Repeat, ...], around: AttrPath) -> Iterator[AttrPath]:
+def _paths(bindings: Bindings[Node], scopes: tuple[Variadic | Repeat, ...], around: AttrPath) -> Iterator[AttrPath]:
     """The numbers of all instances, of the inner variadics in all instances of the outer ones."""
     paths: list[AttrPath] = [around]
     for variadic in scopes:

@@ -1,28 +1,42 @@
-"""The search: goals, choice points and a trail. Complete backtracking without recursion over the graph."""
+"""The search: the machine that follows instructions with the nodes of a graph.
+
+It keeps goals, choice points and a trail: complete backtracking without recursion over the graph.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from gsl.graph import Node, Op
-from gsl.match.bindings import Bindings
-from gsl.match.crowd import Crowds
-from gsl.match.matchers import Goals
+from gsl.graph import Node
+from gsl.match.bindings import AttrPath
+from gsl.match.chains import RepeatMatcher
+from gsl.match.crowd import MANY, Crowds
+from gsl.match.guard import Guard
+from gsl.match.machine import END, Goals, Machine
+from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher, VariadicMatcher
 from gsl.match.miss import Miss
+from gsl.match.uses import Link
 from gsl.pat import OpClass, Pattern
 
 if TYPE_CHECKING:
     from gsl.match.plan import Plan
 
+Skipped = tuple[Node, ...]
+"""The nodes that stand between a user and its operand, from the user down."""
+_SKIPPED = (None, ())
+"""The owner of the nodes that are skipped: any number of relations may skip the same one."""
 
-class MatchSearch:
+
+class MatchSearch(Machine[Node]):
     """The state of one search: bindings, the nodes that operators have taken, and where to go back to."""
 
     def __init__(
         self, plan: Plan, outputs: Container[Node], blocked: Collection[Node] = (), crowds: Crowds | None = None
     ) -> None:
-        self.bindings = Bindings(plan.scopes)
+        super().__init__(plan.scopes)
         self.fuzzy = plan.fuzzy
         """The operators that may stand between related nodes."""
         self.outputs = outputs
@@ -31,74 +45,12 @@ class MatchSearch:
         """Nodes that no operator of the pattern may be."""
         self.crowds = crowds
         """The facts about users that are known, if there are any."""
-        self.taken: dict[Node, Any] = {}
-        self.operators: dict[OpClass, Op] = {}
-        self.related: dict[Any, bool] = {}
-        """The use relations that are known to hold, with the nodes between their sides."""
-        self.trail: list[tuple[dict[Any, Any], Any]] = []
         self.choices: list[tuple[Iterator[Goals], int]] = []
-        self.failed: set[tuple[Any, Node]] = set()
-        """The alternatives that do not match a node, whatever is bound around them."""
-        self.overlaps = 0
-        """The number of times that a node was not free, because another operator had taken it."""
         self.steps = 0
         """The number of goals that were tried: the measure of the search's cost."""
         self.on_miss: Callable[[Miss], None] | None = None
 
-    def record(self, table: dict[Any, Any], key: Any, value: Any) -> None:
-        """Put a new entry into one of the tables, to be taken back when the search goes back."""
-        table[key] = value
-        self.trail.append((table, key))
-
-    def take(self, node: Node, owner: Any) -> bool:
-        """Reserve a node for an operator of the pattern; false if it is another one's already, or blocked."""
-        taken = self.taken.get(node)
-        if taken is not None:
-            if taken == owner:
-                return True
-            self.overlaps += 1
-            return self.miss(owner[0], node, "overlap", "a node of its own", taken[0])
-        if node in self.blocked:
-            return self.miss(owner[0], node, "overlap", "an untouched node", "rewritten in this pass")
-        self.record(self.taken, node, owner)
-        return True
-
-    def same_operator(self, op: OpClass, node: Node) -> bool:
-        """True if the node has the operator that the class stands for in this match."""
-        known = self.operators.get(op)
-        if known is None:
-            self.record(self.operators, op, node.op)
-            return True
-        return known == node.op or self.miss(None, node, "same operator", known, node.op)
-
-    def miss(self, pattern: Pattern | None, node: Node | None, what: str, expected: Any, found: Any) -> bool:
-        """Note a failed condition, if anyone wants to know; always false."""
-        if self.on_miss is not None:
-            self.on_miss(Miss(pattern, node, what, expected, found, len(self.bindings.nodes)))
-        return False
-
-    def choose(self, alternatives: Iterator[Goals]) -> Goals | None:
-        """The first of several continuations; the others are tried when it fails."""
-        self.choices.append((alternatives, len(self.trail)))
-        return self._next(len(self.choices) - 1)
-
-    def _next(self, floor: int) -> Goals | None:
-        """Go back to the last choice above the floor that has another continuation, and take that."""
-        while len(self.choices) > floor:
-            alternatives, mark = self.choices[-1]
-            self.undo(mark)
-            goals = next(alternatives, None)
-            if goals is not None:
-                return goals
-            self.choices.pop()
-        return None
-
-    def undo(self, mark: int) -> None:
-        """Take back the bindings that were recorded since."""
-        trail = self.trail
-        while len(trail) > mark:
-            table, key = trail.pop()
-            del table[key]
+    # The goals.
 
     def solve(self, goals: Goals) -> Iterator[None]:
         """Stop at every way to reach all goals. The bindings then hold, until the next step of the iteration."""
@@ -137,3 +89,257 @@ class MatchSearch:
         found = next(self.solve(goals), self) is None
         del self.choices[floor:]
         return found
+
+    def choose(self, alternatives: Iterator[Goals]) -> Goals | None:
+        self.choices.append((alternatives, len(self.trail)))
+        return self._next(len(self.choices) - 1)
+
+    def _next(self, floor: int) -> Goals | None:
+        """Go back to the last choice above the floor that has another continuation, and take that."""
+        while len(self.choices) > floor:
+            alternatives, mark = self.choices[-1]
+            self.undo(mark)
+            goals = next(alternatives, None)
+            if goals is not None:
+                return goals
+            self.choices.pop()
+        return None
+
+    @property
+    def learns(self) -> bool:
+        return self.on_miss is None
+
+    # Tests.
+
+    def miss(self, pattern: Pattern | None, node: Node | None, what: str, expected: Any, found: Any) -> bool:
+        if self.on_miss is not None:
+            self.on_miss(Miss(pattern, node, what, expected, found, len(self.bindings.nodes)))
+        return False
+
+    def same(self, pattern: Pattern, node: Node, bound: Node) -> bool:
+        return bound is node or self.miss(pattern, node, "same node", bound, node)
+
+    def may_be(self, matcher: Matcher, node: Node) -> bool:
+        return matcher.plausible(node)
+
+    def has_operator(self, matcher: Matcher, node: Node, what: str, expected: Any) -> bool:
+        accepts = matcher.accepts
+        return accepts is None or accepts(node.op) or self.miss(matcher.pattern, node, what, expected, node.op)
+
+    def has_operands(self, matcher: Matcher, node: Node, what: str, number: int, *, more: bool = False) -> bool:
+        found = len(node.operands)
+        return found == number or (more and found > number) or self.miss(matcher.pattern, node, what, number, found)
+
+    def has_literals(self, matcher: CallMatcher, node: Node) -> bool:
+        return matcher.literals_hold(self, node)
+
+    def same_operator(self, op: OpClass, node: Node) -> bool:
+        known = self.operators.get(op)
+        if known is None:
+            self.record(self.operators, op, node.op)
+            return True
+        return known == node.op or self.miss(None, node, "same operator", known, node.op)
+
+    def ask(self, test: Callable[[MatchSearch, Node], bool], node: Node) -> bool:
+        return test(self, node)
+
+    def take(self, matcher: Matcher, node: Node, path: AttrPath) -> bool:
+        return self._reserve(node, (matcher.identity, path[: matcher.level]))
+
+    def _reserve(self, node: Node, owner: Any) -> bool:
+        """Reserve a node for its owner; false if it is another one's already, or blocked."""
+        taken = self.taken.get(node)
+        if taken is not None:
+            if taken == owner:
+                return True
+            self.overlaps += 1
+            return self.miss(owner[0], node, "overlap", "a node of its own", taken[0])
+        if node in self.blocked:
+            return self.miss(owner[0], node, "overlap", "an untouched node", "rewritten in this pass")
+        self.record(self.taken, node, owner)
+        return True
+
+    def holds(self, guard: Guard, path: AttrPath) -> bool:
+        return guard.check(self, path)
+
+    # Ways on.
+
+    def operands(self, node: Node, number: int) -> Sequence[Node]:
+        return node.operands
+
+    def either_order(self, matcher: CallMatcher, node: Node, goals: Callable[[Node, Node], Goals]) -> Goals | None:
+        (first, second), (left, right) = matcher.operands, node.operands
+        turns = left is not right and node.op in COMMUTATIVE and first.plausible(right) and second.plausible(left)
+        if not turns:
+            return goals(left, right)
+        if not (first.plausible(left) and second.plausible(right)):
+            return goals(right, left)
+        return self.choose(iter((goals(left, right), goals(right, left))))
+
+    def each(
+        self, nodes: Collection[Node] | Iterator[Node], goals: Callable[[Node], Goals | None], *, in_order: bool = False
+    ) -> Goals | None:
+        if isinstance(nodes, list):
+            if len(nodes) == 1:
+                return goals(nodes[0])
+            if in_order:
+                nodes.sort(key=_index)
+        return self.choose(map(goals, nodes))
+
+    def users(self, matcher: Matcher, below: Sequence[list[Node]], *, last: bool) -> list[Node] | Iterator[Node]:
+        if last and len(below) == 1 and len(below[0]) == 1:
+            crowd = self._crowd(matcher, below[0][0])
+            if crowd is not None:
+                return crowd
+        found: dict[Node, None] = {}
+        for node in [node for nodes in below for node in nodes]:
+            before = len(found)
+            above = [node] if matcher.same_node else self.users_beyond(node)
+            found.update(dict.fromkeys(filter(matcher.plausible, above)))
+            if len(found) == before and not matcher.same_node:
+                self.miss(matcher.pattern, node, "user", matcher.pattern, list(node.users))
+        return list(found)
+
+    def _crowd(self, matcher: Matcher, node: Node) -> Iterator[Node] | None:
+        """The nodes that the pattern may be, one after the other, where they are among the many users of one node."""
+        if self.crowds is None or self.on_miss is not None or self.fuzzy or not isinstance(matcher, CallMatcher):
+            return None
+        return self.crowds.above(node, matcher.ops, self.blocked) if len(node.users) >= MANY else None
+
+    def connected(self, matcher: Matcher) -> list[Node]:
+        return list(filter(matcher.plausible, connected(self.bindings.nodes.values())))
+
+    # Relations.
+
+    def relate(self, link: Link, operand: Node, user: Node, key: Any, rest: Goals) -> Goals | None:
+        use = link.use
+        ways = [skipped for node, skipped in self._below(link, user) if node is operand]
+        if not ways:
+            place = "operand" if use.index is None else f"operand {use.index}"
+            self.miss(use.user, user, place, operand, list(user.operands))
+        ways = [skipped for skipped in ways if not use.only or self._alone(use.operand, operand, user, skipped)]
+        if not ways:
+            return None
+        if ways == [()]:
+            self.record(self.related, key, True)
+            return rest
+
+        def hold() -> Iterator[Goals]:
+            for skipped in ways:
+                if self.skip_all(skipped):
+                    self.record(self.related, key, True)
+                    yield rest
+
+        return self.choose(hold())
+
+    def _below(self, link: Link, user: Node) -> Iterator[tuple[Node, Skipped]]:
+        """The nodes that are operands of the user, each with the nodes that are skipped on the way to it."""
+        index = link.use.index
+        operands = user.operands if index is None else user.operands[index : index + 1]
+        for node in dict.fromkeys(operands):
+            yield from self.beyond(node)
+
+    def _alone(self, pattern: Pattern, operand: Node, user: Node, skipped: Skipped) -> bool:
+        """True if nothing else uses the operand."""
+        for above, node in pairwise((user, *skipped, operand)):
+            other = next((other for other in node.users if other is not above), None)
+            if other is not None:
+                return self.miss(pattern, node, "only user", above, other)
+            if node in self.outputs:
+                return self.miss(pattern, node, "only user", above, "the graph's output")
+        return True
+
+    def used_by(self, link: Link, user: Node) -> list[Node]:
+        ways = dict.fromkeys(node for node, _ in self._below(link, user))
+        below = [node for node in ways if link.operand.plausible(node)]
+        if not below:
+            self.miss(link.operand.pattern, user, "operand", link.operand.pattern, list(ways))
+        return below
+
+    def users_of(self, link: Link, operand: Node) -> list[Node]:
+        nodes = list(link.user.firsts(self, self.users_beyond(operand)))
+        if not nodes:
+            self.miss(link.user.pattern, operand, "user", link.user.pattern, list(operand.users))
+        return nodes
+
+    # What is there any number of times.
+
+    def chain_down(self, matcher: RepeatMatcher, last: Node, path: AttrPath, rest: Goals) -> Goals:
+        return matcher.down(last, path, rest)
+
+    def chain_up(self, matcher: RepeatMatcher, first: Node, path: AttrPath, rest: Goals) -> Goals:
+        return matcher.up(first, path, rest)
+
+    def fields(self, matcher: VariadicMatcher, node: Node, path: AttrPath, rest: Goals) -> Goals:
+        outer = path[: matcher.level]
+        self.record(self.bindings.counts, (matcher.pattern, outer), len(node.operands))
+        for number in reversed(range(len(node.operands))):
+            rest = matcher.instance(number, node.operands[number], outer, rest)
+        return rest
+
+    def members(self, matcher: VariadicMatcher, first: Node, rest: Goals) -> Goals | None:
+        number = 1
+        for other in sorted(matcher.members.nodes(self, ()), key=_index):
+            # Without a first instance of its own kind, the first one in the graph is the first one.
+            if other in self.taken or (other.index < first.index and not matcher.pattern.first):
+                continue
+            if self.once(matcher.instance(number, other, (), END)):
+                number += 1
+        self.record(self.bindings.counts, (matcher.pattern, ()), number)
+        return rest if number >= matcher.pattern.min_len else None
+
+    # Nodes that may be skipped.
+
+    def users_beyond(self, node: Node) -> list[Node]:
+        """The users of a node, also beyond nodes that may be skipped."""
+        if not self.fuzzy:
+            return list(node.users)
+        found: dict[Node, None] = {}
+        work = [node]
+        while work:
+            for user in work.pop().users:
+                if user not in found:
+                    found[user] = None
+                    if user.op in self.fuzzy:
+                        work.append(user)
+        return list(found)
+
+    def beyond(self, node: Node) -> Iterator[tuple[Node, Skipped]]:
+        """An operand, and the nodes that it becomes when nodes are skipped: for each of these its first operand."""
+        skipped: Skipped = ()
+        yield node, skipped
+        while node.op in self.fuzzy and node.operands:
+            skipped = (*skipped, node)
+            node = node.operands[0]
+            yield node, skipped
+
+    def skip(self, node: Node, goals: Callable[[Node], Goals]) -> Goals | None:
+        if node.op not in self.fuzzy:
+            return goals(node)
+        return self.choose(goals(below) for below, skipped in self.beyond(node) if self.skip_all(skipped))
+
+    def skip_all(self, nodes: Iterable[Node]) -> bool:
+        """Let nodes stand between two related ones: they are part of the match, but no pattern is bound to them."""
+        mark = len(self.trail)
+        for node in nodes:
+            if node not in self.bindings.skipped:
+                if not self._reserve(node, _SKIPPED):
+                    self.undo(mark)
+                    return False
+                self.record(self.bindings.skipped, node, True)
+        return True
+
+
+def connected(nodes: Iterable[Node]) -> Iterable[Node]:
+    """The nodes from which operands and users lead to one of the given ones."""
+    seen = dict.fromkeys(nodes)
+    work = list(seen)
+    while work:
+        node = work.pop()
+        new = [other for other in (*node.operands, *node.users) if other not in seen]
+        seen.update(dict.fromkeys(new))
+        work += new
+    return seen
+
+
+_index = attrgetter("index")

@@ -13,20 +13,9 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from gsl.graph import GETITEM, TUPLE, Node, Op
-from gsl.match.matchers import (
-    COMMUTATIVE,
-    AltMatcher,
-    AndMatcher,
-    CallMatcher,
-    GetItemMatcher,
-    LeafMatcher,
-    Matcher,
-    TupleMatcher,
-    VariadicMatcher,
-)
-from gsl.match.uses import SeqMatcher
-from gsl.pat import Call, GetItem, Pattern, Tuple
+from gsl.graph import Node, Op
+from gsl.match.matchers import CallMatcher
+from gsl.pat import Call, GetItem, Pattern, Tuple, has_head
 
 if TYPE_CHECKING:
     from gsl.match.plan import Plan
@@ -160,11 +149,11 @@ def _below(start: Start, anchor: Pattern, path: tuple[int, ...]) -> Iterator[Hin
     """The hints about the nodes right below the pattern to which a path leads."""
     turns = _may_turn(start, anchor)
     for position, child in enumerate(anchor.children()):
-        ops = operators(start.matchers[child])
+        ops = start.matchers[child].ops
         if ops is not None:
             yield Hint((*path, ANY if turns else position), ops)
     for use in start.plan.ways:
-        ops = operators(start.matchers[use.operand]) if use.user is anchor else None
+        ops = start.matchers[use.operand].ops if use.user is anchor else None
         if ops is not None:
             yield Hint((*path, ANY if use.index is None else use.index), ops)
 
@@ -180,38 +169,16 @@ def _further(start: Start, anchor: Pattern) -> Iterator[Hint]:
 def _may_turn(start: Start, pattern: Pattern) -> bool:
     """True if operands may match in either order."""
     matcher = start.matchers[pattern]
-    return isinstance(matcher, CallMatcher) and (matcher.ops is None or bool(matcher.ops & COMMUTATIVE))
+    return isinstance(matcher, CallMatcher) and matcher.may_turn
 
 
 def _above(start: Start, anchor: Pattern) -> Iterator[Hint]:
     made_of = [p for p in start.plan.sure if isinstance(p, (Call, Tuple, GetItem)) and anchor in tuple(p.children())]
     users: list[Pattern] = [*made_of, *(use.user for use in start.plan.ways if use.operand is anchor)]
     for user in users:
-        ops = operators(start.matchers[user])
-        if ops is not None:
+        ops = start.matchers[user].ops
+        if ops is not None and not has_head(user):
             yield Hint((USER,), ops)
-
-
-def operators(matcher: Matcher) -> frozenset[Op] | None:
-    """The operators that a node of the pattern may have, ``None`` where they can't be enumerated."""
-    match matcher:
-        case CallMatcher():
-            return matcher.ops
-        case LeafMatcher():
-            return matcher.kinds
-        case TupleMatcher() | VariadicMatcher():
-            return frozenset((TUPLE,))
-        case GetItemMatcher():
-            return frozenset((GETITEM,))
-        case SeqMatcher():
-            return operators(matcher.spine[-1])
-        case AndMatcher():
-            known = [ops for ops in map(operators, matcher.both) if ops is not None]
-            return frozenset.intersection(*known) if known else None
-        case AltMatcher():
-            each = [operators(choice) for choice in matcher.choices]
-            return None if None in each else frozenset().union(*[ops for ops in each if ops is not None])
-    return None
 
 
 _index = attrgetter("index")

@@ -1,31 +1,31 @@
 """Compiled patterns. Each knows how to match one node, and which goals remain after it.
 
 The remainder is a linked list of goals ``(function, argument, path, rest)``, so that the search keeps its own stack
-and neither deep graphs nor long variadics recurse. ``END`` is the empty list; a failed match is ``None``.
+and neither deep graphs nor long variadics recurse. ``END`` is the empty list; a failed match is ``None``. Where a goal
+depends on a node, it gives an instruction to the machine (:mod:`gsl.match.machine`), which may have a variable instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gsl.attr.ast import Literal
 from gsl.errors import EvaluationError
 from gsl.graph import CONST, GETITEM, TUPLE, Node, Op, TensorType, TupleType
-from gsl.match.bindings import AttrPath
+from gsl.match.bindings import AttrPath, N
 from gsl.match.guard import Guard, canonical
 from gsl.match.literal import decidedly_same, equal_in_single, equal_literal
+from gsl.match.machine import Goals, Machine
 from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, OpClass, Pattern, Tuple, Variadic, has_head
 from gsl.spec import TABLE, OpSpec
 from gsl.spec.natives import defaults, same_function
 
 if TYPE_CHECKING:
     from gsl.match.engine import MatchSearch
+    from gsl.match.uses import Up
 
-Goals = Any
-"""``END``, or a tuple of a function, its argument, a path and further goals."""
-END: Goals = ()
 MOST_FORMS = 1000
 """The largest number of different calls that are remembered."""
 COMMUTATIVE = frozenset(name for name, spec in TABLE.items() if spec.commutative)
@@ -35,9 +35,11 @@ COMMUTATIVE = frozenset(name for name, spec in TABLE.items() if spec.commutative
 class Matcher:
     """A pattern as compiled for one plan."""
 
-    __slots__ = ("guards", "identity", "level", "pattern")
+    __slots__ = ("__dict__", "guards", "identity", "level", "pattern")  # __dict__ holds ops and accepts
     operator = True
     """True if different patterns of this kind must be different nodes."""
+    same_node = False
+    """True if the pattern's node is that of its parts."""
 
     def __init__(self, pattern: Pattern, level: int, identity: Pattern) -> None:
         self.pattern = pattern
@@ -50,28 +52,42 @@ class Matcher:
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
         """Look up the matchers of the pattern's parts."""
 
-    def match(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
+    def match(self, search: Machine[N], node: N, path: AttrPath, rest: Goals) -> Goals | None:
         """The goals that remain when the pattern is the node, or ``None`` if it can't be."""
         key = (self.pattern, path[: self.level]) if self.level else self.pattern
         bound = search.bindings.nodes.get(key)
         if bound is not None:
-            if bound is node:
-                return rest
-            search.miss(self.pattern, node, "same node", bound, node)
+            return rest if search.same(self.pattern, node, bound) else None
+        if not self.admits(search, node):
             return None
-        if not self.admits(search, node) or not self.typed(search, node):
+        if self.pattern.guard is not None and not search.ask(self.typed, node):
             return None
-        if self.operator and not search.take(node, (self.identity, path[: self.level])):
+        if self.operator and not search.take(self, node, path):
             return None
         search.record(search.bindings.nodes, key, node)
         for guard in self.guards:
-            if not guard.check(search, path):
+            if not search.holds(guard, path):
                 return None
         return self.descend(search, node, path, rest)
 
+    @cached_property
+    def ops(self) -> frozenset[Op] | None:
+        """The operators that a node of the pattern may have, ``None`` where they can't be enumerated."""
+        return None
+
+    @cached_property
+    def accepts(self) -> Callable[[Op], bool] | None:
+        """True of an operator that a node of the pattern may have; ``None`` if that may be any."""
+        return self.of_class() if self.ops is None else self.ops.__contains__
+
+    def of_class(self) -> Callable[[Op], bool] | None:
+        """The same for a pattern whose operators can't be enumerated."""
+        return None
+
     def plausible(self, node: Node) -> bool:
         """A cheap necessary condition."""
-        return True
+        accepts = self.accepts
+        return accepts is None or accepts(node.op)
 
     def last_nodes(self, search: MatchSearch, firsts: Iterable[Node]) -> Iterable[Node]:
         """The nodes that may be the pattern's when it uses something by one of the given nodes."""
@@ -81,19 +97,18 @@ class Matcher:
         """The nodes from which to go on upward, see :meth:`ascend`, when the pattern uses something by one of these."""
         return self.last_nodes(search, above)
 
-    def ascend(self, node: Node, path: AttrPath, rest: Goals) -> Goals:
+    def ascend(self, search: Machine[N], node: N, path: AttrPath, rest: Goals) -> Goals | None:
         """The goal that the pattern is the node, which was found upward."""
         return (self.match, node, path, rest)
 
-    def admits(self, search: MatchSearch, node: Node) -> bool:
+    def admits(self, search: Machine[N], node: N) -> bool:
         """True if the node is of the right kind, and has the operator and the literal attributes."""
         return True
 
     def typed(self, search: MatchSearch, node: Node) -> bool:
         """True if the literal demands on the type hold."""
         guard = self.pattern.guard
-        if guard is None:
-            return True
+        assert guard is not None
         if not isinstance(node.type, TensorType):
             return search.miss(self.pattern, node, "type", guard, None)
         shape = guard.shape if isinstance(guard.shape, tuple) else ()
@@ -106,39 +121,39 @@ class Matcher:
                 return search.miss(self.pattern, node, what, wanted.value, actual)
         return True
 
-    def descend(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
+    def descend(self, search: Machine[N], node: N, path: AttrPath, rest: Goals) -> Goals | None:
         """The goals for the parts of the pattern, before the rest."""
         return rest
 
 
 class LeafMatcher(Matcher):
-    __slots__ = ("kinds",)
+    __slots__ = ()
     operator = False
     pattern: Leaf
 
-    def __init__(self, pattern: Leaf, level: int, identity: Pattern) -> None:
-        super().__init__(pattern, level, identity)
-        self.kinds = pattern.kinds
+    @cached_property
+    def ops(self) -> frozenset[Op] | None:
+        return self.pattern.kinds
 
-    def plausible(self, node: Node) -> bool:
-        return self.kinds is None or node.op in self.kinds
-
-    def admits(self, search: MatchSearch, node: Node) -> bool:
-        if self.kinds is not None and node.op not in self.kinds:
-            return search.miss(self.pattern, node, "kind", self.kinds, node.op)
-        return True
+    def admits(self, search: Machine[N], node: N) -> bool:
+        return self.ops is None or search.has_operator(self, node, "kind", self.ops)
 
 
 class ConstMatcher(LeafMatcher):
     __slots__ = ()
     pattern: Const
 
-    def admits(self, search: MatchSearch, node: Node) -> bool:
-        if node.op != CONST:
-            return search.miss(self.pattern, node, "kind", CONST, node.op)
+    def admits(self, search: Machine[N], node: N) -> bool:
+        if not search.has_operator(self, node, "kind", CONST):
+            return False
         wanted = self.pattern.literal
         if wanted is None or (not isinstance(wanted, Literal) and not hasattr(wanted, "__array__")):
             return True
+        return search.ask(self.has_value, node)
+
+    def has_value(self, search: MatchSearch, node: Node) -> bool:
+        """True if the node has the literal value."""
+        wanted = self.pattern.literal
         value = wanted.value if isinstance(wanted, Literal) else wanted
         if not (equal_literal(value, node.attrs["value"]) or equal_in_single(value, node)):
             return search.miss(self.pattern, node, "value", value, node.attrs["value"])
@@ -146,7 +161,7 @@ class ConstMatcher(LeafMatcher):
 
 
 class CallMatcher(Matcher):
-    __slots__ = ("__dict__", "accepted", "forms", "literals", "operands")  # __dict__ holds ops
+    __slots__ = ("accepted", "forms", "literals", "operands")
     pattern: Call
 
     def __init__(self, pattern: Call, level: int, identity: Pattern) -> None:
@@ -161,28 +176,33 @@ class CallMatcher(Matcher):
 
     @cached_property
     def ops(self) -> frozenset[Op] | None:
-        """The operators that match, ``None`` where only the class knows; torch may be imported to find them."""
         op = self.pattern.op
         if isinstance(op, OpClass):
             return op.members
-        return frozenset((op.name,)) if isinstance(op, OpSpec) else same_function(op)
+        return frozenset((op.name,)) if isinstance(op, OpSpec) else same_function(op)  # torch may be imported
+
+    def of_class(self) -> Callable[[Op], bool]:
+        op = self.pattern.op
+        assert isinstance(op, OpClass)
+        return op.accepts
+
+    @cached_property
+    def may_turn(self) -> bool:
+        """True if the operands may match in either order."""
+        is_commutative = self.ops is None or bool(self.ops & COMMUTATIVE)
+        return len(self.operands) == 2 and self.operands[0] is not self.operands[1] and is_commutative
 
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
         self.operands = tuple([matchers[operand] for operand in self.pattern.operands or ()])
 
-    def plausible(self, node: Node) -> bool:
-        if self.ops is not None:
-            return node.op in self.ops
-        return isinstance(self.pattern.op, OpClass) and self.pattern.op.accepts(node.op)
-
-    def admits(self, search: MatchSearch, node: Node) -> bool:
-        if not self.plausible(node):
-            return search.miss(self.pattern, node, "operator", self.pattern.op, node.op)
-        if self.pattern.operands is not None and len(node.operands) != len(self.operands):
-            return search.miss(self.pattern, node, "operands", len(self.operands), len(node.operands))
-        if not self.literals_hold(search, node):
+    def admits(self, search: Machine[N], node: N) -> bool:
+        op, operands = self.pattern.op, self.pattern.operands
+        if not search.has_operator(self, node, "operator", op):
             return False
-        op = self.pattern.op
+        if operands is not None and not search.has_operands(self, node, "operands", len(operands)):
+            return False
+        if self.literals and not search.has_literals(self, node):
+            return False
         return not isinstance(op, OpClass) or not op.joint or search.same_operator(op, node)
 
     def literals_hold(self, search: MatchSearch, node: Node) -> bool:
@@ -216,22 +236,15 @@ class CallMatcher(Matcher):
             known = self.forms[key] = (holds, (node.attrs, types))
         return known[0]
 
-    def descend(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
-        if len(self.operands) == 2 and node.op in COMMUTATIVE:
-            return self._either_order(search, node, path, rest)
-        for matcher, operand in zip(reversed(self.operands), reversed(node.operands)):
-            rest = (matcher.match, operand, path, rest)
-        return rest
+    def descend(self, search: Machine[N], node: N, path: AttrPath, rest: Goals) -> Goals | None:
+        if not self.may_turn:
+            return match_all(search, self.operands, node, path, rest)
+        first, second = self.operands
 
-    def _either_order(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
-        (first, second), (left, right) = self.operands, node.operands
-        straight = (first.match, left, path, (second.match, right, path, rest))
-        if left is right or first is second or not (first.plausible(right) and second.plausible(left)):
-            return straight
-        swapped = (first.match, right, path, (second.match, left, path, rest))
-        if not (first.plausible(left) and second.plausible(right)):
-            return swapped
-        return search.choose(iter((straight, swapped)))
+        def both(left: N, right: N) -> Goals:
+            return (first.match, left, path, (second.match, right, path, rest))
+
+        return search.either_order(self, node, both)
 
 
 class TupleMatcher(Matcher):
@@ -245,20 +258,16 @@ class TupleMatcher(Matcher):
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
         self.items = tuple([matchers[item] for item in self.pattern.items])
 
-    def plausible(self, node: Node) -> bool:
-        return node.op == TUPLE
+    @cached_property
+    def ops(self) -> frozenset[Op]:
+        return frozenset((TUPLE,))
 
-    def admits(self, search: MatchSearch, node: Node) -> bool:
-        if node.op != TUPLE:
-            return search.miss(self.pattern, node, "kind", TUPLE, node.op)
-        if len(node.operands) != len(self.items):
-            return search.miss(self.pattern, node, "fields", len(self.items), len(node.operands))
-        return True
+    def admits(self, search: Machine[N], node: N) -> bool:
+        is_tuple = search.has_operator(self, node, "kind", TUPLE)
+        return is_tuple and search.has_operands(self, node, "fields", len(self.items))
 
-    def descend(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
-        for matcher, operand in zip(reversed(self.items), reversed(node.operands)):
-            rest = (matcher.match, operand, path, rest)
-        return rest
+    def descend(self, search: Machine[N], node: N, path: AttrPath, rest: Goals) -> Goals | None:
+        return match_all(search, self.items, node, path, rest)
 
 
 class GetItemMatcher(Matcher):
@@ -269,27 +278,31 @@ class GetItemMatcher(Matcher):
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
         self.tuple = matchers[self.pattern.tuple]
 
-    def plausible(self, node: Node) -> bool:
-        return node.op == GETITEM
+    @cached_property
+    def ops(self) -> frozenset[Op]:
+        return frozenset((GETITEM,))
 
-    def admits(self, search: MatchSearch, node: Node) -> bool:
-        if node.op != GETITEM:
-            return search.miss(self.pattern, node, "kind", GETITEM, node.op)
-        number = self.pattern.number
-        if not isinstance(number, Literal):
-            return True
-        wanted, whole = number.value, node.operands[0].type
+    def admits(self, search: Machine[N], node: N) -> bool:
+        if not search.has_operator(self, node, "kind", GETITEM):
+            return False
+        return not isinstance(self.pattern.number, Literal) or search.ask(self.has_index, node)
+
+    def has_index(self, search: MatchSearch, node: Node) -> bool:
+        """True if the node is the field with the literal number."""
+        assert isinstance(self.pattern.number, Literal)
+        wanted, whole = self.pattern.number.value, node.operands[0].type
         if wanted < 0 and isinstance(whole, TupleType):
             wanted += len(whole.fields)
         return wanted == node.attrs["index"] or search.miss(self.pattern, node, "index", wanted, node.attrs["index"])
 
-    def descend(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
-        return (self.tuple.match, node.operands[0], path, rest)
+    def descend(self, search: Machine[N], node: N, path: AttrPath, rest: Goals) -> Goals | None:
+        return match_all(search, (self.tuple,), node, path, rest)
 
 
 class AltMatcher(Matcher):
     __slots__ = ("choices", "closed")
     operator = False
+    same_node = True
     pattern: Alt
 
     def __init__(self, pattern: Alt, level: int, identity: Pattern) -> None:
@@ -302,22 +315,29 @@ class AltMatcher(Matcher):
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
         self.choices = tuple([matchers[choice] for choice in self.pattern.choices])
 
-    def plausible(self, node: Node) -> bool:
-        return any(choice.plausible(node) for choice in self.choices)
+    @cached_property
+    def ops(self) -> frozenset[Op] | None:
+        each = [choice.ops for choice in self.choices]
+        return None if None in each else frozenset[Op]().union(*[ops for ops in each if ops is not None])
+
+    def of_class(self) -> Callable[[Op], bool] | None:
+        each = [choice.accepts for choice in self.choices]
+        tests = [test for test in each if test is not None]
+        return (lambda op: any(test(op) for test in tests)) if len(tests) == len(each) else None
 
     def last_nodes(self, search: MatchSearch, firsts: Iterable[Node]) -> Iterable[Node]:
         firsts = list(firsts)
         return dict.fromkeys(node for choice in self.choices for node in choice.last_nodes(search, firsts))
 
-    def descend(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
+    def descend(self, search: Machine[N], node: N, path: AttrPath, rest: Goals) -> Goals | None:
         key = (self.pattern, path[: self.level]) if self.level else self.pattern
 
         def alternatives() -> Iterator[Goals]:
             for number, choice in enumerate(self.choices):
-                if not choice.plausible(node) or (choice, node) in search.failed:
+                if not search.may_be(choice, node) or (choice, node) in search.failed:
                     continue
                 search.record(search.bindings.chosen, key, number)
-                if not self.closed or search.on_miss is not None:
+                if not self.closed or not search.learns:
                     yield (choice.match, node, path, rest)
                     continue
                 # Each of two nested alternatives would try the inner one in full, for any reason that it had to fail.
@@ -329,7 +349,7 @@ class AltMatcher(Matcher):
         return search.choose(alternatives())
 
 
-def _note_reached(search: MatchSearch, reached: list[bool], path: AttrPath, rest: Goals) -> Goals:
+def _note_reached(search: Machine[N], reached: list[bool], path: AttrPath, rest: Goals) -> Goals:
     """The goal of noting that the goals before it were reached."""
     if not reached:
         reached.append(True)
@@ -339,6 +359,7 @@ def _note_reached(search: MatchSearch, reached: list[bool], path: AttrPath, rest
 class AndMatcher(Matcher):
     __slots__ = ("both",)
     operator = False
+    same_node = True
     pattern: And
 
     def __init__(self, pattern: And, level: int, identity: Pattern) -> None:
@@ -348,15 +369,22 @@ class AndMatcher(Matcher):
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
         self.both = tuple([matchers[part] for part in self.pattern.both])
 
-    def plausible(self, node: Node) -> bool:
-        return all(matcher.plausible(node) for matcher in self.both)
+    @cached_property
+    def ops(self) -> frozenset[Op] | None:
+        known = [part.ops for part in self.both if part.ops is not None]
+        accepts = self.of_class()
+        return frozenset(filter(accepts, frozenset.intersection(*known))) if known else None
+
+    def of_class(self) -> Callable[[Op], bool] | None:
+        tests = [part.accepts for part in self.both if part.accepts is not None]
+        return (lambda op: all(test(op) for test in tests)) if tests else None
 
     def last_nodes(self, search: MatchSearch, firsts: Iterable[Node]) -> Iterable[Node]:
         chain = next((part for part in self.both if has_head(part.pattern)), None)
         nodes = firsts if chain is None else chain.last_nodes(search, firsts)
         return [node for node in nodes if self.plausible(node)]
 
-    def descend(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
+    def descend(self, search: Machine[N], node: N, path: AttrPath, rest: Goals) -> Goals | None:
         for matcher in reversed(self.both):
             rest = (matcher.match, node, path, rest)
         return rest
@@ -371,10 +399,12 @@ class NotMatcher(Matcher):
 
 
 class VariadicMatcher(Matcher):
-    __slots__ = ("field", "first", "instance_guards")
+    __slots__ = ("field", "first", "instance_guards", "members")
     pattern: Variadic
     field: Matcher
     first: Matcher | None
+    members: Up
+    """Of a group: the way from the patterns that all instances share to another one."""
 
     def __init__(self, pattern: Variadic, level: int, identity: Pattern) -> None:
         super().__init__(pattern, level, identity)
@@ -385,35 +415,44 @@ class VariadicMatcher(Matcher):
         self.field = matchers[self.pattern.field]
         self.first = matchers[self.pattern.first_field] if self.pattern.first else None
 
-    def plausible(self, node: Node) -> bool:
-        return node.op == TUPLE
+    @cached_property
+    def ops(self) -> frozenset[Op]:
+        return frozenset((TUPLE,))
 
-    def admits(self, search: MatchSearch, node: Node) -> bool:
-        if node.op != TUPLE:
-            return search.miss(self.pattern, node, "kind", TUPLE, node.op)
-        if len(node.operands) < self.pattern.min_len:
-            return search.miss(self.pattern, node, "min_len", self.pattern.min_len, len(node.operands))
-        return True
+    def admits(self, search: Machine[N], node: N) -> bool:
+        is_tuple = search.has_operator(self, node, "kind", TUPLE)
+        return is_tuple and search.has_operands(self, node, "min_len", self.pattern.min_len, more=True)
 
-    def descend(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
-        outer = path[: self.level]
-        search.record(search.bindings.counts, (self.pattern, outer), len(node.operands))
-        for number in reversed(range(len(node.operands))):
-            rest = self.instance(number, node.operands[number], outer, rest)
-        return rest
+    def descend(self, search: Machine[N], node: N, path: AttrPath, rest: Goals) -> Goals | None:
+        return search.fields(self, node, path, rest)
 
-    def instance(self, number: int, node: Node, outer: AttrPath, rest: Goals) -> Goals:
+    def instance(self, number: Any, node: N, outer: AttrPath, rest: Goals) -> Goals:
         """The goals of one instance."""
         path = (*outer, number)
         if number == 0 and self.first is not None:
             return (self.first.match, node, path, rest)
         return (self.field.match, node, path, (check_all, self.instance_guards, path, rest))
 
+    def group(self, node: N, rest: Goals) -> Goals:
+        """The goals of a group of which the node is the first instance."""
+        return self.instance(0, node, (), (self._others, node, (), rest))
 
-def check_all(search: MatchSearch, guards: list[Guard], path: AttrPath, rest: Goals) -> Goals | None:
-    """The goal that some guards hold."""
-    for guard in guards:
-        if not guard.check(search, path):
-            return None
+    def _others(self, search: Machine[N], first: N, path: AttrPath, rest: Goals) -> Goals | None:
+        return search.members(self, first, rest)
+
+
+def match_all(search: Machine[N], matchers: Sequence[Matcher], node: N, path: AttrPath, rest: Goals) -> Goals:
+    """The goals that the operands of a node are some patterns."""
+    if not matchers:
+        return rest
+    for matcher, operand in zip(reversed(matchers), reversed(search.operands(node, len(matchers)))):
+        rest = (matcher.match, operand, path, rest)
     return rest
 
+
+def check_all(search: Machine[N], guards: list[Guard], path: AttrPath, rest: Goals) -> Goals | None:
+    """The goal that some guards hold."""
+    for guard in guards:
+        if not search.holds(guard, path):
+            return None
+    return rest

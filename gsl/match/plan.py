@@ -284,7 +284,7 @@ class Plan:
     ) -> Iterator[Match]:
         """All matches, ordered by their anchor's place in the graph. Of the groups of a variadic: those that differ.
 
-        With a ``search``, that finds them and counts its steps; else a function may, see :mod:`gsl.match.compile`.
+        With a ``search``, that finds them and counts its steps; else a function may, see :mod:`gsl.match.emit`.
         ``where``, if it is known, tells where to look.
         """
         self.check(graph)

@@ -33,7 +33,7 @@ class Match:
     Of a template, ``match[variadic(p, i)]`` is the node of an instance, and ``match.instances(variadic, p)`` are all.
     """
 
-    def __init__(self, plan: Plan, bindings: Bindings, operators: Mapping[OpClass, Op]) -> None:
+    def __init__(self, plan: Plan, bindings: Bindings[Node], operators: Mapping[OpClass, Op]) -> None:
         self.plan = plan
         self.bindings = bindings
         self.operators = operators
@@ -124,9 +124,7 @@ class Match:
 
 def held(plan: Plan, search: MatchSearch) -> Match:
     """The bindings of a search as a match, which keeps them when the search goes on."""
-    bindings = Bindings(plan.scopes)
-    bindings.nodes = dict(search.bindings.nodes)
-    bindings.chosen = dict(search.bindings.chosen)
+    bindings = Bindings(plan.scopes, dict(search.bindings.nodes), dict(search.bindings.chosen))
     bindings.counts = dict(search.bindings.counts)
     bindings.heads = dict(search.bindings.heads)
     bindings.skipped = dict(search.bindings.skipped)

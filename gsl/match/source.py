@@ -1,4 +1,4 @@
-"""Python source of a search, line by line, and the facts about its variables."""
+"""Python source of a search, line by line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from gsl.attr.compile import Names, NotCompiled
 from gsl.graph import Op
 from gsl.match.instances import Keys, Own
-from gsl.pat import Alt, OpClass, Pattern, Repeat, Use, Variadic
+from gsl.pat import Repeat, Variadic
 
 MOST_LINES = 400
 """The largest number of lines of a function. Alternatives write the lines that follow them once for each choice."""
@@ -37,35 +37,6 @@ class Many:
     def length(self) -> str:
         """The number of all instances."""
         return f"(len({self.var}) + {self.keys.first})" if self.keys.first else f"len({self.var})"
-
-
-class Bound:
-    """The bindings at one place of the source: the same for every node with which a search comes there."""
-
-    def __init__(self) -> None:
-        self.nodes: dict[Pattern, str] = {}
-        """The variable of each pattern, in the order in which they are bound."""
-        self.taken: dict[Pattern, str] = {}
-        """The variables of operators, by the identity that tells operators apart."""
-        self.operators: dict[OpClass, str] = {}
-        """A variable whose node has the operator that a class stands for."""
-        self.chosen: dict[Alt, int] = {}
-        self.related: set[Use] = set()
-        """The use relations that hold."""
-        self.above: dict[str, frozenset[str]] = {}
-        """For a variable, those whose nodes are made of its node."""
-        self.many: dict[Pattern, Many] = {}
-        self.heads: dict[Pattern, str] = {}
-        """The variables of the first nodes of chains."""
-        self.number: str | None = None
-        """The source of the number of the instance that is being bound, if one is."""
-
-    def copy(self) -> Bound:
-        """A copy of the bindings, to be extended for one choice."""
-        new = Bound()
-        for name, table in vars(self).items():
-            setattr(new, name, table.copy() if isinstance(table, dict | set) else table)
-        return new
 
 
 class SearchWriter:

@@ -9,24 +9,23 @@ from typing import TYPE_CHECKING
 from gsl.errors import PatternError
 from gsl.graph import Node
 from gsl.match.absent import Absent
-from gsl.match.bindings import AttrPath
+from gsl.match.bindings import N
 from gsl.match.chains import RepeatMatcher
 from gsl.match.closed import mark_closed
-from gsl.match.compile import Find, compiled
 from gsl.match.conditions import Distinct, Everywhere, guards_of
 from gsl.match.constraints import UsedOutside, guard_of
 from gsl.match.crowd import Crowds
+from gsl.match.emit import Find, emitted
 from gsl.match.engine import MatchSearch
 from gsl.match.guard import Guard
 from gsl.match.index import Hint, hints_of
+from gsl.match.machine import END, Goals
 from gsl.match.matchers import (
-    END,
     AltMatcher,
     AndMatcher,
     CallMatcher,
     ConstMatcher,
     GetItemMatcher,
-    Goals,
     LeafMatcher,
     Matcher,
     NotMatcher,
@@ -35,7 +34,7 @@ from gsl.match.matchers import (
     check_all,
 )
 from gsl.match.result import Match, held
-from gsl.match.uses import Link, SeqMatcher, Skipping, Up, skip_between
+from gsl.match.uses import Link, SeqMatcher, Skipping, Up, climb, skip_between
 from gsl.pat import (
     Alt,
     And,
@@ -135,7 +134,7 @@ class Start:
     @cached_property
     def function(self) -> Find | None:
         """The search as a function, where there is one."""
-        return compiled(self)
+        return emitted(self)
 
     @cached_property
     def hints(self) -> tuple[Hint, ...]:
@@ -158,35 +157,19 @@ class Start:
         finally:
             self._asked += search.steps // STEPS
 
+    def goals(self, node: N, rest: Goals) -> Goals:
+        """The goals of a match whose anchor is the node, and then the rest."""
+        checked = (check_all, self.final, (), rest)
+        if self.plan.variadic is not None:
+            group = self.matchers[self.plan.variadic]
+            assert isinstance(group, VariadicMatcher)
+            return group.group(node, checked)
+        return (self.matchers[self.anchor].match, node, (), (climb, tuple(self.ups), (), checked))
+
     def matches(self, node: Node, search: MatchSearch) -> Iterator[Match]:
         """The matches whose anchor is the node. The search must not be left half-way and used again."""
-        if self.plan.variadic is not None:
-            yield from self._groups(search, self.plan.variadic, node)
-            return
-        goals: Goals = (climb, tuple(self.ups), (), (check_all, self.final, (), END))
-        for _ in search.solve((self.matchers[self.anchor].match, node, (), goals)):
+        for _ in search.solve(self.goals(node, END)):
             yield held(self.plan, search)
-
-    def _groups(self, search: MatchSearch, variadic: Variadic, node: Node) -> Iterator[Match]:
-        """The groups of a variadic output: an instance at the node, with all others that go with it."""
-        group = self.matchers[variadic]
-        assert isinstance(group, VariadicMatcher)
-        counts = search.bindings.counts
-        final: Goals = (check_all, self.final, (), END)
-        for _ in search.solve(group.instance(0, node, (), END)):
-            mark = len(search.trail)
-            number = 1
-            for other in self.members.candidates(search, ()):
-                # Without a first instance of its own kind, the first one in the graph is the first one.
-                if other in search.taken or (other.index < node.index and not variadic.first):
-                    continue
-                if search.once(group.instance(number, other, (), END)):
-                    number += 1
-            counts[variadic, ()] = number
-            if number >= max(variadic.min_len, 1) and search.exists(final):
-                yield held(self.plan, search)
-            del counts[variadic, ()]
-            search.undo(mark)
 
     # What is bound, and in which order.
 
@@ -309,7 +292,7 @@ class Start:
         """The instances of a variadic output: the way from the patterns that they share to the field."""
         self.order[variadic] = 0
         self.regions[variadic] = ()
-        self.matchers[variadic] = VariadicMatcher(variadic, 0, variadic)
+        group = self.matchers[variadic] = VariadicMatcher(variadic, 0, variadic)
         self._visit(variadic.first_field, (variadic,))
         self._visit(variadic.field, (variadic,))
         bound = {p for p in walk(variadic.field) if p not in self.plan.scopes}
@@ -319,7 +302,7 @@ class Start:
                 f"{variadic.location}: from the patterns that the instances share no way leads up to the field "
                 "through operands"
             )
-        self.members = self._up(variadic.field, way)
+        group.members = self._up(variadic.field, way)
 
     # When the guards are checked.
 
@@ -381,18 +364,6 @@ class Start:
             return False
         own = self.regions[pattern]
         return own == region[: len(own)]
-
-
-def climb(search: MatchSearch, ups: tuple[Up | Link, ...], path: AttrPath, rest: Goals) -> Goals | None:
-    """The goal of doing all steps: each when the pattern is bound from which it starts, which may depend on an
-    alternative."""
-    if not ups:
-        return rest
-    ready = [number for number, up in enumerate(ups) if up.is_ready(search, path)]
-    number = next((number for number in ready if not ups[number].wide), ready[0] if ready else None)
-    if number is None:
-        return ups[0].lost(search)
-    return (ups[number].step, None, path, (climb, ups[:number] + ups[number + 1 :], path, rest))
 
 
 def _is_whole(way: Way, below: Collection[Pattern]) -> bool:

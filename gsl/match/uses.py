@@ -1,23 +1,19 @@
-"""Use relations, compiled: the step from one side of a relation to the other, and the nodes that may stand between."""
+"""Use relations, compiled, and the steps from bound patterns to others: to an operand, or up to a user."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gsl.graph import Node
-from gsl.match.bindings import AttrPath
-from gsl.match.crowd import MANY
-from gsl.match.matchers import AltMatcher, AndMatcher, CallMatcher, GetItemMatcher, Goals, Matcher, TupleMatcher
+from gsl.graph import Node, Op
+from gsl.match.bindings import AttrPath, N
+from gsl.match.machine import Goals, Machine, Some
+from gsl.match.matchers import CallMatcher, GetItemMatcher, Matcher, TupleMatcher
 from gsl.pat import Pattern, Seq, Use
 
 if TYPE_CHECKING:
     from gsl.match.engine import MatchSearch
-
-
-Skipped = tuple[Node, ...]
-"""The nodes that stand between a user and its operand, from the user down."""
 
 
 class Link:
@@ -34,16 +30,16 @@ class Link:
         self.operand = matchers[use.operand]
         self.user = matchers[use.user]
 
-    def is_ready(self, search: MatchSearch, path: AttrPath) -> bool:
+    def is_ready(self, search: Machine[N], path: AttrPath) -> bool:
         """True if one side is bound."""
         operand, user = search.bindings.get(self.use.operand, path), search.bindings.head(self.use.user, path)
         return operand is not None or user is not None
 
-    def lost(self, search: MatchSearch) -> None:
+    def lost(self, search: Machine[N]) -> None:
         """Note that neither side is bound."""
         search.miss(self.use.user, None, "connection", "a node in common with the other patterns", "none")
 
-    def step(self, search: MatchSearch, _: Any, path: AttrPath, rest: Goals) -> Goals | None:
+    def step(self, search: Machine[N], _: Any, path: AttrPath, rest: Goals) -> Goals | None:
         """The goal that the relation holds."""
         key = (self.use, path[: self.level])
         if key in search.related:
@@ -51,105 +47,16 @@ class Link:
         operand = search.bindings.get(self.use.operand, path)
         user = search.bindings.head(self.use.user, path)
         if operand is not None and user is not None:
-            return self._verify(search, operand, user, key, rest)
+            return search.relate(self, operand, user, key, rest)
         again = (self.step, None, path, rest)
         if user is not None:
             match = self.operand.match
-            ways = dict.fromkeys(node for node, _ in self._below(search, user))
-            below = [node for node in ways if self.operand.plausible(node)]
-            if not below:
-                search.miss(self.operand.pattern, user, "operand", self.operand.pattern, list(ways))
-            return search.choose((match, node, path, again) for node in below)
+            return search.each(search.used_by(self, user), lambda node: (match, node, path, again))
         if operand is not None:
-            return self._ascend(search, operand, path, again)
+            ascend = self.user.ascend
+            nodes = search.users_of(self, operand)
+            return search.each(nodes, lambda node: ascend(search, node, path, again), in_order=True)
         raise AssertionError(f"neither side of {self.use!r} is bound")
-
-    def _ascend(self, search: MatchSearch, operand: Node, path: AttrPath, again: Goals) -> Goals | None:
-        nodes = sorted(self.user.firsts(search, users(operand, search)), key=lambda node: node.index)
-        if not nodes:
-            search.miss(self.user.pattern, operand, "user", self.user.pattern, list(operand.users))
-        ascend = self.user.ascend
-        return search.choose(ascend(node, path, again) for node in nodes)
-
-    def _below(self, search: MatchSearch, user: Node) -> Iterator[tuple[Node, Skipped]]:
-        """The nodes that are operands of the user, each with the nodes that are skipped on the way to it."""
-        index = self.use.index
-        operands = user.operands if index is None else user.operands[index : index + 1]
-        for node in dict.fromkeys(operands):
-            yield from beyond(search, node)
-
-    def _verify(self, search: MatchSearch, operand: Node, user: Node, key: Any, rest: Goals) -> Goals | None:
-        ways = [skipped for node, skipped in self._below(search, user) if node is operand]
-        if not ways:
-            place = "operand" if self.use.index is None else f"operand {self.use.index}"
-            search.miss(self.use.user, user, place, operand, list(user.operands))
-        ways = [skipped for skipped in ways if self._alone(search, operand, user, skipped)]
-        if not ways:
-            return None
-        if ways == [()]:
-            search.record(search.related, key, True)
-            return rest
-
-        def hold() -> Iterator[Goals]:
-            for skipped in ways:
-                if skip_all(search, skipped):
-                    search.record(search.related, key, True)
-                    yield rest
-
-        return search.choose(hold())
-
-    def _alone(self, search: MatchSearch, operand: Node, user: Node, skipped: Skipped) -> bool:
-        """True if nothing else uses the operand, or if the relation does not demand that."""
-        if not self.use.only:
-            return True
-        for above, node in pairwise((user, *skipped, operand)):
-            other = next((other for other in node.users if other is not above), None)
-            if other is not None:
-                return search.miss(self.use.operand, node, "only user", above, other)
-            if node in search.outputs:
-                return search.miss(self.use.operand, node, "only user", above, "the graph's output")
-        return True
-
-
-def users(node: Node, search: MatchSearch) -> list[Node]:
-    """The users of a node, also beyond nodes that may be skipped."""
-    if not search.fuzzy:
-        return list(node.users)
-    found: dict[Node, None] = {}
-    work = [node]
-    while work:
-        for user in work.pop().users:
-            if user not in found:
-                found[user] = None
-                if user.op in search.fuzzy:
-                    work.append(user)
-    return list(found)
-
-
-def beyond(search: MatchSearch, node: Node) -> Iterator[tuple[Node, Skipped]]:
-    """An operand, and the nodes that it becomes when nodes are skipped: for each of these its first operand."""
-    skipped: Skipped = ()
-    yield node, skipped
-    while node.op in search.fuzzy and node.operands:
-        skipped = (*skipped, node)
-        node = node.operands[0]
-        yield node, skipped
-
-
-def skip_all(search: MatchSearch, nodes: Iterable[Node]) -> bool:
-    """Let nodes stand between two related ones: they are part of the match, but no pattern is bound to them."""
-    mark = len(search.trail)
-    for node in nodes:
-        if node not in search.bindings.skipped:
-            if not search.take(node, _SKIPPED):
-                search.undo(mark)
-                return False
-            search.record(search.bindings.skipped, node, True)
-    return True
-
-
-_SKIPPED = (None, ())
-"""The owner of the nodes that are skipped: any number of relations may skip the same one."""
 
 
 class Skipping(Matcher):
@@ -161,15 +68,9 @@ class Skipping(Matcher):
         super().__init__(inner.pattern, inner.level, inner.identity)
         self.inner = inner
 
-    def plausible(self, node: Node) -> bool:
-        return True
-
-    def match(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
+    def match(self, search: Machine[N], node: N, path: AttrPath, rest: Goals) -> Goals | None:
         match = self.inner.match
-        if node.op not in search.fuzzy:
-            return match(search, node, path, rest)
-        ways = beyond(search, node)
-        return search.choose((match, below, path, rest) for below, skipped in ways if skip_all(search, skipped))
+        return search.skip(node, lambda below: (match, below, path, rest))
 
 
 def skip_between(matcher: Matcher, over: Mapping[Pattern, Matcher]) -> None:
@@ -192,6 +93,7 @@ class SeqMatcher(Matcher):
 
     __slots__ = ("links", "spine")
     operator = False
+    same_node = True
     pattern: Seq
 
     def __init__(self, pattern: Seq, level: int, identity: Pattern) -> None:
@@ -202,23 +104,24 @@ class SeqMatcher(Matcher):
         self.spine = tuple([matchers[part] for part in self.pattern.spine])
         self.links = tuple([Link(use, matchers, self.level) for use in self.pattern.uses])
 
-    def plausible(self, node: Node) -> bool:
-        return self.spine[-1].plausible(node)
+    @cached_property
+    def ops(self) -> frozenset[Op] | None:
+        return self.spine[-1].ops
+
+    def of_class(self) -> Callable[[Op], bool] | None:
+        return self.spine[-1].accepts
 
     def last_nodes(self, search: MatchSearch, firsts: Iterable[Node]) -> Iterable[Node]:
         nodes = dict.fromkeys(self.spine[0].last_nodes(search, firsts))
         for matcher in self.spine[1:]:
-            above = dict.fromkeys(user for node in nodes for user in users(node, search))
+            above = dict.fromkeys(user for node in nodes for user in search.users_beyond(node))
             nodes = dict.fromkeys(matcher.last_nodes(search, above))
         return nodes
 
-    def descend(self, search: MatchSearch, node: Node, path: AttrPath, rest: Goals) -> Goals | None:
+    def descend(self, search: Machine[N], node: N, path: AttrPath, rest: Goals) -> Goals | None:
         for link in self.links:  # the last one is the first goal: from the tail to the head
             rest = (link.step, None, path, rest)
         return (self.spine[-1].match, node, path, rest)
-
-
-# ---------------------------------------------------------------- the way up
 
 
 class Up:
@@ -236,78 +139,46 @@ class Up:
         self.goal = self.parts[-1][0]
         self.wide = wide
 
-    def candidates(self, search: MatchSearch, path: AttrPath) -> list[Node]:
-        """The nodes that the goal may be, in graph order."""
+    def nodes(self, search: Machine[N], path: AttrPath) -> Some:
+        """The nodes that the goal may be."""
         if self.wide:
-            return sorted(filter(self.goal.plausible, _connected(search.bindings.nodes.values())), key=_index)
-        reached: dict[Pattern, list[Node]] = {}
+            return search.connected(self.goal)
+        get = search.bindings.get
+        reached: dict[Pattern, Some] = {}
         for matcher, below in self.parts:
-            bound = search.bindings.get(matcher.pattern, path)
-            found: dict[Node, None] = {} if bound is None else {bound: None}
-            for pattern in below if bound is None else ():
-                known = search.bindings.get(pattern, path)
-                for node in reached.get(pattern, ()) if known is None else (known,):
-                    self._add(search, matcher, node, found)
-            reached[matcher.pattern] = list(found)
-        return sorted(reached[self.goal.pattern], key=_index)
+            bound = get(matcher.pattern, path)
+            if bound is not None:
+                reached[matcher.pattern] = [bound]
+                continue
+            known = [(get(pattern, path), reached.get(pattern)) for pattern in below]
+            given = [some if node is None else [node] for node, some in known if node is not None or some is not None]
+            reached[matcher.pattern] = search.users(matcher, given, last=matcher is self.goal)
+        return reached[self.goal.pattern]
 
-    def _crowd(self, search: MatchSearch, path: AttrPath) -> Iterator[Node] | None:
-        """The nodes that the goal may be, one after the other, where they are among the many users of one node."""
-        if search.crowds is None or search.on_miss is not None or search.fuzzy or len(self.parts) != 1:
-            return None
-        below = [node for p in self.parts[0][1] if (node := search.bindings.get(p, path)) is not None]
-        if len(below) != 1 or len(below[0].users) < MANY or not isinstance(self.goal, CallMatcher):
-            return None
-        return search.crowds.above(below[0], self.goal.ops, search.blocked)
-
-    @staticmethod
-    def _add(search: MatchSearch, matcher: Matcher, node: Node, found: dict[Node, None]) -> None:
-        """Find the nodes right above one that the matcher may be."""
-        if isinstance(matcher, (AltMatcher, AndMatcher, SeqMatcher)):  # the same node as what they are made of
-            if matcher.plausible(node):
-                found[node] = None
-            return
-        before = len(found)
-        for user in users(node, search):
-            if matcher.plausible(user):
-                found[user] = None
-        if len(found) == before:
-            search.miss(matcher.pattern, node, "user", matcher.pattern, list(node.users))
-
-    def is_ready(self, search: MatchSearch, path: AttrPath) -> bool:
+    def is_ready(self, search: Machine[N], path: AttrPath) -> bool:
         """True if a pattern is bound from which the step leads up."""
         get = search.bindings.get
         return self.wide or any(get(m.pattern, path) or any(get(p, path) for p in below) for m, below in self.parts)
 
-    def lost(self, search: MatchSearch) -> None:
+    def lost(self, search: Machine[N]) -> None:
         """Note that nothing is bound from which the step leads up."""
         search.miss(self.goal.pattern, None, "connection", "a node in common with the other patterns", "none")
 
-    def step(self, search: MatchSearch, _: Any, path: AttrPath, rest: Goals) -> Goals | None:
+    def step(self, search: Machine[N], _: Any, path: AttrPath, rest: Goals) -> Goals | None:
         """The goal of finding a node that matches, if an alternative has not bound it already."""
         if self.goal.pattern in search.bindings.nodes:
             return rest
         match = self.goal.match
-        crowd = self._crowd(search, path)
-        if crowd is not None:
-            return search.choose((match, node, path, rest) for node in crowd)
-        nodes = self.candidates(search, path)
-        if len(nodes) == 1:
-            return (match, nodes[0], path, rest)
-        return search.choose((match, node, path, rest) for node in nodes)
+        return search.each(self.nodes(search, path), lambda node: (match, node, path, rest), in_order=True)
 
 
-def _connected(nodes: Iterable[Node]) -> Iterable[Node]:
-    """The nodes from which operands and users lead to one of the given ones."""
-    seen = dict.fromkeys(nodes)
-    work = list(seen)
-    while work:
-        node = work.pop()
-        new = [other for other in (*node.operands, *node.users) if other not in seen]
-        seen.update(dict.fromkeys(new))
-        work += new
-    return seen
-
-
-def _index(node: Node) -> int:
-    return node.index
+def climb(search: Machine[N], ups: tuple[Up | Link, ...], path: AttrPath, rest: Goals) -> Goals | None:
+    """The goal of doing all steps: each when the pattern is bound from which it starts, which may depend on an
+    alternative."""
+    if not ups:
+        return rest
+    ready = [number for number, up in enumerate(ups) if up.is_ready(search, path)]
+    number = next((number for number in ready if not ups[number].wide), ready[0] if ready else None)
+    if number is None:
+        return ups[0].lost(search)
+    return (ups[number].step, None, path, (climb, ups[:number] + ups[number + 1 :], path, rest))

@@ -55,7 +55,7 @@ class Sketch:
         self.plan = plan
         self.choices = choices
         self.drafts: list[NodeDraft] = []
-        self.bindings = Bindings(plan.scopes)
+        self.bindings = Bindings[NodeDraft](plan.scopes)
         self.constraints: list[tuple[Constraint, AttrPath]] = [(c, ()) for c in plan.given]
         self.operators: dict[OpClass, Op] = {}
         self.open: list[NodeDraft] = []
@@ -77,14 +77,14 @@ class Sketch:
     def draft(self, pattern: Pattern, path: AttrPath, into: NodeDraft | None = None) -> NodeDraft:
         """The draft of a pattern; ``into`` is one that is the same node."""
         key = self.bindings.key(pattern, path)
-        known: Any = self.bindings.nodes.get(key)
+        known = self.bindings.nodes.get(key)
         if known is not None:
             if into is not None and into is not known:
                 raise Dead(f"{pattern!r} would be two nodes")
-            return known  # type: ignore[no-any-return]
+            return known
         draft = self._shaped(pattern, path, into)
         draft.patterns.append((pattern, path))
-        self.bindings.nodes[key] = draft  # type: ignore[assignment]
+        self.bindings.nodes[key] = draft
         return draft
 
     def _shaped(self, pattern: Pattern, path: AttrPath, into: NodeDraft | None) -> NodeDraft:
@@ -204,7 +204,7 @@ class Sketch:
         for user, operand in zip(firsts, nodes[1:]):  # as they are found: from the last node down
             self._use(operand, user, None)
         self.bindings.counts[pattern, outer] = count
-        self.bindings.heads[pattern, outer] = firsts[-1]  # type: ignore[assignment]
+        self.bindings.heads[pattern, outer] = firsts[-1]
         return nodes[0]
 
     def _anything(self, draft: NodeDraft) -> None:
@@ -259,8 +259,8 @@ class Sketch:
     def _replace(self, old: NodeDraft, new: NodeDraft) -> None:
         """Let a wildcard be another node."""
         for key, node in list(self.bindings.nodes.items()):
-            if node is old:  # type: ignore[comparison-overlap]
-                self.bindings.nodes[key] = new  # type: ignore[assignment]
+            if node is old:
+                self.bindings.nodes[key] = new
         new.patterns += old.patterns
         self.drafts.remove(old)
         for draft in self.drafts:

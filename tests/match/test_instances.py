@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gsl import attr, is_op, op, pat
 from gsl.errors import PatternError
 from gsl.graph import Graph, Node
-from gsl.match import Crowds, Plan, instances, write_instances
+from gsl.match import Crowds, Plan, emit_instances, instances
 from gsl.pat import Pattern
 from tests.helpers.graphs import Builder, graph
 from tests.match.test_compile import both_ways
@@ -310,7 +310,7 @@ def test_the_comparison_can_fail(name: str, case: str, monkeypatch: pytest.Monke
         found = right(*given)
         return found[1:] if isinstance(found, list) else islice(found, 1, None)
 
-    module = write_instances if hasattr(write_instances, name) else instances
+    module = emit_instances if hasattr(emit_instances, name) else instances
     monkeypatch.setattr(module, name, wrong)
     with pytest.raises(AssertionError):
         both_ways(plan_of(CASES[case]), rows(0, 600))

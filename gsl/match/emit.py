@@ -1,0 +1,414 @@
+"""The emitter: the machine that prints instructions as Python, for one start.
+
+The search of :mod:`gsl.match.engine` decides at every goal what it is about. But which patterns are bound when, which
+steps lead up, and what a node must be is the same for every node at which a search starts. Here this is decided once:
+the same goals are gone through with variables instead of nodes, and what is to be done with a node becomes a line of
+source. A test that fails goes on with the innermost choice; a choice is a loop. For ``relu(bias_add(x, b))``::
+
+    def find(node, outputs, blocked, crowds):
+        if not (node.op == 'nn.relu'): return ()
+        if len(node.operands) != 1: return ()
+        if node in blocked: return ()
+        n1, = node.operands
+        …
+        return (found(…),)
+
+The function gives the matches that the search gives, in the same order. Guards that are not written as source are asked
+of a search whose state is what is bound by then. For what is there any number of times (``pat.Variadic``,
+``pat.Repeat``) a function beside this one gives the instances at one node, see :mod:`gsl.match.emit_instances`. With
+alternatives or negations in these, nodes that may be skipped, and very many patterns or alternatives there is no such
+function, and the search itself finds the matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from copy import copy
+from math import isfinite
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from gsl.attr.compile import NotCompiled
+from gsl.graph import Node
+from gsl.match import emit_instances
+from gsl.match.bindings import AttrPath, Bindings
+from gsl.match.chains import RepeatMatcher
+from gsl.match.conditions import pattern_of
+from gsl.match.crowd import MANY, Crowds
+from gsl.match.emit_guards import guard_source
+from gsl.match.engine import MatchSearch
+from gsl.match.guard import Guard
+from gsl.match.instances import all_of, with_instances
+from gsl.match.literal import decidedly_same
+from gsl.match.machine import END, Goals, Machine, Some
+from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher, VariadicMatcher
+from gsl.match.result import Match, found
+from gsl.match.source import Many, SearchWriter
+from gsl.match.uses import Link
+from gsl.pat import OpClass, Pattern, has_head
+from gsl.spec import OpSpec
+
+if TYPE_CHECKING:
+    from gsl.match.start import Start
+
+Find = Callable[[Node, Container[Node], Collection[Node], Crowds], Iterable[Match]]
+"""The matches from a node, given the outputs of the graph, the nodes that no operator of the pattern may be, and the
+facts about users."""
+MOST_PATTERNS = 60
+MOST_ITEMS = 8
+"""The largest number of items of a tuple that are compared one by one."""
+
+
+def emitted(start: Start) -> Find | None:
+    """The search of a start as a function; ``None`` if it is not written as one."""
+    if start.plan.fuzzy or len(start.order) > MOST_PATTERNS:
+        return None
+    emitter = Emitter(start, SearchWriter(("node", "outputs", "blocked", "crowds")))
+    emitter.above["node"] = frozenset()
+    try:
+        emitter.write(start.goals("node", (Emitter.end, None, (), END)))
+    except NotCompiled:
+        return None
+    function: Find = emitter.out.function()
+    return function
+
+
+class Emitter(Machine[str]):
+    """Prints what is done with a node. A choice prints all goals that follow it, and then takes back what is bound."""
+
+    def __init__(self, start: Start, out: SearchWriter) -> None:
+        super().__init__(start.plan.scopes)
+        self.start = start
+        self.plan = start.plan
+        self.out = out
+        self.of = out.names.of
+        self.quiet = self.of(MatchSearch(start.plan, ()))
+        """A search in whose name tests of single nodes are asked."""
+        self.above: dict[str, frozenset[str]] = {}
+        """For a variable, those whose nodes are made of its node."""
+        self.many: dict[Pattern, Many] = {}
+        """The instances of what is there any number of times."""
+
+    def inside(self, templates: Collection[Pattern]) -> Emitter:
+        """An emitter of one instance, which knows what is bound outside of all."""
+        new = copy(self)
+        new.trail = []
+        nodes = {key: var for key, var in self.bindings.nodes.items() if isinstance(key, Pattern)}
+        new.bindings = Bindings(self.plan.scopes, nodes, dict(self.bindings.chosen))
+        new.bindings.heads = dict(self.bindings.heads)
+        new.taken = {var: owner for var, owner in self.taken.items() if owner[0] not in templates}
+        new.related = {key: True for key in self.related if key[0].user not in templates}
+        new.operators, new.many, new.above = dict(self.operators), dict(self.many), dict(self.above)
+        return new
+
+    def write(self, goals: Goals | None) -> None:
+        """Print goals, up to one that has no further ones."""
+        while goals:
+            function, argument, path, rest = goals
+            goals = function(self, argument, path, rest)
+
+    def end(self, _: Any, path: AttrPath, rest: Goals) -> None:
+        """The goal of giving the match."""
+        nodes, chosen, operators, counts, heads = self.tables()
+        known = f"{{{nodes}}}, {{{chosen}}}, {{{operators}}}, {self._outputs()}, {self._covered()}"
+        match = f"{self.of(found)}({self.of(self.plan)}, {known})"
+        if self.many:
+            match = f"{self.of(with_instances)}({match}, {{{counts}}}, {{{heads}}})"
+        self.out.result(match)
+
+    # What is found.
+
+    def tables(self) -> tuple[str, str, str, str, str]:
+        """The bindings as the items of tables: nodes, choices, operators, counts and heads."""
+        of, bindings = self.of, self.bindings
+        nodes = [f"{self._key(key)}: {var}, " for key, var in bindings.nodes.items()]
+        for many in reversed(self.many.values()):
+            nodes.insert(many.place, f"**{of(many.keys.bind)}({many.var}), ")
+        chosen = "".join(f"{of(alt)}: {number}, " for alt, number in bindings.chosen.items())
+        operators = "".join(f"{of(op)}: {var}.op, " for op, var in self.operators.items())
+        counts = "".join(f"({of(p)}, ()): {many.length}, " for p, many in self.many.items())
+        heads = "".join(f"{self._key(key)}: {var}, " for key, var in bindings.heads.items())
+        return "".join(nodes), chosen, operators, counts, heads
+
+    def _key(self, key: Any) -> str:
+        """The source of a key of the bindings."""
+        if not isinstance(key, tuple):
+            return self.of(key)
+        pattern, path = key
+        return f"({self.of(pattern)}, ({''.join(f'{number}, ' for number in path)}))"
+
+    def _outputs(self) -> str:
+        """The nodes that the rule replaces."""
+        variadic = self.plan.variadic
+        if variadic is None:
+            return f"({''.join(f'{self.bindings.nodes[pattern]}, ' for pattern in self.plan.outputs)})"
+        return f"(node, *[link[0] for link in {self.many[variadic].var}])"
+
+    def _covered(self) -> str:
+        """The nodes of operators, in the order in which they are bound."""
+        matchers = self.start.matchers
+        inner = [f"{v}, " if matchers[pattern_of(key)].operator else "" for key, v in self.bindings.nodes.items()]
+        for many in reversed(self.many.values()):
+            inner.insert(many.place, f"*{self.of(all_of)}({many.var}, {self.of(many.own)}), ")
+        covered = f"({''.join(inner)})"
+        return f"tuple({self.of(dict.fromkeys)}({covered}))" if self.plan.identity else covered
+
+    # Tests.
+
+    @property
+    def learns(self) -> bool:
+        return False
+
+    def miss(self, pattern: Pattern | None, node: str | None, what: str, expected: Any, found: Any) -> bool:
+        self.out.fail_if("True")
+        return False
+
+    def same(self, pattern: Pattern, node: str, bound: str) -> bool:
+        if bound != node:
+            self.out.fail_if(f"{bound} is not {node}")
+        return True
+
+    def may_be(self, matcher: Matcher, node: str) -> bool:
+        test = self.plausible(matcher, node)
+        if test is not None:
+            self.out.fail_if(f"not {test}")
+        return True
+
+    def has_operator(self, matcher: Matcher, node: str, what: str, expected: Any) -> bool:
+        return self.may_be(matcher, node)
+
+    def plausible(self, matcher: Matcher, var: str) -> str | None:
+        """The test that a node has an operator that the pattern accepts, ``None`` if that may be any."""
+        if matcher.ops is not None:
+            only = next(iter(matcher.ops)) if len(matcher.ops) == 1 else None
+            return f"({var}.op == {only!r})" if isinstance(only, str) else f"({var}.op in {self.of(matcher.ops)})"
+        return None if matcher.accepts is None else f"{self.of(matcher.accepts)}({var}.op)"
+
+    def has_operands(self, matcher: Matcher, node: str, what: str, number: int, *, more: bool = False) -> bool:
+        self.out.fail_if(f"len({node}.operands) {'<' if more else '!='} {number}")
+        return True
+
+    def has_literals(self, matcher: CallMatcher, node: str) -> bool:
+        """Write the tests of literals. An attribute that is equal as it stands is accepted at once; a literal may also
+        be another form of the attribute.
+
+        Equal calls share their attributes, so the last ones that were accepted are remembered.
+        """
+        spec = matcher.pattern.op if isinstance(matcher.pattern.op, OpSpec) else None
+        plain: list[str] = []
+        others: list[str] = []
+        for name, wanted in matcher.literals.items():
+            test = self._is_literal(wanted, f"{node}.attrs.get({name!r}, ...)")
+            (plain if spec is not None and _has_one_form(spec, name) else others).append(test)
+        known = self.of(matcher)
+        with self.out.block(f"if {node}.attrs is not {known}.accepted:"):
+            for test in plain:
+                self.out.fail_if(f"not {test}")
+            if others:
+                self.out.line(f"if {' and '.join(others)}: {known}.accepted = {node}.attrs")
+                self.out.fail_if(f"not {known}.in_another_form({self.quiet}, {node})", word="elif")
+            else:
+                self.out.line(f"{known}.accepted = {node}.attrs")
+        return True
+
+    def _is_literal(self, wanted: Any, found: str) -> str:
+        """An expression that is true if an attribute is equal to a value as it stands."""
+        exact = _exactly(wanted)
+        same = f"{self.of(decidedly_same)}({self.of(wanted)}, {'v' if exact else found})"
+        return f"({exact.replace('v', f'(v := {found})', 1)} or {same})" if exact else same
+
+    def same_operator(self, op: OpClass, node: str) -> bool:
+        known = self.operators.get(op)
+        if known is None:
+            self.record(self.operators, op, node)
+        elif known != node:
+            self.out.fail_if(f"{known}.op != {node}.op")
+        return True
+
+    def ask(self, test: Callable[[MatchSearch, Node], bool], node: str) -> bool:
+        self.out.fail_if(f"not {self.of(test)}({self.quiet}, {node})")
+        return True
+
+    def take(self, matcher: Matcher, node: str, path: AttrPath) -> bool:
+        owner = (matcher.identity, path[: matcher.level])
+        is_first = owner not in self.taken.values()
+        if is_first:
+            self.out.fail_if(f"{node} in blocked")
+        for other, theirs in self.taken.items():
+            if theirs != owner and other not in self.above[node] and self._overlap(matcher, theirs[0]):
+                self.out.fail_if(f"{node} is {other}")
+        for many in self.many.values():
+            is_apart = matcher.ops is not None and many.ops is not None and not matcher.ops & many.ops
+            if many.var not in self.above[node] and not is_apart:
+                raise NotCompiled  # it would be looked for among all instances
+        if is_first:
+            self.record(self.taken, node, owner)
+        return True
+
+    def _overlap(self, matcher: Matcher, other: Pattern) -> bool:
+        """True if a node may have an operator that both patterns accept."""
+        theirs = self.start.matchers[other].ops if other in self.start.matchers else None
+        return matcher.ops is None or theirs is None or bool(matcher.ops & theirs)
+
+    def holds(self, guard: Guard, path: AttrPath) -> bool:
+        guard_source(self, guard, path)
+        return True
+
+    # Ways on.
+
+    def operands(self, node: str, number: int) -> Sequence[str]:
+        new = self._below(node, number)
+        self.out.line(f"{''.join(f'{each}, ' for each in new)}= {node}.operands")
+        return new
+
+    def _below(self, node: str, number: int) -> list[str]:
+        """Variables for the operands of a node."""
+        return [self.variable(self.above[node] | {node}) for _ in range(number)]
+
+    def variable(self, above: frozenset[str] = frozenset()) -> str:
+        """A new variable for a node; those whose nodes are made of it are known."""
+        new = self.out.variable()
+        self.above[new] = above
+        return new
+
+    def either_order(self, matcher: CallMatcher, node: str, goals: Callable[[str, str], Goals]) -> None:
+        (first, second), out = matcher.operands, self.out
+        a, b = self._below(node, 2)
+        out.line(f"{a}, {b} = {node}.operands")
+        straight = both(self.plausible(first, a), self.plausible(second, b))
+        swapped = both(self.plausible(first, b), self.plausible(second, a))
+        is_certain = matcher.ops is not None and matcher.ops <= COMMUTATIVE
+        turns = "True" if is_certain else f"{node}.op in {self.of(COMMUTATIVE)}"
+        ways = out.variable()
+        out.line(f"{ways} = (({a}, {b}),) if {straight} else ()")
+        out.line(f"if {a} is not {b} and {turns} and {swapped}: {ways} = *{ways}, ({b}, {a})")
+        out.fail_if(f"not {ways}")
+        with out.loop(ways, 2) as (x, y):
+            self.above[x] = self.above[y] = self.above[a]
+            self.write(goals(x, y))
+
+    def choose(self, alternatives: Iterator[Goals]) -> None:
+        goals: Goals | None = END
+        while goals is not None:
+            before, mark = self.out.mark(), len(self.trail)
+            with self.out.loop("(None,)"):
+                goals = next(alternatives, None)
+                self.write(goals)
+            self.undo(mark)
+        self.out.back(before)
+
+    def each(self, nodes: Some, goals: Callable[[str], Goals | None], *, in_order: bool = False) -> Goals | None:
+        if isinstance(nodes, list):
+            return goals(nodes[0])
+        self.out.fail_if(f"not {nodes}")
+        mark = len(self.trail)
+        with self.out.loop(self.in_order(nodes) if in_order else nodes) as (new,):
+            self.above[new] = self.above[nodes]
+            self.write(goals(new))
+        self.undo(mark)
+        return None
+
+    def in_order(self, nodes: str) -> str:
+        """A list of nodes sorted as they stand in the graph; an iterator is in order."""
+        is_sorted = f"{nodes}.__class__ is not list or len({nodes}) < 2"
+        return f"({nodes} if {is_sorted} else sorted({nodes}, key={self.of(_INDEX)}))"
+
+    def users(self, matcher: Matcher, below: Sequence[Some], *, last: bool) -> Some:
+        new, given = self.variable(), self._if_plausible(matcher)
+        several = "".join(f"{each[0]}, " if isinstance(each, list) else f"*{each}, " for each in below)
+        if matcher.same_node:  # as that of what it is made of
+            self.out.line(f"{new} = list(dict.fromkeys([n for n in ({several}){given}]))")
+        elif len(below) == 1 and isinstance(below[0], list):
+            self._users_of_one(new, below[0][0], matcher if last else None, given)
+        else:
+            self.out.line(f"{new} = list(dict.fromkeys([n for m in ({several}) for n in m.users{given}]))")
+        return new
+
+    def _if_plausible(self, matcher: Matcher) -> str:
+        test = self.plausible(matcher, "n")
+        return "" if test is None else f" if {test}"
+
+    def _users_of_one(self, new: str, var: str, goal: Matcher | None, given: str) -> None:
+        """The users of a node that a pattern may be: a list, or of many users an iterator, which is in order."""
+        found = f"[n for n in {var}.users{given}]"
+        if goal is not None and goal.operator:
+            several = f"crowds.above({var}, {self.of(goal.ops)}, blocked)"
+            found = f"{found} if len({var}.users) < {MANY} else {several}"
+        self.out.line(f"{new} = {found}")
+
+    def connected(self, matcher: Matcher) -> Some:
+        raise NotCompiled
+
+    # Relations.
+
+    def relate(self, link: Link, operand: str, user: str, key: Any, rest: Goals) -> Goals:
+        self.out.fail_if(f"{operand} not in {user}.operands{_place(link)}")
+        if link.use.only:
+            self.out.fail_if(f"len({operand}.users) != 1 or {operand} in outputs")
+        self.record(self.related, key, True)
+        return rest
+
+    def used_by(self, link: Link, user: str) -> Some:
+        new = self.variable(self.above[user] | {user})
+        operands = f"dict.fromkeys({user}.operands{_place(link)})"
+        self.out.line(f"{new} = [n for n in {operands}{self._if_plausible(link.operand)}]")
+        return new
+
+    def users_of(self, link: Link, operand: str) -> Some:
+        new, user = self.variable(), link.user
+        if has_head(user.pattern):
+            self.out.line(f"{new} = list({self.of(user)}.firsts({self.quiet}, {operand}.users))")
+        else:
+            self._users_of_one(new, operand, user, self._if_plausible(user))
+        return new
+
+    def skip(self, node: str, goals: Callable[[str], Goals]) -> Goals:
+        raise NotCompiled
+
+    # What is there any number of times.
+
+    def chain_down(self, matcher: RepeatMatcher, last: str, path: AttrPath, rest: Goals) -> None:
+        emit_instances.chain_down(self, matcher, last, path, rest)
+
+    def chain_up(self, matcher: RepeatMatcher, first: str, path: AttrPath, rest: Goals) -> None:
+        emit_instances.chain_up(self, matcher, first, path, rest)
+
+    def fields(self, matcher: VariadicMatcher, node: str, path: AttrPath, rest: Goals) -> None:
+        emit_instances.fields_of(self, matcher, node, path, rest)
+
+    def members(self, matcher: VariadicMatcher, first: str, rest: Goals) -> Goals:
+        return emit_instances.members_of(self, matcher, first, rest)
+
+
+def both(*tests: str | None) -> str:
+    """Two tests as one."""
+    return " and ".join(test for test in tests if test is not None) or "True"
+
+
+def _place(link: Link) -> str:
+    """The part of the operands where a relation demands its operand."""
+    index = link.use.index
+    return "" if index is None else f"[{index}:{index + 1}]"
+
+
+def _exactly(wanted: Any) -> str:
+    """The test that ``v`` is of the type of a plain value, and equal to it; empty for a value that is not compared
+    so."""
+    kind = type(wanted)
+    if kind is bool or wanted is None:
+        return f"v is {wanted!r}"
+    if kind in (int, str) or (kind is float and isfinite(wanted)):
+        return f"v.__class__ is {kind.__name__} and v == {wanted!r}"
+    if kind is tuple and len(wanted) <= MOST_ITEMS and all(type(item) is int for item in wanted):
+        items = "".join(f" and v[{place}].__class__ is int" for place in range(len(wanted)))
+        return f"v.__class__ is tuple and v == {wanted!r}{items}"  # True is not 1
+    return ""
+
+
+def _has_one_form(spec: OpSpec, name: str) -> bool:
+    """True if a value of an attribute is written in one way only."""
+    attribute = spec.attrs.get(name)
+    return attribute is not None and attribute.normalise is None and attribute.derive is None and spec.joint is None
+
+
+_INDEX = attrgetter("index")

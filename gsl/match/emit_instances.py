@@ -1,0 +1,211 @@
+"""Chains and variadics as Python source: loops over their instances, which a function beside the search finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gsl.attr.compile import NotCompiled
+from gsl.graph import Op
+from gsl.match.bindings import AttrPath
+from gsl.match.chains import RepeatMatcher
+from gsl.match.conditions import pattern_of
+from gsl.match.guard import Guard
+from gsl.match.instances import Keys, chains_down, chains_up, fields, members, not_before, own_nodes
+from gsl.match.machine import END, Goals
+from gsl.match.matchers import Matcher, VariadicMatcher, check_all
+from gsl.match.source import Many
+from gsl.pat import Alt, And, Call, GetItem, Not, OpClass, Pattern, Seq, Tuple, has_head, walk
+
+if TYPE_CHECKING:
+    from gsl.match.emit import Emitter
+
+# ---------------------------------------------------------------- chains
+
+
+def chain_down(emitter: Emitter, matcher: RepeatMatcher, last: str, path: AttrPath, rest: Goals) -> None:
+    """The chains that end at a node."""
+    body, many, head, joint = _link(emitter, matcher, path, emitter.above[last])
+    of, mark = emitter.of, len(emitter.trail)
+    walk_down = f"{of(chains_down)}({of(matcher)}, {body}, {head}, {joint}, outputs, {last})"
+    with emitter.out.loop(walk_down) as (links,):
+        _bind_chain(emitter, matcher, replace(many, var=links), f"{links}[-1][{head}]", joint, emitter.above[last])
+        emitter.write(rest)
+    emitter.undo(mark)
+
+
+def chain_up(emitter: Emitter, matcher: RepeatMatcher, first: str, path: AttrPath, rest: Goals) -> None:
+    """The chains that begin at a node."""
+    body, many, head, joint = _link(emitter, matcher, path, frozenset())
+    of, mark = emitter.of, len(emitter.trail)
+    given = f"{of(matcher)}, {body}, {head}, {joint}, outputs, {emitter.quiet}, {first}"
+    with emitter.out.loop(f"{of(chains_up)}({given})") as (links,):
+        _bind_chain(emitter, matcher, replace(many, var=links), f"{links}[0][{head}]", joint, frozenset())
+        emitter.record(emitter.bindings.nodes, matcher.pattern, _named(emitter, f"{links}[-1][0]"))
+        emitter.write((check_all, matcher.guards, path, rest))
+    emitter.undo(mark)
+
+
+def _link(
+    emitter: Emitter, matcher: RepeatMatcher, path: AttrPath, above: frozenset[str]
+) -> tuple[str, Many, int, tuple[int, ...]]:
+    """The function of one node of a chain, its results, the place of the first node, and of joint operators."""
+    inner = matcher.pattern.pattern
+    spine = inner.spine if isinstance(inner, Seq) else (inner,)
+    if not set(spine) >= {p for p in walk(inner) if isinstance(p, (Call, Tuple, GetItem))}:
+        raise NotCompiled  # beside the chain, an instance might want a node of another one
+    first = inner.head if isinstance(inner, Seq) else inner
+    if has_head(first):
+        raise NotCompiled
+    body, many = _body(emitter, matcher, matcher.inner, (*path, 0), above, matcher.instance_guards, 0)
+    templates = many.keys.templates
+    classes = {_joint(p): place for place, p in reversed(list(enumerate(templates)))}
+    joint = tuple(place for op, place in classes.items() if op is not None and op not in emitter.operators)
+    return body, many, templates.index(first), joint
+
+
+def _bind_chain(
+    emitter: Emitter, matcher: RepeatMatcher, many: Many, head: str, joint: Sequence[int], above: frozenset[str]
+) -> None:
+    """The chain is bound to a list."""
+    emitter.record(emitter.many, matcher.pattern, many)
+    emitter.record(emitter.bindings.heads, (matcher.pattern, ()), _named(emitter, head, above | {many.var}))
+    for place in joint:
+        op = _joint(many.keys.templates[place])
+        assert op is not None
+        emitter.record(emitter.operators, op, _named(emitter, f"{many.var}[0][{place}]"))
+
+
+def _named(emitter: Emitter, node: str, above: frozenset[str] = frozenset()) -> str:
+    """A variable for a node."""
+    new = emitter.variable(above)
+    emitter.out.line(f"{new} = {node}")
+    return new
+
+
+# ---------------------------------------------------------------- fields of a tuple
+
+
+def fields_of(emitter: Emitter, matcher: VariadicMatcher, var: str, path: AttrPath, rest: Goals) -> None:
+    """The operands of a tuple, each an instance. The first one also binds the patterns that all share."""
+    out, pattern = emitter.out, matcher.pattern
+    shared = [p for p in walk(pattern.field) if p not in emitter.plan.scopes]
+    classes = {_joint(p) for p in pattern.templates} - {None}
+    if matcher.first is None and emitter.bindings.nodes.keys() >= set(shared) and emitter.operators.keys() >= classes:
+        _others(emitter, matcher, f"{var}.operands", 0, var, path, rest)
+    elif pattern.min_len:
+        _first(emitter, matcher, var, path, rest)
+    else:
+        mark = len(emitter.trail)
+        with out.loop("(None,)"):
+            out.fail_if(f"{var}.operands")
+            nothing = Many(pattern, "()", Keys((), 0), own_nodes(()), frozenset(), len(emitter.bindings.nodes))
+            emitter.record(emitter.many, pattern, nothing)
+            emitter.write(rest)
+        emitter.undo(mark)
+        with out.loop("(None,)"):
+            out.fail_if(f"not {var}.operands")
+            _first(emitter, matcher, var, path, rest)
+        emitter.undo(mark)
+
+
+def _first(emitter: Emitter, matcher: VariadicMatcher, var: str, path: AttrPath, rest: Goals) -> None:
+    """The first operand of a tuple, and then the others."""
+    _demand_plain(emitter, matcher.pattern.templates, path)
+    first = emitter.variable(emitter.above[var] | {var})
+    others = emitter.out.variable()
+    emitter.out.line(f"{first}, *{others} = {var}.operands")
+
+    def onward(emitter: Emitter, _: Any, path: AttrPath, rest: Goals) -> None:
+        _others(emitter, matcher, others, 1, var, path, rest)
+
+    emitter.write(matcher.instance(0, first, path, (onward, None, path, rest)))
+
+
+def _others(
+    emitter: Emitter, matcher: VariadicMatcher, nodes: str, first: int, var: str, path: AttrPath, rest: Goals
+) -> None:
+    """The operands of a tuple from some number on."""
+    above, of, mark = emitter.above[var] | {var}, emitter.of, len(emitter.trail)
+    body, many = _body(emitter, matcher, matcher.field, (*path, "number"), above, matcher.instance_guards, first)
+    own = [taken for taken, owner in emitter.taken.items() if owner[0] in matcher.pattern.templates]
+    taken = f"{of(set)}(({''.join(f'{each}, ' for each in own)}))"
+    with emitter.out.loop(f"{of(fields)}({body}, {nodes}, {first}, {taken}, {of(many.own)})") as (links,):
+        emitter.record(emitter.many, matcher.pattern, replace(many, var=links))
+        emitter.write(rest)
+    emitter.undo(mark)
+
+
+# ---------------------------------------------------------------- groups
+
+
+def members_of(emitter: Emitter, matcher: VariadicMatcher, first: str, rest: Goals) -> Goals:
+    """The first instance of a group is bound: find all others."""
+    if emitter.plan.relations:
+        raise NotCompiled
+    pattern, out, of = matcher.pattern, emitter.out, emitter.of
+    nodes = emitter.in_order(matcher.members.nodes(emitter, ()))
+    if not pattern.first:  # without a first instance of its own kind, the first one in the graph is the first one
+        nodes = f"{of(not_before)}({nodes}, {first})"
+    body, many = _body(emitter, matcher, matcher.field, ("number",), frozenset(), matcher.instance_guards, 1)
+    taken = f"{{{', '.join(emitter.taken)}}}" if emitter.taken else f"{of(set)}()"
+    links = out.variable()
+    out.line(f"{links} = {of(members)}({body}, {nodes}, {taken}, {of(many.own)})")
+    if pattern.min_len > 1:
+        out.fail_if(f"len({links}) < {pattern.min_len - 1}")
+    emitter.record(emitter.many, pattern, replace(many, var=links))
+    return rest
+
+
+# ---------------------------------------------------------------- one instance
+
+
+def _body(
+    emitter: Emitter, matcher: RepeatMatcher | VariadicMatcher, inner: Matcher, path: AttrPath, above: frozenset[str],
+    guards: list[Guard], first: int,
+) -> tuple[str, Many]:  # fmt: skip
+    """Write the function that gives the instances at a node: an expression for it, and its results."""
+    _demand_plain(emitter, matcher.pattern.templates, path[:-1])
+    own = ["this", "number"] if isinstance(matcher, VariadicMatcher) else ["this"]
+    within = emitter.inside(matcher.pattern.templates)
+    several = [each.var for each in within.many.values() if each.var.isidentifier()]
+    visible = dict.fromkeys([*within.bindings.nodes.values(), *within.operators.values(), *several])
+    given = ["outputs", "blocked", "crowds", *visible]
+    within.out = emitter.out.other([*given, *own])
+    within.above["this"] = above
+    outside, classes = len(within.bindings.nodes), within.operators.copy()
+    templates: list[Pattern] = []
+
+    def end(within: Emitter, _: Any, path: AttrPath, rest: Goals) -> None:
+        bound = list(within.bindings.nodes.items())[outside:]
+        templates.extend(pattern_of(key) for key, _ in bound)
+        if not emitter.plan.scopes.keys() >= set(templates):
+            raise NotCompiled  # what all instances share is bound by one of them
+        if isinstance(matcher, VariadicMatcher) and within.operators.keys() != classes.keys():
+            raise NotCompiled  # and so is the operator that all have
+        within.out.result(f"({''.join(f'{var}, ' for _, var in bound)})")
+
+    within.write((inner.match, "this", path, (check_all, guards, path, (end, None, path, END))))
+    matchers = [emitter.start.matchers[p] for p in templates]
+    places = tuple(place for place, each in enumerate(matchers) if each.operator)
+    ops = [matchers[place].ops for place in places]
+    every = None if None in ops else frozenset[Op]().union(*(each for each in ops if each is not None))
+    call = f"{emitter.of(partial)}({', '.join([within.out.name, *given])})"
+    place = len(emitter.bindings.nodes)
+    return call, Many(matcher.pattern, "", Keys(templates, first), own_nodes(places), every, place)
+
+
+def _demand_plain(emitter: Emitter, templates: Sequence[Pattern], path: AttrPath) -> None:
+    """NotCompiled for instances within instances, or of which not each binds the same patterns."""
+    for p in templates:
+        if isinstance(p, (Alt, And, Not)) or p in emitter.plan.identity or len(emitter.plan.scopes[p]) > 1:
+            raise NotCompiled
+    if path:
+        raise NotCompiled
+
+
+def _joint(pattern: Pattern) -> OpClass | None:
+    """The class of operators of which all calls in a match have the same one, if the pattern is such a call."""
+    return pattern.op if isinstance(pattern, Call) and isinstance(pattern.op, OpClass) and pattern.op.joint else None
