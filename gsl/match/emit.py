@@ -16,13 +16,14 @@ source. A test that fails goes on with the innermost choice; a choice is a loop.
 The function gives the matches that the search gives, in the same order. Guards that are not written as source are asked
 of a search whose state is what is bound by then. For what is there any number of times (``pat.Variadic``,
 ``pat.Repeat``) a function beside this one gives the instances at one node, see :mod:`gsl.match.emit_instances`. With
-alternatives or negations in these, nodes that may be skipped, and very many patterns or alternatives there is no such
-function, and the search itself finds the matches.
+alternatives, negations or skipped nodes in these, and for very many patterns or alternatives, there is no function, and
+the search itself finds the matches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from math import isfinite
 from operator import attrgetter
@@ -32,16 +33,15 @@ from gsl.attr.compile import NotCompiled
 from gsl.graph import Node
 from gsl.match import emit_instances
 from gsl.match.bindings import AttrPath, Bindings
-from gsl.match.chains import RepeatMatcher
 from gsl.match.conditions import pattern_of
 from gsl.match.crowd import MANY, Crowds
 from gsl.match.emit_guards import guard_source
-from gsl.match.engine import MatchSearch
+from gsl.match.engine import MatchSearch, connected
 from gsl.match.guard import Guard
-from gsl.match.instances import all_of, with_instances
+from gsl.match.instances import all_of, free, with_instances, with_skipped
 from gsl.match.literal import decidedly_same
 from gsl.match.machine import END, Goals, Machine, Some
-from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher, VariadicMatcher
+from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher
 from gsl.match.result import Match, found
 from gsl.match.source import Many, SearchWriter
 from gsl.match.uses import Link
@@ -61,7 +61,7 @@ MOST_ITEMS = 8
 
 def emitted(start: Start) -> Find | None:
     """The search of a start as a function; ``None`` if it is not written as one."""
-    if start.plan.fuzzy or len(start.order) > MOST_PATTERNS:
+    if len(start.order) > MOST_PATTERNS:
         return None
     emitter = Emitter(start, SearchWriter(("node", "outputs", "blocked", "crowds")))
     emitter.above["node"] = frozenset()
@@ -114,6 +114,8 @@ class Emitter(Machine[str]):
         match = f"{self.of(found)}({self.of(self.plan)}, {known})"
         if self.many:
             match = f"{self.of(with_instances)}({match}, {{{counts}}}, {{{heads}}})"
+        if self.bindings.skipped:
+            match = f"{self.of(with_skipped)}({match}, {self.skipped()})"
         self.out.result(match)
 
     # What is found.
@@ -129,6 +131,11 @@ class Emitter(Machine[str]):
         counts = "".join(f"({of(p)}, ()): {many.length}, " for p, many in self.many.items())
         heads = "".join(f"{self._key(key)}: {var}, " for key, var in bindings.heads.items())
         return "".join(nodes), chosen, operators, counts, heads
+
+    def skipped(self) -> str:
+        """The nodes that are skipped, as a table."""
+        skipped = "".join(f"*{var}, " for var in self.bindings.skipped)
+        return f"{self.of(dict.fromkeys)}(({skipped}), True)"
 
     def _key(self, key: Any) -> str:
         """The source of a key of the bindings."""
@@ -150,8 +157,9 @@ class Emitter(Machine[str]):
         inner = [f"{v}, " if matchers[pattern_of(key)].operator else "" for key, v in self.bindings.nodes.items()]
         for many in reversed(self.many.values()):
             inner.insert(many.place, f"*{self.of(all_of)}({many.var}, {self.of(many.own)}), ")
-        covered = f"({''.join(inner)})"
-        return f"tuple({self.of(dict.fromkeys)}({covered}))" if self.plan.identity else covered
+        covered = f"({''.join([*(f'*{var}, ' for var in self.bindings.skipped), *inner])})"
+        is_unique = not self.plan.identity and not self.bindings.skipped
+        return covered if is_unique else f"tuple({self.of(dict.fromkeys)}({covered}))"
 
     # Tests.
 
@@ -237,6 +245,9 @@ class Emitter(Machine[str]):
         for other, theirs in self.taken.items():
             if theirs != owner and other not in self.above[node] and self._overlap(matcher, theirs[0]):
                 self.out.fail_if(f"{node} is {other}")
+        for skipped in self.bindings.skipped:
+            if skipped not in self.above[node] and (matcher.ops is None or matcher.ops & self.plan.fuzzy):
+                self.out.fail_if(f"{node} in {skipped}")
         for many in self.many.values():
             is_apart = matcher.ops is not None and many.ops is not None and not matcher.ops & many.ops
             if many.var not in self.above[node] and not is_apart:
@@ -321,8 +332,13 @@ class Emitter(Machine[str]):
         elif len(below) == 1 and isinstance(below[0], list):
             self._users_of_one(new, below[0][0], matcher if last else None, given)
         else:
-            self.out.line(f"{new} = list(dict.fromkeys([n for m in ({several}) for n in m.users{given}]))")
+            users = self._users("m")
+            self.out.line(f"{new} = list(dict.fromkeys([n for m in ({several}) for n in {users}{given}]))")
         return new
+
+    def _users(self, var: str) -> str:
+        """The users of a node, also beyond nodes that may be skipped."""
+        return f"{self.quiet}.users_beyond({var})" if self.plan.fuzzy else f"{var}.users"
 
     def _if_plausible(self, matcher: Matcher) -> str:
         test = self.plausible(matcher, "n")
@@ -330,18 +346,27 @@ class Emitter(Machine[str]):
 
     def _users_of_one(self, new: str, var: str, goal: Matcher | None, given: str) -> None:
         """The users of a node that a pattern may be: a list, or of many users an iterator, which is in order."""
-        found = f"[n for n in {var}.users{given}]"
-        if goal is not None and goal.operator:
+        found = f"[n for n in {self._users(var)}{given}]"
+        if goal is not None and goal.operator and not self.plan.fuzzy:
             several = f"crowds.above({var}, {self.of(goal.ops)}, blocked)"
             found = f"{found} if len({var}.users) < {MANY} else {several}"
         self.out.line(f"{new} = {found}")
 
     def connected(self, matcher: Matcher) -> Some:
-        raise NotCompiled
+        new = self.variable()
+        nodes = f"{self.of(connected)}({{{self.tables()[0]}}}.values())"
+        self.out.line(f"{new} = [n for n in {nodes}{self._if_plausible(matcher)}]")
+        return new
 
     # Relations.
 
-    def relate(self, link: Link, operand: str, user: str, key: Any, rest: Goals) -> Goals:
+    def relate(self, link: Link, operand: str, user: str, key: Any, rest: Goals) -> Goals | None:
+        if self.plan.fuzzy:
+            search = f"{self.of(MatchSearch)}({self.of(self.plan)}, outputs)"
+            with self._skipping(f"{search}.ways({self.of(link)}, {operand}, {user})"):
+                self.record(self.related, key, True)
+                self.write(rest)
+            return None
         self.out.fail_if(f"{operand} not in {user}.operands{_place(link)}")
         if link.use.only:
             self.out.fail_if(f"len({operand}.users) != 1 or {operand} in outputs")
@@ -351,33 +376,42 @@ class Emitter(Machine[str]):
     def used_by(self, link: Link, user: str) -> Some:
         new = self.variable(self.above[user] | {user})
         operands = f"dict.fromkeys({user}.operands{_place(link)})"
+        if self.plan.fuzzy:
+            operands = f"{self.quiet}.operands_beyond({self.of(link)}, {user})"
         self.out.line(f"{new} = [n for n in {operands}{self._if_plausible(link.operand)}]")
         return new
 
     def users_of(self, link: Link, operand: str) -> Some:
         new, user = self.variable(), link.user
         if has_head(user.pattern):
-            self.out.line(f"{new} = list({self.of(user)}.firsts({self.quiet}, {operand}.users))")
+            self.out.line(f"{new} = list({self.of(user)}.firsts({self.quiet}, {self._users(operand)}))")
         else:
             self._users_of_one(new, operand, user, self._if_plausible(user))
         return new
 
-    def skip(self, node: str, goals: Callable[[str], Goals]) -> Goals:
-        raise NotCompiled
+    def skip(self, node: str, goals: Callable[[str], Goals]) -> None:
+        with self._skipping(f"[skipped for _, skipped in {self.quiet}.beyond({node})]") as skipped:
+            below = self.variable(self.above[node] | {skipped})
+            self.out.line(f"{below} = {skipped}[-1].operands[0] if {skipped} else {node}")
+            self.write(goals(below))
+
+    @contextmanager
+    def _skipping(self, ways: str) -> Iterator[str]:
+        """A choice among nodes to be skipped: gives the variable of a tuple of them."""
+        mark, skipped = len(self.trail), self.bindings.skipped
+        taken = "".join(f"{var}, " for var in self.taken)
+        before = "".join(f"*{var}, " for var in skipped)
+        with self.out.loop(f"{self.of(free)}({ways}, ({taken}), ({before}), blocked)") as (new,):
+            self.record(skipped, new, True)
+            yield new
+        self.undo(mark)
 
     # What is there any number of times.
 
-    def chain_down(self, matcher: RepeatMatcher, last: str, path: AttrPath, rest: Goals) -> None:
-        emit_instances.chain_down(self, matcher, last, path, rest)
-
-    def chain_up(self, matcher: RepeatMatcher, first: str, path: AttrPath, rest: Goals) -> None:
-        emit_instances.chain_up(self, matcher, first, path, rest)
-
-    def fields(self, matcher: VariadicMatcher, node: str, path: AttrPath, rest: Goals) -> None:
-        emit_instances.fields_of(self, matcher, node, path, rest)
-
-    def members(self, matcher: VariadicMatcher, first: str, rest: Goals) -> Goals:
-        return emit_instances.members_of(self, matcher, first, rest)
+    chain_down = emit_instances.chain_down
+    chain_up = emit_instances.chain_up
+    fields = emit_instances.fields_of
+    members = emit_instances.members_of
 
 
 def both(*tests: str | None) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gsl.attr.compile import NO_VALUE, NotCompiled, source
@@ -11,7 +12,7 @@ from gsl.graph import Node
 from gsl.match.bindings import AttrPath, read
 from gsl.match.conditions import LiteralValue
 from gsl.match.constraints import OneUser, Output, UsedOutside
-from gsl.match.engine import MatchSearch
+from gsl.match.engine import SKIPPED, MatchSearch
 from gsl.match.guard import Guard
 from gsl.match.instances import all_of
 from gsl.pat import Instance, Pattern, Repeat, Variadic
@@ -85,7 +86,7 @@ def _uses(emitter: Emitter, guard: OneUser | Output | UsedOutside, path: AttrPat
             emitter.out.fail_if(f"len({var}.users) + ({var} in outputs) != 1")
         case Output():
             emitter.out.fail_if(f"{var} not in outputs")
-        case UsedOutside() if emitter.many:
+        case UsedOutside() if emitter.many or emitter.bindings.skipped:
             return False
         case UsedOutside():
             _used_outside(emitter, guard, var, path)
@@ -122,6 +123,8 @@ def _ask(emitter: Emitter, guard: Guard, path: AttrPath) -> None:
     for many in emitter.many.values():
         taken += f"**{of(dict.fromkeys)}({of(all_of)}({many.var}, {of(many.own)}), (None, ())), "
     given = ", ".join(f"{{{table}}}" for table in (*emitter.tables(), taken))
+    if emitter.bindings.skipped:
+        given += f", {emitter.skipped()}"
     numbers = "".join(f"{number}, " for number in path)
     state = f"{of(_state)}({of(emitter.plan)}, outputs, blocked, {given})"
     emitter.out.fail_if(f"not {of(guard)}.check({state}, ({numbers}))")
@@ -130,9 +133,11 @@ def _ask(emitter: Emitter, guard: Guard, path: AttrPath) -> None:
 def _state(
     plan: Plan, outputs: Container[Node], blocked: Collection[Node], nodes: dict[Any, Node], chosen: dict[Any, int],
     operators: dict[Any, Any], counts: dict[Any, int], heads: dict[Any, Node], taken: dict[Node, Any],
+    skipped: Mapping[Node, bool] = MappingProxyType({}),
 ) -> MatchSearch:  # fmt: skip
     search = MatchSearch(plan, outputs, blocked)
     bindings = search.bindings
     bindings.nodes, bindings.chosen, bindings.counts, bindings.heads = nodes, chosen, counts, heads
-    search.operators, search.taken = operators, taken
+    bindings.skipped.update(skipped)
+    search.operators, search.taken = operators, {**taken, **dict.fromkeys(skipped, SKIPPED)}
     return search

@@ -88,47 +88,47 @@ def _named(emitter: Emitter, node: str, above: frozenset[str] = frozenset()) -> 
 # ---------------------------------------------------------------- fields of a tuple
 
 
-def fields_of(emitter: Emitter, matcher: VariadicMatcher, var: str, path: AttrPath, rest: Goals) -> None:
+def fields_of(emitter: Emitter, matcher: VariadicMatcher, node: str, path: AttrPath, rest: Goals) -> None:
     """The operands of a tuple, each an instance. The first one also binds the patterns that all share."""
     out, pattern = emitter.out, matcher.pattern
     shared = [p for p in walk(pattern.field) if p not in emitter.plan.scopes]
     classes = {_joint(p) for p in pattern.templates} - {None}
     if matcher.first is None and emitter.bindings.nodes.keys() >= set(shared) and emitter.operators.keys() >= classes:
-        _others(emitter, matcher, f"{var}.operands", 0, var, path, rest)
+        _others(emitter, matcher, f"{node}.operands", 0, node, path, rest)
     elif pattern.min_len:
-        _first(emitter, matcher, var, path, rest)
+        _first(emitter, matcher, node, path, rest)
     else:
         mark = len(emitter.trail)
         with out.loop("(None,)"):
-            out.fail_if(f"{var}.operands")
+            out.fail_if(f"{node}.operands")
             nothing = Many(pattern, "()", Keys((), 0), own_nodes(()), frozenset(), len(emitter.bindings.nodes))
             emitter.record(emitter.many, pattern, nothing)
             emitter.write(rest)
         emitter.undo(mark)
         with out.loop("(None,)"):
-            out.fail_if(f"not {var}.operands")
-            _first(emitter, matcher, var, path, rest)
+            out.fail_if(f"not {node}.operands")
+            _first(emitter, matcher, node, path, rest)
         emitter.undo(mark)
 
 
-def _first(emitter: Emitter, matcher: VariadicMatcher, var: str, path: AttrPath, rest: Goals) -> None:
+def _first(emitter: Emitter, matcher: VariadicMatcher, node: str, path: AttrPath, rest: Goals) -> None:
     """The first operand of a tuple, and then the others."""
     _demand_plain(emitter, matcher.pattern.templates, path)
-    first = emitter.variable(emitter.above[var] | {var})
+    first = emitter.variable(emitter.above[node] | {node})
     others = emitter.out.variable()
-    emitter.out.line(f"{first}, *{others} = {var}.operands")
+    emitter.out.line(f"{first}, *{others} = {node}.operands")
 
     def onward(emitter: Emitter, _: Any, path: AttrPath, rest: Goals) -> None:
-        _others(emitter, matcher, others, 1, var, path, rest)
+        _others(emitter, matcher, others, 1, node, path, rest)
 
     emitter.write(matcher.instance(0, first, path, (onward, None, path, rest)))
 
 
 def _others(
-    emitter: Emitter, matcher: VariadicMatcher, nodes: str, first: int, var: str, path: AttrPath, rest: Goals
+    emitter: Emitter, matcher: VariadicMatcher, nodes: str, first: int, node: str, path: AttrPath, rest: Goals
 ) -> None:
     """The operands of a tuple from some number on."""
-    above, of, mark = emitter.above[var] | {var}, emitter.of, len(emitter.trail)
+    above, of, mark = emitter.above[node] | {node}, emitter.of, len(emitter.trail)
     body, many = _body(emitter, matcher, matcher.field, (*path, "number"), above, matcher.instance_guards, first)
     own = [taken for taken, owner in emitter.taken.items() if owner[0] in matcher.pattern.templates]
     taken = f"{of(set)}(({''.join(f'{each}, ' for each in own)}))"
@@ -168,6 +168,8 @@ def _body(
 ) -> tuple[str, Many]:  # fmt: skip
     """Write the function that gives the instances at a node: an expression for it, and its results."""
     _demand_plain(emitter, matcher.pattern.templates, path[:-1])
+    if emitter.plan.fuzzy:
+        raise NotCompiled  # instances would skip nodes of their own
     own = ["this", "number"] if isinstance(matcher, VariadicMatcher) else ["this"]
     within = emitter.inside(matcher.pattern.templates)
     several = [each.var for each in within.many.values() if each.var.isidentifier()]

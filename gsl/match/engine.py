@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Skipped = tuple[Node, ...]
 """The nodes that stand between a user and its operand, from the user down."""
-_SKIPPED = (None, ())
+SKIPPED = (None, ())
 """The owner of the nodes that are skipped: any number of relations may skip the same one."""
 
 
@@ -144,7 +144,11 @@ class MatchSearch(Machine[Node]):
         return test(self, node)
 
     def take(self, matcher: Matcher, node: Node, path: AttrPath) -> bool:
-        return self._reserve(node, (matcher.identity, path[: matcher.level]))
+        owner = (matcher.identity, path[: matcher.level] if path else path)
+        if node in self.taken or node in self.blocked:
+            return self._reserve(node, owner)
+        self.record(self.taken, node, owner)
+        return True
 
     def _reserve(self, node: Node, owner: Any) -> bool:
         """Reserve a node for its owner; false if it is another one's already, or blocked."""
@@ -212,12 +216,7 @@ class MatchSearch(Machine[Node]):
     # Relations.
 
     def relate(self, link: Link, operand: Node, user: Node, key: Any, rest: Goals) -> Goals | None:
-        use = link.use
-        ways = [skipped for node, skipped in self._below(link, user) if node is operand]
-        if not ways:
-            place = "operand" if use.index is None else f"operand {use.index}"
-            self.miss(use.user, user, place, operand, list(user.operands))
-        ways = [skipped for skipped in ways if not use.only or self._alone(use.operand, operand, user, skipped)]
+        ways = self.ways(link, operand, user)
         if not ways:
             return None
         if ways == [()]:
@@ -231,6 +230,15 @@ class MatchSearch(Machine[Node]):
                     yield rest
 
         return self.choose(hold())
+
+    def ways(self, link: Link, operand: Node, user: Node) -> list[Skipped]:
+        """The ways from the user down to its operand, as the relation wants them."""
+        use = link.use
+        ways = [skipped for node, skipped in self._below(link, user) if node is operand]
+        if not ways:
+            place = "operand" if use.index is None else f"operand {use.index}"
+            self.miss(use.user, user, place, operand, list(user.operands))
+        return [skipped for skipped in ways if not use.only or self._alone(use.operand, operand, user, skipped)]
 
     def _below(self, link: Link, user: Node) -> Iterator[tuple[Node, Skipped]]:
         """The nodes that are operands of the user, each with the nodes that are skipped on the way to it."""
@@ -250,11 +258,15 @@ class MatchSearch(Machine[Node]):
         return True
 
     def used_by(self, link: Link, user: Node) -> list[Node]:
-        ways = dict.fromkeys(node for node, _ in self._below(link, user))
-        below = [node for node in ways if link.operand.plausible(node)]
+        operands = self.operands_beyond(link, user)
+        below = list(filter(link.operand.plausible, operands))
         if not below:
-            self.miss(link.operand.pattern, user, "operand", link.operand.pattern, list(ways))
+            self.miss(link.operand.pattern, user, "operand", link.operand.pattern, operands)
         return below
+
+    def operands_beyond(self, link: Link, user: Node) -> list[Node]:
+        """The operands of a user where the relation wants one, also beyond nodes that may be skipped."""
+        return list(dict.fromkeys(node for node, _ in self._below(link, user)))
 
     def users_of(self, link: Link, operand: Node) -> list[Node]:
         nodes = list(link.user.firsts(self, self.users_beyond(operand)))
@@ -323,7 +335,7 @@ class MatchSearch(Machine[Node]):
         mark = len(self.trail)
         for node in nodes:
             if node not in self.bindings.skipped:
-                if not self._reserve(node, _SKIPPED):
+                if not self._reserve(node, SKIPPED):
                     self.undo(mark)
                     return False
                 self.record(self.bindings.skipped, node, True)

@@ -192,6 +192,19 @@ class Keys:
         return dict(zip(keys, chain.from_iterable(links)))
 
 
+def free(
+    ways: Iterable[tuple[Node, ...]], taken: Container[Node], before: Container[Node], blocked: Container[Node]
+) -> list[tuple[Node, ...]]:
+    """Those of some ways on which each node that is skipped was skipped before, or is nobody's."""
+    return [way for way in ways if all(n in before or (n not in taken and n not in blocked) for n in way)]
+
+
+def with_skipped(match: Match, skipped: dict[Node, bool]) -> Match:
+    """A match, and the nodes that it skips."""
+    match.bindings.skipped.update(skipped)
+    return match
+
+
 def with_instances(match: Match, counts: Mapping[Any, int], heads: Mapping[Any, Node]) -> Match:
     """A match, and how many instances there are and where chains begin."""
     match.bindings.counts.update(counts)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from gsl import attr, attr_eq, fork_to, is_op, op, pat
 from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Graph, Node, TensorType, TupleType, Type
-from gsl.match import Crowds, Match, MatchSearch, Plan
+from gsl.match import Crowds, Match, MatchSearch, Plan, emit
 from gsl.pat import Pattern
 from tests.helpers.graphs import infer_type
 from tests.match.random_cases import graphs, sources
@@ -107,6 +107,7 @@ turned = op.Transpose(x)
 unary = pat.OneOf("nn.relu", "tanh")
 either = op.ReLU(x) | op.Tanh(x)
 free, after = is_op("nn.relu"), is_op("tanh")
+below = op.Add(x, y)
 
 
 CASES: dict[str, tuple[list[Pattern], dict[str, Any]]] = {
@@ -148,8 +149,25 @@ CASES: dict[str, tuple[list[Pattern], dict[str, Any]]] = {
     "one user": ([is_op("tanh").uniq() > is_op("nn.relu")], {}),
     "an output": ([is_op("add").is_output() | is_op("tanh")], {}),
     "a fork": ([free, after], {"constraints": fork_to(free, after).constraints}),
+    "skipped operands": ([op.Tanh(op.ReLU(x))], {"fuzzy": ("transpose", "nn.leaky_relu")}),
+    "skipped below two users": ([op.ReLU(below), op.Tanh(below)], {"fuzzy": ("transpose", "nn.leaky_relu")}),
+    "skipped below either operand": ([op.Tanh(x) + op.ReLU(y)], {"fuzzy": ("transpose", "tanh")}),
+    "skipped in a sequence": ([free > after], {"fuzzy": ("transpose", "nn.relu", "tanh")}),
+    "skipped in a sequence that is used nowhere else": ([is_op("add") >> is_op("nn.relu")], {"fuzzy": ("transpose",)}),
+    "skipped at an index": ([free.used_by(is_op("subtract"), 1)], {"fuzzy": ("transpose",)}),
+    "skipped in a fork": ([free, after], {"constraints": fork_to(free, after).constraints, "fuzzy": ("transpose",)}),
+    "skipped and used elsewhere": ([op.Tanh(op.ReLU(x))], {"fuzzy": ("transpose",), "extern_use": True}),
+    "skipped in an alternative": ([op.Tanh(op.ReLU(x) | op.ReLU(op.Tanh(x)))], {"fuzzy": ("nn.leaky_relu",)}),
+    "skipped above a negation": ([op.Tanh(~op.ReLU(x))], {"fuzzy": ("transpose",)}),
     "equal attributes": ([leaky > other], {"constraints": attr_eq(leaky, other).constraints}),
 }
+
+
+def test_the_comparison_of_skipped_nodes_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emit, "free", lambda ways, *given: ways)
+    outputs, options = CASES["skipped operands"]
+    with pytest.raises(AssertionError):
+        both_ways(Plan(outputs, **options), dense(500))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -157,6 +175,7 @@ def test_every_construct(name: str) -> None:
     outputs, options = CASES[name]
     constraints = [c for output in outputs if isinstance(output, pat.Seq) for c in output.constraints]
     plan = Plan(outputs, **{"constraints": constraints, **options})
+    assert plan.start(plan.anchors[0]).function is not None
     counts = Counter[str]()
     both_ways(plan, dense(5000), counts)
     assert counts["none"] > 0
