@@ -16,8 +16,8 @@ source. A test that fails goes on with the innermost choice; a choice is a loop.
 The function gives the matches that the search gives, in the same order. Guards that are not written as source are asked
 of a search whose state is what is bound by then. For what is there any number of times (``pat.Variadic``,
 ``pat.Repeat``) a function beside this one gives the instances at one node, see :mod:`gsl.match.emit_instances`. With
-alternatives, negations or skipped nodes in these, and for very many patterns or alternatives, there is no function, and
-the search itself finds the matches.
+alternatives or skipped nodes in these, and for very many patterns or alternatives, there is no function, and the search
+itself finds the matches.
 """
 
 from __future__ import annotations

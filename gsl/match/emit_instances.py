@@ -17,7 +17,7 @@ from gsl.match.instances import Keys, chains_down, chains_up, fields, members, n
 from gsl.match.machine import END, Goals
 from gsl.match.matchers import Matcher, VariadicMatcher, check_all
 from gsl.match.source import Many
-from gsl.pat import Alt, And, Call, GetItem, Not, OpClass, Pattern, Seq, Tuple, has_head, walk
+from gsl.pat import Alt, And, Call, GetItem, OpClass, Pattern, Seq, Tuple, has_head, walk
 
 if TYPE_CHECKING:
     from gsl.match.emit import Emitter
@@ -54,7 +54,8 @@ def _link(
     """The function of one node of a chain, its results, the place of the first node, and of joint operators."""
     inner = matcher.pattern.pattern
     spine = inner.spine if isinstance(inner, Seq) else (inner,)
-    if not set(spine) >= {p for p in walk(inner) if isinstance(p, (Call, Tuple, GetItem))}:
+    operators = {p for p in walk(inner) if isinstance(p, (Call, Tuple, GetItem)) and emitter.start.negation(p) is None}
+    if not set(spine) >= operators:
         raise NotCompiled  # beside the chain, an instance might want a node of another one
     first = inner.head if isinstance(inner, Seq) else inner
     if has_head(first):
@@ -201,10 +202,10 @@ def _body(
 
 def _demand_plain(emitter: Emitter, templates: Sequence[Pattern], path: AttrPath) -> None:
     """NotCompiled for instances within instances, or of which not each binds the same patterns."""
-    for p in templates:
-        if isinstance(p, (Alt, And, Not)) or p in emitter.plan.identity or len(emitter.plan.scopes[p]) > 1:
-            raise NotCompiled
-    if path:
+    bound = [p for p in templates if emitter.start.negation(p) is None]
+    if path or any(isinstance(p, (Alt, And)) or p in emitter.plan.identity for p in bound):
+        raise NotCompiled
+    if any(len(emitter.plan.scopes[p]) > 1 for p in templates):
         raise NotCompiled
 
 

@@ -122,7 +122,7 @@ class Start:
         self.final += [Guard(None, "where", node, None) for node in plan.where]
         for pattern in self.order:
             if isinstance(pattern, Leaf) and (pattern.distinct or plan.distinct):
-                around = self._negation(pattern)
+                around = self.negation(pattern)
                 inside = self.final if around is None else absent[around].inside
                 inside.append(Distinct(pattern, plan.identity, leaves=not pattern.distinct))
         for negated, negation in absent.items():
@@ -320,7 +320,7 @@ class Start:
         assert owner is not None
         region = self.regions[owner]
         needed = [owner, *guard.references()]
-        negation = self._negation(owner)
+        negation = self.negation(owner)
         scopes = self.plan.scopes.get(owner, ())
         if negation is None and scopes:
             self._schedule_instance(guard, scopes, needed[1:])
@@ -337,7 +337,7 @@ class Start:
         else:
             self.final.append(guard)
 
-    def _negation(self, pattern: Pattern) -> Not | None:
+    def negation(self, pattern: Pattern) -> Not | None:
         """The innermost negation around a pattern."""
         return next((part for part in reversed(self.regions[pattern]) if isinstance(part, Not)), None)
 

@@ -248,6 +248,10 @@ CASES: dict[str, tuple[Pattern, dict[str, Any]]] = {
     "an attribute of a node around": (scaled > (links := pat.Repeat(op.LeakyReLU(y, alpha=scaled.alpha))), {}),
     "equal leaves in one node": (pat.Repeat(op.Add(x, x)), {}),
     "different leaves": (pat.Repeat(relu), {"distinct": True}),
+    "no node above another": (pat.Repeat(op.ReLU(~op.Tanh(x))), {}),
+    "no pair of nodes": (pat.Repeat(op.ReLU(~op.Tanh(op.ReLU(y)))), {}),
+    "a group of no pairs": (pat.Variadic(call := op.Add(x, other := ~(no := op.Tanh(y))), [call, other, no, y]), {}),
+    "fields that are no others": (op.Concatenate(pat.Variadic(free := ~(no := op.Tanh(y)), [free, no, y])), {}),
     "a group": (group, {}),
     "a group of calls of two": (late, {}),
     "a group with leaves of its own": (pat.Variadic(total, [total, w]), {}),
@@ -270,7 +274,6 @@ CASES: dict[str, tuple[Pattern, dict[str, Any]]] = {
 }
 NOT_WRITTEN: dict[str, tuple[Pattern, dict[str, Any]]] = {
     "alternatives": (pat.Repeat(op.ReLU(x) | op.Tanh(x)), {}),
-    "negations": (pat.Repeat(op.ReLU(~op.Tanh(x))), {}),
     "calls beside the chain": (pat.Repeat(op.ReLU(op.Tanh(x))), {}),
     "two chains of one operator": (op.Add(pat.Repeat(relu), relus), {}),
     "operators that may be skipped": (pat.Repeat(relu), {"fuzzy": ("cast",)}),
