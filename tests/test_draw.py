@@ -435,13 +435,14 @@ def test_torch_tells_the_modules() -> None:
 @pytest.mark.torch
 def test_the_modules_of_a_compiled_graph_are_read_as_those_of_others() -> None:
     fx = pytest.importorskip("torch.fx")
-    from gsl.front.fx.handle import FxHandle, FxReading, module_path
+    from gsl.front.core.handle import Handle
+    from gsl.front.fx.handle import FxReading, module_path
 
     up = ("layer", "0", "up")
     for written, path in (("L['self'].layer[0].up", up), ("layer.0.up", up), ("", ())):
         native = fx.Graph().placeholder("x")
         native.meta["nn_module_stack"] = {"outer": ("outer", object), "key": (written, object)}
-        assert module_path(Node("exp", native=FxHandle(FxReading(native)))) == path
+        assert module_path(Node("exp", native=Handle(FxReading(native)))) == path
 
 
 @pytest.mark.torch

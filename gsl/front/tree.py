@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -59,31 +59,6 @@ class Computed:
 NO_SPELLING: Final = "no canonical operator is spelled so"
 NOT_COVERED: Final = "the canonical operator does not cover it: an operand is no tensor, or an attribute has no meaning"
 """Reasons why a call has no canonical reading."""
-
-
-def whole(root: Node, handle_of: Callable[[Node], Any], leaf: type | tuple[type, ...] = ()) -> list[Node] | None:
-    """All view nodes of the reading of which a node is the root, if the tree is as it was loaded.
-
-    A handle has the ``reading`` of its node, its ``slot`` in it, and the ``sources`` of its operands and deps: an
-    int is the slot of another node of the tree. An operand with a source of the class ``leaf`` must have that as its
-    handle.
-    """
-    tree = [root]
-    # The list grows while it is read: it ends up with all nodes of the reading.
-    for node in tree:
-        own = handle_of(node)
-        operands = (*node.operands, *node.deps)
-        if own is None or len(own.sources) != len(operands):
-            return None
-        for source, operand in zip(own.sources, operands):
-            if isinstance(source, int):
-                inner = handle_of(operand)
-                if inner is None or inner.reading is not own.reading or inner.slot != source:
-                    return None
-                tree.append(operand)
-            elif isinstance(source, leaf) and operand.native is not source:
-                return None
-    return tree
 
 
 def unmet(error: Exception) -> str:

@@ -14,7 +14,8 @@ import torch
 from torch import fx
 
 from gsl.errors import FrontEndError
-from gsl.front.fx.handle import RULE, FxLeaf, handle_of, is_literal, native_of
+from gsl.front.core.handle import handle_of, is_literal
+from gsl.front.fx.handle import RULE, FxLeaf, native_of
 from gsl.front.fx.values import Values, device_of
 from gsl.graph import CONST, Node
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import fx
 
+from gsl.front.core.handle import Source
 from gsl.front.fx import spellings
-from gsl.front.fx.handle import FxSource
 from gsl.front.fx.tree import Weight
 from gsl.front.fx.values import is_scalar, scalar_type, type_of_value
 from gsl.front.tree import Canon, LiteralOperand
@@ -26,14 +26,14 @@ class Expansion:
         self.origin = origin
         self.name = name
         self.nodes: list[Node] = []
-        self.sources: list[tuple[FxSource, ...]] = []
+        self.sources: list[tuple[Source, ...]] = []
         self._slots: dict[int, int] = {}
         """The numbers of the canonical calls that were added as operands: one that stands in the tree twice is one."""
 
     def add(self, canon: Canon, type: Any = None) -> int:
         """Add a canonical call with all its operands; its number. ValueError if its attributes are ill-formed."""
         operands: list[Node] = []
-        sources: list[FxSource] = []
+        sources: list[Source] = []
         for position, operand in enumerate(canon.operands):
             # A bias does not change the type.
             own = type if canon.op == "nn.bias_add" and position == 0 else None
@@ -46,12 +46,12 @@ class Expansion:
         suffix = "nobias" if canon.op in spellings.BIASED else own_name(canon.op)
         return self._append(Node(canon.op, tuple(operands), attrs, type, name=f"{self.name}_{suffix}"), tuple(sources))
 
-    def _append(self, node: Node, sources: tuple[FxSource, ...]) -> int:
+    def _append(self, node: Node, sources: tuple[Source, ...]) -> int:
         self.nodes.append(node)
         self.sources.append(sources)
         return len(self.nodes) - 1
 
-    def _operand(self, operand: Any, type: Any) -> tuple[Node, FxSource]:
+    def _operand(self, operand: Any, type: Any) -> tuple[Node, Source]:
         match operand:
             case Canon():
                 slot = self._slots.get(id(operand))

@@ -17,7 +17,7 @@ from typing import Any, Final
 import torch
 from torch import fx
 
-from gsl.front.fx.handle import FxSource
+from gsl.front.core.handle import Source
 from gsl.front.fx.values import UNKNOWN, Values
 from gsl.graph import Effect, Node, Op, Type
 
@@ -84,11 +84,11 @@ class FxCallForm:
     things that the rows depend on."""
 
 
-def recorded(tree: Sequence[Node], sources: Sequence[Sequence[FxSource]], name: str, inputs: Sequence[fx.Node]) -> Rows:
+def recorded(tree: Sequence[Node], sources: Sequence[Sequence[Source]], name: str, inputs: Sequence[fx.Node]) -> Rows:
     """The rows of the view nodes as which a call of that name, with these native operands, was loaded."""
-    places: dict[FxSource, int] = {source: index for index, source in enumerate((*inputs, *range(len(tree))))}
+    places: dict[Source, int] = {source: index for index, source in enumerate((*inputs, *range(len(tree))))}
 
-    def row(node: Node, own: Sequence[FxSource]) -> ViewRow:
+    def row(node: Node, own: Sequence[Source]) -> ViewRow:
         is_whole = len(tree) == 1 and not node.deps and tuple(own) == tuple(inputs)
         take, suffix = _taker([places[source] for source in own]), node.name.removeprefix(name)
         return ViewRow(node.op, node.attrs, node.type, suffix, take, len(node.operands), is_whole, node.effect)

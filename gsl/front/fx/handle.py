@@ -10,14 +10,15 @@ from torch import fx
 from torch._ops import OpOverload
 from torch.nn import Module
 
-from gsl.graph import CONST, PARAM, Node
+from gsl.front.core.handle import Handle, Leaf, Reading
+from gsl.graph import Node
 
 RULE: Final = "gsl"
 """The metadata key under which a new native node names the rule that made it, and the nodes that it replaces."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FxLeaf:
+class FxLeaf(Leaf):
     """A weight or a literal tensor of the native program. All native nodes that read the tensor share one leaf."""
 
     name: str
@@ -27,59 +28,30 @@ class FxLeaf:
     """The placeholder, or the ``get_attr`` nodes in order, that stand for it natively; filled while loading."""
 
 
-@dataclass(slots=True, eq=False)  # not frozen, because that takes four times as long to make
-class FxReading:
-    """The reading of one native node: a small tree of view nodes, numbered with operands before their users."""
+class FxReading(Reading):
+    """The reading of one native node, or of two together."""
 
-    node: fx.Node
-    """The native node that stands for the value of the tree's root."""
-    size: int = 1
-    """The number of view nodes; the root has the last number."""
-    call: fx.Node | None = None
-    """The native call with several results of which ``node`` is the ``getitem``; it has no view node of its own."""
-    overwrites: fx.Node | None = None
-    """The native operand that the call overwrites in place, where no other node can notice it."""
+    __slots__ = ("call", "overwrites")
 
-
-FxSource = fx.Node | FxLeaf | int
-"""The source of an operand: the value of a native node, a weight of the called module, or a node of the same tree."""
-
-
-@dataclass(slots=True, eq=False)
-class FxHandle:
-    """The native handle of a view node: its place in a reading, and the sources of its operands and then its deps."""
-
-    reading: FxReading
-    slot: int = 0
-    sources: tuple[FxSource, ...] = ()
-
-    @property
-    def is_root(self) -> bool:
-        return self.slot == self.reading.size - 1
-
-
-def handle_of(node: Node) -> FxHandle | None:
-    """The handle of a node that came from a native call or input; ``None`` for leaves and new nodes."""
-    own = node.native
-    return own if own.__class__ is FxHandle else None
+    def __init__(
+        self, native: fx.Node, size: int = 1, call: fx.Node | None = None, overwrites: fx.Node | None = None
+    ) -> None:
+        self.native = native
+        self.size = size
+        self.call = call
+        """The native call with several results of which ``native`` is the ``getitem``; it has no view node of its own.
+        """
+        self.overwrites = overwrites
+        """The native operand that the call overwrites in place, where no other node can notice it."""
 
 
 def native_of(node: Node) -> fx.Node | None:
     """The native node whose value the view node is, or belongs to."""
-    own = node.native
-    if own.__class__ is FxHandle:
-        return own.reading.node
+    own: Any = node.native
+    if own.__class__ is Handle:
+        native: fx.Node = own.reading.native
+        return native
     return next(iter(own.reads), None) if own.__class__ is FxLeaf else None
-
-
-def is_literal(node: Node) -> bool:
-    """True for a const that is a Python scalar, which is written into the call that uses it."""
-    return node.op == CONST and isinstance(node.attrs["value"], (bool, int, float, complex))
-
-
-def is_tensor_leaf(node: Node) -> bool:
-    """True for a weight or a literal tensor."""
-    return node.op == PARAM or (node.op == CONST and not is_literal(node))
 
 
 def called(native: fx.Node) -> Module | None:

@@ -15,8 +15,8 @@ from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gsl.errors import FrontEndError
+from gsl.front.core.handle import Handle, handle_of, is_literal
 from gsl.front.fx.devices import Devices, is_created, is_placed
-from gsl.front.fx.handle import FxHandle, handle_of, is_literal
 from gsl.front.fx.home import as_tensor
 from gsl.front.fx.opaque import native_call
 from gsl.front.fx.tree import Native
@@ -191,9 +191,9 @@ def evaluate(root: torch.nn.Module, node: Node, operands: Sequence[Any], devices
         return _run(node.op, list(operands), node.attrs) if handle is None else _run_native(root, handle, operands)
 
 
-def _run_native(root: torch.nn.Module, handle: FxHandle, operands: Sequence[Any]) -> Any:
+def _run_native(root: torch.nn.Module, handle: Handle, operands: Sequence[Any]) -> Any:
     """The value of a native call for these values of its operands."""
-    native = handle.reading.node
+    native = handle.reading.native
     if len(operands) != len(handle.sources):
         raise FrontEndError(f"{native.name}: depends on sizes at run time, and is not computed ahead of time")
     values = dict(zip(handle.sources, operands))

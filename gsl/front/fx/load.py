@@ -8,12 +8,13 @@ from typing import Any
 from torch import fx
 
 from gsl.errors import FrontEndError
+from gsl.front.core.handle import Handle, Source
 from gsl.front.fx.canonical import canonical
 from gsl.front.fx.effects import Mutations, mutations
 from gsl.front.fx.expand import Expansion, is_tuple
 from gsl.front.fx.forms import Role, Rows, recorded
 from gsl.front.fx.groups import INVOKE, are_fields, is_group, label_of, module_of, operands_of
-from gsl.front.fx.handle import FxHandle, FxLeaf, FxReading, FxSource
+from gsl.front.fx.handle import FxLeaf, FxReading
 from gsl.front.fx.leaves import ExportedLeaves, FxLeaves, ModuleLeaves, memory
 from gsl.front.fx.opaque import constructor_arguments, describe, operator_of, parameters
 from gsl.front.fx.reader import CALLS, FxReader, opens_region, weight
@@ -157,9 +158,9 @@ class FxLoader:
                     work.append(user)
         return False
 
-    def _add(self, node: fx.Node, view: Node, sources: tuple[FxSource, ...] = ()) -> None:
+    def _add(self, node: fx.Node, view: Node, sources: tuple[Source, ...] = ()) -> None:
         """Add a view node that alone makes up the reading of a native node."""
-        view.native = FxHandle(FxReading(node), 0, sources)
+        view.native = Handle(FxReading(node), 0, sources)
         self.nodes.append(view)
         self.views[node] = view
 
@@ -290,7 +291,7 @@ class FxLoader:
             form.rows[other] = recorded(tree.nodes, tree.sources, node.name, _inputs(node, call))
         reading = FxReading(node, len(tree.nodes), call, self.mutations.hidden.get(node))
         for slot, (view, sources) in enumerate(zip(tree.nodes, tree.sources)):
-            view.native = FxHandle(reading, slot, sources)
+            view.native = Handle(reading, slot, sources)
         self.nodes.extend(tree.nodes)
         self.views[node] = root
         return True
@@ -305,14 +306,14 @@ class FxLoader:
         reading = FxReading(node, len(rows), call, self.mutations.hidden.get(node))
         row = rows[0]
         if row.is_whole:
-            handle = FxHandle(reading, 0, inputs)
+            handle = Handle(reading, 0, inputs)
             view = Node(row.op, views, row.attrs, row.type, node.name, handle, row.effect)
             self.nodes.append(view)
             self.views[node] = view
             return True
         known, sources = list(views), (*inputs, *range(len(rows)))
         for slot, row in enumerate(rows):
-            own, handle = row.take(known), FxHandle(reading, slot, row.take(sources))
+            own, handle = row.take(known), Handle(reading, slot, row.take(sources))
             view = Node(
                 row.op, own[: row.operands], row.attrs, row.type, node.name + row.suffix, handle, row.effect,
                 own[row.operands:],
@@ -368,7 +369,7 @@ class FxLoader:
             body, tuple([self.views[arg] for arg in operands]), attrs, self.values.type(node), name=node.name,
             deps=tuple([self.views[arg] for arg in others]),
         )  # fmt: skip
-        view.native = FxHandle(FxReading(node, call=None if call is node else call), 0, (*operands, *others))
+        view.native = Handle(FxReading(node, call=None if call is node else call), 0, (*operands, *others))
         self.nodes.append(view)
         self.views[node] = view
 

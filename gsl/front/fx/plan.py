@@ -10,25 +10,22 @@ from typing import Any
 from torch import fx
 
 from gsl.errors import FrontEndError
+from gsl.front.core.handle import Arguments, Handle, Source, handle_of, intact, is_used_outside
 from gsl.front.fx import spellings
-from gsl.front.fx.handle import FxHandle, FxLeaf, FxReading, FxSource, handle_of, is_literal
+from gsl.front.fx.handle import FxLeaf, FxReading
 from gsl.front.fx.load import arguments
 from gsl.front.fx.reader import MAKES_LITERAL, FxReader
-from gsl.front.tree import whole
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node
-
-FxArguments = dict[fx.Node, Node]
-"""The view node that now takes the place of each native node to which a kept call refers."""
 
 
 @dataclass(slots=True)
 class FxPlan:
     """The way in which each node of a rewritten view gets into the new native graph."""
 
-    kept: dict[fx.Node, FxArguments | None] = field(default_factory=dict)
+    kept: dict[fx.Node, Arguments | None] = field(default_factory=dict)
     """The native calls that are kept, with what their arguments have become; ``None`` for a call whose arguments all
     are what they were."""
-    calls: dict[fx.Node, FxArguments | None] = field(default_factory=dict)
+    calls: dict[fx.Node, Arguments | None] = field(default_factory=dict)
     """The same of calls that were read together with those, and have no view node of their own."""
     hidden: set[fx.Node] = field(default_factory=set)
     """Native nodes without a view node of their own that are kept too."""
@@ -77,9 +74,9 @@ class _Planner:
         front = -1  # the last place where something stays: a call behind it may stay where it is
         for node in self.graph.nodes:
             own = node.native
-            if own.__class__ is FxHandle:
+            if own.__class__ is Handle:
                 reading = own.reading
-                source = reading.node
+                source = reading.native
                 place = order.get(source)
                 if place is None:
                     raise _foreign(node)
@@ -125,7 +122,7 @@ class _Planner:
             for operand, source in zip(operands, sources):
                 own = operand.native
                 if source.__class__ is int:
-                    if own.__class__ is not FxHandle or own.reading is not reading or own.slot != source:
+                    if own.__class__ is not Handle or own.reading is not reading or own.slot != source:
                         return False
                     tree.append(operand)
                 elif self.standing.get(operand) is not source and not (
@@ -133,12 +130,12 @@ class _Planner:
                 ):
                     return False
         if len(tree) > 1:
-            if any(_used_outside(inner, tree, self.outputs) for inner in tree):
+            if any(is_used_outside(inner, tree, self.outputs) for inner in tree[1:]):
                 return False
             self.plan.inner.update(tree[1:])
         return True
 
-    def _agrees(self, reading: FxReading, mapping: FxArguments | None) -> bool:
+    def _agrees(self, reading: FxReading, mapping: Arguments | None) -> bool:
         """Note the new values of the arguments of a call of which a field was read; False if it differs from what
         another field of the call needs."""
         call = reading.call
@@ -148,26 +145,24 @@ class _Planner:
         """Note that an untouched reading stays where it is in the old graph; False if it has to move behind the
         front."""
         staying, call = self.plan.staying, reading.call
-        if self.order[reading.node] < front and node.op != INPUT:
+        if self.order[reading.native] < front and node.op != INPUT:
             return False
         if call is not None and call not in staying:
             if self.order[call] < front:
                 return False
             staying[call] = call
-        staying[reading.node] = reading.node
+        staying[reading.native] = reading.native
         return True
 
     def _is_kept(self, node: Node, reading: FxReading) -> bool:
         """Find out what has become of the arguments of a call that is not as it was; False if it is not kept."""
-        tree = whole(node, handle_of, FxLeaf)
-        if tree is None or any(_used_outside(inner, tree, self.outputs) for inner in tree):
+        found = intact(node, self.outputs)
+        if found is None:
             return False
-        mapping = _mapping(tree)
-        if mapping is None or not _may_overwrite(node, reading, mapping, self.outputs, self.plan):
+        tree, mapping = found
+        if not _may_overwrite(node, reading, mapping, self.outputs, self.plan) or not self._agrees(reading, mapping):
             return False
-        if not self._agrees(reading, mapping):
-            return False
-        self.plan.kept[reading.node] = mapping
+        self.plan.kept[reading.native] = mapping
         self.plan.inner.update(tree[1:])
         return True
 
@@ -185,34 +180,8 @@ def _added(node: Node) -> FrontEndError:
     )
 
 
-def arguments_of(node: Node) -> FxArguments:
-    """The new values of the native arguments of a call that is kept; ``node`` is the root of its reading."""
-    tree = whole(node, handle_of, FxLeaf)
-    mapping = None if tree is None else _mapping(tree)
-    assert mapping is not None
-    return mapping
-
-
-def _used_outside(node: Node, tree: list[Node], outputs: Collection[Node]) -> bool:
-    if node is tree[0] or is_literal(node):
-        return False
-    return node in outputs or any(user not in tree for user in node.users)
-
-
-def _mapping(tree: list[Node]) -> FxArguments | None:
-    """The new values of the native arguments; ``None`` if one of them has become two different things."""
-    mapping: FxArguments = {}
-    for node in tree:
-        own = handle_of(node)
-        assert own is not None
-        for source, operand in zip(own.sources, (*node.operands, *node.deps)):
-            if isinstance(source, fx.Node) and mapping.setdefault(source, operand) is not operand:
-                return None
-    return mapping
-
-
 def _may_overwrite(
-    node: Node, reading: FxReading, mapping: FxArguments, outputs: Collection[Node], known: FxPlan
+    node: Node, reading: FxReading, mapping: Arguments, outputs: Collection[Node], known: FxPlan
 ) -> bool:
     """True unless the call works in place on what it did not overwrite before, or on what is read after it now."""
     if reading.overwrites is None:
@@ -240,7 +209,7 @@ def _is_overwritten(
         own = handle_of(user)
         if user is node or (own is not None and own.reading is reading):
             continue
-        if own is None or own.reading.node not in known.kept or native not in own.sources:
+        if own is None or own.reading.native not in known.kept or native not in own.sources:
             return False
     return True
 
@@ -271,7 +240,7 @@ def is_written(node: Node, plan: FxPlan) -> bool:
     if node.op in LEAVES or node.op == TUPLE or node in plan.inner:
         return False
     handle = handle_of(node)
-    return handle is None or handle.reading.node not in plan.kept
+    return handle is None or handle.reading.native not in plan.kept
 
 
 def _takes_bias(call: Node, bias_add: Node) -> bool:
@@ -332,9 +301,9 @@ def _reads(native: fx.Node, view: Node) -> bool:
     return isinstance(view.native, FxLeaf) and native in view.native.reads
 
 
-def stands_for(view: Node, source: FxSource) -> bool:
+def stands_for(view: Node, source: Source) -> bool:
     """True if the view node is (still) the value of that native node, or that weight."""
     own = view.native
-    if isinstance(own, FxHandle):
-        return own.reading.node is source and own.is_root
+    if isinstance(own, Handle):
+        return own.reading.native is source and own.is_root
     return isinstance(own, FxLeaf) and (own is source or source in own.reads)

@@ -15,7 +15,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from gsl.errors import FrontEndError
 from gsl.front.base import ProgramStep
-from gsl.front.fx.handle import FxLeaf, handle_of
+from gsl.front.core.handle import handle_of
+from gsl.front.fx.handle import FxLeaf
 from gsl.front.fx.leaves import FxLeaves
 from gsl.front.fx.values import UNKNOWN, Values
 from gsl.graph import INPUT, Graph, Node
@@ -146,7 +147,7 @@ def _shown(view: Graph) -> dict[fx.Node, list[Node]]:
     for node in view.nodes:
         handle = handle_of(node)
         if handle is not None:
-            for native in (handle.reading.node, handle.reading.call):
+            for native in (handle.reading.native, handle.reading.call):
                 if native is not None:
                     found.setdefault(native, []).append(node)
     return found

@@ -10,13 +10,14 @@ from typing import Any
 from torch import fx
 
 from gsl.errors import FrontEndError
+from gsl.front.core.handle import Arguments, Handle, handle_of, intact, is_literal, is_tensor_leaf
 from gsl.front.fx.devices import Devices
 from gsl.front.fx.draft import GraphBuilder
 from gsl.front.fx.fakes import Fakes, MetadataFields
-from gsl.front.fx.handle import FxHandle, FxLeaf, FxReading, handle_of, is_literal, is_tensor_leaf, native_of
+from gsl.front.fx.handle import FxLeaf, FxReading, native_of
 from gsl.front.fx.home import FxParameterStore
 from gsl.front.fx.load import arguments
-from gsl.front.fx.plan import FxArguments, arguments_of, is_written, plan, stands_for
+from gsl.front.fx.plan import is_written, plan, stands_for
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.values import Values
 from gsl.front.fx.write import FxWriter
@@ -65,8 +66,8 @@ class FxStorer:
         """Write the view to the draft."""
         for node in self._changed() if self.is_in_place else self.graph.nodes:
             handle = handle_of(node)
-            if handle is not None and handle.is_root and handle.reading.node in self.plan.kept:
-                self._flush(self.order[handle.reading.node])
+            if handle is not None and handle.is_root and handle.reading.native in self.plan.kept:
+                self._flush(self.order[handle.reading.native])
                 self._keep(node, handle.reading)
             elif is_written(node, self.plan):
                 self._write(node)
@@ -95,7 +96,7 @@ class FxStorer:
         for later in nodes:
             handle = handle_of(later)
             if handle is not None and handle.is_root and later.op != INPUT:
-                for native in (handle.reading.node, handle.reading.call):
+                for native in (handle.reading.native, handle.reading.call):
                     if native in self.kept and not self.draft.has_passed(native):
                         del self.kept[native]
         return nodes
@@ -143,21 +144,23 @@ class FxStorer:
         return view in self.results or is_literal(view) or is_tensor_leaf(view)
 
     def _keep(self, node: Node, reading: FxReading) -> None:
-        mapping = self.plan.kept[reading.node]
+        mapping = self.plan.kept[reading.native]
         if mapping is None:
             found = self._keep_as_it_is(reading)
             if found is not None:
                 self.results[node] = found
                 return
-            mapping = arguments_of(node)
+            alike = intact(node, ())
+            assert alike is not None
+            _, mapping = alike
         if node.op == GETITEM and reading.call is None:
-            fields = self._argument(reading.node.args[0], mapping)  # type: ignore[arg-type]
+            fields = self._argument(reading.native.args[0], mapping)
             if isinstance(fields, tuple):
                 self.results[node] = fields[node.attrs["index"]]
                 return
         if reading.call is not None:
             self._keep_native(reading.call, mapping)
-        self.results[node] = self._keep_native(reading.node, mapping)
+        self.results[node] = self._keep_native(reading.native, mapping)
 
     def _keep_as_it_is(self, reading: FxReading) -> fx.Node | None:
         """Keep a native call whose arguments were kept as they are; ``None`` if some were not."""
@@ -166,20 +169,20 @@ class FxStorer:
             if call is None:
                 return None
             self._becomes(reading.call, call)
-        found = self.kept.get(reading.node)
+        found = self.kept.get(reading.native)
         if found is None:
-            found = self.writer.keep_as_it_is(reading.node, self.kept)
+            found = self.writer.keep_as_it_is(reading.native, self.kept)
             if found is not None:
-                self._becomes(reading.node, found)
+                self._becomes(reading.native, found)
         return found
 
-    def _keep_native(self, node: fx.Node, mapping: FxArguments | None) -> fx.Node:
+    def _keep_native(self, node: fx.Node, mapping: Arguments | None) -> fx.Node:
         if node not in self.kept:
             known = mapping or {}
             self._becomes(node, self.writer.keep(node, lambda argument: self._argument(argument, known)))
         return self.kept[node]
 
-    def _argument(self, argument: fx.Node, mapping: FxArguments) -> Any:
+    def _argument(self, argument: fx.Node, mapping: Arguments) -> Any:
         """The new value of an argument of an old native node."""
         view = mapping.get(argument)
         if argument in self.kept and (view is None or stands_for(view, argument)):
@@ -195,8 +198,8 @@ class FxStorer:
         if view in self.results:
             return self.results[view]
         own = view.native
-        if own.__class__ is FxHandle and own.reading.node in self.kept and own.is_root:
-            return self.kept[own.reading.node]
+        if own.__class__ is Handle and own.reading.native in self.kept and own.is_root:
+            return self.kept[own.reading.native]
         if is_literal(view):
             return view.attrs["value"]
         if view.op == TUPLE:
@@ -231,7 +234,7 @@ class FxStorer:
             if isinstance(fields, tuple):
                 self.results[node] = fields[node.attrs["index"]]
                 return
-        if isinstance(node.native, FxHandle) and not (node.users or node.effect or node in self.graph.outputs):
+        if isinstance(node.native, Handle) and not (node.users or node.effect or node in self.graph.outputs):
             # Part of a reading that fell apart, which nobody needs.
             return
         self.results[node] = self.writer.write(node, call)

@@ -10,9 +10,10 @@ import torch
 from torch import fx
 
 from gsl.errors import FrontEndError
+from gsl.front.core.handle import handle_of
 from gsl.front.fx.devices import Devices, is_created, tensors
 from gsl.front.fx.forms import FxCallForm
-from gsl.front.fx.handle import FxLeaf, handle_of, native_of
+from gsl.front.fx.handle import FxLeaf, native_of
 from gsl.front.fx.spellings import is_by_strides
 from gsl.front.fx.values import Values, device_of
 from gsl.front.fx.write import spelled, stand_in

@@ -13,11 +13,12 @@ from torch._ops import OpOverload
 from torch.fx.graph import _illegal_names
 
 from gsl.errors import FrontEndError, nearest
+from gsl.front.core.handle import handle_of, is_literal
 from gsl.front.fx import spellings
 from gsl.front.fx.devices import Devices, check_same, is_created, is_placed
 from gsl.front.fx.draft import GraphBuilder, NewGraph
 from gsl.front.fx.fakes import Fakes
-from gsl.front.fx.handle import RULE, handle_of, is_literal, native_of
+from gsl.front.fx.handle import RULE, native_of
 from gsl.front.fx.home import FxParameterStore, as_tensor
 from gsl.front.fx.opaque import native_call
 from gsl.front.fx.outline import write_group
@@ -254,7 +255,7 @@ class FxWriter:
     ) -> fx.Node:
         """A new native node at the end of the graph; ``node`` is the view node for which it is made."""
         handle = handle_of(node)
-        own = handle is not None and handle.is_root and handle.reading.node.name == name and name not in self._used
+        own = handle is not None and handle.is_root and handle.reading.native.name == name and name not in self._used
         if own:
             self._used.add(name)
         new = self.add(kind, target, args, dict(kwargs), name if own else self.name(name, kind, target))

@@ -19,10 +19,10 @@ from tvm import ir, relax
 from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError
+from gsl.front.core.handle import is_literal, is_tensor_leaf
 from gsl.front.relax.blocks import Swaps, with_visible
 from gsl.front.relax.dims import is_constant, is_tensors
 from gsl.front.relax.function import VARIABLES, call, replaced
-from gsl.front.relax.handle import is_literal, is_tensor_leaf
 from gsl.front.relax.opaque import is_tensor_expr, typed
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Node, TensorType
 from gsl.graph.subgraph import Subgraph

@@ -8,11 +8,11 @@ from typing import Any, Final
 from tvm import relax
 
 from gsl.errors import FrontEndError
+from gsl.front.core.handle import is_literal
 from gsl.front.infer import field_type
 from gsl.front.relax import spellings
 from gsl.front.relax.blocks import has_type
 from gsl.front.relax.dims import Dims, to_relax, type_of
-from gsl.front.relax.handle import is_literal
 from gsl.front.relax.loaded import Loaded
 from gsl.front.relax.opaque import Caller
 from gsl.graph import GETITEM, INPUT, TUPLE, Node, Op, TupleType, Type, op_name

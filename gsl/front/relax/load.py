@@ -8,13 +8,14 @@ from typing import Any, Final
 
 from tvm import relax
 
+from gsl.front.core.handle import Handle, Reading, Single, Source
 from gsl.front.relax import spellings
 from gsl.front.relax.canonical import canonical
 from gsl.front.relax.dims import is_constant, is_tensors
 from gsl.front.relax.forms import Forms, RelaxCallForm
 from gsl.front.relax.function import RelaxFunction, effect_of
 from gsl.front.relax.groups import body_of, called_group, label_of
-from gsl.front.relax.handle import RelaxHandle, RelaxLeaf, RelaxLeaves, RelaxReading, RelaxSource, Single
+from gsl.front.relax.handle import RelaxLeaf, RelaxLeaves
 from gsl.front.relax.loaded import Fields, Fixed, Loaded, OutputSource, TupleField, result_tuples, seen
 from gsl.front.relax.opaque import describe, is_tensor_expr
 from gsl.front.relax.scope import FunctionScope
@@ -84,7 +85,7 @@ class RelaxLoader:
         else:
             self.views[var] = self._leaves.add(RelaxLeaf(var), value, PARAM, self.scope.type_of(var), name)
 
-    def _add(self, var: Any, view: Node, sources: tuple[RelaxSource, ...]) -> None:
+    def _add(self, var: Any, view: Node, sources: tuple[Source, ...]) -> None:
         """Add a view node that alone makes up the reading of a binding or an input."""
         view.native = Single(var, sources)
         self.nodes.append(view)
@@ -163,7 +164,7 @@ class RelaxLoader:
             key = None
         return (canon is not None and self._tree(number, canon, key)) or self._has_fields(number)
 
-    def _sources(self, args: Any, operands: tuple[Node, ...]) -> tuple[RelaxSource, ...]:
+    def _sources(self, args: Any, operands: tuple[Node, ...]) -> tuple[Source, ...]:
         """The sources of the operands of a call: its arguments, except for constants."""
         views = self.views
         return tuple([arg if arg in views else view.native for arg, view in zip(args, operands)])
@@ -173,14 +174,14 @@ class RelaxLoader:
         var = self.function.vars[number]
         given_sources = self._sources(self.function.args[number], given)
         name, own = self._own(number), self.function.names[number]
-        reading = RelaxReading(var, len(form.steps))
+        reading = Reading(var, len(form.steps))
         self._has_more = self._has_more or len(form.steps) > 1
         nodes: list[Node] = []
         for slot, step in enumerate(form.steps):
             operands = tuple([nodes[~place] if place < 0 else given[place] for place in step.operands])
             sources = tuple([~place if place < 0 else given_sources[place] for place in step.operands])
             nodes.append(Node(step.op, operands, step.attrs, step.type, name=own + step.name,
-                              native=RelaxHandle(reading, slot, sources)))  # fmt: skip
+                              native=Handle(reading, slot, sources)))  # fmt: skip
         nodes[-1].name = name
         self.nodes += nodes
         self.views[var] = nodes[-1]
@@ -328,9 +329,9 @@ class RelaxLoader:
             root.native = Single(var, tree.sources[0])
         else:
             self._has_more = True
-            reading = RelaxReading(var, len(tree.nodes), through)
+            reading = Reading(var, len(tree.nodes), through)
             for slot, (view, sources) in enumerate(zip(tree.nodes, tree.sources)):
-                view.native = RelaxHandle(reading, slot, sources)
+                view.native = Handle(reading, slot, sources)
         self.nodes.extend(tree.nodes)
         self.views[var] = root
 

@@ -9,8 +9,9 @@ from typing import Any, Union
 
 from tvm import relax
 
+from gsl.front.core.handle import Handle, Leaf, handle_of
 from gsl.front.relax.function import RelaxFunction
-from gsl.front.relax.handle import RelaxHandle, RelaxLeaf, handle_of
+from gsl.front.relax.handle import RelaxLeaf
 from gsl.front.relax.scope import FunctionScope
 from gsl.graph import INPUT, Node
 
@@ -63,7 +64,7 @@ class Loaded:
         """The native handles of the view's nodes."""
         return {node.native for node in self.nodes}
 
-    def shown(self, var: Any) -> RelaxHandle | RelaxLeaf | None:
+    def shown(self, var: Any) -> Handle | Leaf | None:
         """The native handle of the view node that has the value of a variable, if one has."""
         view = self.views.get(var)
         return view.native if view is not None and view.native in self.natives else None
@@ -108,7 +109,7 @@ def seen(nodes: list[Node], outputs: list[Node], named: set[Node], function: Rel
             # A constant; a variable of the function stays.
             unused = isinstance(node.native, RelaxLeaf) and not function.has(node.native.expr)
         else:
-            unused = not handle.is_root or function.place[handle.reading.var] in through
+            unused = not handle.is_root or function.place[handle.reading.native] in through
         if unused:
             gone.add(node)
             users.subtract((*node.operands, *node.deps))

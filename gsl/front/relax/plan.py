@@ -7,23 +7,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from gsl.front.core.handle import Arguments, Handle, Leaf, Reading, Single, handle_of, intact
 from gsl.front.relax.function import RelaxFunction
-from gsl.front.relax.handle import RelaxHandle, RelaxLeaf, RelaxReading, Single, handle_of, is_literal
 from gsl.front.relax.loaded import Loaded
-from gsl.front.tree import whole
 from gsl.graph import INPUT, Graph, Node
-
-RelaxArguments = dict[Any, Node]
-"""The view node that now takes the place of each variable to which a binding refers."""
 
 
 @dataclass(slots=True)
 class RelaxPlan:
     """The way in which each node of a rewritten view gets into the new function."""
 
-    kept: dict[RelaxReading | Single, RelaxArguments] = field(default_factory=dict)
+    kept: dict[Reading | Single, Arguments] = field(default_factory=dict)
     """The readings whose bindings stay, with the new values of their variables."""
-    hidden: dict[int, RelaxArguments] = field(default_factory=dict)
+    hidden: dict[int, Arguments] = field(default_factory=dict)
     """The numbers of the bindings without a view node that stay too, with the same."""
     inner: set[Node] = field(default_factory=set)
     """View nodes that are part of a binding that stays."""
@@ -46,45 +42,35 @@ class _Planner:
         self.function: RelaxFunction = loaded.function
         self.outputs = set(graph.outputs)
         self.plan = RelaxPlan()
-        self.shared: dict[int, RelaxArguments] = {}
+        self.shared: dict[int, Arguments] = {}
         """The visible bindings that stay, by their numbers, with the new values of their variables."""
 
     @cached_property
     def alive(self) -> dict[int, Node]:
         """The nodes of the view that was loaded, as far as they are still there, by the addresses of their handles."""
-        return {id(node.native): node for node in self.graph.nodes if isinstance(node.native, (RelaxHandle, RelaxLeaf))}
+        return {id(node.native): node for node in self.graph.nodes if isinstance(node.native, (Handle, Leaf))}
 
     def decide(self, node: Node) -> None:
         """Keep the binding of a node if it is as it was loaded, but for other operands."""
         handle = handle_of(node)
         if handle is None or not handle.is_root or node.op == INPUT:
             return
-        if type(handle) is Single:
-            own = _arguments_of(node, handle)
-            if own is not None:
-                self.plan.kept[handle] = self.shared[self.function.place[handle.var]] = own
+        found = intact(node, self.outputs)
+        if found is None:
             return
-        tree = whole(node, handle_of, RelaxLeaf)
-        if tree is None or any(self._used_outside(inner, tree) for inner in tree):
-            return
-        arguments = _arguments(tree)
+        tree, arguments = found
         reading = handle.reading
-        if arguments is None or not self._sees_through(reading, arguments):
+        if reading.through and not self._sees_through(reading, arguments):
             return
-        self.plan.kept[reading] = arguments
-        self.plan.inner.update(inner for inner in tree if inner is not node)
-        self.shared[self.function.place[reading.var]] = arguments
+        self.plan.kept[reading] = self.shared[self.function.place[reading.native]] = arguments
+        if len(tree) > 1:
+            self.plan.inner.update(tree[1:])
 
-    def _used_outside(self, node: Node, tree: list[Node]) -> bool:
-        if node is tree[0] or is_literal(node):
-            return False
-        return node in self.outputs or any(user not in tree for user in node.users)
-
-    def _own(self, place: int, arguments: RelaxArguments) -> RelaxArguments:
+    def _own(self, place: int, arguments: Arguments) -> Arguments:
         """The new values of the variables of one binding."""
         return {var: arguments[var] for var in self.function.uses(place) if var in arguments}
 
-    def _sees_through(self, reading: RelaxReading, arguments: RelaxArguments) -> bool:
+    def _sees_through(self, reading: Reading, arguments: Arguments) -> bool:
         """Keep the bindings that a reading sees through; False if others need them with other operands."""
         needed = {place: self._own(place, arguments) for place in reading.through}
         for place, own in needed.items():
@@ -125,31 +111,3 @@ class _Planner:
 def stands_for(node: Node, var: Any, loaded: Loaded) -> bool:
     """True if the view node is (still) the value of that variable."""
     return node.native is not None and node.native is loaded.shown(var)
-
-
-def _arguments_of(node: Node, handle: RelaxHandle) -> RelaxArguments | None:
-    """The new values of the variables of a reading of one node; ``None`` if the node is not as it was loaded."""
-    operands = (*node.operands, *node.deps) if node.deps else node.operands
-    sources = handle.sources
-    if len(sources) != len(operands):
-        return None
-    arguments: RelaxArguments = {}
-    for source, operand in zip(sources, operands):
-        if type(source) is RelaxLeaf:
-            if operand.native is not source:
-                return None
-        elif arguments.setdefault(source, operand) is not operand:
-            return None
-    return arguments
-
-
-def _arguments(tree: list[Node]) -> RelaxArguments | None:
-    """The new values of the variables; ``None`` if one of them has become two different things."""
-    arguments: RelaxArguments = {}
-    for node in tree:
-        own = handle_of(node)
-        assert own is not None
-        for source, operand in zip(own.sources, (*node.operands, *node.deps)):
-            if not isinstance(source, (int, RelaxLeaf)) and arguments.setdefault(source, operand) is not operand:
-                return None
-    return arguments

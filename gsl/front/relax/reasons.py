@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tvm import ir, relax
 
+from gsl.front.core.handle import handle_of
 from gsl.front.relax import spellings
 from gsl.front.relax.dims import is_tensors
-from gsl.front.relax.handle import handle_of
 from gsl.front.relax.scope import FunctionScope
 from gsl.front.tree import NO_SPELLING, NOT_COVERED, given_up
 from gsl.graph import Node
@@ -17,7 +17,7 @@ def reason(scope: FunctionScope, node: Node) -> str | None:
     handle = handle_of(node)
     if handle is None:
         return ""
-    var = handle.reading.var
+    var = handle.reading.native
     value = scope.lookup(var)
     if not is_tensors(var.ty) and node.effect is None:
         return None

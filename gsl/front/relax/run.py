@@ -14,9 +14,9 @@ from tvm import relax
 
 from gsl.errors import FrontEndError
 from gsl.front.base import ProgramStep
+from gsl.front.core.handle import handle_of
 from gsl.front.relax.function import RelaxFunction
 from gsl.front.relax.groups import plain
-from gsl.front.relax.handle import handle_of
 from gsl.front.relax.opaque import Caller, attribute_names, python_value
 from gsl.front.tvm.tensors import to_numpy, to_torch, to_tvm
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node, op_name
@@ -131,7 +131,7 @@ class RelaxSteps:
         for node in view.nodes:
             handle = handle_of(node)
             if handle is not None:
-                for var in (handle.reading.var, *map(self.function.vars.__getitem__, handle.reading.through)):
+                for var in (handle.reading.native, *map(self.function.vars.__getitem__, handle.reading.through)):
                     shown.setdefault(self.function.own(var), []).append(node)
         values = zip(self.function.vars, self.function.names, self.function.values)
         return [

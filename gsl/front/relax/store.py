@@ -11,13 +11,14 @@ from tvm import ir, relax
 from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError
+from gsl.front.core.handle import Arguments, Reading, handle_of, is_literal, is_tensor_leaf
 from gsl.front.relax.blocks import Blocks, Swaps
 from gsl.front.relax.function import with_value
 from gsl.front.relax.groups import Outliner
-from gsl.front.relax.handle import RelaxLeaf, RelaxReading, handle_of, is_literal, is_tensor_leaf
+from gsl.front.relax.handle import RelaxLeaf
 from gsl.front.relax.loaded import Fields, Loaded, OutputSource, TupleField
 from gsl.front.relax.opaque import Caller
-from gsl.front.relax.plan import RelaxArguments, plan, stands_for
+from gsl.front.relax.plan import plan, stands_for
 from gsl.front.relax.write import RelaxCallWriter, WrittenPart, places_of
 from gsl.front.tvm.tensors import to_tvm
 from gsl.graph import GETITEM, INPUT, LEAVES, PARAM, TUPLE, Graph, Node, Type
@@ -141,7 +142,7 @@ class RelaxStorer:
             handle = None if node.native is None else handle_of(node)
             if handle is not None and handle.reading in self.plan.kept:
                 if self.pending:
-                    self._flush(self.function.place[handle.reading.var])
+                    self._flush(self.function.place[handle.reading.native])
                 self._keep(node, handle.reading)
             elif node.op != TUPLE:
                 if self.places:
@@ -267,9 +268,9 @@ class RelaxStorer:
                 self.done.add(top)
                 self._copy(top, self.plan.hidden[top])
 
-    def _keep(self, node: Node, reading: RelaxReading) -> None:
+    def _keep(self, node: Node, reading: Reading) -> None:
         arguments = self.plan.kept[reading]
-        place = self.function.place[reading.var]
+        place = self.function.place[reading.native]
         for through in reading.through:
             if through in self.plan.hidden:
                 self._hidden(through)
@@ -282,7 +283,7 @@ class RelaxStorer:
         self.done.add(place)
         self.values[node] = self._copy(place, arguments)
 
-    def _copy(self, place: int, arguments: RelaxArguments) -> Any:
+    def _copy(self, place: int, arguments: Arguments) -> Any:
         """Store an old binding with the new values of its variables; the variable that has its value."""
         instead: dict[Any, Any] = {}
         for var in self.function.uses(place):
@@ -300,7 +301,7 @@ class RelaxStorer:
         own = self.loaded.scope.type_of(var)
         return node is None or (own is not None and (own is node.type or own == node.type))
 
-    def _argument(self, var: Any, arguments: RelaxArguments) -> Any:
+    def _argument(self, var: Any, arguments: Arguments) -> Any:
         """The expression that stands for a variable of an old binding in the new function."""
         node = arguments.get(var)
         if node is None or (var in self.loaded.aliases and stands_for(node, var, self.loaded)):
@@ -320,7 +321,7 @@ class RelaxStorer:
         if node.op == TUPLE:
             return relax.Tuple([self.value(operand) for operand in node.operands])
         if node.op == INPUT:
-            return node.native.reading.var
+            return node.native.reading.native
         if is_literal(node):
             return relax.const(node.attrs["value"], node.dtype)
         if not is_tensor_leaf(node):
@@ -352,7 +353,7 @@ class RelaxStorer:
                 self.values[node] = expr
                 return
             own = self._checked(node, expr)
-        var = None if handle is None or not handle.is_root else self.blocks.again(handle.reading.var)
+        var = None if handle is None or not handle.is_root else self.blocks.again(handle.reading.native)
         if var is None:
             var = self.blocks.variable(self.writer.name(node.name), own, seen=node in self.returned)
         emit(var, expr)

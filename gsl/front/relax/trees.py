@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from tvm import relax
 
+from gsl.front.core.handle import Source
 from gsl.front.relax.dims import is_constant
-from gsl.front.relax.handle import RelaxSource
 from gsl.front.relax.tree import Reshaped
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import CONST, TUPLE, Inference, Node, TensorType, TupleType, Type
@@ -79,7 +79,7 @@ class Tree:
         """Gives the one object of a variable."""
         self.name = name
         self.nodes: list[Node] = []
-        self.sources: list[tuple[RelaxSource, ...]] = []
+        self.sources: list[tuple[Source, ...]] = []
 
     def add(self, canon: Canon, type: Type | None = None) -> int:
         """Add a call with all its operands; its number. ValueError if its attributes are ill-formed."""
@@ -96,7 +96,7 @@ class Tree:
         own = str(canon.op).rpartition(".")[2] if isinstance(canon.op, str) else "call"
         return self._append(Node(canon.op, operands, attrs, type, name=f"{self.name}_{own}"), sources)
 
-    def _append(self, node: Node, sources: tuple[RelaxSource, ...]) -> int:
+    def _append(self, node: Node, sources: tuple[Source, ...]) -> int:
         self.nodes.append(node)
         self.sources.append(sources)
         return len(self.nodes) - 1
@@ -124,7 +124,7 @@ class Tree:
         view = self.constant(operand)
         return view, view.native
 
-    def _number(self, canon: Canon, number: _Number, place: int, found: list[Any]) -> tuple[Node, RelaxSource]:
+    def _number(self, canon: Canon, number: _Number, place: int, found: list[Any]) -> tuple[Node, Source]:
         """A constant without axes: a number, if that makes no difference to the type of the call."""
         types = [None if isinstance(item, _Number) else item[0].type for item in found]
         types[place] = TensorType((), str(number.constant.value.dtype))
@@ -134,7 +134,7 @@ class Tree:
         view = self.constant(number.constant)
         return view, view.native
 
-    def _literal(self, value: Any) -> tuple[Node, RelaxSource]:
+    def _literal(self, value: Any) -> tuple[Node, Source]:
         if hasattr(value, "shape"):
             type = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
         else:

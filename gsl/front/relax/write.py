@@ -11,10 +11,10 @@ from tvm import ir, relax
 from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError
+from gsl.front.core.handle import is_literal
 from gsl.front.relax import spellings
 from gsl.front.relax.function import call, items
 from gsl.front.relax.groups import Outliner, Write
-from gsl.front.relax.handle import is_literal
 from gsl.front.relax.loaded import Loaded
 from gsl.front.relax.opaque import Caller
 from gsl.graph import CONST, GETITEM, Node, TensorType, op_name
@@ -332,8 +332,8 @@ def places_of(node: Node, loaded: Loaded) -> list[int]:
     while work:
         part = work.pop()
         reading = getattr(part.native, "reading", None)
-        if reading is not None and reading.var in loaded.function.place:
-            found[loaded.function.place[reading.var]] = None
+        if reading is not None and reading.native in loaded.function.place:
+            found[loaded.function.place[reading.native]] = None
         elif part.origin is not None:
             work.extend(replaced for replaced in part.origin.replaced if replaced not in done)
             done.update(part.origin.replaced)

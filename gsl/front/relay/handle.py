@@ -9,62 +9,31 @@ from typing import Any
 from tvm import relay
 from tvm.ir import Op
 
-from gsl.graph import CONST, Node
+from gsl.front.core.handle import Handle, Leaf, Single
+from gsl.graph import Node
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RelayLeaf:
+class RelayLeaf(Leaf):
     """A variable of the function, or a constant."""
 
     expr: Any
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RelayReading:
-    """The reading of one expression: a small tree of view nodes, numbered with operands before their users."""
+class FrozenReading(Single):
+    """The handle of an expression that must stay as it is, with all that is in it. Its sources are variables."""
 
-    expr: Any
-    inside: tuple[Any, ...]
-    """The expressions that the reading covers, operands first: the last one is ``expr`` itself."""
-    size: int = 1
-    """The number of view nodes; the root has the last number."""
-
-
-RelaySource = Any
-"""The source of an operand: an expression, or the number of a node of the same tree."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RelayHandle:
-    """The native handle of a view node: its place in a reading, and the sources of its operands and then its deps."""
-
-    reading: RelayReading
-    slot: int = 0
-    sources: tuple[RelaySource, ...] = ()
-
-    @property
-    def is_root(self) -> bool:
-        return self.slot == self.reading.size - 1
-
-
-def handle_of(node: Node) -> RelayHandle | None:
-    """The handle of a node that came from a call, a tuple or another expression; ``None`` for leaves and new nodes."""
-    return node.native if isinstance(node.native, RelayHandle) else None
+    __slots__ = ()
 
 
 def native_of(node: Node) -> Any:
     """The expression whose value the view node is, or belongs to; ``None`` for a new node."""
     match node.native:
-        case RelayHandle():
-            return node.native.reading.expr
+        case Handle():
+            return node.native.reading.native
         case RelayLeaf():
             return node.native.expr
     return None
-
-
-def is_literal(node: Node) -> bool:
-    """True for a const that is a Python number, which only a rewrite makes."""
-    return node.op == CONST and isinstance(node.attrs["value"], (bool, int, float))
 
 
 def parts(expr: Any) -> tuple[Any, ...]:

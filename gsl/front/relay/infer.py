@@ -9,9 +9,9 @@ import tvm
 from tvm import relay
 
 from gsl.errors import FrontEndError
+from gsl.front.core.handle import is_literal
 from gsl.front.infer import field_type
 from gsl.front.relay import opaque
-from gsl.front.relay.handle import is_literal
 from gsl.front.relay.run import compiled
 from gsl.front.relay.types import RelayTypes, infer_local, native_type
 from gsl.front.tvm.tensors import to_torch, to_tvm

@@ -9,12 +9,11 @@ from typing import Any, Final
 from tvm import ir, relay
 
 from gsl.errors import FrontEndError
+from gsl.front.core.handle import Handle, Reading, Single, Source
 from gsl.front.relay import groups, opaque, spellings
 from gsl.front.relay.handle import (
-    RelayHandle,
+    FrozenReading,
     RelayLeaf,
-    RelayReading,
-    RelaySource,
     hidden_variables,
     in_order,
     output_exprs,
@@ -172,7 +171,7 @@ class RelayLoader:
             attrs,
             self._type(expr, op, tuple([self.views[part] for part in sources]), attrs),
             name=name,
-            native=RelayHandle(RelayReading(expr, (expr,)), 0, (*sources, *extra)),
+            native=Single(expr, (*sources, *extra)),
             effect=effect,
             deps=tuple([self.views[var] for var in extra]),
         )
@@ -206,7 +205,7 @@ class RelayLoader:
         """Load an expression with all that is in it as one node that must stay as it is."""
         variables = tuple(relay.analysis.free_vars(expr))
         deps = tuple([self.views[var] for var in variables])
-        handle = RelayHandle(RelayReading(expr, ()), 0, variables)
+        handle = FrozenReading(expr, variables)
         op = opaque.describe(expr).op
         view = Node(
             op, (), {}, self._native_type(expr), name=opaque.name_of(op), native=handle, effect=Effect.OTHER, deps=deps
@@ -232,12 +231,12 @@ class RelayLoader:
             # Relay says something else than the meaning of the operator.
             return False
         leaves = {source for sources in tree.sources for source in sources if not isinstance(source, int)}
-        inside, extra = self._between(expr, leaves)
+        through, extra = self._between(expr, leaves)
         root.deps = tuple([self.views[part] for part in extra])
         tree.sources[-1] += extra
-        reading = RelayReading(expr, inside, len(tree.nodes))
+        reading = Reading(expr, len(tree.nodes), through)
         for slot, (view, sources) in enumerate(zip(tree.nodes, tree.sources)):
-            view.native = RelayHandle(reading, slot, sources)
+            view.native = Handle(reading, slot, sources)
         self.nodes.extend(tree.nodes)
         self.views[expr] = root
         return True
@@ -257,8 +256,8 @@ class RelayLoader:
         return canon.op in TABLE or canon.op == TUPLE
 
     def _between(self, root: Any, leaves: set[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """The expressions from the leaves of a reading up to its root, and the other expressions from which those are
-        computed."""
+        """The expressions between the leaves of a reading and its root, and the other expressions from which those and
+        the root are computed."""
         lowest = min([self.order.get(leaf, -1) for leaf in leaves], default=len(self.order))
         extra: dict[Any, None] = {}
 
@@ -270,8 +269,8 @@ class RelayLoader:
                 return ()
             return parts(expr)
 
-        inside = [expr for expr in in_order([root], below) if expr not in leaves and expr not in extra]
-        return tuple(inside), tuple([expr for expr in extra if not isinstance(expr, relay.Constant)])
+        *through, _ = [expr for expr in in_order([root], below) if expr not in leaves and expr not in extra]
+        return tuple(through), tuple([expr for expr in extra if not isinstance(expr, relay.Constant)])
 
     # ------------------------------------------------------------ types
 
@@ -314,12 +313,12 @@ class _Tree:
     def __init__(self, loader: RelayLoader) -> None:
         self.loader = loader
         self.nodes: list[Node] = []
-        self.sources: list[tuple[RelaySource, ...]] = []
+        self.sources: list[tuple[Source, ...]] = []
 
     def add(self, canon: Canon) -> int:
         """Add a canonical call with all its operands; its number. ValueError if it is ill-formed."""
         operands: list[Node] = []
-        sources: list[RelaySource] = []
+        sources: list[Source] = []
         for operand in canon.operands:
             view, source = self._operand(operand)
             operands.append(view)
@@ -331,12 +330,12 @@ class _Tree:
         node = Node(canon.op, tuple(operands), attrs, type, name=canon.op.rpartition(".")[2])
         return self._append(node, tuple(sources))
 
-    def _append(self, node: Node, sources: tuple[RelaySource, ...]) -> int:
+    def _append(self, node: Node, sources: tuple[Source, ...]) -> int:
         self.nodes.append(node)
         self.sources.append(sources)
         return len(self.nodes) - 1
 
-    def _operand(self, operand: Any) -> tuple[Node, RelaySource]:
+    def _operand(self, operand: Any) -> tuple[Node, Source]:
         if isinstance(operand, Canon):
             slot = self.add(operand)
             return self.nodes[slot], slot

@@ -10,14 +10,13 @@ from tvm import relay
 from tvm.ir import Op
 
 from gsl.errors import FrontEndError
+from gsl.front.core.handle import Arguments, Reading, Single, handle_of, intact, is_literal
 from gsl.front.relay import groups, opaque, spellings
 from gsl.front.relay.handle import (
+    FrozenReading,
     RelayLeaf,
-    RelayReading,
     bound,
-    handle_of,
     in_order,
-    is_literal,
     native_of,
     output_exprs,
     parts,
@@ -25,16 +24,12 @@ from gsl.front.relay.handle import (
 )  # fmt: skip
 from gsl.front.relay.infer import dtype_of_number, type_of_literal
 from gsl.front.relay.types import RelayTypes, checked_type, infer_local, native_type
-from gsl.front.tree import whole
 from gsl.front.tvm.tensors import dtype_name, to_torch, to_tvm
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 
 PREFIX = "_param_"
 """The names of new weights begin so; a number follows. Relay prints a ``v`` before the underscore."""
-
-Kept = Mapping[Any, Node]
-"""The view node that now takes the place of each expression that a reading refers to."""
 
 
 class RelayStorer:
@@ -45,7 +40,7 @@ class RelayStorer:
         self.module = module
         self.function: relay.Function = module["main"]
         self.outputs = set(graph.outputs)
-        self.kept: dict[RelayReading, Kept] = {}
+        self.kept: dict[Reading | Single, Arguments] = {}
         """The readings whose expressions are kept, with the new nodes of their parts."""
         self.inner: set[Node] = set()
         """The nodes that are part of an expression that is kept."""
@@ -86,7 +81,7 @@ class RelayStorer:
         for node in self.graph.nodes:
             handle = handle_of(node)
             if handle is not None and handle.is_root and handle.reading in self.kept:
-                self._note(node, self._keep(node, handle.reading))
+                self._note(node, self._keep(handle.reading))
             elif node not in self.inner and node not in self.results and not self._is_left_over(node):
                 self._note(node, self._written(node))
 
@@ -108,28 +103,22 @@ class RelayStorer:
             handle = handle_of(node)
             if handle is None or not handle.is_root:
                 continue
-            tree = whole(node, handle_of)
-            if tree is None or any(self._used_outside(inner, tree) for inner in tree[1:]):
-                continue
-            mapping = _mapping(tree)
-            if mapping is not None:
-                self.kept[handle.reading] = mapping
+            found = intact(node, self.outputs)
+            if found is not None:
+                tree, self.kept[handle.reading] = found
                 self.inner.update(tree[1:])
 
-    def _used_outside(self, node: Node, tree: Sequence[Node]) -> bool:
-        return not is_literal(node) and (node in self.outputs or any(user not in tree for user in node.users))
-
-    def _keep(self, node: Node, reading: RelayReading) -> Any:
+    def _keep(self, reading: Any) -> Any:
         """The expression of a reading, with the new nodes of its parts."""
         instead = {source: self._result(view) for source, view in self.kept[reading].items()}
         moved = {source: new for source, new in instead.items() if not new.same_as(source)}
         if not moved:
-            return reading.expr
-        if not reading.inside:
-            return self._typed(relay.bind(reading.expr, moved))
-        for expr in reading.inside:
+            return reading.native
+        if isinstance(reading, FrozenReading):
+            return self._typed(relay.bind(reading.native, moved))
+        for expr in (*reading.through, reading.native):
             instead[expr] = self._typed(rebuilt(bound(expr, moved), instead))
-        return instead[reading.expr]
+        return instead[reading.native]
 
     # ------------------------------------------------------------ what is new
 
@@ -282,7 +271,7 @@ class RelayStorer:
     def _body(self) -> Any:
         results = [self._result(node) for node in self.graph.outputs]
         old = self.function.body
-        if len(self.graph.outputs) == 1 and (handle := handle_of(self.graph.outputs[0])) and not handle.reading.inside:
+        if len(self.graph.outputs) == 1 and isinstance(self.graph.outputs[0].native, FrozenReading):
             return results[0]
         if len(output_exprs(old)) != len(results):
             wanted = len(output_exprs(old))
@@ -319,15 +308,3 @@ def _reshape_of(expr: Any) -> tuple[Any, tuple[int, ...]] | None:
 
 def _new_parts(expr: Any) -> Sequence[Any]:
     return () if checked_type(expr) is not None else parts(expr)
-
-
-def _mapping(tree: Sequence[Node]) -> Kept | None:
-    """The new nodes of the expressions; ``None`` if one of them has become two different things."""
-    mapping: dict[Any, Node] = {}
-    for node in tree:
-        own = handle_of(node)
-        assert own is not None
-        for source, operand in zip(own.sources, (*node.operands, *node.deps)):
-            if not isinstance(source, int) and mapping.setdefault(source, operand) is not operand:
-                return None
-    return mapping

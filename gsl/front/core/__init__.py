@@ -1,0 +1,1 @@
+"""The parts of a front end for tensors that do not depend on the framework."""
