@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import operator
+from functools import partial
 from typing import Any
 
 from torch import fx
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import Handle, Source
+from gsl.front.core.load import Loader
 from gsl.front.fx.canonical import canonical
 from gsl.front.fx.effects import Mutations, mutations
-from gsl.front.fx.expand import Expansion, is_tuple
+from gsl.front.fx.expand import FxExpansion, is_tuple
 from gsl.front.fx.forms import Role, Rows, recorded
 from gsl.front.fx.groups import INVOKE, are_fields, is_group, label_of, module_of, operands_of
 from gsl.front.fx.handle import FxLeaf, FxReading
@@ -20,14 +22,13 @@ from gsl.front.fx.opaque import constructor_arguments, describe, operator_of, pa
 from gsl.front.fx.reader import CALLS, FxReader, opens_region, weight
 from gsl.front.fx.tree import Weight
 from gsl.front.fx.values import Values, type_of_value
-from gsl.front.tree import Canon, LiteralOperand
-from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Effect, Graph, Inference, Node
+from gsl.front.tree import Canon
+from gsl.graph import CONST, GETITEM, INPUT, Effect, Graph, Inference, Node
 from gsl.graph.subgraph import Subgraph
 from gsl.pause import paused_collector
-from gsl.spec import TABLE
 
 
-class FxLoader:
+class FxLoader(Loader):
     """Builds the view of one native graph."""
 
     def __init__(
@@ -40,6 +41,7 @@ class FxLoader:
         *,
         autocast: bool = False,
     ) -> None:
+        super().__init__()
         self.graph = graph
         self.autocast = autocast
         """True if the whole graph is within a region of autocast."""
@@ -47,9 +49,6 @@ class FxLoader:
         self.values = values
         self.infer = infer
         self.reader = FxReader(root, values)
-        self.nodes: list[Node] = []
-        self.views: dict[fx.Node, Node] = {}
-        """The view node that stands for the value of a native node."""
         self.fields: dict[fx.Node, Canon] = {}
         """The readings of fields of native calls that have no view node of their own, and of layers that use one."""
         self.groups: dict[Any, fx.GraphModule] = {}
@@ -105,7 +104,8 @@ class FxLoader:
         kind = self.leaves.kind(node)
         if kind == INPUT or (kind is not None and node in self.mutations.exposed):
             name = str(node.target) if node.op == "get_attr" else node.name
-            self._add(node, Node(INPUT, type=self.values.types[node] or self._known_type(node), name=name))
+            known = self.values.types[node] or self._known_type(node)
+            self.add(node, Node(INPUT, type=known, name=name, native=Handle(FxReading(node))))
         elif kind is None:
             if node.users and all(map(is_group, node.users)):
                 return
@@ -113,7 +113,8 @@ class FxLoader:
             value: Any = self._attribute(node)
             self.values.known[node] = value
             op: Any = fx.GraphModule if isinstance(value, fx.GraphModule) else type(value)
-            self._add(node, Node(op, attrs={"name": str(node.target)}, name=node.name))
+            attrs = {"name": str(node.target)}
+            self.add(node, Node(op, attrs=attrs, name=node.name, native=Handle(FxReading(node))))
         else:
             leaf = self.leaves.leaf(node)
             leaf.reads[node] = None
@@ -137,7 +138,7 @@ class FxLoader:
 
     def _literal(self, node: fx.Node) -> bool:
         """Load a call that only makes a tensor of a literal as the literal itself; False if it is something else."""
-        view = self.views.get(node.args[0]) if self.reader.is_literal(node) else None  # type: ignore[arg-type]
+        view = self.views.get(node.args[0]) if self.reader.is_literal(node) else None
         if view is None or view.op != CONST or node in self.mutations.exposed or node in self.mutations.visible:
             return False
         if self._is_returned(node):
@@ -157,12 +158,6 @@ class FxLoader:
                     known.add(user)
                     work.append(user)
         return False
-
-    def _add(self, node: fx.Node, view: Node, sources: tuple[Source, ...] = ()) -> None:
-        """Add a view node that alone makes up the reading of a native node."""
-        view.native = Handle(FxReading(node), 0, sources)
-        self.nodes.append(view)
-        self.views[node] = view
 
     # ------------------------------------------------------------ calls
 
@@ -200,8 +195,8 @@ class FxLoader:
             return False
         if not node.users:
             return True  # a field that nobody uses is no user of the tuple either
-        getitem = Node(GETITEM, (view,), {"index": index}, self.values.type(node), name=node.name)
-        self._add(node, getitem, (operand,))
+        native = Handle(FxReading(node), 0, (operand,))
+        self.add(node, Node(GETITEM, (view,), {"index": index}, self.values.type(node), node.name, native))
         return True
 
     def _has_fields(self, node: fx.Node) -> bool:
@@ -215,7 +210,7 @@ class FxLoader:
         unread: set[fx.Node] = set()
         for user in node.users:
             canon = readings.get(user.args[1])  # type: ignore[arg-type]
-            if canon is not None and self._acceptable(canon, node):
+            if canon is not None and self.is_acceptable(canon, node):
                 noted[user] = canon
             elif user.users:
                 return False
@@ -273,27 +268,15 @@ class FxLoader:
             return self._replay(node, rows, call)
         origin = call or node
         canon = canon or self.reader.read(node)
-        if canon is None or not self._acceptable(canon, origin):
+        tree = FxExpansion(partial(self._operand, origin), self.infer, node.name)
+        if canon is None or not self.expand(tree, canon, origin, self.values.type(node)):
             return False
-        tree = Expansion(self, origin, node.name)
-        try:
-            tree.add(canon, self.values.type(node))
-        except ValueError:
-            # The attributes have no canonical form: the operator does not cover this call.
-            return False
-        *_, root = tree.nodes
-        root.name = node.name
         used = {source for sources in tree.sources for source in sources if isinstance(source, fx.Node)}
         extra = tuple(arg for arg in origin.all_input_nodes if arg not in used)
-        root.deps = tuple(self.views[arg] for arg in extra)
-        tree.sources[-1] += extra
+        reading = FxReading(node, len(tree.nodes), call, self.mutations.hidden.get(node))
+        self.link(tree, reading, extra).name = node.name
         if form is not None and (other is None or other.is_shared or not form.is_shared):
             form.rows[other] = recorded(tree.nodes, tree.sources, node.name, _inputs(node, call))
-        reading = FxReading(node, len(tree.nodes), call, self.mutations.hidden.get(node))
-        for slot, (view, sources) in enumerate(zip(tree.nodes, tree.sources)):
-            view.native = Handle(reading, slot, sources)
-        self.nodes.extend(tree.nodes)
-        self.views[node] = root
         return True
 
     def _replay(self, node: fx.Node, rows: Rows, call: fx.Node | None = None) -> bool:
@@ -323,29 +306,20 @@ class FxLoader:
         self.views[node] = view
         return True
 
-    def _acceptable(self, canon: Canon, node: fx.Node) -> bool:
-        """True if every operand of the tree is a value of the view."""
-        for operand in canon.operands:
-            match operand:
-                case Canon():
-                    if not self._acceptable(operand, node):
-                        return False
-                case fx.Node():
-                    if operand not in self.views or not self.values.is_tensor(operand):
-                        return False
-                case Weight():
-                    if memory(weight(self.reader.module(node), operand)) in self.mutations.memory:
-                        return False
-                case LiteralOperand() | bool() | int() | float() | complex():
-                    pass
-                case _:
-                    return False
-        return canon.op in TABLE or canon.op in (TUPLE, GETITEM)
+    def is_value(self, operand: Any, native: fx.Node) -> bool:
+        match operand:
+            case fx.Node():
+                return operand in self.views and self.values.is_tensor(operand)
+            case Weight():
+                return memory(weight(self.reader.module(native), operand)) not in self.mutations.memory
+        return False
 
-    def weight_view(self, node: fx.Node, name: Weight) -> tuple[Node, FxLeaf]:
-        """The view of a weight of the module that a native node calls."""
-        value = weight(self.reader.module(node), name)
-        leaf = self.leaves.of_module(f"{node.target}.{name.name}", value)
+    def _operand(self, node: fx.Node, operand: Any) -> tuple[Node, Source]:
+        """The view of an operand of the reading of a native node: a weight of the called module, or another node."""
+        if not isinstance(operand, Weight):
+            return self.leaf(operand)
+        value = weight(self.reader.module(node), operand)
+        leaf = self.leaves.of_module(f"{node.target}.{operand.name}", value)
         return self._leaf_view(leaf, "param"), leaf
 
     # ------------------------------------------------------------ opaque calls
@@ -370,8 +344,7 @@ class FxLoader:
             deps=tuple([self.views[arg] for arg in others]),
         )  # fmt: skip
         view.native = Handle(FxReading(node, call=None if call is node else call), 0, (*operands, *others))
-        self.nodes.append(view)
-        self.views[node] = view
+        self.add(node, view)
 
     def _opaque(self, node: fx.Node, effect: Effect | None) -> None:
         form = None if node in self.mutations.hidden else self.reader.form(node)
@@ -384,7 +357,8 @@ class FxLoader:
         names = parameters(target if module is None else type(module).forward)[0 if module is None else 1:]
         call = describe(names, args, kwargs, self.values.is_tensor, node.all_input_nodes)
         attrs = call.attrs if module is None else {**constructor_arguments(module), **call.attrs}
-        missing = [arg for arg in (*call.operands, *call.deps) if arg not in self.views]
+        sources = (*call.operands, *call.deps)
+        missing = [arg for arg in sources if arg not in self.views]
         if missing:
             raise FrontEndError(f"{node.format_node()}: {missing[0]} is used before it is defined")
         view = Node(
@@ -394,10 +368,10 @@ class FxLoader:
             self.values.type(node),
             name=node.name,
             effect=effect,
+            native=Handle(FxReading(node), 0, sources),
             deps=tuple([self.views[arg] for arg in call.deps]),
         )
-        sources = (*call.operands, *call.deps)
-        self._add(node, view, sources)
+        self.add(node, view)
         if form is not None:
             form.rows["opaque", effect] = recorded([view], [sources], node.name, node.all_input_nodes)
 

@@ -13,11 +13,11 @@ from typing import Any, Final
 import tvm_ffi
 from tvm import ir
 
+from gsl.front.core.load import Expansion
 from gsl.front.relax import spellings
 from gsl.front.relax.function import VARIABLES, RelaxFunction, effect_of
 from gsl.front.relax.handle import RelaxLeaf
 from gsl.front.relax.scope import FunctionScope
-from gsl.front.relax.trees import Tree
 from gsl.graph import Effect, Node, Op, Type
 
 _StructuralKey: Final[Any] = tvm_ffi.StructuralKey
@@ -121,7 +121,7 @@ class Forms:
         """True if readings of that operator look at the bindings that compute the arguments."""
         return self.function.ops[number] is not None and self._operator(number).looks_at is not None
 
-    def note(self, key: tuple[Any, ...], number: int, tree: Tree) -> None:
+    def note(self, key: tuple[Any, ...], number: int, tree: Expansion) -> None:
         """Remember the reading of a call under its key, if it is one of the call's arguments alone."""
         args = self.function.args[number]
         assert args is not None

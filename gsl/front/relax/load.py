@@ -9,6 +9,7 @@ from typing import Any, Final
 from tvm import relax
 
 from gsl.front.core.handle import Handle, Reading, Single, Source
+from gsl.front.core.load import Expansion, Loader
 from gsl.front.relax import spellings
 from gsl.front.relax.canonical import canonical
 from gsl.front.relax.dims import is_constant, is_tensors
@@ -20,17 +21,16 @@ from gsl.front.relax.loaded import Fields, Fixed, Loaded, OutputSource, TupleFie
 from gsl.front.relax.opaque import describe, is_tensor_expr
 from gsl.front.relax.scope import FunctionScope
 from gsl.front.relax.tree import Reshaped
-from gsl.front.relax.trees import Tree, tuple_of
-from gsl.front.tree import Canon, LiteralOperand
-from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Inference, Node, TensorType, Type
+from gsl.front.relax.trees import RelaxExpansion, tuple_of
+from gsl.front.tree import Canon
+from gsl.graph import GETITEM, INPUT, PARAM, Effect, Graph, Inference, Node, TensorType, Type
 from gsl.graph.subgraph import Subgraph
-from gsl.spec import TABLE
 
 _NEAR: Final = 8
 """A reading sees through so many bindings at most."""
 
 
-class RelaxLoader:
+class RelaxLoader(Loader):
     """Builds the view of one function; ``values`` are the known values of some of its parameters, by name."""
 
     def __init__(
@@ -42,6 +42,7 @@ class RelaxLoader:
         canonical: Callable[..., str | None] | None = None,
         module: Any = None,
     ) -> None:
+        super().__init__()
         self.loaded = Loaded(function, scope)
         self.function = function
         self.scope = scope
@@ -50,9 +51,6 @@ class RelaxLoader:
         self.canonical = canonical
         self.module = module
         """The module in which the function calls others; without it, no call is taken for that of a group."""
-        self.nodes: list[Node] = []
-        self.views: dict[Any, Node] = {}
-        """The view node of each variable."""
         self.fields: dict[Any, Canon] = {}
         """The readings of fields of calls that have no view node of their own, by the variables of the fields."""
         self._leaves = RelaxLeaves(self.nodes)
@@ -81,15 +79,9 @@ class RelaxLoader:
     def _parameter(self, var: Any) -> None:
         name, value = self._leaves.name(var.name), self.values.get(var.name)
         if value is None:
-            self._add(var, Node(INPUT, type=self.scope.type_of(var), name=name), ())
+            self.add(var, Node(INPUT, type=self.scope.type_of(var), name=name, native=Single(var)))
         else:
             self.views[var] = self._leaves.add(RelaxLeaf(var), value, PARAM, self.scope.type_of(var), name)
-
-    def _add(self, var: Any, view: Node, sources: tuple[Source, ...]) -> None:
-        """Add a view node that alone makes up the reading of a binding or an input."""
-        view.native = Single(var, sources)
-        self.nodes.append(view)
-        self.views[var] = view
 
     # ------------------------------------------------------------ bindings
 
@@ -215,7 +207,7 @@ class RelaxLoader:
             if not isinstance(user, relax.TupleGetItem):
                 return False
             canon = spellings.read_field(value, int(user.index), self.scope)
-            if canon is None or not self._acceptable(canon):
+            if canon is None or not self.is_acceptable(canon, value):
                 return False
             noted[self.function.vars[number]] = canon
         self.fields.update(noted)
@@ -235,8 +227,8 @@ class RelaxLoader:
             self.views[var] = self.views[whole]
             self._forms.aliases.add(var)
             return True
-        view = Node(GETITEM, (self.views[whole],), {"index": index}, self._type(number), name=self._own(number))
-        self._add(var, view, (whole,))
+        operands, native = (self.views[whole],), Single(var, (whole,))
+        self.add(var, Node(GETITEM, operands, {"index": index}, self._type(number), self._own(number), native))
         return True
 
     def _type(self, number: int) -> Type | None:
@@ -249,13 +241,8 @@ class RelaxLoader:
 
     def _tree(self, number: int, canon: Canon, key: Any = None) -> bool:
         """Load the tree of a canonical reading; False if the view can't hold it. The key is that of its form."""
-        if not self._acceptable(canon):
-            return False
-        tree = Tree(self.views, self._leaves.constant, self.infer, self.function.own, self.function.names[number])
-        try:
-            tree.add(canon, self._type(number))
-        except ValueError:
-            # The attributes have no canonical form: the operator does not cover this call.
+        tree = self._expansion(number)
+        if not self.expand(tree, canon, self.function.values[number], self._type(number)):
             return False
         used = {source for sources in tree.sources for source in sources if isinstance(source, relax.Var)}
         through: dict[int, None] = {}
@@ -287,53 +274,43 @@ class RelaxLoader:
                 work.extend(var for var in self.function.uses(place) if var not in operands)
         return found
 
-    def _acceptable(self, canon: Canon) -> bool:
-        """True if every operand of the tree is a value of the view."""
-        for operand in canon.operands:
-            match operand:
-                case Canon():
-                    if not self._acceptable(operand):
-                        return False
-                case relax.Tuple():
-                    if not self._acceptable(tuple_of(operand)):
-                        return False
-                case relax.Var():
-                    if operand not in self.views or not is_tensors(operand.ty):
-                        return False
-                case Reshaped() | LiteralOperand() | bool() | int() | float():
-                    pass
-                case _ if not is_constant(operand):
-                    return False
-        return canon.op in TABLE or canon.op == TUPLE or not isinstance(canon.op, str)
+    def _expansion(self, number: int) -> RelaxExpansion:
+        return RelaxExpansion(self.leaf, self.infer, self.function.names[number])
+
+    def leaf(self, operand: Any) -> tuple[Node, Source]:
+        match operand:
+            case relax.Var():
+                return super().leaf(self.function.own(operand))
+            case Reshaped():
+                view = self._leaves.constant(operand.constant, tuple(operand.shape))
+            case _:
+                view = self._leaves.constant(operand)
+        return view, view.native
+
+    def is_value(self, operand: Any, native: Any) -> bool:
+        if isinstance(operand, relax.Var):
+            return operand in self.views and is_tensors(operand.ty)
+        if isinstance(operand, relax.Tuple):
+            return self.is_acceptable(tuple_of(operand), native)
+        return isinstance(operand, Reshaped) or is_constant(operand)
 
     def _opaque(self, number: int, binding: Any, effect: Effect | None) -> None:
         shown = describe(self.function.values[number], self.function.uses(number), self.scope.dims)
         op, attrs = shown.op, shown.attrs
         if isinstance(binding, relax.MatchCast):
             op, attrs = relax.MatchCast, {"ty": self._type(number) or binding.ty}
-        tree = Tree(self.views, self._leaves.constant, self.infer, self.function.own, self.function.names[number])
+        tree = self._expansion(number)
         tree.add(Canon(op, shown.operands, attrs), self._type(number))
         self._finish(number, tree, tuple([var for var in shown.deps if var in self.views]), effect)
 
     def _finish(
-        self, number: int, tree: Tree, deps: tuple[Any, ...], effect: Effect | None = None,
+        self, number: int, tree: Expansion, deps: tuple[Any, ...], effect: Effect | None = None,
         through: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
-        *_, root = tree.nodes
+        self._has_more = self._has_more or len(tree.nodes) > 1 or bool(through)
+        root = self.link(tree, Reading(self.function.vars[number], len(tree.nodes), through), deps)
         root.name = self._own(number)
         root.effect = effect
-        root.deps = tuple([self.views[var] for var in deps])
-        tree.sources[-1] += deps
-        var = self.function.vars[number]
-        if root is tree.nodes[0] and not through:
-            root.native = Single(var, tree.sources[0])
-        else:
-            self._has_more = True
-            reading = Reading(var, len(tree.nodes), through)
-            for slot, (view, sources) in enumerate(zip(tree.nodes, tree.sources)):
-                view.native = Handle(reading, slot, sources)
-        self.nodes.extend(tree.nodes)
-        self.views[var] = root
 
     # ------------------------------------------------------------ the result
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from tvm import relax
 
 from gsl.front.core.handle import Source
+from gsl.front.core.load import Expansion
 from gsl.front.relax.dims import is_constant
-from gsl.front.relax.tree import Reshaped
-from gsl.front.tree import Canon, LiteralOperand
-from gsl.graph import CONST, TUPLE, Inference, Node, TensorType, TupleType, Type
+from gsl.front.tree import Canon
+from gsl.graph import TUPLE, Node, TensorType, Type
 from gsl.spec import TABLE, Trait
 from gsl.spec.meaning import Operand, infer
 
@@ -60,102 +59,24 @@ def scalar(constant: Any) -> bool | int | float | None:
 # ---------------------------------------------------------------- trees of view nodes
 
 
-class Constants(Protocol):
-    """Gives the one view node of a constant, seen with this shape."""
+class RelaxExpansion(Expansion):
+    """The view nodes of one reading, in which constants without axes may be numbers."""
 
-    def __call__(self, expr: Any, shape: tuple[int, ...] | None = None) -> Node: ...
+    def operand(self, operand: Any, type: Type | None = None) -> tuple[Node, Source]:
+        return super().operand(tuple_of(operand) if isinstance(operand, relax.Tuple) else operand, type)
 
-
-class Tree:
-    """The view nodes of one reading, operands first."""
-
-    def __init__(
-        self, views: Mapping[Any, Node], constant: Constants, infer: Inference, own: Callable[[Any], Any], name: str
-    ) -> None:
-        self.views = views
-        self.constant = constant
-        self.infer = infer
-        self.own = own
-        """Gives the one object of a variable."""
-        self.name = name
-        self.nodes: list[Node] = []
-        self.sources: list[tuple[Source, ...]] = []
-
-    def add(self, canon: Canon, type: Type | None = None) -> int:
-        """Add a call with all its operands; its number. ValueError if its attributes are ill-formed."""
-        found = [self._operand(operand, canon.op, place) for place, operand in enumerate(canon.operands)]
-        loaded = [self._number(canon, item, place, found) if isinstance(item, _Number) else item
-                  for place, item in enumerate(found)]  # fmt: skip
-        operands = tuple([view for view, _ in loaded])
-        sources = tuple([source for _, source in loaded])
-        attrs = dict(canon.attrs)
-        if isinstance(canon.op, str) and canon.op in TABLE:
-            attrs = TABLE[canon.op].complete(canon.attrs, tuple([operand.type for operand in operands]))
-        if type is None:
-            type = self._type(canon.op, operands, attrs)
-        own = str(canon.op).rpartition(".")[2] if isinstance(canon.op, str) else "call"
-        return self._append(Node(canon.op, operands, attrs, type, name=f"{self.name}_{own}"), sources)
-
-    def _append(self, node: Node, sources: tuple[Source, ...]) -> int:
-        self.nodes.append(node)
-        self.sources.append(sources)
-        return len(self.nodes) - 1
-
-    def _operand(self, operand: Any, op: Any, place: int) -> Any:
-        match operand:
-            case Canon():
-                slot = self.add(operand)
-                return self.nodes[slot], slot
-            case relax.Tuple():
-                slot = self.add(tuple_of(operand))
-                return self.nodes[slot], slot
-            case relax.Var():
-                var = self.own(operand)
-                return self.views[var], var
-            case Reshaped():
-                view = self.constant(operand.constant, tuple(operand.shape))
-                return view, view.native
-            case LiteralOperand():
-                return self._literal(operand.value)
-            case bool() | int() | float():
-                return self._literal(operand)
-        if reads_as_number(op, operand):
-            return _Number(operand)
-        view = self.constant(operand)
-        return view, view.native
-
-    def _number(self, canon: Canon, number: _Number, place: int, found: list[Any]) -> tuple[Node, Source]:
-        """A constant without axes: a number, if that makes no difference to the type of the call."""
-        types = [None if isinstance(item, _Number) else item[0].type for item in found]
-        types[place] = TensorType((), str(number.constant.value.dtype))
-        value = number_of(str(canon.op), canon.attrs, types, place, number.constant)
-        if value is not None:
-            return self._literal(value)
-        view = self.constant(number.constant)
-        return view, view.native
-
-    def _literal(self, value: Any) -> tuple[Node, Source]:
-        if hasattr(value, "shape"):
-            type = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
-        else:
-            kind = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
-            type = TensorType((), kind)
-        slot = self._append(Node(CONST, attrs={"value": value}, type=type, name=f"{self.name}_const"), ())
-        return self.nodes[slot], slot
-
-    def _type(self, op: Any, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
-        if op == TUPLE:
-            return TupleType(tuple([operand.type for operand in operands]))
-        if not isinstance(op, str) or any(operand.type is None for operand in operands):
-            return None
-        return self.infer(op, operands, attrs)
-
-
-@dataclass(frozen=True, slots=True)
-class _Number:
-    """A constant without axes, of which it is not known yet whether it is shown as a number."""
-
-    constant: Any
+    def operands(self, canon: Canon, type: Type | None) -> list[tuple[Node, Source]]:
+        waiting = [place for place, operand in enumerate(canon.operands) if reads_as_number(canon.op, operand)]
+        found: list[Any] = [None if place in waiting else self.operand(operand)
+                            for place, operand in enumerate(canon.operands)]  # fmt: skip
+        known = [None if item is None else item[0].type for item in found]
+        for place in waiting:
+            # It is a number if that makes no difference to the type of the call.
+            constant = canon.operands[place]
+            types = [*known[:place], TensorType((), str(constant.value.dtype)), *known[place + 1 :]]
+            value = number_of(canon.op, canon.attrs, types, place, constant)
+            found[place] = self.operand(constant if value is None else value)
+        return found
 
 
 def tuple_of(expr: Any) -> Canon:

@@ -15,7 +15,7 @@ from gsl.front.relay import opaque
 from gsl.front.relay.run import compiled
 from gsl.front.relay.types import RelayTypes, infer_local, native_type
 from gsl.front.tvm.tensors import to_torch, to_tvm
-from gsl.graph import CONST, GETITEM, LEAVES, TUPLE, Node, Op, TensorType, TupleType, Type, op_name
+from gsl.graph import CONST, GETITEM, LEAVES, TUPLE, Node, Op, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE, meaning
 from gsl.spec.symbolic import has_symbols
@@ -36,7 +36,7 @@ def infer(module: Any, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, A
     return None if isinstance(op, Subgraph) else _infer_opaque(module, op, operands, attrs)
 
 
-def inferred(op: str, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+def inferred(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
     """The same as :func:`infer`, but ``None`` also for a call whose type depends on sizes that are not known."""
     try:
         return infer(None, op, operands, attrs)
@@ -64,18 +64,6 @@ def _infer_opaque(module: Any, op: Op, operands: tuple[Node, ...], attrs: Mappin
     for part in stand_ins:
         infer_local(part)
     return RelayTypes().of(infer_local(call))
-
-
-def type_of_literal(value: Any) -> Type:
-    """The type of a Python number (as torch has it), or of a tensor."""
-    if hasattr(value, "shape"):
-        return TensorType(tuple(map(int, value.shape)), str(value.dtype).removeprefix("torch."))
-    return TensorType((), dtype_of_number(value))
-
-
-def dtype_of_number(value: Any) -> str:
-    """The dtype that torch gives a Python number."""
-    return "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
 
 
 def evaluate(module: Any, node: Node, operands: Sequence[Any]) -> Any:

@@ -9,7 +9,8 @@ from typing import Any, Final
 from tvm import ir, relay
 
 from gsl.errors import FrontEndError
-from gsl.front.core.handle import Handle, Reading, Single, Source
+from gsl.front.core.handle import Reading, Single
+from gsl.front.core.load import Expansion, Loader
 from gsl.front.relay import groups, opaque, spellings
 from gsl.front.relay.handle import (
     FrozenReading,
@@ -20,9 +21,9 @@ from gsl.front.relay.handle import (
     parts,
     unique_names,
 )
-from gsl.front.relay.infer import infer, inferred, type_of_literal
+from gsl.front.relay.infer import infer, inferred
 from gsl.front.relay.types import RelayTypes, checked_type, infer_local, refined
-from gsl.front.tree import Canon, LiteralOperand
+from gsl.front.tree import Canon
 from gsl.front.tvm.tensors import known_dtype, to_torch
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Node, Op, TensorType, Type
 from gsl.graph.subgraph import Subgraph
@@ -80,21 +81,19 @@ def _text(value: Any) -> str:
 # ---------------------------------------------------------------- loading
 
 
-class RelayLoader:
+class RelayLoader(Loader):
     """Builds the view of one function, whose expressions have types. It is the scope of readings, too."""
 
     def __init__(
         self, module: Any, function: relay.Function, names: Sequence[str], params: Mapping[str, Any]
     ) -> None:
+        super().__init__()
         self.module = module
         self.function = function
         self.names = names
         """The names of the function's variables in the view."""
         self.params = params
         self.types = RelayTypes()
-        self.nodes: list[Node] = []
-        self.views: dict[Any, Node] = {}
-        """The view node that stands for the value of an expression."""
         self._types: dict[Any, Type | None] = {}
         self.order: dict[Any, int] = {}
         """The places of the expressions in the order in which they are computed."""
@@ -122,7 +121,7 @@ class RelayLoader:
     def _variable(self, name: str, var: relay.Var) -> None:
         type = self.types.of(checked_type(var) or var.type_annotation)
         kind, attrs = (PARAM, {"value": self.params[name]}) if name in self.params else (INPUT, {})
-        self._add(var, Node(kind, attrs=attrs, type=type, name=name, native=RelayLeaf(var)))
+        self.add(var, Node(kind, attrs=attrs, type=type, name=name, native=RelayLeaf(var)))
 
     def _constant(self, expr: relay.Constant) -> None:
         shape, dtype = tuple(map(int, expr.data.shape)), str(expr.data.dtype)
@@ -132,11 +131,7 @@ class RelayLoader:
         # A constant with axes is a weight, as a variable with a known value is.
         kind, value = PARAM if shape else CONST, to_torch(expr.data)
         view = Node(kind, attrs={"value": value}, type=TensorType(shape, dtype), name="const", native=RelayLeaf(expr))
-        self._add(expr, view)
-
-    def _add(self, expr: Any, view: Node) -> None:
-        self.nodes.append(view)
-        self.views[expr] = view
+        self.add(expr, view)
 
     # ------------------------------------------------------------ expressions
 
@@ -175,7 +170,7 @@ class RelayLoader:
             effect=effect,
             deps=tuple([self.views[var] for var in extra]),
         )
-        self._add(expr, view)
+        self.add(expr, view)
 
     def _field(self, expr: relay.TupleGetItem) -> bool:
         """Load a field of a call by its own reading, or of a tuple that is in sight; False if there is neither."""
@@ -210,19 +205,14 @@ class RelayLoader:
         view = Node(
             op, (), {}, self._native_type(expr), name=opaque.name_of(op), native=handle, effect=Effect.OTHER, deps=deps
         )
-        self._add(expr, view)
+        self.add(expr, view)
 
     # ------------------------------------------------------------ canonical readings
 
     def _tree(self, expr: Any, canon: Canon) -> bool:
         """Load the tree of a canonical reading; False if the view can't hold it."""
-        if not self._acceptable(canon):
-            return False
-        tree = _Tree(self)
-        try:
-            tree.add(canon)
-        except ValueError:
-            # The attributes have no canonical form: the operator does not cover this call.
+        tree = Expansion(self.leaf, inferred)
+        if not self.expand(tree, canon, expr):
             return False
         *_, root = tree.nodes
         native = self._native_type(expr)
@@ -232,28 +222,11 @@ class RelayLoader:
             return False
         leaves = {source for sources in tree.sources for source in sources if not isinstance(source, int)}
         through, extra = self._between(expr, leaves)
-        root.deps = tuple([self.views[part] for part in extra])
-        tree.sources[-1] += extra
-        reading = Reading(expr, len(tree.nodes), through)
-        for slot, (view, sources) in enumerate(zip(tree.nodes, tree.sources)):
-            view.native = Handle(reading, slot, sources)
-        self.nodes.extend(tree.nodes)
-        self.views[expr] = root
+        self.link(tree, Reading(expr, len(tree.nodes), through), extra)
         return True
 
-    def _acceptable(self, canon: Canon) -> bool:
-        """True if every operand of the tree is a value of the view."""
-        for operand in canon.operands:
-            match operand:
-                case Canon():
-                    if not self._acceptable(operand):
-                        return False
-                case LiteralOperand() | bool() | int() | float():
-                    pass
-                case _:
-                    if operand not in self.views:
-                        return False
-        return canon.op in TABLE or canon.op == TUPLE
+    def is_value(self, operand: Any, native: Any) -> bool:
+        return operand in self.views
 
     def _between(self, root: Any, leaves: set[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The expressions between the leaves of a reading and its root, and the other expressions from which those and
@@ -305,43 +278,3 @@ class RelayLoader:
                     alive.add(operand)
                     work.append(operand)
         return [node for node in self.nodes if node in alive or node.op == INPUT]
-
-
-class _Tree:
-    """The view nodes of one canonical reading, operands first."""
-
-    def __init__(self, loader: RelayLoader) -> None:
-        self.loader = loader
-        self.nodes: list[Node] = []
-        self.sources: list[tuple[Source, ...]] = []
-
-    def add(self, canon: Canon) -> int:
-        """Add a canonical call with all its operands; its number. ValueError if it is ill-formed."""
-        operands: list[Node] = []
-        sources: list[Source] = []
-        for operand in canon.operands:
-            view, source = self._operand(operand)
-            operands.append(view)
-            sources.append(source)
-        attrs = dict(canon.attrs)
-        if canon.op in TABLE:
-            attrs = TABLE[canon.op].complete(attrs, tuple([operand.type for operand in operands]))
-        type = inferred(canon.op, tuple(operands), attrs)
-        node = Node(canon.op, tuple(operands), attrs, type, name=canon.op.rpartition(".")[2])
-        return self._append(node, tuple(sources))
-
-    def _append(self, node: Node, sources: tuple[Source, ...]) -> int:
-        self.nodes.append(node)
-        self.sources.append(sources)
-        return len(self.nodes) - 1
-
-    def _operand(self, operand: Any) -> tuple[Node, Source]:
-        if isinstance(operand, Canon):
-            slot = self.add(operand)
-            return self.nodes[slot], slot
-        if operand in self.loader.views:
-            return self.loader.views[operand], operand
-        value = operand.value if isinstance(operand, LiteralOperand) else operand
-        node = Node(CONST, attrs={"value": value}, type=type_of_literal(value), name="const")
-        slot = self._append(node, ())
-        return node, slot

@@ -11,6 +11,7 @@ from tvm.ir import Op
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import Arguments, Reading, Single, handle_of, intact, is_literal
+from gsl.front.core.load import dtype_of_number, type_of_literal
 from gsl.front.relay import groups, opaque, spellings
 from gsl.front.relay.handle import (
     FrozenReading,
@@ -22,7 +23,6 @@ from gsl.front.relay.handle import (
     parts,
     rebuilt,
 )  # fmt: skip
-from gsl.front.relay.infer import dtype_of_number, type_of_literal
 from gsl.front.relay.types import RelayTypes, checked_type, infer_local, native_type
 from gsl.front.tvm.tensors import dtype_name, to_torch, to_tvm
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, Type, op_name
