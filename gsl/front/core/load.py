@@ -4,26 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from gsl.front.core.handle import NUMBERS, Handle, Reading, Single, Source
+from gsl.front.core.infer import type_of_literal
 from gsl.front.tree import Canon, LiteralOperand
-from gsl.graph import CONST, GETITEM, TUPLE, Inference, Node, TensorType, TupleType, Type
+from gsl.graph import CONST, GETITEM, TUPLE, Inference, Node, TupleType, Type
 from gsl.spec import TABLE
-
-_DTYPES: Final = {bool: "bool", int: "int64", float: "float32", complex: "complex64"}
-
-
-def dtype_of_number(value: Any) -> str:
-    """The dtype that torch gives a Python number."""
-    return next(dtype for kind, dtype in _DTYPES.items() if isinstance(value, kind))
-
-
-def type_of_literal(value: Any) -> Type:
-    """The type of a Python number (as torch has it), or of a tensor."""
-    if hasattr(value, "shape"):
-        return TensorType(tuple(map(int, value.shape)), str(value.dtype).removeprefix("torch."))
-    return TensorType((), dtype_of_number(value))
 
 
 class Expansion:

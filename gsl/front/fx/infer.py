@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import BuiltinFunctionType, FunctionType
@@ -15,28 +15,21 @@ from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gsl.errors import FrontEndError
+from gsl.front.core import infer as core
 from gsl.front.core.handle import Handle, handle_of, is_literal
 from gsl.front.fx.devices import Devices, is_created, is_placed
 from gsl.front.fx.home import as_tensor
 from gsl.front.fx.opaque import native_call
 from gsl.front.fx.tree import Native
 from gsl.front.fx.values import faked, type_of_value
-from gsl.front.infer import field_type
-from gsl.graph import GETITEM, LEAVES, TUPLE, Node, Op, TensorType, TupleType, Type, op_name
-from gsl.spec import TABLE, meaning
+from gsl.graph import Node, Op, TensorType, Type, op_name
+from gsl.spec import meaning
 from gsl.spec.symbolic import SymbolSizes, has_symbols, whatever_sizes
 
 
 def infer(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
     """The type of a call, or ``None`` if it does not follow. ValueError if the call is ill-typed."""
-    if op == TUPLE:
-        return TupleType(tuple([operand.type for operand in operands]))
-    if op == GETITEM:
-        return field_type(operands[0], int(attrs["index"]))
-    if isinstance(op, str):
-        known = [operand.attrs["value"] if is_literal(operand) else operand.type for operand in operands]
-        return meaning.infer(TABLE[op], known, attrs)
-    return _infer_opaque(op, operands, attrs)
+    return core.infer(op, operands, attrs, _infer_opaque)
 
 
 def _infer_opaque(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
@@ -171,24 +164,18 @@ def _tensor_of(type: Type | None, make: Callable[..., torch.Tensor], sizes: Symb
 def evaluate(root: torch.nn.Module, node: Node, operands: Sequence[Any], devices: Devices) -> Any:
     """The value of a node on tensors and Python numbers, without gradients; ``root`` has the called modules, and
     ``devices`` are those of its graph."""
-    with torch.no_grad(), torch._C._DisableAutocast():
-        if node.op == TUPLE:
-            return tuple(operands)
-        if node.op == GETITEM:
-            return operands[0][node.attrs["index"]]
-        if node.op in LEAVES:
-            return node.attrs["value"]
-        operands = [
-            as_tensor(value) if is_placed(part) else devices.place(as_tensor(value), part)
-            for value, part in zip(operands, node.operands)
-        ]
-        if isinstance(node.op, str):
-            value = meaning.evaluate(TABLE[node.op], operands, node.attrs)
-            return devices.place(value, node) if is_created(node) else value
-        if node.effect is not None:
-            raise FrontEndError(f"{node.name}: {op_name(node.op)} has effects, and is not computed ahead of time")
+
+    def placed(values: Sequence[Any]) -> Iterator[Any]:
+        for value, part in zip(map(as_tensor, values), node.operands):
+            yield value if is_placed(part) else devices.place(value, part)
+
+    def run(node: Node, values: list[Any]) -> Any:
         handle = handle_of(node)
-        return _run(node.op, list(operands), node.attrs) if handle is None else _run_native(root, handle, operands)
+        return _run(node.op, values, node.attrs) if handle is None else _run_native(root, handle, values)
+
+    with torch._C._DisableAutocast():
+        value = core.evaluate(node, operands, placed, run)
+        return devices.place(value, node) if is_created(node) else value
 
 
 def _run_native(root: torch.nn.Module, handle: Handle, operands: Sequence[Any]) -> Any:

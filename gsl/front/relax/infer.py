@@ -8,16 +8,15 @@ from typing import Any, Final
 from tvm import relax
 
 from gsl.errors import FrontEndError
+from gsl.front.core import infer as core
 from gsl.front.core.handle import is_literal
-from gsl.front.infer import field_type
 from gsl.front.relax import spellings
 from gsl.front.relax.blocks import has_type
 from gsl.front.relax.dims import Dims, to_relax, type_of
 from gsl.front.relax.loaded import Loaded
 from gsl.front.relax.opaque import Caller
-from gsl.graph import GETITEM, INPUT, TUPLE, Node, Op, TupleType, Type, op_name
+from gsl.graph import INPUT, TUPLE, Node, Op, Type, op_name
 from gsl.graph.subgraph import Subgraph, call_type
-from gsl.spec import TABLE, meaning
 from gsl.spec.spec import exact
 from gsl.spec.symbolic import has_symbols
 
@@ -36,14 +35,7 @@ class Infer:
         """The links between the view and its function."""
 
     def __call__(self, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
-        if op == TUPLE:
-            return TupleType(tuple([operand.type for operand in operands]))
-        if op == GETITEM:
-            return field_type(operands[0], int(attrs["index"]))
-        if isinstance(op, str):
-            known = [operand.attrs["value"] if is_literal(operand) else operand.type for operand in operands]
-            return meaning.infer(TABLE[op], known, attrs)
-        return _of_group(op, operands) if isinstance(op, Subgraph) else self._opaque(op, operands, attrs)
+        return core.infer(op, operands, attrs, self._opaque)
 
     def writable(self, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None:
         """Raise ValueError or FrontEndError if Relax can't express a new call, by writing it on variables of the types
@@ -54,9 +46,8 @@ class Infer:
         if not isinstance(op, str):
             self.caller.call(op, [_stand_in(operand, self.dims) for operand in operands], attrs)
             return
-        known = tuple([operand.attrs["value"] if is_literal(operand) else operand.type for operand in operands])
         try:
-            key: Any = (op, *map(exact, known), *map(exact, attrs.items()))
+            key: Any = (op, *map(exact, map(core.known, operands)), *map(exact, attrs.items()))
             if key in _WRITABLE:
                 return
         except TypeError:
@@ -74,6 +65,8 @@ class Infer:
 
     def _opaque(self, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
         """The type that Relax gives to an opaque call; ``None`` where it can't tell."""
+        if isinstance(op, Subgraph):
+            return _of_group(op, operands)
         if any(operand.type is None for operand in operands):
             return None
         try:

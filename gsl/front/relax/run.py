@@ -14,14 +14,13 @@ from tvm import relax
 
 from gsl.errors import FrontEndError
 from gsl.front.base import ProgramStep
+from gsl.front.core import infer as core
 from gsl.front.core.handle import handle_of
 from gsl.front.relax.function import RelaxFunction
 from gsl.front.relax.groups import plain
 from gsl.front.relax.opaque import Caller, attribute_names, python_value
-from gsl.front.tvm.tensors import to_numpy, to_torch, to_tvm
-from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node, op_name
-from gsl.graph.subgraph import Subgraph
-from gsl.spec import TABLE, meaning
+from gsl.front.tvm.tensors import as_operand, to_numpy, to_tvm
+from gsl.graph import Graph, Node, op_name
 
 Parameters = Sequence[Any]
 """The variables of a function, in order."""
@@ -60,37 +59,10 @@ def _argument(value: Any) -> Any:
 
 def evaluate(node: Node, operands: Sequence[Any], caller: Caller) -> Any:
     """The value of a node on torch tensors and Python numbers."""
-    import torch
-
-    if node.op == TUPLE:
-        return tuple(operands)
-    if node.op == GETITEM:
-        return operands[0][node.attrs["index"]]
-    if node.op in LEAVES:
-        return node.attrs["value"]
-    if isinstance(node.op, Subgraph):
-        return _run_group(node.op, operands, caller)
-    operands = [to_torch(operand) if hasattr(operand, "shape") else operand for operand in operands]
-    if isinstance(node.op, str):
-        with torch.no_grad():
-            return meaning.evaluate(TABLE[node.op], operands, node.attrs)
-    if node.effect is not None:
-        raise FrontEndError(f"{node.name}: {op_name(node.op)} has effects, and is not computed ahead of time")
-    return _run_opaque(node, operands, caller)
+    return core.evaluate(node, operands, partial(map, as_operand), partial(_run_opaque, caller))
 
 
-def _run_group(group: Subgraph, operands: Sequence[Any], caller: Caller) -> Any:
-    """The value of a call of an outlined group, node by node."""
-    body = group.body
-    values = dict(zip([node for node in body.nodes if node.op == INPUT], operands))
-    for node in body.nodes:
-        if node not in values:
-            values[node] = evaluate(node, [values[operand] for operand in node.operands], caller)
-    outputs = tuple([values[output] for output in body.outputs])
-    return outputs[0] if len(outputs) == 1 else outputs
-
-
-def _run_opaque(node: Node, operands: Sequence[Any], caller: Caller) -> Any:
+def _run_opaque(caller: Caller, node: Node, operands: Sequence[Any]) -> Any:
     """The value of an opaque call, by a module of nothing else."""
     tensors = [to_tvm(operand) if hasattr(operand, "shape") else operand for operand in operands]
     if any(isinstance(tensor, (tuple, list)) for tensor in tensors):
@@ -107,7 +79,7 @@ def _run_opaque(node: Node, operands: Sequence[Any], caller: Caller) -> Any:
         builder.emit_func_output(builder.emit(caller.call(node.op, variables, node.attrs)))
     values = [tensor for tensor in tensors if hasattr(tensor, "shape")]
     found = compiled(builder.get(), "gsl_evaluate", params, {}, "llvm", {})(*values)
-    return tuple(map(to_torch, found)) if isinstance(found, tuple) else to_torch(found)
+    return as_operand(found)
 
 
 # ---------------------------------------------------------------- single calls

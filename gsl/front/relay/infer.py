@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import tvm
 from tvm import relay
 
 from gsl.errors import FrontEndError
+from gsl.front.core import infer as core
 from gsl.front.core.handle import is_literal
-from gsl.front.infer import field_type
 from gsl.front.relay import opaque
 from gsl.front.relay.run import compiled
 from gsl.front.relay.types import RelayTypes, infer_local, native_type
-from gsl.front.tvm.tensors import to_torch, to_tvm
-from gsl.graph import CONST, GETITEM, LEAVES, TUPLE, Node, Op, TupleType, Type, op_name
+from gsl.front.tvm.tensors import as_operand, to_tvm
+from gsl.graph import CONST, Node, Op, Type, op_name
 from gsl.graph.subgraph import Subgraph
-from gsl.spec import TABLE, meaning
 from gsl.spec.symbolic import has_symbols
 
 
@@ -26,14 +26,7 @@ def infer(module: Any, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, A
 
     ``module`` has the functions that are called by name.
     """
-    if op == TUPLE:
-        return TupleType(tuple([operand.type for operand in operands]))
-    if op == GETITEM:
-        return field_type(operands[0], int(attrs["index"]))
-    if isinstance(op, str):
-        known = [operand.attrs["value"] if is_literal(operand) else operand.type for operand in operands]
-        return meaning.infer(TABLE[op], known, attrs)
-    return None if isinstance(op, Subgraph) else _infer_opaque(module, op, operands, attrs)
+    return core.infer(op, operands, attrs, partial(_infer_opaque, module))
 
 
 def inferred(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
@@ -47,7 +40,9 @@ def inferred(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Ty
 
 
 def _infer_opaque(module: Any, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
-    """The type that Relay finds for an opaque call; ``None`` where it has no type for an operand."""
+    """The type that Relay finds for an opaque call; ``None`` where it has no type for an operand, and for a group."""
+    if isinstance(op, Subgraph):
+        return None
     types = [native_type(operand.type) for operand in operands]
     if any(type is None for type in types):
         return None
@@ -68,32 +63,11 @@ def _infer_opaque(module: Any, op: Op, operands: tuple[Node, ...], attrs: Mappin
 
 def evaluate(module: Any, node: Node, operands: Sequence[Any]) -> Any:
     """The value of a call on torch tensors and Python numbers."""
-    import torch
-
-    with torch.no_grad():
-        if node.op == TUPLE:
-            return tuple(operands)
-        if node.op == GETITEM:
-            return operands[0][node.attrs["index"]]
-        if node.op in LEAVES:
-            return node.attrs["value"]
-        values = [_tensors(operand) for operand in operands]
-        if isinstance(node.op, str):
-            return meaning.evaluate(TABLE[node.op], values, node.attrs)
-        return _run(module, node, values)
-
-
-def _tensors(value: Any) -> Any:
-    """numpy arrays as torch tensors; numbers as they are."""
-    if isinstance(value, tuple):
-        return tuple(map(_tensors, value))
-    return value if isinstance(value, (bool, int, float)) else to_torch(value)
+    return core.evaluate(node, operands, partial(map, as_operand), partial(_run, module))
 
 
 def _run(module: Any, node: Node, values: Sequence[Any]) -> Any:
     """The value of an opaque call, by TVM."""
-    if node.effect is not None:
-        raise FrontEndError(f"{node.name}: {op_name(node.op)} of Relay has effects, and is not computed ahead of time")
     types = [native_type(operand.type) for operand in node.operands]
     if any(not isinstance(type, relay.TensorType) for type in types):
         raise FrontEndError(f"{node.name}: Relay computes {op_name(node.op)} for operands of known types only")
@@ -101,4 +75,4 @@ def _run(module: Any, node: Node, values: Sequence[Any]) -> Any:
     function = relay.Function(variables, opaque.call(module, node.op, variables, node.attrs))
     functions = {var: body for var, body in module.functions.items() if var.name_hint != "main"}
     whole = relay.transform.InferType()(tvm.IRModule({**functions, relay.GlobalVar("main"): function}))
-    return _tensors(compiled(whole, {}, [str(var.name_hint) for var in variables])(*values))
+    return as_operand(compiled(whole, {}, [str(var.name_hint) for var in variables])(*values))

@@ -11,7 +11,7 @@ from tvm.ir import Op
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import Arguments, Reading, Single, handle_of, intact, is_literal
-from gsl.front.core.load import dtype_of_number, type_of_literal
+from gsl.front.core.infer import dtype_of_number, type_of_literal
 from gsl.front.relay import groups, opaque, spellings
 from gsl.front.relay.handle import (
     FrozenReading,

@@ -37,6 +37,13 @@ def to_torch(value: Any) -> Any:
         raise TypeError(f"torch has no tensors of the dtype {value.dtype}") from error
 
 
+def as_operand(value: Any) -> Any:
+    """An operand of a call as torch has it: tensors of TVM and arrays as torch tensors, at any depth of tuples."""
+    if isinstance(value, tuple):
+        return tuple(map(as_operand, value))
+    return to_torch(value) if hasattr(value, "shape") else value
+
+
 def to_tvm(value: Any) -> Any:
     """A torch tensor or numpy array as a tensor of TVM, of the same memory where it is contiguous and aligned."""
     if isinstance(value, TENSOR):

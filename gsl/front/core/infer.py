@@ -1,0 +1,79 @@
+"""Types and values of single calls of a view: those of canonical calls by their meaning, of others by the framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from gsl.errors import FrontEndError
+from gsl.front.core.handle import is_literal
+from gsl.graph import GETITEM, LEAVES, TUPLE, Inference, Node, Op, TensorType, TupleType, Type, op_name
+from gsl.spec import TABLE, meaning
+
+_DTYPES: Final = {bool: "bool", int: "int64", float: "float32", complex: "complex64"}
+
+
+def dtype_of_number(value: Any) -> str:
+    """The dtype that torch gives a Python number."""
+    return next(dtype for kind, dtype in _DTYPES.items() if isinstance(value, kind))
+
+
+def type_of_literal(value: Any) -> Type:
+    """The type of a Python number (as torch has it), or of a tensor."""
+    if hasattr(value, "shape"):
+        return TensorType(tuple(map(int, value.shape)), str(value.dtype).removeprefix("torch."))
+    return TensorType((), dtype_of_number(value))
+
+
+def known(operand: Node) -> meaning.Operand:
+    """The number that an operand is, or its type."""
+    return operand.attrs["value"] if is_literal(operand) else operand.type
+
+
+def infer(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any], opaque: Inference) -> Type | None:
+    """The type of a call, that of an opaque call by ``opaque``; ``None`` if it does not follow.
+
+    ValueError if the call is ill-typed.
+    """
+    if op == TUPLE:
+        return TupleType(tuple([operand.type for operand in operands]))
+    if op == GETITEM:
+        return _field_type(operands[0], int(attrs["index"]))
+    if isinstance(op, str):
+        return meaning.infer(TABLE[op], list(map(known, operands)), attrs)
+    return opaque(op, operands, attrs)
+
+
+def _field_type(whole: Node, index: int) -> Type | None:
+    """The type of a field of a tuple, ``None`` where that of the tuple is not known. ValueError if there is none."""
+    fields = whole.type
+    if fields is None:
+        return None
+    if not isinstance(fields, TupleType) or not -len(fields.fields) <= index < len(fields.fields):
+        raise ValueError(f"{fields} has no field {index}")
+    return fields.fields[index]
+
+
+def evaluate(
+    node: Node, operands: Sequence[Any], tensors: Callable[[Sequence[Any]], Iterable[Any]],
+    opaque: Callable[[Node, list[Any]], Any],
+) -> Any:  # fmt: skip
+    """The value of a node, that of an opaque call by ``opaque``, without gradients.
+
+    ``tensors`` gives the operands of a call as torch tensors and Python numbers. FrontEndError for a call with effects.
+    """
+    import torch
+
+    with torch.no_grad():
+        if node.op == TUPLE:
+            return tuple(operands)
+        if node.op == GETITEM:
+            return operands[0][node.attrs["index"]]
+        if node.op in LEAVES:
+            return node.attrs["value"]
+        values = list(tensors(operands))
+        if isinstance(node.op, str):
+            return meaning.evaluate(TABLE[node.op], values, node.attrs)
+        if node.effect is not None:
+            raise FrontEndError(f"{node.name}: {op_name(node.op)} has effects, and is not computed ahead of time")
+        return opaque(node, values)
