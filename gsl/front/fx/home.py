@@ -24,6 +24,7 @@ from torch.export.graph_signature import (
 )
 
 from gsl.errors import FrontEndError
+from gsl.front.core.names import unique
 from gsl.front.fx.handle import FxLeaf
 from gsl.front.fx.leaves import LITERAL_PREFIX, attribute
 from gsl.graph import PARAM, Node
@@ -210,15 +211,6 @@ def as_parameter(value: Any) -> Any:
     if isinstance(value, torch.nn.Parameter) or not (value.is_floating_point() or value.is_complex()):
         return value
     return torch.nn.Parameter(value, requires_grad=False)
-
-
-def unique(name: str, taken: Any) -> str:
-    """The name, with a number behind it if it is taken."""
-    result, number = name, 0
-    while taken(result):
-        number += 1
-        result = f"{name}_{number}"
-    return result
 
 
 def _targets(nodes: Iterable[fx.Node]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from torch.fx.graph import _illegal_names
 
 from gsl.errors import FrontEndError, nearest
 from gsl.front.core.handle import handle_of, is_literal
+from gsl.front.core.names import unique
 from gsl.front.fx import spellings
 from gsl.front.fx.devices import Devices, check_same, is_created, is_placed
 from gsl.front.fx.draft import GraphBuilder, NewGraph
@@ -271,10 +272,7 @@ class FxWriter:
     def name(self, wanted: str, kind: str = "", target: Any = None) -> str:
         """A name for a new native node that no other has or will have, and that torch leaves as it is."""
         base = _identifier(wanted) if wanted else self.draft.graph._target_to_str(target if kind else "weight")
-        name, number = base, 0
-        while name in self.draft.names or name in self._used or name in _illegal_names:
-            number += 1
-            name = f"{base}_{number}"
+        name = unique(base, lambda name: name in self.draft.names or name in self._used or name in _illegal_names)
         self._used.add(name)
         return name
 

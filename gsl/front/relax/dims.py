@@ -12,6 +12,7 @@ from tvm import ir, relax, tirx
 from tvm.ir import prim as p
 
 from gsl.errors import FrontEndError
+from gsl.front.core.names import Names
 from gsl.front.relax.function import items
 from gsl.front.tvm.tensors import known_dtype
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
@@ -29,7 +30,7 @@ class Dims:
         """The symbol of each expression without a form in sympy, by its structure."""
         self._back: dict[Any, Any] = {}
         """The expression of Relax for each symbol, and for each expression that was read."""
-        self._names: set[str] = set()
+        self._names = Names()
 
     def dim(self, prim: Any) -> Dim:
         """The dimension of an integer expression."""
@@ -77,12 +78,7 @@ class Dims:
         return self._opaque[key]
 
     def _symbol(self, wanted: str, prim: Any) -> Any:
-        name, number = wanted, 0
-        while name in self._names:
-            number += 1
-            name = f"{wanted}_{number}"
-        self._names.add(name)
-        symbol = sympy.Symbol(name, integer=True, positive=True)
+        symbol = sympy.Symbol(self._names.free(wanted), integer=True, positive=True)
         self._back[symbol] = prim
         return symbol
 

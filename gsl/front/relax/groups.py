@@ -20,6 +20,7 @@ from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import is_literal, is_tensor_leaf
+from gsl.front.core.names import Names
 from gsl.front.relax.blocks import Swaps, with_visible
 from gsl.front.relax.dims import is_constant, is_tensors
 from gsl.front.relax.function import VARIABLES, call, replaced
@@ -169,7 +170,7 @@ class Outliner:
         self.weight = weight
         self.functions: dict[Any, Any] = {}
         """The new functions by their variables. Equal ones are one, and one with that of the module."""
-        self._names = {var.name_hint for var in module.functions}
+        self._names = Names({var.name_hint for var in module.functions})
         self._written: dict[bytes, Any] = {}
         """The variables of groups whose functions need not be written once more, by what they depend on."""
 
@@ -235,12 +236,7 @@ class Outliner:
         key = (codegen, _StructuralKey(function))
         if key in self._equal:
             return self._equal[key]
-        text = re.sub(r"\W+", "_", name)
-        unique, number = text, 0
-        while unique in self._names:
-            number += 1
-            unique = f"{text}_{number}"
-        self._names.add(unique)
+        unique = self._names.free(re.sub(r"\W+", "_", name))
         function = _around(function, codegen, unique) if codegen else function
         var = typed(ir.GlobalVar(unique), function)
         self.functions[var] = function
@@ -263,7 +259,7 @@ class _Body:
         self.bindings: list[Any] = []
         self.params: list[Any] = []
         self.results: dict[Node, Any] = {}
-        self._names: set[str] = set()
+        self._name = Names().free
         for parameter, operand in zip([node for node in self.graph.nodes if node.op == INPUT], operands):
             if is_constant(operand):
                 self.results[parameter] = operand
@@ -322,14 +318,6 @@ class _Body:
         var = relax.DataflowVar(self._name(name), expr.ty)
         self.bindings.append(relax.VarBinding(var, expr))
         return var
-
-    def _name(self, wanted: str) -> str:
-        name, number = wanted, 0
-        while name in self._names:
-            number += 1
-            name = f"{wanted}_{number}"
-        self._names.add(name)
-        return name
 
 
 def _around(function: Any, codegen: str, name: str) -> Any:

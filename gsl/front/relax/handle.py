@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from gsl.front.core.handle import Leaf
+from gsl.front.core.names import Names
 from gsl.front.tvm.tensors import to_torch
 from gsl.graph import CONST, PARAM, Node, TensorType, Type
 from gsl.spec import TABLE
@@ -31,8 +31,8 @@ class RelaxLeaves:
         """The native tensors of the leaves."""
         self.constants: dict[Any, Node] = {}
         """The nodes of the constants, by those and their shapes."""
-        self.names: Counter[str] = Counter()
-        """The names of the nodes, each with how often it was wanted."""
+        self.names = Names()
+        """The names of the nodes."""
 
     def add(self, leaf: RelaxLeaf, native: Any, kind: str, type: Type | None = None, name: str = "") -> Node:
         """A new node of a weight or a literal tensor."""
@@ -63,22 +63,8 @@ class RelaxLeaves:
             for place, operand in enumerate(node.operands):
                 if operand in self.tensors and not operand.name:
                     role = names[place] if place < len(names) else "constant"
-                    operand.name = self.name(f"{node.name}_{role}")
+                    operand.name = self.names.free(f"{node.name}_{role}")
         for node in nodes:
             if not node.name:
-                node.name = self.name("constant")
+                node.name = self.names.free("constant")
         return {node.name: self.tensors[node] for node in nodes if node in self.tensors}
-
-    def name(self, wanted: str) -> str:
-        """The name, with a number behind it if another node has it."""
-        if wanted not in self.names:
-            self.names[wanted] = 1
-            return wanted
-        self.names[wanted] += 1
-        name, number = wanted, self.names[wanted] - 1
-        while number and self.names[name]:
-            name = f"{wanted}_{number}"
-            number += 1
-        if name != wanted:
-            self.names[name] += 1
-        return name

@@ -70,14 +70,14 @@ class RelaxLoader(Loader):
         if self._has_more or leaves.constants:
             nodes = seen(nodes, outputs, {self.views[var] for var in aliases}, self.function)
         loaded.nodes, loaded.views = nodes, self.views
-        if leaves.tensors or "" in leaves.names:
+        if leaves.tensors or "" in leaves.names.given:
             loaded.leaves = leaves.named(nodes)
         loaded.aliases = {var for var in aliases if loaded.shown(var) is not None}
         loaded.outputs = len(outputs)
         return Graph(nodes, outputs, self.infer, self.canonical)
 
     def _parameter(self, var: Any) -> None:
-        name, value = self._leaves.name(var.name), self.values.get(var.name)
+        name, value = self._leaves.names.free(var.name), self.values.get(var.name)
         if value is None:
             self.add(var, Node(INPUT, type=self.scope.type_of(var), name=name, native=Single(var)))
         else:
@@ -88,7 +88,7 @@ class RelaxLoader(Loader):
     def _bindings(self) -> None:
         """Load all bindings. Nearly all are calls of a form that is known and has one node: they are loaded here."""
         function, views, nodes, leaves = self.function, self.views, self.nodes, self._leaves
-        known, view_of, names, constants = self._forms.known, views.__getitem__, leaves.names, leaves.constants
+        known, view_of, names, constants = self._forms.known, views.__getitem__, leaves.names.given, leaves.constants
         columns = zip(function.args, function.ops, self.scope.types, function.vars, function.names)
         for number, (args, op, type, var, name) in enumerate(columns):
             operands, form = None, None
@@ -106,9 +106,9 @@ class RelaxLoader(Loader):
             else:
                 step = form.single
                 if name in names:
-                    name = leaves.name(name)
+                    name = leaves.names.free(name)
                 else:
-                    names[name] = 1
+                    names.add(name)
                 native = Single(var, self._sources(args, operands) if constants else args)
                 # Arguments by keyword would take as long as all the rest of making a node.
                 node = views[var] = Node(step.op, operands, step.attrs, step.type, name, native)
@@ -235,7 +235,7 @@ class RelaxLoader(Loader):
         return self.scope.types[number]
 
     def _own(self, number: int) -> str:
-        return self._leaves.name(self.function.names[number])
+        return self._leaves.names.free(self.function.names[number])
 
     # ------------------------------------------------------------ canonical readings
 

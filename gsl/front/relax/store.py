@@ -12,6 +12,7 @@ from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import Arguments, Reading, handle_of, is_literal, is_tensor_leaf
+from gsl.front.core.names import Names
 from gsl.front.relax.blocks import Blocks, Swaps
 from gsl.front.relax.function import with_value
 from gsl.front.relax.groups import Outliner
@@ -38,7 +39,7 @@ class RelaxParameterStore:
         self.values = dict(values)
         self.free = free
         self.added: list[Any] = []
-        self._names: set[str] = set()
+        self._names = Names(loaded.function.all_names)
         """The names of new parameters."""
         self._made: dict[Node, Any] = {}
 
@@ -54,12 +55,7 @@ class RelaxParameterStore:
         return self._made[node]
 
     def _variable(self, node: Node, tensor: Any) -> Any:
-        base = node.name or "weight"
-        name, number, old = base, 0, self.loaded.function.all_names
-        while name in self._names or name in old:
-            number += 1
-            name = f"{base}_{number}"
-        self._names.add(name)
+        name = self._names.free(node.name or "weight")
         self.values[name] = tensor
         var = relax.Var(name, relax.TensorType([int(size) for size in tensor.shape], str(tensor.dtype)))
         self.added.append(var)
@@ -355,7 +351,7 @@ class RelaxStorer:
             own = self._checked(node, expr)
         var = None if handle is None or not handle.is_root else self.blocks.again(handle.reading.native)
         if var is None:
-            var = self.blocks.variable(self.writer.name(node.name), own, seen=node in self.returned)
+            var = self.blocks.variable(self.writer.names.free(node.name), own, seen=node in self.returned)
         emit(var, expr)
         self.values[node] = var
 
@@ -372,7 +368,7 @@ class RelaxStorer:
 
     def _make(self, name: str, type: Any) -> Any:
         """A variable for a part of the expression that is written for a node."""
-        return self.blocks.variable(self.writer.name(name), type)
+        return self.blocks.variable(self.writer.names.free(name), type)
 
     # ------------------------------------------------------------ the result
 

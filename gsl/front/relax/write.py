@@ -12,6 +12,7 @@ from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import is_literal
+from gsl.front.core.names import Names
 from gsl.front.relax import spellings
 from gsl.front.relax.function import call, items
 from gsl.front.relax.groups import Outliner, Write
@@ -162,7 +163,7 @@ class RelaxCallWriter:
         """The recipes for the calls of one view, by a key that is quicker to make than the whole one."""
         self.fresh: list[Any] = [] if around is None else around.fresh
         """The calls that were written without a recipe: all others have the types of one of them."""
-        self._names: set[str] = set() if around is None else around._names
+        self.names: Names = Names(loaded.function.all_names) if around is None else around.names
         """The names of new variables."""
 
     def close(self) -> None:
@@ -266,15 +267,6 @@ class RelaxCallWriter:
         if isinstance(expr, (relax.Call, relax.TupleGetItem)) and expr.ty.is_missing():
             return self.builder.normalize(expr)
         return expr
-
-    def name(self, wanted: str) -> str:
-        """A name that no other variable has."""
-        name, number, old = wanted, 0, self.loaded.function.all_names
-        while name in self._names or name in old:
-            number += 1
-            name = f"{wanted}_{number}"
-        self._names.add(name)
-        return name
 
 
 def _parts(expr: Any) -> Iterator[Any]:
