@@ -8,14 +8,11 @@ from typing import Any
 
 from tvm import ir, relax
 
+from gsl.front.core.canonical import COUNTS, RANKS, pattern_of
 from gsl.front.relax import spellings
 from gsl.front.relax.scope import FunctionScope
 from gsl.front.tree import Canon
 from gsl.graph import Op
-from gsl.spec import TABLE
-
-_RANKS = (2, 4, 3, 1)
-"""The ranks that are assumed of the operands in turn: some readings depend on their rank."""
 
 
 def canonical(op: Op, operands: int | None, attrs: Mapping[str, Any], scope: FunctionScope) -> str | None:
@@ -25,23 +22,15 @@ def canonical(op: Op, operands: int | None, attrs: Mapping[str, Any], scope: Fun
     """
     if not isinstance(op, ir.Op):
         return None
-    for count in (1, 2, 3, 5) if operands is None else (operands,):
-        for rank in _RANKS:
-            variables = [relax.Var(name, relax.TensorType([2] * rank)) for name in "xyzuv"[:count]]
-            try:
-                function = reduce(getattr, op.name.split(".")[1:], relax.op)
-                call = relax.BlockBuilder().normalize(function(*variables, **attrs))
-                canon = spellings.read(call, scope) or spellings.read_field(call, 0, scope)
-            except Exception:
-                # The pattern does not give all that a call needs.
-                continue
-            if canon is not None and canon.op in TABLE:
-                return _text(canon)
-    return None
+    path = op.name.split(".")[1:]
+
+    def read(count: int, rank: int) -> Canon | None:
+        variables = [relax.Var(name, relax.TensorType([2] * rank)) for name in "xyzuv"[:count]]
+        call = relax.BlockBuilder().normalize(reduce(getattr, path, relax.op)(*variables, **attrs))
+        return spellings.read(call, scope) or spellings.read_field(call, 0, scope)
+
+    return pattern_of(COUNTS if operands is None else (operands,), RANKS, read, _text)
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, Canon):
-        return str(value.name) if isinstance(value, relax.Var) else repr(value)
-    given = [f"{name}={attribute!r}" for name, attribute in value.attrs.items()]
-    return f"op.{TABLE[value.op].cls}({', '.join([*map(_text, value.operands), *given])})"
+    return str(value.name) if isinstance(value, relax.Var) else repr(value)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial, reduce
-from typing import Any, Final
+from functools import partial
+from typing import Any
 
 from tvm import ir, relay
 
 from gsl.errors import FrontEndError
+from gsl.front.core.canonical import COUNTS, RANKS, pattern_of
 from gsl.front.core.handle import Reading, Single
 from gsl.front.core.load import Expansion, Loader
 from gsl.front.relay import groups, opaque, spellings
@@ -27,14 +28,9 @@ from gsl.front.tree import Canon
 from gsl.front.tvm.tensors import known_dtype, to_torch
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Node, Op, TensorType, Type
 from gsl.graph.subgraph import Subgraph
-from gsl.spec import TABLE
 from gsl.spec.symbolic import has_symbols
 
 # ---------------------------------------------------------------- canonical operators of a native name
-
-
-_RANKS: Final = (2, 4, 3, 1)
-"""The ranks that are assumed of the operands in turn: some readings depend on their rank."""
 
 
 class _Scope:
@@ -51,31 +47,20 @@ def canonical(op: Op, operands: int | None, attrs: Mapping[str, Any]) -> str | N
     """
     if not isinstance(op, ir.Op):
         return None
-    for count in (1, 2, 3, 5) if operands is None else (operands,):
-        for rank in _RANKS:
-            canon = _read(op, [relay.var(name, shape=(2,) * rank) for name in "xyzuv"[:count]], attrs)
-            if canon is not None and canon.op in TABLE:
-                return _text(canon)
-    return None
 
-
-def _read(op: Any, variables: list[relay.Var], attrs: Mapping[str, Any]) -> Canon | None:
-    try:
-        made = reduce(getattr, op.name.split("."), relay)(*variables, **attrs)
+    def read(count: int, rank: int) -> Canon | None:
+        variables = [relay.var(name, shape=(2,) * rank) for name in "xyzuv"[:count]]
+        made = opaque.function_of(op)(*variables, **attrs)
         call = made.astuple() if isinstance(made, relay.expr.TupleWrapper) else made
         for expr in (*variables, call):
             infer_local(expr)
         return spellings.read(call, _Scope()) or spellings.read_field(call, 0, _Scope())
-    except Exception:
-        # The pattern does not give all that a call needs.
-        return None
+
+    return pattern_of(COUNTS if operands is None else (operands,), RANKS, read, _text)
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, Canon):
-        return str(value.name_hint) if isinstance(value, relay.Var) else repr(value)
-    given = [f"{name}={attribute!r}" for name, attribute in value.attrs.items()]
-    return f"op.{TABLE[value.op].cls}({', '.join([*map(_text, value.operands), *given])})"
+    return str(value.name_hint) if isinstance(value, relay.Var) else repr(value)
 
 
 # ---------------------------------------------------------------- loading
