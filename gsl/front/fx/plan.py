@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import fx
 
-from gsl.errors import FrontEndError
 from gsl.front.core.handle import Arguments, Handle, Source, handle_of, intact, is_used_outside
+from gsl.front.core.store import added, foreign
 from gsl.front.fx import spellings
 from gsl.front.fx.handle import FxLeaf, FxReading
 from gsl.front.fx.load import arguments
@@ -79,7 +79,7 @@ class _Planner:
                 source = reading.native
                 place = order.get(source)
                 if place is None:
-                    raise _foreign(node)
+                    raise foreign(node, "torch")
                 if own.slot == reading.size - 1:
                     operands = (*node.operands, *node.deps) if node.deps else node.operands
                     alike = tuple(map(stands, operands)) == own.sources and reading.overwrites is None
@@ -103,7 +103,7 @@ class _Planner:
             elif own is not None:
                 standing[node] = next(iter(own.reads), own)
             elif node.op == INPUT:
-                raise _added(node)
+                raise added(node, "torch")
             elif node.op not in LEAVES and node.op != TUPLE:
                 front = max(front, inputs)  # before what is new come all placeholders
                 steps.append((node, len(staying)))
@@ -165,19 +165,6 @@ class _Planner:
         self.plan.kept[reading.native] = mapping
         self.plan.inner.update(tree[1:])
         return True
-
-
-def _foreign(node: Node) -> FrontEndError:
-    return FrontEndError(
-        f"{node.name}: the view was not loaded from this program of torch; store takes a view that load() of the same "
-        "program made"
-    )
-
-
-def _added(node: Node) -> FrontEndError:
-    return FrontEndError(
-        f"{node.name}: a rewrite can't add an input to a program of torch; add it to the module and load it"
-    )
 
 
 def _may_overwrite(

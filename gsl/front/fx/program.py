@@ -155,7 +155,7 @@ class GraphModuleProgram:
                 storer = FxStorer(graph, native, self._values, self._devices, home, dialect_of(native), draft)
                 storer.store()
                 self._check_updated()
-                dead = draft.finish(storer.kept)
+                dead = draft.finish(storer.new)
             home.forget(dead)
             self._values.forget(dead)
 

@@ -19,13 +19,14 @@ from tvm import ir, relax
 from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError
-from gsl.front.core.handle import is_literal, is_tensor_leaf
+from gsl.front.core.handle import is_tensor_leaf
 from gsl.front.core.names import Names
 from gsl.front.relax.blocks import Swaps, with_visible
 from gsl.front.relax.dims import is_constant, is_tensors
 from gsl.front.relax.function import VARIABLES, call, replaced
 from gsl.front.relax.opaque import is_tensor_expr, typed
-from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Node, TensorType
+from gsl.front.relax.values import RelaxValues
+from gsl.graph import INPUT, Node, TensorType
 from gsl.graph.subgraph import Subgraph
 
 COMPOSITE: Final = "Composite"
@@ -244,7 +245,7 @@ class Outliner:
         return var
 
 
-class _Body:
+class _Body(RelaxValues):
     """The function of a group, whose calls are all written anew."""
 
     def __init__(
@@ -252,38 +253,22 @@ class _Body:
         writer: Callable[[Callable[[Node], Any]], Write],
     ) -> None:  # fmt: skip
         assert isinstance(node.op, Subgraph)
-        self.graph = node.op.body
-        self.outliner = outliner
-        self.write = writer(self.value)
+        super().__init__(node.op.body, outliner.weight)
+        self._write = writer(self.value)
         self.swaps = Swaps()
         self.bindings: list[Any] = []
         self.params: list[Any] = []
-        self.results: dict[Node, Any] = {}
         self._name = Names().free
         for parameter, operand in zip([node for node in self.graph.nodes if node.op == INPUT], operands):
             if is_constant(operand):
-                self.results[parameter] = operand
+                self.values[parameter] = operand
             else:
-                self.results[parameter] = relax.Var(self._name(parameter.name or "x"), operand.ty)
-                self.params.append(self.results[parameter])
-
-    def value(self, node: Node) -> Any:
-        """The expression of a node of the body."""
-        if node in self.results:
-            return self.results[node]
-        if node.op == TUPLE:
-            return relax.Tuple([self.value(operand) for operand in node.operands])
-        if is_literal(node):
-            return relax.const(node.attrs["value"], node.dtype)
-        if not is_tensor_leaf(node):
-            raise FrontEndError(f"{node.name}: is used in a group before it is computed")
-        return self.outliner.weight(node)
+                self.values[parameter] = relax.Var(self._name(parameter.name or "x"), operand.ty)
+                self.params.append(self.values[parameter])
 
     def function(self) -> Any:
         """The function, without attributes."""
-        for node in self.graph.nodes:
-            if node.op not in LEAVES and node.op != TUPLE:
-                self.results[node] = self._call(node)
+        self.store_nodes(self.graph.nodes)
         results = [self._bound(self.value(output), output.name) for output in self.graph.outputs]
         result = results[0] if len(results) == 1 else relax.Tuple(results)
         (bindings,), result = self.swaps.undone([self.bindings], result)
@@ -295,16 +280,12 @@ class _Body:
         body = relax.SeqExpr([relax.DataflowBlock(bindings)], replaced(result, visible))
         return relax.Function(self.params, relax.BlockBuilder().normalize(body), None, True)
 
-    def _call(self, node: Node) -> Any:
-        if node.op == GETITEM:
-            whole = self.value(node.operands[0])
-            if isinstance(whole, relax.Tuple):
-                return whole.fields[node.attrs["index"]]
+    def write(self, node: Node) -> Any:
         def emit(var: Any, expr: Any) -> None:
             self.swaps.note(node, var, expr)
             self.bindings.append(relax.VarBinding(var, expr))
 
-        expr = self.write(node, lambda name, type: relax.DataflowVar(self._name(name), type), emit)
+        expr = self._write(node, lambda name, type: relax.DataflowVar(self._name(name), type), emit)
         if not isinstance(expr, (relax.Call, relax.TupleGetItem)):
             return expr
         var = relax.DataflowVar(self._name(node.name), expr.ty)

@@ -11,8 +11,9 @@ from tvm import ir, relax
 from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError
-from gsl.front.core.handle import Arguments, Reading, handle_of, is_literal, is_tensor_leaf
+from gsl.front.core.handle import Arguments, handle_of
 from gsl.front.core.names import Names
+from gsl.front.core.store import added, foreign
 from gsl.front.relax.blocks import Blocks, Swaps
 from gsl.front.relax.function import with_value
 from gsl.front.relax.groups import Outliner
@@ -20,9 +21,10 @@ from gsl.front.relax.handle import RelaxLeaf
 from gsl.front.relax.loaded import Fields, Loaded, OutputSource, TupleField
 from gsl.front.relax.opaque import Caller
 from gsl.front.relax.plan import plan, stands_for
+from gsl.front.relax.values import RelaxValues
 from gsl.front.relax.write import RelaxCallWriter, WrittenPart, places_of
 from gsl.front.tvm.tensors import to_tvm
-from gsl.graph import GETITEM, INPUT, LEAVES, PARAM, TUPLE, Graph, Node, Type
+from gsl.graph import GETITEM, INPUT, PARAM, Graph, Node, Type
 
 # ---------------------------------------------------------------- parameters
 
@@ -100,18 +102,17 @@ class RelaxParameterStore:
 # ---------------------------------------------------------------- writing a view
 
 
-class RelaxStorer:
+class RelaxStorer(RelaxValues):
     """Builds the function of one rewritten view."""
 
     def __init__(self, graph: Graph, loaded: Loaded, home: RelaxParameterStore, caller: Caller) -> None:
-        self.graph = graph
+        super().__init__(graph, home.weight)
         self.loaded = loaded
         self.function = loaded.function
         self.home = home
         self._check()
         self.plan = plan(graph, loaded)
-        self.values: dict[Node, Any] = {}
-        """The expression of each view node that has one: a variable, a constant, or a tuple of those."""
+        self.kept, self.inner = self.plan.kept, self.plan.inner
         self.done: set[int] = set()
         """The numbers of the bindings that have been stored."""
         self.tuples = self._result_tuples()
@@ -122,7 +123,6 @@ class RelaxStorer:
         self.blocks = Blocks(self.function)
         self.swaps = Swaps()
         self.places = self._places()
-        self.outputs = set(graph.outputs)
         self.returned = self._returned()
         """The nodes to which the result refers, other than by a tuple that is bound to a variable."""
         self._like: dict[WrittenPart, Type] = {}
@@ -132,18 +132,7 @@ class RelaxStorer:
 
     def store(self) -> Any:
         """The new function; the old one if nothing has changed."""
-        for node in self.graph.nodes:
-            if node.op in LEAVES or node in self.plan.inner:
-                continue
-            handle = None if node.native is None else handle_of(node)
-            if handle is not None and handle.reading in self.plan.kept:
-                if self.pending:
-                    self._flush(self.function.place[handle.reading.native])
-                self._keep(node, handle.reading)
-            elif node.op != TUPLE:
-                if self.places:
-                    self.blocks.move(self.places[node])
-                self._write(node)
+        self.store_nodes(self.graph.nodes)
         self._flush(len(self.function.bindings))
         result = self._result(self.loaded.result, self.function.result)
         self.blocks.contents, result = self.swaps.undone(self.blocks.contents, result)
@@ -161,14 +150,12 @@ class RelaxStorer:
         for node in self.graph.nodes:
             if node.native is not None:
                 if node.native not in known:
-                    raise FrontEndError(f"{node.name}: the view was not loaded from this program")
+                    raise foreign(node, self.framework)
+                if node.op == INPUT:
+                    self.values[node] = node.native.native
             elif node.op == INPUT:
-                raise FrontEndError(f"{node.name}: a rewrite can't add an input to a program")
-        if len(self.graph.outputs) != self.loaded.outputs:
-            raise FrontEndError(
-                f"the program has {self.loaded.outputs} outputs, and the rewritten view "
-                f"{len(self.graph.outputs)}"
-            )
+                raise added(node, self.framework)
+        self.check_outputs(self.loaded.outputs)
 
     def _places(self) -> dict[Node, int]:
         """The block in which each node should stand, its own or that of the node that it replaces; nothing if there is
@@ -231,7 +218,7 @@ class RelaxStorer:
         arguments = self.plan.hidden[place]
         for var in self.function.uses(place):
             if var in arguments:
-                if not self._has_value(arguments[var]):
+                if not self.has_value(arguments[var]):
                     return False
             elif self.function.place.get(var, -1) not in (-1, *self.done):
                 return False
@@ -241,12 +228,7 @@ class RelaxStorer:
         """True if all the values of a part of the result exist."""
         if isinstance(result, Fields):
             return all(map(self._is_known, result.items))
-        return not isinstance(result, TupleField) or self._has_value(self.graph.outputs[result.position])
-
-    def _has_value(self, node: Node) -> bool:
-        if node in self.values or node.op in LEAVES:
-            return True
-        return node.op == TUPLE and all(map(self._has_value, node.operands))
+        return not isinstance(result, TupleField) or self.has_value(self.graph.outputs[result.position])
 
     def _hidden(self, place: int) -> None:
         """Store a binding without a view node, after those that it refers to."""
@@ -264,9 +246,11 @@ class RelaxStorer:
                 self.done.add(top)
                 self._copy(top, self.plan.hidden[top])
 
-    def _keep(self, node: Node, reading: Reading) -> None:
+    def keep(self, node: Node, reading: Any) -> Any:
         arguments = self.plan.kept[reading]
         place = self.function.place[reading.native]
+        if self.pending:
+            self._flush(place)
         for through in reading.through:
             if through in self.plan.hidden:
                 self._hidden(through)
@@ -274,10 +258,9 @@ class RelaxStorer:
         if node.op == GETITEM and isinstance(value, relax.TupleGetItem):
             whole = self._argument(self.function.own(value.tuple_value), arguments)
             if isinstance(whole, relax.Tuple):
-                self.values[node] = whole.fields[node.attrs["index"]]
-                return
+                return whole.fields[node.attrs["index"]]
         self.done.add(place)
-        self.values[node] = self._copy(place, arguments)
+        return self._copy(place, arguments)
 
     def _copy(self, place: int, arguments: Arguments) -> Any:
         """Store an old binding with the new values of its variables; the variable that has its value."""
@@ -309,32 +292,9 @@ class RelaxStorer:
 
     # ------------------------------------------------------------ what is new
 
-    def value(self, node: Node) -> Any:
-        """The expression of a view node: a variable, a constant, or a tuple of those."""
-        known = self.values.get(node)
-        if known is not None:
-            return known
-        if node.op == TUPLE:
-            return relax.Tuple([self.value(operand) for operand in node.operands])
-        if node.op == INPUT:
-            return node.native.reading.native
-        if is_literal(node):
-            return relax.const(node.attrs["value"], node.dtype)
-        if not is_tensor_leaf(node):
-            raise FrontEndError(f"{node.name}: is used before it is computed, or was removed from the graph")
-        self.values[node] = self.home.weight(node)
-        return self.values[node]
-
-    def _write(self, node: Node) -> None:
-        handle = None if node.native is None else handle_of(node)
-        if handle is not None and not (node.users or node.effect or node in self.outputs):
-            # Part of a reading that fell apart, which nobody needs.
-            return
-        if node.op == GETITEM:
-            whole = self.value(node.operands[0])
-            if isinstance(whole, relax.Tuple):
-                self.values[node] = whole.fields[node.attrs["index"]]
-                return
+    def write(self, node: Node) -> Any:
+        if self.places:
+            self.blocks.move(self.places[node])
 
         def emit(var: Any, expr: Any) -> None:
             self.swaps.note(node, var, expr)
@@ -346,14 +306,14 @@ class RelaxStorer:
         else:
             expr = self.writer.write(node, self._make, emit)
             if type(expr) is not ir.Call and not isinstance(expr, relax.TupleGetItem):
-                self.values[node] = expr
-                return
+                return expr
             own = self._checked(node, expr)
+        handle = handle_of(node)
         var = None if handle is None or not handle.is_root else self.blocks.again(handle.reading.native)
         if var is None:
             var = self.blocks.variable(self.writer.names.free(node.name), own, seen=node in self.returned)
         emit(var, expr)
-        self.values[node] = var
+        return var
 
     def _checked(self, node: Node, expr: Any) -> Any:
         """The type that Relax gives to the expression written for a node, if it is that of the node."""

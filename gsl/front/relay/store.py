@@ -10,8 +10,9 @@ from tvm import relay
 from tvm.ir import Op
 
 from gsl.errors import FrontEndError
-from gsl.front.core.handle import Arguments, Reading, Single, handle_of, intact, is_literal
+from gsl.front.core.handle import Arguments, handle_of, intact, is_literal
 from gsl.front.core.infer import dtype_of_number, type_of_literal
+from gsl.front.core.store import Storer, added, foreign
 from gsl.front.relay import groups, opaque, spellings
 from gsl.front.relay.handle import (
     FrozenReading,
@@ -25,27 +26,22 @@ from gsl.front.relay.handle import (
 )  # fmt: skip
 from gsl.front.relay.types import RelayTypes, checked_type, infer_local, native_type
 from gsl.front.tvm.tensors import dtype_name, to_torch, to_tvm
-from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, Type, op_name
+from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 
 PREFIX = "_param_"
 """The names of new weights begin so; a number follows. Relay prints a ``v`` before the underscore."""
 
 
-class RelayStorer:
+class RelayStorer(Storer):
     """Builds the function of one rewritten view."""
 
+    framework = "Relay"
+
     def __init__(self, graph: Graph, module: Any) -> None:
-        self.graph = graph
+        super().__init__(graph)
         self.module = module
         self.function: relay.Function = module["main"]
-        self.outputs = set(graph.outputs)
-        self.kept: dict[Reading | Single, Arguments] = {}
-        """The readings whose expressions are kept, with the new nodes of their parts."""
-        self.inner: set[Node] = set()
-        """The nodes that are part of an expression that is kept."""
-        self.results: dict[Node, Any] = {}
-        """The expression of each node that has one."""
         self.weights: dict[str, Any] = {}
         """The new weights by name, as tensors of TVM."""
         self._types: dict[Any, Type | None] = {}
@@ -59,7 +55,11 @@ class RelayStorer:
 
     def store(self) -> relay.Function:
         """The function; the very same one if nothing has changed. FrontEndError if it can't be made."""
-        self._write_all()
+        for node in self.graph:
+            if node.op == INPUT:
+                self.values[node] = self.weight(node)
+        self._plan()
+        self.store_nodes(self.graph.nodes)
         return self._finish(self._body())
 
     def try_call(self, op: Any, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None:
@@ -70,20 +70,11 @@ class RelayStorer:
         for number, operand in enumerate(operands):
             if operand.op == TUPLE:
                 parts = [relay.Var(f"x{number}", native_type(item.type, unknown=True)) for item in operand.operands]
-                self._note(operand, relay.Tuple(parts))
+                self.values[operand] = self._noted(operand, relay.Tuple(parts))
             elif not is_literal(operand):
-                self._note(operand, relay.Var(f"x{number}", native_type(operand.type, unknown=True)))
+                var = relay.Var(f"x{number}", native_type(operand.type, unknown=True))
+                self.values[operand] = self._noted(operand, var)
         self._typed(self._written(Node(op, operands, attrs)))
-
-    def _write_all(self) -> None:
-        """Find the expression of every node."""
-        self._plan()
-        for node in self.graph.nodes:
-            handle = handle_of(node)
-            if handle is not None and handle.is_root and handle.reading in self.kept:
-                self._note(node, self._keep(handle.reading))
-            elif node not in self.inner and node not in self.results and not self._is_left_over(node):
-                self._note(node, self._written(node))
 
     def type_of(self, operand: Any) -> Type | None:
         """The type of an expression, as the view knows it, or of a number. The writer of a call asks for it."""
@@ -99,18 +90,24 @@ class RelayStorer:
 
     def _plan(self) -> None:
         """Decide which expressions are kept: those whose tree of nodes is as it was loaded."""
+        kept: dict[Any, Arguments] = {}
+        inside: set[Node] = set()
         for node in self.graph.nodes:
             handle = handle_of(node)
             if handle is None or not handle.is_root:
                 continue
             found = intact(node, self.outputs)
             if found is not None:
-                tree, self.kept[handle.reading] = found
-                self.inner.update(tree[1:])
+                tree, kept[handle.reading] = found
+                inside.update(tree[1:])
+        self.kept, self.inner = kept, inside
 
-    def _keep(self, reading: Any) -> Any:
+    def keep(self, node: Node, reading: Any) -> Any:
+        return self._noted(node, self._moved(reading))
+
+    def _moved(self, reading: Any) -> Any:
         """The expression of a reading, with the new nodes of its parts."""
-        instead = {source: self._result(view) for source, view in self.kept[reading].items()}
+        instead = {source: self.value(view) for source, view in self.kept[reading].items()}
         moved = {source: new for source, new in instead.items() if not new.same_as(source)}
         if not moved:
             return reading.native
@@ -122,26 +119,31 @@ class RelayStorer:
 
     # ------------------------------------------------------------ what is new
 
-    def _is_left_over(self, node: Node) -> bool:
-        """True for a part of a reading that fell apart, which is not needed, and for a number, which has no type
-        yet."""
-        unused = not (node.users or node.effect or node in self.outputs or node.op == INPUT)
-        return is_literal(node) or (unused and node.native is not None)
+    def tuple_of(self, node: Node, items: list[Any]) -> Any:
+        return self._noted(node, relay.Tuple(items, self._span(node)))
 
-    def _written(self, node: Node) -> Any:
+    def fields_of(self, value: Any) -> None:
+        """None: a field is taken of a tuple by a call."""
+
+    def number(self, node: Node) -> Any:
+        return self._number(node.attrs["value"])
+
+    def weight(self, node: Node) -> Any:
         if isinstance(node.native, RelayLeaf):
             if isinstance(node.native.expr, relay.Var) and node.native.expr not in self._variables:
-                raise FrontEndError(f"{node.name}: the view was not loaded from this program of Relay")
-            return node.native.expr
+                raise foreign(node, self.framework)
+            return self._noted(node, node.native.expr)
         if node.op == INPUT:
-            raise FrontEndError(f"{node.name}: a rewrite can't add an input to a function of Relay")
+            raise added(node, self.framework)
         if node.op == PARAM:
-            return self._weight(node)
-        if node.op == CONST:
-            return relay.Constant(to_tvm(node.attrs["value"]))
+            return self._noted(node, self._new_weight(node))
+        return self._noted(node, relay.Constant(to_tvm(node.attrs["value"])))
+
+    def write(self, node: Node) -> Any:
+        return self._noted(node, self._written(node))
+
+    def _written(self, node: Node) -> Any:
         operands = [self._operand(operand) for operand in node.operands]
-        if node.op == TUPLE:
-            return relay.Tuple([self._number(operand) for operand in operands], self._span(node))
         if node.op == GETITEM:
             return relay.TupleGetItem(operands[0], int(node.attrs["index"]), self._span(node))
         try:
@@ -187,9 +189,10 @@ class RelayStorer:
                 if type is None:
                     raise FrontEndError(f"{group.name}: a function of Relay needs the type of its operand {node.name}")
                 variables.append(relay.Var(node.name, type))
-                inner._note(node, variables[-1])
-        inner._write_all()
-        results = [inner._result(node) for node in group.body.outputs]
+                inner.values[node] = inner._noted(node, variables[-1])
+        inner._plan()
+        inner.store_nodes(group.body.nodes)
+        results = list(map(inner.value, group.body.outputs))
         body = inner._typed(results[0] if len(results) == 1 else relay.Tuple(results))
         function = relay.Function(variables, body, checked_type(body)).with_attr(opaque.COMPOSITE, group.name)
         function = function.with_attr(opaque.PATTERN, opaque.pattern_of(body))
@@ -207,14 +210,7 @@ class RelayStorer:
 
     def _operand(self, view: Node) -> Any:
         """The stand-in for an operand when a call is spelled: an expression, or a Python number."""
-        return view.attrs["value"] if is_literal(view) else self._result(view)
-
-    def _result(self, view: Node) -> Any:
-        if view not in self.results:
-            if is_literal(view):
-                return self._number(view.attrs["value"])
-            raise FrontEndError(f"{view.name}: is used in the view, but no part of it, so Relay can't compute it")
-        return self.results[view]
+        return view.attrs["value"] if is_literal(view) else self.value(view)
 
     def _number(self, operand: Any) -> Any:
         """A Python number as a constant, where an expression is needed."""
@@ -222,7 +218,7 @@ class RelayStorer:
             return operand
         return self._typed(relay.const(operand, dtype_of_number(operand)))
 
-    def _weight(self, node: Node) -> relay.Var:
+    def _new_weight(self, node: Node) -> relay.Var:
         number = 1
         while f"{PREFIX}{number}" in self._names:
             number += 1
@@ -236,9 +232,10 @@ class RelayStorer:
 
     # ------------------------------------------------------------ types and places in the source
 
-    def _note(self, node: Node, expr: Any) -> None:
-        self.results[node] = self._typed(expr)
+    def _noted(self, node: Node, expr: Any) -> Any:
+        """The expression of a node, whose type is noted."""
         self._types.setdefault(expr, node.type)
+        return self._typed(expr)
 
     def _typed(self, expr: Any) -> Any:
         """The expression, of which Relay has found the type of every part. FrontEndError if it is ill-typed."""
@@ -269,13 +266,11 @@ class RelayStorer:
     # ------------------------------------------------------------ the function
 
     def _body(self) -> Any:
-        results = [self._result(node) for node in self.graph.outputs]
+        results = list(map(self.value, self.graph.outputs))
         old = self.function.body
         if len(self.graph.outputs) == 1 and isinstance(self.graph.outputs[0].native, FrozenReading):
             return results[0]
-        if len(output_exprs(old)) != len(results):
-            wanted = len(output_exprs(old))
-            raise FrontEndError(f"the function of Relay has {wanted} outputs, and the rewritten view {len(results)}")
+        self.check_outputs(len(output_exprs(old)))
         values = iter(results)
 
         def structured(expr: Any) -> Any:
