@@ -12,10 +12,9 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 
-from gsl.errors import FrontEndError
+from gsl.front.core.opaque import decoded, positional
 from gsl.front.fx.tree import Native
 from gsl.front.tree import Computed, Slot
-from gsl.graph import op_name
 from gsl.spec import natives
 
 
@@ -106,39 +105,11 @@ def parameters(target: Any) -> tuple[str, ...]:
 
 
 def native_call(target: Any, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Native:
-    """The native call with these operands and attributes. FrontEndError if an operand has no place."""
+    """The native call with these operands and attributes. FrontEndError for a value that is computed at run time."""
     if not attrs:
         return _named(target, tuple(operands), {})
-    mentioned: set[int] = set()
-
-    def decode(value: Any) -> Any:
-        match value:
-            case Slot():
-                mentioned.add(value.index)
-                return operands[value.index]
-            case Computed():
-                raise FrontEndError(f"{op_name(target)} can't be built anew: {value.name} is computed at run time")
-            case tuple():
-                return tuple([decode(item) for item in value])
-            case slice():
-                return slice(decode(value.start), decode(value.stop), decode(value.step))
-            case dict():
-                return {key: decode(item) for key, item in value.items()}
-        return value
-
-    given = {name: decode(value) for name, value in attrs.items()}
-    rest = [operand for index, operand in enumerate(operands) if index not in mentioned]
-    names = parameters(target)
-    args: list[Any] = []
-    position = 0
-    # Positions are filled as long as the next value is known; whatever remains is given by name.
-    while rest or f"arg{position}" in given or (position < len(names) and names[position] in given):
-        name = names[position] if position < len(names) else f"arg{position}"
-        if name in given:
-            args.append(given.pop(name))
-        elif rest:
-            args.append(rest.pop(0))
-        position += 1
+    rest, given = decoded(target, operands, attrs)
+    args = positional(parameters(target), rest, given)
     return _named(target, tuple(args), given)
 
 

@@ -15,6 +15,7 @@ from tvm import ir, relax
 from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError, nearest
+from gsl.front.core.opaque import decoded, positional
 from gsl.front.relax.dims import Dims, from_relax, is_tensors, to_relax
 from gsl.front.tree import Canon, Computed, Slot
 from gsl.graph import SymDim, op_name
@@ -180,17 +181,12 @@ class Caller:
 
     def call(self, op: Any, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
         """The call with these operands and attributes, without a type. FrontEndError if it can't be made."""
-        given = dict(attrs)
-        taken: set[int] = set()
-        decoded = {name: self._decode(op, value, operands, taken) for name, value in given.items()}
-        rest = [operand for position, operand in enumerate(operands) if position not in taken]
-        if isinstance(op, ir.Op):
-            return self._of_operator(op, rest, decoded)
-        return self._of_function(op, rest, decoded)
+        rest, given = decoded(op, operands, attrs, self._decode)
+        return self._of_operator(op, rest, given) if isinstance(op, ir.Op) else self._of_function(op, rest, given)
 
     def _of_operator(self, op: Any, rest: list[Any], given: dict[str, Any]) -> Any:
         out = given.pop("out_ty", None)
-        args = self._positional([argument.name for argument in op.arguments], rest, given)
+        args = positional([argument.name for argument in op.arguments], rest, given)
         key = op.attrs_type_key
         attrs = ir.make_node(key, **given) if key and not key.startswith("DictAttrs") else None
         return ir.Call(op, [self._expr(arg) for arg in args], attrs, self._types(out))
@@ -203,13 +199,13 @@ class Caller:
             callee = relax.ExternFunc(own.name) if own.packed else self.function(own.name)
             function, name = None if own.packed else self.module[own.name], own.name
         else:
-            return ir.Call(op, [self._expr(arg) for arg in self._positional([], rest, given)])
+            return ir.Call(op, [self._expr(arg) for arg in positional([], rest, given)])
         kind, out = given.pop("call", None), given.pop("out_ty", None)
         if kind is None and function is not None and not isinstance(function, relax.Function):
             kind = "call_tir"
         if kind in ("call_tir", "call_dps_packed") and out is None:
             raise FrontEndError(f"a {kind} of {name} needs the type of its result, as the attribute out_ty=")
-        args = [self._expr(arg) for arg in self._positional([], rest, given)]
+        args = [self._expr(arg) for arg in positional([], rest, given)]
         if kind is None:
             return ir.Call(callee, args, None, self._types(out))
         if given:
@@ -224,34 +220,8 @@ class Caller:
             return []
         return [to_relax(type, self.dims) for type in (out if isinstance(out, (list, tuple)) else (out,))]
 
-    @staticmethod
-    def _positional(names: list[str], rest: list[Any], given: dict[str, Any]) -> list[Any]:
-        """The arguments in order: those given by name stand in their places, the operands in the others."""
-        args: list[Any] = []
-        left = list(rest)
-        position = 0
-        while left or f"arg{position}" in given or (position < len(names) and names[position] in given):
-            name = names[position] if position < len(names) else f"arg{position}"
-            name = name if name in given else f"arg{position}"
-            if name in given:
-                args.append(given.pop(name))
-            elif left:
-                args.append(left.pop(0))
-            position += 1
-        return args
-
-    def _decode(self, op: Any, value: Any, operands: Sequence[Any], taken: set[int]) -> Any:
-        match value:
-            case Slot():
-                taken.add(value.index)
-                return operands[value.index]
-            case Computed():
-                raise FrontEndError(f"{op_name(op)} can't be built anew: {value.name} is computed at run time")
-            case tuple() if any(isinstance(item, (Slot, Computed, SymDim)) for item in value):
-                return tuple([self._decode(op, item, operands, taken) for item in value])
-            case SymDim():
-                return self.dims.prim(value)
-        return value
+    def _decode(self, value: Any) -> Any:
+        return self.dims.prim(value) if isinstance(value, SymDim) else value
 
     @staticmethod
     def _expr(value: Any) -> Any:
