@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gsl.front.core.handle import NUMBERS, Handle, Reading, Single, Source
 from gsl.front.core.infer import type_of_literal
+from gsl.front.core.rows import Rows
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import CONST, GETITEM, TUPLE, Inference, Node, TupleType, Type
 from gsl.spec import TABLE
@@ -138,3 +139,20 @@ class Loader(ABC):
         self.nodes.extend(tree.nodes)
         self.views[reading.native] = root
         return root
+
+    def replay(self, rows: Rows, reading: Reading, views: Sequence[Node], inputs: Sequence[Source], name: str) -> Node:
+        """Add the nodes of a call that is like one whose rows were recorded; its root.
+
+        ``views`` are the view nodes of the call's native operands, ``inputs`` what they came from.
+        """
+        known, sources = list(views), (*inputs, *range(len(rows)))
+        for slot, row in enumerate(rows):
+            own, handle = row.take(known), Handle(reading, slot, row.take(sources))
+            view = Node(
+                row.op, own[: row.operands], row.attrs, row.type, name + row.suffix, handle, row.effect,
+                own[row.operands:],
+            )  # fmt: skip
+            known.append(view)
+            self.nodes.append(view)
+        self.views[reading.native] = view
+        return view

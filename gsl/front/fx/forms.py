@@ -1,47 +1,23 @@
-"""Calls that are alike: the reading of one of them holds for all.
+"""The forms of calls: what holds for all calls that are alike.
 
-A graph has many calls and few forms of calls. Two calls have the same form if they have the same target and constants,
-and operands of the same types in the same places. A call is read with care once for its form; the others of that form
-are loaded by the rows that were recorded then.
+Two calls have the same form if they have the same target and constants, and operands of the same types in the same
+places.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any, Final
 
 import torch
 from torch import fx
 
-from gsl.front.core.handle import Source
+from gsl.front.core.rows import Rows
 from gsl.front.fx.values import UNKNOWN, Values
-from gsl.graph import Effect, Node, Op, Type
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ViewRow:
-    """One view node of a recorded reading."""
-
-    op: Op
-    attrs: Mapping[str, Any]
-    type: Type | None
-    suffix: str
-    """The suffix that the view node's name has behind that of the native node."""
-    take: Callable[[Sequence[Any]], tuple[Any, ...]]
-    """Picks its operands and then its deps from the native operands of the call, followed by the nodes of other
-    rows."""
-    operands: int
-    """The number of operands among them."""
-    is_whole: bool
-    """True if this is the only row, and it has just the native operands of the call, in their order."""
-    effect: Effect | None
-
-
-Rows = tuple[ViewRow, ...]
+from gsl.graph import Effect
 
 
 class Role(enum.Enum):
@@ -82,26 +58,6 @@ class FxCallForm:
     rows: dict[Any, Rows] = field(default_factory=dict)
     """The rows by which such calls were loaded before. The key is ``None`` for a call by itself, otherwise the other
     things that the rows depend on."""
-
-
-def recorded(tree: Sequence[Node], sources: Sequence[Sequence[Source]], name: str, inputs: Sequence[fx.Node]) -> Rows:
-    """The rows of the view nodes as which a call of that name, with these native operands, was loaded."""
-    places: dict[Source, int] = {source: index for index, source in enumerate((*inputs, *range(len(tree))))}
-
-    def row(node: Node, own: Sequence[Source]) -> ViewRow:
-        is_whole = len(tree) == 1 and not node.deps and tuple(own) == tuple(inputs)
-        take, suffix = _taker([places[source] for source in own]), node.name.removeprefix(name)
-        return ViewRow(node.op, node.attrs, node.type, suffix, take, len(node.operands), is_whole, node.effect)
-
-    return tuple(map(row, tree, sources))
-
-
-def _taker(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """A function that gives the items at some places as a tuple."""
-    if len(places) > 1:
-        return itemgetter(*places)
-    first = slice(places[0], places[0] + 1) if places else slice(0)
-    return lambda items: tuple(items[first])
 
 
 class NoKeyError(Exception):

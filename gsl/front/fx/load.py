@@ -11,10 +11,11 @@ from torch import fx
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import Handle, Source
 from gsl.front.core.load import Loader
+from gsl.front.core.rows import Rows, recorded
 from gsl.front.fx.canonical import canonical
 from gsl.front.fx.effects import Mutations, mutations
 from gsl.front.fx.expand import FxExpansion, is_tuple
-from gsl.front.fx.forms import Role, Rows, recorded
+from gsl.front.fx.forms import Role
 from gsl.front.fx.groups import INVOKE, are_fields, is_group, label_of, module_of, operands_of
 from gsl.front.fx.handle import FxLeaf, FxReading
 from gsl.front.fx.leaves import ExportedLeaves, FxLeaves, ModuleLeaves, memory
@@ -294,16 +295,7 @@ class FxLoader(Loader):
             self.nodes.append(view)
             self.views[node] = view
             return True
-        known, sources = list(views), (*inputs, *range(len(rows)))
-        for slot, row in enumerate(rows):
-            own, handle = row.take(known), Handle(reading, slot, row.take(sources))
-            view = Node(
-                row.op, own[: row.operands], row.attrs, row.type, node.name + row.suffix, handle, row.effect,
-                own[row.operands:],
-            )  # fmt: skip
-            known.append(view)
-            self.nodes.append(view)
-        self.views[node] = view
+        self.replay(rows, reading, views, inputs, node.name)
         return True
 
     def is_value(self, operand: Any, native: fx.Node) -> bool:

@@ -1,49 +1,25 @@
-"""The forms of readings: how calls that differ in nothing but their arguments are read, found out once.
+"""The forms of calls: how calls that differ in nothing but their arguments are read, found out once.
 
 A reading depends on the operator, its attributes and the types; only for some operators on what computes the arguments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Any, Final
 
 import tvm_ffi
-from tvm import ir
 
 from gsl.front.core.load import Expansion
+from gsl.front.core.rows import Rows, recorded
 from gsl.front.relax import spellings
-from gsl.front.relax.function import VARIABLES, RelaxFunction, effect_of
+from gsl.front.relax.function import RelaxFunction, effect_of
 from gsl.front.relax.handle import RelaxLeaf
 from gsl.front.relax.scope import FunctionScope
-from gsl.graph import Effect, Node, Op, Type
+from gsl.graph import Effect, Node, Type
 
 _StructuralKey: Final[Any] = tvm_ffi.StructuralKey
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FormStep:
-    """One node of a form."""
-
-    op: Op
-    operands: tuple[int, ...]
-    """Arguments of the call by their positions; nodes of the same form by the complements of theirs."""
-    attrs: Mapping[str, Any]
-    type: Type | None
-    name: str
-    """The suffix that its name has behind that of the variable."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RelaxCallForm:
-    """A reading of calls that differ in nothing but their arguments."""
-
-    steps: tuple[FormStep, ...]
-    """Its nodes, operands first."""
-    single: FormStep | None
-    """The one node, where there is one alone that has the arguments as its operands, in their order."""
 
 
 class _Operator:
@@ -57,8 +33,8 @@ class _Operator:
         self.looks_at = spellings.LOOKS_AT.get(self.name)
         self.effect: Effect | None = effect_of(binding)
         """The effect of calls of plain arguments."""
-        self.forms: dict[tuple[Any, ...], RelaxCallForm] = {}
-        """The forms of its calls, by the facts on which their readings depend."""
+        self.forms: dict[tuple[Any, ...], Rows] = {}
+        """The rows of its calls, by the facts on which their readings depend."""
 
 
 class Forms:
@@ -91,7 +67,7 @@ class Forms:
 
     def known(
         self, number: int, op: Any, type: Type | None, args: Sequence[Any], operands: Sequence[Node]
-    ) -> RelaxCallForm | None:
+    ) -> Rows | None:
         """The form of a call of plain arguments with these view nodes, if one was noted. ``key`` is then its key."""
         operator = self._operators.get(op) or self._operator(number)
         if not operator.reads or (self.aliases and not self.aliases.isdisjoint(args)) or (
@@ -125,18 +101,7 @@ class Forms:
         """Remember the reading of a call under its key, if it is one of the call's arguments alone."""
         args = self.function.args[number]
         assert args is not None
-        steps: list[FormStep] = []
-        for node, sources in zip(tree.nodes, tree.sources):
-            places: list[int] = []
-            for source in sources:
-                expr = source.expr if isinstance(source, RelaxLeaf) and source.shape is None else source
-                if isinstance(source, int):
-                    places.append(~source)
-                elif type(expr) in VARIABLES or type(expr) is ir.GenericConst:
-                    places.append(args.index(expr))
-                else:
-                    return
-            steps.append(FormStep(node.op, tuple(places), node.attrs, node.type, node.name.removeprefix(tree.name)))
-        first = steps[0]
-        single = first if len(steps) == 1 and first.operands == tuple(range(len(args))) else None
-        self._operator(number).forms[key] = RelaxCallForm(tuple(steps), single)
+        sources = [[source.expr if isinstance(source, RelaxLeaf) and source.shape is None else source for source in own]
+                   for own in tree.sources]  # fmt: skip
+        if {source for own in sources for source in own if source.__class__ is not int}.issubset(args):
+            self._operator(number).forms[key] = recorded(tree.nodes, sources, tree.name, args)

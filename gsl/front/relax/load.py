@@ -8,12 +8,13 @@ from typing import Any, Final
 
 from tvm import relax
 
-from gsl.front.core.handle import Handle, Reading, Single, Source
+from gsl.front.core.handle import Reading, Single, Source
 from gsl.front.core.load import Expansion, Loader
+from gsl.front.core.rows import Rows
 from gsl.front.relax import spellings
 from gsl.front.relax.canonical import canonical
 from gsl.front.relax.dims import is_constant, is_tensors
-from gsl.front.relax.forms import Forms, RelaxCallForm
+from gsl.front.relax.forms import Forms
 from gsl.front.relax.function import RelaxFunction, effect_of
 from gsl.front.relax.groups import body_of, called_group, label_of
 from gsl.front.relax.handle import RelaxLeaf, RelaxLeaves
@@ -101,17 +102,17 @@ class RelaxLoader(Loader):
                     form = known(number, op, type, args, operands)
             if args is None or operands is None or form is None:
                 self._binding(number, operands)
-            elif form.single is None:
+            elif not form[0].is_whole:
                 self._again(number, form, operands)
             else:
-                step = form.single
+                (row,) = form
                 if name in names:
                     name = leaves.names.free(name)
                 else:
                     names.add(name)
                 native = Single(var, self._sources(args, operands) if constants else args)
                 # Arguments by keyword would take as long as all the rest of making a node.
-                node = views[var] = Node(step.op, operands, step.attrs, step.type, name, native)
+                node = views[var] = Node(row.op, operands, row.attrs, row.type, name, native)
                 nodes.append(node)
 
     def _binding(self, number: int, operands: tuple[Node, ...] | None) -> None:
@@ -161,22 +162,12 @@ class RelaxLoader(Loader):
         views = self.views
         return tuple([arg if arg in views else view.native for arg, view in zip(args, operands)])
 
-    def _again(self, number: int, form: RelaxCallForm, given: tuple[Node, ...]) -> None:
-        """Load a call of a form that is known."""
-        var = self.function.vars[number]
-        given_sources = self._sources(self.function.args[number], given)
-        name, own = self._own(number), self.function.names[number]
-        reading = Reading(var, len(form.steps))
-        self._has_more = self._has_more or len(form.steps) > 1
-        nodes: list[Node] = []
-        for slot, step in enumerate(form.steps):
-            operands = tuple([nodes[~place] if place < 0 else given[place] for place in step.operands])
-            sources = tuple([~place if place < 0 else given_sources[place] for place in step.operands])
-            nodes.append(Node(step.op, operands, step.attrs, step.type, name=own + step.name,
-                              native=Handle(reading, slot, sources)))  # fmt: skip
-        nodes[-1].name = name
-        self.nodes += nodes
-        self.views[var] = nodes[-1]
+    def _again(self, number: int, rows: Rows, views: tuple[Node, ...]) -> None:
+        """Load a call that is like one that was recorded."""
+        name, reading = self._own(number), Reading(self.function.vars[number], len(rows))
+        self._has_more = self._has_more or len(rows) > 1
+        sources = self._sources(self.function.args[number], views)
+        self.replay(rows, reading, views, sources, self.function.names[number]).name = name
 
     def _group(self, number: int) -> bool:
         """Load the call of an outlined group, whose body is loaded at its first use; False if it is none."""
