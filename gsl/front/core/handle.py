@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from gsl.graph import CONST, PARAM, Node
@@ -78,6 +78,20 @@ def handle_of(node: Node) -> Handle | None:
     """The handle of a node that came from a native call or an input; ``None`` for leaves and new nodes."""
     own = node.native
     return own if isinstance(own, Handle) else None
+
+
+def origins(node: Node) -> Iterator[Node]:
+    """The nodes that came from a native call and for which a node stands: itself, or those that it replaces, be it by
+    way of others."""
+    known, work = {node}, [node]
+    while work:
+        part = work.pop()
+        if handle_of(part) is not None:
+            yield part
+        elif part.origin is not None:
+            new = [old for old in part.origin.replaced if old not in known]
+            known.update(new)
+            work.extend(new)
 
 
 def is_literal(node: Node) -> bool:

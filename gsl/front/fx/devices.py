@@ -14,8 +14,8 @@ import torch
 from torch import fx
 
 from gsl.errors import FrontEndError
-from gsl.front.core.handle import handle_of, is_literal
-from gsl.front.fx.handle import RULE, FxLeaf, native_of
+from gsl.front.core.handle import is_literal, origins
+from gsl.front.fx.handle import RULE, FxLeaf
 from gsl.front.fx.values import Values, device_of
 from gsl.graph import CONST, Node
 
@@ -62,21 +62,10 @@ class Devices:
 
     def _around(self, node: Node) -> list[torch.device]:
         """The devices of the native calls for which a view node stands, or whose place it takes."""
-        found: dict[torch.device, None] = {}
-        seen, work = {node}, [node]
-        while work:
-            part = work.pop()
-            native = native_of(part) if handle_of(part) is not None else None
-            if native is not None:
-                found.update(dict.fromkeys(self._at(part, native)))
-            elif part.origin is not None:
-                new = [old for old in part.origin.replaced if old not in seen]
-                seen.update(new)
-                work.extend(new)
-        return list(found)
+        return list(dict.fromkeys([device for part in origins(node) for device in self._at(part)]))
 
-    def _at(self, part: Node, native: fx.Node) -> Iterator[torch.device]:
-        value = self.values.value(native)
+    def _at(self, part: Node) -> Iterator[torch.device]:
+        value = self.values.value(part.native.reading.native)
         yield from devices(value)
         if not any(True for _ in tensors(value)):
             for operand in part.operands:

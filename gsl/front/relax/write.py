@@ -11,7 +11,7 @@ from tvm import ir, relax
 from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError
-from gsl.front.core.handle import is_literal
+from gsl.front.core.handle import is_literal, origins
 from gsl.front.core.names import Names
 from gsl.front.relax import spellings
 from gsl.front.relax.function import call, items
@@ -318,18 +318,8 @@ def _spans(node: Node, loaded: Loaded) -> Iterator[Any]:
 
 def places_of(node: Node, loaded: Loaded) -> list[int]:
     """The numbers of the bindings that a view node stands for or, if it is new, that it replaces."""
-    found: dict[int, None] = {}
-    done = {node}
-    work = [node]
-    while work:
-        part = work.pop()
-        reading = getattr(part.native, "reading", None)
-        if reading is not None and reading.native in loaded.function.place:
-            found[loaded.function.place[reading.native]] = None
-        elif part.origin is not None:
-            work.extend(replaced for replaced in part.origin.replaced if replaced not in done)
-            done.update(part.origin.replaced)
-    return list(found)
+    natives = [part.native.reading.native for part in origins(node)]
+    return [loaded.function.place[var] for var in dict.fromkeys(natives) if var in loaded.function.place]
 
 
 __all__ = ["RelaxCallWriter", "places_of", "span_of"]
