@@ -27,6 +27,7 @@ from gsl.front.relax.reasons import reason
 from gsl.front.relax.run import RelaxSteps, compiled, evaluate
 from gsl.front.relax.scope import FunctionScope
 from gsl.front.relax.store import RelaxParameterStore, RelaxStorer
+from gsl.front.tvm import fed
 from gsl.front.tvm.tensors import to_tvm
 from gsl.graph import Graph, Node, Type
 from gsl.pause import paused_collector
@@ -36,6 +37,7 @@ class RelaxProgram(Unchangeable):
     """One Relax function of an ``IRModule``; everything else in the module stays as it is."""
 
     casts_inputs = True
+    example_inputs = None
     fuses = True
 
     def __init__(
@@ -76,10 +78,6 @@ class RelaxProgram(Unchangeable):
         if self._leaves is None:
             self.load()
         return dict(self._leaves or {})
-
-    @property
-    def example_inputs(self) -> Sequence[Any] | None:
-        return None
 
     def load(self) -> Graph:
         """A fresh view of the function."""
@@ -255,10 +253,7 @@ def from_expr(expr: Any, inputs: Iterable[str] | None = None, *, seed: int = 0) 
     """
     function = expr if isinstance(expr, relax.Function) else _function_of(expr)
     names = [var.name for var in function.params]
-    wanted = set(names if inputs is None else [inputs] if isinstance(inputs, str) else inputs)
-    unknown = sorted(wanted - set(names))
-    if unknown:
-        raise FrontEndError(f"the expression has no variable {unknown[0]!r}; {nearest(unknown[0], names)}")
+    wanted = fed(names, inputs)
     values = {var.name: _random(var, seed + n) for n, var in enumerate(function.params) if var.name not in wanted}
     module, name = _module_of(function)
     return RelaxProgram(module, name, values)

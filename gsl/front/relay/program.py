@@ -19,6 +19,7 @@ from gsl.front.relay.reasons import RelayReasons
 from gsl.front.relay.run import compiled, with_room
 from gsl.front.relay.store import RelayStorer
 from gsl.front.relay.types import RelayTypes, checked_type, diagnosed, is_static
+from gsl.front.tvm import fed
 from gsl.front.tvm.tensors import TENSOR, to_torch, to_tvm
 from gsl.graph import Graph, Inference, Node, Op, Type
 
@@ -29,6 +30,9 @@ class RelayProgram(Unchangeable):
     ``params`` are weights by the names of variables of ``@main``, as ``relay.build`` takes them. All other variables
     are inputs.
     """
+
+    casts_inputs = True
+    example_inputs = None
 
     def __init__(self, module: Any, params: Mapping[str, Any] | None = None) -> None:
         self._native = module
@@ -66,14 +70,6 @@ class RelayProgram(Unchangeable):
     def params(self) -> Mapping[str, Any]:
         """The weights by name, as tensors of TVM."""
         return self._params
-
-    @property
-    def example_inputs(self) -> Sequence[Any] | None:
-        return None
-
-    @property
-    def casts_inputs(self) -> bool:
-        return True
 
     def load(self) -> Graph:
         """A fresh view of the function ``@main``."""
@@ -143,10 +139,7 @@ def from_expr(expr: Any, inputs: Iterable[str] | None = None, *, seed: int = 0) 
     if not isinstance(expr, relay.Function):
         expr = relay.Function(relay.analysis.free_vars(expr), expr)
     names = unique_names(expr)
-    wanted = names if inputs is None else [inputs] if isinstance(inputs, str) else sorted(inputs)
-    for name in wanted:
-        if name not in names:
-            raise FrontEndError(f"the expression has no variable {name!r}; {nearest(name, names)}")
+    wanted = fed(names, inputs)
     module = typed_module(_module_of(expr))
     random = np.random.default_rng(seed)
     params = {

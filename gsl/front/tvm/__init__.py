@@ -4,10 +4,10 @@ Relay."""
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast
 
-from gsl.errors import FrontEndError
+from gsl.errors import FrontEndError, nearest
 from gsl.front.base import Program
 
 DIALECTS: Final = {"tvm.relax": "gsl.front.relax", "tvm.relay": "gsl.front.relay", "tvm.ir": "gsl.front.relax"}
@@ -44,10 +44,18 @@ def from_expr(expr: Any, inputs: Iterable[str] | None = None, *, seed: int = 0) 
     return cast(Program, dialect.from_expr(expr, inputs, seed=seed))
 
 
+def fed(names: Sequence[str], inputs: Iterable[str] | None) -> frozenset[str]:
+    """The names of the variables of an expression that are fed: all without ``inputs``. FrontEndError for any other."""
+    wanted = frozenset(names if inputs is None else [inputs] if isinstance(inputs, str) else inputs)
+    for name in sorted(wanted.difference(names)):
+        raise FrontEndError(f"the expression has no variable {name!r}; {nearest(name, names)}")
+    return wanted
+
+
 def _dialect(expr: Any) -> Any:
     """The front end of an expression; ``None`` if it is none."""
     name = DIALECTS.get(".".join(type(expr).__module__.split(".")[:2]))
     return None if name is None else importlib.import_module(name)
 
 
-__all__ = ["from_expr", "program"]
+__all__ = ["fed", "from_expr", "program"]
