@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, ClassVar
 
 from gsl.errors import FrontEndError
-from gsl.front.core.handle import Arguments, handle_of, is_literal, is_tensor_leaf
+from gsl.front.core.handle import Arguments, handle_of, intact, is_literal, is_tensor_leaf
 from gsl.graph import GETITEM, LEAVES, TUPLE, Graph, Node
 
 
@@ -46,6 +46,18 @@ class Storer(ABC):
     @abstractmethod
     def write(self, node: Node) -> Any:
         """Write a call anew: its native value."""
+
+    def keep_intact(self) -> None:
+        """Keep the native calls of all readings that are as they were loaded, but for their arguments."""
+        kept: dict[Any, Arguments] = {}
+        inner: set[Node] = set()
+        for node in self.graph.nodes:
+            handle = handle_of(node)
+            found = intact(node, self.outputs) if handle is not None and handle.is_root else None
+            if handle is not None and found is not None:
+                tree, kept[handle.reading] = found
+                inner.update(tree[1:])
+        self.kept, self.inner = kept, inner
 
     def is_kept(self, reading: Any) -> bool:
         """True if the native call of a reading stays."""

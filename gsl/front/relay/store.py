@@ -10,7 +10,7 @@ from tvm import relay
 from tvm.ir import Op
 
 from gsl.errors import FrontEndError
-from gsl.front.core.handle import Arguments, handle_of, intact, is_literal
+from gsl.front.core.handle import is_literal
 from gsl.front.core.infer import dtype_of_number, type_of_literal
 from gsl.front.core.store import Storer, added, foreign
 from gsl.front.relay import groups, opaque, spellings
@@ -58,7 +58,7 @@ class RelayStorer(Storer):
         for node in self.graph:
             if node.op == INPUT:
                 self.values[node] = self.weight(node)
-        self._plan()
+        self.keep_intact()
         self.store_nodes(self.graph.nodes)
         return self._finish(self._body())
 
@@ -87,20 +87,6 @@ class RelayStorer(Storer):
         return self._types[operand]
 
     # ------------------------------------------------------------ what is kept
-
-    def _plan(self) -> None:
-        """Decide which expressions are kept: those whose tree of nodes is as it was loaded."""
-        kept: dict[Any, Arguments] = {}
-        inside: set[Node] = set()
-        for node in self.graph.nodes:
-            handle = handle_of(node)
-            if handle is None or not handle.is_root:
-                continue
-            found = intact(node, self.outputs)
-            if found is not None:
-                tree, kept[handle.reading] = found
-                inside.update(tree[1:])
-        self.kept, self.inner = kept, inside
 
     def keep(self, node: Node, reading: Any) -> Any:
         return self._noted(node, self._moved(reading))
@@ -190,7 +176,7 @@ class RelayStorer(Storer):
                     raise FrontEndError(f"{group.name}: a function of Relay needs the type of its operand {node.name}")
                 variables.append(relay.Var(node.name, type))
                 inner.values[node] = inner._noted(node, variables[-1])
-        inner._plan()
+        inner.keep_intact()
         inner.store_nodes(group.body.nodes)
         results = list(map(inner.value, group.body.outputs))
         body = inner._typed(results[0] if len(results) == 1 else relay.Tuple(results))
