@@ -27,17 +27,17 @@ class Storer(ABC):
         self.inner: Set[Node] = frozenset()
         """The nodes that are part of a call that stays, or of one that is written for another node."""
 
-    @abstractmethod
-    def tuple_of(self, node: Node, items: list[Any]) -> Any:
-        """The native value of a tuple."""
-
-    @abstractmethod
-    def fields_of(self, value: Any) -> Sequence[Any] | None:
-        """The items of which :meth:`tuple_of` made a value; ``None`` for any other value."""
-
-    @abstractmethod
     def number(self, node: Node) -> Any:
         """The native value of a Python number."""
+        return node.attrs["value"]
+
+    def tuple_of(self, node: Node, items: list[Any]) -> Any:
+        """The native value of a tuple."""
+        return tuple(items)
+
+    def fields_of(self, value: Any) -> Sequence[Any] | None:
+        """The items of which :meth:`tuple_of` made a value; ``None`` for any other value."""
+        return value if isinstance(value, tuple) else None
 
     @abstractmethod
     def weight(self, node: Node) -> Any:

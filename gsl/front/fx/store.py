@@ -186,15 +186,6 @@ class FxStorer(Storer):
 
     # ------------------------------------------------------------ what is new
 
-    def number(self, node: Node) -> Any:
-        return node.attrs["value"]
-
-    def tuple_of(self, node: Node, items: list[Any]) -> tuple[Any, ...]:
-        return tuple(items)
-
-    def fields_of(self, value: Any) -> tuple[Any, ...] | None:
-        return value if isinstance(value, tuple) else None
-
     def value(self, node: Node) -> Any:
         known = self.values.get(node)
         if known is not None:
