@@ -14,12 +14,13 @@ COUNTS: Final = (1, 2, 3, 5)
 RANKS: Final = (2, 4, 3, 1)
 """The ranks that are assumed of the operands in turn: some readings depend on their rank."""
 
-Kind = TypeVar("Kind")
+OperandKind = TypeVar("OperandKind")
 
 
 def pattern_of(
-    counts: Iterable[int], kinds: Iterable[Kind], read: Callable[[int, Kind], Canon | None], leaf: Callable[[Any], str]
-) -> str | None:
+    counts: Iterable[int], kinds: Iterable[OperandKind], read: Callable[[int, OperandKind], Canon | None],
+    leaf: Callable[[Any], str],
+) -> str | None:  # fmt: skip
     """The pattern of the canonical operators as which a call is loaded; ``None`` if it is loaded as it is.
 
     ``read`` reads the call with so many operands of a kind: the first ones count for which there is a reading. ``leaf``

@@ -11,7 +11,7 @@ NUMBERS: Final = (bool, int, float, complex)
 """The classes of the numbers that are literals."""
 
 
-class Leaf:
+class NativeLeaf:
     """A weight or a literal tensor of the native program."""
 
     __slots__ = ()
@@ -131,7 +131,7 @@ def intact(root: Node, outputs: Collection[Node]) -> tuple[list[Node], Arguments
                 if inner is None or inner.reading is not own.reading or inner.slot != source:
                     return None
                 tree.append(operand)
-            elif isinstance(source, Leaf):
+            elif isinstance(source, NativeLeaf):
                 if operand.native is not source:
                     return None
             elif arguments.setdefault(source, operand) is not operand:

@@ -14,7 +14,7 @@ def unique(name: str, taken: Callable[[str], bool]) -> str:
     return result
 
 
-class Names:
+class FreeNames:
     """Names that are given once; those of ``taken`` are not given at all."""
 
     def __init__(self, taken: Container[str] = ()) -> None:

@@ -10,7 +10,7 @@ from torch import fx
 from torch._ops import OpOverload
 from torch.nn import Module
 
-from gsl.front.core.handle import Handle, Leaf, Reading
+from gsl.front.core.handle import Handle, NativeLeaf, Reading
 from gsl.graph import Node
 
 RULE: Final = "gsl"
@@ -18,7 +18,7 @@ RULE: Final = "gsl"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FxLeaf(Leaf):
+class FxLeaf(NativeLeaf):
     """A weight or a literal tensor of the native program. All native nodes that read the tensor share one leaf."""
 
     name: str

@@ -12,7 +12,7 @@ from tvm import ir, relax, tirx
 from tvm.ir import prim as p
 
 from gsl.errors import FrontEndError
-from gsl.front.core.names import Names
+from gsl.front.core.names import FreeNames
 from gsl.front.relax.function import items
 from gsl.front.tvm.tensors import known_dtype
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
@@ -30,7 +30,7 @@ class Dims:
         """The symbol of each expression without a form in sympy, by its structure."""
         self._back: dict[Any, Any] = {}
         """The expression of Relax for each symbol, and for each expression that was read."""
-        self._names = Names()
+        self._names = FreeNames()
 
     def dim(self, prim: Any) -> Dim:
         """The dimension of an integer expression."""

@@ -20,7 +20,7 @@ from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import is_tensor_leaf
-from gsl.front.core.names import Names
+from gsl.front.core.names import FreeNames
 from gsl.front.relax.blocks import Swaps, with_visible
 from gsl.front.relax.dims import is_constant, is_tensors
 from gsl.front.relax.function import VARIABLES, call, replaced
@@ -171,7 +171,7 @@ class Outliner:
         self.weight = weight
         self.functions: dict[Any, Any] = {}
         """The new functions by their variables. Equal ones are one, and one with that of the module."""
-        self._names = Names({var.name_hint for var in module.functions})
+        self._names = FreeNames({var.name_hint for var in module.functions})
         self._written: dict[bytes, Any] = {}
         """The variables of groups whose functions need not be written once more, by what they depend on."""
 
@@ -258,7 +258,7 @@ class _Body(RelaxValues):
         self.swaps = Swaps()
         self.bindings: list[Any] = []
         self.params: list[Any] = []
-        self._name = Names().free
+        self._name = FreeNames().free
         for parameter, operand in zip([node for node in self.graph.nodes if node.op == INPUT], operands):
             if is_constant(operand):
                 self.values[parameter] = operand

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gsl.front.core.handle import Leaf
-from gsl.front.core.names import Names
+from gsl.front.core.handle import NativeLeaf
+from gsl.front.core.names import FreeNames
 from gsl.front.tvm.tensors import to_torch
 from gsl.graph import CONST, PARAM, Node, TensorType, Type
 from gsl.spec import TABLE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RelaxLeaf(Leaf):
+class RelaxLeaf(NativeLeaf):
     """A weight or a literal tensor: a variable of the function whose value is known, or a constant."""
 
     expr: Any
@@ -31,7 +31,7 @@ class RelaxLeaves:
         """The native tensors of the leaves."""
         self.constants: dict[Any, Node] = {}
         """The nodes of the constants, by those and their shapes."""
-        self.names = Names()
+        self.names = FreeNames()
         """The names of the nodes."""
 
     def add(self, leaf: RelaxLeaf, native: Any, kind: str, type: Type | None = None, name: str = "") -> Node:

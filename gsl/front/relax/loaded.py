@@ -9,7 +9,7 @@ from typing import Any, Union
 
 from tvm import relax
 
-from gsl.front.core.handle import Handle, Leaf, handle_of
+from gsl.front.core.handle import Handle, NativeLeaf, handle_of
 from gsl.front.relax.function import RelaxFunction
 from gsl.front.relax.handle import RelaxLeaf
 from gsl.front.relax.scope import FunctionScope
@@ -64,7 +64,7 @@ class Loaded:
         """The native handles of the view's nodes."""
         return {node.native for node in self.nodes}
 
-    def shown(self, var: Any) -> Handle | Leaf | None:
+    def shown(self, var: Any) -> Handle | NativeLeaf | None:
         """The native handle of the view node that has the value of a variable, if one has."""
         view = self.views.get(var)
         return view.native if view is not None and view.native in self.natives else None

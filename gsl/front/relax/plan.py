@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from gsl.front.core.handle import Arguments, Handle, Leaf, Reading, Single, handle_of, intact
+from gsl.front.core.handle import Arguments, Handle, NativeLeaf, Reading, Single, handle_of, intact
 from gsl.front.relax.function import RelaxFunction
 from gsl.front.relax.loaded import Loaded
 from gsl.graph import INPUT, Graph, Node
@@ -48,7 +48,7 @@ class _Planner:
     @cached_property
     def alive(self) -> dict[int, Node]:
         """The nodes of the view that was loaded, as far as they are still there, by the addresses of their handles."""
-        return {id(node.native): node for node in self.graph.nodes if isinstance(node.native, (Handle, Leaf))}
+        return {id(node.native): node for node in self.graph.nodes if isinstance(node.native, (Handle, NativeLeaf))}
 
     def decide(self, node: Node) -> None:
         """Keep the binding of a node if it is as it was loaded, but for other operands."""

@@ -12,7 +12,7 @@ from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import Arguments, handle_of
-from gsl.front.core.names import Names
+from gsl.front.core.names import FreeNames
 from gsl.front.core.store import added, foreign
 from gsl.front.relax.blocks import Blocks, Swaps
 from gsl.front.relax.function import with_value
@@ -41,7 +41,7 @@ class RelaxParameterStore:
         self.values = dict(values)
         self.free = free
         self.added: list[Any] = []
-        self._names = Names(loaded.function.all_names)
+        self._names = FreeNames(loaded.function.all_names)
         """The names of new parameters."""
         self._made: dict[Node, Any] = {}
 

@@ -12,7 +12,7 @@ from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import is_literal, origins
-from gsl.front.core.names import Names
+from gsl.front.core.names import FreeNames
 from gsl.front.relax import spellings
 from gsl.front.relax.function import call, items
 from gsl.front.relax.groups import Outliner, Write
@@ -163,7 +163,7 @@ class RelaxCallWriter:
         """The recipes for the calls of one view, by a key that is quicker to make than the whole one."""
         self.fresh: list[Any] = [] if around is None else around.fresh
         """The calls that were written without a recipe: all others have the types of one of them."""
-        self.names: Names = Names(loaded.function.all_names) if around is None else around.names
+        self.names: FreeNames = FreeNames(loaded.function.all_names) if around is None else around.names
         """The names of new variables."""
 
     def close(self) -> None:

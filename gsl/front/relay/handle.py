@@ -9,12 +9,12 @@ from typing import Any
 from tvm import relay
 from tvm.ir import Op
 
-from gsl.front.core.handle import Handle, Leaf, Single
+from gsl.front.core.handle import Handle, NativeLeaf, Single
 from gsl.graph import Node
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RelayLeaf(Leaf):
+class RelayLeaf(NativeLeaf):
     """A variable of the function, or a constant."""
 
     expr: Any
