@@ -9,11 +9,15 @@ from typing import Final
 from gsl.spec import activation, conv, create, index, linear, math, norm, packed, pool, reduce, shape
 from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Trait, Types
 
-__all__ = ["REQUIRED", "TABLE", "AttrSpec", "OpSpec", "Trait", "Types", "find"]
+__all__ = ["FAMILIES", "REQUIRED", "TABLE", "AttrSpec", "OpSpec", "Trait", "Types", "find"]
 
-_FAMILIES: Final = (math, create, shape, index, reduce, linear, conv, pool, norm, activation, packed)
+FAMILIES: Final[Mapping[str, tuple[OpSpec, ...]]] = MappingProxyType({
+    family.__name__.rpartition(".")[2]: family.OPS
+    for family in (math, create, shape, index, reduce, linear, conv, pool, norm, activation, packed)
+})  # fmt: skip
+"""The declarations by the name of the module in which they stand."""
 
-TABLE: Final[Mapping[str, OpSpec]] = MappingProxyType({spec.name: spec for family in _FAMILIES for spec in family.OPS})
+TABLE: Final[Mapping[str, OpSpec]] = MappingProxyType({spec.name: spec for ops in FAMILIES.values() for spec in ops})
 """The declaration of each operator by its canonical name."""
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gsl.spec import examples as e
 from gsl.spec import normalise as n
+from gsl.spec.examples import Example, call
 from gsl.spec.spec import AttrSpec, OpSpec, Trait
 
 _ACTIVATION = Trait.ELEMENT_WISE | Trait.ACTIVATION
@@ -17,13 +19,14 @@ def _activation(
     function: Callable[..., Any],
     attrs: dict[str, AttrSpec] | None = None,
     aliases: tuple[str, ...] = (),
+    examples: tuple[Example, ...] = (call(e.X),),
 ) -> OpSpec:
     """A function ``function(F, data, **attrs)`` of torch.nn.functional."""
 
     def meaning(torch: Any, data: Any, **values: Any) -> Any:
         return function(torch.nn.functional, data, **values)
 
-    return OpSpec(name, cls, ("data",), meaning, attrs or {}, traits=_ACTIVATION, aliases=aliases)
+    return OpSpec(name, cls, ("data",), meaning, attrs or {}, traits=_ACTIVATION, aliases=aliases, examples=examples)
 
 
 def _prelu(torch: Any, data: Any, alpha: Any, axis: int) -> Any:
@@ -33,18 +36,27 @@ def _prelu(torch: Any, data: Any, alpha: Any, axis: int) -> Any:
 
 
 _AXIS = {"axis": AttrSpec(-1, n.axis())}
+_WIDE = e.rand(2, 3, 4, low=-10.0, high=10.0)
 
 OPS: tuple[OpSpec, ...] = (
     _activation("nn.relu", "ReLU", lambda F, x: F.relu(x), aliases=("Relu",)),
-    _activation("nn.relu6", "ReLU6", lambda F, x: F.relu6(x), aliases=("Relu6",)),
+    _activation("nn.relu6", "ReLU6", lambda F, x: F.relu6(x), aliases=("Relu6",), examples=(call(_WIDE),)),
     _activation(
         "nn.leaky_relu",
         "LeakyReLU",
         lambda F, x, alpha: F.leaky_relu(x, alpha),
         {"alpha": AttrSpec(0.01, n.real)},
         aliases=("LeakyRelu",),
+        examples=(call(e.X, alpha=0.2),),
     ),
-    _activation("elu", "ELU", lambda F, x, alpha: F.elu(x, alpha), {"alpha": AttrSpec(1.0, n.real)}, ("nn.elu",)),
+    _activation(
+        "elu",
+        "ELU",
+        lambda F, x, alpha: F.elu(x, alpha),
+        {"alpha": AttrSpec(1.0, n.real)},
+        ("nn.elu",),
+        (call(e.X, alpha=2),),
+    ),
     _activation("selu", "SELU", lambda F, x: F.selu(x), aliases=("nn.selu",)),
     # "none" is x Phi(x), "tanh" its approximation.
     _activation(
@@ -53,11 +65,12 @@ OPS: tuple[OpSpec, ...] = (
         lambda F, x, approximate: F.gelu(x, approximate=approximate),
         {"approximate": AttrSpec("none", n.one_of("none", "tanh"))},
         ("nn.gelu", "Gelu"),
+        (call(e.X), call(e.X, approximate="tanh")),
     ),
     _activation("silu", "SiLU", lambda F, x: F.silu(x), aliases=("nn.silu", "swish", "Silu")),
     _activation("mish", "Mish", lambda F, x: F.mish(x), aliases=("nn.mish",)),
-    _activation("hardswish", "Hardswish", lambda F, x: F.hardswish(x), aliases=("nn.hardswish",)),
-    _activation("hardsigmoid", "Hardsigmoid", lambda F, x: F.hardsigmoid(x), aliases=("nn.hardsigmoid",)),
+    _activation("hardswish", "Hardswish", lambda F, x: F.hardswish(x), None, ("nn.hardswish",), (call(_WIDE),)),
+    _activation("hardsigmoid", "Hardsigmoid", lambda F, x: F.hardsigmoid(x), None, ("nn.hardsigmoid",), (call(_WIDE),)),
     # log(1 + exp(beta x)) / beta, and x itself where beta x exceeds the threshold.
     _activation(
         "softplus",
@@ -65,11 +78,34 @@ OPS: tuple[OpSpec, ...] = (
         lambda F, x, beta, threshold: F.softplus(x, beta, threshold),
         {"beta": AttrSpec(1.0, n.real), "threshold": AttrSpec(20.0, n.real)},
         ("nn.softplus",),
+        (call(e.X, beta=2, threshold=2.5),),
     ),
     # alpha has one element for each element of the axis, or one for all.
-    OpSpec("nn.prelu", "PReLU", ("data", "alpha"), _prelu, {"axis": AttrSpec(1, n.axis())}, aliases=("PRelu",)),
-    OpSpec("nn.softmax", "Softmax", ("data",), lambda torch, x, axis: torch.softmax(x, axis), _AXIS),
-    OpSpec("nn.log_softmax", "LogSoftmax", ("data",), lambda torch, x, axis: torch.log_softmax(x, axis), _AXIS),
+    OpSpec(
+        "nn.prelu",
+        "PReLU",
+        ("data", "alpha"),
+        _prelu,
+        {"axis": AttrSpec(1, n.axis())},
+        aliases=("PRelu",),
+        examples=(call(e.IMAGE, e.GAMMA), call(e.NHWC, e.GAMMA, axis=-1), call(e.IMAGE, e.unit(1))),
+    ),
+    OpSpec(
+        "nn.softmax",
+        "Softmax",
+        ("data",),
+        lambda torch, x, axis: torch.softmax(x, axis),
+        _AXIS,
+        examples=(call(e.X),),
+    ),
+    OpSpec(
+        "nn.log_softmax",
+        "LogSoftmax",
+        ("data",),
+        lambda torch, x, axis: torch.log_softmax(x, axis),
+        _AXIS,
+        examples=(call(e.X, axis=1),),
+    ),
     # In inference, where it changes nothing.
     OpSpec(
         "nn.dropout",
@@ -78,5 +114,6 @@ OPS: tuple[OpSpec, ...] = (
         lambda torch, x, rate: x,
         {"rate": AttrSpec(0.5, n.real)},
         traits=Trait.ELEMENT_WISE,
+        examples=(call(e.X, rate=0.3),),
     ),
 )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gsl.spec import examples as e
 from gsl.spec import normalise as n
+from gsl.spec.examples import Example, call
 from gsl.spec.layout import padded, permuted, spatial
 from gsl.spec.spec import AttrSpec, OpSpec, Types
 
@@ -111,7 +113,7 @@ def _attrs(count: int, transposed: bool) -> dict[str, AttrSpec]:
     }
 
 
-def _declare(count: int, transposed: bool) -> OpSpec:
+def _declare(count: int, transposed: bool, *examples: Example) -> OpSpec:
     """The kernel is (O, I / groups, ...), that of a transposed convolution (I, O / groups, ...)."""
     return OpSpec(
         f"nn.conv{count}d" + "_transpose" * transposed,
@@ -121,14 +123,42 @@ def _declare(count: int, transposed: bool) -> OpSpec:
         _attrs(count, transposed),
         joint=n.same_out_layout("data_layout"),
         aliases=(f"conv_transpose{count}d",) if transposed else (),
+        examples=examples,
     )
 
 
+_HALVES = e.rand(2, 4, 7, 6, dtype="float16"), e.rand(6, 4, 3, 2, dtype="float16")
+
 OPS: tuple[OpSpec, ...] = (
-    _declare(1, transposed=False),
-    _declare(2, transposed=False),
-    _declare(3, transposed=False),
-    _declare(1, transposed=True),
-    _declare(2, transposed=True),
-    _declare(3, transposed=True),
+    _declare(
+        1,
+        False,
+        call(e.SIGNAL, e.rand(6, 4, 3), strides=2, padding=1),
+        call(e.SIGNAL, e.rand(6, 4, 3), padding=(2, 0)),
+    ),
+    _declare(
+        2,
+        False,
+        call(e.IMAGE, e.KERNEL, padding=(1, 2)),
+        call(e.IMAGE, e.KERNEL, padding=(1, 2, 3, 0)),
+        call(e.IMAGE, e.rand(6, 2, 3, 2), groups=2, dilation=(2, 1)),
+        call(e.NHWC, e.rand(3, 2, 4, 6), data_layout="NHWC", kernel_layout="HWIO"),
+        call(e.NHWC, e.KERNEL, data_layout="NHWC", out_layout="NCHW"),
+        call(*_HALVES, out_dtype="float32"),
+    ),
+    _declare(
+        3,
+        False,
+        call(e.IMAGE3, e.rand(2, 4, 3, 3, 2), strides=(1, 2, 1), padding=(1, 0, 0, 0, 1, 0)),
+        call(e.IMAGE3, e.rand(2, 4, 3, 3, 2)),
+    ),
+    _declare(1, True, call(e.SIGNAL, e.rand(4, 3, 3), strides=2, output_padding=1)),
+    _declare(
+        2,
+        True,
+        call(e.IMAGE, e.rand(4, 3, 3, 2), strides=2, padding=(1, 0), output_padding=(1, 0)),
+        call(e.IMAGE, e.rand(4, 3, 3, 2), strides=2, padding=(2, 0, 1, 1), groups=2),
+        call(e.NHWC, e.rand(3, 4, 3, 2), data_layout="NHWC", kernel_layout="OIHW"),
+    ),
+    _declare(3, True, call(e.IMAGE3, e.rand(4, 2, 2, 2, 2), dilation=2)),
 )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gsl.spec import examples as e
 from gsl.spec import normalise as n
+from gsl.spec.examples import call
 from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Types
 
 _SHAPE = AttrSpec(REQUIRED, n.shape)
@@ -41,6 +43,7 @@ OPS: tuple[OpSpec, ...] = (
         (),
         lambda torch, shape, dtype: torch.zeros(shape, dtype=getattr(torch, dtype)),
         {"shape": _SHAPE, "dtype": _FLOAT32},
+        examples=(call(shape=(2, 3)),),
     ),
     OpSpec(
         "ones",
@@ -48,16 +51,25 @@ OPS: tuple[OpSpec, ...] = (
         (),
         lambda torch, shape, dtype: torch.ones(shape, dtype=getattr(torch, dtype)),
         {"shape": _SHAPE, "dtype": _FLOAT32},
+        examples=(call(shape=3, dtype="int64"),),
     ),
     # The value is an operand, a number or a tensor of one element; dtype "" is its own.
-    OpSpec("full", "Full", ("fill_value",), _full, {"shape": _SHAPE, "dtype": AttrSpec("", n.dtype_or_same)}),
-    OpSpec("zeros_like", "ZerosLike", ("data",), lambda torch, x: torch.zeros_like(x)),
-    OpSpec("ones_like", "OnesLike", ("data",), lambda torch, x: torch.ones_like(x)),
+    OpSpec(
+        "full",
+        "Full",
+        ("fill_value",),
+        _full,
+        {"shape": _SHAPE, "dtype": AttrSpec("", n.dtype_or_same)},
+        examples=(call(2.5, shape=(1, 2)), call(e.exactly([3], "int64"), shape=2, dtype="int8")),
+    ),
+    OpSpec("zeros_like", "ZerosLike", ("data",), lambda torch, x: torch.zeros_like(x), examples=(call(e.I32),)),
+    OpSpec("ones_like", "OnesLike", ("data",), lambda torch, x: torch.ones_like(x), examples=(call(e.X),)),
     OpSpec(
         "full_like",
         "FullLike",
         ("data", "fill_value"),
         lambda torch, x, value: _filled(torch, value, x.shape, x.dtype),
+        examples=(call(e.I32, 4.0), call(e.X, e.exactly(4, "int64"))),
     ),
     # The dtype "" is int64 or float32, as the bounds are.
     OpSpec(
@@ -72,5 +84,8 @@ OPS: tuple[OpSpec, ...] = (
             "dtype": AttrSpec("", n.dtype_or_same),
         },
         joint=_arange_dtype,
+        examples=(
+            call(stop=4), call(start=1, stop=2.5, step=0.5), call(start=3, stop=0, step=-2, dtype="float32"),
+        ),
     ),
 )

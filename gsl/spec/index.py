@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gsl.graph.dim import Dim
+from gsl.spec import examples as e
 from gsl.spec import normalise as n
+from gsl.spec.examples import call
 from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Types
 
 # Slices
@@ -127,6 +129,8 @@ def _matrix_set_diag(torch: Any, data: Any, diagonal: Any, k: tuple[int, int], a
     return data
 
 
+_PLACES = e.exactly([[2, 0], [1, 3]], "int64")
+
 OPS: tuple[OpSpec, ...] = (
     # Without ``axes``, of the first axes. The canonical form names only the axes that are not taken whole.
     OpSpec(
@@ -141,15 +145,34 @@ OPS: tuple[OpSpec, ...] = (
             "axes": AttrSpec(None, _slice_axes),
         },
         joint=_joint_slice,
+        examples=(
+            call(e.X, begin=[0, 1], end=[2, 3]),
+            call(e.X, begin=3, end=None, strides=-2, axes=-1),
+            call(e.X, begin=(-2,), end=(2**63 - 1,), axes=(2,)),
+            call(e.X, begin=(0, 1), end=(4, 2), strides=2, axes=(2, 1)),
+            call(e.X, begin=(None,), end=(None,), axes=(1,)),
+        ),
     ),
     # data[..., indices, ...] at the axis, or in the flattened tensor; an embedding is take(weight, indices, axis=0).
-    OpSpec("take", "Take", ("data", "indices"), _take, {"axis": AttrSpec(None, n.optional(n.axis()))}),
+    OpSpec(
+        "take",
+        "Take",
+        ("data", "indices"),
+        _take,
+        {"axis": AttrSpec(None, n.optional(n.axis()))},
+        examples=(
+            call(e.X, e.INDICES, axis=1),
+            call(e.X, e.exactly([[2, 0], [1, 1]], "int32")),
+            call(e.X, 2, axis=-1),
+        ),
+    ),
     OpSpec(
         "gather",
         "Gather",
         ("data", "indices"),
         lambda torch, data, indices, axis: torch.gather(data, axis, indices),
         {"axis": AttrSpec(REQUIRED, n.axis())},
+        examples=(call(e.MATRIX, e.INDICES, axis=-1), call(e.rand(2, 4), e.INDICES, axis=1)),
     ),
     OpSpec(
         "scatter",
@@ -157,6 +180,10 @@ OPS: tuple[OpSpec, ...] = (
         ("data", "indices", "updates"),
         lambda torch, data, indices, updates, axis: torch.scatter(data, axis, indices, updates),
         {"axis": AttrSpec(REQUIRED, n.axis())},
+        examples=(
+            call(e.MATRIX, _PLACES, e.rand(3, 4), axis=1),
+            call(e.rand(2, 4), _PLACES, e.rand(2, 2), axis=1),
+        ),
     ),
     # Of several diagonals, ``diagonal`` has a row for each, the highest first, aligned left or right in it: those above
     # the main one as the first word says, those below it as the second.
@@ -169,6 +196,10 @@ OPS: tuple[OpSpec, ...] = (
             "k": AttrSpec((0, 0), _diagonals),
             "align": AttrSpec("RIGHT_LEFT", n.one_of("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT")),
         },
+        examples=(
+            call(e.rand(2, 2, 3), e.exactly([[1.0, 2.0], [3.0, 4.0]]), k=1),
+            call(e.rand(3, 3), e.exactly([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0], [6.0, 7.0, 0.0]]), k=(-1, 1)),
+        ),
     ),
     # The elements on and above the k-th diagonal (``upper``), or on and below it; all others are 0.
     OpSpec(
@@ -177,5 +208,6 @@ OPS: tuple[OpSpec, ...] = (
         ("data",),
         lambda torch, data, k, upper: torch.triu(data, k) if upper else torch.tril(data, k),
         {"k": AttrSpec(0, n.integer), "upper": AttrSpec(True, n.flag)},
+        examples=(call(e.MATRIX, k=1), call(e.MATRIX, upper=False)),
     ),
 )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gsl.spec import examples as e
 from gsl.spec import normalise as n
+from gsl.spec.examples import call
 from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Types
 
 _OUT_DTYPE = AttrSpec("", n.product_dtype)
@@ -65,9 +67,21 @@ def _attention(
     )
 
 
+_BYTES = e.exactly([[7, -7, 3], [5, 0, -2]], "int8"), e.exactly([[7, 5], [-7, 0], [3, -2]], "int8")
+_Q, _K, _V = (e.rand(2, 4, 3, 8, seed=seed) for seed in range(3))
+_PAIR = e.rand(2, 2, 3, 8), e.rand(2, 2, 3, 8, seed=1)
+
 OPS: tuple[OpSpec, ...] = (
     # As torch.matmul, for operands of any rank.
-    OpSpec("matmul", "Matmul", ("a", "b"), _matmul, {"out_dtype": _OUT_DTYPE}, aliases=("nn.matmul", "MatMul")),
+    OpSpec(
+        "matmul",
+        "Matmul",
+        ("a", "b"),
+        _matmul,
+        {"out_dtype": _OUT_DTYPE},
+        aliases=("nn.matmul", "MatMul"),
+        examples=(call(e.X, e.rand(4, 5)), call(*_BYTES, out_dtype="int32"), call(e.MATRIX, e.rand(4, 3))),
+    ),
     OpSpec(
         "nn.batch_matmul",
         "BatchMatmul",
@@ -75,6 +89,10 @@ OPS: tuple[OpSpec, ...] = (
         _batch_matmul,
         {"out_dtype": _OUT_DTYPE, "transpose_a": AttrSpec(False, n.flag), "transpose_b": AttrSpec(True, n.flag)},
         aliases=("BatchMatMul",),
+        examples=(
+            call(e.X, e.rand(2, 5, 4)),
+            call(e.X, e.rand(2, 3, 5), transpose_a=True, transpose_b=False),
+        ),
     ),
     # The weight is (units, in).
     OpSpec(
@@ -84,14 +102,27 @@ OPS: tuple[OpSpec, ...] = (
         _dense,
         {"units": AttrSpec(derive=_units), "out_dtype": _OUT_DTYPE},
         aliases=("linear",),
+        examples=(
+            call(e.X, e.rand(5, 4)),
+            call(e.rand(2, 3, 4, dtype="float16"), e.rand(5, 4, dtype="float16"), out_dtype="float32"),
+            call(e.MATRIX, e.rand(2, 4)),
+        ),
     ),
-    OpSpec("nn.bias_add", "BiasAdd", ("data", "bias"), _bias_add, {"axis": AttrSpec(1, n.axis())}),
+    OpSpec(
+        "nn.bias_add",
+        "BiasAdd",
+        ("data", "bias"),
+        _bias_add,
+        {"axis": AttrSpec(1, n.axis())},
+        examples=(call(e.X, e.rand(3)), call(e.X, e.ROW, axis=-1)),
+    ),
     OpSpec(
         "einsum",
         "Einsum",
         ("data",),
         lambda torch, data, equation: torch.einsum(equation, *data),
         {"equation": AttrSpec(REQUIRED, n.equation)},
+        examples=(call((e.X, e.rand(4, 5)), equation="bik, kj -> bji"),),
     ),
     # softmax(query key^T scale + mask) value; scale None is 1 / sqrt(size of the last axis of query). A bool mask
     # says what takes part, a float mask is added.
@@ -107,5 +138,11 @@ OPS: tuple[OpSpec, ...] = (
         },
         optional=1,
         aliases=("scaled_dot_product_attention",),
+        examples=(
+            call(_Q, _K, _V),
+            call(_Q, _K, _V, is_causal=True),
+            call(_Q, _K, _V, e.rand(3, 3), scale=0.5),
+            call(_Q, *_PAIR, enable_gqa=True),
+        ),
     ),
 )

@@ -6,7 +6,9 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from gsl.spec import examples as e
 from gsl.spec import normalise as n
+from gsl.spec.examples import Example, Sample, call
 from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Trait
 
 _EACH = Trait.ELEMENT_WISE
@@ -33,15 +35,18 @@ def tensors(torch: Any, *operands: Any) -> tuple[Any, ...]:
     return tuple(map(convert, operands))
 
 
-def _unary(name: str, cls: str, function: str = "", traits: Trait = _EACH, aliases: tuple[str, ...] = ()) -> OpSpec:
-    """A function of ``torch`` of one tensor."""
-    return OpSpec(name, cls, ("data",), lambda torch, x: getattr(torch, function or name)(x), {}, traits=traits,
-                  aliases=aliases)  # fmt: skip
+def _unary(
+    name: str, cls: str, on: Sample = e.X, *, traits: Trait = _EACH, aliases: tuple[str, ...] = ()
+) -> OpSpec:
+    """A function of ``torch`` of one tensor, with an example of one."""
+    return OpSpec(name, cls, ("data",), lambda torch, x: getattr(torch, name)(x), {}, traits=traits, aliases=aliases,
+                  examples=(call(on),))  # fmt: skip
 
 
 def _operator(
-    name: str, cls: str, operate: Callable[[Any, Any], Any], traits: Trait = _BROADCAST, aliases: tuple[str, ...] = ()
-) -> OpSpec:
+    name: str, cls: str, operate: Callable[[Any, Any], Any], *examples: Example, traits: Trait = _BROADCAST,
+    aliases: tuple[str, ...] = (),
+) -> OpSpec:  # fmt: skip
     """A Python operator of two tensors, either of which may be a number."""
 
     def meaning(torch: Any, lhs: Any, rhs: Any) -> Any:
@@ -49,97 +54,102 @@ def _operator(
             lhs = torch.tensor(lhs)
         return operate(lhs, rhs)
 
-    return OpSpec(name, cls, ("lhs", "rhs"), meaning, {}, traits=traits, aliases=aliases)
+    return OpSpec(name, cls, ("lhs", "rhs"), meaning, {}, traits=traits, aliases=aliases, examples=examples)
 
 
 def _binary(
-    name: str, cls: str, function: str = "", traits: Trait = _BROADCAST, aliases: tuple[str, ...] = ()
+    name: str, cls: str, function: str, *examples: Example, traits: Trait = _BROADCAST, aliases: tuple[str, ...] = ()
 ) -> OpSpec:
     """A function of ``torch`` of two tensors, either of which may be a number here."""
 
     def meaning(torch: Any, lhs: Any, rhs: Any) -> Any:
-        return getattr(torch, function or name)(*tensors(torch, lhs, rhs))
+        return getattr(torch, function)(*tensors(torch, lhs, rhs))
 
-    return OpSpec(name, cls, ("lhs", "rhs"), meaning, {}, traits=traits, aliases=aliases)
+    return OpSpec(name, cls, ("lhs", "rhs"), meaning, {}, traits=traits, aliases=aliases, examples=examples)
+
+
+_COLUMN = e.exactly([[2], [-3]], "int32")
+_POSITIVE = e.exactly([[True, False, True], [True, False, False]], "bool")
 
 
 _ARITHMETIC = (
-    _operator("add", "Add", operator.add, _COMMUTATIVE),
-    _operator("subtract", "Subtract", operator.sub, aliases=("sub",)),
-    _operator("multiply", "Multiply", operator.mul, _COMMUTATIVE, aliases=("mul",)),
+    _operator("add", "Add", operator.add, call(e.X, e.ROW), call(2, e.X), call(1, 2.5), traits=_COMMUTATIVE),
+    _operator("subtract", "Subtract", operator.sub, call(e.X, e.ROW), call(2.0, e.X), aliases=("sub",)),
+    _operator("multiply", "Multiply", operator.mul, call(e.X, e.ROW), call(e.I32, 0.5), traits=_COMMUTATIVE,
+              aliases=("mul",)),
     # True division: of integers, a float.
-    _operator("divide", "Divide", operator.truediv, aliases=("div", "true_divide")),
+    _operator("divide", "Divide", operator.truediv, call(e.X, e.P), call(e.I32, 2), aliases=("div", "true_divide")),
     # Rounded down, not towards zero.
-    _operator("floor_divide", "FloorDivide", operator.floordiv),
+    _operator("floor_divide", "FloorDivide", operator.floordiv, call(e.I32, _COLUMN)),
     # The remainder with the sign of the divisor (Python's %), and that with the sign of the dividend (C's fmod).
-    _operator("floor_mod", "FloorMod", operator.mod, aliases=("remainder",)),
-    _binary("mod", "Mod", "fmod", aliases=("fmod",)),
-    _operator("power", "Power", operator.pow, aliases=("pow",)),
-    _operator("left_shift", "LeftShift", operator.lshift),
-    _operator("right_shift", "RightShift", operator.rshift),
-    _binary("maximum", "Maximum", traits=_COMMUTATIVE),
-    _binary("minimum", "Minimum", traits=_COMMUTATIVE),
-    _binary("atan2", "Atan2"),
-)
+    _operator("floor_mod", "FloorMod", operator.mod, call(e.I32, _COLUMN), call(e.X, 0.75), aliases=("remainder",)),
+    _binary("mod", "Mod", "fmod", call(e.I32, _COLUMN), call(e.X, -0.75), aliases=("fmod",)),
+    _operator("power", "Power", operator.pow, call(e.P, 3), call(2.0, e.X), aliases=("pow",)),
+    _operator("left_shift", "LeftShift", operator.lshift, call(e.COUNTS, 2)),
+    _operator("right_shift", "RightShift", operator.rshift, call(e.I32, 1)),
+    _binary("maximum", "Maximum", "maximum", call(e.X, e.ROW), call(e.I32, 2.5), traits=_COMMUTATIVE),
+    _binary("minimum", "Minimum", "minimum", call(e.X, e.Y), call(0.5, e.X), traits=_COMMUTATIVE),
+    _binary("atan2", "Atan2", "atan2", call(e.X, e.Y)),
+)  # fmt: skip
 
 _FUNCTIONS = (
     _unary("negative", "Negative", aliases=("neg",)),
     _unary("abs", "Abs"),
     _unary("sign", "Sign"),
     # The elements in memory of their own, or wherever they are: whoever changes memory in place is not matched.
-    OpSpec("copy", "Copy", ("data",), lambda torch, x: x, {}, traits=_EACH),
+    OpSpec("copy", "Copy", ("data",), lambda torch, x: x, {}, traits=_EACH, examples=(call(e.X),)),
     _unary("exp", "Exp"),
     _unary("expm1", "Expm1"),
-    _unary("log", "Log"),
-    _unary("log2", "Log2"),
-    _unary("log10", "Log10"),
-    _unary("log1p", "Log1p"),
-    _unary("sqrt", "Sqrt"),
-    _unary("rsqrt", "Rsqrt"),
+    _unary("log", "Log", e.P),
+    _unary("log2", "Log2", e.P),
+    _unary("log10", "Log10", e.P),
+    _unary("log1p", "Log1p", e.P),
+    _unary("sqrt", "Sqrt", e.P),
+    _unary("rsqrt", "Rsqrt", e.P),
     _unary("square", "Square"),
-    _unary("reciprocal", "Reciprocal"),
-    _unary("erf", "Erf"),
+    _unary("reciprocal", "Reciprocal", e.P),
+    _unary("erf", "Erf", e.U),
     _unary("sin", "Sin"),
     _unary("cos", "Cos"),
-    _unary("tan", "Tan"),
-    _unary("asin", "Asin"),
-    _unary("acos", "Acos"),
+    _unary("tan", "Tan", e.P),
+    _unary("asin", "Asin", e.P),
+    _unary("acos", "Acos", e.P),
     _unary("atan", "Atan"),
     _unary("sinh", "Sinh"),
     _unary("cosh", "Cosh"),
     _unary("asinh", "Asinh"),
-    _unary("acosh", "Acosh"),
-    _unary("atanh", "Atanh"),
+    _unary("acosh", "Acosh", e.rand(2, 3, 4, low=1.1, high=1.9)),
+    _unary("atanh", "Atanh", e.P),
     _unary("tanh", "Tanh", traits=_EACH | Trait.ACTIVATION, aliases=("nn.tanh",)),
     _unary("sigmoid", "Sigmoid", traits=_EACH | Trait.ACTIVATION, aliases=("nn.sigmoid",)),
-    _unary("floor", "Floor"),
-    _unary("ceil", "Ceil"),
+    _unary("floor", "Floor", e.ODD),
+    _unary("ceil", "Ceil", e.ODD),
     # Halves go to the even neighbour.
-    _unary("round", "Round"),
-    _unary("trunc", "Trunc"),
-    _unary("isnan", "IsNan"),
-    _unary("isinf", "IsInf"),
-    _unary("isfinite", "IsFinite"),
+    _unary("round", "Round", e.ODD),
+    _unary("trunc", "Trunc", e.ODD),
+    _unary("isnan", "IsNan", e.ODD),
+    _unary("isinf", "IsInf", e.ODD),
+    _unary("isfinite", "IsFinite", e.ODD),
 )
 
 _COMPARISONS = (
-    _binary("equal", "Equal", "eq", _COMMUTATIVE, aliases=("eq",)),
-    _binary("not_equal", "NotEqual", "ne", _COMMUTATIVE, aliases=("ne",)),
-    _binary("less", "Less", "lt", aliases=("lt",)),
-    _binary("less_equal", "LessEqual", "le", aliases=("le",)),
-    _binary("greater", "Greater", "gt", aliases=("gt",)),
-    _binary("greater_equal", "GreaterEqual", "ge", aliases=("ge",)),
+    _binary("equal", "Equal", "eq", call(e.I32, 7), traits=_COMMUTATIVE, aliases=("eq",)),
+    _binary("not_equal", "NotEqual", "ne", call(e.I32, e.J32), traits=_COMMUTATIVE, aliases=("ne",)),
+    _binary("less", "Less", "lt", call(e.I32, 2.5), call(e.X, e.Y), aliases=("lt",)),
+    _binary("less_equal", "LessEqual", "le", call(e.X, e.ROW), aliases=("le",)),
+    _binary("greater", "Greater", "gt", call(0.5, e.X), aliases=("gt",)),
+    _binary("greater_equal", "GreaterEqual", "ge", call(e.X, e.Y), aliases=("ge",)),
 )
 
 _LOGIC = (
-    _binary("logical_and", "LogicalAnd", traits=_COMMUTATIVE),
-    _binary("logical_or", "LogicalOr", traits=_COMMUTATIVE),
-    _binary("logical_xor", "LogicalXor", traits=_COMMUTATIVE),
-    _unary("logical_not", "LogicalNot"),
-    _binary("bitwise_and", "BitwiseAnd", traits=_COMMUTATIVE),
-    _binary("bitwise_or", "BitwiseOr", traits=_COMMUTATIVE),
-    _binary("bitwise_xor", "BitwiseXor", traits=_COMMUTATIVE),
-    _unary("bitwise_not", "BitwiseNot"),
+    _binary("logical_and", "LogicalAnd", "logical_and", call(e.B1, e.B2), traits=_COMMUTATIVE),
+    _binary("logical_or", "LogicalOr", "logical_or", call(e.B1, e.B2), traits=_COMMUTATIVE),
+    _binary("logical_xor", "LogicalXor", "logical_xor", call(e.B1, e.B2), traits=_COMMUTATIVE),
+    _unary("logical_not", "LogicalNot", e.B1),
+    _binary("bitwise_and", "BitwiseAnd", "bitwise_and", call(e.I32, e.J32), traits=_COMMUTATIVE),
+    _binary("bitwise_or", "BitwiseOr", "bitwise_or", call(e.I32, 5), traits=_COMMUTATIVE),
+    _binary("bitwise_xor", "BitwiseXor", "bitwise_xor", call(e.B1, e.B2), traits=_COMMUTATIVE),
+    _unary("bitwise_not", "BitwiseNot", e.I32),
 )
 
 _OTHERS = (
@@ -149,6 +159,7 @@ _OTHERS = (
         ("condition", "x", "y"),
         lambda torch, condition, x, y: torch.where(*tensors(torch, condition), *tensors(torch, x, y)),
         traits=_BROADCAST,
+        examples=(call(e.rand(2, 3, 4, dtype="bool"), e.X, e.Y), call(_POSITIVE, e.I32, 0.5), call(e.B1, 1.0, 0.0)),
     ),
     # A bound of None is none. A bound of a floating-point operand is a float.
     OpSpec(
@@ -159,6 +170,7 @@ _OTHERS = (
         {"a_min": AttrSpec(None, n.optional(n.number)), "a_max": AttrSpec(None, n.optional(n.number))},
         traits=_EACH,
         aliases=("clamp",),
+        examples=(call(e.X, a_min=-1, a_max=0.5), call(e.I32, a_max=3)),
     ),
     OpSpec(
         "cast",
@@ -167,6 +179,7 @@ _OTHERS = (
         lambda torch, x, dtype: tensors(torch, x)[0].to(getattr(torch, dtype)),
         {"dtype": AttrSpec(REQUIRED, n.dtype)},
         traits=_EACH,
+        examples=(call(e.exactly([0.0, -0.5, 0.5, 1.5, 2.5]), dtype="int8"),),
     ),
 )
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gsl.spec import examples as e
 from gsl.spec import normalise as n
+from gsl.spec.examples import call
 from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec
 
 _CHANNELS = AttrSpec(1, n.axis())
@@ -102,9 +104,22 @@ def _l2_normalize(torch: Any, data: Any, eps: float, axis: tuple[int, ...]) -> A
 
 _AFFINE: Mapping[str, AttrSpec] = {"axis": _CHANNELS, "epsilon": _EPSILON, **_CENTER_SCALE}
 
+_CHANNEL = e.GAMMA, e.BETA, e.MEAN, e.VAR
+
 OPS: tuple[OpSpec, ...] = (
     # One result; the moving averages are operands only.
-    OpSpec("nn.batch_norm", "BatchNorm", ("data", "gamma", "beta", "moving_mean", "moving_var"), _batch_norm, _AFFINE),
+    OpSpec(
+        "nn.batch_norm",
+        "BatchNorm",
+        ("data", "gamma", "beta", "moving_mean", "moving_var"),
+        _batch_norm,
+        _AFFINE,
+        examples=(
+            call(e.IMAGE, *_CHANNEL),
+            call(e.NHWC, *_CHANNEL, axis=-1, epsilon=0.1),
+            call(e.IMAGE, *_CHANNEL, center=False, scale=False),
+        ),
+    ),
     # ``axis`` is the tuple of the normalised axes (one axis stands for itself); gamma and beta have their sizes.
     OpSpec(
         "nn.layer_norm",
@@ -113,6 +128,13 @@ OPS: tuple[OpSpec, ...] = (
         _layer_norm,
         {"axis": _LAST_AXES, "epsilon": _EPSILON, **_CENTER_SCALE},
         optional=2,
+        examples=(
+            call(e.X, e.GAMMA, e.BETA),
+            call(e.X, e.unit(3), e.rand(3), axis=1, epsilon=0.1),
+            call(e.X, e.unit(3, 4), axis=(-2, -1)),
+            call(e.X, axis=(0, 2)),
+            call(e.X, e.GAMMA, e.BETA, scale=False),
+        ),
     ),
     OpSpec(
         "nn.rms_norm",
@@ -121,6 +143,7 @@ OPS: tuple[OpSpec, ...] = (
         _rms_norm,
         {"axis": _LAST_AXES, "epsilon": _EPSILON},
         optional=1,
+        examples=(call(e.X, e.GAMMA), call(e.X, axis=(1, 2), epsilon=0.1)),
     ),
     OpSpec(
         "nn.group_norm",
@@ -129,8 +152,17 @@ OPS: tuple[OpSpec, ...] = (
         _group_norm,
         {"num_groups": AttrSpec(REQUIRED, n.positive), **_AFFINE},
         optional=2,
+        examples=(call(e.IMAGE, e.GAMMA, e.BETA, num_groups=2), call(e.NHWC, num_groups=1, axis=3)),
     ),
-    OpSpec("nn.instance_norm", "InstanceNorm", ("data", "gamma", "beta"), _instance_norm, _AFFINE, optional=2),
+    OpSpec(
+        "nn.instance_norm",
+        "InstanceNorm",
+        ("data", "gamma", "beta"),
+        _instance_norm,
+        _AFFINE,
+        optional=2,
+        examples=(call(e.IMAGE, e.GAMMA, e.BETA), call(e.NHWC, axis=-1)),
+    ),
     # data / sqrt(max(sum of squares, eps)): eps is the square of that of torch.nn.functional.normalize.
     OpSpec(
         "nn.l2_normalize",
@@ -138,5 +170,6 @@ OPS: tuple[OpSpec, ...] = (
         ("data",),
         _l2_normalize,
         {"eps": AttrSpec(REQUIRED, n.real), "axis": AttrSpec(None, n.axes)},
+        examples=(call(e.X, eps=1e-6, axis=1), call(e.X, eps=1e6)),
     ),
 )

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from gsl.spec import examples as e
 from gsl.spec import normalise as n
+from gsl.spec.examples import call
 from gsl.spec.spec import AttrSpec, OpSpec
 
 ACTIVATIONS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = MappingProxyType({
@@ -84,15 +86,42 @@ _WINDOW: Final = {
 REASON: Final = "a kernel of torch for the CPU, see gsl.kernels"
 """The reason why other frameworks don't have them."""
 
+_WEIGHT, _SUM, _SUMS = e.rand(5, 4), e.rand(2, 3, 5), e.rand(2, 6, 5, 5)
+
 OPS: tuple[OpSpec, ...] = (
     # activation(data weight^T + bias)
-    OpSpec("packed.dense", "PackedDense", ("data", "weight", "bias"), _dense, _FUSED, optional=1),
+    OpSpec(
+        "packed.dense",
+        "PackedDense",
+        ("data", "weight", "bias"),
+        _dense,
+        _FUSED,
+        optional=1,
+        examples=(call(e.X, _WEIGHT, activation="silu"), call(e.X, _WEIGHT, e.rand(5), precision="int8")),
+    ),
     # activation(data weight^T + bias + addend)
     OpSpec(
-        "packed.dense_add", "PackedDenseAdd", ("data", "weight", "addend", "bias"), _dense_add, _FUSED, optional=1
+        "packed.dense_add",
+        "PackedDenseAdd",
+        ("data", "weight", "addend", "bias"),
+        _dense_add,
+        _FUSED,
+        optional=1,
+        examples=(call(e.X, _WEIGHT, _SUM), call(e.X, _WEIGHT, _SUM, e.rand(5), activation="silu")),
     ),
     # The same of a convolution of NCHW by OIHW.
-    OpSpec("packed.conv2d", "PackedConv2D", ("data", "weight", "bias"), _conv2d, {**_WINDOW, **_FUSED}, optional=1),
+    OpSpec(
+        "packed.conv2d",
+        "PackedConv2D",
+        ("data", "weight", "bias"),
+        _conv2d,
+        {**_WINDOW, **_FUSED},
+        optional=1,
+        examples=(
+            call(e.IMAGE, e.KERNEL, padding=(1, 2, 3, 0), activation="silu"),
+            call(e.IMAGE, e.rand(6, 2, 3, 2), e.BIAS, groups=2, precision="bfloat16"),
+        ),
+    ),
     OpSpec(
         "packed.conv2d_add",
         "PackedConv2DAdd",
@@ -100,5 +129,9 @@ OPS: tuple[OpSpec, ...] = (
         _conv2d_add,
         {**_WINDOW, **_FUSED},
         optional=1,
+        examples=(
+            call(e.IMAGE, e.KERNEL, _SUMS),
+            call(e.IMAGE, e.KERNEL, _SUMS, e.BIAS, activation="silu"),
+        ),
     ),
 )

@@ -2,12 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from gsl.spec import examples as e
 from gsl.spec import normalise as n
+from gsl.spec.examples import Example, call
 from gsl.spec.layout import padded, permuted, spatial
 from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Types
+
+_EXAMPLES: Mapping[str, tuple[Example, ...]] = {
+    "nn.max_pool1d": (call(e.SIGNAL, pool_size=3, strides=2),),
+    "nn.max_pool2d": (
+        call(e.IMAGE, pool_size=2),
+        call(e.IMAGE, pool_size=3, strides=2, padding=1),
+        call(e.rand(2, 4, 7, 6, low=-11.0, high=-7.0), pool_size=3, padding=(0, 1, 2, 0)),
+        call(e.NHWC, pool_size=3, strides=2, ceil_mode=True, layout="NHWC"),
+        call(e.IMAGE, pool_size=2, dilation=2),
+    ),
+    "nn.max_pool3d": (call(e.IMAGE3, pool_size=(5, 6, 4)),),
+    "nn.avg_pool1d": (call(e.SIGNAL, pool_size=3, strides=3),),
+    "nn.avg_pool2d": (
+        call(e.IMAGE, pool_size=3, padding=1, count_include_pad=True),
+        call(e.IMAGE, pool_size=3, padding=1),
+        call(e.IMAGE, pool_size=3, padding=(0, 1, 2, 0)),
+        call(e.IMAGE, pool_size=3, padding=(2, 0, 0, 1), count_include_pad=True),
+    ),
+    "nn.avg_pool3d": (call(e.IMAGE3, pool_size=(5, 6, 4)),),
+    "nn.adaptive_max_pool1d": (call(e.SIGNAL, output_size=3),),
+    "nn.adaptive_max_pool2d": (call(e.IMAGE, output_size=(None, 2)),),
+    "nn.adaptive_max_pool3d": (call(e.IMAGE3, output_size=1),),
+    "nn.adaptive_avg_pool1d": (call(e.SIGNAL, output_size=(3,)),),
+    "nn.adaptive_avg_pool2d": (call(e.NHWC, output_size=(1, 1), layout="NHWC"), call(e.IMAGE, output_size=1)),
+    "nn.adaptive_avg_pool3d": (call(e.IMAGE3, output_size=(1, 6, 4)),),
+    "nn.global_max_pool1d": (call(e.SIGNAL),),
+    "nn.global_max_pool2d": (call(e.IMAGE, out_layout="NHWC"), call(e.IMAGE)),
+    "nn.global_max_pool3d": (call(e.IMAGE3),),
+    "nn.global_avg_pool1d": (call(e.SIGNAL),),
+    "nn.global_avg_pool2d": (call(e.NHWC, layout="NHWC"), call(e.IMAGE)),
+    "nn.global_avg_pool3d": (call(e.IMAGE3),),
+}
 
 
 def _layouts(count: int) -> dict[str, AttrSpec]:
@@ -23,7 +57,15 @@ def _pool(count: int, name: str, cls: str, pool: Callable[..., Any], attrs: dict
         result = pool(torch, permuted(data, layout, plain), **rest)
         return permuted(result, plain, out_layout or layout)
 
-    return OpSpec(name, cls, ("data",), meaning, {**attrs, **_layouts(count)}, joint=n.same_out_layout("layout"))
+    return OpSpec(
+        name,
+        cls,
+        ("data",),
+        meaning,
+        {**attrs, **_layouts(count)},
+        joint=n.same_out_layout("layout"),
+        examples=_EXAMPLES[name],
+    )
 
 
 def _fits(both: tuple[int, ...], after: tuple[int, ...], size: tuple[int, ...]) -> bool:

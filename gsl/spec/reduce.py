@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gsl.spec import examples as e
 from gsl.spec import normalise as n
+from gsl.spec.examples import Example, call
 from gsl.spec.spec import AttrSpec, OpSpec, Trait, Types
 
 
@@ -28,6 +30,7 @@ def _reduction(
     name: str,
     cls: str,
     reduce: Callable[..., Any],
+    *examples: Example,
     attrs: Mapping[str, AttrSpec] | None = None,
     aliases: tuple[str, ...] = (),
 ) -> OpSpec:
@@ -48,6 +51,7 @@ def _reduction(
         traits=Trait.REDUCTION,
         joint=_fold_exclude,
         aliases=aliases,
+        examples=examples,
     )
 
 
@@ -88,30 +92,62 @@ def _cumsum(torch: Any, data: Any, axis: int | None, dtype: str, exclusive: bool
 
 
 OPS: tuple[OpSpec, ...] = (
-    _reduction("sum", "Sum", lambda torch, x, axis, keepdims: torch.sum(x, axis, keepdim=keepdims)),
-    _reduction("mean", "Mean", lambda torch, x, axis, keepdims: torch.mean(x, axis, keepdim=keepdims)),
-    _reduction("max", "Max", lambda torch, x, axis, keepdims: torch.amax(x, axis, keepdim=keepdims), aliases=("amax",)),
-    _reduction("min", "Min", lambda torch, x, axis, keepdims: torch.amin(x, axis, keepdim=keepdims), aliases=("amin",)),
-    _reduction("prod", "Prod", _one_by_one("prod")),
-    _reduction("all", "All", _one_by_one("all")),
-    _reduction("any", "Any", _one_by_one("any")),
+    _reduction(
+        "sum",
+        "Sum",
+        lambda torch, x, axis, keepdims: torch.sum(x, axis, keepdim=keepdims),
+        call(e.X),
+        call(e.X, axis=(0, -1), keepdims=True),
+        call(e.X, axis=1, exclude=True),
+        call(e.X, axis=(0, 1, 2), exclude=True),
+        call(e.I32, axis=0),
+        call(e.exactly(3.0)),
+    ),
+    _reduction(
+        "mean", "Mean", lambda torch, x, axis, keepdims: torch.mean(x, axis, keepdim=keepdims), call(e.X, axis=[1])
+    ),
+    _reduction(
+        "max",
+        "Max",
+        lambda torch, x, axis, keepdims: torch.amax(x, axis, keepdim=keepdims),
+        call(e.X, axis=(1, 2)),
+        aliases=("amax",),
+    ),
+    _reduction(
+        "min",
+        "Min",
+        lambda torch, x, axis, keepdims: torch.amin(x, axis, keepdim=keepdims),
+        call(e.X, axis=0, keepdims=True),
+        aliases=("amin",),
+    ),
+    _reduction("prod", "Prod", _one_by_one("prod"), call(e.X, axis=(0, 2)), call(e.X, axis=(0, 2), keepdims=True)),
+    _reduction("all", "All", _one_by_one("all"), call(e.rand(2, 3, 4, dtype="bool", low=-1.0, high=9.0), axis=(0, 2))),
+    _reduction("any", "Any", _one_by_one("any"), call(e.rand(2, 3, 4, dtype="bool", low=-9.0, high=1.0))),
     # Divided by the number of elements, or by one less when unbiased.
     _reduction(
         "variance",
         "Variance",
         lambda torch, x, axis, keepdims, unbiased: torch.var(x, axis, correction=int(unbiased), keepdim=keepdims),
-        _UNBIASED,
+        call(e.X, axis=-1),
+        call(e.X, axis=(0, 1), unbiased=True),
+        attrs=_UNBIASED,
         aliases=("var",),
     ),
     _reduction(
         "std",
         "Std",
         lambda torch, x, axis, keepdims, unbiased: torch.std(x, axis, correction=int(unbiased), keepdim=keepdims),
-        _UNBIASED,
+        call(e.X, axis=1, keepdims=True),
+        attrs=_UNBIASED,
     ),
-    _reduction("logsumexp", "LogSumExp", lambda torch, x, axis, keepdims: torch.logsumexp(x, axis, keepdim=keepdims)),
-    _reduction("argmax", "Argmax", _index("argmax")),
-    _reduction("argmin", "Argmin", _index("argmin")),
+    _reduction(
+        "logsumexp",
+        "LogSumExp",
+        lambda torch, x, axis, keepdims: torch.logsumexp(x, axis, keepdim=keepdims),
+        call(e.X, axis=(0, 1)),
+    ),
+    _reduction("argmax", "Argmax", _index("argmax"), call(e.X, axis=1), call(e.X, axis=(0, 2), keepdims=True)),
+    _reduction("argmin", "Argmin", _index("argmin"), call(e.X)),
     # Over the flattened operand if there is no axis; dtype "" is that of the sum of the operand's elements.
     OpSpec(
         "cumsum",
@@ -123,5 +159,6 @@ OPS: tuple[OpSpec, ...] = (
             "dtype": AttrSpec("", n.dtype_or_same),
             "exclusive": AttrSpec(False, n.flag),
         },
+        examples=(call(e.X, axis=-1), call(e.I32, dtype="float64"), call(e.I32, axis=0, exclusive=True)),
     ),
 )

@@ -8,7 +8,9 @@ from itertools import pairwise
 from typing import Any
 
 from gsl.graph.dim import Dim, SymDim
+from gsl.spec import examples as e
 from gsl.spec import normalise as n
+from gsl.spec.examples import call
 from gsl.spec.reshape import newshape
 from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Trait, Types
 
@@ -190,6 +192,8 @@ def _reshape_like(
 
 _LAYOUT = Trait.LAYOUT
 _FIRST_AXIS = AttrSpec(0, n.axis())
+_THIN, _CHANNELS = e.rand(2, 1, 1, 4), e.rand(2, 8, 3, 5)
+_WIDTHS = ((1, 0), (0, 2), (1, 3))
 
 OPS: tuple[OpSpec, ...] = (
     # The operand is a tuple.
@@ -200,6 +204,7 @@ OPS: tuple[OpSpec, ...] = (
         lambda torch, data, axis: torch.cat(data, axis),
         {"axis": AttrSpec(0, n.axis(n.field_rank))},
         aliases=("concat", "cat"),
+        examples=(call((e.X, e.Y), axis=-2),),
     ),
     # The operand is a tuple.
     OpSpec(
@@ -208,6 +213,7 @@ OPS: tuple[OpSpec, ...] = (
         ("data",),
         lambda torch, data, axis: torch.stack(data, axis),
         {"axis": AttrSpec(0, n.axis(n.one_more(n.field_rank)))},
+        examples=(call((e.X, e.Y), axis=-1),),
     ),
     # A number of equal sections, or the places of the cuts: (3, 5) gives the fields [:3], [3:5] and [5:]. The canonical
     # form is the places.
@@ -219,6 +225,7 @@ OPS: tuple[OpSpec, ...] = (
         {"indices_or_sections": AttrSpec(REQUIRED, _sections), "axis": _FIRST_AXIS},
         fields=True,
         joint=_cuts,
+        examples=(call(e.X, indices_or_sections=3, axis=1), call(e.X, indices_or_sections=(1, 3), axis=-1)),
     ),
     # Relay's codes: -1 what remains, 0 the size of the operand's axis, -2 all its remaining axes, -3 the product of
     # two of them, -4 two sizes whose product is one of them. The canonical form is the shape of the result.
@@ -229,6 +236,12 @@ OPS: tuple[OpSpec, ...] = (
         lambda torch, data, newshape: data.reshape(newshape),
         {"newshape": AttrSpec(REQUIRED, newshape)},
         traits=_LAYOUT,
+        examples=(
+            call(e.X, newshape=(0, -1)),
+            call(e.X, newshape=(-4, 1, -1, -3)),
+            call(e.rand(1, 3, 4), newshape=(1, -2)),
+            call(e.X, newshape=(0, 1, -1, 4)),
+        ),
     ),
     OpSpec(
         "reshape_like",
@@ -242,6 +255,7 @@ OPS: tuple[OpSpec, ...] = (
             "rhs_end": AttrSpec(None, n.optional(n.integer)),
         },
         traits=_LAYOUT,
+        examples=(call(e.X, e.rand(4, 6)), call(e.X, e.rand(9, 12), lhs_begin=1, rhs_begin=1)),
     ),
     OpSpec(
         "transpose",
@@ -251,6 +265,7 @@ OPS: tuple[OpSpec, ...] = (
         {"axes": AttrSpec(None, n.permutation)},
         traits=_LAYOUT,
         aliases=("permute",),
+        examples=(call(e.X), call(e.X, axes=(0, -1, 1))),
     ),
     OpSpec(
         "expand_dims",
@@ -260,6 +275,7 @@ OPS: tuple[OpSpec, ...] = (
         {"axis": AttrSpec(REQUIRED, n.axis(n.one_more(n.rank))), "num_newaxis": AttrSpec(1, n.positive)},
         traits=_LAYOUT,
         aliases=("unsqueeze",),
+        examples=(call(e.X, axis=-1), call(e.X, axis=1, num_newaxis=2)),
     ),
     OpSpec(
         "squeeze",
@@ -268,6 +284,7 @@ OPS: tuple[OpSpec, ...] = (
         lambda torch, data, axis: data.squeeze(axis) if axis else data,
         {"axis": AttrSpec(None, _unit_axes)},
         traits=_LAYOUT,
+        examples=(call(_THIN), call(_THIN, axis=-2), call(_THIN, axis=(0, 1))),
     ),
     # Along all of the axes.
     OpSpec(
@@ -278,6 +295,7 @@ OPS: tuple[OpSpec, ...] = (
         {"axis": AttrSpec(REQUIRED, n.some_axes)},
         traits=_LAYOUT,
         aliases=("flip",),
+        examples=(call(e.X, axis=(0, -1)),),
     ),
     OpSpec(
         "layout_transform",
@@ -287,6 +305,11 @@ OPS: tuple[OpSpec, ...] = (
         {"src_layout": AttrSpec(REQUIRED, _layout), "dst_layout": AttrSpec(REQUIRED, _layout)},
         traits=_LAYOUT,
         joint=_same_letters,
+        examples=(
+            call(e.X, src_layout="NHC", dst_layout="NCH"),
+            call(_CHANNELS, src_layout="NCHW", dst_layout="NHWC4c"),
+            call(e.rand(2, 2, 3, 5, 4), src_layout="NCHW4c", dst_layout="NCHW2c"),
+        ),
     ),
     OpSpec(
         "broadcast_to",
@@ -295,6 +318,7 @@ OPS: tuple[OpSpec, ...] = (
         lambda torch, data, shape: torch.broadcast_to(data, shape),
         {"shape": AttrSpec(REQUIRED, _broadcast_shape)},
         aliases=("expand",),
+        examples=(call(e.ROW, shape=(2, -1)),),
     ),
     # Each element several times in a row; without an axis, of the flattened operand.
     OpSpec(
@@ -304,6 +328,7 @@ OPS: tuple[OpSpec, ...] = (
         lambda torch, data, repeats, axis: torch.repeat_interleave(data, repeats, axis),
         {"repeats": AttrSpec(REQUIRED, n.positive), "axis": AttrSpec(None, n.optional(n.axis()))},
         aliases=("repeat_interleave",),
+        examples=(call(e.X, repeats=2, axis=-2), call(e.X, repeats=3)),
     ),
     # The whole tensor several times along each axis.
     OpSpec(
@@ -312,6 +337,7 @@ OPS: tuple[OpSpec, ...] = (
         ("data",),
         lambda torch, data, reps: torch.tile(data, reps),
         {"reps": AttrSpec(REQUIRED, _reps)},
+        examples=(call(e.X, reps=2), call(e.ROW, reps=(2, 1, 3))),
     ),
     OpSpec(
         "nn.pad",
@@ -323,5 +349,11 @@ OPS: tuple[OpSpec, ...] = (
             "pad_value": AttrSpec(0.0, n.fill),
             "pad_mode": AttrSpec("constant", n.one_of("constant", "edge", "reflect")),
         },
+        examples=(
+            call(e.X, pad_width=[[0, 0], [1, 2], [3, 0]], pad_value=1.5),
+            call(e.I32, pad_width=1, pad_value=2),
+            call(e.X, pad_width=_WIDTHS, pad_mode="edge"),
+            call(e.X, pad_width=_WIDTHS, pad_mode="reflect"),
+        ),
     ),
 )

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from gsl.graph.dim import SymDim
 from gsl.graph.types import TensorType, TupleType, Type
+from gsl.spec.examples import Example
 
 # ---------------------------------------------------------------- values as keys
 
@@ -113,6 +114,8 @@ class OpSpec:
     joint: Callable[[Mapping[str, Any], Types], Mapping[str, Any]] | None = None
     """The canonical form of attributes that depend on each other (``axis`` and ``exclude``), given each of them in its
     own canonical form. Idempotent."""
+    examples: tuple[Example, ...] = field(default=(), repr=False, compare=False)
+    """Calls on which everything that is said of the operator is tried, the plainest ones too."""
     _completed: dict[Any, dict[str, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The answers of :meth:`complete`."""
 

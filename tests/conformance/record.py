@@ -10,8 +10,9 @@ from pathlib import Path
 
 from gsl.spec import TABLE
 from tests.conformance.front_ends import AVAILABLE, FrontEnd
-from tests.conformance.operators import ROWS, view
+from tests.conformance.operators import view
 from tests.conformance.programs import program_of
+from tests.helpers.examples import EVERY_CALL
 
 FILE = Path(__file__).resolve().parents[2] / "docs" / "spellings.json"
 FIELDS = ("operator.getitem",)
@@ -29,8 +30,8 @@ def spellings(front_end: FrontEnd) -> dict[str, str | list[str]]:
         if op in front_end.missing:
             found[op] = front_end.missing[op]
             continue
-        rows = [row for row in ROWS if row.op == op and not front_end.refuses(op, row.label)]
-        written = [front_end.calls(program_of(view([row])[0], front_end).native) for row in rows]
+        rows = [call for call in EVERY_CALL if call.op == op and not front_end.refuses(op, call.label)]
+        written = [front_end.calls(program_of(view([call])[0], front_end).native) for call in rows]
         # A call that is computed ahead of time, and so has none at all, is no example.
         calls = min(written, key=lambda calls: (not calls, len(calls)))
         found[op] = [name for name in dict.fromkeys(calls) if name not in FIELDS or calls == [name]]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.front_ends import AVAILABLE, FrontEnd
-from tests.conformance.operators import FAMILIES, view
+from tests.conformance.operators import view
 from tests.conformance.programs import program_of
 from tests.conformance.test_rule_book import each
+from tests.helpers.examples import CALLS
 from tests.rules.harness import Fires, build
 from tests.rules.test_rules import FIRES
 
@@ -15,9 +16,9 @@ EACH = pytest.mark.parametrize("front_end", AVAILABLE, ids=lambda front_end: fro
 
 
 @EACH
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CALLS)
 def test_operators(family: str, front_end: FrontEnd) -> None:
-    rows = [row for row in FAMILIES[family] if not front_end.refuses(row.op, row.label)]
+    rows = [call for call in CALLS[family] if not front_end.refuses(call.op, call.label)]
     program = program_of(view(rows)[0], front_end)
     again = program.store(program.load())
     assert not front_end.differences(program.native, again.native)
@@ -31,6 +32,5 @@ def test_cases_of_the_rule_book(case: Fires, front_end: FrontEnd) -> None:
 
 @EACH
 def test_the_comparison_can_fail(front_end: FrontEnd) -> None:
-    rows = FAMILIES["unary"]
-    one, other = (program_of(view([row])[0], front_end) for row in rows[:2])
+    one, other = (program_of(view([call])[0], front_end) for call in CALLS["math"][:2])
     assert front_end.differences(one.native, other.native)

@@ -9,7 +9,12 @@ import numpy as np
 import torch
 from tvm import relay
 
-from tests.spec.test_meaning import rand
+from gsl.spec.examples import Sample
+
+
+def rand(*shape: int) -> torch.Tensor:
+    return Sample(shape).tensor()  # type: ignore[no-any-return]
+
 
 VARS: dict[str, torch.Tensor] = {
     "x": rand(2, 4, 7, 6),

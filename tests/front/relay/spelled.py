@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,6 @@ from gsl.graph import TensorType, TupleType, Type
 from gsl.spec import TABLE
 from gsl.spec.meaning import infer
 from tests.spec.test_meaning import type_of
-
-Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
 class Types:
@@ -48,8 +46,10 @@ def converted(found: Any) -> Type:
 class Written:
     """A call in Relay over variables of its own, with the values of these."""
 
-    def __init__(self, call: Call, prefix: str = "x") -> None:
-        self.op, operands, self.attrs = call
+    def __init__(
+        self, op: str, operands: Sequence[Any], attrs: Mapping[str, Any], prefix: str = "x"
+    ) -> None:
+        self.op, self.attrs = op, attrs
         self.variables: list[Any] = []
         self.values: list[Any] = []
         self.operands = [self._operand(value, f"{prefix}{i}") for i, value in enumerate(operands)]

@@ -21,12 +21,11 @@ from gsl.verify.models.draws import KINDS, DrawnLeaves
 from gsl.verify.models.field import EVEN, ODD, UNINTERPRETED, Field, P, Residues
 from gsl.verify.models.integers import LARGEST, Exact, Integers
 from gsl.verify.models.program import StraightLineProgram, program_of
-from tests.spec.test_meaning import ROWS
-from tests.verify.models.views import of_row
+from tests.helpers.examples import EVERY_CALL
+from tests.verify.models.views import of_call
 
-VIEWS = [(row[0], of_row(row)) for row in ROWS]
-IDS = [f"{row[0]}-{row[2]}" if row[2] else row[0] for row in ROWS]
-each = pytest.mark.parametrize(("op", "graph"), VIEWS, ids=IDS)
+VIEWS = [(call.op, of_call(call)) for call in EVERY_CALL]
+each = pytest.mark.parametrize(("op", "graph"), VIEWS, ids=[call.label for call in EVERY_CALL])
 
 
 def prepared(graph: Any) -> tuple[StraightLineProgram, DrawnLeaves, np.random.Generator]:
@@ -36,7 +35,6 @@ def prepared(graph: Any) -> tuple[StraightLineProgram, DrawnLeaves, np.random.Ge
 
 def test_the_tables_cover_the_vocabulary() -> None:
     assert set(TABLE) == INTEGERS | FIELD | NATIVE == FLOAT64
-    assert {row[0] for row in ROWS} == FLOAT64
 
 
 def test_the_tables_of_the_page_are_up_to_date() -> None:

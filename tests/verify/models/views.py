@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from gsl.graph import Graph, Node
+from tests.helpers.examples import ExampleCall
 from tests.helpers.graphs import Builder, graph
 
 Make = Callable[..., Node | Sequence[Node]]
@@ -41,9 +42,8 @@ class Call:
         return lambda *operands, **attrs: self.builder.call(op, *operands, **attrs)
 
 
-def of_row(row: tuple[Any, ...]) -> Graph:
-    """The view of one call with operands of the types of a row of ``tests.spec.test_meaning``."""
-    name, operands, attrs, _ = row
+def of_call(call: ExampleCall) -> Graph:
+    """The view of one call with operands of the types of an example."""
 
     def build(b: Builder) -> Node:
         def leaf(operand: Any) -> Node:
@@ -53,6 +53,6 @@ def of_row(row: tuple[Any, ...]) -> Graph:
                 return b.input("x", *operand.shape, dtype=str(operand.dtype).removeprefix("torch."))
             return b.const(operand)
 
-        return b.call(name, *map(leaf, operands), **attrs)
+        return b.call(call.op, *map(leaf, call.operands), **call.attrs)
 
     return graph(build)

@@ -172,6 +172,8 @@ def _write_clip(s: Site) -> Native:
 
 
 def _write_cast(s: Site) -> Native:
+    if is_number(s.x):
+        raise ValueError(f"cast: expected a tensor, found {s.x}")
     return call("to", s.x, dtype_of(s["dtype"]))
 
 
@@ -183,7 +185,7 @@ def _write_prelu(s: Site) -> Native:
     x, slope = s.operands
     axis, slopes = s["axis"], s.type(1)
     found = s.type()
-    alike = found is None or slopes is None or found.dtype == slopes.dtype
+    alike = slopes is None or (slopes.ndim == 1 and (found is None or found.dtype == slopes.dtype))
     if alike and (axis == 1 or (slopes is not None and slopes.shape == (1,))):
         return call(F.prelu, x, slope)
     behind = -1 - axis if axis < 0 else s.known().ndim - 1 - axis

@@ -83,7 +83,9 @@ def _write_batch_matmul(s: Site) -> Native:
     a, b = in_dtype(s, *s.operands)
     a = call(torch.transpose, a, 1, 2) if s["transpose_a"] else a
     b = call(torch.transpose, b, 1, 2) if s["transpose_b"] else b
-    return call(torch.bmm, a, b)
+    one, other = s.type(0), s.type(1)
+    broadcast = one is not None and other is not None and one.shape[0] != other.shape[0]
+    return call(torch.matmul if broadcast else torch.bmm, a, b)
 
 
 def _write_bias_add(s: Site) -> Native:

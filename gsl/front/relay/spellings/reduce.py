@@ -92,6 +92,9 @@ def _is_mean(r: RelayCall) -> bool:
 
 
 def _variance(w: RelayLowering) -> Any:
+    shape, axes = w.type().shape, w["axis"]
+    if w["unbiased"] and all(shape[axis] == 1 for axis in range(len(shape)) if axes is None or axis in axes):
+        raise ValueError(f"{w.op}: of one element, Relay can't divide by one less, found axes {axes} of {shape}")
     return _over(w, w.x, lambda x, axis, keepdims: relay.variance(x, axis, keepdims, unbiased=w["unbiased"]))
 
 
