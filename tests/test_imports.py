@@ -25,7 +25,7 @@ LATE = {"gsl.pat.base", "gsl.rewrite.trace"}
 """Modules whose functions import from their own package what needs them: patterns' operators build patterns, and
 traces are replayed by what makes them."""
 UPWARD = {
-    "gsl.rewrite.subst": ("verify",), "gsl.rewrite.ruleset": ("rulefile", "verify"),
+    "gsl.rewrite.subst": ("programs", "verify"), "gsl.rewrite.ruleset": ("rulefile", "verify"),
     "gsl.workload.workload": ("cost",),
 }  # fmt: skip
 """Modules with methods that import from higher layers what they are short for: ``rule.verify()``."""

@@ -10,7 +10,7 @@ from gsl.attr.evaluate import Evaluator
 from gsl.graph import Node
 from gsl.match.bindings import AttrPath, Bindings
 from gsl.match.guard import Guard
-from gsl.match.literal import equal_literal
+from gsl.match.literal import equal_in_single, equal_literal
 from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, Pattern, Repeat, Seq, Variadic
 from gsl.spec.natives import defaults
 
@@ -54,11 +54,12 @@ class LiteralValue(Guard):
     __slots__ = ()
 
     def fits(self, expected: Any, actual: Any, node: Node) -> bool:
-        return equal_literal(expected, actual)
+        return equal_literal(expected, actual) or equal_in_single(expected, node)
 
     def compare(self, evaluator: Evaluator, actual: Any, node: Node | None) -> tuple[bool, Any]:
         expected = evaluator.value(self.expected)
-        return equal_literal(expected, actual), expected
+        equal = equal_literal(expected, actual) or (node is not None and equal_in_single(expected, node))
+        return equal, expected
 
 
 class Everywhere(Guard):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +15,7 @@ from gsl.errors import DroppedAttributeWarning, PatternError, RewriteError, call
 from gsl.graph import Graph, Op
 from gsl.match import Match, Plan
 from gsl.pat import Call, Group, Pattern, walk
+from gsl.pat.code import code
 from gsl.pat.opclass import key
 from gsl.pat.pickling import packed, unpacked
 from gsl.pat.text import text
@@ -64,6 +65,8 @@ class Subst:
         doc: str = "",
     ) -> None:
         self.location = caller()
+        self.leaves: Mapping[str, Any] = {}
+        """The leaves and literals by the names of the parameters, for a rule that was made of programs."""
         self.name = name if name is not None else f"rule at {self.location}"
         self.priority = priority
         self.inference_only = inference_only
@@ -76,6 +79,47 @@ class Subst:
         except PatternError as error:
             raise type(error)(f"{self.title}: {error}") from None
         self._warn()
+
+    @classmethod
+    def from_programs(
+        cls,
+        before: Any,
+        after: Any,
+        *,
+        where: Any = (),
+        name: str | None = None,
+        priority: int = 0,
+        extern_use: bool | None = None,
+        distinct: bool = False,
+        fuzzy: str | Sequence[Any] = (),
+        inference_only: bool = False,
+        approximate: bool = False,
+        doc: str = "",
+        **leaves: Any,
+    ) -> Subst:
+        """The rule of two programs with the same parameters, which are its leaves: what ``before`` computes is replaced
+        by what ``after`` computes.
+
+        A program is a function of tensors, a module of torch (its weights are leaves, too), or anything that a workload
+        is made of. Positional parameters are tensors, keyword-only ones are literals that may vary; other literals are
+        as they are. ``leaves`` gives by parameter a shape of named sizes (``q="b h n d"``, ``mask="*b n m"``,
+        ``ids="int64[b n]"``; annotations of jaxtyping say the same), a pattern, or, for a literal, a list of values to
+        try. Equal names are equal sizes; what is not said is free. A function in ``where`` whose parameters are
+        parameters of the programs makes a condition of their patterns. The other arguments are those of a rule, whose
+        ``leaves`` are these patterns by name.
+
+        Functions are traced with several sizes, ranks and literals; what differs becomes an expression. PatternError
+        with the place where that is not possible. Needs the framework of the programs.
+        """
+        from gsl.programs import rule_from_programs
+
+        options = {
+            "name": name, "priority": priority, "extern_use": extern_use, "distinct": distinct, "fuzzy": fuzzy,
+            "inference_only": inference_only, "approximate": approximate, "doc": doc,
+        }  # fmt: skip
+        rule, found = rule_from_programs(cls, before, after, where, leaves, options)
+        rule.leaves = found
+        return rule
 
     def _compile(self, target: Any, distinct: bool, fuzzy: Iterable[Op]) -> None:
         source = self.source
@@ -116,6 +160,22 @@ class Subst:
         where = (*self.source.constraints, *self.source.guards, *self.source.predicates)
         name = f"{self.name} (approximate)" if self.approximate else self.name
         return text(name, self.doc, self.source.outputs, self.target.outputs, where)
+
+    def to_python(self, name: str = "rule") -> str:
+        """The statements that build the rule under this name, after ``from gsl import *``.
+
+        PatternError where something of it has no such text: a function, a use relation, an array.
+        """
+        source = self.source
+        where = (*source.constraints, *source.guards, *source.predicates)
+        given = {"extern_use": source.extern_use, "priority": self.priority, "distinct": self.plan.distinct,
+                 "inference_only": self.inference_only, "approximate": self.approximate, "doc": self.doc}  # fmt: skip
+        arguments = {key: value for key, value in given.items() if value not in (None, 0, False, "")}
+        if f"rule at {self.location}" != self.name:
+            arguments["name"] = self.name
+        if self.target.callable is not None or self.plan.fuzzy:
+            raise PatternError(f"{self.title} can't be written as Python: it has a function as its target, or fuzzy=")
+        return code(name, source.outputs, self.target.outputs, where, self.leaves, arguments)
 
     def narrowed(self, condition: Callable[[Match], bool | str]) -> Subst:
         """This rule with one more condition, as those in ``where``: a function of the match."""

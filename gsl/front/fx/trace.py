@@ -1,0 +1,131 @@
+"""Functions of tensors as traced graphs, with sizes and attributes that are numbers in each trace.
+
+``make_fx`` before dispatch gives the calls that ``torch.export`` gives, in some milliseconds; the tensors are fake, so
+that nothing is computed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+import torch
+import torch.utils._pytree as pytree
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.overrides import TorchFunctionMode
+
+from gsl.errors import FrontEndError, Location, PatternError
+from gsl.front.fx.program import from_graph_module
+from gsl.graph import Effect, Graph, TensorType
+
+_TORCH: Final = str(Path(torch.__file__).parent)
+_OWN: Final = str(Path(__file__).parent.parent.parent)
+_VALUE_ERRORS: Final = frozenset(("DataDependentOutputException", "GuardOnDataDependentSymNode"))
+_VALUE_WORDS: Final = ("trying to get a value out of", "data-dependent", "local_scalar_dense")
+
+
+def traced(
+    function: Callable[..., Any],
+    types: Mapping[str, TensorType],
+    attributes: Mapping[str, Any],
+    weights: frozenset[str],
+) -> Graph:
+    """The view of what a function computes of tensors of these types, which are its inputs in this order.
+
+    ``weights`` names those among the tensors that are weights of the function, a module. Raises FrontEndError, with
+    the line of the function, where a call fails with these types, and PatternError for a function that looks at a
+    value, changes a tensor, or returns anything but tensors.
+    """
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        tensors = [torch.empty(cast(tuple[int, ...], t.shape), dtype=getattr(torch, t.dtype)) for t in types.values()]
+    names = list(types)
+
+    def call(*values: torch.Tensor) -> tuple[Any, ...]:
+        given = dict(zip(names, values))
+        own = {name: given.pop(name) for name in names if name in weights}
+        if isinstance(function, torch.nn.Module):
+            return _outputs(torch.func.functional_call(function, own, tuple(given.values()), dict(attributes)))
+        return _outputs(function(*values, **attributes))
+
+    try:
+        with torch.no_grad(), _quiet():
+            module = make_fx(call, pre_dispatch=True)(*tensors)
+            for node, name in zip(module.graph.find_nodes(op="placeholder"), names):
+                node.name = node.target = name
+            graph = from_graph_module(module).load()
+            if any(node.effect is Effect.MUTATES for node in graph.nodes):
+                with _InPlace({id(tensor): name for name, tensor in zip(names, tensors)}):
+                    call(*tensors)
+    except (FrontEndError, PatternError):
+        raise
+    except Exception as error:
+        raise _refusal(error) from error
+    return graph
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Let torch not log why a call fails, which the error tells."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+def _outputs(found: Any) -> tuple[Any, ...]:
+    outputs = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+    for output in outputs:
+        if not isinstance(output, torch.Tensor):
+            raise PatternError(
+                f"expected that it returns a tensor or a tuple of tensors, but found a {type(output).__name__} in what "
+                "it returns"
+            )
+    return outputs
+
+
+class _InPlace(TorchFunctionMode):
+    """Raises PatternError for the first call that changes a tensor."""
+
+    def __init__(self, names: Mapping[int, str]) -> None:
+        super().__init__()
+        self.names = names
+        """The names of the arguments, by the identity of their tensors."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        tensors = [value for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+        versions = [tensor._version for tensor in tensors]
+        result = func(*args, **(kwargs or {}))
+        for tensor, version in zip(tensors, versions):
+            if tensor._version != version:
+                what = f"its argument {self.names[id(tensor)]}" if id(tensor) in self.names else "a tensor"
+                raise PatternError(
+                    f"{_place(traceback.extract_stack())}{getattr(func, '__name__', func)} changes {what} in place; a "
+                    "rule is about values, so write the call that returns a new tensor: add for add_, a + b for a += b"
+                )
+        return result
+
+
+def _place(frames: Sequence[traceback.FrameSummary]) -> str:
+    """The line of the user's code among frames, as the beginning of a message; nothing where there is none."""
+    own = [frame for frame in frames if not frame.filename.startswith((_TORCH, _OWN, "<"))]
+    return f"{Location(own[-1].filename, own[-1].lineno or 0)}: " if own else ""
+
+
+def _refusal(error: Exception) -> FrontEndError | PatternError:
+    """What was wrong, and in which line of the function."""
+    place = _place(traceback.extract_tb(error.__traceback__))
+    if type(error).__name__ in _VALUE_ERRORS or any(word in str(error) for word in _VALUE_WORDS):
+        return PatternError(
+            f"{place}the function looks at the value of a tensor, which no graph tells; a rule holds for all values: "
+            "write a rule for each branch, or torch.where"
+        )
+    text = str(error).strip().split("\n")[0]
+    return FrontEndError(f"{place}{type(error).__name__}: {text}")

@@ -1,0 +1,305 @@
+"""A rule as Python: the statements that build it, from which one learns the language."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from gsl.attr import ast
+from gsl.attr.ast import Ast
+from gsl.errors import PatternError
+from gsl.graph import SymDim, op_name
+from gsl.pat.base import Pattern, walk
+from gsl.pat.call import Call, GetItem, Like, Tuple
+from gsl.pat.choice import Alt, And, Cond, Match, Not
+from gsl.pat.leaf import Const, Leaf
+from gsl.pat.reads import references
+from gsl.pat.typed import TENSOR, TypeGuard
+from gsl.spec import OpSpec
+
+INFIX: Final = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "matmul": "@"}
+WIDTH: Final = 100
+"""The longest line in which calls stand inside of others."""
+
+
+def code(
+    name: str, source: Sequence[Pattern], target: Sequence[Pattern], where: Sequence[Any], given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
+) -> str:  # fmt: skip
+    """The statements that build a rule under a name, after ``from gsl import *``.
+
+    ``given`` are names of patterns, ``arguments`` further ones of the rule. PatternError for what has no such text:
+    functions, constraints, arrays.
+    """
+    return _Coder(source, target, where, given).text(name, arguments)
+
+
+class _Coder:
+    def __init__(
+        self, source: Sequence[Pattern], target: Sequence[Pattern], where: Sequence[Any], given: Mapping[str, Any]
+    ) -> None:
+        self.source, self.target, self.where = source, target, where
+        self.given = {pattern: name for name, pattern in given.items() if isinstance(pattern, Pattern)}
+        self.texts: dict[Pattern, str] = {}
+        """What stands for a pattern that is written: its name, or the whole of it."""
+        self.taken = {"pat", "op", "attr", "Subst", *keyword.kwlist, *map(_identifier, given)}
+        patterns = list(walk(*source, *target))
+        read = [used for pattern in patterns for node in pattern.expressions() for used in references(node)]
+        read += [used for condition in where if isinstance(condition, Ast) for used in references(condition)]
+        read += [used.of for used in patterns if isinstance(used, Like)]
+        read += [used.alternative for used in patterns if isinstance(used, Match)]
+        self.alone = {
+            pattern for pattern, uses in Counter(child for p in patterns for child in p.children()).items() if uses == 1
+        } - {*read, *source, *target, *self.given}  # fmt: skip
+        """The patterns that are written where they are used."""
+
+    def text(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """All statements."""
+        lines: list[str] = []
+        for pattern in self._ordered():
+            written = self._pattern(pattern)
+            inside = (pattern in self.alone and len(written) <= WIDTH // 2) or isinstance(pattern, GetItem)
+            if inside and (not isinstance(pattern, Leaf) or isinstance(pattern, Const)):
+                self.texts[pattern] = written
+                continue
+            variable = self._variable(pattern)
+            lines.append(f"{variable} = {_bare(written)}")
+            self.texts[pattern] = variable
+        conditions = [_bare(self._condition(condition)) for condition in self.where]
+        words = [self._outputs(self.source), self._outputs(self.target)]
+        if conditions:
+            listed = f"where=[{', '.join(conditions)}]"
+            split = "".join(f"        {condition},\n" for condition in conditions)
+            words.append(listed if len(listed) <= WIDTH else f"where=[\n{split}    ]")
+        words += [f"{key}={value!r}" for key, value in arguments.items()]
+        call = f"{name} = Subst({', '.join(words)})"
+        if len(call) > WIDTH:
+            call = f"{name} = Subst(\n" + "".join(f"    {word},\n" for word in words) + ")"
+        return "\n".join([*lines, call])
+
+    def _ordered(self) -> Iterator[Pattern]:
+        """The patterns, each after those that its expressions read."""
+        done: set[Pattern] = set()
+        stack = [*reversed([*walk(*self.source), *walk(*self.target)])]
+        open_: set[Pattern] = set()
+        while stack:
+            pattern = stack[-1]
+            needed = [*pattern.children(), *(used for node in pattern.expressions() for used in references(node))]
+            missing = [] if pattern in open_ else [p for p in needed if p not in done]
+            open_.add(pattern)
+            if missing:
+                stack += reversed(missing)
+                continue
+            stack.pop()
+            if pattern not in done:
+                done.add(pattern)
+                yield pattern
+
+    def _variable(self, pattern: Pattern) -> str:
+        if pattern in self.given:
+            return _identifier(self.given[pattern])
+        for side, outputs in (("source", self.source), ("target", self.target)):
+            if pattern in outputs and len(outputs) == 1 and side not in self.taken:
+                self.taken.add(side)
+                return side
+        stem = "x" if isinstance(pattern, Leaf) else _identifier(op_name(_operator(pattern)).split(".")[-1])
+        if stem in ("default", ""):
+            stem = "y"
+        number, found = 1, stem
+        while found in self.taken:
+            number += 1
+            found = f"{stem}{number}"
+        self.taken.add(found)
+        return found
+
+    def _outputs(self, outputs: Sequence[Pattern]) -> str:
+        texts = [self.texts[output] for output in outputs]
+        return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+    def _condition(self, condition: Any) -> str:
+        if not isinstance(condition, Ast):
+            raise PatternError(
+                f"a rule with the condition {getattr(condition, '__name__', condition)!s} can't be written as Python: "
+                "only expressions can"
+            )
+        return self.value(condition)
+
+    # Patterns
+
+    def _pattern(self, pattern: Pattern) -> str:
+        match pattern:
+            case Const():
+                literal = [] if pattern.literal is None else [self._literal(pattern)]
+                return _called("pat.Const", [*literal, *self._demands(pattern.guard)])
+            case Leaf():
+                distinct = ["distinct=True"] if pattern.distinct else []
+                return _called(f"pat.{type(pattern).__name__}", [*self._demands(pattern.guard), *distinct])
+            case Call():
+                return self._call(pattern)
+            case Like():
+                parts = [*map(self._operand, pattern.operands), *self._attributes(pattern.attrs)]
+                return _called(f"{self.texts[pattern.of]}.like", parts)
+            case Tuple():
+                return _called("pat.Tuple", map(self._operand, pattern.items))
+            case GetItem():
+                index = "" if pattern.number is None else self.value(pattern.number)
+                whole = self.texts[pattern.tuple]
+                return f"{whole}[{index}]" if index else f"pat.GetItem({whole})"
+            case Alt():
+                return _called("pat.Alt", map(self.texts.__getitem__, pattern.choices))
+            case Match():
+                clauses = ", ".join(map(self._operand, pattern.children()))
+                return f"pat.Match({self.texts[pattern.alternative]}, [{clauses}])"
+            case Cond():
+                sides = map(self._operand, pattern.children())
+                return _called("pat.Cond", [self.value(next(iter(pattern.expressions()))), *sides])
+            case And():
+                return f"({' & '.join(self.texts[child] for child in pattern.children())})"
+            case Not():
+                return f"~{self.texts[next(iter(pattern.children()))]}"
+        raise PatternError(f"{pattern!r} can't be written as Python: a rule with it is written by hand")
+
+    def _literal(self, pattern: Const) -> str:
+        if not isinstance(pattern.literal, Ast):
+            raise PatternError(f"{pattern.location}: an array can't be written as Python; it is a pat.Const by hand")
+        return _bare(self.value(pattern.literal))
+
+    def _call(self, pattern: Call) -> str:
+        if pattern.operands is None:
+            return _called("pat.is_op", [repr(op_name(pattern.op))])
+        symbol = INFIX.get(pattern.op.name) if isinstance(pattern.op, OpSpec) else None
+        operands = [self._operand(operand) for operand in pattern.operands]
+        if symbol and not pattern.attrs and pattern.guard is None and len(operands) == 2:
+            if all(_is_number(operand) for operand in pattern.operands):
+                operands[0] = self.texts[pattern.operands[0]]
+            return f"({operands[0]} {symbol} {operands[1]})"
+        parts = [*map(_bare, operands), *self._attributes(pattern.attrs), *self._demands(pattern.guard)]
+        if isinstance(pattern.op, OpSpec):
+            return _called(f"op.{pattern.op.cls}", parts)
+        return _called("pat.Call", [_native(pattern.op), *parts])
+
+    def _operand(self, pattern: Pattern) -> str:
+        """A pattern as an operand, where a number stands for a literal."""
+        if pattern in self.alone and _is_number(pattern):
+            return self._literal(pattern)  # type: ignore[arg-type]
+        return self.texts[pattern]
+
+    def _attributes(self, attrs: Mapping[str, Ast]) -> Iterator[str]:
+        for name, value in attrs.items():
+            yield f"{name}={_bare(self.value(value))}"
+
+    def _demands(self, guard: TypeGuard | None) -> Iterator[str]:
+        for name in TENSOR if guard is not None else ():
+            value = getattr(guard, name)
+            if isinstance(value, tuple):
+                yield f"{name}={_tuple('None' if size is None else _bare(self.value(size)) for size in value)}"
+            elif value is not None:
+                yield f"{name}={_bare(self.value(value))}"
+
+    # Expressions
+
+    def value(self, node: Ast) -> str:
+        """The text of an expression."""
+        match node:
+            case ast.Literal(value):
+                return _plain(value)
+            case ast.Attribute():
+                return f"{self.texts[node.pattern]}.{node.name}"
+            case ast.Symbol():
+                return node.name
+            case ast.TupleOf():
+                return _tuple(_bare(self.value(item)) for item in node.items)
+            case ast.Unary():
+                return f"{node.operator}{self.value(node.operand)}"
+            case ast.Binary("max" | "min" as function, left, right):
+                return f"{self.value(left)}.{function}({_bare(self.value(right))})"
+            case ast.Binary():
+                return f"({self.value(node.left)} {node.operator} {self.value(node.right)})"
+            case ast.Item():
+                return f"{self._sequence(node.sequence)}[{_bare(self.value(node.index))}]"
+            case ast.Slice():
+                start, stop, step = ("" if part == ast.Literal(None) else _bare(self.value(part))
+                                     for part in (node.start, node.stop, node.step))  # fmt: skip
+                return f"{self._sequence(node.sequence)}[{start}:{stop}{f':{step}' if step else ''}]"
+            case ast.Function():
+                return _called(f"attr.{node.name}", (_bare(self.value(operand)) for operand in node.operands))
+            case ast.Conditional():
+                parts = (node.condition, node.then, node.otherwise)
+                return _called("attr.Cond", (_bare(self.value(part)) for part in parts))
+            case ast.Chosen():
+                clauses = ", ".join(_bare(self.value(clause)) for clause in node.clauses)
+                return f"attr.Match({self.texts[node.alternative]}, [{clauses}])"
+            case ast.Each(over=None, length=length):
+                rest = [] if length is None else [_bare(self.value(length))]
+                return _called("attr.Variadic", [f"lambda {node.symbol.name}: {self.value(node.body)}", *rest])
+            case ast.Each():
+                assert node.over is not None
+                return f"attr.Map({self.value(node.over)}, lambda {node.symbol.name}: {self.value(node.body)})"
+            case ast.Reduce():
+                rest = [] if node.initial is None else [self.value(node.initial)]
+                return _called("attr.ReduceTuple", [repr(node.operator), self.value(node.sequence), *rest])
+        raise PatternError(f"{node!r} can't be written as Python")
+
+    def _sequence(self, node: Ast) -> str:
+        if isinstance(node, (ast.TupleOf, ast.Literal)):
+            return f"attr.Const({self.value(node)})"
+        return self.value(node)
+
+
+def _called(function: str, arguments: Iterable[str]) -> str:
+    return f"{function}({', '.join(arguments)})"
+
+
+def _tuple(items: Iterable[str]) -> str:
+    texts = list(items)
+    return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
+
+
+def _bare(text: str) -> str:
+    """A text without the parentheses around all of it, where it is no tuple."""
+    if not text.startswith("(") or not text.endswith(")"):
+        return text
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(letter, 0)
+        if depth == 1 and letter == ",":
+            return text
+        if depth == 0 and place < len(text) - 1:
+            return text
+    return text[1:-1] if text != "()" else text
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, tuple):
+        return _tuple(map(_plain, value))
+    if isinstance(value, SymDim) or not (
+        value is None or isinstance(value, (bool, int, float, complex, str)) or type(value).__module__ == "torch"
+    ):
+        raise PatternError(f"{value!r} can't be written as Python: a rule with it is written by hand")
+    text = repr(value) if type(value).__module__ != "torch" else str(value)
+    return f"float({text!r})" if text in ("inf", "-inf", "nan") else text
+
+
+def _native(op: Any) -> str:
+    schema = getattr(op, "_schema", None)
+    if schema is None:
+        raise PatternError(f"{op_name(op)} can't be written as Python: it has no name by which it is found")
+    return repr(f"{schema.name}.{schema.overload_name or 'default'}")
+
+
+def _operator(pattern: Pattern) -> Any:
+    found = pattern.operator
+    return found.name if isinstance(found, OpSpec) else type(pattern).__name__.lower() if found is None else found
+
+
+def _identifier(name: str) -> str:
+    found = re.sub(r"\W", "_", name)
+    return f"_{found}" if found[:1].isdigit() else found
+
+
+def _is_number(pattern: Pattern) -> bool:
+    return isinstance(pattern, Const) and isinstance(pattern.literal, ast.Literal) and pattern.guard is None
+

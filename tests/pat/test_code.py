@@ -1,0 +1,82 @@
+"""Rules as Python: the statements build the same rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import gsl
+from gsl import Subst, attr, op, pat, wildcard
+from gsl.errors import PatternError
+
+x, y, w = wildcard(), pat.Variable(), pat.Param()
+conv = op.Conv2D(x, w, strides=(2, 2))
+alt = op.ReLU(x) | op.Sigmoid(x)
+split = op.Split(x, indices_or_sections=2, axis=0)
+half = pat.Const()
+view = op.Reshape(x)
+
+RULES: dict[str, Subst] = {
+    "arithmetic": Subst((x + 1) * y - w / 2.0 @ x, -x),
+    "attributes": Subst(conv, conv.like(x, w, padding=conv.padding), name="like"),
+    "types": Subst(pat.Input(shape=(None, 4)) + pat.Wildcard(ndim=2, dtype="float32", distinct=True), pat.Const(1.0)),
+    "literals": Subst(x * half, x / pat.Const(1 / half.value), where=half.value != 0),
+    "fields": Subst(op.Concatenate(pat.Tuple(split[0], split[1]), axis=0), x),
+    "outputs": Subst([op.ReLU(x), op.Sigmoid(x)], [op.Maximum(x, 0.0), op.Divide(1.0, 1.0 + op.Exp(-x))]),
+    "alternatives": Subst(op.Negative(alt), pat.Match(alt, [op.Clip(-x, a_max=0.0), op.Sigmoid(x) * -1.0])),
+    "conditions": Subst(op.ReLU(x), pat.Cond(x.shape[0] == 1, op.Clip(x, a_min=0.0), op.Maximum(x, 0.0))),
+    "negations": Subst(op.Exp(op.Exp(x) & ~op.Tanh(wildcard())), op.Exp(x)),
+    "expressions": Subst(
+        view,
+        op.Reshape(x, newshape=attr.Map(attr.Range(x.ndim), lambda i: x.shape[x.ndim - 1 - i])),
+        where=(attr.Len(view.newshape) == x.ndim) & (attr.Reverse(view.newshape) == x.shape) & ~(x.shape[0] < 2),
+    ),
+    "folds": Subst(
+        op.ReLU(x), op.Maximum(x, 0.0),
+        where=(attr.Sum(x.shape) > attr.max(x.shape)) & attr.In(x.dtype, ("float32", "float64"))
+        & (attr.Cond(x.ndim == 2, x.shape[1], 1) == attr.Variadic(lambda i: x.shape[i], x.ndim)[0])
+        & (x.shape[0].max(3) == x.shape[1:][0]),
+    ),
+    "arguments": Subst(op.ReLU(x), op.Maximum(x, 0.0), priority=3, extern_use=False, distinct=True, doc="two\nlines"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_text_builds_the_same_rule(name: str) -> None:
+    rule = RULES[name]
+    names: dict[str, Any] = {each: getattr(gsl, each) for each in ("Subst", "attr", "op", "pat")}
+    exec(rule.to_python("again"), names)
+    again = names["again"]
+    assert body(again) == body(rule)
+    assert again.priority == rule.priority
+    assert again.to_python("again") == rule.to_python("again")
+
+
+def body(rule: Subst) -> str:
+    """The text of a rule without its name, which tells a line of the file."""
+    return str(rule).partition("\n")[2]
+
+
+def test_the_text_reads_like_what_is_written_by_hand() -> None:
+    assert RULES["literals"].to_python() == (
+        "x = pat.Wildcard()\nx2 = pat.Const()\nsource = x * x2\ntarget = x / pat.Const(1 / x2.value)\n"
+        "rule = Subst(source, target, where=[x2.value != 0])"
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Subst(op.ReLU(x), lambda match: x), "a function as its target"),
+        (lambda: Subst(op.ReLU(x), op.Exp(x), where=lambda match: True), "only expressions can"),
+        (lambda: Subst(op.ReLU(x) > op.Exp(w), x), "can't be written as Python"),
+        (lambda: Subst(x * [1.0, 2.0], x), "an array can't be written as Python"),
+        (lambda: Subst(pat.Repeat(op.ReLU(x)), x), "can't be written as Python"),
+        (lambda: Subst(pat.Call(print, x), x), "it has no name by which it is found"),
+    ],
+)
+def test_what_has_no_text(make: Callable[[], Subst], message: str) -> None:
+    with pytest.raises(PatternError, match=message):
+        make().to_python()

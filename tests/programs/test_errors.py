@@ -1,0 +1,227 @@
+"""Programs of which no rule can be made: what was expected and found, where, and how to mend it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gsl import Subst, pat
+from gsl.errors import PatternError
+from tests.programs.functions import SHAPES, eager, fused
+
+HERE = "test_errors.py"
+
+
+def branches(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        return torch.relu(x)
+    return -x
+
+
+def looks(x: Tensor) -> Tensor:
+    return x * x.max().item()
+
+
+def mutates(x: Tensor) -> Tensor:
+    x += 1
+    return x.exp()
+
+
+def returns_a_number(x: Tensor) -> Any:
+    return x.exp(), x.shape[0]
+
+
+def branches_on_a_size(x: Tensor) -> Tensor:
+    return x.exp() if x.shape[0] > 100 else x.sin()
+
+
+def same(x: Tensor) -> Tensor:
+    return x.exp().log()
+
+
+def two(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return x.exp(), y.exp() + x.exp()
+
+
+def line_of(text: str) -> int:
+    """The line of this file that has a text, as the last part of it."""
+    with open(__file__, encoding="utf-8") as file:
+        return next(number for number, line in enumerate(file, 1) if line.rstrip().endswith(text))
+
+
+@pytest.mark.parametrize(
+    ("function", "line", "message"),
+    [
+        (branches, "if x.sum() > 0:", "looks at the value of a tensor, which no graph tells"),
+        (looks, "return x * x.max().item()", "write a rule for each branch, or torch.where"),
+        (mutates, "x += 1", "changes its argument x in place"),
+    ],
+)
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_function_that_is_no_graph(function: Callable[..., Any], line: str, message: str, side: str) -> None:
+    programs = (function, same) if side == "before" else (same, function)
+    with pytest.raises(PatternError) as error:
+        Subst.from_programs(*programs)
+    text = str(error.value)
+    assert message in text
+    assert text.startswith(f"{side} {function.__name__} ({HERE}:")
+    assert f"{HERE}:{line_of(line)}: " in text
+
+
+def message(before: Any, after: Any, **given: Any) -> str:
+    """The message of the error for two programs."""
+    with pytest.raises(PatternError) as error:
+        Subst.from_programs(before, after, **given)
+    return str(error.value)
+
+
+def test_sizes_that_contradict_each_other() -> None:
+    text = message(eager, fused, **{**SHAPES, "k": "b h m e"})
+    assert f"{HERE}" not in text
+    assert re.search(r"before eager \(functions.py:\d+\): functions.py:\d+: RuntimeError", text)
+    assert "k='b h m e'" in text
+    assert "sizes of different names are different" in text
+    assert "q: float32[" in text
+
+
+def test_shapes_that_contradict_each_other() -> None:
+    def before(x: Float[Tensor, "b n"]) -> Tensor:  # noqa: F722, F821
+        return torch.relu(x)
+
+    text = message(before, lambda x: x.relu6(), x="b n d")
+    assert "the shapes that are said of x contradict each other: 'b n' (before before" in text
+    assert "'b n d'" in text
+
+
+def test_a_shape_that_is_needed() -> None:
+    def conv(x: Tensor, w: Tensor) -> Tensor:
+        return F.conv2d(x, w).relu()
+
+    text = message(conv, conv)
+    assert "nothing is said of the shape of x, w" in text
+    assert "give" in text
+
+
+def test_parameters_that_differ() -> None:
+    text = message(eager, lambda q, k, v, *, scale: q, **SHAPES)
+    assert "both have the same; as tensors, before eager" in text
+    assert "has (q, k, v, mask)" in text
+    text = message(eager, lambda q, k, v, mask, *, factor: q, **SHAPES)
+    assert "as keyword-only literals, before eager" in text
+    assert "has (factor)" in text
+
+
+def test_numbers_of_outputs_that_differ() -> None:
+    text = message(two, lambda x, y: x)
+    assert "before two" in text
+    assert "returns 2 and after <lambda>" in text
+    assert "returns 1" in text
+
+
+def test_a_parameter_that_only_the_target_uses() -> None:
+    text = message(lambda x, y: x.exp().log(), lambda x, y: x + y)
+    assert "uses the parameter y, which before <lambda>" in text
+    assert "no match tells what it is" in text
+
+
+def test_a_target_of_another_shape() -> None:
+    text = message(same, lambda x: x.sum(-1), x="b n")
+    assert "output 0 is float32[11, 13] of before same" in text
+    assert "and float32[11] of after <lambda>" in text
+    text = message(same, lambda x: x.double(), x="b n")
+    assert "float64[11, 13]" in text
+    assert "both need the same shape and dtype" in text
+
+
+def test_literals_that_are_none() -> None:
+    def before(x: Tensor, *, factor: Any = nn.Identity()) -> Tensor:  # noqa: B008
+        return torch.relu(x)
+
+    text = message(before, before)
+    assert f"{HERE}:" in text
+    assert "the keyword-only parameter factor is Identity(), which is no literal" in text
+
+    def scaled(x: Tensor, *, factor: float) -> Tensor:
+        return torch.relu(x) * factor
+
+    assert "so it is a literal: expected a list" in message(scaled, scaled, factor="b n")
+    assert "so it is a literal" in message(scaled, scaled, factor=pat.Const())
+
+
+def test_a_literal_that_the_source_does_not_tell() -> None:
+    def before(x: Tensor, *, factor: float) -> Tensor:
+        return torch.relu(x) * (factor * 3 + 1)
+
+    text = message(before, lambda x, *, factor: torch.relu(x * factor))
+    assert "computes tells factor as it is" in text
+    assert "use the value itself there" in text
+
+
+def test_an_attribute_that_follows_from_nothing() -> None:
+    sizes = iter(range(1, 1000))
+
+    def before(x: Tensor) -> Tensor:
+        return torch.relu(x) * next(sizes) ** 2.5
+
+    text = message(before, lambda x: x, x="a b")
+    assert "no expression of sizes was found for it" in text
+    assert "give it as a keyword-only parameter" in text
+
+
+def test_a_branch_on_a_size() -> None:
+    text = message(branches_on_a_size, lambda x: x.cos(), x="n d")
+    assert "computes other calls for other sizes: sin with x: float32[11, 13], and exp with x: float32[401" in text
+
+
+def test_sizes_of_which_nothing_says_whether_they_are_equal() -> None:
+    def before(q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.mT * q.shape[-1] ** -0.5
+
+    text = message(before, lambda q, k: q * q.shape[-1] ** -0.5 @ k.mT)
+    assert "axis -1 of q or from axis -1 of k" in text
+    assert "give both a shape of named sizes" in text
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda *x: x[0], "*x stands for any number of parameters"),
+        (returns_a_number, "expected that it returns a tensor or a tuple of tensors, but found a int"),
+        (3, "expected a function of tensors, a module of torch, a workload"),
+        (torch.relu, "its parameters are not known"),
+    ],
+)
+def test_what_is_no_program(function: Any, message: str) -> None:
+    with pytest.raises(PatternError, match=re.escape(message)):
+        Subst.from_programs(function, same)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"y": "b n"}, "y= is no parameter of before same"),
+        ({"x": "b n-1"}, "'n-1' is no size"),
+        ({"x": 3}, "expected a shape such as 'b n d', a pattern, or both"),
+        ({"x": "half[b]"}, "half is no dtype"),
+    ],
+)
+def test_what_is_given_for_parameters(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(PatternError, match=re.escape(message)):
+        Subst.from_programs(same, same, **given)
+
+
+def test_finished_programs_say_their_shapes() -> None:
+    class Same(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return same(x)
+
+    exported = torch.export.export(Same(), (torch.randn(3, 4),))
+    assert "a finished graph says the shapes of its inputs itself" in message(exported, exported, x="b n")
+    other = torch.export.export(Same(), (torch.randn(3, 5),))
+    assert "axis 1 of x is 5, and elsewhere 4" in message(exported, other)
