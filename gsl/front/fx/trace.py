@@ -1,6 +1,6 @@
 """Functions of tensors as traced graphs, with sizes and attributes that are numbers in each trace.
 
-``make_fx`` before dispatch gives the calls that ``torch.export`` gives, in some milliseconds; the tensors are fake, so
+``make_fx`` before dispatch gives the calls that ``torch.export`` gives, in half of its time; the tensors are fake, so
 that nothing is computed.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,8 +24,8 @@ from gsl.errors import FrontEndError, Location, PatternError
 from gsl.front.fx.program import from_graph_module
 from gsl.graph import Effect, Graph, TensorType
 
-_TORCH: Final = str(Path(torch.__file__).parent)
-_OWN: Final = str(Path(__file__).parent.parent.parent)
+_TORCH: Final = f"{Path(torch.__file__).parent}{os.sep}"
+_OWN: Final = f"{Path(__file__).parent.parent.parent}{os.sep}"
 _VALUE_ERRORS: Final = frozenset(("DataDependentOutputException", "GuardOnDataDependentSymNode"))
 _VALUE_WORDS: Final = ("trying to get a value out of", "data-dependent", "local_scalar_dense")
 
