@@ -30,10 +30,9 @@ from gsl.pause import paused_collector
 from gsl.rewrite import Subst, Trace
 from gsl.rewrite.apply import RewriteRun, on_subject
 from gsl.rewrite.check import Refusal
-from gsl.rewrite.fields import take_fields
 from gsl.rewrite.fold import Evaluate, fold
 from gsl.rewrite.passes import MAX_REFUSALS, RulePass
-from gsl.rewrite.share import drop_unused, share
+from gsl.rewrite.share import drop_unused, share, take_fields
 from gsl.workload import Workload
 
 ALPHA = 1.05

@@ -11,11 +11,10 @@ from gsl.errors import ReplayError, RewriteError, UntypedWarning, caller
 from gsl.graph import Graph, Node
 from gsl.graph.text import node_names
 from gsl.pause import paused_collector
-from gsl.rewrite.fields import take_fields
 from gsl.rewrite.fold import Evaluate, fold
 from gsl.rewrite.loop import Watch
 from gsl.rewrite.passes import RulePass
-from gsl.rewrite.share import drop_unused, share
+from gsl.rewrite.share import drop_unused, share, take_fields
 from gsl.rewrite.trace import Trace
 
 if TYPE_CHECKING:

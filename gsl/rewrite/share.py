@@ -1,11 +1,11 @@
-"""Common subexpressions, and calls that nothing uses."""
+"""What a pass leaves to tidy up: common subexpressions, calls that nothing uses, and fields of tuples in sight."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
-from gsl.graph import CONST, INPUT, LEAVES, PARAM, Graph, Node
+from gsl.graph import CONST, GETITEM, INPUT, LEAVES, PARAM, TUPLE, Graph, Node
 from gsl.graph.splice import Replacement, Splicer
 from gsl.rewrite.check import changed, may_be_view
 
@@ -21,6 +21,21 @@ def drop_unused(graph: Graph) -> int:
     if splicer.dead:
         graph.reorder([node for node in graph.nodes if node not in splicer.dead])
     return _calls(splicer.dead)
+
+
+def take_fields(graph: Graph) -> None:
+    """Let each field of a tuple that a rewrite made be the value from which the tuple was made.
+
+    Else the field would hide that value from the next pass, and the tuple would count as its user.
+    """
+    if not any(node.op == TUPLE for node in graph.nodes):
+        return
+    splicer = Splicer(graph)
+    for node in graph.by_op().get(GETITEM, ()):
+        whole = node.operands[0]
+        if whole.op == TUPLE and (whole.origin is not None or node.redirects is not None):
+            splicer.apply(Replacement([node], [whole.operands[node.attrs["index"]]]), [node])
+    splicer.finish()
 
 
 def share(graph: Graph, *, all: bool = False) -> int:
