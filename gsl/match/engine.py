@@ -6,7 +6,7 @@ It keeps goals, choice points and a trail: complete backtracking without recursi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,11 @@ SKIPPED = (None, ())
 class MatchSearch(Machine[Node]):
     """The state of one search: bindings, the nodes that operators have taken, and where to go back to."""
 
+    steps = 0
+    """The number of goals that were tried: the measure of the search's cost."""
+    on_miss: Callable[[Miss], None] | None = None
+    """A function that is told each failed condition."""
+
     def __init__(
         self, plan: Plan, outputs: Container[Node], blocked: Collection[Node] = (), crowds: Crowds | None = None
     ) -> None:
@@ -46,9 +51,6 @@ class MatchSearch(Machine[Node]):
         self.crowds = crowds
         """The facts about users that are known, if there are any."""
         self.choices: list[tuple[Iterator[Goals], int]] = []
-        self.steps = 0
-        """The number of goals that were tried: the measure of the search's cost."""
-        self.on_miss: Callable[[Miss], None] | None = None
 
     # The goals.
 
@@ -191,24 +193,26 @@ class MatchSearch(Machine[Node]):
         return self.choose(map(goals, nodes))
 
     def users(self, matcher: Matcher, below: Sequence[list[Node]], *, last: bool) -> list[Node] | Iterator[Node]:
-        if last and len(below) == 1 and len(below[0]) == 1:
-            crowd = self._crowd(matcher, below[0][0])
+        if last and self.crowds is not None and len(below) == 1 and len(below[0]) == 1:
+            crowd = self._crowd(self.crowds, matcher, below[0][0])
             if crowd is not None:
                 return crowd
         found: dict[Node, None] = {}
-        for node in [node for nodes in below for node in nodes]:
+        accepts = matcher.accepts
+        for node in below[0] if len(below) == 1 else chain.from_iterable(below):
             before = len(found)
-            above = [node] if matcher.same_node else self.users_beyond(node)
-            found.update(dict.fromkeys(filter(matcher.plausible, above)))
+            for user in (node,) if matcher.same_node else self.users_beyond(node):
+                if accepts is None or accepts(user.op):
+                    found[user] = None
             if len(found) == before and not matcher.same_node:
                 self.miss(matcher.pattern, node, "user", matcher.pattern, list(node.users))
         return list(found)
 
-    def _crowd(self, matcher: Matcher, node: Node) -> Iterator[Node] | None:
+    def _crowd(self, crowds: Crowds, matcher: Matcher, node: Node) -> Iterator[Node] | None:
         """The nodes that the pattern may be, one after the other, where they are among the many users of one node."""
-        if self.crowds is None or self.on_miss is not None or self.fuzzy or not isinstance(matcher, CallMatcher):
+        if len(node.users) < MANY or self.on_miss is not None or self.fuzzy or not isinstance(matcher, CallMatcher):
             return None
-        return self.crowds.above(node, matcher.ops, self.blocked) if len(node.users) >= MANY else None
+        return crowds.above(node, matcher.ops, self.blocked)
 
     def connected(self, matcher: Matcher) -> list[Node]:
         return list(filter(matcher.plausible, connected(self.bindings.nodes.values())))

@@ -33,6 +33,9 @@ Some = Any
 class Machine(ABC, Generic[N]):
     """The state between the goals of a source, and the instructions that these consist of."""
 
+    overlaps = 0
+    """The number of times that a node was not free, because another operator had taken it."""
+
     def __init__(self, scopes: Mapping[Pattern, tuple[Variadic | Repeat, ...]]) -> None:
         self.bindings: Bindings[N] = Bindings(scopes)
         self.taken: dict[N, Any] = {}
@@ -43,8 +46,6 @@ class Machine(ABC, Generic[N]):
         """The use relations that are known to hold."""
         self.failed: set[tuple[Any, N]] = set()
         """The alternatives that do not match a node, whatever is bound around them."""
-        self.overlaps = 0
-        """The number of times that a node was not free, because another operator had taken it."""
         self.trail: list[tuple[dict[Any, Any], Any]] = []
 
     def record(self, table: dict[Any, Any], key: Any, value: Any) -> None:

@@ -433,7 +433,7 @@ class VariadicMatcher(Matcher):
             return (self.first.match, node, path, rest)
         return (self.field.match, node, path, (check_all, self.instance_guards, path, rest))
 
-    def group(self, node: N, rest: Goals) -> Goals:
+    def goals(self, node: N, rest: Goals) -> Goals:
         """The goals of a group of which the node is the first instance."""
         return self.instance(0, node, (), (self._others, node, (), rest))
 

@@ -94,6 +94,8 @@ class Start:
         """The number of nodes for which matches were wanted, and the cost of these searches."""
         self.ups: list[Up | Link] = []
         self.final: list[Guard] = []
+        self.group: VariadicMatcher | None = None
+        """The instances of a variadic output."""
         if plan.variadic is not None:
             self._group(plan.variadic)
         else:
@@ -160,10 +162,8 @@ class Start:
     def goals(self, node: N, rest: Goals) -> Goals:
         """The goals of a match whose anchor is the node, and then the rest."""
         checked = (check_all, self.final, (), rest)
-        if self.plan.variadic is not None:
-            group = self.matchers[self.plan.variadic]
-            assert isinstance(group, VariadicMatcher)
-            return group.group(node, checked)
+        if self.group is not None:
+            return self.group.goals(node, checked)
         return (self.matchers[self.anchor].match, node, (), (climb, tuple(self.ups), (), checked))
 
     def matches(self, node: Node, search: MatchSearch) -> Iterator[Match]:
@@ -292,7 +292,7 @@ class Start:
         """The instances of a variadic output: the way from the patterns that they share to the field."""
         self.order[variadic] = 0
         self.regions[variadic] = ()
-        group = self.matchers[variadic] = VariadicMatcher(variadic, 0, variadic)
+        self.group = self.matchers[variadic] = VariadicMatcher(variadic, 0, variadic)
         self._visit(variadic.first_field, (variadic,))
         self._visit(variadic.field, (variadic,))
         bound = {p for p in walk(variadic.field) if p not in self.plan.scopes}
@@ -302,7 +302,7 @@ class Start:
                 f"{variadic.location}: from the patterns that the instances share no way leads up to the field "
                 "through operands"
             )
-        group.members = self._up(variadic.field, way)
+        self.group.members = self._up(variadic.field, way)
 
     # When the guards are checked.
 

@@ -150,8 +150,13 @@ class Up:
             if bound is not None:
                 reached[matcher.pattern] = [bound]
                 continue
-            known = [(get(pattern, path), reached.get(pattern)) for pattern in below]
-            given = [some if node is None else [node] for node, some in known if node is not None or some is not None]
+            given: list[Some] = []
+            for pattern in below:
+                node = get(pattern, path)
+                if node is not None:
+                    given.append([node])
+                elif pattern in reached:
+                    given.append(reached[pattern])
             reached[matcher.pattern] = search.users(matcher, given, last=matcher is self.goal)
         return reached[self.goal.pattern]
 
