@@ -12,13 +12,14 @@ from gsl import attr, pat
 from gsl.attr import Expr
 from gsl.attr.ast import Attribute
 from gsl.errors import FrontEndError, PatternError
-from gsl.graph import GETITEM, INPUT, TensorType, TupleType, Type, op_name
+from gsl.graph import GETITEM, INPUT, Type, op_name
 from gsl.pat import Pattern
+from gsl.programs.attributes import from_the_end, is_default, near, shape_of
 from gsl.programs.fit import AxesOf, Column, Quantities, Quantity, UnfitError, same
 from gsl.programs.parameters import RuleLiteral, RuleTensor, parameters
 from gsl.programs.samples import Sampler, Traced
-from gsl.programs.source import ProgramTrace, RuleProgram, TracedNode, rule_program
-from gsl.spec import REQUIRED, TABLE, OpSpec
+from gsl.programs.source import ProgramTrace, RuleProgram, Sample, TracedNode, rule_program
+from gsl.spec import TABLE
 
 Rule = TypeVar("Rule")
 Path = tuple[int, ...]
@@ -42,6 +43,7 @@ def rule_from_programs(
     except FrontEndError as error:
         raise PatternError(str(error)) from error
     found, plain = _sides(programs, tensors, literals, traces)
+    _check_form(found, check, programs)
     _check_fires(make(plain.source, plain.target, where=plain.where, name=programs[0].title), check, programs[0])
     sides = RuleSides(programs, tensors, literals, found, given=True)
     conditions = [*sides.where, *_conditions(where, sides.names)]
@@ -73,6 +75,22 @@ def _conditions(where: Any, names: Mapping[str, Any]) -> Iterator[Any]:
             yield condition(**{name: v.value if isinstance(v, pat.Const) else v for name, v in values.items()})
         else:
             yield condition
+
+
+def _check_form(found: Traced, check: Traced, programs: tuple[RuleProgram, RuleProgram]) -> None:
+    """Raise PatternError for a program that computes something else with sizes not seen before."""
+    for program, traces, more in zip(programs, (found.before, found.after), (check.before, check.after)):
+        _check_alike(program, (found.samples[0], traces[0]), (check.samples[0], more[0]))
+
+
+def _check_alike(program: RuleProgram, one: tuple[Sample, ProgramTrace], other: tuple[Sample, ProgramTrace]) -> None:
+    """Raise PatternError for two traces of a program that have not the same form."""
+    if one[1].form() != other[1].form():
+        first, second = _difference(one[1], other[1])
+        raise PatternError(
+            f"{program.title} computes other calls for other sizes: {first} with {one[0]}, and {second} with "
+            f"{other[0]}; a rule has one source: write a rule for each case, or say the sizes"
+        )
 
 
 def _check_fires(rule: Any, check: Traced, before: RuleProgram) -> None:
@@ -180,7 +198,7 @@ class RuleSides:
             if known is not shape:
                 self.where.append(shape == known)
                 return
-        shapes = [_shape_of(sample.types[tensor.name]) for sample in self.found.samples]
+        shapes = [shape_of(sample.types[tensor.name]) for sample in self.found.samples]
         for more in range(low + 1):
             for before in range(more, -1, -1):
                 self._axes_of(leaf, shapes, head + before, tail + more - before)
@@ -246,7 +264,8 @@ class RuleSides:
 
     def _side(self, traces: Sequence[ProgramTrace], program: RuleProgram, *, is_source: bool) -> list[Pattern]:
         first = traces[0]
-        self._check_alike(traces, program)
+        for sample, trace in zip(self.found.samples, traces):
+            _check_alike(program, (self.found.samples[0], first), (sample, trace))
         made: dict[int, Pattern] = {}
         for number, node in enumerate(first.nodes):
             column = tuple(trace.nodes[number] for trace in traces)
@@ -257,16 +276,6 @@ class RuleSides:
             except UnfitError as error:
                 raise PatternError(f"{program.title}: {_described(node)}: {error}") from None
         return [made[output] for output in first.outputs]
-
-    def _check_alike(self, traces: Sequence[ProgramTrace], program: RuleProgram) -> None:
-        form = traces[0].form()
-        for sample, trace in zip(self.found.samples, traces):
-            if trace.form() != form:
-                one, other = _difference(traces[0], trace)
-                raise PatternError(
-                    f"{program.title} computes other calls for other sizes: {one} with {self.found.samples[0]}, and "
-                    f"{other} with {sample}; a rule has one source: write a rule for each case, or say the sizes"
-                )
 
     def _unknowns(self) -> dict[str, Column]:
         """The values of names that the source is to tell: literals, and sizes that are factors only."""
@@ -349,7 +358,7 @@ class RuleSides:
         spec = TABLE.get(node.op) if isinstance(node.op, str) else None
         attrs: dict[str, Any] = {}
         told: list[str] = []
-        near = _near(operands[0], types) if operands and (is_source or operands[0] in self.known) else None
+        own = near(operands[0], types) if operands and (is_source or operands[0] in self.known) else None
         for name in node.attrs:
             if spec is not None and spec.attrs[name].derive is not None:
                 continue
@@ -357,9 +366,9 @@ class RuleSides:
             if is_source and (number, name) in self.told:
                 told.append(name)
                 continue
-            given = None if spec is None else _from_the_end(spec, name, values, column, types)
-            given = self._fit(values, f"the attribute {name}", near) if given is None else given
-            if is_source or spec is None or not _is_default(spec, name, column, types):
+            given = None if spec is None else from_the_end(spec, name, values, column, types)
+            given = self._fit(values, f"the attribute {name}", own) if given is None else given
+            if is_source or spec is None or not is_default(spec, name, column, types):
                 attrs[name] = attr.Const(None) if given is None else given
         call = pat.Call(node.op if spec is None else spec, *operands, **attrs)
         for attribute in told:
@@ -384,9 +393,9 @@ class RuleSides:
         for index, items in enumerate(zip(*values)):
             self._demand(value[index], items, {path[1:] for path in told if path[0] == index})
 
-    def _fit(self, values: Column, what: str = "the literal", near: Quantities | None = None) -> Any:
+    def _fit(self, values: Column, what: str = "the literal", own: Quantities | None = None) -> Any:
         try:
-            return self.quantities.fit(values, near)
+            return self.quantities.fit(values, own)
         except UnfitError as error:
             reason = f"{what}: {error}"
             if self.unknown:
@@ -395,22 +404,6 @@ class RuleSides:
                     "the value itself there, and compute others of it in the second program"
                 )
             raise UnfitError(reason) from None
-
-
-def _near(operand: Pattern, types: Sequence[tuple[Type | None, ...]]) -> Quantities | None:
-    """The rank of the first operand of a call, where it differs: axes are counted by it."""
-    own = [each[0] for each in types]
-    shapes = [_shape_of(type) for type in own if isinstance(type, TensorType)]
-    ranks = tuple(map(len, shapes))
-    if len(ranks) < len(own) or len(set(ranks)) == 1:
-        return None
-    axes = [AxesOf(None, operand.ndim - less if less else operand.ndim, tuple(shape[less:] for shape in shapes))
-            for less in range(min(ranks) + 1)]  # fmt: skip
-    return Quantities(ranks=[Quantity("the rank of the operand", operand.ndim, ranks)], axes=axes)
-
-
-def _shape_of(type: TensorType) -> tuple[int, ...]:
-    return tuple(int(size) for size in type.shape)  # type: ignore[arg-type]
 
 
 def _parts(values: Column, path: Path = ()) -> Iterator[tuple[Path, Column]]:
@@ -425,59 +418,6 @@ def _literal_of(value: Any) -> Pattern | None:
     """The literal of the source whose value an expression is."""
     node = value.ast if isinstance(value, Expr) else None
     return node.pattern if isinstance(node, Attribute) and isinstance(node.pattern, pat.Const) else None
-
-
-def _from_the_end(
-    spec: OpSpec, name: str, values: Column, column: Sequence[TracedNode], types: Sequence[tuple[Type | None, ...]]
-) -> Any:
-    """Axes as they are counted from the end, if these are the same in all traces; else ``None``."""
-    if all(same(values[0], value) for value in values):
-        return None
-    for more in (0, 1):
-        counted = [_counted(value, own, more) for value, own in zip(values, types)]
-        if counted[0] is not None and all(same(counted[0], value) for value in counted) and all(
-            same(_completed(spec, {**_given(spec, node), name: counted[0]}, own, name), value)
-            for value, node, own in zip(values, column, types)
-        ):
-            return counted[0]
-    return None
-
-
-def _counted(value: Any, types: Sequence[Type | None], more: int) -> Any:
-    """Axes counted from the end of the first operand, or of one with an axis more; ``None`` for what are no axes."""
-    first = types[0] if types else None
-    first = first.fields[0] if isinstance(first, TupleType) and first.fields else first
-    axes = value if isinstance(value, tuple) else (value,)
-    if not isinstance(first, TensorType) or not axes or not all(type(axis) is int for axis in axes):
-        return None
-    counted = tuple(axis - first.ndim - more for axis in axes)
-    if any(axis >= 0 for axis in counted):
-        return None
-    return counted if isinstance(value, tuple) else counted[0]
-
-
-def _is_default(
-    spec: OpSpec, name: str, column: Sequence[TracedNode], types: Sequence[tuple[Type | None, ...]]
-) -> bool:
-    """True if an attribute has the value in all traces that it has where it is not given."""
-    for node, own in zip(column, types):
-        given = _given(spec, node)
-        value = given.pop(name)
-        if spec.attrs[name].default is REQUIRED or not same(_completed(spec, given, own, name), value):
-            return False
-    return True
-
-
-def _given(spec: OpSpec, node: TracedNode) -> dict[str, Any]:
-    """The attributes of a call that do not follow from its operands."""
-    return {name: value for name, value in node.attrs.items() if spec.attrs[name].derive is None}
-
-
-def _completed(spec: OpSpec, given: Mapping[str, Any], types: tuple[Type | None, ...], name: str) -> Any:
-    try:
-        return spec.complete(given, types)[name]
-    except ValueError:
-        return None
 
 
 def _difference(one: ProgramTrace, other: ProgramTrace) -> tuple[str, str]:
