@@ -69,9 +69,12 @@ class Traced:
         self.after.append(after)
 
     def restricted(self) -> Iterator[Traced]:
-        """These traces; and those without the largest, or the smallest, number of axes for a ``*b``, where the programs
-        can be a rule for the others only."""
+        """These traces; those of the first dtype; and those without the largest, or the smallest, number of axes for a
+        ``*b``, where the programs can be a rule for the others only."""
         yield self
+        if _dtypes(self.samples[-1]) != _dtypes(self.samples[0]):  # the last one has another dtype
+            whole = slice(len(self.samples) - 1)
+            yield Traced(self.samples[whole], self.before[whole], self.after[whole], self.lengths, single=True)
         for name in self.lengths:
             usual, *counts = [len(sample.sizes[name]) for sample in self.samples]
             low, high = min(counts), max(counts)
@@ -264,6 +267,10 @@ _Pair = tuple[Sample, ProgramTrace, ProgramTrace]
 
 def _alike(one: _Pair, other: _Pair) -> bool:
     return one[1].form() == other[1].form() and one[2].form() == other[2].form()
+
+
+def _dtypes(sample: Sample) -> list[str]:
+    return [type.dtype for type in sample.types.values()]
 
 
 def _primes(choice: _Choice, count: int) -> Iterator[int]:

@@ -368,6 +368,15 @@ def test_what_depends_on_the_dtype_is_for_the_one_that_was_traced() -> None:
     assert "dtype=float32" in str(rule).replace("'", "")
 
 
+def test_a_literal_that_depends_on_the_dtype_is_for_the_one_that_was_traced() -> None:
+    def before(x: Tensor) -> Tensor:
+        return torch.relu(x) + torch.finfo(x.dtype).min
+
+    rule = Subst.from_programs(before, lambda x: torch.finfo(x.dtype).min + F.relu(x), name="lowest")
+    fires(rule, workload(before, (3,)))
+    assert not list(rule.match(Workload.from_torch(Calls(before), (torch.randn(3).double(),))))
+
+
 # Outputs, operators, frameworks
 
 
