@@ -1,8 +1,11 @@
-"""Writes docs/operators.md: the operators from their declarations, and how the frameworks spell them as recorded."""
+"""Writes docs/operators.md: the operators from their declarations, and how the frameworks spell them as recorded. Also
+the lists at the end of docs/verification.md: the methods that cover them."""
 
 from __future__ import annotations
 
 import json
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 from gsl.op import Trait
@@ -67,5 +70,28 @@ def page() -> str:
     return head + "\n".join(row(spec) for _, spec in sorted(TABLE.items())) + "\n" + frameworks()
 
 
+def methods() -> Iterator[str]:
+    """The paragraphs of the lists of operators that each method of verification covers."""
+    from gsl.verify.models.coverage import FIELD, INTEGERS, NATIVE
+
+    for title, ops in (
+        ("Exact over the integers and in the field:", INTEGERS & FIELD),
+        ("Over the integers only:", INTEGERS - FIELD),
+        ("In the field only:", FIELD - INTEGERS),
+        ("Of integers and booleans only, computed as torch does by all methods:", NATIVE),
+    ):
+        names = ", ".join(f"`{op}`" for op in sorted(ops))
+        yield f"{title}\n{textwrap.fill(names, 120, break_long_words=False, break_on_hyphens=False)}."
+
+
+def with_methods(text: str) -> str:
+    """The page on verification with its lists made anew."""
+    head, mark, rest = text.partition("## Operators that each method covers\n\n")
+    *_, last = rest.split("\n\n")
+    return head + mark + "\n\n".join([*methods(), last])
+
+
 if __name__ == "__main__":
     (HERE / "operators.md").write_text(page())
+    verification = HERE / "verification.md"
+    verification.write_text(with_methods(verification.read_text()))

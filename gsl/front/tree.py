@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gsl.graph import Node
+from gsl.graph import Node, TensorType
+from gsl.spec import TABLE
+from gsl.spec.meaning import Operand, infer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +53,56 @@ class Computed:
 
     def __repr__(self) -> str:
         return self.name
+
+
+# ---------------------------------------------------------------- writing by other calls
+
+
+Written = Callable[[str, Mapping[str, Any], Sequence[Any], Callable[[Any], Any]], Any]
+"""``write(op, attrs, operands, type_of)``: a canonical call as a native value."""
+
+
+class Composition:
+    """Writes a call as those of its decomposition, as a :class:`gsl.spec.spec.Calculus` of native values.
+
+    The types of what it writes are inferred, and those of the operands are told by the front end.
+    """
+
+    def __init__(self, write: Written, type_of: Callable[[Any], Any]) -> None:
+        self._write = write
+        self._type_of = type_of
+        self._made: dict[int, tuple[Any, Operand]] = {}
+        """The values that it wrote, by identity, with their types."""
+
+    def type_of(self, value: Any) -> Any:
+        """The type of a native value, ``None`` where it is not known; a number is what it is."""
+        if isinstance(value, (bool, int, float)):
+            return value
+        made = self._made.get(id(value))
+        return self._type_of(value) if made is None else made[1]
+
+    def shape(self, value: Any) -> tuple[Any, ...]:
+        found = self.type_of(value)
+        if not isinstance(found, TensorType):
+            raise ValueError(f"expected an operand of known type, found {found}")
+        return found.shape
+
+    def __call__(self, op: str, *operands: Any, **attrs: Any) -> Any:
+        types = [self.type_of(operand) for operand in operands]
+        known = tuple([None if isinstance(found, (bool, int, float)) else found for found in types])
+        full = TABLE[op].complete(attrs, known)
+        value = self._write(op, full, operands, self.type_of)
+        self._made[id(value)] = (value, infer(TABLE[op], types, full))
+        return value
+
+
+def compose(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], write: Written, type_of: Any) -> Any:
+    """A call that a framework lacks, written as others. ValueError where it is not known how, with the mend."""
+    spec = TABLE[op]
+    if spec.decompose is None:
+        raise ValueError(f"{op}: it has no spelling here, and its declaration says no decomposition")
+    own = {name: value for name, value in attrs.items() if spec.attrs[name].derive is None}
+    return spec.decompose(Composition(write, type_of), *operands, **own)
 
 
 # ---------------------------------------------------------------- readings as view nodes

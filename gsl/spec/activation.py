@@ -20,13 +20,15 @@ def _activation(
     attrs: dict[str, AttrSpec] | None = None,
     aliases: tuple[str, ...] = (),
     examples: tuple[Example, ...] = (call(e.X),),
+    decompose: Callable[..., Any] | None = None,
 ) -> OpSpec:
     """A function ``function(F, data, **attrs)`` of torch.nn.functional."""
 
     def meaning(torch: Any, data: Any, **values: Any) -> Any:
         return function(torch.nn.functional, data, **values)
 
-    return OpSpec(name, cls, ("data",), meaning, attrs or {}, traits=_ACTIVATION, aliases=aliases, examples=examples)
+    return OpSpec(name, cls, ("data",), meaning, attrs or {}, traits=_ACTIVATION, aliases=aliases, examples=examples,
+                  decompose=decompose)  # fmt: skip
 
 
 def _prelu(torch: Any, data: Any, alpha: Any, axis: int) -> Any:
@@ -40,7 +42,14 @@ _WIDE = e.rand(2, 3, 4, low=-10.0, high=10.0)
 
 OPS: tuple[OpSpec, ...] = (
     _activation("nn.relu", "ReLU", lambda F, x: F.relu(x), aliases=("Relu",)),
-    _activation("nn.relu6", "ReLU6", lambda F, x: F.relu6(x), aliases=("Relu6",), examples=(call(_WIDE),)),
+    _activation(
+        "nn.relu6",
+        "ReLU6",
+        lambda F, x: F.relu6(x),
+        aliases=("Relu6",),
+        examples=(call(_WIDE),),
+        decompose=lambda o, x: o("clip", x, a_min=0, a_max=6),
+    ),
     _activation(
         "nn.leaky_relu",
         "LeakyReLU",
@@ -67,10 +76,32 @@ OPS: tuple[OpSpec, ...] = (
         ("nn.gelu", "Gelu"),
         (call(e.X), call(e.X, approximate="tanh")),
     ),
-    _activation("silu", "SiLU", lambda F, x: F.silu(x), aliases=("nn.silu", "swish", "Silu")),
+    _activation(
+        "silu",
+        "SiLU",
+        lambda F, x: F.silu(x),
+        aliases=("nn.silu", "swish", "Silu"),
+        decompose=lambda o, x: o("multiply", x, o("sigmoid", x)),
+    ),
     _activation("mish", "Mish", lambda F, x: F.mish(x), aliases=("nn.mish",)),
-    _activation("hardswish", "Hardswish", lambda F, x: F.hardswish(x), None, ("nn.hardswish",), (call(_WIDE),)),
-    _activation("hardsigmoid", "Hardsigmoid", lambda F, x: F.hardsigmoid(x), None, ("nn.hardsigmoid",), (call(_WIDE),)),
+    _activation(
+        "hardswish",
+        "Hardswish",
+        lambda F, x: F.hardswish(x),
+        None,
+        ("nn.hardswish",),
+        (call(_WIDE),),
+        lambda o, x: o("divide", o("multiply", x, o("nn.relu6", o("add", x, 3.0))), 6.0),
+    ),
+    _activation(
+        "hardsigmoid",
+        "Hardsigmoid",
+        lambda F, x: F.hardsigmoid(x),
+        None,
+        ("nn.hardsigmoid",),
+        (call(_WIDE),),
+        lambda o, x: o("divide", o("nn.relu6", o("add", x, 3.0)), 6.0),
+    ),
     # log(1 + exp(beta x)) / beta, and x itself where beta x exceeds the threshold.
     _activation(
         "softplus",

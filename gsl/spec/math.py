@@ -36,11 +36,12 @@ def tensors(torch: Any, *operands: Any) -> tuple[Any, ...]:
 
 
 def _unary(
-    name: str, cls: str, on: Sample = e.X, *, traits: Trait = _EACH, aliases: tuple[str, ...] = ()
-) -> OpSpec:
+    name: str, cls: str, on: Sample = e.X, *, traits: Trait = _EACH, aliases: tuple[str, ...] = (),
+    decompose: Callable[..., Any] | None = None,
+) -> OpSpec:  # fmt: skip
     """A function of ``torch`` of one tensor, with an example of one."""
     return OpSpec(name, cls, ("data",), lambda torch, x: getattr(torch, name)(x), {}, traits=traits, aliases=aliases,
-                  examples=(call(on),))  # fmt: skip
+                  examples=(call(on),), decompose=decompose)  # fmt: skip
 
 
 def _operator(
@@ -106,8 +107,8 @@ _FUNCTIONS = (
     _unary("log1p", "Log1p", e.P),
     _unary("sqrt", "Sqrt", e.P),
     _unary("rsqrt", "Rsqrt", e.P),
-    _unary("square", "Square"),
-    _unary("reciprocal", "Reciprocal", e.P),
+    _unary("square", "Square", decompose=lambda o, x: o("multiply", x, x)),
+    _unary("reciprocal", "Reciprocal", e.P, decompose=lambda o, x: o("divide", 1, x)),
     _unary("erf", "Erf", e.U),
     _unary("sin", "Sin"),
     _unary("cos", "Cos"),

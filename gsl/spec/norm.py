@@ -8,7 +8,7 @@ from typing import Any
 from gsl.spec import examples as e
 from gsl.spec import normalise as n
 from gsl.spec.examples import call
-from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec
+from gsl.spec.spec import REQUIRED, AttrSpec, Calculus, OpSpec
 
 _CHANNELS = AttrSpec(1, n.axis())
 _LAST_AXES = AttrSpec((-1,), n.last_axes)
@@ -102,6 +102,12 @@ def _l2_normalize(torch: Any, data: Any, eps: float, axis: tuple[int, ...]) -> A
     return data / torch.sqrt(torch.clamp(norm, min=eps))
 
 
+def _by_squares(o: Calculus, data: Any, eps: float, axis: tuple[int, ...]) -> Any:
+    squares = o("square", data)
+    norm = o("sum", squares, axis=axis, keepdims=True, exclude=False) if axis else squares
+    return o("divide", data, o("sqrt", o("maximum", norm, eps)))
+
+
 _AFFINE: Mapping[str, AttrSpec] = {"axis": _CHANNELS, "epsilon": _EPSILON, **_CENTER_SCALE}
 
 _CHANNEL = e.GAMMA, e.BETA, e.MEAN, e.VAR
@@ -171,5 +177,6 @@ OPS: tuple[OpSpec, ...] = (
         _l2_normalize,
         {"eps": AttrSpec(REQUIRED, n.real), "axis": AttrSpec(None, n.axes)},
         examples=(call(e.X, eps=1e-6, axis=1), call(e.X, eps=1e6)),
+        decompose=_by_squares,
     ),
 )

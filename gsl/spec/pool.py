@@ -9,7 +9,7 @@ from gsl.spec import examples as e
 from gsl.spec import normalise as n
 from gsl.spec.examples import Example, call
 from gsl.spec.layout import padded, permuted, spatial
-from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Types
+from gsl.spec.spec import REQUIRED, AttrSpec, Calculus, OpSpec, Types
 
 _EXAMPLES: Mapping[str, tuple[Example, ...]] = {
     "nn.max_pool1d": (call(e.SIGNAL, pool_size=3, strides=2),),
@@ -49,7 +49,14 @@ def _layouts(count: int) -> dict[str, AttrSpec]:
     return {"layout": AttrSpec(letters, n.layout(letters)), "out_layout": AttrSpec("", n.layout_or_same(letters))}
 
 
-def _pool(count: int, name: str, cls: str, pool: Callable[..., Any], attrs: dict[str, AttrSpec]) -> OpSpec:
+def _pool(
+    count: int,
+    name: str,
+    cls: str,
+    pool: Callable[..., Any],
+    attrs: dict[str, AttrSpec],
+    decompose: Callable[..., Any] | None = None,
+) -> OpSpec:
     """A pooling ``pool(torch, data, **attrs)`` of a tensor whose spatial axes are the last ones."""
     plain = "NC" + spatial(count)
 
@@ -65,6 +72,7 @@ def _pool(count: int, name: str, cls: str, pool: Callable[..., Any], attrs: dict
         {**attrs, **_layouts(count)},
         joint=n.same_out_layout("layout"),
         examples=_EXAMPLES[name],
+        decompose=decompose,
     )
 
 
@@ -171,7 +179,14 @@ def _global(count: int, kind: str) -> OpSpec:
     def pool(torch: Any, data: Any) -> Any:
         return (torch.amax if kind == "max" else torch.mean)(data, axes, keepdim=True)
 
-    return _pool(count, f"nn.global_{kind}_pool{count}d", f"Global{kind.title()}Pool{count}D", pool, {})
+    def decompose(o: Calculus, data: Any, layout: str, out_layout: str) -> Any:
+        places = tuple([axis for axis, letter in enumerate(layout) if letter not in "NC"])
+        result = o("max" if kind == "max" else "mean", data, axis=places, keepdims=True, exclude=False)
+        if not out_layout:
+            return result
+        return o("transpose", result, axes=tuple([layout.index(letter) for letter in out_layout]))
+
+    return _pool(count, f"nn.global_{kind}_pool{count}d", f"Global{kind.title()}Pool{count}D", pool, {}, decompose)
 
 
 # nn.max_pool2d, nn.adaptive_avg_pool1d, nn.global_max_pool3d and so on.

@@ -33,6 +33,7 @@ def _reduction(
     *examples: Example,
     attrs: Mapping[str, AttrSpec] | None = None,
     aliases: tuple[str, ...] = (),
+    decompose: Callable[..., Any] | None = None,
 ) -> OpSpec:
     """A reduction ``reduce(torch, data, axis, keepdims, **attrs)`` over a tuple of at least one axis."""
 
@@ -52,6 +53,7 @@ def _reduction(
         joint=_fold_exclude,
         aliases=aliases,
         examples=examples,
+        decompose=decompose,
     )
 
 
@@ -139,6 +141,7 @@ OPS: tuple[OpSpec, ...] = (
         lambda torch, x, axis, keepdims, unbiased: torch.std(x, axis, correction=int(unbiased), keepdim=keepdims),
         call(e.X, axis=1, keepdims=True),
         attrs=_UNBIASED,
+        decompose=lambda o, x, **attrs: o("sqrt", o("variance", x, **attrs)),
     ),
     _reduction(
         "logsumexp",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from gsl.graph.dim import SymDim
 from gsl.graph.types import TensorType, TupleType, Type
@@ -79,6 +79,16 @@ class _Required:
 REQUIRED: Final = _Required()
 
 
+class Calculus(Protocol):
+    """The language of decompositions: ``o("add", x, y)`` is the value of a call, whatever stands for values."""
+
+    def __call__(self, op: str, *operands: Any, **attrs: Any) -> Any:
+        """The value of a call. All attributes are given that have no derivation."""
+
+    def shape(self, value: Any) -> tuple[Any, ...]:
+        """The shape of a value; ValueError where it is not known."""
+
+
 @dataclass(frozen=True, slots=True)
 class AttrSpec:
     """One attribute of an operator."""
@@ -116,6 +126,9 @@ class OpSpec:
     own canonical form. Idempotent."""
     examples: tuple[Example, ...] = field(default=(), repr=False, compare=False)
     """Calls on which everything that is said of the operator is tried, the plainest ones too."""
+    decompose: Callable[..., Any] | None = field(default=None, repr=False, compare=False)
+    """``decompose(o, *operands, **attrs)``: the operator by others, in a :class:`Calculus`, up to rounding. A front end
+    that has no spelling of the operator writes this, and the models of the verifier compute it."""
     _completed: dict[Any, dict[str, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The answers of :meth:`complete`."""
 

@@ -8,7 +8,7 @@ import functools
 import importlib.util
 import operator
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from torch import fx, nn
 
 from gsl.front.base import Program
 from gsl.graph import SymDim, TensorType, Type
+from gsl.spec import TABLE
 from tests.conformance import known_relax, known_relay, known_torch
 
 SIZES = (5, 7, 3, 9)
@@ -59,8 +60,12 @@ class FrontEnd:
     """Whether a program can be run in which a symbolic size stands in several places."""
     untyped: bool = False
     """Whether inputs may have no type."""
+    few: Set[str] = frozenset()
+    """The operators of a front end in the making, which has a few: whatever needs others is left out. None: all."""
     missing: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The operators that can't be written, each with the reason."""
+    unspelled: Set[str] = field(default=frozenset(), repr=False)
+    """The operators that it writes by the decompositions of their declarations."""
     refused: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The single calls that can't be written though others of the operator can, by row, each with the reason."""
     composed: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -87,7 +92,11 @@ class FrontEnd:
 
     def refuses(self, op: str, label: str) -> bool:
         """True for a call that can't be written."""
-        return op in self.missing or label in self.refused
+        return op in self.missing or label in self.refused or not self.has([op])
+
+    def has(self, ops: Iterable[Any]) -> bool:
+        """False if one of the operators is none of the few that the front end has."""
+        return not self.few or not {op for op in ops if op in TABLE} - self.few
 
 
 def examples(inputs: Mapping[str, Type | None]) -> tuple[torch.Tensor, ...]:
@@ -314,9 +323,11 @@ def relay_front_end() -> FrontEnd:
     from tvm.ir import Op
 
     from gsl.front.relay import spellings
+    from gsl.front.relay.spellings.rows import ROWS
 
     return dataclasses.replace(
         front_end, opaque=Native(Op.get("sort"), {"axis": -1, "is_ascend": True}), missing=spellings.MISSING,
+        unspelled=TABLE.keys() - ROWS.keys(),
         **known_relay.LISTS,
     )  # fmt: skip
 
@@ -347,7 +358,7 @@ def relax_front_end() -> FrontEnd:
     impure = Native(TVMFunction("gsl.conformance.impure", packed=True), {"out_ty": TensorType((2, 3), "float64")})
     return dataclasses.replace(
         front_end, impure=impure, opaque=Native(Op.get("relax.sort"), {"axis": -1, "descending": False}),
-        missing=spellings.MISSING, **known_relax.LISTS,
+        missing=spellings.MISSING, unspelled=TABLE.keys() - spellings.WRITERS.keys(), **known_relax.LISTS,
     )  # fmt: skip
 
 

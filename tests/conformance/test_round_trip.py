@@ -19,6 +19,8 @@ EACH = pytest.mark.parametrize("front_end", AVAILABLE, ids=lambda front_end: fro
 @pytest.mark.parametrize("family", CALLS)
 def test_operators(family: str, front_end: FrontEnd) -> None:
     rows = [call for call in CALLS[family] if not front_end.refuses(call.op, call.label)]
+    if not rows:
+        pytest.skip(f"{front_end.name} has none of them")
     program = program_of(view(rows)[0], front_end)
     again = program.store(program.load())
     assert not front_end.differences(program.native, again.native)

@@ -37,7 +37,7 @@ def label(case: Fires | Refuses) -> str:
 
 def applies(case: Fires | Refuses, front_end: FrontEnd) -> bool:
     """Whether the front end can have such a view at all."""
-    if label(case) in front_end.listed("unwritten"):
+    if front_end.few or label(case) in front_end.listed("unwritten"):
         return False
     fed = inputs_of(case.view)
     if any(node.type is None for node in fed):
@@ -138,5 +138,7 @@ def test_cannot_be_compiled_in_float64(name: str, front_end: FrontEnd, reason: s
 
 @EACH
 def test_every_rule_fires_somewhere(front_end: FrontEnd) -> None:
+    if front_end.few:
+        pytest.skip("rules write any operator")
     firing = {case.rule for case in CASES if applies(case, front_end) and label(case) not in front_end.silent}
     assert set(RULES) - firing == set(front_end.never)

@@ -1,25 +1,23 @@
-"""Operators defined by others: a model that knows the others knows these, too."""
+"""Operators defined by others: a model that knows the others knows these, too.
+
+Those of the declarations (``decompose``) can be computed as they stand. Those here hold for real numbers, and need not
+be computed so: ``exp`` and ``log`` overflow, and digits cancel.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from gsl.spec import TABLE
 from gsl.spec.packed import ACTIVATIONS
+from gsl.spec.spec import Calculus
+from gsl.verify.models.kinds import MAX_POOLS
 
 
 class UncoveredCall(Exception):
     """A model does not cover a call; the text says why."""
-
-
-class Calculus(Protocol):
-    """The language of definitions: ``o("add", x, y)`` is the value of the call in the model."""
-
-    def __call__(self, op: str, *operands: Any, **attrs: Any) -> Any: ...
-
-    def shape(self, value: Any) -> tuple[int, ...]:
-        """The shape of a value."""
 
 
 Definition = Callable[..., Any]
@@ -68,10 +66,6 @@ def _variance(o: Calculus, x: Any, axis: tuple[int, ...], keepdims: bool, exclud
     return _without(o, average(o, o("square", centred), axis, int(unbiased)), axis, keepdims)
 
 
-def _std(o: Calculus, x: Any, **attrs: Any) -> Any:
-    return o("sqrt", _variance(o, x, **attrs))
-
-
 def _logsumexp(o: Calculus, x: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool) -> Any:
     return _without(o, o("log", total(o, o("exp", x), axis)), axis, keepdims) if axis else x
 
@@ -89,11 +83,6 @@ def _prod(o: Calculus, x: Any, axis: tuple[int, ...], keepdims: bool, exclude: b
         for part in parts[1:]:
             x = o("multiply", x, part)
     return _without(o, x, axis, keepdims)
-
-
-def _global_avg_pool(o: Calculus, x: Any, layout: str, out_layout: str) -> Any:
-    result = average(o, x, tuple([axis for axis, letter in enumerate(layout) if letter not in "NC"]))
-    return o("transpose", result, axes=tuple([layout.index(letter) for letter in out_layout or layout]))
 
 
 # Functions
@@ -140,11 +129,6 @@ def _prelu(o: Calculus, x: Any, alpha: Any, axis: int) -> Any:
         rank = len(o.shape(x))
         alpha = reshaped(o, alpha, (-1, *[1] * (rank - 1 - axis)))
     return o("where", o("greater", x, 0), x, o("multiply", alpha, x))
-
-
-def _hard(o: Calculus, x: Any) -> Any:
-    """Between 0 and 1, linear from -3 to 3."""
-    return o("divide", o("clip", o("add", x, 3), a_min=0, a_max=6), 6)
 
 
 def _softmax(o: Calculus, x: Any, axis: int) -> Any:
@@ -244,12 +228,6 @@ def _instance_norm(
     return _affine(o, _normal(o, x, axes, epsilon), gamma, beta, center, scale, axis)
 
 
-def _l2_normalize(o: Calculus, x: Any, eps: float, axis: tuple[int, ...]) -> Any:
-    squares = o("square", x)
-    norm = total(o, squares, axis) if axis else squares
-    return o("divide", x, o("sqrt", o("clip", norm, a_min=eps, a_max=None)))
-
-
 # Attention
 
 
@@ -321,15 +299,12 @@ def _activated(o: Calculus, x: Any, activation: str) -> Any:
 
 
 DEFINITIONS: Final[Mapping[str, Definition]] = {
+    **{op: spec.decompose for op, spec in TABLE.items() if spec.decompose is not None and op not in MAX_POOLS},
     "mean": _mean,
     "variance": _variance,
-    "std": _std,
     "logsumexp": _logsumexp,
     "prod": _prod,
-    **{f"nn.global_avg_pool{n}d": _global_avg_pool for n in (1, 2, 3)},
     "negative": lambda o, x: o("subtract", 0, x),
-    "square": lambda o, x: o("multiply", x, x),
-    "reciprocal": lambda o, x: o("divide", 1, x),
     "rsqrt": lambda o, x: o("divide", 1, o("sqrt", x)),
     "expm1": lambda o, x: o("subtract", o("exp", x), 1),
     "log1p": lambda o, x: o("log", o("add", x, 1)),
@@ -340,17 +315,13 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
     "tan": lambda o, x: o("divide", o("sin", x), o("cos", x)),
     "sigmoid": _sigmoid,
     "tanh": _tanh,
-    "silu": lambda o, x: o("multiply", x, o("sigmoid", x)),
     "mish": lambda o, x: o("multiply", x, o("tanh", o("softplus", x, beta=1.0, threshold=20.0))),
     "elu": _elu,
     "selu": _selu,
     "softplus": _softplus,
     "gelu": _gelu,
-    "nn.relu6": lambda o, x: o("clip", x, a_min=0, a_max=6),
     "nn.leaky_relu": _leaky_relu,
     "nn.prelu": _prelu,
-    "hardsigmoid": _hard,
-    "hardswish": lambda o, x: o("multiply", x, _hard(o, x)),
     "nn.softmax": _softmax,
     "nn.log_softmax": _log_softmax,
     "nn.batch_norm": _batch_norm,
@@ -358,7 +329,6 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
     "nn.rms_norm": _rms_norm,
     "nn.group_norm": _group_norm,
     "nn.instance_norm": _instance_norm,
-    "nn.l2_normalize": _l2_normalize,
     "nn.attention": _attention,
     "packed.dense": _packed_dense,
     "packed.dense_add": _packed_dense_add,

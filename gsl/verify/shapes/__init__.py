@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from gsl.spec import TABLE
 from gsl.verify.shapes import conv, create, elementwise, index, layout, linear, norm, pool, reduce
+from gsl.verify.shapes.example import by_example
 from gsl.verify.solve import DTYPES, FLOATS, INTEGERS, ShapeRule
 
 _FAMILIES: Final = (elementwise, create, conv, pool, linear, layout, reduce, norm, index)
 
-RULES: Final[Mapping[str, ShapeRule]] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}
-"""The shape rule of each operator."""
+RULES: Final[Mapping[str, ShapeRule]] = {
+    **dict.fromkeys(TABLE, by_example),
+    **{name: rule for family in _FAMILIES for name, rule in family.RULES.items()},
+}
+"""The shape rule of each operator: without one of its own, its examples are what it is tried on."""
 
 _FLOAT_ONLY: Final = frozenset(name for family in _FAMILIES for name in family.FLOAT_ONLY)
 

@@ -13,7 +13,7 @@ from tvm import relax, tirx
 from gsl.front.relax.spellings import MISSING, WRITERS, read, read_field, write
 from gsl.front.tree import Canon
 from gsl.graph import TensorType, TupleType
-from gsl.spec import TABLE
+from gsl.spec import FAMILIES, TABLE
 from gsl.spec.meaning import evaluate, infer
 from tests.front.relax.spelling_helpers import Functions, Variables, assert_close, dtype_name, leaves, tensors, var
 from tests.helpers.corners import CORNERS
@@ -112,21 +112,24 @@ def test_wrong_numbers_are_noticed() -> None:
 
 
 def test_each_operator_is_written_or_missing() -> None:
-    assert set(WRITERS) | set(MISSING) == set(TABLE)
+    todo = [
+        f"gsl/front/relax/spellings/{family}.py: {spec.name} in WRITE, or its decompose in gsl/spec/{family}.py"
+        for family, specs in FAMILIES.items()
+        for spec in specs
+        if spec.name not in {*WRITERS, *MISSING} and spec.decompose is None
+    ]
+    assert not todo, "\n".join(["to be written:", *todo])
     assert not set(WRITERS) & set(MISSING)
-    assert {call.op for call in WRITTEN} == set(WRITERS)
 
 
 # ---------------------------------------------------------------- reading what was written
 
 ALWAYS_COMPOSED = frozenset((
-    "all", "any", "copy", "elu", "expm1", "full_like", "hardsigmoid", "hardswish", "layout_transform", "log10",
-    "log1p", "log2", "logsumexp", "matrix_set_diag", "mish", "nn.adaptive_max_pool1d", "nn.adaptive_max_pool2d",
-    "nn.adaptive_max_pool3d", "nn.attention", "nn.batch_matmul", "nn.bias_add", "nn.global_avg_pool1d",
-    "nn.global_avg_pool2d", "nn.global_avg_pool3d", "nn.global_max_pool1d", "nn.global_max_pool2d",
-    "nn.global_max_pool3d", "nn.l2_normalize", "reciprocal", "reshape_like",
+    "all", "any", "copy", "elu", "expm1", "full_like", "layout_transform", "log10", "log1p", "log2", "logsumexp",
+    "matrix_set_diag", "mish", "nn.adaptive_max_pool1d", "nn.adaptive_max_pool2d", "nn.adaptive_max_pool3d",
+    "nn.attention", "nn.batch_matmul", "nn.bias_add", "reshape_like",
 ))  # fmt: skip
-"""The operators that Relax says by other ones."""
+"""The operators that Relax says by other ones, in words of its own."""
 
 SOMETIMES_COMPOSED = frozenset((
     "acos", "add", "arange", "argmax", "argmin", "atan2", "cast", "ceil", "clip", "concatenate", "cumsum", "divide",
@@ -150,6 +153,7 @@ def is_read_again(row: Written) -> bool:
 def test_what_is_written_is_read_again(written: list[Written]) -> None:
     again = {row.op for row in written if is_read_again(row)}
     not_again = {row.op for row in written if not is_read_again(row)}
+    assert again <= set(WRITERS)
     assert set(WRITERS) - again == ALWAYS_COMPOSED
     assert again & not_again == SOMETIMES_COMPOSED
 

@@ -17,6 +17,7 @@ from gsl.front.relay.spellings.rows import ROWS
 from gsl.front.relay.types import RelayTypes as SymbolicTypes
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import SymDim, TensorType
+from gsl.spec import FAMILIES as DECLARED
 from gsl.spec import TABLE
 from gsl.spec.examples import I32, J32, Sample
 from gsl.spec.meaning import evaluate
@@ -68,12 +69,11 @@ def test_what_is_written_has_the_type_and_the_value_of_the_call(family: str) -> 
 # ---------------------------------------------------------------- read back
 
 COMPOSED = {
-    "atan2", "elu", "expm1", "floor_divide of floats", "floor_mod of floats", "gelu", "hardsigmoid", "hardswish",
+    "atan2", "elu", "expm1", "floor_divide of floats", "floor_mod of floats", "gelu",
     "log1p", "logsumexp", "mish", "nn.attention", "nn.global_avg_pool1d", "nn.global_avg_pool3d",
-    "nn.global_max_pool1d", "nn.global_max_pool3d", "nn.relu6", "nn.rms_norm", "reciprocal", "round", "selu", "silu",
-    "softplus", "square", "std",
+    "nn.global_max_pool1d", "nn.global_max_pool3d", "nn.rms_norm", "round", "selu", "softplus",
 }  # fmt: skip
-"""The operators that Relay does not have: they come back as others."""
+"""The operators that Relay says by others, in words of its own."""
 
 OTHERWISE = {
     ("add(2, x1)", "add(2.0, x1)"),
@@ -154,6 +154,7 @@ def is_composed(call: Written) -> bool:
     is_float = any(isinstance(t, TensorType) and t.dtype == "float32" for t in call.types)
     return (
         call.op in COMPOSED
+        or call.op not in ROWS
         or (f"{call.op} of floats" in COMPOSED and is_float)
         or call.text() in SEVERAL_AXES
     )
@@ -177,11 +178,15 @@ def test_what_is_written_is_read_as_the_same_call() -> None:
 
 
 def test_every_operator_has_a_row_or_a_reason() -> None:
-    assert set(ROWS) | set(MISSING) == set(TABLE)
+    todo = [
+        f"gsl/front/relay/spellings/{family}.py: {spec.name} in ROWS, or its decompose in gsl/spec/{family}.py"
+        for family, specs in DECLARED.items()
+        for spec in specs
+        if spec.name not in {*ROWS, *MISSING} and spec.decompose is None
+    ]
+    assert not todo, "\n".join(["to be written:", *todo])
     assert not set(ROWS) & set(MISSING)
-    assert {row.op for row in ROWS.values() if row.read or row.fields} == set(TABLE) - set(MISSING) - {
-        op for op in COMPOSED if op in TABLE
-    }
+    assert {row.op for row in ROWS.values() if row.read or row.fields} == set(ROWS) - COMPOSED
 
 
 def result(tree: Any, fed: Mapping[str, torch.Tensor]) -> Any:

@@ -38,6 +38,7 @@ def test_the_tables_cover_the_vocabulary() -> None:
 
 
 def test_the_tables_of_the_page_are_up_to_date() -> None:
+    """If not: run ``python docs/operators.py``."""
     page = (Path(__file__).resolve().parents[3] / "docs" / "verification.md").read_text()
     _, _, lists = page.partition("## Operators that each method covers")
     found = [set(re.findall(r"`([^`]+)`", paragraph)) for paragraph in lists.split("\n\n") if "`" in paragraph]

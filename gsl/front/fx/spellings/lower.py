@@ -75,8 +75,17 @@ def _lowered(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     rule = _RULES.get(target)
     if callable(rule) and not isinstance(rule, OpOverload):
         return rule(*args, **kwargs)
-    overload = rule if isinstance(rule, OpOverload) else getattr(aten, target.__name__).default
+    overload = rule if isinstance(rule, OpOverload) else _main_overload(getattr(aten, target.__name__), kwargs)
     return bound(overload, args, kwargs)
+
+
+def _main_overload(packet: Any, kwargs: Mapping[str, Any]) -> Any:
+    """The overload ``default``; of an operator without, the first one with the arguments that are named."""
+    names = packet.overloads()
+    if "default" in names:
+        return packet.default
+    found = [getattr(packet, name) for name in names]
+    return next(o for o in found if kwargs.keys() <= {argument.name for argument in o._schema.arguments})
 
 
 def bound(overload: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Native:

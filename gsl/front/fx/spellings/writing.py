@@ -14,6 +14,7 @@ from gsl.front.fx.spellings.families import FAMILIES
 from gsl.front.fx.spellings.lower import lower
 from gsl.front.fx.spellings.table import Dialect, FxLower, Site, call
 from gsl.front.fx.tree import Native
+from gsl.front.tree import compose
 
 WRITERS: Final[Mapping[str, FxLower]] = {op: write for family in FAMILIES for op, write in family.WRITERS.items()}
 
@@ -26,7 +27,16 @@ def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], type_of: T
 
     A tuple operand is a Python tuple of operands. ValueError: what torch needs to know is not known.
     """
-    return _written(WRITERS[op], Site(op, attrs, tuple(operands), type_of), dialect)
+    return _written(WRITERS.get(op, _composed), Site(op, attrs, tuple(operands), type_of), dialect)
+
+
+def _composed(s: Site) -> Any:
+    """A call that torch lacks, as others."""
+
+    def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], type_of: TypeOf) -> Any:
+        return WRITERS.get(op, _composed)(Site(op, attrs, tuple(operands), type_of))
+
+    return compose(s.op, s.attrs, s.operands, write, s.type_of)
 
 
 def write_biased(

@@ -33,14 +33,6 @@ def _mish(w: RelaxLowering, x: Any) -> Any:
     return w.write("multiply", x, w.write("tanh", w.write("softplus", x)))
 
 
-def _hardsigmoid(w: RelaxLowering, x: Any) -> Any:
-    return w.write("divide", w.write("nn.relu6", w.write("add", x, 3.0)), 6.0)
-
-
-def _hardswish(w: RelaxLowering, x: Any) -> Any:
-    return w.write("divide", w.write("multiply", x, w.write("nn.relu6", w.write("add", x, 3.0))), 6.0)
-
-
 def _prelu(w: RelaxLowering, data: Any, alpha: Any, axis: int) -> Any:
     channels = w.shape_of(data)[axis]
     if w.shape_of(alpha) == (channels,):
@@ -80,8 +72,6 @@ WRITE: Final[Mapping[str, RelaxLower]] = {
     "gelu": _gelu,
     "silu": lambda w, x: w.call(N.silu, x),
     "mish": _mish,
-    "hardswish": _hardswish,
-    "hardsigmoid": _hardsigmoid,
     "softplus": lambda w, x, beta, threshold: w.call(N.softplus, x, beta, threshold),
     "nn.prelu": _prelu,
     "nn.softmax": _softmax("softmax"),

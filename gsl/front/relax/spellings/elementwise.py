@@ -88,10 +88,6 @@ def _scaled_log(base: float) -> RelaxLower:
     return lambda w, x: w.write("multiply", w.call(R.log, w.cast(x, w.dtype)), 1 / math.log(base))
 
 
-def _reciprocal(w: RelaxLowering, x: Any) -> Any:
-    return w.write("divide", 1.0, w.cast(x, w.dtype))
-
-
 # ---------------------------------------------------------------- two operands
 
 _ARITHMETIC: Final = ("add", "subtract", "multiply", "mod", "maximum", "minimum")
@@ -261,7 +257,6 @@ WRITE: Final[Mapping[str, RelaxLower]] = {
     "log1p": _log1p,
     "log2": _scaled_log(2),
     "log10": _scaled_log(10),
-    "reciprocal": _reciprocal,
     "floor_divide": _floor_divide,
     "floor_mod": _floor_mod,
     "power": _power,

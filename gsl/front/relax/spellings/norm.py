@@ -106,12 +106,6 @@ def _spatial(rank: int, channel: int) -> list[int]:
     return [place for place in range(rank) if place != channel][1:]
 
 
-def _l2_normalize(w: RelaxLowering, data: Any, eps: float, axis: tuple[int, ...]) -> Any:
-    squares = w.write("square", data)
-    norm = w.write("sum", squares, axis=axis, keepdims=True) if axis else squares
-    return w.write("divide", data, w.write("sqrt", w.write("maximum", norm, eps)))
-
-
 # ---------------------------------------------------------------- reading
 
 
@@ -156,7 +150,6 @@ WRITE: Final[Mapping[str, RelaxLower]] = {
     "nn.rms_norm": _rms_norm,
     "nn.group_norm": _by_channel("group_norm"),
     "nn.instance_norm": _by_channel("instance_norm"),
-    "nn.l2_normalize": _l2_normalize,
 }
 
 READ: Final[Mapping[str, RelaxLift]] = {

@@ -1,4 +1,4 @@
-"""Spellings of pooling: windows, adaptive, global."""
+"""Spellings of pooling: windows, adaptive."""
 
 from __future__ import annotations
 
@@ -162,24 +162,10 @@ def _read_adaptive(count: int) -> RelaxLift:
     return read
 
 
-# ---------------------------------------------------------------- global
-
-
-def _global(kind: str, count: int) -> RelaxLower:
-    reduce = {"avg": "mean", "max": "max"}[kind]
-
-    def pool(w: RelaxLowering, data: Any, layout: str, out: str) -> Any:
-        axes = tuple([place for place, letter in enumerate(layout) if letter not in "NC"])
-        return w.write(reduce, data, axis=axes, keepdims=True)
-
-    return _in_layout(count, pool)
-
-
 WRITE: Final[Mapping[str, RelaxLower]] = {
     **{f"nn.{kind}_pool{n}d": _window(kind, n) for kind in ("max", "avg") for n in _COUNTS},
     **{f"nn.adaptive_avg_pool{n}d": _adaptive_avg(n) for n in _COUNTS},
     **{f"nn.adaptive_max_pool{n}d": _adaptive_max(n) for n in _COUNTS},
-    **{f"nn.global_{kind}_pool{n}d": _global(kind, n) for kind in ("max", "avg") for n in _COUNTS},
 }
 
 READ: Final[Mapping[str, RelaxLift]] = {

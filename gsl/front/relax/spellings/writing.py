@@ -10,6 +10,7 @@ from tvm import relax
 from tvm.relax.expr import _update_type
 
 from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.tree import compose
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
 from gsl.spec import TABLE
 from gsl.spec.meaning import Operand, infer
@@ -138,7 +139,12 @@ def write(
     full = spec.complete(given, tuple([None if is_number(t) else t for t in types]))  # type: ignore[misc]
     own = {name: value for name, value in full.items() if spec.attrs[name].derive is None}
     try:
-        expr = writers[op](RelaxLowering(writers, scope, result), *operands, **own)
+        if op in writers:
+            expr = writers[op](RelaxLowering(writers, scope, result), *operands, **own)
+        else:
+            expr = compose(
+                op, own, operands, lambda op, attrs, parts, _: write(writers, op, attrs, parts, scope), scope.type_of
+            )
     except ValueError as error:
         raise ValueError(str(error) if str(error).startswith(f"{op}:") else f"{op}: {error}") from None
     found = scope.type_of(expr)

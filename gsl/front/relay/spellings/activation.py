@@ -17,10 +17,6 @@ def _floating(w: RelayLowering) -> tuple[Any, str]:
     return w.expr(0, w.result.dtype), w.result.dtype
 
 
-def _relu6(w: RelayLowering) -> Any:
-    return relay.clip(w.x, 0.0, 6.0)
-
-
 def _elu(w: RelayLowering) -> Any:
     x, dtype = _floating(w)
     return _exponential(x, dtype, w["alpha"])
@@ -47,24 +43,9 @@ def _gelu(w: RelayLowering) -> Any:
     return half * x * (one + inner)
 
 
-def _silu(w: RelayLowering) -> Any:
-    x, _ = _floating(w)
-    return x * relay.sigmoid(x)
-
-
 def _mish(w: RelayLowering) -> Any:
     x, dtype = _floating(w)
     return x * relay.tanh(log1p(relay.exp(x), dtype))
-
-
-def _hardsigmoid(w: RelayLowering) -> Any:
-    x, dtype = _floating(w)
-    return relay.clip(x + const(3, dtype), 0.0, 6.0) / const(6, dtype)
-
-
-def _hardswish(w: RelayLowering) -> Any:
-    x, dtype = _floating(w)
-    return x * relay.clip(x + const(3, dtype), 0.0, 6.0) / const(6, dtype)
 
 
 def _softplus(w: RelayLowering) -> Any:
@@ -112,15 +93,11 @@ def last(axis: int, ndim: int) -> int:
 
 ROWS: Final = (
     row("nn.relu", relay.nn.relu),
-    RelayRow("nn.relu6", _relu6),
     row("nn.leaky_relu", relay.nn.leaky_relu),
     RelayRow("elu", _elu),
     RelayRow("selu", _selu),
     RelayRow("gelu", _gelu),
-    RelayRow("silu", _silu),
     RelayRow("mish", _mish),
-    RelayRow("hardswish", _hardswish),
-    RelayRow("hardsigmoid", _hardsigmoid),
     RelayRow("softplus", _softplus),
     RelayRow("nn.prelu", _prelu, {"nn.prelu": _read_prelu}),
     _softmax("nn.softmax"),

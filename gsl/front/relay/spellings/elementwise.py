@@ -107,8 +107,6 @@ _UNARY: Final = (
     *map(_whole, ("floor", "ceil", "trunc")),
     _composed("expm1", expm1),
     _composed("log1p", log1p),
-    _composed("reciprocal", lambda x, dtype: relay.divide(const(1, dtype), x)),
-    _composed("square", lambda x, dtype: relay.multiply(x, x)),
     RelayRow("round", _round),
     RelayRow("logical_not", lambda w: relay.logical_not(truth(w)), {"logical_not": same("logical_not")}),
 )

@@ -98,10 +98,6 @@ def _variance(w: RelayLowering) -> Any:
     return _over(w, w.x, lambda x, axis, keepdims: relay.variance(x, axis, keepdims, unbiased=w["unbiased"]))
 
 
-def _std(w: RelayLowering) -> Any:
-    return relay.sqrt(_variance(w))
-
-
 # ---------------------------------------------------------------- others
 
 
@@ -157,7 +153,6 @@ ROWS: Final = (
     _quantifier("all"),
     _quantifier("any"),
     RelayRow("variance", _variance, {"variance": _read_variance}),
-    RelayRow("std", _std),
     RelayRow("logsumexp", _logsumexp),
     _arg("argmax"),
     _arg("argmin"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tvm import relay
@@ -27,7 +27,7 @@ from gsl.front.relay.spellings.table import (
     RelayUnreadError,
     type_of_tree,
 )
-from gsl.front.tree import Canon
+from gsl.front.tree import Canon, compose
 from gsl.graph import TensorType, TupleType, Type
 from gsl.spec import packed
 
@@ -100,4 +100,18 @@ def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: Rel
     """
     if op in MISSING:
         raise ValueError(f"{op}: {MISSING[op]}")
-    return ROWS[op].write(RelayLowering(op, attrs, operands, scope))
+    if op in ROWS:
+        return ROWS[op].write(RelayLowering(op, attrs, operands, scope))
+    return compose(
+        op, attrs, operands, lambda op, attrs, parts, types: write(op, attrs, parts, RelayParts(types)), scope.type_of
+    )
+
+
+class RelayParts:
+    """The scope of calls of which a call is composed: Relay has not inferred the types of their operands."""
+
+    def __init__(self, types: Callable[[Any], Any]) -> None:
+        self._types = types
+
+    def type_of(self, expr: Any) -> Type | None:
+        return self._types(expr)  # type: ignore[no-any-return]
