@@ -18,7 +18,7 @@ from gsl.programs.attributes import from_the_end, is_default, near, shape_of
 from gsl.programs.fit import AxesOf, Column, Quantities, Quantity, UnfitError, same
 from gsl.programs.parameters import RuleLiteral, RuleTensor, parameters
 from gsl.programs.samples import Sampler, Traced
-from gsl.programs.source import ProgramTrace, RuleProgram, Sample, TracedNode, rule_program
+from gsl.programs.source import InputSample, ProgramTrace, RuleProgram, TracedNode, rule_program
 from gsl.spec import TABLE
 
 Rule = TypeVar("Rule")
@@ -45,7 +45,7 @@ def rule_from_programs(
     found, plain = _sides(programs, tensors, literals, traces)
     _check_form(found, check, programs)
     _check_fires(make(plain.source, plain.target, where=plain.where, name=programs[0].title), check, programs[0])
-    sides = RuleSides(programs, tensors, literals, found, given=True)
+    sides = FittedSides(programs, tensors, literals, found, given=True)
     conditions = [*sides.where, *_conditions(where, sides.names)]
     return make(sides.source, sides.target, where=conditions, **options), sides.names
 
@@ -55,12 +55,12 @@ def _sides(
     tensors: Sequence[RuleTensor],
     literals: Sequence[RuleLiteral],
     traces: Traced,
-) -> tuple[Traced, RuleSides]:
+) -> tuple[Traced, FittedSides]:
     """The sides of the rule, and the traces that they are made of: all, or all but those with an extreme rank."""
     errors: list[PatternError] = []
     for found in traces.restricted():
         try:
-            return found, RuleSides(programs, tensors, literals, found, given=False)
+            return found, FittedSides(programs, tensors, literals, found, given=False)
         except PatternError as error:
             errors.append(error)
     raise errors[0]
@@ -83,7 +83,9 @@ def _check_form(found: Traced, check: Traced, programs: tuple[RuleProgram, RuleP
         _check_alike(program, (found.samples[0], traces[0]), (check.samples[0], more[0]))
 
 
-def _check_alike(program: RuleProgram, one: tuple[Sample, ProgramTrace], other: tuple[Sample, ProgramTrace]) -> None:
+def _check_alike(
+    program: RuleProgram, one: tuple[InputSample, ProgramTrace], other: tuple[InputSample, ProgramTrace]
+) -> None:
     """Raise PatternError for two traces of a program that have not the same form."""
     if one[1].form() != other[1].form():
         first, second = _difference(one[1], other[1])
@@ -103,7 +105,7 @@ def _check_fires(rule: Any, check: Traced, before: RuleProgram) -> None:
         )
 
 
-class RuleSides:
+class FittedSides:
     """The patterns of the two sides of a rule."""
 
     def __init__(

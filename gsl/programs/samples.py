@@ -12,7 +12,7 @@ from gsl.errors import FrontEndError, PatternError
 from gsl.graph import TensorType
 from gsl.programs.declared import Axis
 from gsl.programs.parameters import FREE, RuleLiteral, RuleTensor, shape_words
-from gsl.programs.source import ProgramTrace, RuleProgram, Sample
+from gsl.programs.source import InputSample, ProgramTrace, RuleProgram
 
 _SMALL: Final = (11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109,
                  113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193)  # fmt: skip
@@ -54,7 +54,7 @@ class _Choice:
 class Traced:
     """Two programs traced with samples, of which the graphs have one form."""
 
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[InputSample] = field(default_factory=list)
     before: list[ProgramTrace] = field(default_factory=list)
     after: list[ProgramTrace] = field(default_factory=list)
     lengths: dict[str, tuple[int, int | None]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Traced:
     single: bool = False
     """True if the programs compute something else in another dtype than float32."""
 
-    def add(self, sample: Sample, before: ProgramTrace, after: ProgramTrace) -> None:
+    def add(self, sample: InputSample, before: ProgramTrace, after: ProgramTrace) -> None:
         """Take one more sample."""
         self.samples.append(sample)
         self.before.append(before)
@@ -192,7 +192,7 @@ class Sampler:
         before, after = (program.trace(sample) for program in self.programs)
         return sample, before, after
 
-    def sample(self, choice: _Choice) -> Sample:
+    def sample(self, choice: _Choice) -> InputSample:
         """The sample of a choice."""
         values = {
             literal.name: literal.examples[kind][(choice.primes + number) % len(literal.examples[kind])]
@@ -209,7 +209,7 @@ class Sampler:
         types = {
             tensor.name: TensorType(_shape(tensor.axes, sizes), self._dtype(tensor, choice)) for tensor in self.tensors
         }
-        return Sample(types, values, sizes)
+        return InputSample(types, values, sizes)
 
     def _variadic(self, name: str, other: tuple[int, ...], mode: str, sizes: Mapping[str, Any]) -> tuple[int, ...]:
         if mode == "one":
@@ -231,7 +231,7 @@ class Sampler:
         allowed = tensor.type.dtypes
         return choice.dtype if not allowed or choice.dtype in allowed else "int64" if "int64" in allowed else allowed[0]
 
-    def _check_outputs(self, sample: Sample, before: ProgramTrace, after: ProgramTrace) -> None:
+    def _check_outputs(self, sample: InputSample, before: ProgramTrace, after: ProgramTrace) -> None:
         """Raise PatternError where the two programs return other numbers or other types of tensors."""
         old, new = before.types(), after.types()
         first, second = (program.title for program in self.programs)
@@ -262,14 +262,14 @@ class Sampler:
         return f"{first}; traced with {sample} ({shape_words(self.tensors)}); {mend}; a dtype is said as 'int64[b n]'"
 
 
-_Pair = tuple[Sample, ProgramTrace, ProgramTrace]
+_Pair = tuple[InputSample, ProgramTrace, ProgramTrace]
 
 
 def _alike(one: _Pair, other: _Pair) -> bool:
     return one[1].form() == other[1].form() and one[2].form() == other[2].form()
 
 
-def _dtypes(sample: Sample) -> list[str]:
+def _dtypes(sample: InputSample) -> list[str]:
     return [type.dtype for type in sample.types.values()]
 
 

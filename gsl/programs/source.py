@@ -16,7 +16,7 @@ from gsl.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class InputSample:
     """Types of the tensors of a program, and values of its literals, with which it is traced."""
 
     types: Mapping[str, TensorType]
@@ -70,7 +70,7 @@ class RuleProgram(Protocol):
     finished: bool
     """True if the types of the tensors can't be chosen."""
 
-    def trace(self, sample: Sample) -> ProgramTrace:
+    def trace(self, sample: InputSample) -> ProgramTrace:
         """What the program computes for a sample. FrontEndError where it can't."""
 
 
@@ -110,7 +110,7 @@ class PythonProgram:
         self.tensors = {**self.tensors, **own}
         self.weights = frozenset(own)
 
-    def trace(self, sample: Sample) -> ProgramTrace:
+    def trace(self, sample: InputSample) -> ProgramTrace:
         """What the program computes for a sample. FrontEndError where it can't; PatternError if it never can."""
         from gsl.front.fx.trace import traced
 
@@ -136,7 +136,7 @@ class GraphProgram:
         leaves = [node for node in self.graph.nodes if node.op in (INPUT, PARAM)]
         self.tensors: Mapping[str, DeclaredType | None] = {node.name: _declared(node) for node in leaves}
 
-    def trace(self, sample: Sample) -> ProgramTrace:
+    def trace(self, sample: InputSample) -> ProgramTrace:
         """What the graph computes where its symbolic sizes are those of a sample. FrontEndError for other sizes."""
         sizes: dict[Any, Any] = {}
         for node in self.graph.nodes:

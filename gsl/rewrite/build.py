@@ -32,6 +32,7 @@ from gsl.pat import (
     Module,
     OpClass,
     Pattern,
+    Repeat,
     Tuple,
     Variadic,
 )
@@ -322,7 +323,7 @@ class _TargetScope(MatchScope):
         self.builder = builder
 
     def attribute(self, pattern: Pattern, name: str, symbols: Symbols) -> Any:
-        if isinstance(pattern, Variadic) and name == "length":
+        if isinstance(pattern, (Variadic, Repeat)) and name == "length":
             return super().attribute(pattern, name, symbols)
         return read(self.builder.node(pattern, symbols), name)
 

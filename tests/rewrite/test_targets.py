@@ -153,6 +153,15 @@ def packed(*fields: int) -> Graph:
     return graph(make)
 
 
+def test_a_target_reads_how_long_a_chain_is() -> None:
+    chain = pat.Repeat(op.ReLU(pat.Wildcard()), min=2)
+    rule = Subst(op.Exp(chain), op.LeakyReLU(chain, alpha=chain.length * 0.5))
+    view = graph(lambda b: b.call("exp", b.call("nn.relu", b.call("nn.relu", b.call("nn.relu", b.input("x", 4))))))
+    after, _ = rewritten(rule, view, numbers=False)
+    (new,) = after.outputs
+    assert (new.op, new.attrs["alpha"]) == ("nn.leaky_relu", 1.5)
+
+
 def test_a_variadic_over_a_variadic() -> None:
     new, trace = rewritten(fields_of_a_tuple(), packed(2, 0, 2))
     assert trace.count() == 1
