@@ -171,7 +171,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def shape_words(tensors: Sequence[RuleTensor]) -> str:
-    """What is said of the shapes, for messages."""
+    """The shapes as they were given, for messages."""
     said = [f"{tensor.name}={tensor.type.text!r}" for tensor in tensors if tensor.type.axes is not None]
     free = [tensor.name for tensor in tensors if tensor.type.axes is None]
     words = ", ".join(said) or "nothing is said of shapes"

@@ -292,7 +292,7 @@ class FittedSides:
         return unknown
 
     def _told(self) -> dict[tuple[int, str], list[tuple[str, Path]]]:
-        """Where the source tells the values of names: nodes and their attributes, with the places in a tuple."""
+        """The nodes and attributes of the source that tell the values of names, with the places in a tuple."""
         traces = self.found.before
         left = {name: column for name, column in self.unknown.items() if not all(same(column[0], v) for v in column)}
         told: dict[tuple[int, str], list[tuple[str, Path]]] = {}
@@ -423,7 +423,7 @@ def _literal_of(value: Any) -> Pattern | None:
 
 
 def _difference(one: ProgramTrace, other: ProgramTrace) -> tuple[str, str]:
-    """What two traces compute where they differ first."""
+    """The first calls in which two traces differ."""
     for left, right in itertools.zip_longest(one.nodes, other.nodes):
         if left is None or right is None or (left.op, left.operands) != (right.op, right.operands):
             return _described(left), _described(right)

@@ -35,7 +35,7 @@ _MOST: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """How a sample is made."""
+    """The choices by which a sample is made."""
 
     lengths: Mapping[str, int]
     mode: str = "other"

@@ -41,14 +41,14 @@ class TracedNode:
 
 @dataclass(frozen=True, slots=True)
 class ProgramTrace:
-    """What a program computes for a sample: the nodes that its outputs need, operands first."""
+    """The graph of a program for a sample: the nodes that its outputs need, operands first."""
 
     nodes: tuple[TracedNode, ...]
     outputs: tuple[int, ...]
     graph: Graph
 
     def form(self) -> tuple[Any, ...]:
-        """What traces of one program have in common: operators, and how they are linked."""
+        """The part that traces of one program have in common: operators, and how they are linked."""
         return self.outputs, tuple((node.op, node.operands, tuple(node.attrs)) for node in self.nodes)
 
     def types(self) -> list[Type | None]:
@@ -71,7 +71,7 @@ class RuleProgram(Protocol):
     """True if the types of the tensors can't be chosen."""
 
     def trace(self, sample: InputSample) -> ProgramTrace:
-        """What the program computes for a sample. FrontEndError where it can't."""
+        """The trace of the program for a sample. FrontEndError where it can't."""
 
 
 def rule_program(role: str, source: Any, shaped: Iterable[str]) -> RuleProgram:
@@ -111,7 +111,7 @@ class PythonProgram:
         self.weights = frozenset(own)
 
     def trace(self, sample: InputSample) -> ProgramTrace:
-        """What the program computes for a sample. FrontEndError where it can't; PatternError if it never can."""
+        """The trace of the program for a sample. FrontEndError where it can't; PatternError if it never can."""
         from gsl.front.fx.trace import traced
 
         types = {name: sample.types[name] for name in self.tensors}
@@ -137,7 +137,7 @@ class GraphProgram:
         self.tensors: Mapping[str, DeclaredType | None] = {node.name: _declared(node) for node in leaves}
 
     def trace(self, sample: InputSample) -> ProgramTrace:
-        """What the graph computes where its symbolic sizes are those of a sample. FrontEndError for other sizes."""
+        """The trace of the graph where its symbolic sizes are those of a sample. FrontEndError for other sizes."""
         sizes: dict[Any, Any] = {}
         for node in self.graph.nodes:
             type = sample.types.get(node.name) if node.op in (INPUT, PARAM) else None

@@ -171,7 +171,7 @@ def form(
 
 
 def _may_be_number(node: Node) -> bool:
-    """Whether a node may be, or hold, a number, so that its type does not tell all."""
+    """True if a node may be, or hold, a number, so that its type does not tell all."""
     return node.op == CONST or (node.op == TUPLE and any(item.op in NUMBERS for item in node.operands))
 
 

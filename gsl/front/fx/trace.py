@@ -121,7 +121,7 @@ def _place(frames: Sequence[traceback.FrameSummary]) -> str:
 
 
 def _refusal(error: Exception) -> FrontEndError | PatternError:
-    """What was wrong, and in which line of the function."""
+    """The error, and the line of the function in which it stands."""
     place = _place(traceback.extract_tb(error.__traceback__))
     if type(error).__name__ in _VALUE_ERRORS or any(word in str(error) for word in _VALUE_WORDS):
         return PatternError(
