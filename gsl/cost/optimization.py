@@ -119,7 +119,8 @@ class _Optimization:
         if found is None or end is None or end.is_wrong:  # of another program, or there is none
             known, found = None, self._found(space)
             end = self._end(self._finalists(space, found.best), None)
-            found = found.with_best(end.best)
+            if end.taken or found.best is not space.original:
+                found = found.with_best(end.best)
         if known is None or (end.taken and known.after is None):
             self._keep(found, end)
         best = found.best

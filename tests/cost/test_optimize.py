@@ -239,6 +239,24 @@ def test_what_is_not_faster_is_given_back(monkeypatch: pytest.MonkeyPatch) -> No
     assert report.speedup == 1.0
 
 
+def test_rules_that_do_not_pay_are_not_told_as_kept_when_the_whole_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Timed(OfNodes):
+        """Prices that count as measured: whole programs are timed as well."""
+
+        until: float | None = None
+        __setattr__ = object.__setattr__
+
+    monkeypatch.setattr("gsl.cost.optimization.Measured", Timed)
+    both = [Timing((1.0, 1.0, 1.0)), Timing((1.0, 1.1, 0.9))]
+    monkeypatch.setattr("gsl.cost.optimization.in_turns", lambda *_: both)
+    wl = chain(torch.relu, torch.tanh)
+    cost = Timed(lambda node: {"clip": 3.0}.get(str(node.op), 1.0), 0.0)
+    new, report = gsl.optimize(wl, rules=SPLIT_RELU, cost=cost)
+    assert new is wl
+    assert "not faster as a whole" in report.decision
+    assert [(trial.verdict, trial.why) for trial in report.trials] == [("dropped", "the program is cheaper without")]
+
+
 def test_what_computes_something_else_is_given_back() -> None:
     wl = chain(torch.relu, torch.relu)
     wrong = Subst(op.ReLU(op.ReLU(x)), op.Tanh(x), name="wrong")
