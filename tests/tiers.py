@@ -22,7 +22,8 @@ import pytest
 ROOT: Final = Path(__file__).resolve().parent.parent
 TIERS: Final = ("quick", "torch", "relax")
 FRAMEWORKS: Final = {
-    "torch": "torch", "transformers": "torch", "onnxscript": "torch", "tvm": "relax", "tvm_ffi": "relax",
+    "torch": "torch", "transformers": "torch", "onnxscript": "torch", "onnx": "torch",
+    "onnx_ir": "torch", "onnxruntime": "torch", "tvm": "relax", "tvm_ffi": "relax",
 }  # fmt: skip
 """The packages that are no part of the core, each with the tier of what imports it."""
 HERE: Final = {"gsl", "tests", "rules", "benchmarks", "demo"}

@@ -9,7 +9,9 @@ from typing import Any, cast
 from gsl.errors import FrontEndError
 from gsl.front.base import Program
 
-FRONT_ENDS = {"torch": "gsl.front.fx", "tvm": "gsl.front.tvm"}
+FRONT_ENDS = {
+    "torch": "gsl.front.fx", "tvm": "gsl.front.tvm", "onnx_ir": "gsl.front.onnx", "onnx": "gsl.front.onnx",
+}  # fmt: skip
 """The module of each front end, by the package in which the class of a native graph is defined."""
 
 

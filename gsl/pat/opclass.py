@@ -14,7 +14,7 @@ from gsl.graph import Op, op_name
 from gsl.graph.node import CONST, GETITEM, INPUT, PARAM, TUPLE
 from gsl.pat.pickling import restore, state_of
 from gsl.spec import TABLE, OpSpec, Trait, find
-from gsl.spec.natives import OpName, TVMFunction, overload_of, same_function
+from gsl.spec.natives import OnnxOp, OpName, TVMFunction, overload_of, same_function
 
 _KINDS = frozenset((CONST, GETITEM, INPUT, PARAM, TUPLE))
 
@@ -39,7 +39,7 @@ def resolve(op: Any) -> OpSpec | Op:
                 located(f"unknown operator {op!r}: {nearest(op, TABLE)}; a native function is given itself")
             )
         return found
-    if callable(op) or isinstance(op, (OpName, TVMFunction)) or type(op).__module__.startswith("tvm."):
+    if callable(op) or isinstance(op, (OnnxOp, OpName, TVMFunction)) or type(op).__module__.startswith("tvm."):
         target: Op = overload_of(op)
         return target
     raise PatternError(

@@ -25,6 +25,18 @@ class TVMFunction:
 
 
 @dataclass(frozen=True, slots=True)
+class OnnxOp:
+    """The operator of a call in a model of ONNX: its name in its domain, which is that of ONNX itself unless given."""
+
+    name: str
+    domain: str = ""
+    overload: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.domain or 'onnx'}::{self.name}" + f".{self.overload}" * bool(self.overload)
+
+
+@dataclass(frozen=True, slots=True)
 class OpName:
     """An operator by its name alone, in a graph of objects whose operators are strings."""
 
@@ -80,7 +92,7 @@ def overload_of(target: Any) -> Any:
     """The overload that a packet of overloads, an operator made by ``torch.library.custom_op``, or a name such as
     ``"aten::relu"`` or ``"aten::add.Tensor"`` stands for; any other target is itself.
 
-    LookupError for a name under which torch has no operator.
+    ``"onnx::TopK"`` and ``"com.microsoft::BiasGelu"`` stand for operators of ONNX. LookupError for a name under which torch has no operator.
     """
     if isinstance(target, str):
         return _overload_named(target)
@@ -94,9 +106,12 @@ def overload_of(target: Any) -> Any:
 
 
 def _overload_named(name: str) -> Any:
+    space, _, rest = name.partition("::")
+    if space == "onnx" or "." in space:
+        # Domains are named as hosts are, but for that of ONNX itself.
+        return OnnxOp(rest, "" if space in ("onnx", "ai.onnx") else space)
     import torch
 
-    space, _, rest = name.partition("::")
     packet_name, _, overload = rest.partition(".")
     packet = getattr(getattr(torch.ops, space), packet_name, None) if packet_name.isidentifier() else None
     found = packet if packet is None or not overload else getattr(packet, overload, None)

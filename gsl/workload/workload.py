@@ -143,6 +143,16 @@ class Workload:
         return cls(tvm.from_expr(expr, inputs, seed=seed), name=name)
 
     @classmethod
+    def from_onnx(cls, model: Any, *, name: str | None = None) -> Workload:
+        """The workload of a model of ONNX: an ``onnx_ir.Model``, an ``onnx.ModelProto``, or the path of a file.
+
+        The tensors of a file that has external data stay in their files until they are needed.
+        """
+        from gsl.front import onnx
+
+        return cls(onnx.from_onnx(model), name=name)
+
+    @classmethod
     def from_nodes(
         cls,
         outputs: Sequence[Any],
@@ -200,6 +210,26 @@ class Workload:
                 f"make the workload with Workload.from_torch or Workload.from_exported"
             )
         return self.native
+
+    @property
+    def model(self) -> Any:
+        """The ``onnx_ir.Model``. WorkloadError if the workload was made from something else."""
+        if type(self.native).__module__.partition(".")[0] != "onnx_ir":
+            raise WorkloadError(
+                f"{self.name} is a {type(self.native).__name__}, not a model of ONNX; make the workload with "
+                "Workload.from_onnx"
+            )
+        return self.native
+
+    def save(self, path: str | Path) -> None:
+        """Save a model of ONNX: whole, or not at all; weights that lie in other files, and large ones, go to a file
+        beside it. WorkloadError for a program of another framework, which has ways of its own."""
+        if not hasattr(self._program, "save"):
+            raise WorkloadError(
+                f"{self.name} is a {type(self.native).__name__}; save it as its framework does: torch.export.save, "
+                "tvm.ir.save_json"
+            )
+        self._program.save(Path(path))
 
     @property
     def params(self) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ from torch import fx, nn
 from gsl.front.base import Program
 from gsl.graph import SymDim, TensorType, Type
 from gsl.spec import TABLE
-from tests.conformance import known_relax, known_relay, known_torch
+from tests.conformance import known_onnx, known_relax, known_relay, known_torch
 
 SIZES = (5, 7, 3, 9)
 """What the symbolic sizes of example inputs are, in the order in which they are met."""
@@ -362,7 +362,68 @@ def relax_front_end() -> FrontEnd:
     )  # fmt: skip
 
 
-RELAX, RELAY = relax_front_end(), relay_front_end()
+# ---------------------------------------------------------------- ONNX
 
-FRONT_ENDS = (FX, EXPORTED, RELAX, RELAY)
+
+def onnx_module(inputs: Mapping[str, Type | None], outputs: Sequence[Type | None], pure: bool) -> Program:
+    import onnx
+    import onnx_ir as ir
+
+    from gsl.front.onnx import from_onnx
+    from gsl.front.onnx.types import onnx_dtype
+
+    fed = []
+    for name, type in inputs.items():
+        assert isinstance(type, TensorType)
+        shape = ir.Shape([str(size) if isinstance(size, SymDim) else size for size in type.shape])
+        fed.append(ir.Value(name=name, shape=shape, type=ir.TensorType(onnx_dtype(type.dtype))))
+    made = [ir.node("Constant", [], {"value_float": 0.0}) for _ in outputs]
+    for number, (node, type) in enumerate(zip(made, outputs)):
+        node.outputs[0].name = f"result_{number}"
+        assert isinstance(type, TensorType)
+        node.outputs[0].type = ir.TensorType(onnx_dtype(type.dtype))
+        node.outputs[0].shape = ir.Shape([None if isinstance(size, SymDim) else size for size in type.shape])
+    opsets = {"": onnx.defs.onnx_opset_version()}
+    results = [node.outputs[0] for node in made]
+    graph = ir.Graph(fed, results, nodes=made, opset_imports=opsets, name="main")
+    return from_onnx(ir.Model(graph, ir_version=10))
+
+
+def onnx_calls(native: Any) -> list[str]:
+    return [node.op_type for node in native.graph]
+
+
+def onnx_program(native: Any) -> Program:
+    from gsl.front.onnx import program
+
+    return program(native)
+
+
+def onnx_differences(old: Any, new: Any) -> list[str]:
+    import onnx_ir as ir
+
+    one, other = (ir.to_proto(model).SerializeToString(deterministic=True) for model in (old, new))
+    return [] if one == other else [f"{ir.to_onnx_text(old)}\n\n{ir.to_onnx_text(new)}"]
+
+
+def onnx_front_end() -> FrontEnd:
+    front_end = FrontEnd(
+        "onnx", onnx_module, onnx_differences, onnx_calls, onnx_program, "ONNX",
+        opaque=Native(None, {}), unavailable=lacking("onnx_ir", "the package onnx-ir"),
+    )  # fmt: skip
+    if front_end.unavailable:
+        return front_end
+    from gsl.front.onnx import spellings
+    from gsl.spec.natives import OnnxOp
+
+    return dataclasses.replace(
+        front_end, opaque=Native(OnnxOp("Shrink"), {"lambd": 0.25}),
+        impure=Native(OnnxOp("RandomNormalLike"), {"seed": 1.0}), missing=spellings.MISSING,
+        unspelled=TABLE.keys() - spellings.WRITERS.keys(), **known_onnx.LISTS,
+    )  # fmt: skip
+
+
+RELAX, RELAY, ONNX = relax_front_end(), relay_front_end(), onnx_front_end()
+
+FRONT_ENDS = (FX, EXPORTED, RELAX, RELAY, ONNX)
 AVAILABLE = tuple(front_end for front_end in FRONT_ENDS if not front_end.unavailable)

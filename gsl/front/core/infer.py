@@ -54,6 +54,28 @@ def _field_type(whole: Node, index: int) -> Type | None:
     return fields.fields[index]
 
 
+def refined(known: Type | None, meant: Type | None) -> Type | None:
+    """The framework's type of a call. The sizes that it does not know are taken from the type that the call's meaning
+    implies.
+
+    ``None`` if the two contradict each other.
+    """
+    match known, meant:
+        case TensorType(), TensorType():
+            if known.dtype != meant.dtype or known.ndim != meant.ndim:
+                return None
+            pairs = list(zip(known.shape, meant.shape))
+            if any(a != b for a, b in pairs if isinstance(a, int) and isinstance(b, int)):
+                return None
+            return TensorType(tuple([a if isinstance(a, int) else b for a, b in pairs]), known.dtype)
+        case TupleType(), TupleType():
+            if len(known.fields) != len(meant.fields):
+                return None
+            fields = tuple([refined(a, b) for a, b in zip(known.fields, meant.fields)])
+            return None if None in fields else TupleType(fields)
+    return None
+
+
 def evaluate(
     node: Node, operands: Sequence[Any], tensors: Callable[[Sequence[Any]], Iterable[Any]],
     opaque: Callable[[Node, list[Any]], Any],

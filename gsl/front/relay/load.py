@@ -11,6 +11,7 @@ from tvm import ir, relay
 from gsl.errors import FrontEndError
 from gsl.front.core.canonical import COUNTS, RANKS, pattern_of
 from gsl.front.core.handle import Reading, Single
+from gsl.front.core.infer import refined
 from gsl.front.core.load import Expansion, Loader
 from gsl.front.relay import groups, opaque, spellings
 from gsl.front.relay.handle import (
@@ -23,7 +24,7 @@ from gsl.front.relay.handle import (
     unique_names,
 )
 from gsl.front.relay.infer import infer, inferred
-from gsl.front.relay.types import RelayTypes, checked_type, infer_local, refined
+from gsl.front.relay.types import RelayTypes, checked_type, infer_local
 from gsl.front.tree import Canon
 from gsl.front.tvm.tensors import known_dtype, to_torch
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Node, Op, TensorType, Type

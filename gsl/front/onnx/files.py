@@ -1,0 +1,117 @@
+"""Models as files: opened with care, and saved whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import onnx
+import onnx_ir as ir
+
+from gsl.errors import FrontEndError
+
+OLDEST: Final = 13
+"""The first version of ONNX's operators that is read: before it, axes and bounds were attributes, and softmax was
+another function."""
+WHOLE: Final = 1 << 30
+"""The number of bytes of weights up to which a model is one file."""
+
+
+def opened(path: Path) -> ir.Model:
+    """The model of a file; external data stay in their files. FrontEndError for a file that holds none."""
+    if not path.is_file():
+        raise FrontEndError(f"{path}: there is no such file")
+    try:
+        model = ir.load(path)
+    except Exception as error:
+        # Whatever protobuf, onnx and onnx_ir find wrong in what should be a model.
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise FrontEndError(f"{path}: it holds no model of ONNX: {reason}") from error
+    for tensor in _tensors(model):
+        if isinstance(tensor, ir.ExternalTensor):
+            _check_external(path, tensor)
+    return model
+
+
+def _tensors(model: ir.Model) -> Iterator[Any]:
+    """All tensors of a model: initialisers, and attributes, at any depth."""
+    for graph in (model.graph, *model.graph.subgraphs()):
+        for value in graph.initializers.values():
+            yield value.const_value
+    for part in (model.graph, *model.functions.values()):
+        for node in part.all_nodes():
+            for attr in node.attributes.values():
+                if attr.type == ir.AttributeType.TENSOR and not attr.is_ref():
+                    yield attr.value
+
+
+def _check_external(path: Path, tensor: ir.ExternalTensor) -> None:
+    """FrontEndError unless the file of a tensor lies beside the model, and is as long as it has to be."""
+    place = f"{path}: the tensor {tensor.name!r} lies in {str(tensor.location)!r}"
+    folder = path.parent.resolve()
+    file = (folder / str(tensor.location)).resolve()
+    if not file.is_relative_to(folder):
+        raise FrontEndError(f"{place}, which is outside of the folder of the model")
+    if not file.is_file():
+        raise FrontEndError(f"{place}, and there is no such file")
+    offset, size = tensor.offset or 0, tensor.length if tensor.length is not None else tensor.nbytes
+    if offset < 0 or size < tensor.nbytes or offset + size > file.stat().st_size:
+        raise FrontEndError(f"{place} from {offset} on, where {tensor.nbytes} bytes of it are not to be found")
+
+
+def checked(model: ir.Model) -> ir.Model:
+    """The model, of which every name stands for one thing that is computed before it is used. FrontEndError for
+    another one, and for a version of ONNX's operators that is not read."""
+    version, newest = model.opset_imports.get(""), onnx.defs.onnx_opset_version()
+    if version is not None and not OLDEST <= version <= newest:
+        raise FrontEndError(
+            f"the model has version {version} of ONNX's operators; those from {OLDEST} to {newest} are read. "
+            "onnx.version_converter.convert_version changes it"
+        )
+    known: set[Any] = set()
+    names: set[str] = set()
+
+    def add(value: ir.Value) -> None:
+        if value not in known and value.name in names:
+            raise FrontEndError(f"the model has two values of the name {value.name!r}")
+        known.add(value)
+        names.update([value.name] if value.name else [])
+
+    for value in (*model.graph.inputs, *model.graph.initializers.values()):
+        add(value)
+    for node in model.graph:
+        for value in node.inputs:
+            if value is not None and value not in known:
+                raise FrontEndError(
+                    f"the node {node.name or node.op_type!r} uses {value.name!r} before it is computed, or nothing "
+                    "computes it"
+                )
+        for value in node.outputs:
+            add(value)
+    for value in model.graph.outputs:
+        if value not in known:
+            raise FrontEndError(f"the model has the output {value.name!r}, which nothing computes")
+    return model
+
+
+def save(model: ir.Model, path: Path) -> None:
+    """Save a model: whole, or not at all. Weights of another file go to a file of their own beside it, also large ones.
+
+    FrontEndError if that is not possible; a file that was there is then as it was.
+    """
+    tensors = [tensor for tensor in _tensors(model) if tensor is not None]
+    apart = any(isinstance(tensor, ir.ExternalTensor) for tensor in tensors)
+    data = f"{path.name}.data" if apart or sum(tensor.nbytes for tensor in tensors) > WHOLE else None
+    try:
+        with tempfile.TemporaryDirectory(prefix=".gsl_", dir=path.parent) as folder:
+            ir.save(model.clone(), Path(folder) / path.name, external_data=data)
+            for name in (data, path.name):  # the model last: it names the other file
+                if name is not None and (Path(folder) / name).exists():
+                    os.replace(Path(folder) / name, path.parent / name)
+    except FrontEndError:
+        raise
+    except Exception as error:
+        raise FrontEndError(f"{path}: the model can't be saved: {error}") from error

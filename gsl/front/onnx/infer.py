@@ -1,0 +1,139 @@
+"""Types and values of single calls of a view, and the types that a model does not declare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+
+from gsl.errors import FrontEndError
+from gsl.front.core import infer as core
+from gsl.front.core.handle import is_literal
+from gsl.front.core.infer import dtype_of_number
+from gsl.front.onnx import opaque
+from gsl.front.onnx.run import session
+from gsl.front.onnx.types import OnnxTypes, annotate, array_to_torch, number, to_onnx
+from gsl.graph import Node, Op, TensorType, TupleType, Type, op_name
+from gsl.graph.subgraph import Subgraph
+from gsl.spec.symbolic import has_symbols
+
+LARGE = 1024
+"""The number of elements from which a weight is not looked at when types are inferred."""
+
+
+def infer(model: ir.Model, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+    """The type of a call, or ``None`` if it does not follow. ValueError if the call is ill-typed.
+
+    ``model`` has the versions of the operators, and the functions.
+    """
+    return core.infer(op, operands, attrs, partial(_infer_opaque, model))
+
+
+def inferred(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+    """The type of a canonical call; ``None`` also for a call whose type depends on sizes that are not known."""
+    try:
+        return core.infer(op, operands, attrs, lambda op, operands, attrs: None)
+    except ValueError:
+        if has_symbols(tuple([operand.type for operand in operands])):
+            return None
+        raise
+
+
+def declared_types(model: ir.Model) -> Mapping[str, tuple[Any, Any]]:
+    """Types and shapes, by name, of the values of which the model declares none, as ONNX infers them.
+
+    Large weights are not looked at.
+    """
+    if all(value.type is not None and value.shape is not None for node in model.graph for value in node.outputs):
+        return {}
+    inferred = _inferred(model)
+    return {} if inferred is None else {
+        value.name: (value.type, value.shape) for node in inferred.graph for value in node.outputs if value.name
+    }  # fmt: skip
+
+
+def _inferred(model: ir.Model) -> ir.Model | None:
+    """A copy of the model, without large weights, in which values have types; ``None`` if ONNX can't infer them."""
+    copy = model.clone()
+    graph = copy.graph
+    for name, value in list(graph.initializers.items()):
+        tensor = value.const_value
+        if tensor is not None and tensor.size > LARGE:
+            value.type, value.shape = ir.TensorType(tensor.dtype), ir.Shape(tensor.shape)
+            value.const_value = None
+            del graph.initializers[name]
+            if not value.is_graph_input():
+                graph.inputs.append(value)
+    try:
+        proto = onnx.shape_inference.infer_shapes(ir.to_proto(copy), data_prop=True)
+        return ir.serde.deserialize_model(proto)
+    except Exception:
+        # Whatever onnx finds wrong: then there are no types.
+        return None
+
+
+# ---------------------------------------------------------------- single calls
+
+
+def _infer_opaque(model: ir.Model, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+    """The type that ONNX infers for an opaque call; ``None`` where it has none."""
+    if isinstance(op, Subgraph) or any(not isinstance(operand.type, TensorType) for operand in operands):
+        return None
+    try:
+        inferred = _inferred(_alone(model, op, operands, attrs, 1))
+    except FrontEndError as error:
+        raise ValueError(str(error)) from None
+    if inferred is None:
+        return None
+    (*_, node) = inferred.graph
+    return OnnxTypes().of(node.outputs[0])
+
+
+def _alone(
+    model: ir.Model, op: Op, operands: Sequence[Node], attrs: Mapping[str, Any], outputs: int
+) -> ir.Model:
+    """A model of one call, on inputs of the types of the operands; numbers and literals are initialisers."""
+    values, fed, written = [], [], []
+    for place, operand in enumerate(operands):
+        value = ir.Value(name=f"x{place}")
+        annotate(value, operand.type, {})
+        values.append(value)
+        if is_literal(operand):
+            value.const_value = to_onnx(number(operand.attrs["value"], operand.dtype or "float32"), value.name)
+            written.append(value)
+        else:
+            fed.append(value)
+    inputs, attributes = opaque.arguments(op, values, attrs)
+    node = ir.Node(op.domain, op.name, inputs, attributes, overload=op.overload, num_outputs=outputs)  # type: ignore[union-attr]
+    for place, value in enumerate(node.outputs):
+        value.name = f"y{place}"
+    graph = ir.Graph(fed, node.outputs, nodes=[node], initializers=written, name="call",
+                     opset_imports=dict(model.opset_imports))  # fmt: skip
+    functions = [function.clone() for function in model.functions.values()]
+    return ir.Model(graph, ir_version=model.ir_version or 10, functions=functions)
+
+
+def evaluate(model: ir.Model, node: Node, operands: Sequence[Any]) -> Any:
+    """The value of a call on torch tensors and Python numbers."""
+    return core.evaluate(node, operands, partial(map, _operand), partial(_run, model))
+
+
+def _operand(value: Any) -> Any:
+    return value if isinstance(value, (bool, int, float, tuple)) or hasattr(value, "detach") else array_to_torch(value)
+
+
+def _run(model: ir.Model, node: Node, values: Sequence[Any]) -> Any:
+    """The value of an opaque call, by whatever runs models here."""
+    if any(not isinstance(operand.type, TensorType) for operand in node.operands) or node.deps:
+        raise FrontEndError(f"{node.name}: ONNX computes {op_name(node.op)} for operands of known types only")
+    outputs = len(node.type.fields) if isinstance(node.type, TupleType) else 1
+    alone = _alone(model, node.op, node.operands, node.attrs, outputs)
+    fed = [value for operand, value in zip(node.operands, values) if not is_literal(operand)]
+    found = session(alone)(*fed)
+    return tuple(map(array_to_torch, found)) if isinstance(found, tuple) else array_to_torch(found)
+
+
+__all__ = ["declared_types", "dtype_of_number", "evaluate", "infer", "inferred"]

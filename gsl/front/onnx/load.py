@@ -1,0 +1,239 @@
+"""A graph of ONNX to a view: every node becomes the tree of its canonical reading, or one opaque node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import onnx_ir as ir
+
+from gsl.front.core.handle import NativeLeaf, Reading, Single
+from gsl.front.core.infer import refined
+from gsl.front.core.load import Expansion, Loader
+from gsl.front.onnx import opaque, spellings
+from gsl.front.onnx.infer import declared_types, infer, inferred
+from gsl.front.onnx.types import DTYPES, OnnxTypes, to_torch
+from gsl.front.tree import Canon
+from gsl.graph import CONST, GETITEM, INPUT, PARAM, Graph, Node, TensorType, TupleType, Type
+from gsl.spec import TABLE, meaning
+from gsl.spec.natives import OnnxOp
+
+FEW: Final = 1024
+"""The number of bytes up to which what is computed of literals is known when a model is loaded."""
+
+INITIALIZER = OnnxOp("Initializer", "gsl")
+"""Stands for the operator of an initialiser of which torch has no tensor: of strings, of numbers of four bits."""
+
+
+class OnnxLeaf(NativeLeaf):
+    """An initialiser or the output of a ``Constant``."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: ir.Value) -> None:
+        self.value = value
+
+
+def weights_of(model: ir.Model) -> dict[str, ir.Value]:
+    """The initialisers of the main graph that nobody can replace when the model is run.
+
+    An initialiser that is an input, too, is the default of that input; before version 4 of the format all were.
+    """
+    version = model.ir_version
+    is_default = (lambda value: False) if version is not None and version < 4 else ir.Value.is_graph_input
+    return {name: value for name, value in model.graph.initializers.items() if not is_default(value)}
+
+
+def counted(node: ir.Node) -> list[int]:
+    """The places of the outputs of a node that are used, and that of the first one if none is."""
+    return [place for place, value in enumerate(node.outputs) if value.uses() or value.is_graph_output()] or [0]
+
+
+def is_constant(node: ir.Node | None) -> bool:
+    """True for a node of ONNX that makes a tensor that is written in it."""
+    return node is not None and node.op_type == "Constant" and not opaque.target_of(node).domain
+
+
+class OnnxLoader(Loader):
+    """Builds the view of the main graph of a model. It is the scope of readings, too."""
+
+    def __init__(self, model: ir.Model) -> None:
+        super().__init__()
+        self.model = model
+        self.weights = weights_of(model)
+        self.opset = model.opset_imports.get("", 1)
+        self.types = OnnxTypes()
+        self._declared = declared_types(model)
+        self._types: dict[ir.Value, Type | None] = {}
+        self._arrays: dict[ir.Value, Any] = {}
+
+    def load(self) -> Graph:
+        """The view."""
+        graph = self.model.graph
+        for value in graph.inputs:
+            if value.name not in self.weights:
+                self.add(value, Node(INPUT, type=self.type_of(value), name=value.name or "", native=OnnxLeaf(value)))
+        for value in self.weights.values():
+            self._tensor(value)
+        for node in graph:
+            self._node(node)
+        results = [self.views[value] for value in graph.outputs]
+        dead = [self.views[value] for node in graph for value in (node.outputs[counted(node)[0]],)
+                if not value.uses() and not is_constant(node) and value in self.views]  # fmt: skip
+        return Graph(self._alive([*results, *dead]), results, partial(infer, self.model))
+
+    # ------------------------------------------------------------ leaves
+
+    def _tensor(self, value: ir.Value) -> None:
+        """Add a weight, a literal tensor without axes, or an opaque node for what is no tensor of torch's."""
+        tensor = ir.convenience.get_const_tensor(value)
+        if tensor is None or tensor.dtype not in DTYPES:
+            self.add(value, Node(INITIALIZER, name=value.name or "", native=Single(value)))
+            return
+        shape = tuple(map(int, tensor.shape))
+        kind = PARAM if shape else CONST
+        view = Node(kind, attrs={"value": to_torch(tensor)}, type=TensorType(shape, DTYPES[tensor.dtype]),
+                    name=value.name or "const", native=OnnxLeaf(value))  # fmt: skip
+        self.add(value, view)
+
+    # ------------------------------------------------------------ nodes
+
+    def _node(self, node: ir.Node) -> None:
+        if is_constant(node) and _tensor_of(node.outputs[0]) is not None:
+            self._tensor(node.outputs[0])
+            return
+        places = counted(node)
+        native = node.outputs[0] if places == [0] else node
+        call = spellings.OnnxCall(node, self)
+        canon = spellings.read(call, places)
+        if canon is None or not self._tree(native, canon, call):
+            self._opaque(native, node)
+        if native is node:
+            for place in places:
+                self._field(node, place)
+
+    def _tree(self, native: Any, canon: Canon, call: Any) -> bool:
+        """Load the tree of a canonical reading; False if the view can't hold it."""
+        name = native.name or ""
+        tree = Expansion(self.leaf, inferred)
+        if not self.expand(tree, canon, native):
+            return False
+        *_, root = tree.nodes
+        known = self._result(call.node)
+        if root.type is None or any(node.type is None for node in tree.nodes):
+            return False
+        if known is not None and native is not call.node:
+            # The model says something else than the meaning of the operator.
+            found = refined(known, root.type)
+            if found is None:
+                return False
+            root.type = found
+        root.name = name
+        leaves = {source for sources in tree.sources for source in sources if not isinstance(source, int)}
+        inputs = [value for node in (*call.through, call.node) for value in node.inputs if value is not None]
+        through = tuple([node.outputs[0] for node in call.through])
+        extra = [value for value in inputs
+                 if value not in leaves and value not in through and self.constant(value) is None]  # fmt: skip
+        self.link(tree, Reading(native, len(tree.nodes), through), tuple(dict.fromkeys(extra)))
+        return True
+
+    def _result(self, node: ir.Node) -> Type | None:
+        return self._native_type(node.outputs[0])
+
+    def is_value(self, operand: Any, native: Any) -> bool:
+        return operand in self.views
+
+    def _opaque(self, native: Any, node: ir.Node) -> None:
+        """Add the one node of a call that stays as it is."""
+        inputs = tuple([value for value in node.inputs if value is not None])
+        extra = opaque.captured(node)
+        type: Type | None = self._native_type(node.outputs[0])
+        if native is node:
+            type = TupleType(tuple(map(self._native_type, node.outputs)))
+        view = Node(
+            opaque.target_of(node), tuple([self.views[value] for value in inputs]), opaque.attributes(node), type,
+            name=native.name or node.op_type.lower(), native=Single(native, (*inputs, *extra)),
+            effect=opaque.effect_of(node), deps=tuple([self.views[value] for value in extra]),
+        )  # fmt: skip
+        self.add(native, view)
+
+    def _field(self, node: ir.Node, place: int) -> None:
+        """Add one of several results of a node."""
+        whole, value = self.views[node], node.outputs[place]
+        type = whole.type.fields[place] if isinstance(whole.type, TupleType) else None
+        native = self._native_type(value)
+        if native is not None:
+            type = native if type is None else refined(native, type)
+        view = Node(GETITEM, (whole,), {"index": place}, type, name=value.name or "", native=Single(value, (node,)))
+        self.add(value, view)
+
+    # ------------------------------------------------------------ what readings ask
+
+    def type_of(self, value: Any) -> Type | None:
+        """The type of a value: that of its node in the view if there is one."""
+        view = self.views.get(value)
+        return view.type if view is not None else self._native_type(value)
+
+    def constant(self, value: ir.Value | None) -> Any:
+        """The elements of a value that is written in the model, as a numpy array; ``None`` for any other value."""
+        if value is None:
+            return None
+        if value not in self._arrays:
+            tensor = _tensor_of(value) if value.name in self.weights or is_constant(value.producer()) else None
+            self._arrays[value] = self._folded(value) if tensor is None else tensor.numpy()
+        return self._arrays[value]
+
+    def _folded(self, value: ir.Value) -> Any:
+        """The elements of a few integers that are computed from others which are written in the model."""
+        view, node = self.views.get(value), value.producer()
+        if view is None or node is None or not isinstance(view.op, str) or view.op not in TABLE:
+            return None
+        if not (isinstance(view.type, TensorType) and view.type.dtype in ("int64", "int32") and view.type.ndim <= 1):
+            return None
+        if not node.inputs or any(operand.op not in (PARAM, CONST) for operand in view.operands):
+            return None
+        if any(getattr(operand.attrs["value"], "nbytes", 0) > FEW for operand in view.operands):
+            return None
+        return meaning.evaluate(TABLE[view.op], [operand.attrs["value"] for operand in view.operands], view.attrs).numpy()
+
+    def _native_type(self, value: ir.Value) -> Type | None:
+        """The type that the model declares, or that ONNX infers."""
+        if value not in self._types:
+            known = self.types.of(value)
+            if known is None and value.name in self._declared:
+                known = self.types.tensor(*self._declared[value.name])
+            self._types[value] = known
+        return self._types[value]
+
+    # ------------------------------------------------------------ the whole
+
+    def _alive(self, roots: Sequence[Node]) -> list[Node]:
+        """The nodes that count: without those that readings have seen through, and without weights that nothing uses.
+        """
+        alive = set(roots)
+        work = list(alive)
+        while work:
+            node = work.pop()
+            for operand in (*node.operands, *node.deps):
+                if operand not in alive:
+                    alive.add(operand)
+                    work.append(operand)
+        return [node for node in self.nodes if node in alive or node.op == INPUT]
+
+
+def _tensor_of(value: ir.Value) -> Any:
+    """The tensor that a value is in the model; ``None`` if it is none, or none that can be read."""
+    try:
+        tensor = ir.convenience.get_const_tensor(value)
+    except (TypeError, ValueError):
+        return None
+    return None if tensor is None or tensor.dtype not in DTYPES else tensor
+
+
+def symbol_names(types: OnnxTypes) -> Mapping[Any, str]:
+    """The names of the symbols of a view in the model."""
+    return {symbol: name for name, symbol in types.symbols.items()}
+
+
+__all__ = ["INITIALIZER", "OnnxLeaf", "OnnxLoader", "is_constant", "symbol_names", "weights_of"]

@@ -1,0 +1,87 @@
+"""Calls without a canonical reading: their form in the view, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import onnx_ir as ir
+
+from gsl.errors import FrontEndError
+from gsl.front.core.opaque import decoded, positional
+from gsl.graph import Effect, op_name
+from gsl.spec.natives import OnnxOp
+
+_RANDOM: Final = frozenset((
+    "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli",
+))  # fmt: skip
+_DEFAULT_DOMAINS: Final = ("", "ai.onnx")
+_SEQUENCES: Final = (ir.AttributeType.INTS, ir.AttributeType.FLOATS, ir.AttributeType.STRINGS)
+
+
+def target_of(node: ir.Node) -> OnnxOp:
+    """The operator of a node."""
+    return OnnxOp(node.op_type, "" if node.domain in _DEFAULT_DOMAINS else node.domain, node.overload)
+
+
+def attributes(node: ir.Node) -> dict[str, Any]:
+    """The attributes of a node as Python values; ``arg1=None`` for an operand that is left out before others."""
+    found = {name: _python(attr) for name, attr in node.attributes.items()}
+    return {**found, **{f"arg{place}": None for place, value in enumerate(node.inputs) if value is None}}
+
+
+def _python(attr: ir.Attr) -> Any:
+    if attr.is_ref():
+        return attr
+    return tuple(attr.value) if attr.type in _SEQUENCES else attr.value
+
+
+def bodies(node: ir.Node) -> Iterator[ir.Graph]:
+    """The graphs among the attributes of a node."""
+    for attr in node.attributes.values():
+        if attr.type == ir.AttributeType.GRAPH and not attr.is_ref():
+            yield attr.as_graph()
+        elif attr.type == ir.AttributeType.GRAPHS and not attr.is_ref():
+            yield from attr.as_graphs()
+
+
+def nested(node: ir.Node) -> Iterator[ir.Node]:
+    """The nodes of the graphs among the attributes of a node, at any depth."""
+    for body in bodies(node):
+        yield from body.all_nodes()
+
+
+def captured(node: ir.Node) -> tuple[ir.Value, ...]:
+    """The values from around a node that its graphs use, each once."""
+    graphs = list(bodies(node))
+    if not graphs:
+        return ()
+    inner = {graph for body in graphs for graph in (body, *body.subgraphs())}
+    used = [value for part in nested(node) for value in part.inputs if value is not None]
+    used += [value for body in graphs for value in body.outputs]
+    return tuple(dict.fromkeys([value for value in used if value.graph not in inner]))
+
+
+def effect_of(node: ir.Node) -> Effect | None:
+    """The effect of a call besides computing its value: random numbers, also in a graph among its attributes."""
+    drawn = (part.op_type in _RANDOM or _is_training(part) for part in (node, *nested(node)))
+    return Effect.RANDOM if any(drawn) else None
+
+
+def _is_training(node: ir.Node) -> bool:
+    """True for a dropout that may drop something."""
+    return node.op_type == "Dropout" and len(node.inputs) > 2 and node.inputs[2] is not None
+
+
+def arguments(op: Any, operands: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[list[Any], list[ir.Attr]]:
+    """The inputs and attributes of a call that a rule asks for. FrontEndError if it can't be made."""
+    if not isinstance(op, OnnxOp):
+        raise FrontEndError(f"{op_name(op)}: in ONNX, a rule can make calls of an OnnxOp only")
+    left, given = decoded(op, operands, attrs)
+    inputs = positional((), left, given)
+    own = {name: value for name, value in given.items() if not isinstance(value, ir.Attr)}
+    refs = [value for value in given.values() if isinstance(value, ir.Attr)]
+    try:
+        return inputs, [*ir.convenience.convert_attributes(own), *refs]
+    except (TypeError, ValueError) as error:
+        raise FrontEndError(f"{op}: ONNX has no such attributes: {error}") from error

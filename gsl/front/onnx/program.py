@@ -1,0 +1,131 @@
+"""Models of ONNX as programs of GSL."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from gsl.errors import FrontEndError
+from gsl.front.base import Unchangeable
+from gsl.front.onnx import run
+from gsl.front.onnx.files import checked, opened, save
+from gsl.front.onnx.infer import evaluate
+from gsl.front.onnx.load import OnnxLoader, symbol_names, weights_of
+from gsl.front.onnx.store import OnnxDraft, OnnxStorer
+from gsl.front.onnx.types import OnnxTypes
+from gsl.graph import Graph, Inference, Node, Op, Type
+
+
+class OnnxProgram(Unchangeable):
+    """The main graph of an ``onnx_ir.Model``, with its weights. Its functions, and the graphs in its nodes, stay."""
+
+    casts_inputs = True
+    example_inputs = None
+
+    def __init__(self, model: ir.Model) -> None:
+        self._model = model
+
+    @property
+    def native(self) -> ir.Model:
+        """The model."""
+        return self._model
+
+    @property
+    def module(self) -> ir.Model:
+        """The model."""
+        return self._model
+
+    @cached_property
+    def inputs(self) -> Mapping[str, Type | None]:
+        """The names of the inputs in order, with their types."""
+        weights, types = weights_of(self._model), OnnxTypes()
+        return {value.name or "": types.of(value) for value in self._model.graph.inputs if value.name not in weights}
+
+    @cached_property
+    def params(self) -> Mapping[str, Any]:
+        """The weights by name, as tensors of ``onnx_ir``."""
+        return {name: value.const_value for name, value in weights_of(self._model).items()}
+
+    def load(self) -> Graph:
+        """A fresh view of the main graph."""
+        graph = OnnxLoader(self._model).load()
+        graph.writable = partial(_check_writable, self._model, graph.infer)
+        return graph
+
+    def store(self, graph: Graph) -> OnnxProgram:
+        """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
+        new = OnnxStorer(graph, self._model, self._symbols).store()
+        return self if new is self._model else OnnxProgram(new)
+
+    @cached_property
+    def _symbols(self) -> Mapping[Any, str]:
+        types = OnnxTypes()
+        for value in self._model.graph.inputs:
+            types.of(value)
+        for node in self._model.graph:
+            for value in node.outputs:
+                types.of(value)
+        return symbol_names(types)
+
+    def build(self, **options: Any) -> Callable[..., Any]:
+        """A callable that takes the inputs in order and returns numpy arrays; the options are those of
+        :func:`gsl.front.onnx.run.session`."""
+        model = self._model
+        call = run.session(model, **options)
+        names = [value.name for value in model.graph.inputs]
+        fed = [names.index(name) for name in self.inputs]
+        return call if fed == list(range(len(names))) else lambda *values: call(
+            *[values[fed.index(place)] if place in fed else None for place in range(len(names))]
+        )  # fmt: skip
+
+    def save(self, path: Path) -> None:
+        """Save the model: whole, or not at all."""
+        save(self._model, path)
+
+    def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
+        """The value of a call node on torch tensors."""
+        return evaluate(self._model, node, operands)
+
+
+def _check_writable(
+    model: ir.Model, infer: Inference, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]
+) -> None:
+    """Raise FrontEndError if a new call can't be written in a model."""
+    OnnxDraft(model).try_call(op, operands, attrs)
+
+
+def from_onnx(source: Any) -> OnnxProgram:
+    """The program of an ``onnx_ir.Model``, an ``onnx.ModelProto``, or a file of one.
+
+    The tensors of a file that has external data stay in their files. FrontEndError for anything else, and for a file
+    that is none of a model.
+    """
+    if isinstance(source, OnnxProgram):
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        return OnnxProgram(checked(opened(Path(source))))
+    if type(source).__name__ == "ModelProto":
+        source = _deserialised(source)
+    if not isinstance(source, ir.Model):
+        raise FrontEndError(
+            f"expected an onnx_ir.Model, an onnx.ModelProto or the path of a model of ONNX, found a "
+            f"{type(source).__name__}"
+        )
+    return OnnxProgram(checked(source))
+
+
+def _deserialised(proto: Any) -> ir.Model:
+    try:
+        return ir.serde.deserialize_model(proto)
+    except Exception as error:
+        raise FrontEndError(f"the ModelProto is ill-formed: {error}") from error
+
+
+def program(source: Any) -> OnnxProgram:
+    """The program of a model. FrontEndError for anything else."""
+    return from_onnx(source)

@@ -1,0 +1,74 @@
+"""The table by which ONNX spells the canonical operators, read in both directions.
+
+Each family has a ``READ`` (by the name of ONNX's operator) and a ``WRITE`` (by the canonical name). An operator that
+ONNX lacks is composed of several, and so is one that the model's version of ONNX does not have yet.
+
+Both sides compute the same up to rounding, and but for what neither promises: a NaN in a maximum, an index out of
+range, a float that an integer can't hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from gsl.front.onnx.spellings import elementwise, linear, norm, reduce, shape
+from gsl.front.onnx.spellings import writing as _writing
+from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, OnnxScope, OnnxUnread
+from gsl.front.onnx.spellings.writing import OnnxLower, OnnxTarget
+from gsl.front.tree import Canon
+from gsl.graph import Node
+from gsl.spec import packed
+
+_FAMILIES: Final[tuple[Any, ...]] = (elementwise, linear, norm, reduce, shape)
+
+READERS: Final[Mapping[str, OnnxLift]] = {name: read for family in _FAMILIES for name, read in family.READ.items()}
+WRITERS: Final[Mapping[str, OnnxLower]] = {name: write for family in _FAMILIES for name, write in family.WRITE.items()}
+
+MISSING: Final[Mapping[str, str]] = dict.fromkeys(packed.NAMES, packed.REASON)
+"""The canonical operators that can't be written in ONNX, each with the reason."""
+
+
+def read(call: OnnxCall, places: Sequence[int]) -> Canon | None:
+    """The canonical reading of a node of which these outputs are used; ``None``: there is no exact one.
+
+    A node of several outputs is read as a call that has a tuple of them.
+    """
+    node = call.node
+    if node.domain not in ("", "ai.onnx") or node.overload:
+        return None
+    several = {"Split": shape.read_split}
+    reader = (READERS if list(places) == [0] else several).get(node.op_type)
+    if reader is None or not call.inputs or any(value is None for value in call.inputs[:1]):
+        return None
+    try:
+        return reader(call)
+    except (OnnxUnread, ValueError, IndexError, TypeError):
+        # Also what is ill-formed: too few operands, attributes of another kind.
+        return None
+
+
+def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], target: OnnxTarget) -> Any:
+    """The value of a canonical call: new nodes, whose values have types. A convolution or a dense layer may have a
+    bias as one more operand.
+
+    Operands are values, numbers, and tuples of values. ValueError with the reason where ONNX can't say it.
+    """
+    if op in MISSING:
+        raise ValueError(f"{op}: ONNX has no such operator: {MISSING[op]}")
+    return _writing.write(WRITERS, op, attrs, operands, target)
+
+
+def takes_bias(layer: Node, bias: Node) -> bool:
+    """True if one node of ONNX can compute a product or a convolution and what adds a bias to it."""
+    if layer.dtype is None or layer.dtype != bias.operands[1].dtype or "float" not in layer.dtype:
+        return False
+    if layer.op == "nn.dense":
+        return bias.attrs["axis"] == (layer.ndim or 0) - 1
+    if layer.op not in linear.CONVOLUTIONS:
+        return False
+    layout = layer.attrs["out_layout"] or layer.attrs["data_layout"]
+    return bool(layout.index("C") == bias.attrs["axis"])
+
+
+__all__ = ["MISSING", "READERS", "WRITERS", "OnnxCall", "OnnxScope", "OnnxUnread", "read", "takes_bias", "write"]

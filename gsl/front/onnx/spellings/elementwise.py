@@ -1,0 +1,483 @@
+"""Spellings of the element-wise operators: arithmetic, comparisons, mathematical functions, casts, activations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from gsl.front.onnx.spellings.linear import bias_of
+from gsl.front.onnx.spellings.reading import (
+    OnnxCall,
+    OnnxLift,
+    OnnxUnread,
+    arithmetic,
+    dtype_name,
+    is_float,
+    same,
+    unread_unless,
+)
+from gsl.front.onnx.spellings.writing import OnnxLower, OnnxLowering, is_number
+from gsl.front.tree import Canon
+from gsl.spec import TABLE
+from gsl.spec.meaning import infer
+
+# ---------------------------------------------------------------- one operand
+
+_FLOAT: Final = {
+    "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh",
+    "cos": "Cos", "cosh": "Cosh", "erf": "Erf", "exp": "Exp", "log": "Log", "reciprocal": "Reciprocal",
+    "sigmoid": "Sigmoid", "sin": "Sin", "sinh": "Sinh", "sqrt": "Sqrt", "tan": "Tan", "tanh": "Tanh",
+}  # fmt: skip
+"""Functions of floats: of other numbers, torch computes them in floats, and ONNX not at all."""
+
+_WHOLE: Final = {"ceil": "Ceil", "floor": "Floor", "round": "Round"}
+"""Functions that leave integers alone."""
+
+_SAME: Final = {"abs": "Abs", "negative": "Neg", "sign": "Sign"}
+_TESTS: Final = {"isinf": "IsInf", "isnan": "IsNaN"}
+
+
+def _float(name: str) -> OnnxLower:
+    return lambda w, x: w.call(name, w.cast(x, w.dtype))
+
+
+def _whole(name: str) -> OnnxLower:
+    return lambda w, x: w.call(name, x) if is_float(w.dtype) else x
+
+
+def _test(name: str) -> OnnxLower:
+    """Of integers, all are finite."""
+
+    def write(w: OnnxLowering, x: Any) -> Any:
+        return w.call(name, x) if is_float(w.dtype_of(x)) else w.full(False, w.shape, "bool")
+
+    return write
+
+
+def _isfinite(w: OnnxLowering, x: Any) -> Any:
+    return w.write("logical_not", w.write("logical_or", w.write("isinf", x), w.write("isnan", x)))
+
+
+def _trunc(w: OnnxLowering, x: Any) -> Any:
+    return w.write("multiply", w.write("sign", x), w.write("floor", w.write("abs", x))) if is_float(w.dtype) else x
+
+
+def _rsqrt(w: OnnxLowering, x: Any) -> Any:
+    return w.write("reciprocal", w.write("sqrt", x))
+
+
+def _read_reciprocal(r: OnnxCall) -> Canon:
+    root = r.producer(r.x, "Sqrt")
+    if root is None or len(root.outputs[0].uses()) > 1:
+        return Canon("reciprocal", r.inputs)
+    r.through.append(root)
+    return Canon("rsqrt", tuple(root.inputs))
+
+
+def _log1p(w: OnnxLowering, x: Any) -> Any:
+    """log(u) x / (u - 1) for u = 1 + x, which is precise near 0."""
+    x = w.cast(x, w.dtype)
+    u = w.write("add", x, 1.0)
+    log = w.call("Log", u)
+    precise = w.write("divide", w.write("multiply", log, x), w.write("subtract", u, 1.0))
+    finite = w.write("where", w.write("isinf", u), log, precise)
+    return w.write("where", w.write("equal", u, 1.0), x, finite)
+
+
+def _expm1(w: OnnxLowering, x: Any) -> Any:
+    """(exp(x) + 1) tanh(x / 2), which is precise near 0."""
+    x = w.cast(x, w.dtype)
+    half = w.write("tanh", w.write("multiply", x, 0.5))
+    return w.write("multiply", half, w.write("add", w.write("exp", x), 1.0))
+
+
+def _scaled_log(base: float) -> OnnxLower:
+    return lambda w, x: w.write("multiply", w.call("Log", w.cast(x, w.dtype)), 1 / math.log(base))
+
+
+# ---------------------------------------------------------------- two operands
+
+_ARITHMETIC: Final = {"add": "Add", "subtract": "Sub", "multiply": "Mul"}
+_COMPARISONS: Final = {
+    "equal": "Equal", "less": "Less", "less_equal": "LessOrEqual", "greater": "Greater",
+    "greater_equal": "GreaterOrEqual",
+}  # fmt: skip
+_LOGIC: Final = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
+_BITS: Final = {"bitwise_and": "BitwiseAnd", "bitwise_or": "BitwiseOr", "bitwise_xor": "BitwiseXor"}
+_OF_BOOLS: Final = {
+    "add": "logical_or", "maximum": "logical_or", "multiply": "logical_and", "minimum": "logical_and",
+    "bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor",
+}  # fmt: skip
+
+
+def _common(w: OnnxLowering, x: Any, y: Any) -> str:
+    """The dtype in which torch computes with both."""
+    found: Any = infer(TABLE["add"], [value if is_number(value) else w.type_of(value) for value in (x, y)], {})
+    return str(found.dtype)
+
+
+def _binary(op: str, name: str, **attrs: Any) -> OnnxLower:
+    def write(w: OnnxLowering, x: Any, y: Any) -> Any:
+        if w.dtype == "bool":
+            if op not in _OF_BOOLS:
+                raise ValueError(f"ONNX has no {name} of bool")
+            return w.write(_OF_BOOLS[op], x, y)
+        return w.call(name, w.cast(x, w.dtype), w.cast(y, w.dtype), **attrs)
+
+    return write
+
+
+def _comparison(name: str) -> OnnxLower:
+    def write(w: OnnxLowering, x: Any, y: Any) -> Any:
+        common = _common(w, x, y)
+        if common == "bool" and name != "Equal":
+            common = "int32"
+        return w.call(name, *[w.cast(w.cast(v, "bool") if common == "bool" else v, common) for v in (x, y)])
+
+    return write
+
+
+def _not_equal(w: OnnxLowering, x: Any, y: Any) -> Any:
+    return w.call("Not", w.write("equal", x, y))
+
+
+def _read_not(r: OnnxCall) -> Canon:
+    equal = r.producer(r.x, "Equal")
+    if equal is None or len(equal.outputs[0].uses()) > 1:
+        return Canon("logical_not", r.inputs)
+    r.through.append(equal)
+    return Canon("not_equal", arithmetic(OnnxCall(equal, r.scope)))
+
+
+def truth(w: OnnxLowering, value: Any) -> Any:
+    """A tensor or a number as one of bools."""
+    return w.cast(value, "bool")
+
+
+def _logic(name: str) -> OnnxLower:
+    return lambda w, *operands: w.call(name, *[truth(w, value) for value in operands])
+
+
+def _shift(direction: str) -> OnnxLower:
+    def write(w: OnnxLowering, x: Any, y: Any) -> Any:
+        return w.call("BitShift", w.cast(x, w.dtype), w.cast(y, w.dtype), direction=direction)
+
+    return write
+
+
+def _read_shift(r: OnnxCall) -> Canon:
+    return Canon("left_shift" if r.attr("direction") == "LEFT" else "right_shift", arithmetic(r))
+
+
+def _mod(w: OnnxLowering, x: Any, y: Any) -> Any:
+    return w.call("Mod", w.cast(x, w.dtype), w.cast(y, w.dtype), fmod=1)
+
+
+def _floor_mod(w: OnnxLowering, x: Any, y: Any) -> Any:
+    x, y = w.cast(x, w.dtype), w.cast(y, w.dtype)
+    if not is_float(w.dtype):
+        return w.call("Mod", x, y)
+    rest = w.write("mod", x, y)
+    signs_differ = w.write("less", w.write("multiply", w.write("sign", rest), w.write("sign", y)), 0.0)
+    return w.write("where", signs_differ, w.write("add", rest, y), rest)
+
+
+def _floor_divide(w: OnnxLowering, x: Any, y: Any) -> Any:
+    """What remains without the remainder, divided."""
+    x, y = w.cast(x, w.dtype), w.cast(y, w.dtype)
+    whole = w.call("Div", w.write("subtract", x, w.write("floor_mod", x, y)), y)
+    return w.write("round", whole) if is_float(w.dtype) else whole
+
+
+def _read_mod(r: OnnxCall) -> Canon:
+    if r.attr("fmod", 0):
+        return Canon("mod", arithmetic(r))
+    unread_unless(not is_float(r.type().dtype))
+    return Canon("floor_mod", arithmetic(r))
+
+
+def _read_divide(r: OnnxCall) -> Canon:
+    # Of integers, ONNX divides integers.
+    unread_unless(is_float(r.type().dtype))
+    return Canon("divide", arithmetic(r))
+
+
+def _read_power(r: OnnxCall) -> Canon:
+    base, exponent = arithmetic(r)
+    unread_unless(r.type(0).dtype == r.type(1).dtype or not exponent is r.inputs[1])
+    return Canon("power", (base, exponent))
+
+
+def _power(w: OnnxLowering, x: Any, y: Any) -> Any:
+    if not is_float(w.dtype) and not (is_number(y) and y >= 0):
+        raise ValueError("the powers of integers are those of ONNX only where the exponent is known not to be negative")
+    return w.call("Pow", w.cast(x, w.dtype), w.cast(y, w.dtype))
+
+
+def _chain(op: str) -> OnnxLift:
+    """The reader of an operator over any number of tensors."""
+
+    def read(r: OnnxCall) -> Canon:
+        unread_unless(len(r.inputs) > 1)
+        first, *others = arithmetic(r)
+        for other in others:
+            first = Canon(op, (first, other))
+        return first  # type: ignore[no-any-return]
+
+    return read
+
+
+def _read_add(r: OnnxCall) -> Canon:
+    for data, other in (r.inputs, r.inputs[::-1]):
+        try:
+            return bias_of(r, data, other)
+        except OnnxUnread:
+            pass
+    return Canon("add", arithmetic(r))
+
+
+# ---------------------------------------------------------------- others
+
+
+def _where(w: OnnxLowering, condition: Any, x: Any, y: Any) -> Any:
+    return w.call("Where", truth(w, condition), w.cast(x, w.dtype), w.cast(y, w.dtype))
+
+
+def _read_where(r: OnnxCall) -> Canon:
+    x, y = r.operand(1), r.operand(2)
+    if x is not r.inputs[1] and y is not r.inputs[2]:
+        x, y = r.inputs[1:]
+    return Canon("where", (r.x, x, y))
+
+
+def _clip(w: OnnxLowering, x: Any, a_min: Any, a_max: Any) -> Any:
+    bounds = [None if bound is None else w.cast(bound, w.dtype) for bound in (a_min, a_max)]
+    while bounds and bounds[-1] is None:
+        bounds.pop()
+    return w.call("Clip", w.cast(x, w.dtype), *bounds)
+
+
+def _read_clip(r: OnnxCall) -> Canon:
+    low, high = r.number(1), r.number(2)
+    unread_unless(low is not None or high is not None)
+    if (low, high) == (0, 6):
+        return Canon("nn.relu6", (r.x,))
+    return Canon("clip", (r.x,), {"a_min": low, "a_max": high})
+
+
+def _cast(w: OnnxLowering, x: Any, dtype: str) -> Any:
+    return w.call("Identity", x) if not is_number(x) and w.dtype_of(x) == dtype else w.cast(x, dtype)
+
+
+def _read_cast(r: OnnxCall) -> Canon:
+    dtype = dtype_name(r.attr("to"))
+    unread_unless("float8" not in dtype)
+    return Canon("cast", (r.x,), {"dtype": dtype})
+
+
+# ---------------------------------------------------------------- activations
+
+
+def _elu(w: OnnxLowering, x: Any, alpha: float) -> Any:
+    return w.call("Elu", x, alpha=float(alpha))
+
+
+def _softplus(w: OnnxLowering, x: Any, beta: float, threshold: float) -> Any:
+    if beta == 1 and threshold >= 15:
+        return w.call("Softplus", x)
+    scaled = w.write("multiply", x, float(beta))
+    soft = w.write("divide", w.write("softplus", scaled, beta=1.0, threshold=20.0), float(beta))
+    return w.write("where", w.write("greater", scaled, float(threshold)), x, soft)
+
+
+def _gelu(w: OnnxLowering, x: Any, approximate: str) -> Any:
+    if w.opset >= 20:
+        return w.call("Gelu", x, **({} if approximate == "none" else {"approximate": approximate}))
+    if approximate == "none":
+        inner = w.write("erf", w.write("multiply", x, math.sqrt(0.5)))
+    else:
+        cube = w.write("multiply", w.write("multiply", w.write("multiply", x, x), x), 0.044715)
+        inner = w.write("tanh", w.write("multiply", w.write("add", x, cube), math.sqrt(2 / math.pi)))
+    return w.write("multiply", w.write("multiply", x, 0.5), w.write("add", inner, 1.0))
+
+
+def _mish(w: OnnxLowering, x: Any) -> Any:
+    if w.opset >= 18:
+        return w.call("Mish", x)
+    return w.write("multiply", x, w.write("tanh", w.write("softplus", x, beta=1.0, threshold=20.0)))
+
+
+def _hardswish(w: OnnxLowering, x: Any) -> Any:
+    if w.opset >= 14:
+        return w.call("HardSwish", x)
+    return w.write("multiply", x, w.write("hardsigmoid", x))
+
+
+def _prelu(w: OnnxLowering, data: Any, alpha: Any, axis: int) -> Any:
+    slope = w.cast(alpha, w.dtype)
+    if w.rank_of(slope):
+        slope = w.along(slope, w.rank_of(data), axis) if w.shape_of(slope) != (1,) else slope
+    return w.call("PRelu", data, slope)
+
+
+def _read_prelu(r: OnnxCall) -> Canon:
+    shape, slope = r.type(0).shape, r.type(1).shape
+    alpha = r.inputs[1]
+    if slope == (1,):
+        return Canon("nn.prelu", (r.x, alpha))
+    reshape = r.producer(alpha, "Reshape")
+    axis = len(shape) - len(slope)
+    unread_unless(axis >= 0 and len(slope) > 0 and slope == (shape[axis],) + (1,) * (len(slope) - 1))
+    if reshape is not None and r.type_of(reshape.inputs[0]).shape == slope[:1]:
+        r.through.append(reshape)
+        alpha = reshape.inputs[0]
+    else:
+        alpha = Canon("reshape", (alpha,), {"newshape": slope[:1]}) if len(slope) > 1 else alpha
+    return Canon("nn.prelu", (r.x, alpha), {"axis": axis})
+
+
+def _read_hard_sigmoid(r: OnnxCall) -> Canon:
+    alpha, beta = r.attr("alpha", 0.2), r.attr("beta", 0.5)
+    if abs(alpha - 1 / 6) < 1e-6 and beta == 0.5:
+        return Canon("hardsigmoid", (r.x,))
+    return Canon("clip", (Canon("add", (Canon("multiply", (r.x, alpha)), beta)),), {"a_min": 0, "a_max": 1})
+
+
+def _read_selu(r: OnnxCall) -> Canon:
+    usual = math.isclose(r.attr("alpha", 1.67326319), 1.67326319, rel_tol=1e-6)
+    unread_unless(usual and math.isclose(r.attr("gamma", 1.05070102), 1.05070102, rel_tol=1e-6))
+    return Canon("selu", (r.x,))
+
+
+def _read_softplus(r: OnnxCall) -> Canon:
+    return Canon("softplus", (r.x,), {"beta": 1.0, "threshold": 20.0})
+
+
+def _read_swish(r: OnnxCall) -> Canon:
+    unread_unless(r.attr("alpha", 1.0) == 1)
+    return Canon("silu", (r.x,))
+
+
+def _read_is_inf(r: OnnxCall) -> Canon:
+    unread_unless(bool(r.attr("detect_negative", 1)) and bool(r.attr("detect_positive", 1)))
+    return Canon("isinf", (r.x,))
+
+
+def _dropout(w: OnnxLowering, x: Any, rate: float) -> Any:
+    return w.call("Dropout", x, w.cast(float(rate), "float32"))
+
+
+def _read_dropout(r: OnnxCall) -> Canon:
+    """In inference only."""
+    if r.has(2):
+        unread_unless(not r.array(2).any())
+    rate = 0.5 if not r.has(1) else float(r.number(1))
+    return Canon("nn.dropout", (r.x,), {"rate": rate})
+
+
+def _soft(name: str) -> OnnxLower:
+    return lambda w, x, axis: w.call(name, w.cast(x, w.dtype), axis=axis)
+
+
+def _read_soft(op: str) -> OnnxLift:
+    return lambda r: Canon(op, (r.x,), {"axis": r.attr("axis", -1)})
+
+
+def _square(w: OnnxLowering, x: Any) -> Any:
+    return w.write("multiply", x, x)
+
+
+def _read_multiply(r: OnnxCall) -> Canon:
+    if r.inputs[0] is r.inputs[1]:
+        return Canon("square", (r.x,))
+    return Canon("multiply", arithmetic(r))
+
+
+def _each(names: Mapping[str, str], write: Callable[[str], OnnxLower]) -> dict[str, OnnxLower]:
+    return {op: write(name) for op, name in names.items()}
+
+
+WRITE: Final[Mapping[str, OnnxLower]] = {
+    **_each(_FLOAT, _float),
+    **_each(_WHOLE, _whole),
+    **_each(_SAME, lambda name: lambda w, x: w.call(name, x)),
+    **_each(_TESTS, _test),
+    **{op: _binary(op, name) for op, name in {**_ARITHMETIC, **_BITS, "maximum": "Max", "minimum": "Min"}.items()},
+    **_each({"divide": "Div"}, lambda name: lambda w, x, y: w.call(name, w.cast(x, w.dtype), w.cast(y, w.dtype))),
+    **_each(_COMPARISONS, _comparison),
+    **_each({**_LOGIC, "logical_not": "Not"}, _logic),
+    "not_equal": _not_equal,
+    "left_shift": _shift("LEFT"),
+    "right_shift": _shift("RIGHT"),
+    "bitwise_not": lambda w, x: w.call("Not" if w.dtype == "bool" else "BitwiseNot", x),
+    "copy": lambda w, x: w.call("Identity", x),
+    "isfinite": _isfinite,
+    "trunc": _trunc,
+    "rsqrt": _rsqrt,
+    "square": _square,
+    "expm1": _expm1,
+    "log1p": _log1p,
+    "log2": _scaled_log(2),
+    "log10": _scaled_log(10),
+    "mod": _mod,
+    "floor_mod": _floor_mod,
+    "floor_divide": _floor_divide,
+    "power": _power,
+    "where": _where,
+    "clip": _clip,
+    "cast": _cast,
+    "nn.relu": lambda w, x: w.call("Relu", x),
+    "nn.relu6": lambda w, x: w.write("clip", x, a_min=0, a_max=6),
+    "nn.leaky_relu": lambda w, x, alpha: w.call("LeakyRelu", x, alpha=float(alpha)),
+    "elu": _elu,
+    "selu": lambda w, x: w.call("Selu", x),
+    "gelu": _gelu,
+    "mish": _mish,
+    "hardswish": _hardswish,
+    "hardsigmoid": lambda w, x: w.call("HardSigmoid", x, alpha=1 / 6, beta=0.5),
+    "softplus": _softplus,
+    "nn.prelu": _prelu,
+    "nn.softmax": _soft("Softmax"),
+    "nn.log_softmax": _soft("LogSoftmax"),
+    "nn.dropout": _dropout,
+}
+
+READ: Final[Mapping[str, OnnxLift]] = {
+    **{name: same(op) for op, name in {**_FLOAT, **_WHOLE, **_SAME, "isnan": "IsNaN"}.items()},
+    **{
+        name: (lambda r, op=op: Canon(op, arithmetic(r)))  # type: ignore[misc]
+        for op, name in {**_ARITHMETIC, **_COMPARISONS, **_LOGIC, **_BITS}.items()
+    },
+    "Reciprocal": _read_reciprocal,
+    "Mul": _read_multiply,
+    "Add": _read_add,
+    "Not": _read_not,
+    "IsInf": _read_is_inf,
+    "BitwiseNot": same("bitwise_not"),
+    "BitShift": _read_shift,
+    "Div": _read_divide,
+    "Mod": _read_mod,
+    "Pow": _read_power,
+    "Max": _chain("maximum"),
+    "Min": _chain("minimum"),
+    "Sum": _chain("add"),
+    "Where": _read_where,
+    "Clip": _read_clip,
+    "Cast": _read_cast,
+    "Identity": same("copy"),
+    "Relu": same("nn.relu"),
+    "LeakyRelu": lambda r: Canon("nn.leaky_relu", (r.x,), {"alpha": r.attr("alpha", 0.01)}),
+    "Elu": lambda r: Canon("elu", (r.x,), {"alpha": r.attr("alpha", 1.0)}),
+    "Selu": _read_selu,
+    "Gelu": lambda r: Canon("gelu", (r.x,), {"approximate": r.attr("approximate", "none")}),
+    "Swish": _read_swish,
+    "Mish": same("mish"),
+    "HardSwish": same("hardswish"),
+    "HardSigmoid": _read_hard_sigmoid,
+    "Softplus": _read_softplus,
+    "PRelu": _read_prelu,
+    "Softmax": _read_soft("nn.softmax"),
+    "LogSoftmax": _read_soft("nn.log_softmax"),
+    "Dropout": _read_dropout,
+}

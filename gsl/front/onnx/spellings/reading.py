@@ -1,0 +1,171 @@
+"""Reading: a node of ONNX as its reader sees it, and the common part of readers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+import onnx_ir as ir
+
+from gsl.front.onnx.types import DTYPES, shortest
+from gsl.front.tree import Canon, LiteralOperand
+from gsl.graph import TensorType, Type
+
+_SEQUENCES: Final = (ir.AttributeType.INTS, ir.AttributeType.FLOATS, ir.AttributeType.STRINGS)
+
+
+class OnnxUnread(Exception):
+    """The node is not exactly a canonical call."""
+
+
+def unread_unless(condition: bool) -> None:
+    """End the reading unless it is exact."""
+    if not condition:
+        raise OnnxUnread
+
+
+class OnnxScope(Protocol):
+    """The surroundings of a node: the facts known there about the values that it uses."""
+
+    opset: int
+    """The version of ONNX's own operators."""
+
+    def type_of(self, value: Any) -> Type | None:
+        """The type of a value, ``None`` where it is not known."""
+
+    def constant(self, value: Any) -> Any:
+        """The elements of a value that is written in the model, as a numpy array; ``None`` for any other value."""
+
+
+class OnnxCall:
+    """A node that is to be read. Operands that are left out at its end are not there."""
+
+    def __init__(self, node: ir.Node, scope: OnnxScope) -> None:
+        self.node = node
+        self.scope = scope
+        self.through: list[ir.Node] = []
+        """The other nodes that the reading covers, operands first."""
+        inputs = list(node.inputs)
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        self.inputs: tuple[Any, ...] = tuple(inputs)
+
+    @property
+    def x(self) -> Any:
+        return self.inputs[0]
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """An attribute as a Python value. A float is the shortest one that is the same in single precision."""
+        found = self.node.attributes.get(name)
+        if found is None:
+            return default
+        unread_unless(not found.is_ref())
+        if found.type == ir.AttributeType.FLOAT:
+            return shortest(found.value)
+        return tuple(found.value) if found.type in _SEQUENCES else found.value
+
+    def has(self, place: int) -> bool:
+        """True if an operand is given."""
+        return place < len(self.inputs) and self.inputs[place] is not None
+
+    def type(self, place: int = 0) -> TensorType:
+        """The type of an operand."""
+        return self.type_of(self.inputs[place])
+
+    def type_of(self, value: Any) -> TensorType:
+        """The type of a value. Unread where it is not known."""
+        found = self.scope.type_of(value)
+        if not isinstance(found, TensorType):
+            raise OnnxUnread
+        return found
+
+    @property
+    def result(self) -> TensorType:
+        """The type that the model tells of the result."""
+        return self.type_of(self.node.outputs[0])
+
+    def sizes(self, place: int = 0) -> tuple[int, ...]:
+        """The shape of an operand. Unread where a size is not known."""
+        shape = self.type(place).shape
+        unread_unless(all(isinstance(size, int) for size in shape))
+        return shape  # type: ignore[return-value]
+
+    def array(self, place: int) -> Any:
+        """An operand that is written in the model, as a numpy array."""
+        found = self.scope.constant(self.inputs[place])
+        unread_unless(found is not None)
+        return found
+
+    def ints(self, name: str, place: int | None = None) -> tuple[int, ...] | None:
+        """A list of integers: an attribute, or the operand that newer versions have instead. ``None``: not given."""
+        if name in self.node.attributes:
+            value = self.attr(name)
+            return value if isinstance(value, tuple) else (value,)
+        if place is None or not self.has(place):
+            return None
+        return tuple([int(item) for item in self.array(place).reshape(-1)])
+
+    def number(self, place: int) -> Any:
+        """An operand that is a number which is written in the model, as Python's; ``None``: not given."""
+        if not self.has(place):
+            return None
+        found = plain_number(self.array(place))
+        unread_unless(found is not None)
+        return found
+
+    def operand(self, place: int) -> Any:
+        """An operand, as a literal if it is a number that is written in the model."""
+        found = plain_number(self.scope.constant(self.inputs[place]))
+        return self.inputs[place] if found is None else LiteralOperand(found)
+
+    def producer(self, value: Any, *ops: str) -> ir.Node | None:
+        """The node of one of these operators of ONNX that makes a value; ``None`` if another one does."""
+        node = value.producer()
+        return node if node is not None and node.op_type in ops and node.domain in ("", "ai.onnx") else None
+
+
+def plain_number(array: Any) -> Any:
+    """The number that an array without axes is, as Python's; ``None`` for any other array."""
+    if array is None or array.shape != () or array.dtype.kind not in "fiub":
+        return None
+    return shortest(array) if array.dtype == np.float32 else array.item()
+
+
+OnnxLift = Callable[[OnnxCall], Canon]
+"""Reads a node; raises OnnxUnread where it is not exactly a canonical call."""
+
+
+def same(op: str, **attrs: str) -> OnnxLift:
+    """The reader of a node whose operands are those of a canonical call; ``attrs`` names its attributes."""
+
+    def read(r: OnnxCall) -> Canon:
+        given = {own: r.attr(theirs) for own, theirs in attrs.items() if theirs in r.node.attributes}
+        return Canon(op, r.inputs, given)
+
+    return read
+
+
+def arithmetic(r: OnnxCall) -> tuple[Any, ...]:
+    """The operands with a literal for each number beside a tensor."""
+    found = [r.operand(place) for place in range(len(r.inputs))]
+    if all(isinstance(operand, LiteralOperand) for operand in found):
+        return r.inputs
+    return tuple(found)
+
+
+def is_float(dtype: str) -> bool:
+    return "float" in dtype
+
+
+def axes_of(axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Axes counted from the first one, in order."""
+    unread_unless(all(-rank <= axis < rank for axis in axes))
+    return tuple(sorted([axis % rank for axis in axes]))
+
+
+def dtype_name(value: Any) -> str:
+    """The name of a dtype given by its number."""
+    dtype = ir.DataType(value)
+    unread_unless(dtype in DTYPES)
+    return DTYPES[dtype]

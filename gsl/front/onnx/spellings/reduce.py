@@ -1,0 +1,136 @@
+"""Spellings of reductions and cumulative sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, axes_of, unread_unless
+from gsl.front.onnx.spellings.writing import OnnxLower, OnnxLowering
+from gsl.front.tree import Canon
+
+_NATIVE: Final = {
+    "sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax", "min": "ReduceMin", "prod": "ReduceProd",
+    "logsumexp": "ReduceLogSumExp",
+}  # fmt: skip
+
+
+def _call(w: OnnxLowering, name: str, data: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+    """A reduction in the dtype of the data, whose axes are an operand in newer versions."""
+    data = w.cast(data, "int32" if w.dtype == "bool" else w.dtype)
+    if w.opset >= 18 or name == "ReduceSum":
+        made = w.call(name, data, w.ints(axis), keepdims=int(keepdims), type=w.like_result(data))
+    else:
+        made = w.call(name, data, axes=list(axis), keepdims=int(keepdims), type=w.like_result(data))
+    return w.cast(made, w.dtype)
+
+
+def _reduction(name: str) -> OnnxLower:
+    def write(w: OnnxLowering, data: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool) -> Any:
+        if not axis:
+            # ONNX takes no axes for all of them.
+            rank = w.rank_of(data)
+            return _call(w, name, w.reshape(data, (*w.shape_of(data), 1)), (rank,), False)
+        return _call(w, name, data, axis, keepdims)
+
+    return write
+
+
+def _all_any(name: str) -> OnnxLower:
+    def write(w: OnnxLowering, data: Any, **attrs: Any) -> Any:
+        return w.write(name, w.cast(data, "bool"), **attrs)
+
+    return write
+
+
+def _spread(w: OnnxLowering, data: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool, unbiased: bool) -> Any:
+    """The mean of the squares of what remains without the mean."""
+    centred = w.write("subtract", data, w.write("mean", data, axis=axis, keepdims=True))
+    result = w.write("mean", w.write("square", centred), axis=axis, keepdims=keepdims)
+    if not unbiased:
+        return result
+    count = math.prod(w.sizes_of(data)[place] for place in axis)
+    return w.write("multiply", result, count / (count - 1) if count > 1 else math.nan)
+
+
+def _std(w: OnnxLowering, data: Any, **attrs: Any) -> Any:
+    return w.write("sqrt", w.write("variance", data, **attrs))
+
+
+def _index(name: str) -> OnnxLower:
+    """The index among the elements of all reduced axes, in row-major order."""
+
+    def write(w: OnnxLowering, data: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool) -> Any:
+        if len(axis) == 1:
+            return w.call(name, data, axis=axis[0], keepdims=int(keepdims))
+        kept = [place for place in range(w.rank_of(data)) if place not in axis]
+        moved = w.permute(data, [*kept, *axis])
+        shape = w.shape_of(moved)[: len(kept)]
+        size = math.prod(w.sizes_of(data)[place] for place in axis)
+        flat = w.reshape(moved, (*shape, size))
+        op = name.lower()
+        return w.reshape(w.write(op, flat, axis=(len(kept),), keepdims=False), w.shape)
+
+    return write
+
+
+def _read_index(op: str) -> OnnxLift:
+    def read(r: OnnxCall) -> Canon:
+        unread_unless(not r.attr("select_last_index", 0))
+        return Canon(op, (r.x,), {"axis": r.attr("axis", 0), "keepdims": bool(r.attr("keepdims", 1))})
+
+    return read
+
+
+def _read_reduction(op: str, before: str = "", after: str = "") -> OnnxLift:
+    """The reader of a reduction of what an operator makes of the data, of which another one makes the result."""
+
+    def read(r: OnnxCall) -> Canon:
+        rank = r.type().ndim
+        axes = axes_of(r.ints("axes", 1) or (), rank)
+        if not axes:
+            unread_unless(not r.attr("noop_with_empty_axes", 0))
+            axes = tuple(range(rank))
+        data = Canon(before, (r.x,)) if before else r.x
+        found = Canon(op, (data,), {"axis": axes, "keepdims": bool(r.attr("keepdims", 1))})
+        return Canon(after, (found,)) if after else found
+
+    return read
+
+
+def _cumsum(w: OnnxLowering, data: Any, axis: int | None, dtype: str, exclusive: bool) -> Any:
+    data = w.cast(data, w.dtype)
+    if axis is None:
+        data, axis = w.reshape(data, w.shape), 0
+    return w.call("CumSum", data, w.cast(axis, "int64"), **({"exclusive": 1} if exclusive else {}))
+
+
+def _read_cumsum(r: OnnxCall) -> Canon:
+    unread_unless(not r.attr("reverse", 0))
+    axis = int(r.array(1).reshape(()))
+    dtype = r.type().dtype
+    attrs = {"axis": axis, "exclusive": bool(r.attr("exclusive", 0))}
+    return Canon("cumsum", (r.x,), attrs if "float" in dtype or dtype == "int64" else {**attrs, "dtype": dtype})
+
+
+WRITE: Final[Mapping[str, OnnxLower]] = {
+    **{op: _reduction(name) for op, name in _NATIVE.items()},
+    "all": _all_any("min"),
+    "any": _all_any("max"),
+    "variance": _spread,
+    "std": _std,
+    "argmax": _index("ArgMax"),
+    "argmin": _index("ArgMin"),
+    "cumsum": _cumsum,
+}
+
+READ: Final[Mapping[str, OnnxLift]] = {
+    **{name: _read_reduction(op) for op, name in _NATIVE.items()},
+    "ReduceSumSquare": _read_reduction("sum", before="square"),
+    "ReduceL1": _read_reduction("sum", before="abs"),
+    "ReduceL2": _read_reduction("sum", before="square", after="sqrt"),
+    "ArgMax": _read_index("argmax"),
+    "ArgMin": _read_index("argmin"),
+    "CumSum": _read_cumsum,
+}

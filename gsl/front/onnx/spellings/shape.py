@@ -1,0 +1,470 @@
+"""Spellings of the operators that rearrange, join, take apart and select the elements of tensors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+
+from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, axes_of, is_float, plain_number, unread_unless
+from gsl.front.onnx.spellings.writing import OnnxLower, OnnxLowering, is_number
+from gsl.front.tree import Canon, LiteralOperand
+from gsl.graph import GETITEM, Dim, SymDim, TensorType, TupleType
+
+END: Final = 2**63 - 1
+"""The end of an axis, in a slice."""
+
+# ---------------------------------------------------------------- joining and splitting
+
+
+def _concatenate(w: OnnxLowering, data: Any, axis: int) -> Any:
+    if not isinstance(data, (tuple, list)):
+        raise ValueError("the tensors have to be known one by one")
+    return w.call("Concat", *[w.cast(x, w.dtype) for x in data], axis=axis)
+
+
+def _stack(w: OnnxLowering, data: Any, axis: int) -> Any:
+    if not isinstance(data, (tuple, list)):
+        raise ValueError("the tensors have to be known one by one")
+    rows = [w.write("expand_dims", w.cast(x, w.dtype), axis=axis) for x in data]
+    return w.call("Concat", *rows, axis=axis)
+
+
+def _read_concat(r: OnnxCall) -> Canon:
+    rows = [r.producer(value, "Unsqueeze") for value in r.inputs]
+    axis = r.attr("axis") % r.type().ndim
+    if all(row is not None and len(row.outputs[0].uses()) == 1 for row in rows):
+        calls = [OnnxCall(row, r.scope) for row in rows]  # type: ignore[arg-type]
+        if all(axes_of(call.ints("axes", 1) or (), r.type().ndim) == (axis,) for call in calls):
+            r.through.extend(row for row in rows if row is not None)
+            return Canon("stack", (Canon("tuple", tuple([call.x for call in calls])),), {"axis": axis})
+    return Canon("concatenate", (Canon("tuple", r.inputs),), {"axis": axis})
+
+
+def _split(w: OnnxLowering, data: Any, indices_or_sections: Any, axis: int) -> Any:
+    assert isinstance(w.result, TupleType)
+    size = w.shape_of(data)[axis]
+    if isinstance(indices_or_sections, int):
+        if w.opset >= 18:
+            return w.calls("Split", data, types=w.result.fields, axis=axis, num_outputs=indices_or_sections)
+        return w.calls("Split", data, types=w.result.fields, axis=axis)
+    sizes = [after - before for before, after in pairwise((0, *indices_or_sections, size))]
+    return w.calls("Split", data, w.dims(sizes), types=w.result.fields, axis=axis)
+
+
+def read_split(r: OnnxCall) -> Canon:
+    axis = r.attr("axis", 0) % r.type().ndim
+    sizes, parts = r.ints("split", 1), len(r.node.outputs)
+    if sizes is None:
+        size = r.type().shape[axis]
+        unread_unless(not isinstance(size, int) or size % parts == 0)
+        return Canon("split", (r.x,), {"indices_or_sections": parts, "axis": axis})
+    unread_unless(len(sizes) == parts)
+    cuts = tuple(map(int, np.cumsum(sizes[:-1])))
+    return Canon("split", (r.x,), {"indices_or_sections": cuts, "axis": axis})
+
+
+def _read_one_part(r: OnnxCall) -> Canon:
+    return Canon(GETITEM, (read_split(r),), {"index": 0})
+
+
+# ---------------------------------------------------------------- shapes
+
+
+def _reshape(w: OnnxLowering, data: Any, **attrs: Any) -> Any:
+    """Whatever the attributes, the elements in the shape of the result."""
+    return w.call("Reshape", data, w.dims(w.shape, infer=True), **({"allowzero": 1} if 0 in w.shape else {}))
+
+
+def _read_reshape(r: OnnxCall) -> Canon:
+    codes = r.scope.constant(r.inputs[1])
+    if codes is None:
+        # The shape is computed: what the model tells of the result has to be known.
+        return Canon("reshape", (r.x,), {"newshape": r.result.shape})
+    codes = tuple(map(int, codes))
+    shape = r.type().shape
+    if r.attr("allowzero", 0) or 0 not in codes:
+        unread_unless(0 not in codes or 0 in shape)
+        return Canon("reshape", (r.x,), {"newshape": codes})
+    unread_unless(all(code != 0 or place < len(shape) for place, code in enumerate(codes)))
+    copied = tuple([shape[place] if code == 0 else code for place, code in enumerate(codes)])
+    return Canon("reshape", (r.x,), {"newshape": copied})
+
+
+def _read_flatten(r: OnnxCall) -> Canon:
+    shape = r.type().shape
+    axis = r.attr("axis", 1)
+    axis = axis + len(shape) if axis < 0 else axis
+    unread_unless(0 not in shape)
+    return Canon("reshape", (r.x,), {"newshape": (_product(shape[:axis]), _product(shape[axis:]))})
+
+
+def _product(sizes: tuple[Dim, ...]) -> Dim:
+    total: Dim = 1
+    for size in sizes:
+        total = total * size
+    return total
+
+
+def _transpose(w: OnnxLowering, data: Any, axes: tuple[int, ...]) -> Any:
+    return w.call("Transpose", data, perm=list(axes))
+
+
+def _read_transpose(r: OnnxCall) -> Canon:
+    return Canon("transpose", (r.x,), {"axes": r.attr("perm")})
+
+
+def _expand_dims(w: OnnxLowering, data: Any, axis: int, num_newaxis: int) -> Any:
+    return w.call("Unsqueeze", data, w.ints(range(axis, axis + num_newaxis)))
+
+
+def _read_unsqueeze(r: OnnxCall) -> Canon:
+    given = r.ints("axes", 1) or ()
+    axes = axes_of(given, r.type().ndim + len(given))
+    unread_unless(bool(axes) and len(set(axes)) == len(axes))
+    if axes == tuple(range(axes[0], axes[0] + len(axes))):
+        return Canon("expand_dims", (r.x,), {"axis": axes[0], "num_newaxis": len(axes)})
+    shape = list(r.type().shape)
+    for axis in axes:
+        shape.insert(axis, 1)
+    return Canon("reshape", (r.x,), {"newshape": tuple(shape)})
+
+
+def _squeeze(w: OnnxLowering, data: Any, axis: tuple[int, ...]) -> Any:
+    if any(w.shape_of(data)[place] != 1 for place in axis):
+        raise ValueError("ONNX squeezes only axes whose size is 1, which has to be known")
+    return w.call("Squeeze", data, w.ints(axis)) if axis else w.call("Identity", data)
+
+
+def _read_squeeze(r: OnnxCall) -> Canon:
+    axes = r.ints("axes", 1)
+    shape = r.type().shape
+    unread_unless(all(isinstance(size, int) for size in shape) or axes is not None)
+    return Canon("squeeze", (r.x,), {"axis": axes})
+
+
+def _broadcast_to(w: OnnxLowering, data: Any, shape: tuple[Dim, ...]) -> Any:
+    return w.call("Expand", data, w.dims(w.shape))
+
+
+def _read_expand(r: OnnxCall) -> Canon:
+    given = r.scope.constant(r.inputs[1])
+    if given is None:
+        return Canon("broadcast_to", (r.x,), {"shape": r.result.shape})
+    wanted, own = [int(size) for size in given], list(r.type().shape)
+    rank = max(len(wanted), len(own))
+    wanted, own = [1] * (rank - len(wanted)) + wanted, [1] * (rank - len(own)) + own  # type: ignore[assignment]
+    # Where a size of 1 is asked for, the operand's own size stays.
+    return Canon("broadcast_to", (r.x,), {"shape": tuple([o if w == 1 else w for w, o in zip(wanted, own)])})
+
+
+def _reshape_like(w: OnnxLowering, data: Any, like: Any, **attrs: Any) -> Any:
+    return _reshape(w, data)
+
+
+def _tile(w: OnnxLowering, data: Any, reps: tuple[int, ...]) -> Any:
+    rank = w.rank_of(data)
+    if len(reps) > rank:
+        data = w.reshape(data, (1,) * (len(reps) - rank) + w.shape_of(data))
+    return w.call("Tile", data, w.ints(reps))
+
+
+def _read_tile(r: OnnxCall) -> Canon:
+    return Canon("tile", (r.x,), {"reps": tuple(map(int, r.array(1)))})
+
+
+def _repeat(w: OnnxLowering, data: Any, repeats: int, axis: int | None) -> Any:
+    shape = list(w.shape_of(data))
+    if axis is None:
+        data, shape, axis = w.reshape(data, (_product(tuple(shape)),)), [_product(tuple(shape))], 0
+    wide = [*shape[: axis + 1], 1, *shape[axis + 1 :]]
+    column = w.reshape(data, wide)
+    tiled = w.write("broadcast_to", column, shape=(*shape[: axis + 1], repeats, *shape[axis + 1 :]))
+    return w.reshape(tiled, w.shape)
+
+
+def _layout_transform(w: OnnxLowering, data: Any, src_layout: str, dst_layout: str) -> Any:
+    """Each axis split as the target wants it, by way of axes that are whole."""
+    source, target = layout_axes(src_layout), layout_axes(dst_layout)
+    sizes = dict(zip([letter for letter, _ in source], w.sizes_of(data), strict=True))
+    letters = list(sizes)
+    whole = [letter for letter in letters if letter.isupper()]
+    inner_last = [part for letter in whole for part in (letter, letter.lower()) if part in letters]
+    data = w.permute(data, [letters.index(part) for part in inner_last])
+    factors = {letter.upper(): factor for letter, factor in target if factor}
+    shape: list[int] = []
+    split: list[str] = []
+    for letter in whole:
+        full, factor = sizes[letter] * sizes.get(letter.lower(), 1), factors.get(letter)
+        shape += [full] if factor is None else [full // factor, factor]
+        split += [letter] if factor is None else [letter, letter.lower()]
+    return w.permute(w.reshape(data, shape), [split.index(letter) for letter, _ in target])
+
+
+def layout_axes(layout: str) -> list[tuple[str, int]]:
+    """The axes of a layout with their factors: ``NCHW4c`` is N, C, H and W, and c with a factor of 4."""
+    return [(letter, int(factor or 0)) for factor, letter in re.findall(r"(\d*)([A-Za-z])", layout)]
+
+
+def _read_depth_to_space(r: OnnxCall) -> Canon:
+    """Blocks of channels as pixels: the axes apart, in another order, together."""
+    batch, channels, height, width = r.sizes()
+    block = r.attr("blocksize")
+    depth = channels // (block * block)
+    column_first = r.attr("mode", "DCR") == "CRD"
+    parts = (depth, block, block) if column_first else (block, block, depth)
+    order = (0, 1, 4, 2, 5, 3) if column_first else (0, 3, 4, 1, 5, 2)
+    apart = Canon("reshape", (r.x,), {"newshape": (batch, *parts, height, width)})
+    moved = Canon("transpose", (apart,), {"axes": order})
+    return Canon("reshape", (moved,), {"newshape": (batch, depth, height * block, width * block)})
+
+
+# ---------------------------------------------------------------- padding
+
+_MODES: Final = ("constant", "edge", "reflect")
+
+
+def _pad(w: OnnxLowering, data: Any, pad_width: Any, pad_value: Any, pad_mode: str) -> Any:
+    before, after = [low for low, _ in pad_width], [high for _, high in pad_width]
+    if pad_mode != "constant" and min(*before, *after, 0) < 0:
+        raise ValueError(f"what ONNX makes of negative widths with the mode {pad_mode!r} is not certain")
+    value = () if pad_mode != "constant" or pad_value == 0 else (w.cast(pad_value, w.dtype),)
+    mode = {} if pad_mode == "constant" else {"mode": pad_mode}
+    return w.call("Pad", data, w.ints([*before, *after]), *value, **mode)
+
+
+def _read_pad(r: OnnxCall) -> Canon:
+    mode, rank = r.attr("mode", "constant"), r.type().ndim
+    unread_unless(mode in _MODES)
+    flat = r.ints("pads", 1) or ()
+    axes = r.ints("axes", 3)
+    places = range(rank) if axes is None else [axis % rank for axis in axes]
+    unread_unless(len(flat) == 2 * len(places) and len(set(places)) == len(places))
+    widths = [(0, 0)] * rank
+    for place, pair in zip(places, zip(flat[: len(places)], flat[len(places) :])):
+        widths[place] = pair
+    unread_unless(mode == "constant" or min(flat, default=0) >= 0)
+    attrs: dict[str, Any] = {"pad_width": tuple(widths), "pad_mode": mode}
+    if mode == "constant":
+        value = 0 if not r.has(2) else plain_number(r.array(2).reshape(()))
+        unread_unless(value is not None)
+        attrs["pad_value"] = float(value) if is_float(r.type().dtype) else value
+    return Canon("nn.pad", (r.x,), attrs)
+
+
+# ---------------------------------------------------------------- slices
+
+
+def _strided_slice(w: OnnxLowering, data: Any, begin: Any, end: Any, strides: Any, axes: Any) -> Any:
+    if not axes:
+        return w.call("Identity", data)
+    ends = [END if last == w.shape_of(data)[axis] else last for last, axis in zip(end, axes)]
+    lows = [-END - 1 if isinstance(last, int) and last < 0 and step < 0 else last for last, step in zip(ends, strides)]
+    places = [w.dims(begin), w.dims(lows), w.ints(axes)]
+    return w.call("Slice", data, *places, *(() if set(strides) == {1} else (w.ints(strides),)))
+
+
+def _read_slice(r: OnnxCall) -> Canon:
+    begin, end = r.ints("starts", 1), r.ints("ends", 2)
+    assert begin is not None and end is not None
+    axes = r.ints("axes", 3) or tuple(range(len(begin)))
+    strides = r.ints("steps", 4) or (1,) * len(begin)
+    shape = r.type().shape
+    if len(axes) == 1 and strides == (-1,) and end[0] < -(2**31) and _starts_at_end(begin[0], shape[axes[0]]):
+        return Canon("reverse", (r.x,), {"axis": axes})
+    # A place that is beyond the axis is its end; from a symbolic size, only places near to its ends are known.
+    unread_unless(all(isinstance(shape[axis], int) or (step > 0 and low >= 0)
+                      for axis, low, step in zip(axes, begin, strides)))  # fmt: skip
+    low = tuple([max(place, -(2**31)) for place in begin])
+    high = tuple([None if abs(place) >= 2**31 - 1 else place for place in end])
+    return Canon("strided_slice", (r.x,), {"begin": low, "end": high, "strides": strides, "axes": axes})
+
+
+def _starts_at_end(place: int, size: Dim) -> bool:
+    return place == -1 or place >= 2**31 - 1 or (isinstance(size, int) and place >= size - 1)
+
+
+def _reverse(w: OnnxLowering, data: Any, axis: tuple[int, ...]) -> Any:
+    for place in axis:
+        ends = (w.ints([-1]), w.ints([-END - 1]), w.ints([place]), w.ints([-1]))
+        data = w.call("Slice", data, *ends)
+    return data
+
+
+# ---------------------------------------------------------------- lookups
+
+
+def _take(w: OnnxLowering, data: Any, indices: Any, axis: int | None) -> Any:
+    if axis is None:
+        data, axis = w.reshape(data, (_product(w.shape_of(data)),)), 0
+    if is_number(indices):
+        return w.call("Gather", data, w.cast(indices, "int64"), axis=axis)
+    indices = indices if w.dtype_of(indices) in ("int32", "int64") else w.cast(indices, "int64")
+    return w.call("Gather", data, indices, axis=axis)
+
+
+def _read_gather(r: OnnxCall) -> Canon:
+    place = r.operand(1)
+    return Canon("take", (r.x, place), {"axis": r.attr("axis", 0) % max(r.type().ndim, 1)})
+
+
+def _gather(w: OnnxLowering, data: Any, indices: Any, axis: int) -> Any:
+    own, shape = w.shape_of(indices), w.shape_of(data)
+    if any(a != b for place, (a, b) in enumerate(zip(own, shape)) if place != axis):
+        ends = tuple([b if place == axis else a for place, (a, b) in enumerate(zip(own, shape))])
+        data = w.write("strided_slice", data, begin=(0,) * len(own), end=ends)
+    return w.call("GatherElements", data, indices, axis=axis)
+
+
+def _scatter(w: OnnxLowering, data: Any, indices: Any, updates: Any, axis: int) -> Any:
+    own = w.shape_of(indices)
+    if w.shape_of(updates) != own:
+        updates = w.write("strided_slice", updates, begin=(0,) * len(own), end=own)
+    return w.call("ScatterElements", data, indices, updates, axis=axis)
+
+
+def _read_scatter(r: OnnxCall) -> Canon:
+    unread_unless(r.attr("reduction", "none") == "none")
+    return Canon("scatter", r.inputs, {"axis": r.attr("axis", 0)})
+
+
+def _matrix_set_diag(w: OnnxLowering, data: Any, diagonal: Any, k: tuple[int, int], align: str) -> Any:
+    """The element for every place of the matrix, looked up in the diagonals, where it is on one of them."""
+    rows, columns = w.sizes_of(data)[-2:]
+    width = w.sizes_of(diagonal)[-1]
+    upper, lower = align.split("_")
+    row, column = np.indices((rows, columns))
+    on_diagonal, places = np.zeros((rows, columns), dtype=bool), np.zeros((rows, columns), dtype=np.int64)
+    for nth, offset in enumerate(range(k[1], k[0] - 1, -1)):
+        here = column - row == offset
+        side = upper if offset >= 0 else lower
+        start = width - int(here.sum()) if side == "RIGHT" and k[0] != k[1] else 0
+        on_diagonal |= here
+        places[here] = (nth * width + start + np.minimum(row, column))[here]
+    if k[0] != k[1]:
+        diagonal = w.reshape(diagonal, (*w.shape_of(diagonal)[:-2], (k[1] - k[0] + 1) * width))
+    taken = w.write("take", diagonal, w.tensor(places, "int64"), axis=w.rank_of(diagonal) - 1)
+    return w.write("where", w.tensor(on_diagonal, "bool"), w.cast(taken, w.dtype), data)
+
+
+def _trilu(w: OnnxLowering, data: Any, k: int, upper: bool) -> Any:
+    operands = () if k == 0 else (w.cast(k, "int64"),)
+    return w.call("Trilu", data, *operands, upper=int(upper))
+
+
+def _read_trilu(r: OnnxCall) -> Canon:
+    k = 0 if not r.has(1) else int(r.array(1).reshape(()))
+    return Canon("trilu", (r.x,), {"k": k, "upper": bool(r.attr("upper", 1))})
+
+
+# ---------------------------------------------------------------- tensors of nothing but attributes
+
+
+def _filled(value: int) -> OnnxLower:
+    return lambda w, shape, dtype: w.full(value, shape, dtype)
+
+
+def _full(w: OnnxLowering, value: Any, shape: tuple[Dim, ...], dtype: str) -> Any:
+    if is_number(value):
+        return w.full(value, shape, w.dtype)
+    return w.call("Expand", w.reshape(w.cast(value, w.dtype), ()), w.dims(shape))
+
+
+def _full_like(w: OnnxLowering, x: Any, value: Any) -> Any:
+    if not is_number(value):
+        return w.call("Expand", w.reshape(w.cast(value, w.dtype), ()), _shape(w, x))
+    fill = w.full(value, (1,), w.dtype)
+    return w.call("Expand", fill, _shape(w, x))
+
+
+def _shape(w: OnnxLowering, x: Any) -> Any:
+    return w.call("Shape", x, type=TensorType((w.rank_of(x),), "int64"))
+
+
+def _alike(value: int) -> OnnxLower:
+    return lambda w, x: _full_like(w, x, value)
+
+
+def _read_constant_of_shape(r: OnnxCall) -> Canon:
+    tensor = r.attr("value")
+    value = 0.0 if tensor is None else plain_number(tensor.numpy().reshape(()))
+    unread_unless(value is not None)
+    dtype = "float32" if tensor is None else r.result.dtype
+    given = r.scope.constant(r.x)
+    shape = r.result.shape if given is None else tuple(map(int, given))
+    if type(value) is not bool and value in (0, 1):
+        return Canon("ones" if value else "zeros", (), {"shape": shape, "dtype": dtype})
+    own = {bool: "bool", int: "int64", float: "float32"}[type(value)]
+    return Canon("full", (LiteralOperand(value),), {"shape": shape, "dtype": "" if own == dtype else dtype})
+
+
+def _arange(w: OnnxLowering, start: Any, stop: Any, step: Any, dtype: str) -> Any:
+    if any(isinstance(bound, SymDim) for bound in (start, stop, step)):
+        bounds = [w.reshape(w.size(bound), ()) for bound in (start, stop, step)]
+        made = w.call("Range", *bounds, type=TensorType(w.shape, "int64"))
+        return w.cast(made, w.dtype)
+    if w.dtype in ("int64", "int32", "float32", "float64", "int16"):
+        whole = all(float(bound).is_integer() for bound in (start, stop, step))
+        if is_float(w.dtype) or whole:
+            return w.call("Range", *[w.cast(bound, w.dtype) for bound in (start, stop, step)])
+    raise ValueError(f"ONNX doesn't count from {start} to {stop} by {step} in {w.dtype}")
+
+
+def _read_range(r: OnnxCall) -> Canon:
+    start, stop, step = (int(bound) if float(bound).is_integer() else bound for bound in map(r.number, range(3)))
+    return Canon("arange", (), {"start": start, "stop": stop, "step": step, "dtype": r.type().dtype})
+
+
+WRITE: Final[Mapping[str, OnnxLower]] = {
+    "concatenate": _concatenate,
+    "stack": _stack,
+    "split": _split,
+    "reshape": _reshape,
+    "reshape_like": _reshape_like,
+    "transpose": _transpose,
+    "expand_dims": _expand_dims,
+    "squeeze": _squeeze,
+    "broadcast_to": _broadcast_to,
+    "tile": _tile,
+    "repeat": _repeat,
+    "layout_transform": _layout_transform,
+    "nn.pad": _pad,
+    "strided_slice": _strided_slice,
+    "reverse": _reverse,
+    "take": _take,
+    "gather": _gather,
+    "scatter": _scatter,
+    "matrix_set_diag": _matrix_set_diag,
+    "trilu": _trilu,
+    "zeros": _filled(0),
+    "ones": _filled(1),
+    "full": _full,
+    "full_like": _full_like,
+    "zeros_like": _alike(0),
+    "ones_like": _alike(1),
+    "arange": _arange,
+}
+
+READ: Final[Mapping[str, OnnxLift]] = {
+    "Concat": _read_concat,
+    "Split": _read_one_part,
+    "Reshape": _read_reshape,
+    "Flatten": _read_flatten,
+    "Transpose": _read_transpose,
+    "Unsqueeze": _read_unsqueeze,
+    "Squeeze": _read_squeeze,
+    "Expand": _read_expand,
+    "Tile": _read_tile,
+    "DepthToSpace": _read_depth_to_space,
+    "Pad": _read_pad,
+    "Slice": _read_slice,
+    "Gather": _read_gather,
+    "GatherElements": lambda r: Canon("gather", r.inputs, {"axis": r.attr("axis", 0)}),
+    "ScatterElements": _read_scatter,
+    "Trilu": _read_trilu,
+    "ConstantOfShape": _read_constant_of_shape,
+    "Range": _read_range,
+}

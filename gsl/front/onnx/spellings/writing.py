@@ -1,0 +1,268 @@
+"""Writing: the common part of the writers of canonical calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import torch
+
+from gsl.front.onnx.types import NAMES, array_to_torch, onnx_dtype
+from gsl.front.tree import compose
+from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
+from gsl.spec import TABLE
+from gsl.spec.meaning import Operand, infer
+
+OnnxLower = Callable[..., Any]
+"""``writer(w, *operands, **attrs)`` with an OnnxLowering ``w``, and canonical attributes without the derived ones."""
+
+
+class OnnxTarget(Protocol):
+    """The model into which calls are written."""
+
+    opset: int
+
+    def type_of(self, value: Any) -> Type | None: ...
+
+    def note(self, value: Any, type: Type | None) -> None: ...
+
+    def node(
+        self, op: str, inputs: Sequence[Any], attributes: Sequence[ir.Attr], *, domain: str = "", outputs: int = 1
+    ) -> Sequence[Any]: ...
+
+    def literal(self, value: bool | int | float, dtype: str) -> Any: ...
+
+    def tensor(self, tensor: Any) -> Any: ...
+
+    def size(self, symbol: Any) -> Any: ...
+
+
+class OnnxLowering:
+    """The writing of one canonical call: its type, and the means to make nodes whose values have types."""
+
+    def __init__(self, writers: Mapping[str, OnnxLower], target: OnnxTarget, result: Type) -> None:
+        self.writers = writers
+        self.target = target
+        self.result = result
+        self.opset = target.opset
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        """The shape of the result."""
+        assert isinstance(self.result, TensorType)
+        return self.result.shape
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the result."""
+        assert isinstance(self.result, TensorType)
+        return self.result.dtype
+
+    def type_of_result(self, order: Sequence[int]) -> TensorType:
+        """The type of the result, with its axes in this order."""
+        return TensorType(tuple([self.shape[axis] for axis in order]), self.dtype)
+
+    def like_result(self, value: Any) -> TensorType:
+        """The type of the result in the dtype of a value."""
+        return TensorType(self.shape, self.dtype_of(value))
+
+    def type_of(self, value: Any) -> TensorType:
+        """The type of a value that is a tensor. ValueError where it is not known."""
+        found = self.target.type_of(value)
+        if not isinstance(found, TensorType):
+            raise ValueError(f"expected a tensor of known type, found {found}")
+        return found
+
+    def shape_of(self, value: Any) -> tuple[Dim, ...]:
+        return self.type_of(value).shape
+
+    def sizes_of(self, value: Any) -> tuple[int, ...]:
+        """The shape of a tensor all of whose sizes are known. ValueError for another one."""
+        return known(self.shape_of(value))
+
+    def rank_of(self, value: Any) -> int:
+        return self.type_of(value).ndim
+
+    def dtype_of(self, value: Any) -> str:
+        return self.type_of(value).dtype
+
+    def call(self, op: str, *inputs: Any, type: Type | None = None, since: int = 0, **attrs: Any) -> Any:
+        """The value of a node with one result, which has the type of the call unless another one is given.
+
+        ValueError if the model's version of ONNX has no such operator, or none of these dtypes. ``since`` is the
+        version that a form of the operator needs.
+        """
+        check(op, self.opset, since, [None if value is None else self.dtype_of(value) for value in inputs])
+        (value,) = self.target.node(op, inputs, ir.convenience.convert_attributes(attrs))
+        self.target.note(value, self.result if type is None else type)
+        return value
+
+    def calls(self, op: str, *inputs: Any, types: Sequence[Type | None], **attrs: Any) -> tuple[Any, ...]:
+        """The values of a node with several results."""
+        check(op, self.opset, 0, [None if value is None else self.dtype_of(value) for value in inputs])
+        made = self.target.node(op, inputs, ir.convenience.convert_attributes(attrs), outputs=len(types))
+        for value, type in zip(made, types):
+            self.target.note(value, type)
+        return tuple(made)
+
+    def write(self, op: str, *operands: Any, **attrs: Any) -> Any:
+        """Another canonical call as part of this one."""
+        return write(self.writers, op, attrs, operands, self.target)
+
+    def tensor(self, value: Any, dtype: str) -> Any:
+        """A list of numbers, or an array, as a tensor."""
+        return self.target.tensor(array_to_torch(np.asarray(value)).to(getattr(torch, dtype)))
+
+    def ints(self, values: Sequence[int]) -> Any:
+        """A list of integers as a tensor."""
+        return self.tensor(np.array(values, dtype=np.int64), "int64")
+
+    def cast(self, value: Any, dtype: str) -> Any:
+        """A tensor or a number as a tensor of that dtype."""
+        if is_number(value):
+            return self.target.literal(bool(value) if dtype == "bool" else value, dtype)
+        own = self.type_of(value)
+        if own.dtype == dtype:
+            return value
+        return self.call("Cast", value, to=onnx_dtype(dtype), type=TensorType(own.shape, dtype))
+
+    def dims(self, shape: Sequence[Dim], *, infer: bool = False) -> Any:
+        """A shape as a tensor of integers; with ``infer``, one unknown size may be -1."""
+        if infer and sum(isinstance(size, SymDim) for size in shape) == 1 and 0 not in shape:
+            shape = [-1 if isinstance(size, SymDim) else size for size in shape]
+        if all(isinstance(size, int) for size in shape):
+            return self.ints(list(shape))  # type: ignore[arg-type]
+        parts = [self.size(size) for size in shape]
+        return self.call("Concat", *parts, axis=0, type=TensorType((len(parts),), "int64"))
+
+    def size(self, size: Dim) -> Any:
+        """A size as a tensor of one integer. ValueError for one that can't be computed from those of the inputs."""
+        if isinstance(size, int):
+            return self.ints([size])
+        expr, one = size.expr, TensorType((1,), "int64")
+        if expr.is_Symbol:
+            found = self.target.size(size)
+            if found is None:
+                raise ValueError(f"the size {size} is that of no input of the model")
+            return found
+        if not (expr.is_Add or expr.is_Mul) or not all(part.is_Integer or part.is_Symbol or part.is_Add or part.is_Mul
+                                                       for part in expr.args):  # fmt: skip
+            raise ValueError(f"the size {size} can't be computed in ONNX")
+        total, *others = [self.size(int(part) if part.is_Integer else SymDim(part)) for part in expr.args]
+        for other in others:
+            total = self.call("Add" if expr.is_Add else "Mul", total, other, type=one)
+        return total
+
+    def reshape(self, value: Any, shape: Sequence[Dim]) -> Any:
+        """The same elements with another shape."""
+        own = self.type_of(value)
+        if own.shape == tuple(shape):
+            return value
+        zero = {"allowzero": 1} if 0 in shape else {}
+        return self.call("Reshape", value, self.dims(shape, infer=True), type=TensorType(tuple(shape), own.dtype),
+                         since=14 if zero else 0, **zero)  # fmt: skip
+
+    def permute(self, value: Any, axes: Sequence[int]) -> Any:
+        """The axes in another order."""
+        if list(axes) == list(range(len(axes))):
+            return value
+        own = self.type_of(value)
+        type = TensorType(tuple([own.shape[axis] for axis in axes]), own.dtype)
+        return self.call("Transpose", value, perm=list(axes), type=type)
+
+    def layout(self, value: Any, source: str, target: str) -> Any:
+        """A tensor of one layout in another one of the same letters."""
+        return self.permute(value, [source.index(letter) for letter in target])
+
+    def along(self, vector: Any, rank: int, axis: int) -> Any:
+        """A tensor of one axis, to be broadcast along all axes of a tensor but this one."""
+        size = self.shape_of(vector)[0]
+        return self.reshape(vector, [size] + [1] * (rank - 1 - axis))
+
+    def full(self, value: bool | int | float, shape: Sequence[Dim], dtype: str) -> Any:
+        """A tensor filled with a number."""
+        fill = array_to_torch(np.asarray([value])).to(getattr(torch, dtype))
+        native = ir.tensor_adapters.TorchTensor(fill, name="value")
+        return self.call("ConstantOfShape", self.dims(shape), value=native, type=TensorType(tuple(shape), dtype))
+
+
+def write(
+    writers: Mapping[str, OnnxLower], op: str, attrs: Mapping[str, Any], operands: Sequence[Any], target: OnnxTarget
+) -> Any:
+    """The value of a canonical call, of just the type that its declaration gives it.
+
+    ValueError with the reason where ONNX can't say it.
+    """
+    spec = TABLE[op]
+    types = [type_or_number(operand, target) for operand in operands[: len(spec.operands)]]
+    result = infer(spec, types, attrs)
+    if result is None:
+        raise ValueError(f"{op}: the types of the operands have to be known, found {', '.join(map(str, types))}")
+    given = {name: value for name, value in attrs.items() if name in spec.attrs and spec.attrs[name].derive is None}
+    full = spec.complete(given, tuple([None if is_number(t) else t for t in types]))  # type: ignore[misc]
+    own = {name: value for name, value in full.items() if spec.attrs[name].derive is None}
+    try:
+        if op in writers:
+            value = writers[op](OnnxLowering(writers, target, result), *operands, **own)
+        else:
+            value = compose(
+                op, own, operands, lambda op, attrs, parts, _: write(writers, op, attrs, parts, target), target.type_of
+            )
+    except ValueError as error:
+        raise ValueError(str(error) if str(error).startswith(f"{op}:") else f"{op}: {error}") from None
+    found = type_or_number(value, target)
+    if found != result:
+        raise ValueError(f"{op}: in ONNX, its type is {found}, not {result}")
+    return value
+
+
+def type_or_number(operand: Any, target: OnnxTarget) -> Operand:
+    """The type of an operand, or the number that it is."""
+    if is_number(operand):
+        value: Operand = operand
+        return value
+    if isinstance(operand, (tuple, list)):
+        return TupleType(tuple([target.type_of(field) for field in operand]))
+    return target.type_of(operand)
+
+
+def check(op: str, opset: int, since: int, dtypes: Sequence[str | None]) -> None:
+    """ValueError unless ONNX has an operator in this version for operands of these dtypes."""
+    if opset < since:
+        raise ValueError(f"{op} needs version {since} of ONNX's operators, the model has {opset}")
+    taken = accepted(op, opset)
+    for place, dtype in enumerate(dtypes):
+        own = taken[min(place, len(taken) - 1)]
+        if dtype is not None and dtype not in own:
+            raise ValueError(f"ONNX has no {op} of {dtype} in version {opset} of its operators")
+
+
+@lru_cache(maxsize=1024)
+def accepted(op: str, opset: int) -> tuple[frozenset[str], ...]:
+    """The dtypes that each operand of an operator of ONNX may have. ValueError if that version lacks the operator."""
+    try:
+        schema = onnx.defs.get_schema(op, opset, "")
+    except onnx.defs.SchemaError:
+        raise ValueError(f"version {opset} of ONNX's operators has no {op}") from None
+    return tuple([frozenset([name for name in NAMES if _spelled(name) in formal.types]) for formal in schema.inputs])
+
+
+def _spelled(dtype: str) -> str:
+    """The name of a dtype in the declarations of ONNX."""
+    names = {"float32": "float", "float64": "double"}
+    return f"tensor({names.get(dtype, dtype.replace('_', ''))})"
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float))
+
+
+def known(shape: Sequence[Dim]) -> tuple[int, ...]:
+    """Sizes that are all numbers. ValueError for others."""
+    if any(isinstance(size, SymDim) for size in shape):
+        raise ValueError(f"the sizes have to be known, found {tuple(shape)}")
+    return tuple([int(size) for size in shape])  # type: ignore[arg-type]

@@ -1,0 +1,137 @@
+"""Types and tensors of ONNX as those of the view, and back."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import onnx_ir as ir
+import torch
+
+from gsl.graph import Dim, SymDim, TensorType, Type
+
+DTYPES: Final[Mapping[ir.DataType, str]] = {
+    ir.DataType.FLOAT: "float32", ir.DataType.DOUBLE: "float64", ir.DataType.FLOAT16: "float16",
+    ir.DataType.BFLOAT16: "bfloat16", ir.DataType.BOOL: "bool", ir.DataType.COMPLEX64: "complex64",
+    ir.DataType.COMPLEX128: "complex128", ir.DataType.INT8: "int8", ir.DataType.INT16: "int16",
+    ir.DataType.INT32: "int32", ir.DataType.INT64: "int64", ir.DataType.UINT8: "uint8", ir.DataType.UINT16: "uint16",
+    ir.DataType.UINT32: "uint32", ir.DataType.UINT64: "uint64", ir.DataType.FLOAT8E4M3FN: "float8_e4m3fn",
+    ir.DataType.FLOAT8E4M3FNUZ: "float8_e4m3fnuz", ir.DataType.FLOAT8E5M2: "float8_e5m2",
+    ir.DataType.FLOAT8E5M2FNUZ: "float8_e5m2fnuz",
+}  # fmt: skip
+"""The dtypes that the view has. Strings and numbers of less than a byte are not among them."""
+NAMES: Final[Mapping[str, ir.DataType]] = {name: dtype for dtype, name in DTYPES.items()}
+FLOATS: Final = frozenset(("float16", "bfloat16", "float32", "float64"))
+
+
+def onnx_dtype(name: str) -> ir.DataType:
+    """The dtype of ONNX. ValueError if it has none of that name."""
+    if name not in NAMES:
+        raise ValueError(f"ONNX has no dtype {name}")
+    return NAMES[name]
+
+
+# ---------------------------------------------------------------- types
+
+
+class OnnxTypes:
+    """Types of the view from those of ONNX.
+
+    A size that has a name is one symbol wherever the name stands in the graph; an unknown one is a symbol of its own.
+    """
+
+    def __init__(self) -> None:
+        self.symbols: dict[str, SymDim] = {}
+        """The symbols of the named sizes."""
+        self._unknown = 0
+
+    def of(self, value: ir.Value) -> Type | None:
+        """The declared type of a value; ``None`` where that is not a tensor of known rank and a dtype of the view."""
+        return self.tensor(value.type, value.shape)
+
+    def tensor(self, type: Any, shape: Any) -> Type | None:
+        """The type of the view for a type and a shape; ``None`` if there is none."""
+        if not isinstance(type, ir.TensorType) or shape is None or type.dtype not in DTYPES:
+            return None
+        return TensorType(tuple(map(self.dim, shape)), DTYPES[type.dtype])
+
+    def dim(self, size: Any) -> Dim:
+        """A size of a shape."""
+        if isinstance(size, int):
+            return size
+        name = size.value
+        if name is None:
+            self._unknown += 1
+            return _symbol(f"unknown_{self._unknown}")
+        if name not in self.symbols:
+            self.symbols[name] = _symbol(name)
+        return self.symbols[name]
+
+
+def _symbol(name: str) -> SymDim:
+    import sympy
+
+    # A size may be zero.
+    return SymDim(sympy.Symbol(name, integer=True, nonnegative=True))
+
+
+def annotate(value: ir.Value, type: Type | None, names: Mapping[Any, str]) -> None:
+    """Note the type of a new value. ``names`` are those of symbols; other symbolic sizes stay unknown."""
+    if isinstance(type, TensorType) and type.dtype in NAMES:
+        value.type = ir.TensorType(NAMES[type.dtype])
+        value.shape = ir.Shape([names.get(size) if isinstance(size, SymDim) else size for size in type.shape])
+
+
+# ---------------------------------------------------------------- tensors
+
+
+def to_torch(tensor: Any) -> torch.Tensor:
+    """A tensor of ONNX as a torch tensor on the CPU, of the same memory where it lies there as numbers.
+
+    External data stay in their file until they are read. TypeError for a dtype that torch does not have.
+    """
+    if tensor.dtype not in DTYPES:
+        raise TypeError(f"torch has no tensors of the dtype {tensor.dtype}")
+    if isinstance(tensor, ir.tensor_adapters.TorchTensor):
+        return tensor.raw.detach().cpu()
+    return array_to_torch(tensor.numpy(), DTYPES[tensor.dtype])
+
+
+def array_to_torch(array: Any, dtype: str = "") -> torch.Tensor:
+    """A numpy array as a torch tensor of the same memory; those of bfloat16 and float8 are of the package ml_dtypes."""
+    array = np.ascontiguousarray(array).reshape(np.shape(array))
+    name = dtype or array.dtype.name
+    if name.startswith(("bfloat16", "float8")):
+        array = array.view({1: np.uint8, 2: np.int16}[array.dtype.itemsize])
+    with warnings.catch_warnings():
+        # A view does not write to a tensor.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        found = torch.from_numpy(array)
+    return found.view(getattr(torch, name)) if name.startswith(("bfloat16", "float8")) else found
+
+
+def to_onnx(tensor: torch.Tensor, name: str | None = None) -> Any:
+    """A torch tensor as one of ONNX, of the same memory where it is contiguous and on the CPU."""
+    tensor = tensor.detach().cpu().contiguous().resolve_conj().resolve_neg()
+    return ir.tensor_adapters.TorchTensor(tensor, name=name)
+
+
+def number(value: bool | int | float, dtype: str) -> torch.Tensor:
+    """A number as a tensor without axes. ValueError if the dtype does not have it."""
+    whole = not (dtype in FLOATS or dtype.startswith("complex"))
+    if whole and dtype != "bool" and isinstance(value, float) and not value.is_integer():
+        raise ValueError(f"{value!r} is no number of {dtype}")
+    try:
+        return torch.tensor(value, dtype=getattr(torch, dtype))
+    except (OverflowError, RuntimeError) as error:
+        raise ValueError(f"{value!r} is no number of {dtype}") from error
+
+
+def shortest(value: Any) -> float:
+    """The shortest of the numbers that are the same in float32: 0.1, not 0.10000000149011612."""
+    exact = np.float32(value)
+    found = float(str(exact))
+    # The shortest name of the largest number is a larger one.
+    return float(exact) if np.isfinite(exact) and abs(found) > np.finfo(np.float32).max else found
