@@ -60,6 +60,8 @@ class FrontEnd:
     """Whether a program can be run in which a symbolic size stands in several places."""
     untyped: bool = False
     """Whether inputs may have no type."""
+    outlines: bool = True
+    """Whether groups can be outlined."""
     few: Set[str] = frozenset()
     """The operators of a front end in the making, which has a few: whatever needs others is left out. None: all."""
     missing: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -81,6 +83,8 @@ class FrontEnd:
     """The rules that fire in no case, each with the reason."""
     single: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     """The cases and networks that can't be compiled in float64, by the reason; they are run in float32."""
+    coarse: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    """The networks of which a part is not computed in float64 when they are run in it, by the reason."""
     rewritten: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     """The cases in which the result of the rule is another view when it is loaded again, by the reason."""
     admitted: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
@@ -419,7 +423,7 @@ def onnx_front_end() -> FrontEnd:
     return dataclasses.replace(
         front_end, opaque=Native(OnnxOp("Shrink"), {"lambd": 0.25}),
         impure=Native(OnnxOp("RandomNormalLike"), {"seed": 1.0}), missing=spellings.MISSING,
-        unspelled=TABLE.keys() - spellings.WRITERS.keys(), **known_onnx.LISTS,
+        unspelled=TABLE.keys() - spellings.WRITERS.keys(), outlines=False, **known_onnx.LISTS,
     )  # fmt: skip
 
 

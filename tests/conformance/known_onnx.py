@@ -14,6 +14,7 @@ LISTS: Final[dict[str, Any]] = {
         "floor_divide": "floor_mod onnx::Div subtract",
         "floor_mod #2": "add less mod multiply sign where",
         "maximum #2": "cast maximum",
+        "copy": "",
         "expm1": "add exp multiply tanh",
         "log2": "log multiply",
         "log10": "log multiply",
@@ -37,7 +38,7 @@ LISTS: Final[dict[str, Any]] = {
         "repeat(repeats=2, axis=-2)": "broadcast_to reshape",
         "repeat(repeats=3)": "broadcast_to reshape",
         "tile(reps=(2, 1, 3))": "reshape tile",
-        "strided_slice(begin=(None,), end=(None,), axes=(1,))": "copy",
+        "strided_slice(begin=(None,), end=(None,), axes=(1,))": "",
         "take": "reshape take",
         "gather(axis=-1)": "gather strided_slice",
         "scatter(axis=1)": "scatter strided_slice",
@@ -84,5 +85,91 @@ LISTS: Final[dict[str, Any]] = {
         "nn.group_norm(num_groups=1, axis=3)": "nn.group_norm ones transpose zeros",
         "nn.instance_norm(axis=-1)": "nn.instance_norm ones transpose zeros",
         "softplus(beta=2, threshold=2.5)": "divide greater multiply softplus where",
+    },
+    "respelled": {
+        "a field of a tuple that is in sight is the operand itself": (
+            "dispatch-tuple: second of two",
+        ),
+        "a bias is an addition, and only that of a layer is read as one": (
+            "bias-add-add: channels",
+            "bias-add-add: last axis",
+            "bias-add-add: symbolic batch",
+            "bias-add-add: integers",
+        ),
+        "channels come second: tensors of other layouts are transposed": (
+            "diamond-conv-add: channels last",
+            "diamond-conv-add: result in another layout",
+        ),
+        "constants are weights": (
+            "conv-multiply: a literal tensor",
+            "conv-batch-norm: literal factor and offset",
+        ),
+        "a batch norm has a factor and an offset, which are ones and zeros": (
+            "conv-batch-norm: neither factor nor offset",
+            "conv-batch-norm: no factor, bias",
+            "lower-batch-norm: a matrix, no factor",
+        ),
+        "a batch norm has its channels on the second axis": (
+            "dense-batch-norm: three axes, the last one normalised",
+            "lower-batch-norm: last axis",
+            "lower-batch-norm: axis in the middle, no offset",
+        ),
+        "a layer norm has a factor, and an offset that counts": (
+            "lower-layer-norm: no weights",
+            "lower-layer-norm: weights that don't count",
+            "lower-layer-norm: an offset that doesn't count",
+        ),
+        "a layer norm is one of the last axes": (
+            "lower-layer-norm: channels of images",
+        ),
+        "a product with a vector is none of a layer": (
+            "parallel-two-dense: a vector",
+        ),
+    },
+    "silent": frozenset((
+        "dispatch-tuple: second of two",
+        "bias-add-add: channels",
+        "bias-add-add: last axis",
+        "bias-add-add: symbolic batch",
+        "bias-add-add: integers",
+        "diamond-conv-add: channels last",
+        "diamond-conv-add: result in another layout",
+        "conv-batch-norm: neither factor nor offset",
+        "conv-batch-norm: no factor, bias",
+        "lower-batch-norm: a matrix, no factor",
+        "dense-batch-norm: three axes, the last one normalised",
+        "lower-batch-norm: axis in the middle, no offset",
+        "lower-layer-norm: channels of images",
+        "parallel-two-dense: a vector",
+    )),
+    "never": {
+        "dispatch-tuple": "a field of a tuple that is in sight is the operand itself",
+    },
+    "coarse": {
+        "the statistics of a layer norm are computed in float32": (
+            "transformer",
+        ),
+    },
+    "rewritten": {
+        "a diagonal is set by take and where": (
+            "conv-shortcut-add: 3x3",
+            "conv-shortcut-add: 1x1",
+            "conv-shortcut-add: oblong",
+            "conv-shortcut-add: dilation",
+            "conv-shortcut-add: one axis",
+            "conv-shortcut-add: symbolic image",
+            "conv-shortcut-add: equal shape to broadcast",
+        ),
+        "a bias is an addition, and only that of a layer is read as one": (
+            "parallel-two-dense: before a bias of one",
+            "bias-add-add: of two layers",
+        ),
+    },
+    "admitted": {
+        "channels come second: tensors of other layouts are transposed": (
+            "diamond-conv-add: different layout of the kernel",
+            "parallel-two-conv: different layout of the result",
+            "parallel-conv-variadic: different layout of the result",
+        ),
     },
 }

@@ -12,10 +12,11 @@ from gsl.front.core.handle import NativeLeaf, Reading, Single
 from gsl.front.core.infer import refined
 from gsl.front.core.load import Expansion, Loader
 from gsl.front.onnx import opaque, spellings
+from gsl.front.onnx.dims import sizes_of
 from gsl.front.onnx.infer import declared_types, infer, inferred
 from gsl.front.onnx.types import DTYPES, OnnxTypes, to_torch
 from gsl.front.tree import Canon
-from gsl.graph import CONST, GETITEM, INPUT, PARAM, Graph, Node, TensorType, TupleType, Type
+from gsl.graph import CONST, GETITEM, INPUT, PARAM, Dim, Graph, Node, TensorType, TupleType, Type
 from gsl.spec import TABLE, meaning
 from gsl.spec.natives import OnnxOp
 
@@ -55,6 +56,15 @@ def is_constant(node: ir.Node | None) -> bool:
     return node is not None and node.op_type == "Constant" and not opaque.target_of(node).domain
 
 
+def is_alias(node: ir.Node) -> bool:
+    """True for a node that lets an output of the model be an input, a weight or another output."""
+    if node.op_type != "Identity" or opaque.target_of(node).domain or not node.outputs[0].is_graph_output():
+        return False
+    source = node.inputs[0] if len(node.inputs) == 1 else None
+    producer = None if source is None else source.producer()
+    return source is not None and (producer is None or is_constant(producer) or source.is_graph_output())
+
+
 class OnnxLoader(Loader):
     """Builds the view of the main graph of a model. It is the scope of readings, too."""
 
@@ -67,6 +77,7 @@ class OnnxLoader(Loader):
         self._declared = declared_types(model)
         self._types: dict[ir.Value, Type | None] = {}
         self._arrays: dict[ir.Value, Any] = {}
+        self._sizes: dict[ir.Value, tuple[Dim, ...] | None] = {}
 
     def load(self) -> Graph:
         """The view."""
@@ -102,6 +113,9 @@ class OnnxLoader(Loader):
     def _node(self, node: ir.Node) -> None:
         if is_constant(node) and _tensor_of(node.outputs[0]) is not None:
             self._tensor(node.outputs[0])
+            return
+        if is_alias(node):
+            self.views[node.outputs[0]] = self.views[node.inputs[0]]
             return
         places = counted(node)
         native = node.outputs[0] if places == [0] else node
@@ -197,6 +211,17 @@ class OnnxLoader(Loader):
             return None
         return meaning.evaluate(TABLE[view.op], [operand.attrs["value"] for operand in view.operands], view.attrs).numpy()
 
+    def sizes(self, value: ir.Value | None) -> tuple[Dim, ...] | None:
+        """The integers of a shape that is written in the model, or computed from the sizes of tensors; ``None`` if
+        they are not known."""
+        array = self.constant(value)
+        if array is not None:
+            return tuple(map(int, array.reshape(-1))) if array.dtype.kind == "i" and array.ndim < 2 else None
+        if value not in self._sizes and value is not None:
+            self._sizes[value] = None  # for a cycle
+            self._sizes[value] = sizes_of(value.producer(), self)
+        return self._sizes.get(value) if value is not None else None
+
     def _native_type(self, value: ir.Value) -> Type | None:
         """The type that the model declares, or that ONNX infers."""
         if value not in self._types:
@@ -236,4 +261,4 @@ def symbol_names(types: OnnxTypes) -> Mapping[Any, str]:
     return {symbol: name for name, symbol in types.symbols.items()}
 
 
-__all__ = ["INITIALIZER", "OnnxLeaf", "OnnxLoader", "is_constant", "symbol_names", "weights_of"]
+__all__ = ["INITIALIZER", "OnnxLeaf", "OnnxLoader", "is_alias", "is_constant", "symbol_names", "weights_of"]

@@ -127,5 +127,7 @@ def _deserialised(proto: Any) -> ir.Model:
 
 
 def program(source: Any) -> OnnxProgram:
-    """The program of a model. FrontEndError for anything else."""
+    """The program of a model, as it is in memory. FrontEndError for anything else."""
+    if isinstance(source, (str, os.PathLike)):
+        raise FrontEndError(f"expected a model of ONNX, found a {type(source).__name__}; from_onnx opens files")
     return from_onnx(source)

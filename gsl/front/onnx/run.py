@@ -23,8 +23,8 @@ Call = Callable[..., Any]
 def session(model: ir.Model, *, runtime: str | None = None, **options: Any) -> Call:
     """A callable that takes the inputs of a model in order and returns numpy arrays, a tuple if there are several.
 
-    ``runtime`` is ``"onnxruntime"``, or ``"reference"``, which is taken where the first one is not installed. The
-    options are attributes of onnxruntime's ``SessionOptions``, and ``providers``.
+    ``runtime`` is ``"onnxruntime"``, or ``"reference"``, which is taken where the first one is not installed, or has no
+    kernel for some dtype. The options are attributes of onnxruntime's ``SessionOptions``, and ``providers``.
     """
     if runtime is not None and runtime not in RUNTIMES:
         raise FrontEndError(f"runtime={runtime!r}: there are {', '.join(map(repr, RUNTIMES))}")
@@ -36,7 +36,16 @@ def session(model: ir.Model, *, runtime: str | None = None, **options: Any) -> C
         if options:
             raise FrontEndError(f"the reference evaluator takes no options, found {', '.join(options)}")
         return _reference(model, names)
-    return _onnxruntime(model, names, **options)
+    try:
+        return _onnxruntime(model, names, **options)
+    except _NoKernel as error:
+        if runtime is not None:
+            raise FrontEndError(f"onnxruntime can't run the model: {error}") from error
+        return _reference(model, names)
+
+
+class _NoKernel(Exception):
+    """Onnxruntime can't compute a node for some dtype."""
 
 
 def _reference(model: ir.Model, names: Sequence[Any]) -> Call:
@@ -67,6 +76,8 @@ def _onnxruntime(model: ir.Model, names: Sequence[Any], *, providers: Any = None
         except Exception as error:
             # Of the many errors of onnxruntime, the last line says what it is.
             reason = str(error).strip().splitlines()[-1]
+            if "NOT_IMPLEMENTED" in reason:
+                raise _NoKernel(reason) from None
             raise FrontEndError(f"onnxruntime can't run the model: {reason}") from error
 
     if sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value) < LIMIT:

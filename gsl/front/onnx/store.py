@@ -12,7 +12,7 @@ from gsl.front.core.handle import handle_of, is_literal, origins
 from gsl.front.core.names import FreeNames
 from gsl.front.core.store import Storer, added, foreign
 from gsl.front.onnx import opaque, spellings
-from gsl.front.onnx.load import OnnxLeaf, is_constant
+from gsl.front.onnx.load import OnnxLeaf, is_alias, is_constant
 from gsl.front.onnx.types import annotate, number, to_onnx
 from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
@@ -37,6 +37,7 @@ class OnnxStorer(Storer):
         self._copies: dict[ir.Value, ir.Value] = _copies(model.graph, self.model.graph)
         self._types: dict[ir.Value, Type | None] = {}
         self._literals: dict[Any, ir.Value] = {}
+        self._sizes: dict[Any, ir.Value] = {}
         self._unused = _unused(self.model.graph)
         """What nothing used before."""
         self._names = FreeNames(_names(self.model.graph))
@@ -78,7 +79,7 @@ class OnnxStorer(Storer):
         return handle is not None and (node in self.inner or (handle.is_root and self.is_kept(handle.reading)))
 
     def keep(self, node: Node, reading: Any) -> Any:
-        if node.op == GETITEM and isinstance(reading.native, ir.Value):
+        if node.op == GETITEM and reading.size == 1:
             return self._known(node, self._item(node))
         arguments = self.kept[reading]
         root = reading.native.producer() if isinstance(reading.native, ir.Value) else reading.native
@@ -230,12 +231,15 @@ class OnnxStorer(Storer):
 
     def size(self, symbol: Any) -> ir.Value | None:
         """A tensor of one element with a symbolic size; ``None`` if no input of the model has it."""
+        if symbol in self._sizes:
+            return self._sizes[symbol]
         for node in self.graph:
             if node.op == INPUT and isinstance(node.type, TensorType) and symbol in node.type.shape:
                 place = node.type.shape.index(symbol)
                 attributes = ir.convenience.convert_attributes({"start": place, "end": place + 1})
                 (value,) = self.node("Shape", [self.value(node)], attributes)
                 self.note(value, TensorType((1,), "int64"))
+                self._sizes[symbol] = value
                 return value
         return None
 
@@ -273,7 +277,8 @@ class OnnxStorer(Storer):
         """Let these be the outputs, under the names that they had."""
         graph = self.model.graph
         for place, (old, new) in enumerate(zip(list(graph.outputs), results)):
-            if old is new:
+            producer = old.producer()
+            if old is new or (producer is not None and is_alias(producer) and producer.inputs[0] is new):
                 continue
             self.changed = True
             name = old.name
@@ -292,7 +297,8 @@ class OnnxStorer(Storer):
         """Remove what has lost its last user."""
         graph = self.model.graph
         for node in reversed(list(graph)):
-            if node not in self._unused and not any(v.uses() or v.is_graph_output() for v in node.outputs):
+            used = any(value.uses() or value.is_graph_output() for value in node.outputs)
+            if not used and node not in self._unused and opaque.effect_of(node) is None:
                 graph.remove(node, safe=True)
         for name, value in list(graph.initializers.items()):
             used = value.uses() or value.is_graph_output() or value.is_graph_input()

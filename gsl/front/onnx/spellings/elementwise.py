@@ -18,6 +18,7 @@ from gsl.front.onnx.spellings.reading import (
     unread_unless,
 )
 from gsl.front.onnx.spellings.writing import OnnxLower, OnnxLowering, is_number
+from gsl.front.onnx.types import onnx_dtype
 from gsl.front.tree import Canon
 from gsl.spec import TABLE
 from gsl.spec.meaning import infer
@@ -267,7 +268,7 @@ def _read_clip(r: OnnxCall) -> Canon:
 
 
 def _cast(w: OnnxLowering, x: Any, dtype: str) -> Any:
-    return w.call("Identity", x) if not is_number(x) and w.dtype_of(x) == dtype else w.cast(x, dtype)
+    return w.cast(x, dtype) if is_number(x) else w.call("Cast", x, to=onnx_dtype(dtype))
 
 
 def _read_cast(r: OnnxCall) -> Canon:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from gsl.front.onnx.types import DTYPES, shortest
 from gsl.front.tree import Canon, LiteralOperand
-from gsl.graph import TensorType, Type
+from gsl.graph import Dim, TensorType, Type
 
 _SEQUENCES: Final = (ir.AttributeType.INTS, ir.AttributeType.FLOATS, ir.AttributeType.STRINGS)
 
@@ -36,6 +36,9 @@ class OnnxScope(Protocol):
 
     def constant(self, value: Any) -> Any:
         """The elements of a value that is written in the model, as a numpy array; ``None`` for any other value."""
+
+    def sizes(self, value: Any) -> tuple[Dim, ...] | None:
+        """The integers of a shape, symbolic ones among them; ``None`` where they are not known."""
 
 
 class OnnxCall:
@@ -105,6 +108,13 @@ class OnnxCall:
         if place is None or not self.has(place):
             return None
         return tuple([int(item) for item in self.array(place).reshape(-1)])
+
+    def dims(self, place: int) -> tuple[Dim, ...]:
+        """An operand that is a shape. Unread where it is not known."""
+        found = self.scope.sizes(self.inputs[place])
+        if found is None:
+            raise OnnxUnread
+        return found
 
     def number(self, place: int) -> Any:
         """An operand that is a number which is written in the model, as Python's; ``None``: not given."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Final
 
 import numpy as np
 
 from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, axes_of, is_float, plain_number, unread_unless
 from gsl.front.onnx.spellings.writing import OnnxLower, OnnxLowering, is_number
+from gsl.front.onnx.types import DTYPES
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import GETITEM, Dim, SymDim, TensorType, TupleType
 
@@ -57,13 +58,14 @@ def _split(w: OnnxLowering, data: Any, indices_or_sections: Any, axis: int) -> A
 
 def read_split(r: OnnxCall) -> Canon:
     axis = r.attr("axis", 0) % r.type().ndim
-    sizes, parts = r.ints("split", 1), len(r.node.outputs)
-    if sizes is None:
+    parts = len(r.node.outputs)
+    if not r.has(1):
         size = r.type().shape[axis]
         unread_unless(not isinstance(size, int) or size % parts == 0)
         return Canon("split", (r.x,), {"indices_or_sections": parts, "axis": axis})
+    sizes = r.dims(1)
     unread_unless(len(sizes) == parts)
-    cuts = tuple(map(int, np.cumsum(sizes[:-1])))
+    cuts = tuple(accumulate(sizes[:-1]))
     return Canon("split", (r.x,), {"indices_or_sections": cuts, "axis": axis})
 
 
@@ -80,12 +82,7 @@ def _reshape(w: OnnxLowering, data: Any, **attrs: Any) -> Any:
 
 
 def _read_reshape(r: OnnxCall) -> Canon:
-    codes = r.scope.constant(r.inputs[1])
-    if codes is None:
-        # The shape is computed: what the model tells of the result has to be known.
-        return Canon("reshape", (r.x,), {"newshape": r.result.shape})
-    codes = tuple(map(int, codes))
-    shape = r.type().shape
+    codes, shape = r.dims(1), r.type().shape
     if r.attr("allowzero", 0) or 0 not in codes:
         unread_unless(0 not in codes or 0 in shape)
         return Canon("reshape", (r.x,), {"newshape": codes})
@@ -151,12 +148,9 @@ def _broadcast_to(w: OnnxLowering, data: Any, shape: tuple[Dim, ...]) -> Any:
 
 
 def _read_expand(r: OnnxCall) -> Canon:
-    given = r.scope.constant(r.inputs[1])
-    if given is None:
-        return Canon("broadcast_to", (r.x,), {"shape": r.result.shape})
-    wanted, own = [int(size) for size in given], list(r.type().shape)
+    wanted, own = list(r.dims(1)), list(r.type().shape)
     rank = max(len(wanted), len(own))
-    wanted, own = [1] * (rank - len(wanted)) + wanted, [1] * (rank - len(own)) + own  # type: ignore[assignment]
+    wanted, own = [1] * (rank - len(wanted)) + wanted, [1] * (rank - len(own)) + own
     # Where a size of 1 is asked for, the operand's own size stays.
     return Canon("broadcast_to", (r.x,), {"shape": tuple([o if w == 1 else w for w, o in zip(wanted, own)])})
 
@@ -268,19 +262,29 @@ def _strided_slice(w: OnnxLowering, data: Any, begin: Any, end: Any, strides: An
 
 
 def _read_slice(r: OnnxCall) -> Canon:
-    begin, end = r.ints("starts", 1), r.ints("ends", 2)
-    assert begin is not None and end is not None
+    begin, end = r.dims(1), r.dims(2)
     axes = r.ints("axes", 3) or tuple(range(len(begin)))
     strides = r.ints("steps", 4) or (1,) * len(begin)
     shape = r.type().shape
-    if len(axes) == 1 and strides == (-1,) and end[0] < -(2**31) and _starts_at_end(begin[0], shape[axes[0]]):
-        return Canon("reverse", (r.x,), {"axis": axes})
-    # A place that is beyond the axis is its end; from a symbolic size, only places near to its ends are known.
-    unread_unless(all(isinstance(shape[axis], int) or (step > 0 and low >= 0)
-                      for axis, low, step in zip(axes, begin, strides)))  # fmt: skip
-    low = tuple([max(place, -(2**31)) for place in begin])
-    high = tuple([None if abs(place) >= 2**31 - 1 else place for place in end])
-    return Canon("strided_slice", (r.x,), {"begin": low, "end": high, "strides": strides, "axes": axes})
+    places = [*begin, *end]
+    if len(axes) == 1 and strides == (-1,) and all(isinstance(place, int) for place in places):
+        if places[1] < -(2**31) and _starts_at_end(places[0], shape[axes[0]]):  # type: ignore[operator, arg-type]
+            return Canon("reverse", (r.x,), {"axis": axes})
+    # A place that is beyond an axis is its end: of symbolic ones, that is known for the ends of the axis only.
+    for axis, low, high, step in zip(axes, begin, end, strides):
+        size = shape[axis]
+        known = isinstance(size, int) and isinstance(low, int) and isinstance(high, int)
+        unread_unless(known or (step > 0 and low in (0, size) and (high == size or _is_far(high))))
+    return Canon("strided_slice", (r.x,), {
+        "begin": tuple([None if _is_far(-place) else place for place in begin]),
+        "end": tuple([None if _is_far(place) or _is_far(-place) else place for place in end]),
+        "strides": strides, "axes": axes,
+    })  # fmt: skip
+
+
+def _is_far(place: Dim) -> bool:
+    """True for a place that stands for the end of any axis."""
+    return isinstance(place, int) and place >= 2**31 - 1
 
 
 def _starts_at_end(place: int, size: Dim) -> bool:
@@ -392,9 +396,8 @@ def _read_constant_of_shape(r: OnnxCall) -> Canon:
     tensor = r.attr("value")
     value = 0.0 if tensor is None else plain_number(tensor.numpy().reshape(()))
     unread_unless(value is not None)
-    dtype = "float32" if tensor is None else r.result.dtype
-    given = r.scope.constant(r.x)
-    shape = r.result.shape if given is None else tuple(map(int, given))
+    dtype = "float32" if tensor is None else DTYPES[tensor.dtype]
+    shape = r.dims(0)
     if type(value) is not bool and value in (0, 1):
         return Canon("ones" if value else "zeros", (), {"shape": shape, "dtype": dtype})
     own = {bool: "bool", int: "int64", float: "float32"}[type(value)]

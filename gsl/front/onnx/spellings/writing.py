@@ -149,10 +149,13 @@ class OnnxLowering:
             if found is None:
                 raise ValueError(f"the size {size} is that of no input of the model")
             return found
-        if not (expr.is_Add or expr.is_Mul) or not all(part.is_Integer or part.is_Symbol or part.is_Add or part.is_Mul
-                                                       for part in expr.args):  # fmt: skip
+        if expr.is_Pow and expr.exp.is_Integer and 0 < expr.exp < 5:
+            parts = [expr.base] * int(expr.exp)
+        elif expr.is_Add or expr.is_Mul:
+            parts = list(expr.args)
+        else:
             raise ValueError(f"the size {size} can't be computed in ONNX")
-        total, *others = [self.size(int(part) if part.is_Integer else SymDim(part)) for part in expr.args]
+        total, *others = [self.size(int(part) if part.is_Integer else SymDim(part)) for part in parts]
         for other in others:
             total = self.call("Add" if expr.is_Add else "Mul", total, other, type=one)
         return total
