@@ -28,12 +28,18 @@ def opened(path: Path) -> ir.Model:
         model = ir.load(path)
     except Exception as error:
         # Whatever protobuf, onnx and onnx_ir find wrong in what should be a model.
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise FrontEndError(f"{path}: it holds no model of ONNX: {reason}") from error
+        raise FrontEndError(f"{path}: it holds no model of ONNX: {reason_of(error)}") from error
     for tensor in _tensors(model):
         if isinstance(tensor, ir.ExternalTensor):
             _check_external(path, tensor)
     return model
+
+
+def reason_of(error: BaseException) -> str:
+    """The first line of the error that others were raised for."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def _tensors(model: ir.Model) -> Iterator[Any]:
@@ -97,6 +103,16 @@ def checked(model: ir.Model) -> ir.Model:
     return model
 
 
+def in_memory(model: ir.Model) -> ir.Model:
+    """A copy of the model without references to files: its weights are those files, as they are mapped to memory."""
+    copy = model.clone()
+    for value in copy.graph.initializers.values():
+        tensor = value.const_value
+        if isinstance(tensor, ir.ExternalTensor):
+            value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
+    return copy
+
+
 def save(model: ir.Model, path: Path) -> None:
     """Save a model: whole, or not at all. Weights of another file go to a file of their own beside it, also large ones.
 
@@ -107,11 +123,11 @@ def save(model: ir.Model, path: Path) -> None:
     data = f"{path.name}.data" if apart or sum(tensor.nbytes for tensor in tensors) > WHOLE else None
     try:
         with tempfile.TemporaryDirectory(prefix=".gsl_", dir=path.parent) as folder:
-            ir.save(model.clone(), Path(folder) / path.name, external_data=data)
+            ir.save(in_memory(model), Path(folder) / path.name, external_data=data)
             for name in (data, path.name):  # the model last: it names the other file
                 if name is not None and (Path(folder) / name).exists():
                     os.replace(Path(folder) / name, path.parent / name)
     except FrontEndError:
         raise
     except Exception as error:
-        raise FrontEndError(f"{path}: the model can't be saved: {error}") from error
+        raise FrontEndError(f"{path}: the model can't be saved: {reason_of(error)}") from error

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from gsl.errors import FrontEndError
 from gsl.front.base import Unchangeable
 from gsl.front.onnx import run
-from gsl.front.onnx.files import checked, opened, save
+from gsl.front.onnx.files import checked, opened, reason_of, save
 from gsl.front.onnx.infer import evaluate
 from gsl.front.onnx.load import OnnxLoader, symbol_names, weights_of
 from gsl.front.onnx.store import OnnxDraft, OnnxStorer
@@ -123,7 +123,7 @@ def _deserialised(proto: Any) -> ir.Model:
     try:
         return ir.serde.deserialize_model(proto)
     except Exception as error:
-        raise FrontEndError(f"the ModelProto is ill-formed: {error}") from error
+        raise FrontEndError(f"the ModelProto is ill-formed: {reason_of(error)}") from error
 
 
 def program(source: Any) -> OnnxProgram:

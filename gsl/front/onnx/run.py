@@ -12,6 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gsl.errors import FrontEndError, MissingPackageError
+from gsl.front.onnx.files import in_memory
 
 RUNTIMES: Final = ("onnxruntime", "reference")
 LIMIT: Final = 1 << 30
@@ -81,13 +82,14 @@ def _onnxruntime(model: ir.Model, names: Sequence[Any], *, providers: Any = None
             raise FrontEndError(f"onnxruntime can't run the model: {reason}") from error
 
     if sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value) < LIMIT:
-        machine = opened(ir.to_proto(_in_memory(model)).SerializeToString())
+        machine = opened(ir.to_proto(in_memory(model)).SerializeToString())
     else:
         with tempfile.TemporaryDirectory(prefix="gsl_") as folder:
-            ir.save(model.clone(), Path(folder) / "model.onnx", external_data="model.onnx.data")
+            ir.save(in_memory(model), Path(folder) / "model.onnx", external_data="model.onnx.data")
             machine = opened(str(Path(folder) / "model.onnx"))
     taken = {value.name for value in machine.get_inputs()} | {v.name for v in machine.get_overridable_initializers()}
-    wide = any("bfloat16" in value.type or "float8" in value.type for value in (*machine.get_inputs(), *machine.get_outputs()))
+    ends = (*machine.get_inputs(), *machine.get_outputs())
+    wide = any("bfloat16" in value.type or "float8" in value.type for value in ends)
 
     def call(*values: Any) -> Any:
         fed = {name: value for name, value in _fed(names, values).items() if name in taken}
@@ -97,13 +99,6 @@ def _onnxruntime(model: ir.Model, names: Sequence[Any], *, providers: Any = None
         return _results([_array(value) for value in machine.run_with_ort_values(None, made)])
 
     return call
-
-
-def _in_memory(model: ir.Model) -> ir.Model:
-    """The model without references to files."""
-    if not any(isinstance(value.const_value, ir.ExternalTensor) for value in model.graph.initializers.values()):
-        return model
-    return ir.external_data.load_to_model(model.clone())
 
 
 def _fed(names: Sequence[Any], values: Sequence[Any]) -> dict[str, Any]:

@@ -85,7 +85,8 @@ class OnnxStorer(Storer):
         root = reading.native.producer() if isinstance(reading.native, ir.Value) else reading.native
         if root is None:  # an initialiser that the view does not understand
             return self._copied(node, reading.native)
-        self._copied(node, root.outputs[0])
+        if root.outputs[0] not in self._copies:
+            raise foreign(node, self.framework)
         moved: dict[ir.Value, ir.Value] = {}
         for source, view in arguments.items():
             if isinstance(source, ir.Value) and self.value(view) is not self._copies[source]:

@@ -1,0 +1,127 @@
+"""What the view shows of a model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gsl import Subst, op, pat
+from gsl.errors import FrontEndError
+from tests.front.onnx.onnx_helpers import workload
+
+READ: dict[str, tuple[dict[str, str | int], str]] = {
+    "a number that is an initialiser": (
+        {"body": "y = Mul(x, two)", "more": "float two = {2.0}"},
+        "%y: float32[2, 3] = multiply(%x, 2.0)",
+    ),
+    "a number that is a constant": (
+        {"body": "half = Constant<value_float: float = 0.1>() y = Add(x, half)"},
+        "%y: float32[2, 3] = add(%x, 0.1)",
+    ),
+    "bounds are attributes": (
+        {"body": "y = Clip(x, low)", "more": "float low = {-1.5}"},
+        "%y: float32[2, 3] = clip(%x, a_min=-1.5)",
+    ),
+    "bounds that are computed": (
+        {"body": "low = ReduceMin<keepdims: int = 0>(x) y = Clip(x, low)"},
+        "%low: float32[] = min(%x)\n%y: float32[2, 3] = onnx::Clip(%x, %low)",
+    ),
+    "axes as an operand": (
+        {"body": "y = ReduceMean<keepdims: int = 1>(x, axes)", "outputs": "float[2,1] y", "more": "int64[1] axes = {-1}"},
+        "%y: float32[2, 1] = mean(%x, axis=(1,), keepdims=True)",
+    ),
+    "axes as an attribute": (
+        {"body": "y = ReduceMean<axes: ints = [-1], keepdims: int = 1>(x)", "outputs": "float[2,1] y", "opset": 13},
+        "%y: float32[2, 1] = mean(%x, axis=(1,), keepdims=True)",
+    ),
+    "a shape with codes": (
+        {"body": "y = Reshape(x, shape)", "outputs": "float[2,3,1] y", "more": "int64[3] shape = {0, -1, 1}"},
+        "%y: float32[2, 3, 1] = reshape(%x, newshape=(2, 3, 1))",
+    ),
+    "one node with a bias": (
+        {"body": "y = Gemm<transB: int = 1>(x, w, b)", "outputs": "float[2,4] y",
+         "inputs": "float[2,3] x, float[4,3] w, float[4] b"},
+        "%dense: float32[2, 4] = nn.dense(%x, %w)\n%y: float32[2, 4] = nn.bias_add(%dense, %b)",
+    ),
+    "a product with a transposed matrix": (
+        {"body": "t = Transpose<perm: ints = [1, 0]>(w) y = MatMul(x, t)", "outputs": "float[2,4] y",
+         "inputs": "float[2,3] x, float[4,3] w"},
+        "%y: float32[2, 4] = nn.dense(%x, %w)",
+    ),
+    "integers are divided otherwise": (
+        {"body": "y = Div(x, x)", "inputs": "int64[2,3] x", "outputs": "int64[2,3] y"},
+        "%y: int64[2, 3] = onnx::Div(%x, %x)",
+    ),
+    "another domain": (
+        {"body": "y = com.microsoft.BiasGelu(x, b)", "inputs": "float[2,3] x, float[3] b",
+         "others": ', "com.microsoft" : 1'},
+        "%y: float32[2, 3] = com.microsoft::BiasGelu(%x, %b)",
+    ),
+    "an operand that is left out": (
+        {"body": 'y = Resize<mode: string = "nearest">(x, , scales)', "outputs": "float[4,6] y",
+         "more": "float[2] scales = {2.0, 2.0}"},
+        "%scales: float32[2] = param\n%y: float32[4, 6] = onnx::Resize(%x, %scales, mode='nearest')",
+    ),
+    "several results": (
+        {"body": "v, i = TopK(x, k) y = Relu(v)", "outputs": "float[2,2] y, int64[2,2] i", "more": "int64[1] k = {2}"},
+        "%k: int64[1] = param\n%topk: (float32[2, 2], int64[2, 2]) = onnx::TopK(%x, %k)\n"
+        "%y: float32[2, 2] = nn.relu(%topk[0])",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_node(name: str) -> None:
+    given, expected = READ[name]
+    lines = workload(**given).text().splitlines()  # type: ignore[arg-type]
+    assert "\n".join(line for line in lines[:-1] if not line.endswith("= input")) == expected
+
+
+def test_sizes_that_are_computed() -> None:
+    wl = workload(
+        "s = Shape(x) n = Gather(s, zero) k = Mul(n, two) u = Unsqueeze(k, axis) t = Concat<axis: int = 0>(u, rest) "
+        "y = Reshape(x, t)",
+        "float[batch, 6] x", "float[m, 3] y",
+        more="int64 zero = {0}, int64 two = {2}, int64[1] axis = {0}, int64[1] rest = {3}",
+    )  # fmt: skip
+    assert str(wl.graph.outputs[0].type) == "float32[2*batch, 3]"
+    assert wl.graph.outputs[0].op == "reshape"
+    data = pat.Wildcard()
+    new = Subst(op.Reshape(data), op.Negative(op.Reshape(data, newshape=(-1, 3))), name="no sizes")(wl)
+    assert new.op_counts() == {"negative": 1, "reshape": 1}
+    assert str(new.graph.outputs[0].type) == "float32[2*batch, 3]"
+
+
+def test_types_that_the_model_does_not_tell() -> None:
+    wl = workload("a = Softsign(x) b = Relu(a) y = Softsign(b)")
+    assert [str(node.type) for node in wl.graph] == ["float32[2, 3]"] * 4
+
+
+def test_a_type_that_is_wrong_is_not_believed() -> None:
+    wl = workload("a = Relu(x) y = Sigmoid(a)", more="float[7,7] a")
+    assert [str(node.op) for node in wl.graph][1:] == ["onnx::Relu", "onnx::Sigmoid"]
+
+
+def test_an_initialiser_that_is_an_input_may_be_another_one() -> None:
+    wl = workload("y = Mul(x, two)", "float[2,3] x, float two", more="float two = {2.0}")
+    assert list(wl.inputs) == ["x", "two"]
+    assert "2.0" not in wl.text()
+
+
+def test_what_no_row_reads_says_why() -> None:
+    report = str(workload("y = Softsign(x)").unread())
+    assert "onnx::Softsign" in report
+
+
+def test_it_runs_and_evaluates() -> None:
+    wl = workload("a = Softsign(w) y = Add(x, a)", more="float[3] w = {1.0, -3.0, 0.0}")
+    x = np.ones((2, 3), dtype=np.float32)
+    np.testing.assert_allclose(wl(x), [[1.5, 0.25, 1.0]] * 2)
+    np.testing.assert_allclose(wl.build(runtime="reference")(x), [[1.5, 0.25, 1.0]] * 2)
+    folded = wl.fold(params=True)
+    assert folded.op_counts() == {"add": 1}
+    wl.compare(folded).check()
+    with pytest.raises(FrontEndError, match="there are"):
+        wl.build(runtime="fast")
+    with pytest.raises(FrontEndError, match="no attribute 'speed'"):
+        wl.build(runtime="onnxruntime", speed=3)

@@ -1,0 +1,177 @@
+"""What rules leave alone comes back exactly, and what they make is a valid model."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from gsl import Subst, Workload, op, pat, rules
+from gsl.errors import FrontEndError, WorkloadError
+from tests.front.onnx.onnx_helpers import bytes_of, check, model, nodes, workload
+
+X = pat.Wildcard()
+RELUS = Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name="relus")
+
+
+def annotated() -> ir.Model:
+    """A model with everything that a rule has nothing to do with."""
+    found = model(
+        "a = Relu(x) b = Relu(a) c = Softsign(b) one = Constant<value_float: float = 1.0>() d = Add(c, one) "
+        "e = Sigmoid(x) y = Mul(d, e) z = Identity(e)",
+        outputs="float[2,3] y, float[2,3] z", more="float[2,3] c, float unused = {7.0}",
+    )  # fmt: skip
+    found.metadata_props["who"] = "the model"
+    found.doc_string = "a model"
+    found.graph.doc_string = "a graph"
+    for place, node in enumerate(found.graph):
+        node.name, node.doc_string = f"node {place}", f"line {place}"
+        node.metadata_props["place"] = str(place)
+        node.outputs[0].metadata_props["of"] = str(place)
+    return found
+
+
+def test_nothing_is_done() -> None:
+    native = annotated()
+    before = bytes_of(native)
+    wl = Workload(native)
+    assert wl.program.store(wl.graph.copy()) is wl.program
+    assert RELUS(workload("y = Exp(x)")).trace.firings == []
+    assert bytes_of(native) == before
+
+
+def test_all_but_the_match_is_as_it_was() -> None:
+    native = annotated()
+    before = bytes_of(native)
+    new = RELUS(Workload(native))
+    assert bytes_of(native) == before
+    check(new.model)
+    old = {node.name: node for node in ir.to_proto(native).graph.node}
+    kept = [node for node in ir.to_proto(new.model).graph.node if node.name in old]
+    assert [node.name for node in kept] == ["node 2", "node 3", "node 4", "node 5", "node 6", "node 7"]
+    for node in kept[1:]:
+        assert node.SerializeToString(deterministic=True) == old[node.name].SerializeToString(deterministic=True)
+    # The user of the match has another operand, and all else as it was.
+    (kept[0].input[0],) = old["node 2"].input
+    assert kept[0] == old["node 2"]
+    one, other = ir.to_proto(native), ir.to_proto(new.model)
+    assert list(one.metadata_props) == list(other.metadata_props)
+    assert list(one.graph.initializer) == list(other.graph.initializer)
+    assert list(one.graph.output) == list(other.graph.output)
+    assert [v for v in one.graph.value_info if v.name in "cde"] == [v for v in other.graph.value_info if v.name in "cde"]
+    assert other.graph.doc_string == "a graph"
+    Workload(native).compare(new).check()
+
+
+def test_a_convolution_takes_its_norm_and_its_bias() -> None:
+    random = np.random.default_rng(0)
+    wl = workload(
+        "c = Conv<pads: ints = [1, 1, 1, 1]>(x, w) n = BatchNormalization(c, g, b, m, v) y = Relu(n)",
+        "float[1,3,5,5] x", "float[1,4,5,5] y",
+        more="float[4,3,3,3] w = {" + ",".join(map(str, random.random(108))) + "}, float[4] g = {1, 2, 3, 4}, "
+        "float[4] b = {1, 0, 1, 0}, float[4] m = {0, 1, 0, 1}, float[4] v = {1, 2, 1, 2}",
+    )  # fmt: skip
+    new = rules.BOOK(wl)
+    assert nodes(new.model) == ["Conv", "Relu"]
+    assert len(new.model.graph.node(0).inputs) == 3
+    assert [value.name for value in new.model.graph.outputs] == ["y"]
+    check(new.model)
+    wl.compare(new).check()
+    # The old weights are gone, and those that are shared stay.
+    assert len(new.params) == 2
+    assert len(wl.params) == 5
+
+
+@pytest.mark.parametrize(
+    ("body", "outputs", "expected"),
+    [
+        ("a = Relu(x) y = Relu(a)", "float[2,3] y", ["Relu"]),
+        ("a = Relu(x) y = Relu(a)", "float[2,3] a, float[2,3] y", ["Relu", "Identity"]),
+        ("a = Abs(x) b = Relu(a) y = Relu(b)", "float[2,3] y", ["Abs", "Relu"]),
+    ],
+)
+def test_outputs_keep_their_names(body: str, outputs: str, expected: list[str]) -> None:
+    wl = workload(body, outputs=outputs)
+    new = RELUS(wl)
+    check(new.model)
+    assert [value.name for value in new.model.graph.outputs] == [value.name for value in wl.model.graph.outputs]
+    wl.compare(new).check()
+
+
+def test_an_input_becomes_an_output() -> None:
+    wl = workload("y = Identity(x)", more="")
+    new = Subst(op.Exp(op.Log(X)), X, name="inverse")(workload("a = Log(x) y = Exp(a)"))
+    assert nodes(new.model) == ["Identity"]
+    check(new.model)
+    assert new.text() == wl.text()
+    assert new.program.store(new.graph.copy()) is new.program
+
+
+def test_branches_use_what_rules_make() -> None:
+    body = """
+      a = Relu(x) b = Relu(a) s = ReduceSum<keepdims: int = 0>(x) t = Greater(s, zero)
+      y = If(t) <then_branch = one () => (float[2,3] p) { p = Exp(b) },
+                 else_branch = two () => (float[2,3] q) { q = Abs(b) }>
+    """
+    wl = workload(body, more="float zero = {0.0}")
+    new = RELUS(wl)
+    assert len(new.trace.firings) == 1
+    assert nodes(new.model).count("Relu") == 1
+    check(new.model)
+    for x in (np.ones((2, 3), np.float32), -np.ones((2, 3), np.float32)):
+        np.testing.assert_array_equal(wl(x), new(x))
+    # The branches of the old model use the old value.
+    assert nodes(wl.model).count("Relu") == 2
+
+
+def test_native_operators_are_matched_and_written() -> None:
+    wl = workload("a = Softsign(x) y = Relu(a)")
+    fuse = Subst(op.ReLU(pat.Call("onnx::Softsign", X)), pat.Call("onnx::Celu", X, alpha=0.5), name="native")
+    new = fuse(wl)
+    (node,) = new.model.graph
+    assert node.op_type == "Celu"
+    assert node.attributes["alpha"].value == 0.5
+    assert str(new.graph.outputs[0].type) == "float32[2, 3]"
+
+
+def test_functions_and_unknown_calls_stay() -> None:
+    text = model("a = own.twice(x) b = Relu(a) y = Relu(b)", others=', "own" : 1')
+    x = ir.Value(name="v")
+    inner = ir.node("Add", [x, x])
+    inner.outputs[0].name = "w"
+    body = ir.Graph([x], inner.outputs, nodes=[inner], opset_imports={"": 22})
+    native = ir.Model(
+        text.graph, ir_version=10, functions=[ir.Function("own", "twice", graph=body, attributes=[])]
+    )  # fmt: skip
+    wl = Workload(native)
+    new = RELUS(wl)
+    assert nodes(new.model) == ["twice", "Relu"]
+    assert list(new.model.functions) == list(native.functions)
+    wl.compare(new).check()
+
+
+def test_a_call_that_the_version_lacks_is_composed() -> None:
+    swap = Subst(op.ReLU(X), op.GELU(X), name="swap")
+    old, new = (swap(workload("y = Relu(x)", opset=opset)) for opset in (13, 20))
+    assert nodes(new.model) == ["Gelu"]
+    assert "Erf" in nodes(old.model)
+    check(old.model)
+    old.compare(new, strategies="normal").check()
+
+
+def test_a_call_that_cannot_be_written_is_refused() -> None:
+    wl = workload("y = Add(x, x)")
+    new = Subst(op.Add(X, X), op.Atan2(X, X), name="refused")(wl)
+    assert not new.trace.firings
+    assert "ONNX" in str(new.trace.refused)
+
+
+def test_only_models_of_onnx_have_one() -> None:
+    import torch
+
+    torch_wl = Workload.from_torch(torch.nn.ReLU(), (torch.ones(2),))
+    for use in (lambda: torch_wl.model, lambda: torch_wl.save("x.onnx")):
+        with pytest.raises(WorkloadError, match="torch.export|from_onnx"):
+            use()
+    with pytest.raises(FrontEndError, match="expected an onnx_ir.Model"):
+        Workload.from_onnx(3)
