@@ -33,11 +33,13 @@ class Axis:
     factor: int = 1
     names: tuple[str, ...] = ()
     variadic: bool = False
+    broadcast: bool = False
+    """True for an axis of the named size, or of size 1."""
 
     @property
     def name(self) -> str | None:
-        """The name of a size that is named itself; ``None`` for numbers and products."""
-        return self.names[0] if len(self.names) == 1 and self.factor == 1 else None
+        """The name of a size that is named itself; ``None`` for numbers and products, and where it may be 1 instead."""
+        return self.names[0] if len(self.names) == 1 and self.factor == 1 and not self.broadcast else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,8 @@ class DeclaredType:
 def declared(parameter: str, text: str) -> DeclaredType:
     """The type of a text: sizes with spaces between, a dtype before them in ``bool[b n]``. PatternError with the mend.
 
-    A size is a name, a number, a product ``h*d``, ``_`` for any size, ``*b`` for any number of sizes, or ``...`` for
-    any number of any sizes.
+    A size is a name, a number, a product ``h*d``, ``#b`` for the size ``b`` or 1, ``_`` for any size, ``*b`` for any
+    number of sizes, or ``...`` for any number of any sizes.
     """
     typed = _TYPED.fullmatch(text.strip())
     dtype, sizes = typed.groups() if typed else ("", text)
@@ -81,6 +83,8 @@ def _axis(parameter: str, text: str, place: int, word: str) -> Axis:
         return Axis(names=(own,))
     if word.startswith("*") and word[1:].isidentifier():
         return Axis(names=(word,), variadic=True)
+    if word.startswith("#") and word[1:].isidentifier():
+        return Axis(names=(word[1:],), broadcast=True)
     factor, names = 1, []
     for part in word.split("*"):
         if part.isdigit():
@@ -90,8 +94,8 @@ def _axis(parameter: str, text: str, place: int, word: str) -> Axis:
         else:
             raise PatternError(
                 located(
-                    f"{parameter}={text!r}: {word!r} is no size: expected a name, a number, a product such as h*d, _ "
-                    "for any size, or *b for any number of them, with spaces between"
+                    f"{parameter}={text!r}: {word!r} is no size: expected a name, a number, a product such as h*d, #b "
+                    "for the size b or 1, _ for any size, or *b for any number of them, with spaces between"
                 )
             )
     return Axis(factor, tuple(names))

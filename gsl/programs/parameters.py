@@ -18,6 +18,8 @@ FREE: Final = "*"
 _FLOATS: Final = (0.8125, 0.3125, 0.4375, 0.6875, 0.5625, 0.1875)
 _INTEGERS: Final = ((3, 5, 7, 4, 6), (0, 1), (1, 2))
 """Values of a literal that are tried: parts of one; sizes or numbers; axes; axes. Each literal starts with another."""
+_DTYPES: Final = ("float32", "float64")
+"""The dtypes of tensors of which none is said."""
 _PLAIN: Final = (bool, int, float, str, type(None))
 
 
@@ -34,6 +36,18 @@ class RuleTensor:
     def axes(self) -> tuple[Axis, ...]:
         """The axes of its shape."""
         return (Axis(names=(FREE,), variadic=True),) if self.type.axes is None else self.type.axes
+
+    def index(self, number: int) -> int:
+        """The index into the shape of one of the axes: from the end for those behind one that is any number of them."""
+        place = next((place for place, axis in enumerate(self.axes) if axis.variadic), None)
+        return number if place is None or number < place else number - len(self.axes)
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The dtypes that it has in samples: the usual one, and another one if it may be any of several."""
+        allowed = self.type.dtypes or _DTYPES
+        usual = tuple(dtype for dtype in _DTYPES if dtype in allowed)
+        return usual or (("int64",) if "int64" in allowed else allowed[:2])
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,25 +155,25 @@ class FittedSides:
     def _leaf(self, tensor: RuleTensor, given: Pattern | None) -> None:
         """The pattern of a leaf; what is said of its shape is demanded by it, or by a condition."""
         axes, dtypes = tensor.axes, tensor.type.dtypes
-        own = dtypes[0] if len(dtypes) == 1 else "float32" if not dtypes and self.found.single else None
+        own = tensor.dtypes[0] if len(dtypes) == 1 or self.found.single else None
         known: list[Any] = [None] * len(axes)
         if given is not None:
             leaf = given
         elif any(axis.variadic for axis in axes):
             leaf = pat.Wildcard(dtype=own)
         else:
-            known = [self._size(axis.factor, axis.names) for axis in axes]
+            known = [None if axis.broadcast else self._size(axis.factor, axis.names) for axis in axes]
             some = any(size is not None for size in known)
             leaf = pat.Wildcard(shape=tuple(known), dtype=own) if some else pat.Wildcard(ndim=len(axes), dtype=own)
         self.names[tensor.name] = leaf
-        if len(dtypes) > 1:
+        if len(dtypes) > 1 and own is None:
             self.where.append(attr.In(leaf.dtype, dtypes))
         place = next((number for number, axis in enumerate(axes) if axis.variadic), None)
         for number, axis in enumerate(axes):
             if axis.variadic:
                 self._variadic_axis(tensor, leaf, axis.names[0], number, len(axes) - 1 - number)
                 continue
-            index = number if place is None or number < place else number - len(axes)
+            index = tensor.index(number)
             if axis.name is not None:
                 found = leaf.shape[index]
                 size = self.sizes.setdefault(axis.name, found)
@@ -200,7 +200,7 @@ class FittedSides:
             if known is not shape:
                 self.where.append(shape == known)
                 return
-        shapes = [shape_of(sample.types[tensor.name]) for sample in self.found.samples]
+        shapes = self._shapes(tensor)
         for more in range(low + 1):
             for before in range(more, -1, -1):
                 self._axes_of(leaf, shapes, head + before, tail + more - before)
@@ -208,6 +208,9 @@ class FittedSides:
             for index in (place - low - tail, head + place):
                 sizes = tuple(shape[index] for shape in shapes)
                 self._quantity(f"axis {index} of {tensor.name}", leaf.shape[index], sizes)
+
+    def _shapes(self, tensor: RuleTensor) -> list[tuple[int, ...]]:
+        return [shape_of(sample.types[tensor.name]) for sample in self.found.samples]
 
     def _axes_of(self, leaf: Pattern, shapes: Sequence[tuple[int, ...]], head: int, tail: int) -> None:
         """The axes of a leaf but for the first and the last ones."""
@@ -244,20 +247,32 @@ class FittedSides:
                 self.quantities.ranks.append(
                     Quantity(f"the rank of {tensor.name}", leaf.ndim, tuple(type.ndim for type in types))
                 )
+            for number, axis in enumerate(tensor.axes):
+                if axis.broadcast:
+                    index = tensor.index(number)
+                    sizes = tuple(shape[index] for shape in self._shapes(tensor))
+                    self._quantity(f"axis {index} of {tensor.name}", leaf.shape[index], sizes)
             self.quantities.dtypes.append(
                 Quantity(f"the dtype of {tensor.name}", leaf.dtype, tuple(type.dtype for type in types))
             )
 
     def _demand_products(self) -> None:
-        """Demand products of sizes, which are known when the source is made."""
+        """Demand products of sizes, and sizes that may be 1 instead, which are known when the source is made."""
         for tensor in self.tensors:
             leaf: Pattern = self.names[tensor.name]
-            place = tensor.type.variadic
             for number, axis in enumerate(tensor.axes):
                 if axis.variadic or axis.name is not None or not axis.names:
                     continue
                 size = self._size(axis.factor, axis.names)
-                index = number if place is None or number < place else number - len(tensor.axes)
+                index = tensor.index(number)
+                if axis.broadcast:
+                    if size is None:
+                        raise PatternError(
+                            f"{tensor.name}={tensor.type.text!r}: #{axis.names[0]} is the size {axis.names[0]} or 1, "
+                            f"and no other shape tells {axis.names[0]}"
+                        )
+                    self.where.append((leaf.shape[index] == size) | (leaf.shape[index] == 1))
+                    continue
                 shape = leaf.guard.shape if leaf.guard is not None else None
                 if size is not None and not (isinstance(shape, tuple) and shape[number] is not None):
                     self.where.append(leaf.shape[index] == size)

@@ -22,6 +22,8 @@ _LARGE: Final = (401, 409, 419, 421, 431, 433, 439, 443, 449, 457, 461, 463, 467
 """Primes, so that a product of sizes tells which they were; all are larger than any rank."""
 _SETS: Final = 3
 """The number of traces with sizes of their own of which a rule is made; one more is for a check."""
+_ONES: Final = 1
+"""The one of them in which sizes that may be 1 are."""
 _MULTIPLES: Final = (2, 12, 64)
 """What sizes are multiples of, if the programs divide them by numbers."""
 _MODES: Final = ("other", "square", "aligned")
@@ -47,7 +49,8 @@ class _Choice:
     """What all sizes are multiples of; 0 for the product of the literals."""
     kinds: tuple[int, ...] = ()
     """Which of its lists of examples each literal takes."""
-    dtype: str = "float32"
+    other_dtype: bool = False
+    """True if tensors of which the dtype is not said have another one."""
 
 
 @dataclass(slots=True)
@@ -60,7 +63,7 @@ class Traced:
     lengths: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     """The smallest and the largest number of axes for each ``*b``; ``None`` for no largest one."""
     single: bool = False
-    """True if the programs compute something else in another dtype than float32."""
+    """True if the programs compute something else in another dtype than the first one."""
 
     def add(self, sample: InputSample, before: ProgramTrace, after: ProgramTrace) -> None:
         """Take one more sample."""
@@ -106,7 +109,7 @@ class Sampler:
         self.names = [name for name in dict.fromkeys(n for axis in axes if not axis.variadic for n in axis.names)
                       if name not in named]  # fmt: skip
         self.finished = before.finished or after.finished
-        self.undecided = not self.finished and any(not tensor.type.dtypes for tensor in tensors)
+        self.undecided = not self.finished and any(len(tensor.dtypes) > 1 for tensor in tensors)
 
     def traced(self) -> tuple[Traced, Traced]:
         """The traces of which a rule is made, and one with which it is checked. PatternError where there are none."""
@@ -119,10 +122,10 @@ class Sampler:
         for name in self.variadic:
             found.lengths[name] = self._lengths(base, name, found)
         if self.undecided:
-            double = self._attempt(replace(base, dtype="float64"))
-            found.single = double is None or not _alike(pairs[0], double)
-            if double is not None and not found.single:
-                found.add(*double)
+            other = self._attempt(replace(base, other_dtype=True))
+            found.single = other is None or not _alike(pairs[0], other)
+            if other is not None and not found.single:
+                found.add(*other)
         return found, check
 
     def _lengths(self, base: _Choice, name: str, found: Traced) -> tuple[int, int | None]:
@@ -207,7 +210,10 @@ class Sampler:
             other = tuple(next(primes) * multiple for _ in range(choice.lengths[name]))
             sizes[name] = self._variadic(name, other, choice.mode, sizes)
         types = {
-            tensor.name: TensorType(_shape(tensor.axes, sizes), self._dtype(tensor, choice)) for tensor in self.tensors
+            tensor.name: TensorType(
+                _shape(tensor.axes, sizes, ones=choice.primes == _ONES), tensor.dtypes[-1 if choice.other_dtype else 0]
+            )
+            for tensor in self.tensors
         }
         return InputSample(types, values, sizes)
 
@@ -226,10 +232,6 @@ class Sampler:
                 raise FrontEndError(f"there is no other leaf whose axes {name} may be")
             return (*(1,) * (len(other) - len(above)), *above[max(len(above) - len(other), 0) :])
         return other
-
-    def _dtype(self, tensor: RuleTensor, choice: _Choice) -> str:
-        allowed = tensor.type.dtypes
-        return choice.dtype if not allowed or choice.dtype in allowed else "int64" if "int64" in allowed else allowed[0]
 
     def _check_outputs(self, sample: InputSample, before: ProgramTrace, after: ProgramTrace) -> None:
         """Raise PatternError where the two programs return other numbers or other types of tensors."""
@@ -280,11 +282,13 @@ def _primes(choice: _Choice, count: int) -> Iterator[int]:
     return iter(primes[::-1] if choice.descending else primes)
 
 
-def _shape(axes: Sequence[Axis], sizes: Mapping[str, Any]) -> tuple[int, ...]:
+def _shape(axes: Sequence[Axis], sizes: Mapping[str, Any], *, ones: bool = False) -> tuple[int, ...]:
     shape: list[int] = []
     for axis in axes:
         if axis.variadic:
             shape += sizes[axis.names[0]]
+        elif axis.broadcast and ones:
+            shape.append(1)
         else:
             shape.append(axis.factor * math.prod(sizes[name] for name in axis.names))
     return tuple(shape)

@@ -77,8 +77,11 @@ class RuleProgram(Protocol):
 def rule_program(role: str, source: Any, shaped: Iterable[str]) -> RuleProgram:
     """The program of a function, a module, or anything that a workload is made of.
 
-    ``shaped`` are parameters that are tensors even if they have a default. PatternError for anything else.
+    ``shaped`` are parameters that are tensors even if they have a default. A program of a function is itself.
+    PatternError for anything else.
     """
+    if isinstance(source, PythonProgram):
+        return source
     package = type(source).__module__.partition(".")[0]
     if isinstance(source, Workload):
         return GraphProgram(role, source)
@@ -99,8 +102,12 @@ class PythonProgram:
 
     finished = False
 
-    def __init__(self, role: str, function: Callable[..., Any], shaped: frozenset[str]) -> None:
+    def __init__(
+        self, role: str, function: Callable[..., Any], shaped: frozenset[str] = frozenset(), make: Any = None
+    ) -> None:
         self.function = function
+        self.make = make
+        """Traces a function with tensors as a ``GraphModule``; ``None`` for ``make_fx`` before dispatch."""
         own = dict(_weights(function))
         body = getattr(function, "forward", function)
         self.title = f"{role} {_named(function)}{_place(body)}"
@@ -117,7 +124,7 @@ class PythonProgram:
         types = {name: sample.types[name] for name in self.tensors}
         literals = {name: sample.literals[name] for name in self.literals}
         try:
-            graph = traced(self.function, types, literals, self.weights)
+            graph = traced(self.function, types, literals, self.weights, self.make)
         except (FrontEndError, PatternError) as error:
             raise type(error)(f"{self.title}: {error}") from error
         return flattened(self.title, graph, self.tensors, lambda value: value)

@@ -17,6 +17,7 @@ from gsl.programs.declared import Axis, annotated, declared
         ("rows=3 2*n*d", [Axis(3), Axis(2, ("n", "d"))], ()),
         ("_ n", [Axis(1, ("_x_0",)), Axis(1, ("n",))], ()),
         ("*b n", [Axis(1, ("*b",), True), Axis(1, ("n",))], ()),
+        ("#b n", [Axis(1, ("b",), broadcast=True), Axis(1, ("n",))], ()),
         ("n ...", [Axis(1, ("n",)), Axis(1, ("_x_1",), True)], ()),
         ("int64[b, n]", [Axis(1, ("b",)), Axis(1, ("n",))], ("int64",)),
         ("bool[]", [], ("bool",)),
@@ -32,7 +33,7 @@ def test_a_text_is_read(text: str, axes: list[Axis], dtypes: tuple[str, ...]) ->
     ("text", "message"),
     [
         ("b n-1", "'n-1' is no size: expected a name, a number, a product such as h*d"),
-        ("#b n", "'#b' is no size"),
+        ("#2*b n", "'#2*b' is no size"),
         ("*a *b", "one axis of a shape stands for any number of them"),
         ("half[b n]", "half is no dtype"),
     ],

@@ -130,6 +130,29 @@ def test_the_norm_of_a_model_is_found_by_its_function() -> None:
     fires(rule, Workload.from_exported(exported("llama")), times=3)
 
 
+# Sizes that may be 1
+
+
+def test_a_size_that_may_be_one() -> None:
+    def masked(x: Tensor, mask: Tensor) -> Tensor:
+        return torch.softmax(x - mask, -1)
+
+    def expanded(x: Tensor, mask: Tensor) -> Tensor:
+        return torch.softmax(torch.sub(x, mask.expand(mask.shape[0], x.shape[1])), -1)
+
+    rule = Subst.from_programs(masked, expanded, x="b n", mask="#b #n", name="masked")
+    assert str(rule).count("== 1)") == 2
+    for shape in ((3, 4), (1, 4), (3, 1), (1, 1)):
+        wl = workload(masked, (3, 4), shape)
+        assert fires(rule, wl).op_counts()["broadcast_to"] == 1
+    assert rule(workload(masked, (1, 4), (3, 4))).trace.count("masked") == 0
+
+
+def test_a_size_that_may_be_one_is_told_by_another_shape() -> None:
+    with pytest.raises(gsl.errors.PatternError, match="#c is the size c or 1, and no other shape tells c"):
+        Subst.from_programs(lambda x, y: (x.relu(), y.exp()), lambda x, y: (x.relu(), y.exp()), x="b n", y="#c")
+
+
 # What a rule is
 
 

@@ -16,8 +16,10 @@ from typing import Any, Final, cast
 
 import torch
 import torch.utils._pytree as pytree
+from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.overrides import TorchFunctionMode
 
 from gsl.errors import FrontEndError, Location, PatternError
@@ -34,16 +36,18 @@ def traced(
     function: Callable[..., Any],
     types: Mapping[str, TensorType],
     attributes: Mapping[str, Any],
-    weights: frozenset[str],
+    weights: frozenset[str] = frozenset(),
+    make: Callable[[Callable[..., Any], Sequence[torch.Tensor]], torch.fx.GraphModule] | None = None,
 ) -> Graph:
     """The view of what a function computes of tensors of these types, which are its inputs in this order.
 
-    ``weights`` names those among the tensors that are weights of the function, a module. Raises FrontEndError, with
-    the line of the function, where a call fails with these types, and PatternError for a function that looks at a
-    value, changes a tensor, or returns anything but tensors.
+    ``weights`` names those among the tensors that are weights of the function, a module; ``make`` traces it otherwise
+    than before dispatch. Raises FrontEndError, with the line of the function, where a call fails with these types, and
+    PatternError for a function that looks at a value, changes a tensor, or returns anything but tensors.
     """
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        tensors = [torch.empty(cast(tuple[int, ...], t.shape), dtype=getattr(torch, t.dtype)) for t in types.values()]
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with mode:
+        tensors = list(_empty(types).values())
     names = list(types)
 
     def call(*values: torch.Tensor) -> tuple[Any, ...]:
@@ -55,7 +59,11 @@ def traced(
 
     try:
         with torch.no_grad(), _quiet():
-            module = make_fx(call, pre_dispatch=True)(*tensors)
+            if make is None:
+                module = make_fx(call, pre_dispatch=True)(*tensors)
+            else:
+                with mode:
+                    module = make(call, tensors)
             for node, name in zip(module.graph.find_nodes(op="placeholder"), names):
                 node.name = node.target = name
             graph = from_graph_module(module).load()
@@ -67,6 +75,62 @@ def traced(
     except Exception as error:
         raise _refusal(error) from error
     return graph
+
+
+def equal_sizes(
+    functions: Sequence[Callable[..., Any]], types: Mapping[str, TensorType], attributes: Mapping[str, Any]
+) -> tuple[dict[str, tuple[int | str, ...]], list[tuple[str, ...]]]:
+    """The sizes of tensors that functions need to be equal, as equal names, and the dtypes of what each function
+    returns; sizes of 1 stay numbers.
+
+    Each function is run with tensors of these types by name, whose sizes are symbols that only calls make equal.
+    Raises FrontEndError, with the line of the function, where a call fails with these types.
+    """
+    environment = ShapeEnv(duck_shape=False)
+    mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
+    tensors: dict[str, torch.Tensor] = {}
+    for name, example in _empty(types).items():
+        context: Any = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC] * example.ndim)
+        tensors[name] = mode.from_tensor(example, symbolic_context=context, source=ConstantSource(name))
+    with mode, torch.no_grad(), _quiet():
+        outputs = [_called(function, tensors, attributes) for function in functions]
+
+    def name_of(size: Any) -> int | str:
+        found = environment.simplify(size.node.expr) if isinstance(size, torch.SymInt) else size
+        return int(found) if isinstance(found, int) or found.is_Integer else str(found)
+
+    sizes = {name: tuple(map(name_of, tensor.shape)) for name, tensor in tensors.items()}
+    return sizes, [tuple(_name(output.dtype) for output in own) for own in outputs]
+
+
+def output_types(
+    function: Callable[..., Any], types: Mapping[str, TensorType], attributes: Mapping[str, Any]
+) -> tuple[TensorType, ...]:
+    """The types of what a function returns for tensors of these types by name. FrontEndError, with the line of the
+    function, where a call fails with these types."""
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), _quiet():
+        found = _called(function, _empty(types), attributes)
+    return tuple(TensorType(tuple(output.shape), _name(output.dtype)) for output in found)
+
+
+def _empty(types: Mapping[str, TensorType]) -> dict[str, torch.Tensor]:
+    return {name: torch.empty(cast(tuple[int, ...], type.shape), dtype=getattr(torch, type.dtype))
+            for name, type in types.items()}  # fmt: skip
+
+
+def _called(
+    function: Callable[..., Any], tensors: Mapping[str, torch.Tensor], attributes: Mapping[str, Any]
+) -> tuple[torch.Tensor, ...]:
+    try:
+        return _outputs(function(**tensors, **attributes))
+    except (FrontEndError, PatternError):
+        raise
+    except Exception as error:
+        raise _refusal(error) from error
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 @contextlib.contextmanager
