@@ -1,8 +1,10 @@
-"""Rules of other systems: read from their files, as ordinary rules over canonical operators."""
+"""Rules of other systems: of their files, functions and patterns, as ordinary rules over canonical operators."""
 
 from gsl.exchange.imported import ImportedRules
+from gsl.exchange.inductor import from_inductor
+from gsl.exchange.subgraph import from_fx
 from gsl.exchange.taso import rules_from_taso
 from gsl.exchange.tensat import rules_from_tensat
 from gsl.exchange.terms import Semantics
 
-__all__ = ["ImportedRules", "Semantics", "rules_from_taso", "rules_from_tensat"]
+__all__ = ["ImportedRules", "Semantics", "from_fx", "from_inductor", "rules_from_taso", "rules_from_tensat"]

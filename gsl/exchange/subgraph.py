@@ -1,0 +1,178 @@
+"""Rules of ``torch.fx.subgraph_rewriter``, from the functions or modules that ``replace_pattern`` takes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+from gsl import pat
+from gsl.errors import ExchangeError, PatternError
+from gsl.graph import Graph, Node, op_name
+from gsl.match import Match
+from gsl.pat import Pattern
+from gsl.rewrite import Subst
+from gsl.spec import TABLE
+
+if TYPE_CHECKING:
+    from torch import fx
+
+_BY_TYPES: Final = ("reshape", "broadcast_to")
+"""Operators that are read as others where types are known."""
+
+
+def from_fx(
+    pattern: Any, replacement: Any, *, match_filters: Sequence[Callable[..., Any]] = (), name: str | None = None,
+    **leaves: Any,
+) -> Subst:  # fmt: skip
+    """The rule of what ``torch.fx.subgraph_rewriter.replace_pattern`` takes: functions, modules, graph modules or
+    graphs, whose parameters are the same in order.
+
+    It is the rule that ``Subst.from_programs`` makes of them, which takes ``leaves`` and the options of a rule. Where
+    nothing is said of shapes and that needs them, the rule has the calls of the symbolic trace, with leaves of any
+    shape. Each of ``match_filters`` is called with a match that has ``placeholder_nodes``, ``returning_nodes``,
+    ``anchors`` and their ``nodes_map``, the graph of the workload and that of the pattern. Raises ExchangeError for
+    what can't be taken over, with the reason.
+    """
+    before = _program(pattern)
+    after = _renamed(_program(replacement), _names(before))
+    title = name or str(getattr(before, "__name__", type(before).__name__))
+    rule = _rule(title, before, after, leaves)
+    for check in match_filters:
+        rule = rule.narrowed(_filtered(check, before, rule.leaves))
+    return rule
+
+
+def _program(given: Any) -> Any:
+    """A function or module; the module of a graph."""
+    from torch import fx, nn
+
+    return fx.GraphModule(nn.Module(), given) if isinstance(given, fx.Graph) else given
+
+
+def _names(program: Any) -> list[str]:
+    """The parameters of a program that are tensors."""
+    parameters = inspect.signature(getattr(program, "forward", program)).parameters.values()
+    return [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY and p.default is p.empty]
+
+
+def _renamed(program: Any, names: Sequence[str]) -> Any:
+    """A program whose parameters have these names; the same one where it has others in number."""
+    own = _names(program)
+    if own == list(names) or len(own) != len(names):
+        return program
+
+    @functools.wraps(getattr(program, "forward", program))
+    def renamed(*values: Any, **literals: Any) -> Any:
+        return program(*values, **literals)
+
+    new = dict(zip(own, names))
+    given = inspect.signature(getattr(program, "forward", program)).parameters.values()
+    kept = [p.replace(name=new.get(p.name, p.name)) for p in given if p.name in new or p.kind is p.KEYWORD_ONLY]
+    renamed.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
+    return renamed
+
+
+def _rule(title: str, before: Any, after: Any, given: Mapping[str, Any]) -> Subst:
+    try:
+        return Subst.from_programs(before, after, name=title, **given)
+    except PatternError as error:
+        first = error
+    if any(name in given for name in _names(before)):
+        raise ExchangeError(f"{title} can't be taken over: {first}") from first
+    try:
+        return _rule_without_types(title, before, after, given)
+    except PatternError as error:
+        raise ExchangeError(f"{title} can't be taken over: {first}; without shapes: {error}") from first
+
+
+def _rule_without_types(title: str, before: Any, after: Any, options: Mapping[str, Any]) -> Subst:
+    """The rule of the calls in two symbolic traces. PatternError for calls that are read by the types of operands."""
+    leaves: dict[str, Pattern] = {}
+    source = _patterns(_view(before), leaves)
+    known = dict(leaves)
+    target = _patterns(_view(after), leaves)
+    extra = [name for name in leaves if name not in known]
+    if extra:
+        raise PatternError(f"{title} does not compute with {', '.join(extra)}, so no match tells what that is")
+    rule = Subst(source, target, name=title, **options)
+    rule.leaves = known
+    return rule
+
+
+def _view(program: Any) -> Graph:
+    """The view of a symbolic trace."""
+    from torch import fx
+
+    from gsl.front.fx.program import from_graph_module
+
+    try:
+        traced = program if isinstance(program, fx.GraphModule) else fx.symbolic_trace(program)
+    except Exception as error:
+        raise PatternError(f"symbolic_trace fails: {type(error).__name__}: {error}") from error
+    return from_graph_module(traced).load()
+
+
+def _patterns(graph: Graph, leaves: dict[str, Pattern]) -> list[Pattern]:
+    """The patterns of the outputs of a view without types; leaves are those of their names, or new ones."""
+    made: dict[Node, Pattern] = {}
+    for node in graph.nodes:
+        operands = [made[operand] for operand in node.operands]
+        match node.op:
+            case "input" | "param":
+                made[node] = leaves.setdefault(node.name, pat.Wildcard())
+            case "const":
+                made[node] = pat.Const(node.attrs["value"])
+            case "tuple":
+                made[node] = pat.Tuple(*operands)
+            case "getitem":
+                made[node] = operands[0][node.attrs["index"]]
+            case _:
+                made[node] = _call(node, operands)
+    return [made[output] for output in graph.outputs]
+
+
+def _call(node: Node, operands: Sequence[Pattern]) -> Pattern:
+    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    if node.op in _BY_TYPES or (spec is None and _is_of_torch(node.op)):
+        raise PatternError(f"{op_name(node.op)} is another call for each shape of its operand: give the shapes")
+    if spec is None:
+        return pat.Call(node.op, *operands, **node.attrs)
+    return pat.Call(spec, *operands, **{k: v for k, v in node.attrs.items() if spec.attrs[k].derive is None})
+
+
+def _is_of_torch(op: Any) -> bool:
+    """True for a function of torch or Python, or a method of a tensor."""
+    module = getattr(op, "__module__", None) or getattr(op, "__objclass__", object).__module__
+    return module.partition(".")[0] in ("torch", "_operator")
+
+
+def _filtered(check: Callable[..., Any], program: Any, leaves: Mapping[str, Any]) -> Callable[[Match], bool | str]:
+    """The condition that asks a filter of ``replace_pattern_with_filters`` about a match."""
+    from torch import fx
+
+    from gsl.front.fx.handle import native_of
+
+    traced: fx.Graph = program.graph if isinstance(program, fx.GraphModule) else fx.symbolic_trace(program).graph
+    inputs = [node for node in traced.find_nodes(op="placeholder") if str(node.target) in leaves]
+    ends = traced.output_node().args[0]
+    outputs = list(ends) if isinstance(ends, (tuple, list)) else [ends]
+    name = getattr(check, "__name__", "a filter")
+
+    def match_filter(match: Match) -> bool | str:
+        own = [match[leaves[str(node.target)]] for node in inputs]
+        foreign = next((node for node in (*own, *match.outputs) if native_of(node) is None), None)
+        if foreign is not None:
+            return f"{name} is asked about nodes of torch, and %{foreign.name} is none"
+        given, found = ([native_of(node) for node in nodes] for nodes in (own, match.outputs))
+        nodes = {**dict(zip(inputs, given)), **dict(zip(outputs, found))}
+        view = SimpleNamespace(anchors=outputs, nodes_map=nodes, placeholder_nodes=given, returning_nodes=found)
+        try:
+            verdict = check(view, getattr(found[0], "graph", None), traced)
+        except (AttributeError, KeyError) as error:
+            return f"{name} reads what a match does not have here: {error!r}"
+        return bool(verdict) or f"{name} is false"
+
+    return match_filter
