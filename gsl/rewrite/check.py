@@ -12,6 +12,7 @@ from gsl.graph import GETITEM, LEAVES, TUPLE, Effect, Graph, Node
 from gsl.graph.splice import Replacement, closes_cycle, is_new
 from gsl.match import Match
 from gsl.spec import TABLE, Trait
+from gsl.spec.natives import written_operands
 
 # ---------------------------------------------------------------- refusals
 
@@ -57,8 +58,14 @@ def changed(graph: Graph) -> dict[Node, int]:
     last: dict[Node, int] = {}
     for node in graph.nodes:
         if node.effect not in (None, *STEADY):
-            last.update(dict.fromkeys(seen_through(node.operands), node.index))
+            last.update(dict.fromkeys(seen_through(_changed_by(node)), node.index))
     return last
+
+
+def _changed_by(node: Node) -> Sequence[Node]:
+    """The operands that a call may change."""
+    places = written_operands(node.op, len(node.operands)) if node.effect is Effect.MUTATES else None
+    return node.operands if places is None else [node.operands[place] for place in places]
 
 
 # ---------------------------------------------------------------- checks

@@ -88,6 +88,20 @@ def arguments(target: Any) -> frozenset[str] | None:
     return frozenset(argument.name for each in found for argument in each._schema.arguments) if found else None
 
 
+@functools.lru_cache(maxsize=1024)
+def written_operands(target: Any, count: int) -> tuple[int, ...] | None:
+    """The places of the tensors that a call of an operator of torch with so many of them changes; ``None`` where it is
+    not known which of its arguments they are."""
+    arguments = target._schema.arguments if type(target).__name__ == "OpOverload" else ()
+    tensors = [argument for argument in arguments if "Tensor" in str(argument.type)]
+    if len(tensors) != count or any(str(argument.type) != "Tensor" for argument in tensors):
+        return None
+    return tuple(
+        place for place, argument in enumerate(tensors)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )  # fmt: skip
+
+
 def overload_of(target: Any) -> Any:
     """The overload that a packet of overloads, an operator made by ``torch.library.custom_op``, or a name such as
     ``"aten::relu"`` or ``"aten::add.Tensor"`` stands for; any other target is itself.
