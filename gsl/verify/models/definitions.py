@@ -30,7 +30,7 @@ def total(o: Calculus, x: Any, axes: tuple[int, ...]) -> Any:
 
 def average(o: Calculus, x: Any, axes: tuple[int, ...], less: int = 0) -> Any:
     """The mean over axes, which are kept; of ``less`` elements fewer than there are."""
-    count = math.prod([o.shape(x)[axis] for axis in axes]) - less
+    count = math.prod([(o.shape(x) or (1,))[axis] for axis in axes]) - less  # a number has one axis
     if count <= 0:
         raise UncoveredCall("a mean of no elements is not a number")
     return o("divide", total(o, x, axes), count)

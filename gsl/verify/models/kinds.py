@@ -63,7 +63,8 @@ def terms(op: str, operands: Sequence[Any], attrs: Mapping[str, Any]) -> int:
         }
         return math.prod([size for letter, size in sizes.items() if letter not in output])
     if op == "sum":
-        return math.prod([operands[0].shape[axis] for axis in attrs["axis"]])
+        shape = operands[0].shape or (1,)
+        return math.prod([shape[axis] for axis in attrs["axis"]])
     if op == "cumsum":
         shape = operands[0].shape
         return int(math.prod(shape) if attrs["axis"] is None else shape[attrs["axis"]] if shape else 1)
