@@ -35,6 +35,7 @@ from gsl.workload import Workload
 if TYPE_CHECKING:
     from gsl.exchange import rules_from_taso, rules_from_tensat
     from gsl.fx import torch_backend as torch_backend
+    from gsl.operators import operator as operator
     from gsl.verify import Refuted, Supported, Unchecked
 
 __all__ = [
@@ -44,7 +45,7 @@ __all__ = [
 ]  # fmt: skip
 _LATE = {
     "rules_from_taso": "gsl.exchange", "rules_from_tensat": "gsl.exchange",
-    "optimize": "gsl.cost", "torch_backend": "gsl.fx",
+    "operator": "gsl.operators", "optimize": "gsl.cost", "torch_backend": "gsl.fx",
     "Refuted": "gsl.verify", "Supported": "gsl.verify", "Unchecked": "gsl.verify",
 }  # fmt: skip
 """The names that are loaded when they are asked for, and their modules."""

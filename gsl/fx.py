@@ -375,7 +375,7 @@ def _applied(
     rules: RuleSet, program: GraphModuleProgram, *, iterative: bool, training: bool, fold_params: bool = False
 ) -> tuple[Graph, Trace]:
     """The rewritten view of a program, and the trace; rules for inference that match in training are refused."""
-    graph = program.load()
+    graph = program.with_operators({spec.name: spec for spec in rules.operators}).load()
     left_out = [rule for rule in rules if training and rule.inference_only]
     new, trace = apply(
         [rule for rule in rules if rule not in left_out],

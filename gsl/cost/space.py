@@ -171,7 +171,7 @@ class Space:
     def __init__(
         self, workload: Workload, stages: Sequence[RuleSet], model: Model, *, fold: bool = True, hoists: bool = False
     ) -> None:
-        self.workload = workload
+        self.workload = workload.with_operators(*(spec for stage in stages for spec in stage.operators))
         self.stages = tuple(stages)
         self.model = model
         self.fold = fold

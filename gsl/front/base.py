@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from gsl.errors import FrontEndError
 from gsl.graph import Graph, Node, Type
+from gsl.spec import DeclaredSpec
 
 
 class Program(Protocol):
@@ -124,6 +127,22 @@ class Stepped(Protocol):
         With ``copies``, each run takes other operands and weights than the one before, so many of them in turns.
         Raises FrontEndError where that is not possible.
         """
+
+
+Told = TypeVar("Told", bound="Extended")
+
+
+class Extended:
+    """A program that may be told of operators that its users declare, of which it then reads and writes calls."""
+
+    operators: Mapping[str, DeclaredSpec] = MappingProxyType({})
+    """The operators by their names as text."""
+
+    def with_operators(self: Told, operators: Mapping[str, DeclaredSpec]) -> Told:
+        """This program with more operators; one of a known name takes the place of that one."""
+        new = copy.copy(self)
+        new.operators = {**self.operators, **{str.__str__(name): spec for name, spec in operators.items()}}
+        return new
 
 
 class Unchangeable:

@@ -233,6 +233,11 @@ def op_name(op: Op) -> str:
     return text
 
 
+def short_name(op: Op) -> str:
+    """The last part of the name of an operator, after which nodes are called."""
+    return op_name(op).rpartition(".")[2].rpartition("::")[2]
+
+
 def _tvm_name(op: Any) -> str:
     """The name of an operator or function of TVM, whose text would be a whole description of it."""
     names = [getattr(op, attribute, None) for attribute in ("name", "name_hint", "global_symbol")]

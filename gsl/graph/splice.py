@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
-from gsl.graph.node import FEW, INPUT, Graph, Node, Origin, op_name
+from gsl.graph.node import FEW, INPUT, Graph, Node, Origin, short_name
 
 
 class Replacement:
@@ -200,7 +200,7 @@ class Splicer:
         names, dead = self._names, self.dead
         for node in created:
             if node not in dead:
-                wanted = node.name or op_name(node.op).rpartition(".")[2]
+                wanted = node.name or short_name(node.op)
                 holder = names.get(wanted)
                 if holder is not None and holder not in dead:
                     wanted = self._numbered(wanted)

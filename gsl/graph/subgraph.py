@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from gsl.graph.node import CONST, GETITEM, INPUT, TUPLE, Graph, Node, Origin
@@ -71,12 +71,16 @@ def call_type(body: Graph) -> Type | None:
 
 def inline(graph: Graph, calls: Iterable[Node]) -> Graph:
     """A copy of a view in which these calls of outlined groups are replaced by their bodies."""
-    wanted = set(calls)
+    return with_bodies(graph, {call: call.op.body for call in calls if isinstance(call.op, Subgraph)})
+
+
+def with_bodies(graph: Graph, bodies: Mapping[Node, Graph]) -> Graph:
+    """A copy of a view in which these calls are replaced by what they compute, each with an input for each operand."""
     new = graph.copy()
     splicer = Splicer(new)
-    for call in [copy for old, copy in zip(graph.nodes, list(new.nodes)) if old in wanted]:
+    for call, body in [(copy, bodies[old]) for old, copy in zip(graph.nodes, list(new.nodes)) if old in bodies]:
         origin = Origin(f"inline {call.op}", (call,))
-        made = _instantiated(call, origin)
+        made = _instantiated(call, body, origin)
         old = [call]
         if len(made) > 1:
             fields = [user for user in call.users if user.op == GETITEM]
@@ -90,10 +94,8 @@ def inline(graph: Graph, calls: Iterable[Node]) -> Graph:
     return new
 
 
-def _instantiated(call: Node, origin: Origin) -> list[Node]:
+def _instantiated(call: Node, body: Graph, origin: Origin) -> list[Node]:
     """New nodes that compute the outputs of a call's body from its operands."""
-    assert isinstance(call.op, Subgraph)
-    body = call.op.body
     made = dict(zip([node for node in body.nodes if node.op == INPUT], call.operands))
     for node in body.nodes:
         if node not in made:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gsl.graph.dim import SymDim
-from gsl.graph.node import CONST, GETITEM, LEAVES, TUPLE, Graph, Node, op_name
+from gsl.graph.node import CONST, GETITEM, LEAVES, TUPLE, Graph, Node, op_name, short_name
 from gsl.graph.types import TensorType, TupleType
 
 Hide = Callable[[Node, str, Any], bool]
@@ -44,7 +44,7 @@ def text(graph: Graph, *, hide: Hide = hide_none) -> str:
 
 def node_names(graph: Graph) -> dict[Node, str]:
     """A name for each node that no other node of the graph has: its own, with a number where two share one."""
-    own = {node: node.name or op_name(node.op).rpartition(".")[2] for node in graph.nodes}
+    own = {node: node.name or short_name(node.op) for node in graph.nodes}
     taken = set(own.values())
     last: dict[str, int] = {}
     names: dict[Node, str] = {}

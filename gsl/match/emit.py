@@ -189,7 +189,7 @@ class Emitter(Machine[str]):
         """The test that a node has an operator that the pattern accepts, ``None`` if that may be any."""
         if matcher.ops is not None:
             only = next(iter(matcher.ops)) if len(matcher.ops) == 1 else None
-            return f"({var}.op == {only!r})" if isinstance(only, str) else f"({var}.op in {self.of(matcher.ops)})"
+            return f"({var}.op == {only!r})" if type(only) is str else f"({var}.op in {self.of(matcher.ops)})"
         return None if matcher.accepts is None else f"{self.of(matcher.accepts)}({var}.op)"
 
     def has_operands(self, matcher: Matcher, node: str, what: str, number: int, *, more: bool = False) -> bool:
@@ -288,7 +288,7 @@ class Emitter(Machine[str]):
         out.line(f"{a}, {b} = {node}.operands")
         straight = both(self.plausible(first, a), self.plausible(second, b))
         swapped = both(self.plausible(first, b), self.plausible(second, a))
-        is_certain = matcher.ops is not None and matcher.ops <= COMMUTATIVE
+        is_certain = matcher.ops is not None and all(op in COMMUTATIVE for op in matcher.ops)
         turns = "True" if is_certain else f"{node}.op in {self.of(COMMUTATIVE)}"
         ways = out.variable()
         out.line(f"{ways} = (({a}, {b}),) if {straight} else ()")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gsl.attr.ast import Literal
 from gsl.errors import EvaluationError
@@ -19,7 +19,7 @@ from gsl.match.guard import Guard, canonical
 from gsl.match.literal import decidedly_same, equal_in_single, equal_literal
 from gsl.match.machine import Goals, Machine
 from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, OpClass, Pattern, Tuple, Variadic, has_head
-from gsl.spec import TABLE, OpSpec
+from gsl.spec import TABLE, OperatorName, OpSpec
 from gsl.spec.natives import defaults, same_function
 
 if TYPE_CHECKING:
@@ -28,7 +28,17 @@ if TYPE_CHECKING:
 
 MOST_FORMS = 1000
 """The largest number of different calls that are remembered."""
-COMMUTATIVE = frozenset(name for name, spec in TABLE.items() if spec.commutative)
+class _Commutative:
+    """The operators whose first two operands may be exchanged."""
+
+    def __init__(self) -> None:
+        self.names = frozenset(name for name, spec in TABLE.items() if spec.commutative)
+
+    def __contains__(self, op: object) -> bool:
+        return op in self.names or (type(op) is OperatorName and op.spec.commutative)
+
+
+COMMUTATIVE: Final = _Commutative()
 """The operators whose two operands match in either order."""
 
 
@@ -189,7 +199,7 @@ class CallMatcher(Matcher):
     @cached_property
     def may_turn(self) -> bool:
         """True if the operands may match in either order."""
-        is_commutative = self.ops is None or bool(self.ops & COMMUTATIVE)
+        is_commutative = self.ops is None or any(op in COMMUTATIVE for op in self.ops)
         return len(self.operands) == 2 and self.operands[0] is not self.operands[1] and is_commutative
 
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:

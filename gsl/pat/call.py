@@ -10,13 +10,13 @@ from typing import Any
 from gsl.attr import Expr
 from gsl.attr.ast import Ast, Literal, Symbol
 from gsl.attr.expr import to_ast
-from gsl.errors import PatternError, PatternTypeError, located
+from gsl.errors import PatternError, PatternTypeError, located, nearest
 from gsl.graph import Node, Op, op_name
 from gsl.pat.base import Pattern, check_names
 from gsl.pat.leaf import Const, Exactly
 from gsl.pat.opclass import OpClass, resolve
 from gsl.pat.typed import TENSOR, KeywordText, TypeGuard
-from gsl.spec import TABLE, OpSpec
+from gsl.spec import TABLE, DeclaredSpec, OpSpec
 from gsl.spec.natives import arguments
 
 CalledOperator = OpSpec | OpClass | Op
@@ -185,13 +185,15 @@ class GetItem(Pattern):
     def __init__(
         self, tuple: Any, index: Any = None, *, shape: Any = None, dtype: Any = None, ndim: Any = None
     ) -> None:
-        if isinstance(index, bool) or not (index is None or isinstance(index, (int, Expr))):
+        if isinstance(index, bool) or not (index is None or isinstance(index, (int, str, Expr))):
             raise PatternTypeError(
                 located(f"the index of a tuple's field is an int or an expression, got {index!r}; to slice a tensor "
                         "write op.StridedSlice or op.Take")
             )  # fmt: skip
         whole = to_pattern(tuple)
         op = whole.operator
+        if isinstance(index, str):
+            index = _named_field(op, whole, index)
         if isinstance(op, OpSpec) and not op.fields:
             raise PatternError(
                 located(
@@ -218,6 +220,17 @@ class GetItem(Pattern):
 
     def readable(self) -> frozenset[str]:
         return frozenset((*TENSOR, "index"))
+
+
+def _named_field(op: CalledOperator | None, whole: Pattern, name: str) -> int:
+    """The number of a result of a user's operator by the argument whose new value it is."""
+    names = op.native.result_names if isinstance(op, DeclaredSpec) and op.fields else ()
+    if name not in names or not name:
+        raise PatternError(
+            located(f"{whole.label} has no result of the name {name!r}: {nearest(name, filter(None, names))}; the "
+                    "results that are new values of arguments have their names")
+        )  # fmt: skip
+    return int(names.index(name))
 
 
 def _label(op: CalledOperator) -> str:

@@ -18,7 +18,7 @@ from gsl.pat.choice import Alt, And, Cond, Match, Not
 from gsl.pat.leaf import Const, Leaf
 from gsl.pat.reads import references
 from gsl.pat.typed import TENSOR, TypeGuard
-from gsl.spec import OpSpec
+from gsl.spec import DeclaredSpec, OpSpec
 
 INFIX: Final = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "matmul": "@"}
 WIDTH: Final = 100
@@ -178,7 +178,8 @@ class _Coder:
             return f"({operands[0]} {symbol} {operands[1]})"
         parts = [*map(_bare, operands), *self._attributes(pattern.attrs), *self._demands(pattern.guard)]
         if isinstance(pattern.op, OpSpec):
-            return _called(f"op.{pattern.op.cls}", parts)
+            declared = isinstance(pattern.op, DeclaredSpec)
+            return _called(pattern.op.cls if declared else f"op.{pattern.op.cls}", parts)
         return _called("pat.Call", [_native(pattern.op), *parts])
 
     def _operand(self, pattern: Pattern) -> str:

@@ -13,7 +13,7 @@ from gsl.errors import PatternError, located, nearest
 from gsl.graph import Op, op_name
 from gsl.graph.node import CONST, GETITEM, INPUT, PARAM, TUPLE
 from gsl.pat.pickling import restore, state_of
-from gsl.spec import TABLE, OpSpec, Trait, find
+from gsl.spec import TABLE, DeclaredSpec, OperatorName, OpSpec, Trait, find
 from gsl.spec.natives import OnnxOp, OpName, TVMFunction, overload_of, same_function
 
 _KINDS = frozenset((CONST, GETITEM, INPUT, PARAM, TUPLE))
@@ -54,6 +54,17 @@ def key(op: Any) -> Op:
     """The value of ``Node.op`` for an operator given in any way."""
     found = resolve(op)
     return found.name if isinstance(found, OpSpec) else found
+
+
+def declared_operators(patterns: Iterable[Any], more: Iterable[Op]) -> tuple[DeclaredSpec, ...]:
+    """The operators that users declared, among those that patterns name and some more."""
+    found: dict[str, DeclaredSpec] = {}
+    for op in (*(pattern.operator for pattern in patterns), *more):
+        for each in (op.members or ()) if isinstance(op, OpClass) else (op,):
+            spec = each.spec if isinstance(each, OperatorName) else each
+            if isinstance(spec, DeclaredSpec):
+                found[spec.name] = spec
+    return tuple(found.values())
 
 
 class OpClass:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from gsl.spec import TABLE, OpSpec
+from gsl.spec import TABLE, DeclaredSpec, OperatorName, OpSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,8 @@ def packed(value: Any) -> Any:
         return dict(value)
     if isinstance(value, frozenset):
         return frozenset(map(packed, value))
+    if isinstance(value, DeclaredSpec):
+        return value.name  # which is pickled by its place
     if isinstance(value, OpSpec):
         return _Declared(value.name)
     if type(value).__name__ == "OpOverload":
@@ -59,6 +61,8 @@ def unpacked(value: Any) -> Any:
         return MappingProxyType(value)
     if isinstance(value, frozenset):
         return frozenset(map(unpacked, value))
+    if isinstance(value, OperatorName):
+        return value.spec
     if isinstance(value, _Declared):
         return TABLE[value.name]
     if isinstance(value, _Overload):

@@ -128,6 +128,10 @@ class Sampler:
                 found.add(*other)
         return found, check
 
+    def first(self) -> InputSample:
+        """The first sample with which the programs can be traced. PatternError where there is none."""
+        return self._base()[1][0][0]
+
     def _lengths(self, base: _Choice, name: str, found: Traced) -> tuple[int, int | None]:
         """The numbers of axes with which the graphs keep their form; their traces go into those that were found."""
         first = found.samples[0], found.before[0], found.after[0]

@@ -16,6 +16,7 @@ from gsl.rewrite.loop import Watch
 from gsl.rewrite.passes import RulePass
 from gsl.rewrite.share import drop_unused, share, take_fields
 from gsl.rewrite.trace import Trace
+from gsl.spec import DeclaredSpec
 
 if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst
@@ -45,7 +46,13 @@ def rewrite(
             evaluate=evaluate if fold_params else None, own=own,
         )  # fmt: skip
 
-    return on_subject(subject, work, new_name)
+    return on_subject(subject, work, new_name, [spec for rule in rules for spec in rule.operators])
+
+
+def view_of(subject: Any, operators: Iterable[DeclaredSpec]) -> Graph:
+    """The view of a workload in which calls of these operators of users are read, or the view that is given."""
+    graph: Graph = subject if isinstance(subject, Graph) else subject.with_operators(*operators).graph
+    return graph
 
 
 def replay(trace: Trace, subject: Subject, steps: int | None = None) -> Subject:
@@ -54,11 +61,14 @@ def replay(trace: Trace, subject: Subject, steps: int | None = None) -> Subject:
     def work(graph: Graph, evaluate: Evaluate | None, own: bool) -> tuple[Graph, Trace]:
         return repeat(trace, graph, steps, evaluate)
 
-    return on_subject(subject, work, None)
+    return on_subject(subject, work, None, [spec for rule in trace.rules.values() for spec in rule.operators])
 
 
-def on_subject(subject: Subject, work: RoundWork, name: str | None) -> Subject:
-    """The workload or view that results when the view of a subject is rewritten."""
+def on_subject(
+    subject: Subject, work: RoundWork, name: str | None, operators: Iterable[DeclaredSpec] = ()
+) -> Subject:
+    """The workload or view that results when the view of a subject is rewritten, in which calls of these operators of
+    users are read."""
     if isinstance(subject, Graph):
         return work(subject, None, False)[0]  # type: ignore[return-value]
     workload: Any = subject
@@ -68,7 +78,7 @@ def on_subject(subject: Subject, work: RoundWork, name: str | None) -> Subject:
             "with Workload.from_torch, from_fx or from_exported"
         )
     with paused_collector():  # once, and not for each of the steps; by its end, what they made is gone
-        result: Subject = _rewritten(workload, work, name)
+        result: Subject = _rewritten(workload.with_operators(*operators), work, name)
     return result
 
 

@@ -13,7 +13,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import gsl.errors
-from gsl.spec import OpSpec
+from gsl.spec import DeclaredSpec, OpSpec
 
 if TYPE_CHECKING:
     from gsl.rewrite.ruleset import RuleSet
@@ -86,6 +86,8 @@ def _described(value: Any) -> tuple[str, list[Any]]:
             return repr(value), []
         case enum.Enum():
             return str(value), []
+        case DeclaredSpec():
+            return f"operator {value.name}", [value.native.meaning, value.leaves, value.traits]
         case OpSpec():
             return f"operator {value.name}", []
         case ModuleType():

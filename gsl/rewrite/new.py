@@ -9,6 +9,7 @@ from typing import Any, Final
 from gsl.attr.evaluate import same
 from gsl.errors import EvaluationError, FrontEndError
 from gsl.graph import CONST, GETITEM, TUPLE, Graph, Node, Op, Origin, TensorType, TupleType, Type, op_name
+from gsl.graph.node import short_name
 from gsl.graph.splice import is_new, new_node
 from gsl.rewrite.check import Refusal
 from gsl.spec import TABLE, OpSpec
@@ -31,7 +32,7 @@ class NewNodes:
     def node(self, op: Op, operands: Sequence[Node], attrs: Mapping[str, Any], type: Type | None) -> Node:
         """A node that is known to be well-formed."""
         node = Node(op, tuple(operands), attrs, type)
-        node.name = (op if isinstance(op, str) else op_name(op)).rpartition(".")[2]
+        node.name = short_name(op)
         return new_node(node, self.origin)
 
     def call(

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gsl.errors import PatternError, located, nearest
 from gsl.graph import Graph
 from gsl.match import Match, candidates
-from gsl.rewrite.apply import RewriteRun, apply, limit_of, on_subject, rewrite
+from gsl.rewrite.apply import RewriteRun, apply, limit_of, on_subject, rewrite, view_of
 from gsl.rewrite.explain import Explanation
 from gsl.rewrite.fold import Evaluate
 from gsl.rewrite.loop import Watch
 from gsl.rewrite.subst import Subst
 from gsl.rewrite.trace import Trace
+from gsl.spec import DeclaredSpec
 
 if TYPE_CHECKING:
     from gsl.rulefile import Heuristic
@@ -89,6 +90,11 @@ class RuleSet:
 
         return to_yaml(self)
 
+    @property
+    def operators(self) -> tuple[DeclaredSpec, ...]:
+        """The operators of users that the rules name."""
+        return tuple({spec.name: spec for rule in self.rules for spec in rule.operators}.values())
+
     def __repr__(self) -> str:
         return f"<RuleSet of {len(self.rules)} rules, {self.strategy}>"
 
@@ -117,7 +123,7 @@ class RuleSet:
 
     def match(self, subject: Any) -> Iterator[tuple[Subst, Match]]:
         """All matches of all rules in a workload or graph view, without rewriting. They may overlap."""
-        graph = subject if isinstance(subject, Graph) else subject.graph
+        graph = view_of(subject, self.operators)
         for rule, where in zip(self.rules, candidates([rule.plan for rule in self.rules], graph.by_op())):
             for match in rule.plan.matches(graph, where=where):
                 if rule.refused(match) is None:
@@ -210,7 +216,7 @@ def alternate(
                 watch.check(run.graph, run.trace)
         return run.done()
 
-    return on_subject(subject, work, new_name)
+    return on_subject(subject, work, new_name, [spec for rule in rules.values() for spec in rule.operators])
 
 
 def _step(run: RewriteRun, sets: Iterable[RuleSet], limit: int | None) -> bool:

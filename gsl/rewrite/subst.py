@@ -16,16 +16,16 @@ from gsl.graph import Graph, Op
 from gsl.match import Match, Plan
 from gsl.pat import Call, Group, Pattern, walk
 from gsl.pat.code import code
-from gsl.pat.opclass import key
+from gsl.pat.opclass import declared_operators, key
 from gsl.pat.pickling import packed, unpacked
 from gsl.pat.text import text
-from gsl.rewrite.apply import apply, rewrite
+from gsl.rewrite.apply import apply, rewrite, view_of
 from gsl.rewrite.check import Refusal
 from gsl.rewrite.explain import Explanation, explain
 from gsl.rewrite.pickling import check
 from gsl.rewrite.target import RuleSource, Target
 from gsl.rewrite.trace import Trace
-from gsl.spec import OpSpec
+from gsl.spec import DeclaredSpec, OpSpec
 
 if TYPE_CHECKING:
     from gsl.verify import Verdict
@@ -132,6 +132,9 @@ class Subst:
             fuzzy=tuple(fuzzy),
         )
         self.target = Target(target, self.plan)
+        named = walk(*self.plan.patterns, *self.target.outputs)
+        self.operators: tuple[DeclaredSpec, ...] = declared_operators(named, self.plan.fuzzy)
+        """The operators of users that the rule names, which it brings to the workloads to which it is applied."""
 
     def __deepcopy__(self, memo: Any) -> Subst:
         return self
@@ -140,7 +143,7 @@ class Subst:
         """The parts from which the rule was made; it is compiled anew where it is read. Operands come first, so nothing
         recurses."""
         check(self)
-        compiled = ("plan", "target")
+        compiled = ("plan", "target", "operators")
         return {
             "patterns": tuple(walk(*self.plan.patterns, *self.target.outputs)),
             "given": (self.target.callable or self.target.outputs, self.plan.distinct, packed(self.plan.fuzzy)),
@@ -223,12 +226,11 @@ class Subst:
     def explain(self, subject: Any, *, nearest: int = 3) -> Explanation:
         """The reasons why the rule does not match a workload or graph view, or is refused where it does; to be
         printed."""
-        return explain(self, subject if isinstance(subject, Graph) else subject.graph, nearest)
+        return explain(self, view_of(subject, self.operators), nearest)
 
     def match(self, subject: Any) -> Iterator[Match]:
         """The matches in a workload or graph view, without rewriting. They may overlap."""
-        graph = subject if isinstance(subject, Graph) else subject.graph
-        for match in self.plan.matches(graph):
+        for match in self.plan.matches(view_of(subject, self.operators)):
             if self.refused(match) is None:
                 yield match
 

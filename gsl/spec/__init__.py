@@ -7,9 +7,12 @@ from types import MappingProxyType
 from typing import Final
 
 from gsl.spec import activation, conv, create, index, linear, math, norm, packed, pool, reduce, shape
+from gsl.spec.custom import DeclaredSpec, OperatorName, Vocabulary
 from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Trait, Types
 
-__all__ = ["FAMILIES", "REQUIRED", "TABLE", "AttrSpec", "OpSpec", "Trait", "Types", "find"]
+__all__ = [
+    "FAMILIES", "REQUIRED", "TABLE", "AttrSpec", "DeclaredSpec", "OpSpec", "OperatorName", "Trait", "Types", "find",
+]  # fmt: skip
 
 FAMILIES: Final[Mapping[str, tuple[OpSpec, ...]]] = MappingProxyType({
     family.__name__.rpartition(".")[2]: family.OPS
@@ -17,8 +20,10 @@ FAMILIES: Final[Mapping[str, tuple[OpSpec, ...]]] = MappingProxyType({
 })  # fmt: skip
 """The declarations by the name of the module in which they stand."""
 
-TABLE: Final[Mapping[str, OpSpec]] = MappingProxyType({spec.name: spec for ops in FAMILIES.values() for spec in ops})
-"""The declaration of each operator by its canonical name."""
+TABLE: Final[Mapping[str, OpSpec]] = MappingProxyType(
+    Vocabulary({spec.name: spec for ops in FAMILIES.values() for spec in ops})
+)
+"""The declaration of each operator by its canonical name; that of a user's operator comes with its name."""
 
 
 def _names() -> dict[str, OpSpec]:

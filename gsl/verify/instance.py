@@ -6,13 +6,14 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType, op_name
+from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType
+from gsl.graph.node import short_name
 from gsl.rewrite import Subst
 from gsl.spec import TABLE
 from gsl.verify.choices import Choices, Dead
 from gsl.verify.draft import NodeDraft
 from gsl.verify.facts import Facts
-from gsl.verify.shapes import RULES, dtypes_of
+from gsl.verify.shapes import dtypes_of, rule_of
 from gsl.verify.sketch import Sketch
 from gsl.verify.solve import Solver
 from gsl.verify.types import infer
@@ -27,7 +28,7 @@ def generate(rule: Subst, choices: Choices) -> Graph:
         sketch = Sketch(rule.plan, choices)
         facts = Facts(sketch, rule.plan.where, choices)
         dtypes = dtypes_of({draft.op for draft in sketch.drafts})
-        Solver(sketch, facts, choices, RULES, dtypes).run()
+        Solver(sketch, facts, choices, rule_of, dtypes).run()
         return _graph(sketch, choices)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         # An attribute that a shape rule can't work with: an axis that is a tuple.
@@ -77,7 +78,7 @@ def _node(draft: NodeDraft, operands: tuple[Node, ...], names: dict[str, int]) -
         if elements > _LIMIT:
             raise Dead(f"{kind} is too large")
     attrs: dict[str, Any] = {}
-    base = {INPUT: "x", PARAM: "w", CONST: "c"}.get(op) or op_name(op).rpartition(".")[2]
+    base = {INPUT: "x", PARAM: "w", CONST: "c"}.get(op) or short_name(op)
     number = names[base] = names.get(base, -1) + 1
     name = base if number == 0 else f"{base}_{number}"
     if op in (PARAM, CONST):

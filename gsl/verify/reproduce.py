@@ -12,6 +12,7 @@ from typing import Any
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType
 from gsl.graph.text import node_names
 from gsl.spec import packed
+from gsl.verify.models.program import written_out
 
 _SHOW = '''\
 for number, (a, b) in enumerate(zip(source({leaves}), target({leaves}))):
@@ -25,8 +26,10 @@ for number, (a, b) in enumerate(zip(source({leaves}), target({leaves}))):
 def code(before: Graph, after: Graph, inputs: Mapping[str, Any] | None) -> str:
     """The program; running it raises where the two sides differ. ValueError for a graph that torch can't express.
 
-    Floats are float64 in it where that shows the difference, for then no rounding is in the way.
+    Floats are float64 in it where that shows the difference, for then no rounding is in the way. Operators of users are
+    written out.
     """
+    before, after = written_out(before), written_out(after)
     wide = _code(before, after, inputs, wide=True)
     if _shows(wide):
         return wide

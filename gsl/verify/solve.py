@@ -51,11 +51,11 @@ def others(dtype: str) -> Sequence[str]:
 class Solver:
     """Decides the open properties of a sketch."""
 
-    def __init__(self, sketch: Sketch, facts: Facts, choices: Choices, rules: Any, dtypes: Sequence[str]) -> None:
+    def __init__(self, sketch: Sketch, facts: Facts, choices: Choices, rule_of: Any, dtypes: Sequence[str]) -> None:
         self.sketch = sketch
         self.facts = facts
         self.choices = choices
-        self.rules = rules
+        self.rule_of = rule_of
         allowed = facts.members("dtype")
         self.dtypes = [dtype for dtype in dtypes if allowed is None or dtype in allowed]
         self.dtype = pick(choices, self.dtypes)
@@ -299,7 +299,7 @@ class Solver:
 
     def _call(self, draft: NodeDraft, goal: Goal) -> None:
         spec = TABLE[str(draft.op)]
-        rule = self.rules.get(draft.op)
+        rule = self.rule_of(draft.op)
         if rule is None:
             raise Dead(f"there is no shape rule of {draft.op}")
         rule(self, draft, goal)

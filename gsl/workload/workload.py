@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from gsl import draw
 from gsl.draw import hide_defaults, hide_nothing
 from gsl.errors import ReplayError, WorkloadError
-from gsl.front.base import Explained, Placed, Program, Scoped
+from gsl.front.base import Explained, Extended, Placed, Program, Scoped
 from gsl.graph import GETITEM, LEAVES, TUPLE, Effect, Graph, Node, Type, op_name
 from gsl.graph.text import text
 from gsl.match import Match
 from gsl.rewrite import Trace
 from gsl.rewrite.apply import repeat
 from gsl.rewrite.fold import fold_program
+from gsl.spec import DeclaredSpec
 from gsl.workload import inputs as _inputs
 from gsl.workload.bisect import culprit
 from gsl.workload.compare import OutputPath as LeafPath
@@ -72,15 +73,17 @@ class Workload:
         kwargs: Mapping[str, Any] | None = None,
         *,
         dynamic_shapes: Any = None,
+        operators: Iterable[Any] = (),
         name: str | None = None,
     ) -> Workload:
-        """The workload of a module, by ``torch.export`` with these inputs."""
+        """The workload of a module, by ``torch.export`` with these inputs; ``operators`` as in
+        :meth:`with_operators`."""
         from gsl.front import fx
 
         if not isinstance(args, (tuple, list)):
             args = (args,)
         program = fx.from_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
-        return cls(program, name=name or type(model).__name__)
+        return cls(program, name=name or type(model).__name__).with_operators(*operators)
 
     @classmethod
     def from_fx(
@@ -268,6 +271,24 @@ class Workload:
         """The workload of a rewritten copy of this one's view. FrontEndError if it can't be written back."""
         new = Workload(self._program.store(graph), name=name or self.name)
         new._trace = trace
+        return new
+
+    def with_operators(self, *operators: Any) -> Workload:
+        """This workload, of which calls of these operators are read by their declarations: ``@gsl.operator``.
+
+        A rule brings the operators that it names, so this is needed only to see them beforehand.
+        """
+        given = {spec.name: spec for spec in (getattr(each, "spec", each) for each in operators)}
+        for spec in given.values():
+            if not isinstance(spec, DeclaredSpec):
+                raise WorkloadError(f"operators= takes operators that @gsl.operator declared, got {spec!r}")
+        program = self._program
+        if not isinstance(program, Extended):
+            return self
+        if all(program.operators.get(str.__str__(name)) is spec for name, spec in given.items()):
+            return self
+        new = Workload(program.with_operators(given), name=self._name)
+        new._trace = self._trace
         return new
 
     @property
@@ -470,13 +491,16 @@ class Workload:
         """
         name, options = f"{self.name} before and after", self._options(depth, expand, params)
         after, trace, notes = new.graph, new._trace, []
+        before = self.graph
         if trace is not None:
             # The names in a trace are those of the views that rules worked on; a front end may choose others.
+            named = [spec for rule in trace.rules.values() for spec in rule.operators]
             try:
-                after, trace = repeat(trace, self.graph, None, self._program.evaluate)
+                before = self.with_operators(*named).graph
+                after, trace = repeat(trace, before, None, self._program.evaluate)
             except ReplayError as error:
                 trace, notes = None, [f"not coloured, as {new.name} does not come from {self.name}: {error}"]
-        drawing = draw.before_after(self.graph, after, trace, options=options, name=name, notes=notes)
+        drawing = draw.before_after(before, after, trace, options=options, name=name, notes=notes)
         return draw.saved(drawing, path)
 
     def _options(

@@ -11,6 +11,7 @@ from gsl.front.core.infer import type_of_literal
 from gsl.front.core.rows import Rows
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import CONST, GETITEM, TUPLE, Inference, Node, TupleType, Type
+from gsl.graph.node import short_name
 from gsl.spec import TABLE
 
 
@@ -75,7 +76,7 @@ class Expansion:
 
     def own_name(self, op: Any) -> str:
         """The end of the name of a call."""
-        return op.rpartition(".")[2] if isinstance(op, str) else "call"
+        return short_name(op) if isinstance(op, str) else "call"
 
     def _append(self, node: Node, sources: tuple[Source, ...]) -> int:
         self.nodes.append(node)

@@ -90,7 +90,8 @@ class CompiledProgram(GraphModuleProgram):
         new = super().store(graph)
         check_held(new.module)
         keep_sources(self._module, new.module)
-        return CompiledProgram(new.module, self._examples, new._values, weights=self.weights)
+        program = CompiledProgram(new.module, self._examples, new._values, weights=self.weights)
+        return program.with_operators(self.operators)
 
     def update(self, graph: Graph) -> None:
         """Write a rewritten view of this program into its own module, in place."""

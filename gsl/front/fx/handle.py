@@ -31,7 +31,7 @@ class FxLeaf(NativeLeaf):
 class FxReading(Reading):
     """The reading of one native node, or of two together."""
 
-    __slots__ = ("call", "overwrites")
+    __slots__ = ("call", "overwrites", "places")
 
     def __init__(
         self, native: fx.Node, size: int = 1, call: fx.Node | None = None, overwrites: fx.Node | None = None
@@ -43,6 +43,8 @@ class FxReading(Reading):
         """
         self.overwrites = overwrites
         """The native operand that the call overwrites in place, where no other node can notice it."""
+        self.places: tuple[int, ...] | None = None
+        """The native numbers of the fields of a tuple, where they are others than in the view."""
 
 
 def native_of(node: Node) -> fx.Node | None:
@@ -52,6 +54,13 @@ def native_of(node: Node) -> fx.Node | None:
         native: fx.Node = own.reading.native
         return native
     return next(iter(own.reads), None) if own.__class__ is FxLeaf else None
+
+
+def native_index(whole: Node, index: int) -> int:
+    """The native number of a field of a tuple, which a native call returns."""
+    own: Any = whole.native
+    places = own.reading.places if own.__class__ is Handle else None
+    return index if places is None else places[index]
 
 
 def called(native: fx.Node) -> Module | None:

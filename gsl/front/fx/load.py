@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from gsl.front.core.handle import Handle, Source
 from gsl.front.core.load import Loader
 from gsl.front.core.rows import Rows, recorded
 from gsl.front.fx.canonical import canonical
+from gsl.front.fx.custom import FUNCTIONALIZED, overload_in
 from gsl.front.fx.effects import Mutations, mutations
 from gsl.front.fx.expand import FxExpansion, is_tuple
 from gsl.front.fx.forms import Role
@@ -24,9 +26,10 @@ from gsl.front.fx.reader import CALLS, FxReader, opens_region, weight
 from gsl.front.fx.tree import Weight
 from gsl.front.fx.values import Values, type_of_value
 from gsl.front.tree import Canon
-from gsl.graph import CONST, GETITEM, INPUT, Effect, Graph, Inference, Node
+from gsl.graph import CONST, GETITEM, INPUT, Effect, Graph, Inference, Node, Type
 from gsl.graph.subgraph import Subgraph
 from gsl.pause import paused_collector
+from gsl.spec import DeclaredSpec
 
 
 class FxLoader(Loader):
@@ -57,6 +60,8 @@ class FxLoader(Loader):
         self.hidden_calls: set[fx.Node] = set()
         """The native nodes that have no view node: those calls, and others."""
         self.mutations = Mutations()
+        self.declared: dict[Any, DeclaredSpec] = {}
+        """The operators of users by what a graph calls."""
         self._leaf_views: dict[FxLeaf, Node] = {}
         self._is_exported = isinstance(leaves, ExportedLeaves)
 
@@ -78,6 +83,8 @@ class FxLoader(Loader):
                 self._leaf(node)
             elif kind == "output":
                 outputs = [self.views[arg] for arg in arguments(node)]
+            elif self.declared and not regions and (overload := overload_in(node)) in self.declared:
+                self._declared(node, self.declared[overload])
             elif kind not in CALLS:
                 raise FrontEndError(f"{node.format_node()}: a node of kind {kind!r} is not known")
             elif self._is_exported and ((form := forms[node]) is None or form.op == "copy") and self._literal(node):
@@ -197,6 +204,8 @@ class FxLoader(Loader):
         if not node.users:
             return True  # a field that nobody uses is no user of the tuple either
         native = Handle(FxReading(node), 0, (operand,))
+        places = view.native.reading.places if view.native.__class__ is Handle else None
+        index = index if places is None else places.index(index)
         self.add(node, Node(GETITEM, (view,), {"index": index}, self.values.type(node), node.name, native))
         return True
 
@@ -267,17 +276,64 @@ class FxLoader(Loader):
         rows = None if form is None else form.rows.get(other)
         if rows is not None:
             return self._replay(node, rows, call)
-        origin = call or node
-        canon = canon or self.reader.read(node)
-        tree = FxExpansion(partial(self._operand, origin), self.infer, node.name)
-        if canon is None or not self.expand(tree, canon, origin, self.values.type(node)):
+        tree = self._grown(node, canon or self.reader.read(node), call, self.values.type(node))
+        if tree is None:
             return False
+        if form is not None and (other is None or other.is_shared or not form.is_shared):
+            form.rows[other] = recorded(tree.nodes, tree.sources, node.name, _inputs(node, call))
+        return True
+
+    def _grown(
+        self, node: fx.Node, canon: Canon | None, call: fx.Node | None = None, type: Type | None = None
+    ) -> FxExpansion | None:
+        """The tree of a reading, of which the nodes were added to the view; ``None`` if that can't hold it.
+
+        ``type`` is that of the node where it is known.
+        """
+        origin = call or node
+        tree = FxExpansion(partial(self._operand, origin), self.infer, node.name)
+        if canon is None or not self.expand(tree, canon, origin, type):
+            return None
         used = {source for sources in tree.sources for source in sources if isinstance(source, fx.Node)}
         extra = tuple(arg for arg in origin.all_input_nodes if arg not in used)
         reading = FxReading(node, len(tree.nodes), call, self.mutations.hidden.get(node))
         self.link(tree, reading, extra).name = node.name
-        if form is not None and (other is None or other.is_shared or not form.is_shared):
-            form.rows[other] = recorded(tree.nodes, tree.sources, node.name, _inputs(node, call))
+        return tree
+
+    def _declared(self, node: fx.Node, spec: DeclaredSpec) -> None:
+        """Load a call of a user's operator; what the operator does not cover stays as it is."""
+        args, kwargs = self.reader.arguments(node)
+        native = spec.native
+        touched = node in self.mutations.visible or node in self.mutations.exposed
+        if touched:
+            found = False
+        elif node.target in FUNCTIONALIZED:
+            found = self._functionalized(node, spec, kwargs)
+        else:
+            canon = None if native.is_mutable(node.target) else native.canon(spec, node.target, args, kwargs)
+            found = self._grown(node, canon, type=self.values.type(node)) is not None
+        if not found:
+            self._opaque(node, Effect.MUTATES if node in self.mutations.visible else self.reader.effect(node))
+
+    def _functionalized(self, node: fx.Node, spec: DeclaredSpec, kwargs: Mapping[str, Any]) -> bool:
+        """Load a call of a user's operator that writes into its arguments, in torch's functional form; False if the
+        operator does not cover it."""
+        found = spec.native.functionalized(spec, node.target, kwargs)
+        used = [user for user in node.users if user.users]
+        if found is None or any(user.target is not operator.getitem for user in node.users):
+            return False
+        canon, places = found
+        if any(user.args[1] not in places or user in self.mutations.exposed for user in used):
+            return False
+        if spec.fields:
+            tree = self._grown(node, canon)
+            if tree is not None:
+                tree.nodes[-1].native.reading.places = places
+            return tree is not None
+        if not used or not self.is_acceptable(canon, node):
+            return False
+        self.fields.update(dict.fromkeys(used, canon))
+        self.hidden_calls.update((node, *(user for user in node.users if not user.users)))
         return True
 
     def _replay(self, node: fx.Node, rows: Rows, call: fx.Node | None = None) -> bool:
@@ -330,13 +386,19 @@ class FxLoader(Loader):
         name, attrs = label_of(call)
         operands = operands_of(call)
         others = tuple([arg for arg in call.all_input_nodes if arg not in operands and arg.op != "get_attr"])
-        body = Subgraph(name, lambda: FxLoader(module, module.graph, ModuleLeaves(module), Values(), self.infer).load())
+        body = Subgraph(name, lambda: self._inner(module).load())
         view = Node(
             body, tuple([self.views[arg] for arg in operands]), attrs, self.values.type(node), name=node.name,
             deps=tuple([self.views[arg] for arg in others]),
         )  # fmt: skip
         view.native = Handle(FxReading(node, call=None if call is node else call), 0, (*operands, *others))
         self.add(node, view)
+
+    def _inner(self, module: fx.GraphModule) -> FxLoader:
+        """The loader of the graph of a group."""
+        inner = FxLoader(module, module.graph, ModuleLeaves(module), Values(), self.infer)
+        inner.declared = self.declared
+        return inner
 
     def _opaque(self, node: fx.Node, effect: Effect | None) -> None:
         form = None if node in self.mutations.hidden else self.reader.form(node)

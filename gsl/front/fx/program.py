@@ -15,7 +15,8 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from gsl.errors import FrontEndError
-from gsl.front.base import Program, ProgramStep, Unchangeable
+from gsl.front.base import Extended, Program, ProgramStep, Unchangeable
+from gsl.front.fx.custom import declared_targets
 from gsl.front.fx.devices import Devices
 from gsl.front.fx.draft import InPlace, NewGraph
 from gsl.front.fx.handle import module_path
@@ -37,7 +38,7 @@ _STORING = threading.RLock()
 threads."""
 
 
-class GraphModuleProgram:
+class GraphModuleProgram(Extended):
     """A ``torch.fx.GraphModule``: traced, or handed to a back end by ``torch.compile``, or of ``make_fx``."""
 
     casts_inputs = False
@@ -124,6 +125,7 @@ class GraphModuleProgram:
 
     def _guarded(self, loader: FxLoader) -> Graph:
         """The view of a loader, which knows which nodes can be written into the module."""
+        loader.declared = declared_targets(self.operators)
         native, graph = self._module.graph, loader.load()
         graph.writable = in_aten if dialect_of(native) == "aten" else in_functions
         graph.admits = Admits(native, self._values, self._devices, loader.reader.forms)
@@ -140,6 +142,7 @@ class GraphModuleProgram:
             draft.graph.lint()
             new = GraphModuleProgram(home.finish(draft.graph), self._examples, storer.writer.fakes.values)
             new._is_compiled = False
+            new.operators = self.operators
             return new
 
     def update(self, graph: Graph) -> None:
@@ -188,7 +191,7 @@ class GraphModuleProgram:
         return evaluate(self._module, node, operands, self._devices)
 
 
-class ExportProgram(Unchangeable):
+class ExportProgram(Extended, Unchangeable):
     """A ``torch.export.ExportedProgram``, as exported or decomposed."""
 
     casts_inputs = False
@@ -250,6 +253,7 @@ class ExportProgram(Unchangeable):
     def load(self) -> Graph:
         """A fresh view of the graph."""
         loader = self._loader()
+        loader.declared = declared_targets(self.operators)
         graph = loader.load()
         graph.writable = in_exports
         graph.admits = Admits(self._exported.graph, self._values, self._devices, loader.reader.forms)
@@ -276,7 +280,7 @@ class ExportProgram(Unchangeable):
                 raise
             except Exception as error:
                 raise FrontEndError(f"torch.export does not accept the rewritten program: {error}") from error
-            return ExportProgram(exported, self._examples)
+            return ExportProgram(exported, self._examples).with_operators(self.operators)
 
     def build(self, *, backend: Any = None, **options: Any) -> Callable[..., Any]:
         """The program as a callable that takes the inputs in order; ``backend`` is one of ``torch.compile``."""

@@ -13,6 +13,7 @@ from torch.ao.quantization.stubs import DeQuantStub, QuantStub
 from torch.fx.node import _side_effectful_functions
 
 from gsl.front.fx import spellings
+from gsl.front.fx.custom import FUNCTIONALIZED
 from gsl.front.fx.forms import FxCallForm, NoKeyError, Role, key_of_call
 from gsl.front.fx.groups import INVOKE
 from gsl.front.fx.tree import Weight
@@ -326,6 +327,8 @@ class FxReader:
         """True if a call is certain to return new memory."""
         if node.op not in CALLS or self.mutated(node):
             return False
+        if node.target in FUNCTIONALIZED:
+            return True
         op = self.read_op(node)
         if op is None:
             return _is_new_field(node) or (isinstance(node.target, OpOverload) and not spellings.is_view(node.target))
@@ -428,10 +431,13 @@ def _sources(canon: Canon) -> Iterator[Any]:
 def _is_new_field(node: fx.Node) -> bool:
     """True for the only ``getitem`` of its field of a call that returns several new tensors."""
     call = node.args[0] if node.target is operator.getitem else None
-    if not isinstance(call, fx.Node) or not isinstance(call.target, OpOverload) or spellings.is_view(call.target):
+    if not isinstance(call, fx.Node):
         return False
-    if len(call.target._schema.returns) < 2:
-        return False
+    if call.target not in FUNCTIONALIZED:
+        if not isinstance(call.target, OpOverload) or spellings.is_view(call.target):
+            return False
+        if len(call.target._schema.returns) < 2:
+            return False
     others = [user for user in call.users if user is not node]
     return all(user.target is operator.getitem and user.args[1] != node.args[1] for user in others)
 

@@ -15,7 +15,7 @@ from gsl.front.core.store import Storer
 from gsl.front.fx.devices import Devices
 from gsl.front.fx.draft import GraphBuilder
 from gsl.front.fx.fakes import Fakes, MetadataFields
-from gsl.front.fx.handle import FxLeaf, FxReading, native_of
+from gsl.front.fx.handle import FxLeaf, FxReading, native_index, native_of
 from gsl.front.fx.home import FxParameterStore
 from gsl.front.fx.load import arguments
 from gsl.front.fx.plan import plan, stands_for
@@ -151,6 +151,8 @@ class FxStorer(Storer):
             fields = self._argument(reading.native.args[0], mapping)
             if isinstance(fields, tuple):
                 return fields[node.attrs["index"]]
+            if native_index(node.operands[0], node.attrs["index"]) != reading.native.args[1]:
+                return self.write(node)
         if reading.call is not None:
             self._keep_native(reading.call, mapping)
         return self._keep_native(reading.native, mapping)

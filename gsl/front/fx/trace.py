@@ -25,6 +25,7 @@ from torch.overrides import TorchFunctionMode
 from gsl.errors import FrontEndError, Location, PatternError
 from gsl.front.fx.program import from_graph_module
 from gsl.graph import Effect, Graph, TensorType
+from gsl.spec.custom import noted_calls
 
 _TORCH: Final = f"{Path(torch.__file__).parent}{os.sep}"
 _OWN: Final = f"{Path(__file__).parent.parent.parent}{os.sep}"
@@ -58,7 +59,7 @@ def traced(
         return _outputs(function(*values, **attributes))
 
     try:
-        with torch.no_grad(), _quiet():
+        with torch.no_grad(), _quiet(), noted_calls() as calls:
             if make is None:
                 module = make_fx(call, pre_dispatch=True)(*tensors)
             else:
@@ -66,7 +67,7 @@ def traced(
                     module = make(call, tensors)
             for node, name in zip(module.graph.find_nodes(op="placeholder"), names):
                 node.name = node.target = name
-            graph = from_graph_module(module).load()
+            graph = from_graph_module(module).with_operators(calls).load()
             if any(node.effect is Effect.MUTATES for node in graph.nodes):
                 with _InPlace({id(tensor): name for name, tensor in zip(names, tensors)}):
                     call(*tensors)

@@ -19,7 +19,7 @@ from gsl.front.fx import spellings
 from gsl.front.fx.devices import Devices, check_same, is_created, is_placed
 from gsl.front.fx.draft import GraphBuilder, NewGraph
 from gsl.front.fx.fakes import Fakes
-from gsl.front.fx.handle import RULE, native_of
+from gsl.front.fx.handle import RULE, native_index, native_of
 from gsl.front.fx.home import FxParameterStore, as_tensor
 from gsl.front.fx.opaque import native_call
 from gsl.front.fx.outline import write_group
@@ -30,7 +30,7 @@ from gsl.front.fx.tree import Native
 from gsl.front.fx.values import is_scalar, type_of_value
 from gsl.graph import GETITEM, TUPLE, Node, SymDim, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
-from gsl.spec import TABLE
+from gsl.spec import TABLE, OperatorName
 
 INHERITED: Final = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "seq_nr")
 """The metadata that a new native node takes over from the one that it replaces."""
@@ -180,7 +180,7 @@ class FxWriter:
             operands = (*map(stand_in, joined.operands), operands[1])
             return spellings.write_biased(str(joined.op), joined.attrs, operands, type_of, self.dialect)
         if node.op == GETITEM:
-            return Native(operator.getitem, (operands[0], node.attrs["index"]))
+            return Native(operator.getitem, (operands[0], native_index(node.operands[0], node.attrs["index"])))
         native = spelled(node.op, operands, node.attrs, self.dialect)
         return self._placed(native, node) if isinstance(node.op, str) and is_created(node) else native
 
@@ -285,6 +285,8 @@ def spelled(op: Any, operands: tuple[Any, ...], attrs: Mapping[str, Any], dialec
             raise FrontEndError(
                 f"{op!r} is not an operator of the vocabulary, so it can't be written in torch; {nearest(op, TABLE)}"
             )
+        if isinstance(op, OperatorName):
+            return op.spec.native.written(op.spec, operands, attrs, tuple(map(type_of, operands)))
         return spellings.write(op, attrs, operands, type_of, dialect)
     call = native_call(op, operands, attrs)
     return lowered(call) if dialect == "aten" else call

@@ -9,14 +9,16 @@ from tvm import relax
 
 from gsl.errors import FrontEndError
 from gsl.front.core import infer as core
+from gsl.front.core.custom import body_of
 from gsl.front.core.handle import is_literal
 from gsl.front.relax import spellings
 from gsl.front.relax.blocks import has_type
 from gsl.front.relax.dims import Dims, to_relax, type_of
 from gsl.front.relax.loaded import Loaded
 from gsl.front.relax.opaque import Caller
-from gsl.graph import INPUT, TUPLE, Node, Op, Type, op_name
+from gsl.graph import INPUT, LEAVES, TUPLE, Node, Op, Type, op_name
 from gsl.graph.subgraph import Subgraph, call_type
+from gsl.spec import OperatorName
 from gsl.spec.spec import exact
 from gsl.spec.symbolic import has_symbols
 
@@ -42,6 +44,11 @@ class Infer:
         of its operands. Of calls whose sizes are all numbers it is remembered for all programs."""
         types = tuple([operand.type for operand in operands])
         if isinstance(op, Subgraph) or self.loaded is None or None in types:
+            return
+        if isinstance(op, OperatorName):
+            for node in body_of(Node(op, operands, attrs)).nodes:
+                if node.op not in LEAVES:
+                    self.writable(node.op, node.operands, node.attrs)
             return
         if not isinstance(op, str):
             self.caller.call(op, [_stand_in(operand, self.dims) for operand in operands], attrs)

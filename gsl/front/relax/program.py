@@ -13,7 +13,8 @@ from tvm import relax
 from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError, nearest
-from gsl.front.base import ProgramStep, Unchangeable
+from gsl.front.base import Extended, ProgramStep, Unchangeable
+from gsl.front.core.custom import read_groups
 from gsl.front.relax.blocks import check
 from gsl.front.relax.canonical import canonical
 from gsl.front.relax.dims import Dims, from_relax
@@ -33,7 +34,7 @@ from gsl.graph import Graph, Node, Type
 from gsl.pause import paused_collector
 
 
-class RelaxProgram(Unchangeable):
+class RelaxProgram(Extended, Unchangeable):
     """One Relax function of an ``IRModule``; everything else in the module stays as it is."""
 
     casts_inputs = True
@@ -87,7 +88,7 @@ class RelaxProgram(Unchangeable):
             infer = Infer(self._caller, self._dims)
             shown = partial(canonical, scope=scope)
             loader = RelaxLoader(function, scope, self._values or {}, infer, shown, self._module)
-            graph, infer.loaded = loader.load(), loader.loaded
+            graph, infer.loaded = read_groups(loader.load(), self.operators), loader.loaded
             graph.writable = infer.writable
             self._leaves = loader.loaded.leaves
             return graph
@@ -122,13 +123,13 @@ class RelaxProgram(Unchangeable):
             raise FrontEndError(f"the Relax function {self._name!r} can't be written: {error}") from error
         values = None if self._values is None else home.values
         if function.same_as(self._native):
-            return RelaxProgram(self._module, self._name, values, self._dims)
+            return RelaxProgram(self._module, self._name, values, self._dims).with_operators(self.operators)
         module = with_function(self._module, self._name, function, storer.outliner.functions)
         try:
             check(module, function, storer.fresh)
         except Exception as error:
             raise FrontEndError(f"the rewritten Relax function {self._name!r} is not well-formed: {error}") from error
-        return RelaxProgram(module, self._name, values, self._dims)
+        return RelaxProgram(module, self._name, values, self._dims).with_operators(self.operators)
 
     def _is_called(self) -> bool:
         """True if a function of the module calls this one, so that its parameters have to stay."""

@@ -11,6 +11,7 @@ from tvm import ir, relax
 from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError
+from gsl.front.core.custom import as_group
 from gsl.front.core.handle import is_literal, origins
 from gsl.front.core.names import FreeNames
 from gsl.front.relax import spellings
@@ -20,7 +21,7 @@ from gsl.front.relax.loaded import Loaded
 from gsl.front.relax.opaque import Caller
 from gsl.graph import CONST, GETITEM, Node, TensorType, op_name
 from gsl.graph.subgraph import Subgraph
-from gsl.spec import TABLE
+from gsl.spec import TABLE, OperatorName
 
 # ---------------------------------------------------------------- recipes
 
@@ -216,6 +217,8 @@ class RelaxCallWriter:
     def _native(self, node: Node) -> Any:
         if node.op == GETITEM:
             return relax.TupleGetItem(self.value(node.operands[0]), int(node.attrs["index"]))
+        if isinstance(node.op, OperatorName):
+            node = as_group(node)
         if isinstance(node.op, Subgraph):
             return self.outliner.call(node, [self.value(operand) for operand in node.operands], self._inside)
         operands = tuple(map(self.stand_in, node.operands))

@@ -77,7 +77,7 @@ def pattern_of(body: Any) -> str:
 def name_of(op: ViewOp) -> str:
     """A name for a node: the last part of the operator's or function's own, or the kind of the expression."""
     name = getattr(op, "name", None)
-    return str(name).rpartition(".")[2] if name else getattr(op, "__name__", "call").lower()
+    return str(name).rpartition(".")[2].rpartition("::")[2] if name else getattr(op, "__name__", "call").lower()
 
 
 def attributes(attrs: Any) -> dict[str, Any]:

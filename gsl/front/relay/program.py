@@ -11,7 +11,8 @@ import tvm
 from tvm import relay
 
 from gsl.errors import FrontEndError, nearest
-from gsl.front.base import Unchangeable
+from gsl.front.base import Extended, Unchangeable
+from gsl.front.core.custom import read_groups
 from gsl.front.relay.handle import in_order, unique_names
 from gsl.front.relay.infer import evaluate
 from gsl.front.relay.load import RelayLoader
@@ -24,7 +25,7 @@ from gsl.front.tvm.tensors import TENSOR, to_torch, to_tvm
 from gsl.graph import Graph, Inference, Node, Op, Type
 
 
-class RelayProgram(Unchangeable):
+class RelayProgram(Extended, Unchangeable):
     """The function ``@main`` of an ``IRModule``, with its weights; the other functions of the module stay as they are.
 
     ``params`` are weights by the names of variables of ``@main``, as ``relay.build`` takes them. All other variables
@@ -73,7 +74,7 @@ class RelayProgram(Unchangeable):
 
     def load(self) -> Graph:
         """A fresh view of the function ``@main``."""
-        graph = self._loader().load()
+        graph = read_groups(self._loader().load(), self.operators)
         graph.writable = partial(_check_writable, self._typed, graph.infer)
         return graph
 
@@ -95,7 +96,7 @@ class RelayProgram(Unchangeable):
         functions = dict(self._typed.functions.items())
         functions[self._typed.get_global_var("main")] = new
         module = tvm.IRModule(functions, self._typed.type_definitions, attrs=self._typed.attrs)
-        return RelayProgram(module, {**self._params, **storer.weights})
+        return RelayProgram(module, {**self._params, **storer.weights}).with_operators(self.operators)
 
     def build(self, **options: Any) -> Callable[..., Any]:
         """A callable that takes the inputs in order and returns numpy arrays.

@@ -10,6 +10,7 @@ from tvm import relay
 from tvm.ir import Op
 
 from gsl.errors import FrontEndError
+from gsl.front.core.custom import as_group
 from gsl.front.core.handle import is_literal
 from gsl.front.core.infer import dtype_of_number, type_of_literal
 from gsl.front.core.store import Storer, added, foreign
@@ -28,6 +29,7 @@ from gsl.front.relay.types import RelayTypes, checked_type, infer_local, native_
 from gsl.front.tvm.tensors import dtype_name, to_torch, to_tvm
 from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
+from gsl.spec import OperatorName
 
 PREFIX = "_param_"
 """The names of new weights begin so; a number follows. Relay prints a ``v`` before the underscore."""
@@ -133,6 +135,8 @@ class RelayStorer(Storer):
         if node.op == GETITEM:
             return relay.TupleGetItem(operands[0], int(node.attrs["index"]), self._span(node))
         try:
+            if isinstance(node.op, OperatorName):
+                node = as_group(node)
             if isinstance(node.op, Subgraph):
                 expr = relay.Call(self._outlined(node.op, node.attrs), [self._number(operand) for operand in operands])
             elif isinstance(node.op, str):

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from gsl.errors import GSLError
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type
-from gsl.spec import TABLE, OpSpec
+from gsl.graph.subgraph import with_bodies
+from gsl.spec import TABLE, OperatorName, OpSpec
 from gsl.workload.tensors import as_tensor
 
 # The digits of the significand, and the largest exponent, of the floating-point dtypes.
@@ -55,8 +57,21 @@ def is_floating(dtype: str) -> bool:
     return "float" in dtype
 
 
+def written_out(graph: Graph) -> Graph:
+    """A graph in which calls of users' operators are replaced by their meanings, as far as these can be traced."""
+    bodies: dict[Node, Graph] = {}
+    for node in graph.nodes:
+        if isinstance(node.op, OperatorName):
+            try:
+                bodies[node] = node.op.spec.body(tuple([operand.type for operand in node.operands]), node.attrs)
+            except GSLError:
+                continue  # its values are those of the function
+    return with_bodies(graph, bodies) if bodies else graph
+
+
 def program_of(graph: Graph) -> StraightLineProgram:
     """The program of a graph. ValueError for opaque calls and unknown types."""
+    graph = written_out(graph)
     slots: dict[Node, int] = {}
     leaves: dict[str, tuple[int, TensorType]] = {}
     literals: dict[int, Any] = {}

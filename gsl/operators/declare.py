@@ -1,0 +1,293 @@
+"""The declaration of a user's operator, and the rules between its call and its meaning."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from gsl import op
+from gsl.errors import FrontEndError, PatternError, located, nearest
+from gsl.graph import Graph, TensorType
+from gsl.operators.signature import Meaning, checked_leaves, checked_name, meaning_of
+from gsl.pat import Call, Pattern
+from gsl.programs.declared import DeclaredType, annotated, declared
+from gsl.programs.parameters import parameters
+from gsl.programs.samples import Sampler
+from gsl.programs.source import InputSample, rule_program
+from gsl.rewrite import Subst
+from gsl.spec import REQUIRED, DeclaredSpec, Trait, Types
+from gsl.spec.custom import note_call
+from gsl.spec.spec import exact
+from gsl.workload.compare import TOLERANCES
+
+_MOST_GRAPHS = 64
+_TRAITS = ("commutative", "element_wise", "broadcasting", "activation", "reduction", "layout")
+
+
+def operator(
+    name: str,
+    *,
+    traits: Trait | str | Iterable[Trait | str] = (),
+    mutates_args: Sequence[str] = (),
+    **leaves: Any,
+) -> Callable[[Callable[..., Any]], UserOperator]:
+    """A decorator that declares an operator by its meaning: a function of tensors that returns tensors.
+
+    ``name`` is that of an operator of ``torch.library``, with its namespace; if torch has none, it is made when it is
+    first needed. Positional parameters are the operands, keyword-only ones the attributes; all are annotated.
+    ``leaves`` gives shapes of named sizes (``x="*b d", weight="d"``; annotations of jaxtyping say the same), and for
+    attributes a list of values to try. ``mutates_args`` names the arguments that an operator writes that is made here;
+    the function is then the functional form, with one result more for each of them. ``traits`` are those of
+    ``op.Trait``: a pattern matches a commutative operator in either order.
+
+    PatternError, with the place, for a function that can't be a meaning, and for an operator of torch with another
+    schema, or with a kernel that gives other values.
+    """
+    checked_name(name)
+    wanted = _traits((traits,) if isinstance(traits, (str, Trait)) else traits)
+
+    def declare(function: Callable[..., Any]) -> UserOperator:
+        meaning = meaning_of(name, function)
+        return UserOperator(name, meaning, wanted, tuple(mutates_args), checked_leaves(meaning, leaves))
+
+    return declare
+
+
+def _traits(given: Iterable[Trait | str]) -> Trait:
+    wanted = Trait.NONE
+    for trait in given:
+        if isinstance(trait, str):
+            if trait.lower() not in _TRAITS:
+                raise PatternError(located(f"unknown trait {trait!r}: {nearest(trait.lower(), _TRAITS)}"))
+            trait = Trait[trait.upper()]
+        wanted |= trait
+    return wanted
+
+
+class UserOperator(op.Operator):
+    """An operator of the user's: a class for patterns, and on tensors a call of the operator itself."""
+
+    def __init__(
+        self, name: str, meaning: Meaning, traits: Trait, writes: tuple[str, ...], leaves: Mapping[str, Any]
+    ) -> None:
+        function = meaning.function
+
+        def run(torch: Any, *operands: Any, **attrs: Any) -> Any:
+            return function(*operands, **attrs)
+
+        self.meaning = meaning
+        self._graphs: dict[Any, Graph] = {}
+        """The last graphs of the meaning, by the types of the operands and the attributes."""
+        super().__init__(
+            DeclaredSpec(
+                name,
+                function.__name__,
+                meaning.tensors,
+                run,
+                meaning.attrs,
+                optional=meaning.optional,
+                traits=traits,
+                fields=meaning.is_tuple,
+                home=(function.__module__, function.__qualname__),
+                leaves=leaves,
+                shapes=_shapes(meaning, leaves),
+                traced=self._traced,
+                native=_torch_operator(name, meaning, writes),
+            )
+        )
+        self._in_graph: Callable[..., Any] = function
+        """The function that graphs of ``torch.compile`` call: the operator as soon as there is one. That of one that
+        writes is its meaning."""
+        self.__name__ = function.__name__
+        self.__doc__ = function.__doc__ or self.__doc__
+        self.check()
+
+    def __repr__(self) -> str:
+        return self.spec.cls
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _found, self._declared.place()
+
+    @property
+    def _declared(self) -> DeclaredSpec:
+        assert isinstance(self.spec, DeclaredSpec)
+        return self.spec
+
+    @property
+    def torch_op(self) -> Any:
+        """The operator of ``torch.library``. It is made if torch has none of that name."""
+        native = self._declared.native
+        if not native.writes:
+            self._in_graph = native.overload
+        return native.overload
+
+    def __call__(self, *operands: Any, **attrs: Any) -> Any:
+        """A call pattern; of tensors, the results of the operator, by its kernel."""
+        if any(map(_is_tensor, operands)) and not any(isinstance(each, Pattern) for each in operands):
+            if sys.modules["torch"].compiler.is_dynamo_compiling():
+                return self._in_graph(*operands, **attrs)
+            return self._run(operands, attrs)
+        return Call(self.spec, *operands, **attrs)
+
+    def _run(self, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+        from gsl.front.fx.custom import run_operator
+
+        spec = self._declared
+        given = [operand for operand in operands if operand is not None]
+        if not len(spec.operands) - spec.optional <= len(given) <= len(spec.operands):
+            raise TypeError(f"{spec.cls} takes {spec.arity} tensors ({', '.join(spec.operands)}), got {len(given)}")
+        for name in attrs:
+            if name not in spec.attrs:
+                raise TypeError(f"{spec.cls} has no attribute {name!r}: {nearest(name, spec.attrs)}")
+        full = spec.complete(attrs, ())
+        if note_call(spec):
+            _ = self.torch_op
+            plain = {name: list(value) if isinstance(value, tuple) else value for name, value in full.items()}
+            return spec.native.twin(*given, **plain)
+        _ = self.torch_op
+        return run_operator(spec.native, given, full)
+
+    # ------------------------------------------------------------ the meaning
+
+    def _traced(self, types: Types, attrs: Mapping[str, Any]) -> Graph:
+        from gsl.front.fx.trace import traced
+
+        tensors: dict[str, TensorType] = {}
+        for name, type in zip(self.meaning.tensors, types):
+            if not isinstance(type, TensorType):
+                raise FrontEndError(f"{self.meaning.title}: the type of {name} is not known")
+            tensors[name] = type
+        key = (types, exact(tuple(attrs.items())))
+        if key not in self._graphs:
+            if len(self._graphs) >= _MOST_GRAPHS:
+                self._graphs.clear()
+            graph = self._graphs[key] = traced(self.meaning.function, tensors, attrs, frozenset())
+            for node in graph.nodes:
+                node.native = None  # it is written anew wherever it is needed
+        return self._graphs[key]
+
+    def check(self) -> None:
+        """Raise PatternError where the meaning can't be traced, or an operator that torch has disagrees with it."""
+        from gsl.front.fx.custom import disagreement
+
+        sample = self.sample
+        native = self._declared.native
+        if not native.exists:
+            return
+        _ = self.torch_op
+        reason = disagreement(native, sample.types, {**self._defaults(), **sample.literals}, TOLERANCES)
+        if reason is not None:
+            raise PatternError(
+                f"{self.meaning.title}: the meaning is not what the operator of torch computes: {reason}, for {sample}"
+            )
+
+    @functools.cached_property
+    def sample(self) -> InputSample:
+        """Types and attributes with which the meaning can be computed; attributes that have a default have that."""
+        fixed = self._defaults()
+        program = rule_program("the meaning of", _side(self, self.meaning.function, fixed), ())
+        tensors, literals = parameters(program, program, self._leaves(fixed))
+        try:
+            return Sampler(program, program, tensors, literals).first()
+        except FrontEndError as error:
+            raise PatternError(str(error)) from error
+
+    def _defaults(self) -> dict[str, Any]:
+        return {name: attr.default for name, attr in self.spec.attrs.items() if attr.default is not REQUIRED}
+
+    def _leaves(self, fixed: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in self._declared.leaves.items() if name not in fixed}
+
+    # ------------------------------------------------------------ rules
+
+    def recognise(self, *, name: str | None = None, priority: int = 0, **fixed: Any) -> Subst:
+        """The rule from the meaning, written out, to the call.
+
+        ``fixed`` are attributes that have one value only, and optional operands that are absent (``weight=None``).
+        PatternError where the meaning does not tell an attribute, or computes other calls for other values: fix it.
+        """
+        meaning, call = self._sides(fixed)
+        return Subst.from_programs(
+            meaning, call, name=name or f"recognise {self.spec.cls}", priority=priority, **self._leaves(fixed)
+        )
+
+    def lower(self, *, name: str | None = None, priority: int = 0, **fixed: Any) -> Subst:
+        """The rule from the call to the meaning, written out; ``fixed`` as in :meth:`recognise`."""
+        meaning, call = self._sides(fixed)
+        return Subst.from_programs(
+            call, meaning, name=name or f"lower {self.spec.cls}", priority=priority, **self._leaves(fixed)
+        )
+
+    def _sides(self, fixed: Mapping[str, Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        last = self.meaning.tensors[len(self.meaning.tensors) - self.meaning.optional:]
+        for name, value in fixed.items():
+            if name not in self.meaning.schemas:
+                raise PatternError(f"{self.meaning.title}: {name}= is no parameter: "
+                                   f"{nearest(name, self.meaning.schemas)}")  # fmt: skip
+            if name in self.meaning.tensors and (value is not None or name not in last):
+                raise PatternError(f"{self.meaning.title}: {name}={value!r}: only an optional tensor can be fixed, as "
+                                   "None")  # fmt: skip
+        return _side(self, self.meaning.function, fixed), _side(self, self, fixed)
+
+
+def _shapes(meaning: Meaning, leaves: Mapping[str, Any]) -> dict[str, DeclaredType]:
+    """The types of the operands, as far as they are said."""
+    known = {name: declared(name, leaves[name]) for name in meaning.tensors if name in leaves}
+    hints = {name: annotated(name, meaning.hints[name]) for name in meaning.tensors}
+    return {**{name: type for name, type in hints.items() if type is not None}, **known}
+
+
+def _side(own: UserOperator, call: Callable[..., Any], fixed: Mapping[str, Any]) -> Callable[..., Any]:
+    """A program of the parameters of an operator that are not fixed."""
+    function = own.meaning.function
+    known = inspect.signature(function).parameters.values()
+    left = [p for p in known if p.name not in fixed]
+    tensors = [p.name for p in left if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+
+    values = {name: value for name, value in fixed.items() if name not in own.meaning.tensors}
+
+    def program(*operands: Any, **attrs: Any) -> Any:
+        given = dict(zip(tensors, operands))
+        found = [given.get(name) for name in own.meaning.tensors]
+        while found and found[-1] is None:
+            found.pop()
+        return call(*found, **attrs, **values)
+
+    program.__name__ = function.__name__
+    program.__wrapped__ = function  # type: ignore[attr-defined]
+    program.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [p if p.kind is inspect.Parameter.KEYWORD_ONLY else p.replace(default=p.empty) for p in left]
+    )
+    program.__annotations__ = function.__annotations__
+    return program
+
+
+def _torch_operator(name: str, meaning: Meaning, writes: tuple[str, ...]) -> Any:
+    """The operator of torch, if torch is there; without it, the meaning can't be computed either."""
+    from gsl.front.fx.custom import OperatorArgument, TorchOperator
+
+    optional = meaning.tensors[len(meaning.tensors) - meaning.optional:]
+    arguments = [
+        OperatorArgument(
+            own, schema,
+            meaning.attrs[own].default if own in meaning.attrs else None if own in optional else REQUIRED,
+            own in meaning.tensors,
+        )
+        for own, schema in meaning.schemas.items()
+    ]  # fmt: skip
+    return TorchOperator(name, arguments, meaning.results, writes, meaning.function, meaning.title)
+
+
+def _is_tensor(value: Any) -> bool:
+    """True for a tensor of torch, and for what stands for one in a trace."""
+    return "torch" in sys.modules and hasattr(type(value), "__torch_function__")
+
+
+def _found(module: str, name: str) -> UserOperator:
+    import importlib
+
+    found: UserOperator = getattr(importlib.import_module(module), name)
+    return found
