@@ -49,10 +49,11 @@ def frameworks() -> str:
         "What is written for each operator, in its simplest form: a call of the framework, or several of which it is "
         "composed. Other spellings are read as the operator, too. The table is made of what the front ends do: "
         "`python -m tests.conformance.record` records it, and the conformance tests check that the record is true.\n\n"
-        "| class | torch | Relax | Relay |\n| --- | --- | --- | --- |\n"
+        "| class | torch | Relax | Relay | ONNX |\n| --- | --- | --- | --- | --- |\n"
     )
+    names = ("fx", "relax", "relay", "onnx")
     rows = [
-        f"| `op.{spec.cls}` | " + " | ".join(spelling(recorded[name][op]) for name in ("fx", "relax", "relay")) + " |"
+        f"| `op.{spec.cls}` | " + " | ".join(spelling(recorded[name][op]) for name in names) + " |"
         for op, spec in sorted(TABLE.items())
     ]
     return head + "\n".join(rows) + "\n"

@@ -17,7 +17,7 @@ from gsl.cli.rules import importable
 from gsl.workload import Workload
 
 HELP = """\
-a program that torch.export.save wrote (.pt2), or a module that tvm.ir.save_json did (.json)"""
+a program that torch.export.save wrote (.pt2), a module that tvm.ir.save_json did (.json), or a model of ONNX (.onnx)"""
 PARAMS_HELP = """\
 values of parameters of a module of TVM by name, as numpy.savez writes them (.npz)"""
 
@@ -38,9 +38,23 @@ class Format:
     check: Callable[[], None] = lambda: None
 
 
+def read_onnx(path: Path, values: Mapping[str, Any] | None) -> Workload:
+    """The workload of a model of ONNX."""
+    if values is not None:
+        raise UsageError(f"{path} has its weights, so it takes no --params")
+    return Workload.from_onnx(path, name=path.stem)
+
+
+def write_onnx(workload: Workload, path: Path, with_values: bool) -> list[Path]:
+    """Write a model of ONNX, and beside it weights that are large or lie in other files."""
+    workload.save(path)
+    return [file for file in (path.with_suffix(".data"), path) if file.exists()]
+
+
 FORMATS: Mapping[str, Format] = {
     ".pt2": Format("torch.export.save", "torch", exported.read, exported.write),
     ".json": Format("tvm.ir.save_json", "apache-tvm", modules.read, modules.write, modules.check_writer),
+    ".onnx": Format("onnx.save", "onnx onnx-ir", read_onnx, write_onnx),
 }
 """The formats by how the names of their files end."""
 

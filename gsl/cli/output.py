@@ -41,8 +41,8 @@ def _shown(path: Path) -> str:
 def write(path: Path, make: Callable[[Path], list[Path]]) -> list[Path]:
     """Write files by a function, and put them in place when all are complete; their paths.
 
-    ``make`` gets a path with the suffix of ``path`` in a new folder, and returns what it wrote there, which may have
-    other suffixes, in the order in which the files may take the place of old ones.
+    ``make`` gets a path of the same name in a new folder, and returns what it wrote there, which may have other
+    suffixes, in the order in which the files may take the place of old ones.
     """
     real = path.resolve()  # what a link leads to is replaced, not the link
     try:
@@ -50,7 +50,7 @@ def write(path: Path, make: Callable[[Path], list[Path]]) -> list[Path]:
     except OSError as error:
         raise UsageError(f"{path} can't be written: {error.strerror}") from error
     try:
-        made = make(folder / f"model{path.suffix}")
+        made = make(folder / real.name)
         for file in made:
             old = real.with_suffix(file.suffix)
             if old.exists():

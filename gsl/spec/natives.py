@@ -106,7 +106,8 @@ def overload_of(target: Any) -> Any:
     """The overload that a packet of overloads, an operator made by ``torch.library.custom_op``, or a name such as
     ``"aten::relu"`` or ``"aten::add.Tensor"`` stands for; any other target is itself.
 
-    ``"onnx::TopK"`` and ``"com.microsoft::BiasGelu"`` stand for operators of ONNX. LookupError for a name under which torch has no operator.
+    ``"onnx::TopK"`` and ``"com.microsoft::BiasGelu"`` stand for operators of ONNX. LookupError for a name under which
+    torch has no operator.
     """
     if isinstance(target, str):
         return _overload_named(target)

@@ -172,9 +172,9 @@ def test_the_file_has_the_usual_permissions(here: Path, capsys: pytest.CaptureFi
     [
         (["mine.py", "none.pt2", "-o", "new.pt2"], "there is no file none.pt2"),
         (["mine.py", "mine.py", "-o", "new.pt2"], "mine.py: the name of a model ends in .pt2 (torch.export.save) or "
-         ".json (tvm.ir.save_json)"),
-        (["mine.py", "model.pt2", "-o", "new.onnx"], "new.onnx: the name of a model ends in .pt2 (torch.export.save) "
-         "or .json (tvm.ir.save_json)"),
+         ".json (tvm.ir.save_json) or .onnx (onnx.save)"),
+        (["mine.py", "model.pt2", "-o", "new.pth"], "new.pth: the name of a model ends in .pt2 (torch.export.save) "
+         "or .json (tvm.ir.save_json) or .onnx (onnx.save)"),
         (["mine.py", "model.pt2", "-o", "new.json"], "new.json: a model is written as it was read: give a name that "
          "ends in .pt2"),
         (["mine.py", "model.pt2", "-o", "no/new.pt2"], "there is no folder no"),

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 LISTS: Final[dict[str, Any]] = {
-    "refused": {
-        "atan2": "it has no spelling here, and its declaration says no decomposition",
-    },
+    "refused": {},
     "composed": {
         "multiply #2": "cast multiply",
         "divide #2": "cast divide",

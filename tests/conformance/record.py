@@ -17,7 +17,7 @@ from tests.helpers.examples import EVERY_CALL
 FILE = Path(__file__).resolve().parents[2] / "docs" / "spellings.json"
 FIELDS = ("operator.getitem",)
 """Calls that only take the fields of a result."""
-RECORDED = ("fx", "relax", "relay")
+RECORDED = ("fx", "relax", "relay", "onnx")
 
 
 def spellings(front_end: FrontEnd) -> dict[str, str | list[str]]:

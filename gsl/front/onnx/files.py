@@ -47,7 +47,8 @@ def _tensors(model: ir.Model) -> Iterator[Any]:
     for graph in (model.graph, *model.graph.subgraphs()):
         for value in graph.initializers.values():
             yield value.const_value
-    for part in (model.graph, *model.functions.values()):
+    parts: tuple[Any, ...] = (model.graph, *model.functions.values())
+    for part in parts:
         for node in part.all_nodes():
             for attr in node.attributes.values():
                 if attr.type == ir.AttributeType.TENSOR and not attr.is_ref():
@@ -89,10 +90,10 @@ def checked(model: ir.Model) -> ir.Model:
     for value in (*model.graph.inputs, *model.graph.initializers.values()):
         add(value)
     for node in model.graph:
-        for value in node.inputs:
-            if value is not None and value not in known:
+        for used in node.inputs:
+            if used is not None and used not in known:
                 raise FrontEndError(
-                    f"the node {node.name or node.op_type!r} uses {value.name!r} before it is computed, or nothing "
+                    f"the node {node.name or node.op_type!r} uses {used.name!r} before it is computed, or nothing "
                     "computes it"
                 )
         for value in node.outputs:
@@ -114,13 +115,14 @@ def in_memory(model: ir.Model) -> ir.Model:
 
 
 def save(model: ir.Model, path: Path) -> None:
-    """Save a model: whole, or not at all. Weights of another file go to a file of their own beside it, also large ones.
+    """Save a model: whole, or not at all. Weights that lie in other files, and large ones, go to a file beside it,
+    whose name ends in ``.data``.
 
     FrontEndError if that is not possible; a file that was there is then as it was.
     """
     tensors = [tensor for tensor in _tensors(model) if tensor is not None]
     apart = any(isinstance(tensor, ir.ExternalTensor) for tensor in tensors)
-    data = f"{path.name}.data" if apart or sum(tensor.nbytes for tensor in tensors) > WHOLE else None
+    data = path.with_suffix(".data").name if apart or sum(tensor.nbytes for tensor in tensors) > WHOLE else None
     try:
         with tempfile.TemporaryDirectory(prefix=".gsl_", dir=path.parent) as folder:
             ir.save(in_memory(model), Path(folder) / path.name, external_data=data)

@@ -62,7 +62,7 @@ def _inferred(model: ir.Model) -> ir.Model | None:
     for name, value in list(graph.initializers.items()):
         tensor = value.const_value
         if tensor is not None and tensor.size > LARGE:
-            value.type, value.shape = ir.TensorType(tensor.dtype), ir.Shape(tensor.shape)
+            value.type, value.shape = ir.TensorType(tensor.dtype), ir.Shape(tuple(map(int, tensor.shape)))  # type: ignore[arg-type]
             value.const_value = None
             del graph.initializers[name]
             if not value.is_graph_input():
@@ -92,9 +92,7 @@ def _infer_opaque(model: ir.Model, op: Op, operands: tuple[Node, ...], attrs: Ma
     return OnnxTypes().of(node.outputs[0])
 
 
-def _alone(
-    model: ir.Model, op: Op, operands: Sequence[Node], attrs: Mapping[str, Any], outputs: int
-) -> ir.Model:
+def _alone(model: ir.Model, op: Any, operands: Sequence[Node], attrs: Mapping[str, Any], outputs: int) -> ir.Model:
     """A model of one call, on inputs of the types of the operands; numbers and literals are initialisers."""
     values, fed, written = [], [], []
     for place, operand in enumerate(operands):
@@ -107,7 +105,7 @@ def _alone(
         else:
             fed.append(value)
     inputs, attributes = opaque.arguments(op, values, attrs)
-    node = ir.Node(op.domain, op.name, inputs, attributes, overload=op.overload, num_outputs=outputs)  # type: ignore[union-attr]
+    node = ir.Node(op.domain, op.name, inputs, attributes, overload=op.overload, num_outputs=outputs)
     for place, value in enumerate(node.outputs):
         value.name = f"y{place}"
     graph = ir.Graph(fed, node.outputs, nodes=[node], initializers=written, name="call",

@@ -102,7 +102,7 @@ class OnnxLoader(Loader):
         if tensor is None or tensor.dtype not in DTYPES:
             self.add(value, Node(INITIALIZER, name=value.name or "", native=Single(value)))
             return
-        shape = tuple(map(int, tensor.shape))
+        shape = tuple([int(size) for size in tensor.shape])  # type: ignore[arg-type]
         kind = PARAM if shape else CONST
         view = Node(kind, attrs={"value": to_torch(tensor)}, type=TensorType(shape, DTYPES[tensor.dtype]),
                     name=value.name or "const", native=OnnxLeaf(value))  # fmt: skip
@@ -209,7 +209,7 @@ class OnnxLoader(Loader):
             return None
         if any(getattr(operand.attrs["value"], "nbytes", 0) > FEW for operand in view.operands):
             return None
-        return meaning.evaluate(TABLE[view.op], [operand.attrs["value"] for operand in view.operands], view.attrs).numpy()
+        return meaning.evaluate(TABLE[view.op], [part.attrs["value"] for part in view.operands], view.attrs).numpy()
 
     def sizes(self, value: ir.Value | None) -> tuple[Dim, ...] | None:
         """The integers of a shape that is written in the model, or computed from the sizes of tensors; ``None`` if
@@ -226,16 +226,15 @@ class OnnxLoader(Loader):
         """The type that the model declares, or that ONNX infers."""
         if value not in self._types:
             known = self.types.of(value)
-            if known is None and value.name in self._declared:
-                known = self.types.tensor(*self._declared[value.name])
+            if known is None and (found := self._declared.get(value.name or "")) is not None:
+                known = self.types.tensor(*found)
             self._types[value] = known
         return self._types[value]
 
     # ------------------------------------------------------------ the whole
 
     def _alive(self, roots: Sequence[Node]) -> list[Node]:
-        """The nodes that count: without those that readings have seen through, and without weights that nothing uses.
-        """
+        """The nodes that count, without those that readings have seen through, and without unused weights."""
         alive = set(roots)
         work = list(alive)
         while work:

@@ -127,11 +127,11 @@ def _ort_value(array: Any) -> Any:
 def _array(value: Any) -> Any:
     name = value.data_type()
     if "bfloat16" in name or "float8" in name:
-        import torch
+        from torch.utils import dlpack
 
         from gsl.front.onnx.types import to_onnx
 
-        return to_onnx(torch.from_dlpack(value._ortvalue.to_dlpack())).numpy()
+        return to_onnx(dlpack.from_dlpack(value._ortvalue.to_dlpack())).numpy()
     return value.numpy()
 
 

@@ -111,7 +111,7 @@ class OnnxStorer(Storer):
         """Let a node of the copy, and the graphs in it, use other values."""
         for part in (node, *opaque.nested(node)) if moved else ():
             for place, value in enumerate(part.inputs):
-                if value in moved:
+                if value is not None and value in moved:
                     part.replace_input_with(place, moved[value])
                     self.changed = True
         for body in opaque.bodies(node) if moved else ():
@@ -166,27 +166,28 @@ class OnnxStorer(Storer):
     def _written(self, node: Node) -> Any:
         if node.op == GETITEM:
             return self._item(node)
+        op: Any = node.op
         try:
             if isinstance(node.op, Subgraph):
                 raise FrontEndError(f"{node.op.name}: a group can't be outlined in ONNX")
-            if not isinstance(node.op, str):
-                return self._native(node)
+            if not isinstance(op, str):
+                return self._native(node, op)
             layer = node.operands[0] if node.operands and node.operands[0] in self._layers else None
             if layer is not None:
                 operands = [self._operand(operand) for operand in (*layer.operands, node.operands[1])]
-                return spellings.write(layer.op, layer.attrs, operands, self)
-            return spellings.write(node.op, node.attrs, [self._operand(operand) for operand in node.operands], self)
+                return spellings.write(str(layer.op), layer.attrs, operands, self)
+            return spellings.write(op, node.attrs, [self._operand(operand) for operand in node.operands], self)
         except FrontEndError:
             raise
         except Exception as error:
             name = node.name or op_name(node.op)
             raise FrontEndError(f"{name}: {op_name(node.op)} can't be written in ONNX: {error}") from error
 
-    def _native(self, node: Node) -> Any:
+    def _native(self, node: Node, op: Any) -> Any:
         """A call of a native operator."""
-        inputs, attributes = opaque.arguments(node.op, list(map(self.value, node.operands)), node.attrs)
+        inputs, attributes = opaque.arguments(op, list(map(self.value, node.operands)), node.attrs)
         count = len(node.type.fields) if isinstance(node.type, TupleType) else 1
-        made = self.node(node.op.name, inputs, attributes, domain=node.op.domain, outputs=count)  # type: ignore[union-attr]
+        made = self.node(op.name, inputs, attributes, domain=op.domain, outputs=count)
         for value, type in zip(made, node.type.fields if isinstance(node.type, TupleType) else (node.type,)):
             annotate(value, type, self.symbols)
         return made[0] if count == 1 else tuple(made)
@@ -302,8 +303,8 @@ class OnnxStorer(Storer):
             if not used and node not in self._unused and opaque.effect_of(node) is None:
                 graph.remove(node, safe=True)
         for name, value in list(graph.initializers.items()):
-            used = value.uses() or value.is_graph_output() or value.is_graph_input()
-            if not used and value not in self._unused:
+            is_used = value.uses() or value.is_graph_output() or value.is_graph_input()
+            if not is_used and value not in self._unused:
                 del graph.initializers[name]
 
 

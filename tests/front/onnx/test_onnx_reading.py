@@ -27,7 +27,8 @@ READ: dict[str, tuple[dict[str, str | int], str]] = {
         "%low: float32[] = min(%x)\n%y: float32[2, 3] = onnx::Clip(%x, %low)",
     ),
     "axes as an operand": (
-        {"body": "y = ReduceMean<keepdims: int = 1>(x, axes)", "outputs": "float[2,1] y", "more": "int64[1] axes = {-1}"},
+        {"body": "y = ReduceMean<keepdims: int = 1>(x, axes)", "outputs": "float[2,1] y",
+         "more": "int64[1] axes = {-1}"},
         "%y: float32[2, 1] = mean(%x, axis=(1,), keepdims=True)",
     ),
     "axes as an attribute": (

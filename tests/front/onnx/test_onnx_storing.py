@@ -58,7 +58,9 @@ def test_all_but_the_match_is_as_it_was() -> None:
     assert list(one.metadata_props) == list(other.metadata_props)
     assert list(one.graph.initializer) == list(other.graph.initializer)
     assert list(one.graph.output) == list(other.graph.output)
-    assert [v for v in one.graph.value_info if v.name in "cde"] == [v for v in other.graph.value_info if v.name in "cde"]
+    assert [v for v in one.graph.value_info if v.name in "cde"] == [
+        v for v in other.graph.value_info if v.name in "cde"
+    ]
     assert other.graph.doc_string == "a graph"
     Workload(native).compare(new).check()
 
@@ -171,7 +173,7 @@ def test_only_models_of_onnx_have_one() -> None:
 
     torch_wl = Workload.from_torch(torch.nn.ReLU(), (torch.ones(2),))
     for use in (lambda: torch_wl.model, lambda: torch_wl.save("x.onnx")):
-        with pytest.raises(WorkloadError, match="torch.export|from_onnx"):
+        with pytest.raises(WorkloadError, match=r"torch\.export|from_onnx"):
             use()
-    with pytest.raises(FrontEndError, match="expected an onnx_ir.Model"):
+    with pytest.raises(FrontEndError, match=r"expected an onnx_ir\.Model"):
         Workload.from_onnx(3)

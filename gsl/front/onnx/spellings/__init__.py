@@ -25,7 +25,10 @@ _FAMILIES: Final[tuple[Any, ...]] = (elementwise, linear, norm, reduce, shape)
 READERS: Final[Mapping[str, OnnxLift]] = {name: read for family in _FAMILIES for name, read in family.READ.items()}
 WRITERS: Final[Mapping[str, OnnxLower]] = {name: write for family in _FAMILIES for name, write in family.WRITE.items()}
 
-MISSING: Final[Mapping[str, str]] = dict.fromkeys(packed.NAMES, packed.REASON)
+MISSING: Final[Mapping[str, str]] = {
+    **dict.fromkeys(packed.NAMES, packed.REASON),
+    "atan2": "the quadrant of an angle is not known from a quotient",
+}
 """The canonical operators that can't be written in ONNX, each with the reason."""
 
 
@@ -64,7 +67,7 @@ def takes_bias(layer: Node, bias: Node) -> bool:
     if layer.dtype is None or layer.dtype != bias.operands[1].dtype or "float" not in layer.dtype:
         return False
     if layer.op == "nn.dense":
-        return bias.attrs["axis"] == (layer.ndim or 0) - 1
+        return bool(bias.attrs["axis"] == (layer.ndim or 0) - 1)
     if layer.op not in linear.CONVOLUTIONS:
         return False
     layout = layer.attrs["out_layout"] or layer.attrs["data_layout"]

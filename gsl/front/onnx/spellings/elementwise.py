@@ -206,7 +206,7 @@ def _read_divide(r: OnnxCall) -> Canon:
 
 def _read_power(r: OnnxCall) -> Canon:
     base, exponent = arithmetic(r)
-    unread_unless(r.type(0).dtype == r.type(1).dtype or not exponent is r.inputs[1])
+    unread_unless(r.type(0).dtype == r.type(1).dtype or exponent is not r.inputs[1])
     return Canon("power", (base, exponent))
 
 
@@ -294,7 +294,8 @@ def _softplus(w: OnnxLowering, x: Any, beta: float, threshold: float) -> Any:
 
 def _gelu(w: OnnxLowering, x: Any, approximate: str) -> Any:
     if w.opset >= 20:
-        return w.call("Gelu", x, **({} if approximate == "none" else {"approximate": approximate}))
+        kind: dict[str, Any] = {} if approximate == "none" else {"approximate": approximate}
+        return w.call("Gelu", x, **kind)
     if approximate == "none":
         inner = w.write("erf", w.write("multiply", x, math.sqrt(0.5)))
     else:

@@ -41,10 +41,10 @@ def _batch_matmul(w: OnnxLowering, a: Any, b: Any, out_dtype: str, transpose_a: 
 def _read_matmul(r: OnnxCall) -> Canon:
     a, b = r.inputs
     turned = r.producer(b, "Transpose")
-    if turned is not None and r.type(1).ndim == 2 and r.type(0).ndim > 1:
-        if tuple(OnnxCall(turned, r.scope).attr("perm", (1, 0))) == (1, 0):
-            r.through.append(turned)
-            return Canon("nn.dense", (a, turned.inputs[0]))
+    is_layer = turned is not None and r.type(1).ndim == 2 and r.type(0).ndim > 1
+    if turned is not None and is_layer and tuple(OnnxCall(turned, r.scope).attr("perm", (1, 0))) == (1, 0):
+        r.through.append(turned)
+        return Canon("nn.dense", (a, turned.inputs[0]))
     return Canon("matmul", (a, b))
 
 

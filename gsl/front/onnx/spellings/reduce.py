@@ -103,7 +103,8 @@ def _cumsum(w: OnnxLowering, data: Any, axis: int | None, dtype: str, exclusive:
     data = w.cast(data, w.dtype)
     if axis is None:
         data, axis = w.reshape(data, w.shape), 0
-    return w.call("CumSum", data, w.cast(axis, "int64"), **({"exclusive": 1} if exclusive else {}))
+    flags: dict[str, Any] = {"exclusive": 1} if exclusive else {}
+    return w.call("CumSum", data, w.cast(axis, "int64"), **flags)
 
 
 def _read_cumsum(r: OnnxCall) -> Canon:

@@ -78,7 +78,8 @@ def _read_one_part(r: OnnxCall) -> Canon:
 
 def _reshape(w: OnnxLowering, data: Any, **attrs: Any) -> Any:
     """Whatever the attributes, the elements in the shape of the result."""
-    return w.call("Reshape", data, w.dims(w.shape, infer=True), **({"allowzero": 1} if 0 in w.shape else {}))
+    zero: dict[str, Any] = {"allowzero": 1, "since": 14} if 0 in w.shape else {}
+    return w.call("Reshape", data, w.dims(w.shape, infer=True), **zero)
 
 
 def _read_reshape(r: OnnxCall) -> Canon:
@@ -148,9 +149,9 @@ def _broadcast_to(w: OnnxLowering, data: Any, shape: tuple[Dim, ...]) -> Any:
 
 
 def _read_expand(r: OnnxCall) -> Canon:
-    wanted, own = list(r.dims(1)), list(r.type().shape)
+    wanted, own = r.dims(1), r.type().shape
     rank = max(len(wanted), len(own))
-    wanted, own = [1] * (rank - len(wanted)) + wanted, [1] * (rank - len(own)) + own
+    wanted, own = (1,) * (rank - len(wanted)) + wanted, (1,) * (rank - len(own)) + own
     # Where a size of 1 is asked for, the operand's own size stays.
     return Canon("broadcast_to", (r.x,), {"shape": tuple([o if w == 1 else w for w, o in zip(wanted, own)])})
 
@@ -226,7 +227,7 @@ def _pad(w: OnnxLowering, data: Any, pad_width: Any, pad_value: Any, pad_mode: s
     if pad_mode != "constant" and min(*before, *after, 0) < 0:
         raise ValueError(f"what ONNX makes of negative widths with the mode {pad_mode!r} is not certain")
     value = () if pad_mode != "constant" or pad_value == 0 else (w.cast(pad_value, w.dtype),)
-    mode = {} if pad_mode == "constant" else {"mode": pad_mode}
+    mode: dict[str, Any] = {} if pad_mode == "constant" else {"mode": pad_mode}
     return w.call("Pad", data, w.ints([*before, *after]), *value, **mode)
 
 
@@ -266,10 +267,8 @@ def _read_slice(r: OnnxCall) -> Canon:
     axes = r.ints("axes", 3) or tuple(range(len(begin)))
     strides = r.ints("steps", 4) or (1,) * len(begin)
     shape = r.type().shape
-    places = [*begin, *end]
-    if len(axes) == 1 and strides == (-1,) and all(isinstance(place, int) for place in places):
-        if places[1] < -(2**31) and _starts_at_end(places[0], shape[axes[0]]):  # type: ignore[operator, arg-type]
-            return Canon("reverse", (r.x,), {"axis": axes})
+    if strides == (-1,) and isinstance(end[0], int) and end[0] < -(2**31) and _is_last(begin[0], shape[axes[0]]):
+        return Canon("reverse", (r.x,), {"axis": axes})
     # A place that is beyond an axis is its end: of symbolic ones, that is known for the ends of the axis only.
     for axis, low, high, step in zip(axes, begin, end, strides):
         size = shape[axis]
@@ -287,8 +286,11 @@ def _is_far(place: Dim) -> bool:
     return isinstance(place, int) and place >= 2**31 - 1
 
 
-def _starts_at_end(place: int, size: Dim) -> bool:
-    return place == -1 or place >= 2**31 - 1 or (isinstance(size, int) and place >= size - 1)
+def _is_last(place: Dim, size: Dim) -> bool:
+    """True for the last place of an axis, or one beyond it."""
+    if not isinstance(place, int):
+        return False
+    return place == -1 or _is_far(place) or (isinstance(size, int) and place >= size - 1)
 
 
 def _reverse(w: OnnxLowering, data: Any, axis: tuple[int, ...]) -> Any:
