@@ -52,7 +52,7 @@ from gsl.pat import (
 from gsl.pat import Match as MatchClause
 from gsl.pat.reads import references
 from gsl.pat.use import tail
-from gsl.spec import OpSpec
+from gsl.spec import OperatorName, OpSpec
 from gsl.spec.natives import same_function
 
 
@@ -179,8 +179,15 @@ class Plan:
         if graph.canonical is None or not self.natives:
             return
         present = {op for op in graph.by_op() if not isinstance(op, str)}
+        declared = [op.spec for op in graph.by_op() if isinstance(op, OperatorName)]
         for pattern in self.natives:
             if present.isdisjoint(same_function(pattern.op)):
+                spec = next((spec for spec in declared if pattern.op in spec.native.targets()), None)
+                if spec is not None:
+                    raise PatternError(
+                        f"{pattern.location}: {pattern!r} matches nothing: the graph shows such a call by the operator "
+                        f"that was declared for it; write {spec.cls}(…)"
+                    )
                 literals = {name: node.value for name, node in pattern.attrs.items() if isinstance(node, Literal)}
                 count = None if pattern.operands is None else len(pattern.operands)
                 shown = graph.canonical(pattern.op, count, literals)

@@ -21,6 +21,7 @@ from gsl.rewrite import Subst
 from gsl.spec import REQUIRED, DeclaredSpec, Trait, Types
 from gsl.spec.custom import note_call
 from gsl.spec.spec import exact
+from gsl.spec.symbolic import has_symbols
 from gsl.workload.compare import TOLERANCES
 
 _MOST_GRAPHS = 64
@@ -103,7 +104,7 @@ class UserOperator(op.Operator):
         writes is its meaning."""
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__ or self.__doc__
-        self.check()
+        self._check()
 
     def __repr__(self) -> str:
         return self.spec.cls
@@ -143,11 +144,10 @@ class UserOperator(op.Operator):
             if name not in spec.attrs:
                 raise TypeError(f"{spec.cls} has no attribute {name!r}: {nearest(name, spec.attrs)}")
         full = spec.complete(attrs, ())
+        _ = self.torch_op  # which is made now, if torch has none
         if note_call(spec):
-            _ = self.torch_op
             plain = {name: list(value) if isinstance(value, tuple) else value for name, value in full.items()}
             return spec.native.twin(*given, **plain)
-        _ = self.torch_op
         return run_operator(spec.native, given, full)
 
     # ------------------------------------------------------------ the meaning
@@ -157,8 +157,11 @@ class UserOperator(op.Operator):
 
         tensors: dict[str, TensorType] = {}
         for name, type in zip(self.meaning.tensors, types):
-            if not isinstance(type, TensorType):
-                raise FrontEndError(f"{self.meaning.title}: the type of {name} is not known")
+            if not isinstance(type, TensorType) or has_symbols(type):
+                raise FrontEndError(
+                    f"{self.meaning.title}: it is written out for operands of known types and sizes, and {name} is "
+                    f"{type or 'not known'}"
+                )
             tensors[name] = type
         key = (types, exact(tuple(attrs.items())))
         if key not in self._graphs:
@@ -169,7 +172,7 @@ class UserOperator(op.Operator):
                 node.native = None  # it is written anew wherever it is needed
         return self._graphs[key]
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Raise PatternError where the meaning can't be traced, or an operator that torch has disagrees with it."""
         from gsl.front.fx.custom import disagreement
 

@@ -325,3 +325,33 @@ def test_it_may_be_called_in_compiled_models() -> None:
         found = torch.compile(Called(), backend=backend, fullgraph=True)(X)
         torch.testing.assert_close(found, Called()(X))
     assert [trace.count(rule.name) for trace in backend.traces] == [2]
+
+
+def test_a_native_pattern_beside_the_operator_is_told() -> None:
+    x, w = pat.Wildcard(), pat.Wildcard()
+    native = Subst(pat.Call(rms_norm.torch_op, x, w), op.ReLU(x), name="native")
+    wl = exported(Called())
+    assert len(list(native.match(wl))) == 2
+    with pytest.raises(gsl.errors.PatternError, match=r"declared for it; write rms_norm\(…\)"):
+        native(wl.with_operators(rms_norm))
+
+
+def test_results_have_memory_of_their_own() -> None:
+    @gsl.operator("gsl_tests::twice")
+    def twice(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x, x
+
+    first, second = twice(X)
+    first.add_(1.0)
+    torch.testing.assert_close(second, X)
+    assert second is not X
+
+
+def test_dynamic_sizes() -> None:
+    sizes = {"x": {0: torch.export.Dim("n", min=2, max=64)}}
+    wl = Workload.from_torch(Written(), (X,), dynamic_shapes=sizes)
+    new = rms_norm.recognise()(wl)
+    assert "%rms_norm: float32[s" in new.text()
+    wl.compare(new).check()
+    back = rms_norm.lower()(new)
+    assert [node.op for node in back.graph] == [node.op for node in wl.graph]

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import torch
 from torch import fx
-from torch._library.custom_ops import OPDEFS, CustomOpDef
-from torch._ops import OpOverload, OpOverloadPacket
+from torch._ops import OpOverload
 
 from gsl.errors import FrontEndError, PatternError
+from gsl.front.fx.library import define, maker, registered
 from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
 from gsl.graph import TensorType, TupleType
@@ -29,10 +29,6 @@ _V2: Final = torch.ops.higher_order.auto_functionalized_v2
 FUNCTIONALIZED: Final = frozenset((_V1, _V2))
 
 _NEW: Final = torch.ops.aten.new_empty.default
-
-_MADE: Final = "_gsl_meaning"
-"""The attribute of a function that tells that an operator was made of it here, so that it may be made anew."""
-
 
 @dataclass(frozen=True, slots=True)
 class OperatorArgument:
@@ -69,7 +65,7 @@ class TorchOperator:
     @property
     def exists(self) -> bool:
         """True if torch has an operator of that name."""
-        return _registered(self.name) is not None
+        return registered(self.name) is not None
 
     @property
     def overload(self) -> OpOverload:
@@ -85,17 +81,17 @@ class TorchOperator:
     @property
     def _is_stale(self) -> bool:
         """True if the operator that was made here was made of another declaration since."""
-        return "_made" in vars(self) and self._made is not None and _maker(self.name) is not self.meaning
+        return "_made" in vars(self) and self._made is not None and maker(self.name) is not self.meaning
 
     @functools.cached_property
     def _made(self) -> OpOverload | None:
         """The operator that is made here; ``None`` where torch has one that was not."""
-        return None if self.exists and _maker(self.name) is None else self._make()
+        return None if self.exists and maker(self.name) is None else self._make()
 
     @functools.cached_property
     def _found(self) -> OpOverload:
         """The operator that torch has."""
-        found = _registered(self.name)
+        found = registered(self.name)
         assert found is not None
         self._check(found)
         return found
@@ -106,7 +102,7 @@ class TorchOperator:
         if not self.writes:
             return self.overload
         name = f"gsl_traced::{self.name.replace('::', '__').replace('.', '_')}"
-        return _define(name, self._schema(()), self.meaning, self.meaning)
+        return define(name, self._schema(()), self.meaning, self.meaning)
 
     @functools.cached_property
     def writes(self) -> tuple[str, ...]:
@@ -144,7 +140,7 @@ class TorchOperator:
     def _make(self) -> OpOverload:
         schema = self._schema(self._writes)
         if not self._writes:
-            return _define(self.name, schema, self.meaning, self.meaning)
+            return define(self.name, schema, self.meaning, self.meaning)
         known = [argument.name for argument in self.arguments]
 
         def write(*args: Any, **kwargs: Any) -> Any:
@@ -156,7 +152,7 @@ class TorchOperator:
                 given[name].copy_(value)
             return None if first == 0 else results[0] if first == 1 else results[:first]
 
-        return _define(self.name, schema, write, self.meaning, self._writes)
+        return define(self.name, schema, write, self.meaning, self._writes)
 
     def _check(self, found: OpOverload) -> None:
         """Raise PatternError where the schema of an existing operator is not that of the declaration."""
@@ -317,78 +313,6 @@ def overload_in(node: fx.Node) -> Any:
     if node.op != "call_function":
         return None
     return node.args[0] if node.target in FUNCTIONALIZED and node.args else node.target
-
-
-def _maker(name: str) -> Any:
-    """The function of which the operator of that name was made here; ``None`` for any other."""
-    return getattr(getattr(OPDEFS.get(name), "_init_fn", None), _MADE, None)
-
-
-def _registered(name: str) -> OpOverload | None:
-    space, _, rest = name.partition("::")
-    packet_name, _, overload = rest.partition(".")
-    packet = getattr(getattr(torch.ops, space), packet_name, None)
-    if not isinstance(packet, OpOverloadPacket):
-        return None
-    found = getattr(packet, overload or packet.overloads()[0], None)  # type: ignore[no-untyped-call]
-    return found if isinstance(found, OpOverload) else None
-
-
-def _define(
-    name: str, schema: str, function: Callable[..., Any], meaning: Callable[..., Any], writes: Sequence[str] = ()
-) -> OpOverload:
-    """Make an operator of a meaning, also anew. Its kernel for every device is a function, from which its types follow,
-    too."""
-
-    def kernel(*args: Any, **kwargs: Any) -> Any:
-        found = function(*args, **kwargs)
-        return _apart(found, (*args, *kwargs.values()))
-
-    setattr(kernel, _MADE, meaning)
-    made: CustomOpDef = torch.library.custom_op(name, kernel, mutates_args=tuple(writes), schema=schema)
-    made.register_fake(kernel)
-    if not writes:
-        made.register_autograd(functools.partial(_backward, function), setup_context=_keep)
-    return made._opoverload
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any, keyword_only_inputs: Any = None) -> None:
-    """Keep the arguments of a call for its gradients."""
-    ctx.tensors = tuple([isinstance(value, torch.Tensor) for value in inputs])
-    ctx.others = tuple([None if kept else value for kept, value in zip(ctx.tensors, inputs)])
-    ctx.attrs = dict(keyword_only_inputs or {})
-    ctx.save_for_backward(*(value for kept, value in zip(ctx.tensors, inputs) if kept))
-
-
-def _backward(function: Callable[..., Any], ctx: Any, *grads: Any) -> Any:
-    """The gradients of the operands of a call, which are those of its meaning."""
-    saved = iter(ctx.saved_tensors)
-    values = [next(saved).detach() if kept else other for kept, other in zip(ctx.tensors, ctx.others)]
-    wanted = [place for place, needed in enumerate(ctx.needs_input_grad[: len(values)]) if needed]
-    for place in wanted:
-        values[place].requires_grad_()
-    with torch.enable_grad():
-        found = function(*values, **ctx.attrs)
-    results = found if isinstance(found, tuple) else (found,)
-    pairs = [(result, grad) for result, grad in zip(results, grads) if result.requires_grad and grad is not None]
-    own = torch.autograd.grad(
-        [result for result, _ in pairs], [values[place] for place in wanted], [grad for _, grad in pairs],
-        allow_unused=True,
-    )  # fmt: skip
-    gradients: list[Any] = [None] * len(values)
-    for place, gradient in zip(wanted, own):
-        gradients[place] = gradient
-    return tuple(gradients)
-
-
-def _apart(found: Any, given: Sequence[Any]) -> Any:
-    """Results with memory of their own: an operator must not return its argument, as ``x + 0`` may be."""
-    if isinstance(found, (tuple, list)):
-        return tuple([_apart(item, given) for item in found])
-    memory = [value.untyped_storage()._cdata for value in given if isinstance(value, torch.Tensor)]
-    if isinstance(found, torch.Tensor) and found.untyped_storage()._cdata in memory:
-        return found.clone()
-    return found
 
 
 def _is_written(argument: Any) -> bool:
