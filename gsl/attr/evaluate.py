@@ -141,9 +141,9 @@ class Evaluator:
 
     def value(self, node: Ast) -> Any:
         """The value of the expression; EvaluationError if it has none."""
-        if isinstance(node, ast.Literal):
+        if type(node) is ast.Literal:
             return node.value
-        memo = self._memo(node)
+        memo = self._open if node.symbols else self._closed
         known = memo.get(id(node))
         if known is None:
             if node.depth > _DEEP:
@@ -172,7 +172,7 @@ class Evaluator:
 
     def _evaluate(self, node: Ast) -> Any:
         try:
-            return self._step(node)
+            return _STEPS.get(type(node), _no_step)(self, node)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise EvaluationError(f"{node!r} has no value: {error}{self._found(node)}") from error
 
@@ -186,45 +186,6 @@ class Evaluator:
                 except EvaluationError:
                     continue
         return f" ({', '.join(found)})" if found else ""
-
-    def _step(self, node: Ast) -> Any:
-        value = self.value
-        match node:
-            case ast.Attribute(pattern, name):
-                return self.scope.attribute(pattern, name, self.symbols)
-            case ast.Symbol():
-                if node not in self.symbols:
-                    raise EvaluationError(
-                        f"the symbol {node!r} is not bound here: give it as index= of a variadic, or use a function"
-                    )
-                return self.symbols[node]
-            case ast.TupleOf(items):
-                return tuple([value(item) for item in items])
-            case ast.Binary("&", left, right):
-                return boolean(value(left)) and boolean(value(right))
-            case ast.Binary("|", left, right):
-                return boolean(value(left)) or boolean(value(right))
-            case ast.Binary(symbol, left, right):
-                return BINARY[symbol](value(left), value(right))
-            case ast.Unary("~", operand):
-                return not boolean(value(operand))
-            case ast.Unary(_, operand):
-                return -value(operand)
-            case ast.Item(sequence, index):
-                return value(sequence)[value(index)]
-            case ast.Slice(sequence, start, stop, step):
-                return value(sequence)[slice(value(start), value(stop), value(step))]
-            case ast.Function(name, operands):
-                return FUNCTIONS[name](*[value(operand) for operand in operands])
-            case ast.Conditional(condition, then, otherwise):
-                return value(then if boolean(value(condition)) else otherwise)
-            case ast.Chosen(alternative, clauses):
-                return value(clauses[self.scope.alternative(alternative, self.symbols)])
-            case ast.Each():
-                return self.each(node, None)
-            case ast.Reduce():
-                return self._reduce(node)
-        raise EvaluationError(f"{node!r} is not an attribute expression")
 
     def each(self, node: ast.Each, length: int | None) -> tuple[Any, ...]:
         """The values of an ``Each``, whose length may be taken from the value that it is compared with."""
@@ -246,7 +207,8 @@ class Evaluator:
         finally:
             self.symbols, self._open = outer
 
-    def _reduce(self, node: ast.Reduce) -> Any:
+    def reduce(self, node: ast.Reduce) -> Any:
+        """The value of a ``Reduce``."""
         items = tuple(self.value(node.sequence))
         fold = _FOLDS[node.operator]
         if node.initial is not None:
@@ -272,3 +234,55 @@ class Evaluator:
         else:
             expected = self.value(node)
         return same(expected, actual), expected
+
+
+def _symbol(evaluator: Evaluator, node: Any) -> Any:
+    if node not in evaluator.symbols:
+        raise EvaluationError(
+            f"the symbol {node!r} is not bound here: give it as index= of a variadic, or use a function"
+        )
+    return evaluator.symbols[node]
+
+
+def _binary(evaluator: Evaluator, node: Any) -> Any:
+    left = evaluator.value(node.left)
+    if node.operator == "&":
+        return boolean(left) and boolean(evaluator.value(node.right))
+    if node.operator == "|":
+        return boolean(left) or boolean(evaluator.value(node.right))
+    return BINARY[node.operator](left, evaluator.value(node.right))
+
+
+def _unary(evaluator: Evaluator, node: Any) -> Any:
+    operand = evaluator.value(node.operand)
+    return not boolean(operand) if node.operator == "~" else -operand
+
+
+def _slice(evaluator: Evaluator, node: Any) -> Any:
+    value = evaluator.value
+    return value(node.sequence)[slice(value(node.start), value(node.stop), value(node.step))]
+
+
+def _chosen(evaluator: Evaluator, node: Any) -> Any:
+    return evaluator.value(node.clauses[evaluator.scope.alternative(node.alternative, evaluator.symbols)])
+
+
+def _no_step(evaluator: Evaluator, node: Any) -> Any:
+    raise EvaluationError(f"{node!r} is not an attribute expression")
+
+
+_STEPS: dict[type[Ast], Callable[[Evaluator, Any], Any]] = {
+    ast.Attribute: lambda e, node: e.scope.attribute(node.pattern, node.name, e.symbols),
+    ast.Symbol: _symbol,
+    ast.TupleOf: lambda e, node: tuple([e.value(item) for item in node.items]),
+    ast.Binary: _binary,
+    ast.Unary: _unary,
+    ast.Item: lambda e, node: e.value(node.sequence)[e.value(node.index)],
+    ast.Slice: _slice,
+    ast.Function: lambda e, node: FUNCTIONS[node.name](*[e.value(operand) for operand in node.operands]),
+    ast.Conditional: lambda e, node: e.value(node.then if boolean(e.value(node.condition)) else node.otherwise),
+    ast.Chosen: _chosen,
+    ast.Each: lambda e, node: e.each(node, None),
+    ast.Reduce: lambda e, node: e.reduce(node),
+}
+"""How each kind of expression is evaluated from the values of its parts."""

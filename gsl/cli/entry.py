@@ -26,7 +26,7 @@ used; 3 the work failed; 130 interrupted. What was found goes to standard output
 
 gsl COMMAND --help shows examples of each command."""
 WIDTH = 118
-PACKAGES = {"torch": "torch", "tvm": "apache-tvm", "hypothesis": "hypothesis", "yaml": "pyyaml"}
+PACKAGES = {"torch": "torch", "tvm": "apache-tvm", "yaml": "pyyaml"}
 """The package that installs a module which some commands need, and the library does not."""
 
 

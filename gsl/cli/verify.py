@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 from gsl.cli.command import RULES_ARE_CODE, Command, Exit, UsageError
 from gsl.cli.rules import HELP, selection
 from gsl.cli.terminal import Terminal
-from gsl.rewrite import Subst
-from gsl.verify import Refuted, Supported, Unchecked, Verdict, verify
+from gsl.verify import Refuted, Supported, Unchecked, Verdict, verdicts
 
 EXAMPLES = """\
 gsl verify mine.py                                                  # all rules of a file
@@ -32,6 +30,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mutate", action="store_true", help="also put small mistakes into the rules, and tell how many are found"
     )
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="verify so many rules at once (1)")
     parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")
     parser.add_argument(
         "--fail-on", choices=("refuted", "unchecked"), default="refuted",
@@ -46,23 +45,23 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     """Verify the rules and print the verdicts; 1 if a rule is wrong."""
     if options.max_examples < 1:
         raise UsageError(f"--max-examples: expected a positive number, found {options.max_examples}")
+    if options.jobs < 1:
+        raise UsageError(f"--jobs: expected a positive number, found {options.jobs}")
     rules = selection(options.rules, terminal).rules
-    verdicts = list(terminal.progress(_verdicts(rules, options), len(rules), "verifying"))
-    counts = Counter(WORDS[type(verdict)] for verdict in verdicts)
+    found = verdicts(
+        rules, max_examples=options.max_examples, seed=options.seed, mutate=options.mutate, jobs=options.jobs
+    )
+    done = list(terminal.progress(found, len(rules), "verifying"))
+    counts = Counter(WORDS[type(verdict)] for verdict in done)
     if options.json:
         terminal.json({
             "max_examples": options.max_examples, "seed": options.seed,
-            **{word: counts[word] for word in WORDS.values()}, "rules": [_as_json(verdict) for verdict in verdicts],
+            **{word: counts[word] for word in WORDS.values()}, "rules": [_as_json(verdict) for verdict in done],
         })  # fmt: skip
     else:
-        _print(verdicts, counts, terminal, options.verbose)
+        _print(done, counts, terminal, options.verbose)
     wrong = counts["refuted"] or (options.fail_on == "unchecked" and counts["unchecked"])
     return Exit.NEGATIVE if wrong else Exit.DONE
-
-
-def _verdicts(rules: tuple[Subst, ...], options: argparse.Namespace) -> Iterator[Verdict]:
-    for rule in rules:
-        yield verify(rule, max_examples=options.max_examples, seed=options.seed, mutate=options.mutate)
 
 
 def _print(verdicts: list[Verdict], counts: Counter[str], terminal: Terminal, verbose: bool) -> None:
@@ -87,7 +86,7 @@ def _as_json(verdict: Verdict) -> dict[str, Any]:
     found: dict[str, Any] = {
         "rule": verdict.rule, "verdict": WORDS[type(verdict)], "evaluated": verdict.evidence.evaluated,
         "distinct": verdict.evidence.distinct, "methods": {k: dict(v) for k, v in verdict.evidence.methods.items()},
-        "not_generated": list(verdict.evidence.missing),
+        "not_generated": [*verdict.evidence.missing, *verdict.evidence.lacking],
     }  # fmt: skip
     if isinstance(verdict, Unchecked):
         found["reason"] = verdict.reason
@@ -103,7 +102,8 @@ def _as_json(verdict: Verdict) -> dict[str, Any]:
         mutants = verdict.mutants
         found["mutants"] = {
             "share": mutants.share, "refuted": list(mutants.refuted), "survived": list(mutants.survived),
-            "unbuildable": list(mutants.unbuildable),
+            "unbuildable": list(mutants.unbuildable), "refused": list(mutants.refused),
+            "equivalent": list(mutants.equivalent), "unneeded": list(mutants.unneeded),
         }  # fmt: skip
     return found
 

@@ -19,6 +19,8 @@ from gsl.rewrite.trace import Trace
 from gsl.spec import DeclaredSpec
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from gsl.rulefile import Heuristic
     from gsl.verify import Verdict
 
@@ -133,11 +135,17 @@ class RuleSet:
         """The reasons, for each rule by name, why it does not match, or is refused where it does; to be printed."""
         return Explanations({rule.name: rule.explain(subject, nearest=nearest) for rule in self.rules})
 
-    def verify(self, *, max_examples: int = 200, seed: int = 0, mutate: bool = False) -> dict[str, Verdict]:
-        """The verdict on each rule by name: a small graph on which its two sides differ, or none, see Subst.verify."""
+    def verify(
+        self, *, max_examples: int = 200, seed: int = 0, mutate: bool = False, jobs: int = 1,
+        executor: Executor | None = None,
+    ) -> dict[str, Verdict]:  # fmt: skip
+        """The verdict on each rule by name: a small graph on which its two sides differ, or none, see Subst.verify.
+
+        With ``jobs``, so many processes work on them; or an ``executor`` as those of :mod:`concurrent.futures` does.
+        """
         from gsl.verify import verify_all
 
-        return verify_all(self, max_examples=max_examples, seed=seed, mutate=mutate)
+        return verify_all(self, max_examples=max_examples, seed=seed, mutate=mutate, jobs=jobs, executor=executor)
 
     def __call__(
         self,

@@ -238,8 +238,7 @@ class Subst:
         """Look for a small graph on which the two sides differ: Refuted, Supported or Unchecked, with the reason.
 
         ``max_examples`` graphs are made from the source, rewritten, and compared. ``mutate`` also breaks the rule in
-        small ways, and tells how many of these mistakes are found. Equal seeds give equal verdicts. Needs torch and
-        hypothesis.
+        small ways, and tells how many of these mistakes are found. Equal seeds give equal verdicts. Needs torch.
         """
         from gsl.verify import verify
 

@@ -1,6 +1,7 @@
 """Verification: random small instances of a rule's source, rewritten and compared."""
 
-from gsl.verify.judge import verify, verify_all
+from gsl.verify.judge import verify
+from gsl.verify.many import verdicts, verify_all
 from gsl.verify.verdict import (
     Counterexample,
     Evidence,
@@ -13,6 +14,6 @@ from gsl.verify.verdict import (
 )
 
 __all__ = [
-    "Counterexample", "Evidence", "Mutants", "Refuted", "Suggestion", "Supported", "Unchecked", "Verdict", "verify",
-    "verify_all",
+    "Counterexample", "Evidence", "Mutants", "Refuted", "Suggestion", "Supported", "Unchecked", "Verdict",
+    "verdicts", "verify", "verify_all",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The decisions of which an instance is made: drawn at random, or one by one by hypothesis when it shrinks."""
+"""The decisions of which an instance is made: drawn at random, or one by one when an instance is made smaller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 SIZES = 6
-"""Dimensions that are free are at most this."""
+"""Dimensions that are free are mostly at most this."""
+LARGEST = 512
+"""No dimension that is free is larger."""
 
 
 class Dead(Exception):
@@ -23,7 +25,10 @@ class Choices(Protocol):
         """The number of one of ``count`` options."""
 
     def size(self) -> int:
-        """A dimension that is free, from 1 to :data:`SIZES`."""
+        """A dimension that is free, from 1 to :data:`LARGEST`."""
+
+    def hint(self, sizes: Sequence[int]) -> None:
+        """Note the sizes that the conditions of the rule ask for."""
 
     def rare(self) -> bool:
         """True if the choice is to be out of the ordinary."""
@@ -52,6 +57,13 @@ _ALIKE: Sequence[float] = (0.5, 0.9, 1.0, 0.2, 0.0)
 _APART = 0.35
 """The share of the instances in which all attributes that could differ are alike except one."""
 _RARE = 0.08
+LARGE = (7, 8, 16, 11, 13)
+"""Dimensions that are larger than the usual ones: multiples of 8, and primes."""
+_LARGE = 0.2
+"""The share of the instances in which a dimension may be such a one, and the probability that it is."""
+_HINTED = 0.5
+"""The probability that the first size is one that the conditions of the rule ask for, if they do; it falls with each
+that is, for few axes may be large."""
 
 
 class Coverage:
@@ -87,6 +99,10 @@ class Random:
         self.apart = self.random.randrange(coverage.agains) if self.random.random() < _APART else None
         """The one attribute that is not alike, by its number among those that could be; ``None`` if there is none."""
         self.agains = 0
+        self.large = not small and self.random.random() < _LARGE
+        self.hints: Sequence[int] = ()
+        self.asked = 0
+        """The number of times that a size was such a one."""
 
     def index(self, count: int, label: Hashable = None) -> int:
         if count == 1:
@@ -103,8 +119,17 @@ class Random:
         self.tape.append(found)
         return found
 
+    def hint(self, sizes: Sequence[int]) -> None:
+        self.hints = sizes
+
     def size(self) -> int:
-        found = self.random.choice(self.pool)
+        pool: Sequence[int] = self.pool
+        if self.hints and self.random.random() < _HINTED / (1 + self.asked):
+            self.asked += 1
+            pool = self.hints
+        elif self.large and self.random.random() < _LARGE:
+            pool = LARGE
+        found = self.random.choice(pool)
         self.tape.append(found - 1)
         return found
 
@@ -130,7 +155,7 @@ class Random:
 
 
 class Drawn:
-    """Decisions by a function that draws a number up to a bound, which is how hypothesis makes them."""
+    """Decisions by a function that draws a number up to a bound."""
 
     def __init__(self, draw: Callable[[int], int]) -> None:
         self.draw = draw
@@ -138,8 +163,11 @@ class Drawn:
     def index(self, count: int, label: Hashable = None) -> int:
         return 0 if count == 1 else self.draw(count - 1)
 
+    def hint(self, sizes: Sequence[int]) -> None:
+        pass
+
     def size(self) -> int:
-        return 1 + self.draw(SIZES - 1)
+        return 1 + self.draw(LARGEST - 1)
 
     def rare(self) -> bool:
         return bool(self.draw(1))

@@ -7,7 +7,7 @@ reads are decided.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -15,11 +15,11 @@ from typing import Any
 from gsl.attr.ast import Ast, Attribute, Binary, Each, Function, Item, Literal, Slice, Symbol, TupleOf
 from gsl.attr.evaluate import Evaluator, same
 from gsl.errors import EvaluationError
-from gsl.match.bindings import AttrPath, MatchScope
-from gsl.pat import AttrEqual, Call, Const, GetItem, Instance, Pattern, Variadic
+from gsl.match.bindings import AttrPath, MatchScope, read
+from gsl.pat import AttrEqual, Call, Const, GetItem, Instance, Pattern, Repeat, Variadic
 from gsl.pat.reads import parts, references
 from gsl.spec import TABLE
-from gsl.verify.choices import Choices
+from gsl.verify.choices import LARGEST, SIZES, Choices
 from gsl.verify.draft import NodeDraft, is_decided
 from gsl.verify.sketch import Sketch
 
@@ -37,6 +37,44 @@ class Fact:
     """False for the value of an attribute as the user wrote it, which need not be in canonical form."""
 
 
+_ABSENT: Any = object()
+_AttrReading = tuple[NodeDraft, str, Any, Any]
+"""A reading of an attribute of a draft: its value, or what is known of the draft's type where it has none."""
+
+
+class _RecordingScope(MatchScope):
+    """The values of drafts, together with all that was read of them."""
+
+    def __init__(self, bindings: Any, path: AttrPath) -> None:
+        super().__init__(bindings, path)
+        self.readings: list[_AttrReading] = []
+        self.awaited: list[_AttrReading] = []
+        """The reading that failed."""
+
+    def attribute(self, pattern: Pattern, name: str, symbols: dict[Symbol, Any]) -> Any:
+        if isinstance(pattern, (Variadic, Repeat)) and name == "length":
+            return self.bindings.count(pattern, self.path)
+        draft: Any = self.bindings.node(pattern, self.path, symbols)
+        value = draft.attrs.get(name, _ABSENT)
+        self.readings.append((draft, name, value, _known_type(draft) if value is _ABSENT else None))
+        try:
+            return read(draft, name)
+        except EvaluationError:
+            self.awaited = self.readings[-1:]
+            raise
+
+
+def _known_type(draft: NodeDraft) -> Any:
+    return draft.type, draft.wants_ndim, draft.wants_dtype, None if draft.sizes is None else tuple(draft.sizes)
+
+
+def _are_current(readings: list[_AttrReading]) -> bool:
+    for draft, name, value, known in readings:
+        if draft.attrs.get(name, _ABSENT) is not value or (known is not None and known != _known_type(draft)):
+            return False
+    return True
+
+
 class Facts:
     """The conditions of a rule for one sketch."""
 
@@ -47,6 +85,9 @@ class Facts:
         """The terms that equal each attribute of a draft (or a part of it), or have it as an item."""
         self.about: dict[NodeDraft, list[Fact]] = {}
         """The conditions in which a draft occurs."""
+        self._sizes: list[int] | None = None
+        self._answers: dict[tuple[Fact, int], tuple[list[_AttrReading], Any]] = {}
+        """What is known of an expression, with all that was read to find it."""
         for draft in sketch.drafts:
             for pattern, path in draft.patterns:
                 self._pattern(pattern, path)
@@ -152,11 +193,7 @@ class Facts:
 
     def value(self, node: Ast, path: AttrPath, symbols: Mapping[Symbol, Any]) -> Any:
         """The value of an expression; ``None`` where it depends on values that are not decided."""
-        try:
-            found = Evaluator(MatchScope(self.bindings, path), dict(symbols)).value(node)
-        except (EvaluationError, ValueError):
-            return None
-        return found if is_decided(found) else None
+        return _decided_value(Evaluator(MatchScope(self.bindings, path), dict(symbols)), node)
 
     def given(self, draft: NodeDraft, name: str) -> Iterator[tuple[Any, Any]]:
         """The given values of an attribute, as pairs of a part of it (``None``: all of it) and a value."""
@@ -175,7 +212,20 @@ class Facts:
         return False
 
     def _found(self, other: Ast, fact: Fact) -> Any:
-        return self.value(other, fact.path, fact.symbols)
+        return self._answer(other, fact, _decided_value)
+
+    def _answer(self, node: Ast, fact: Fact, question: Callable[[Evaluator, Ast], Any]) -> Any:
+        """The answer to a question about an expression, which is asked again only if what it reads has changed.
+
+        Where the last thing that it read was not decided, that is what it waits for.
+        """
+        known = self._answers.get((fact, id(node)))
+        if known is not None and _are_current(known[0]):
+            return known[1]
+        scope = _RecordingScope(self.bindings, fact.path)
+        answer = question(Evaluator(scope, dict(fact.symbols)), node)
+        self._answers[fact, id(node)] = scope.awaited or scope.readings, answer
+        return answer
 
     def options(self, draft: NodeDraft, name: str) -> list[Any] | None:
         """The values of which an attribute must be one, ``None`` if nothing is known."""
@@ -202,6 +252,34 @@ class Facts:
                 allowed = options if allowed is None else [value for value in allowed if value in options]
         return allowed or None
 
+    def equate(self, first: NodeDraft, second: NodeDraft, name: str) -> bool:
+        """True if a condition demands that an attribute is the same for two drafts."""
+        for fact, part, other, member in self.sources.get((first, name), ()):
+            whole = part is None and not member and isinstance(other, Attribute) and other.name == name
+            if whole and self._draft(other.pattern, fact) is second:
+                return True
+        return False
+
+    def reads(self, draft: NodeDraft, name: str) -> bool:
+        """True if a condition on a draft reads such an attribute."""
+        return any(name in _names(_Same(fact.test)) for fact in self.about.get(draft, ()))
+
+    def numbers(self, draft: NodeDraft, name: str) -> list[Any]:
+        """The numbers beside an attribute in the conditions on a draft."""
+        reading = (fact for fact in self.about.get(draft, ()) if name in _names(_Same(fact.test)))
+        return list(dict.fromkeys(number for fact in reading for number in _numbers(_Same(fact.test))))
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Sizes larger than the usual ones that conditions on shapes are likely to allow, by the numbers in them."""
+        if self._sizes is None:
+            tests = {id(fact.test): fact.test for facts in self.about.values() for fact in facts}
+            shaped = (test for test in tests.values() if "shape" in _names(_Same(test)))
+            named = {n for test in shaped for n in _numbers(_Same(test)) if isinstance(n, int) and 1 < n <= LARGEST}
+            near = sorted({n * times + more for n in named for times, more in ((1, 0), (1, 1), (2, 0), (3, 0))})
+            self._sizes = [n for n in near if SIZES < n <= LARGEST]
+        return self._sizes
+
     def holds(self, draft: NodeDraft) -> bool:
         """True if the conditions in which a draft occurs hold, as far as they are decided."""
         return all(self.holds_fact(fact) for fact in self.about.get(draft, ()))
@@ -225,15 +303,11 @@ class Facts:
 
     def holds_fact(self, fact: Fact) -> bool:
         """True if a condition holds, or is not decided."""
-        evaluator = Evaluator(MatchScope(self.bindings, fact.path), dict(fact.symbols))
-        test = fact.test
-        try:
-            if isinstance(test, Binary) and test.operator == "==":
-                left, right = evaluator.value(test.left), evaluator.value(test.right)
-                return same(left, right) or (not fact.exact and not self._differ(left, right, test.left, fact))
-            return evaluator.value(test) is True
-        except (EvaluationError, ValueError):
-            return True
+        holds, left, right = self._answer(fact.test, fact, _is_true)
+        if holds or fact.exact:
+            return bool(holds)
+        assert isinstance(fact.test, Binary)
+        return not self._differ(left, right, fact.test.left, fact)
 
     def _differ(self, found: Any, wanted: Any, side: Ast, fact: Fact) -> bool:
         """True if an attribute differs from what the user wrote, in canonical form, too; false if that is not known."""
@@ -244,6 +318,26 @@ class Facts:
             return False
         types = tuple([operand.type for operand in draft.operands if operand is not None])
         return not same(found, spec.normalise(side.name, wanted, types))
+
+
+def _decided_value(evaluator: Evaluator, node: Ast) -> Any:
+    """The value of an expression; ``None`` where it has none that is decided."""
+    try:
+        found = evaluator.value(node)
+    except (EvaluationError, ValueError):
+        return None
+    return found if is_decided(found) else None
+
+
+def _is_true(evaluator: Evaluator, test: Ast) -> tuple[bool, Any, Any]:
+    """True if a condition holds or has no value; of an equation both sides, too."""
+    try:
+        if isinstance(test, Binary) and test.operator == "==":
+            left, right = evaluator.value(test.left), evaluator.value(test.right)
+            return same(left, right), left, right
+        return evaluator.value(test) is True, None, None
+    except (EvaluationError, ValueError):
+        return True, None, None
 
 
 def conjuncts(node: Ast) -> Iterator[Ast]:
@@ -307,3 +401,13 @@ def _references(test: _Same) -> tuple[Pattern, ...]:
 def _names(test: _Same) -> frozenset[str]:
     """The names of the attributes that an expression reads."""
     return frozenset(part.name for part in parts(test.node) if isinstance(part, Attribute))
+
+
+@lru_cache(maxsize=8192)
+def _numbers(test: _Same) -> tuple[Any, ...]:
+    """The numbers in an expression, those of tuples included."""
+    found: list[Any] = []
+    for part in parts(test.node):
+        if isinstance(part, Literal):
+            found += part.value if isinstance(part.value, tuple) else [part.value]
+    return tuple(dict.fromkeys(n for n in found if isinstance(n, (int, float)) and not isinstance(n, bool)))

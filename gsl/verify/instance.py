@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType
@@ -16,10 +17,7 @@ from gsl.verify.facts import Facts
 from gsl.verify.shapes import dtypes_of, rule_of
 from gsl.verify.sketch import Sketch
 from gsl.verify.solve import Solver
-from gsl.verify.types import infer
-
-_LIMIT = 4096
-"""No tensor of an instance has more elements."""
+from gsl.verify.types import MOST_ELEMENTS, infer
 
 
 def generate(rule: Subst, choices: Choices) -> Graph:
@@ -71,12 +69,8 @@ def _ordered(roots: list[NodeDraft]) -> Iterator[NodeDraft]:
 def _node(draft: NodeDraft, operands: tuple[Node, ...], names: dict[str, int]) -> Node:
     op: Any = draft.op
     kind = draft.type
-    if isinstance(kind, TensorType):
-        elements = 1
-        for size in kind.shape:
-            elements *= size  # type: ignore[assignment]
-        if elements > _LIMIT:
-            raise Dead(f"{kind} is too large")
+    if isinstance(kind, TensorType) and prod(kind.shape) > MOST_ELEMENTS:  # type: ignore[operator]
+        raise Dead(f"{kind} is too large")
     attrs: dict[str, Any] = {}
     base = {INPUT: "x", PARAM: "w", CONST: "c"}.get(op) or short_name(op)
     number = names[base] = names.get(base, -1) + 1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import partial
 
 from gsl.graph import Graph
 from gsl.pat import Call, Fused, Module, OpClass, walk
@@ -11,22 +11,25 @@ from gsl.rewrite import Subst
 from gsl.spec import OpSpec
 from gsl.verify import models
 from gsl.verify.instance import generate
-from gsl.verify.mutate import mutants_of
+from gsl.verify.mutate import Mutant, mutants_of, treats_alike
 from gsl.verify.reproduce import code
-from gsl.verify.search import ATTEMPTS, Compare, CounterexampleSearch, Outcome, one_thread
-from gsl.verify.shrink import hypothesis, size_of, smallest
-from gsl.verify.suggest import suggestions
+from gsl.verify.search import ATTEMPTS, Compare, CounterexampleSearch, Outcome, one_thread, outcome
+from gsl.verify.shrink import size_of, smallest, with_simple_values
+from gsl.verify.suggest import LEAST_PASSING, suggestions
 from gsl.verify.verdict import MINIMUM, Counterexample, Mutants, Refuted, Suggestion, Supported, Unchecked, Verdict
 
 MORE = 100
-"""The number of instances that are evaluated after a counterexample, to tell failing instances from passing ones; and
-of those of each of two seeds, to test a condition."""
+"""The largest number of instances that are evaluated after a counterexample, to tell failing instances from passing
+ones; and of those of each of two seeds, to test a condition."""
+SOME = 20
+"""The number of them after which is asked if more are needed."""
 CONDITIONS = 6
 """The number of conditions that are tried as the missing one."""
-MUTANT_EXAMPLES = 60
-MUTANT_ATTEMPTS = 4
-"""The number of instances of a mutant that are evaluated, and of attempts for each."""
-REFUSED_MORE = 0.02
+FEW_ATTEMPTS = 4
+"""The number of attempts to generate an instance where there may be none."""
+ALIKE = 30
+"""The number of instances of a rule, and of a mutant, on which is asked if the two do the same."""
+REFUSED_MORE = 0.005
 """A mutant that is refused on a larger share of its instances than the rule, by this much, is stopped by the engine."""
 
 
@@ -43,21 +46,13 @@ def verify(
 
     ``max_examples`` are the instances that are evaluated. ``mutate`` also breaks the rule in small ways, and tells how
     many of the mistakes are found. ``suggest`` looks for the condition that a wrong rule lacks. Equal seeds give equal
-    verdicts. MissingHypothesisError without hypothesis.
+    verdicts.
     """
-    hypothesis()
     with one_thread():
         verdict = _verdict(rule, max_examples, seed, compare, suggest)
         if mutate:
-            verdict = replace(verdict, mutants=_mutants(rule, seed, compare))
+            verdict = replace(verdict, mutants=_mutants(rule, max_examples, seed, compare))
     return verdict
-
-
-def verify_all(
-    rules: Iterable[Subst], *, max_examples: int = 200, seed: int = 0, mutate: bool = False
-) -> dict[str, Verdict]:
-    """The verdicts on the rules of a set, by name."""
-    return {rule.name: verify(rule, max_examples=max_examples, seed=seed, mutate=mutate) for rule in rules}
 
 
 def _verdict(rule: Subst, max_examples: int, seed: int, compare: Compare, suggest: bool) -> Verdict:
@@ -65,8 +60,10 @@ def _verdict(rule: Subst, max_examples: int, seed: int, compare: Compare, sugges
     search = CounterexampleSearch(rule, compare, seed)
     verdict = _judge(search, max_examples)
     if isinstance(verdict, Refuted):
-        search.run(min(MORE, max_examples), until_different=False)
-        suggestion = _suggestion(search) if suggest else None
+        suggestion = None
+        if suggest:
+            _contrast(search, min(MORE, max_examples))
+            suggestion = _suggestion(search)
         verdict = replace(verdict, counterexample=_least(search), suggestion=suggestion)
     return verdict
 
@@ -114,8 +111,15 @@ def _reason(search: CounterexampleSearch) -> str:
 
 def _least(search: CounterexampleSearch) -> Counterexample:
     """The smallest counterexample that is found from the ones that are known, with a program that shows it."""
+    compare = partial(models.compare, exact=False) if search.compare is models.compare else search.compare
     first, tape = min(search.different, key=lambda found: size_of(found[0]))
-    least = smallest(tape, lambda choices: generate(search.rule, choices), search.attempt, first)
+    least = smallest(
+        tape,
+        lambda choices: generate(search.rule, choices),
+        lambda graph: outcome(search.rule, graph, compare, search.seed),
+        first,
+    )
+    least = with_simple_values(least)
     assert least.after is not None
     return _counterexample(least, search.seed, code(least.before, least.after, least.comparison.inputs))
 
@@ -123,6 +127,15 @@ def _least(search: CounterexampleSearch) -> Counterexample:
 def _counterexample(found: Outcome, seed: int, program: str) -> Counterexample:
     assert found.after is not None
     return Counterexample(found.before, found.after, found.comparison, program, seed)
+
+
+def _contrast(search: CounterexampleSearch, most: int) -> None:
+    """Evaluate more instances, until enough fail and enough pass to tell them apart, or hardly any passes."""
+    for _ in range(0, most, SOME):
+        search.run(SOME, until_different=False, attempts=FEW_ATTEMPTS)
+        few = min(len(search.different), len(search.equal))
+        if few >= 2 * SOME or (search.evaluated >= 3 * SOME and len(search.equal) < LEAST_PASSING):
+            return
 
 
 def _suggestion(search: CounterexampleSearch) -> Suggestion | None:
@@ -162,21 +175,36 @@ def _confirmed(
     return verdict if confirmed and isinstance(verdict, Supported) else None
 
 
-def _mutants(rule: Subst, seed: int, compare: Compare) -> Mutants:
+def _mutants(rule: Subst, max_examples: int, seed: int, compare: Compare) -> Mutants:
     own = CounterexampleSearch(rule, compare, seed)
-    _judge(own, MUTANT_EXAMPLES, MUTANT_ATTEMPTS)
-    found: dict[str, list[str]] = {"refuted": [], "survived": [], "unbuildable": [], "refused": []}
-    for name, mutant in mutants_of(rule):
-        kind = "unbuildable"
-        if mutant is not None:
-            search = CounterexampleSearch(mutant, compare, seed)
-            verdict = _judge(search, MUTANT_EXAMPLES, MUTANT_ATTEMPTS)
-            if isinstance(verdict, Refuted):
-                kind = "refuted"
-            elif isinstance(verdict, Supported):
-                kind = "refused" if _refused_share(search) > _refused_share(own) + REFUSED_MORE else "survived"
-        found[kind].append(name)
+    _judge(own, min(MORE, max_examples), FEW_ATTEMPTS)
+    found: dict[str, list[str]] = {kind.name: [] for kind in fields(Mutants)}
+    for mutant in mutants_of(rule):
+        found[_kind(mutant, own, max_examples)].append(mutant.name)
     return Mutants(**{kind: tuple(names) for kind, names in found.items()})
+
+
+def _kind(mutant: Mutant, own: CounterexampleSearch, max_examples: int) -> str:
+    """What becomes of a mutant: the field of :class:`Mutants` that tells of it."""
+    if mutant.rule is None:
+        return "unbuildable"
+    if mutant.added is not None:  # where it differs from the rule
+        search = CounterexampleSearch(mutant.added, own.compare, own.seed)
+        search.run(max_examples, until_different=True, attempts=FEW_ATTEMPTS)
+        if search.different:
+            return "refuted"
+        if search.evaluated:
+            return "unneeded" if search.evaluated >= MINIMUM else "survived"
+        return "refused" if search.counts["refused"] else "equivalent"
+    search = CounterexampleSearch(mutant.rule, own.compare, own.seed)
+    verdict = _judge(search, max_examples, FEW_ATTEMPTS)
+    if isinstance(verdict, Refuted):
+        return "refuted"
+    if treats_alike(own.rule, mutant.rule, [*own.equal[:ALIKE], *search.equal[:ALIKE]]):
+        return "equivalent"
+    if isinstance(verdict, Unchecked):
+        return "unbuildable"
+    return "refused" if _refused_share(search) > _refused_share(own) + REFUSED_MORE else "survived"
 
 
 def _refused_share(search: CounterexampleSearch) -> float:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from gsl.attr import Expr
-from gsl.attr.ast import Ast, Binary, Each, Function, Literal, TupleOf
+from gsl.attr.ast import Ast, Binary, Each, Function, Literal, TupleOf, Unary
 from gsl.errors import DroppedAttributeWarning, GSLError
+from gsl.graph import CONST, INPUT, PARAM, Graph, Node
+from gsl.match import Match
 from gsl.pat import Alt, Call, Cond, Const, GetItem, Instance, Leaf, Like, Module, Pattern, Tuple, Variadic, walk
 from gsl.pat import Match as MatchClause
 from gsl.rewrite import Subst
@@ -57,7 +62,17 @@ def rebuilt(
 # ---------------------------------------------------------------- mutants
 
 
-Made = tuple[str, Subst | None]
+@dataclass(frozen=True)
+class Mutant:
+    """A rule with one mistake."""
+
+    name: str
+    rule: Subst | None
+    """``None`` where the mistake gives no rule."""
+    added: Subst | None = None
+    """Of a mutant that lacks a condition, the mutant where the condition does not hold: only these matches are new."""
+
+
 _INSTEAD: Mapping[str, str] = {
     "add": "subtract", "subtract": "add", "multiply": "add", "divide": "multiply", "maximum": "minimum",
     "minimum": "maximum", "rsqrt": "sqrt", "sqrt": "rsqrt", "mean": "sum", "sum": "mean", "max": "min", "min": "max",
@@ -67,14 +82,23 @@ _INSTEAD: Mapping[str, str] = {
 _ACTIVATIONS = ("nn.relu", "sigmoid", "tanh")
 
 
-def mutants_of(rule: Subst) -> Iterator[Made]:
-    """Rules with one mistake each, by the name of the mistake; ``None`` where the mistake gives no rule."""
+def mutants_of(rule: Subst) -> Iterator[Mutant]:
+    """Rules with one mistake each, with names that are unique."""
+    names: Counter[str] = Counter()
+    for mutant in _mutants(rule):
+        names[mutant.name] += 1
+        count = names[mutant.name]
+        yield mutant if count == 1 else replace(mutant, name=f"{mutant.name} ({count})")
+
+
+def _mutants(rule: Subst) -> Iterator[Mutant]:
     yield from _without_conditions(rule)
     if rule.target.callable is not None:
         return
     outputs = rule.target.outputs
     if len(outputs) > 1:
-        yield _made("the first two outputs exchanged", rule, [outputs[1], outputs[0], *outputs[2:]])
+        name = "the first two outputs exchanged"
+        yield Mutant(name, _made(name, rule, [outputs[1], outputs[0], *outputs[2:]]))
     known = rule.plan.known
     for pattern in _target(rule):
         if pattern not in known:
@@ -83,15 +107,23 @@ def mutants_of(rule: Subst) -> Iterator[Made]:
     yield from _other_leaves(rule)
 
 
-def _without_conditions(rule: Subst) -> Iterator[Made]:
+def _without_conditions(rule: Subst) -> Iterator[Mutant]:
     parts = [part for guard in rule.source.guards for part in conjuncts(guard)]
     for number, part in enumerate(parts):
         rest = parts[:number] + parts[number + 1 :]
-        yield _made(f"without the condition {_short(part)}", rule, None, guards=rest)
+        name = f"without the condition {_short(part)}"
+        added = _made(name, rule, None, guards=[*rest, Unary("~", part)])
+        yield Mutant(name, _made(name, rule, None, guards=rest), added)
     for number, predicate in enumerate(rule.source.predicates):
-        rest_of = rule.source.predicates[:number] + rule.source.predicates[number + 1 :]
-        name = getattr(predicate, "__name__", "function")
-        yield _made(f"without the condition {name}", rule, None, predicates=rest_of)
+        others = rule.source.predicates[:number] + rule.source.predicates[number + 1 :]
+        name = f"without the condition {getattr(predicate, '__name__', 'function')}"
+        added = _made(name, rule, None, predicates=[*others, partial(_refuses, predicate)])
+        yield Mutant(name, _made(name, rule, None, predicates=others), added)
+
+
+def _refuses(predicate: Callable[[Match], bool | str], match: Match) -> bool:
+    """True where a condition that is a function does not hold."""
+    return predicate(match) is not True
 
 
 def _target(rule: Subst) -> list[Pattern]:
@@ -101,7 +133,7 @@ def _target(rule: Subst) -> list[Pattern]:
     return [p for p in walk(*rule.target.outputs) if p in named]
 
 
-def _other_leaves(rule: Subst) -> Iterator[Made]:
+def _other_leaves(rule: Subst) -> Iterator[Mutant]:
     """Two leaves of a kind exchanged in the target."""
     leaves = [p for p in _target(rule) if isinstance(p, (Leaf, Alt)) and p in rule.plan.known]
     for number, first in enumerate(leaves):
@@ -185,19 +217,19 @@ def _call(pattern: Any, *, operands: Any = None, attrs: Any = None) -> Pattern:
     return Call(pattern.op, *operands, **given)
 
 
-def _replaced(name: str, rule: Subst, instead: Mapping[Pattern, Any]) -> Made:
+def _replaced(name: str, rule: Subst, instead: Mapping[Pattern, Any]) -> Mutant:
     """The rule with parts of its target exchanged."""
     try:
-        return _made(name, rule, _copy(rule, instead))
+        return Mutant(name, _made(name, rule, _copy(rule, instead)))
     except (GSLError, TypeError, ValueError):
-        return name, None
+        return Mutant(name, None)
 
 
-def _made(name: str, rule: Subst, target: Any, **parts: Any) -> Made:
+def _made(name: str, rule: Subst, target: Any, **parts: Any) -> Subst | None:
     try:
-        return name, rebuilt(rule, target=target, name=f"{rule.name}, {name}", **parts)
+        return rebuilt(rule, target=target, name=f"{rule.name}, {name}", **parts)
     except (GSLError, TypeError, ValueError):
-        return name, None
+        return None
 
 
 def _copy(rule: Subst, instead: Mapping[Pattern, Any]) -> list[Pattern]:
@@ -238,6 +270,38 @@ def _with_children(pattern: Pattern, new: Mapping[Pattern, Pattern]) -> Pattern:
             )
     assert isinstance(pattern, Instance)
     return pattern
+
+
+# ---------------------------------------------------------------- equal behaviour
+
+
+def treats_alike(first: Subst, second: Subst, graphs: Sequence[Graph]) -> bool:
+    """True if two rules make the same of each graph, up to the order of operands that may be exchanged."""
+    return all(_result(first, graph) == _result(second, graph) for graph in graphs)
+
+
+def _result(rule: Subst, graph: Graph) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            after, _ = rule.apply(graph)
+        except GSLError:
+            return None
+    keys: dict[Node, Any] = {}
+    for node in after.nodes:
+        keys[node] = _key(node, keys)
+    return tuple([keys[output] for output in after.outputs])
+
+
+def _key(node: Node, keys: Mapping[Node, Any]) -> Any:
+    """A key that nodes of equal values have, by the keys of their operands."""
+    if node.op in (INPUT, PARAM) or (node.op == CONST and node.shape):
+        return node.op, node.name
+    operands = [keys[operand] for operand in node.operands]
+    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    if spec is not None and spec.commutative:
+        operands.sort(key=repr)
+    return node.op, tuple(operands), tuple(sorted((name, repr(value)) for name, value in node.attrs.items()))
 
 
 def _short(value: Any) -> str:

@@ -18,6 +18,7 @@ from gsl.spec import TABLE
 from gsl.verify.choices import Coverage, Dead, Random
 from gsl.verify.instance import generate
 from gsl.verify.models import Comparison
+from gsl.verify.shapes.conv import DRAWN
 from gsl.verify.sketch import describe
 from gsl.verify.solve import OWN, free_leaves, others
 from gsl.verify.verdict import Evidence
@@ -97,6 +98,7 @@ class CounterexampleSearch:
         self._methods: dict[str, Counter[str]] = {}
         self._attributes: dict[str, dict[Any, None]] = {}
         self._ranks: set[int] = set()
+        self._sizes: set[int] = set()
         self._dtypes: set[str] = set()
         self._chance: float | None = None
 
@@ -154,6 +156,7 @@ class CounterexampleSearch:
         for node in found.before.nodes:
             if node.op in LEAVES and isinstance(node.type, TensorType):
                 self._ranks.add(node.type.ndim)
+                self._sizes.update(size for size in node.type.shape if isinstance(size, int))
                 self._dtypes.add(node.type.dtype)
             spec = TABLE.get(node.op) if isinstance(node.op, str) else None
             for name in () if spec is None else spec.attrs:
@@ -173,10 +176,12 @@ class CounterexampleSearch:
             distinct=len(self._texts),
             methods={name: dict(counts.most_common()) for name, counts in sorted(self._methods.items())},
             ranks=tuple(sorted(self._ranks)),
+            sizes=tuple(sorted(self._sizes)),
             dtypes=tuple(sorted(self._dtypes)),
             attributes={name: tuple(values) for name, values in self._attributes.items()},
             covered=tuple(covered),
             missing=tuple(missing),
+            lacking=tuple(self._lacking()),
             undrawn=self._undrawn(),
             refused=dict(self.refused.most_common()),
             unmatched=self.counts["unmatched"],
@@ -202,6 +207,16 @@ class CounterexampleSearch:
                 if text is not None:
                     (covered if self.coverage.used[label, option] else missing).append(text)
         return list(dict.fromkeys(covered)), [text for text in dict.fromkeys(missing) if text not in covered]
+
+    def _lacking(self) -> Iterator[str]:
+        """The numbers in attributes of convolutions that no instance had, of those that are drawn."""
+        for name, values in self._attributes.items():
+            drawn = DRAWN.get(name.rpartition(".")[2])
+            if drawn is not None and name.startswith("nn.conv") and len(values) > 1:
+                had = {number for value in values for number in (value if isinstance(value, tuple) else (value,))}
+                lacking = [str(number) for number in drawn if number not in had]
+                if lacking:
+                    yield f"{name} {', '.join(lacking)}"
 
 
 @contextmanager

@@ -1,111 +1,131 @@
-"""The smallest instance on which a rule fails, found by hypothesis from one on which it does."""
+"""The smallest instance on which a rule fails: the decisions of one on which it does, made simpler, and then its
+values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
-from gsl.errors import GSLError
 from gsl.graph import Graph, TensorType
 from gsl.verify.choices import Choices, Dead, Drawn
+from gsl.verify.models import comparison_on
 from gsl.verify.search import Outcome
 
-MOST_TRIED = 600
-"""The largest number of instances that are tried."""
+MOST_TRIED = 300
+"""The largest number of instances that are tried from one start."""
+MOST_VALUES = 150
+"""The largest number of times that simpler values are tried."""
+BLOCKS = (8, 4, 2, 1)
+"""The numbers of decisions that are left out at once."""
 
 
-class MissingHypothesisError(GSLError, ImportError):
-    """Verification shrinks counterexamples with hypothesis, which is not installed."""
+# ---------------------------------------------------------------- decisions
 
 
-def hypothesis() -> Any:
-    """The package. MissingHypothesisError where it is not installed."""
-    try:
-        import hypothesis as package
-        import hypothesis.database
-        import hypothesis.reporting
-        import hypothesis.strategies
-    except ImportError as error:
-        raise MissingHypothesisError(
-            "verify needs the Python package hypothesis: pip install 'gsl[verify]'"
-        ) from error
-    return package
+class Shrinking:
+    """The search for the smallest failing instance, from one on which a rule fails.
+
+    Of instances of one size, that of the simpler decisions is the smaller: of fewer, or of as many whose first one that
+    differs is less. Where an instance takes more decisions than a tape has, the others are the simplest.
+    """
+
+    def __init__(
+        self, tape: Sequence[int], generate: Callable[[Choices], Graph], attempt: Callable[[Graph], Outcome],
+        first: Outcome,
+    ) -> None:  # fmt: skip
+        self.tape = tuple(tape)
+        self.generate = generate
+        self.attempt = attempt
+        self.best = first
+        self.size = size_of(first)[:-1]
+        self.tapes: set[tuple[int, ...]] = set()
+        """The tapes that were tried."""
+        self.graphs: dict[str, Outcome | None] = {str(first.before): first}
+        """The graphs that were tried, by text, with their outcomes if the rule fails on them."""
+
+    def run(self) -> Outcome:
+        """The smallest failing instance that is found."""
+        while len(self.tapes) < MOST_TRIED and any(map(self._shorter, (_without, _lower, _lower_and_without))):
+            pass
+        return self.best
+
+    def _shorter(self, candidates: Callable[[tuple[int, ...]], Iterator[tuple[int, ...]]]) -> bool:
+        """True if the rule fails on a smaller instance of one of the candidates, which is then the best."""
+        found, again = False, True
+        while again:
+            again = any(self._fails(tape) for tape in candidates(self.tape))
+            found |= again
+        return found
+
+    def _fails(self, tape: tuple[int, ...]) -> bool:
+        """True if the rule fails on the instance of these decisions, and it is smaller than the best."""
+        if tape in self.tapes or len(self.tapes) >= MOST_TRIED:
+            return False
+        self.tapes.add(tape)
+        taken: list[int] = []
+
+        def draw(most: int) -> int:
+            place = len(taken)
+            taken.append(min(most, tape[place]) if place < len(tape) else 0)
+            return taken[-1]
+
+        try:
+            graph = self.generate(Drawn(draw))
+        except Dead:
+            return False
+        found = self._outcome(graph)
+        if found is None:
+            return False
+        size = size_of(found)[:-1]
+        if (size, len(taken), taken) >= (self.size, len(self.tape), [*self.tape]):
+            return False
+        self.best, self.size, self.tape = found, size, tuple(taken)
+        return True
+
+    def _outcome(self, graph: Graph) -> Outcome | None:
+        """The outcome of a graph, if the rule fails on it."""
+        text = str(graph)
+        if text not in self.graphs:
+            found = self.attempt(graph)
+            self.graphs[text] = found if found.status == "different" else None
+        return self.graphs[text]
+
+
+def _without(tape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The tape without its end, and without some of its decisions; then with the simplest ones in their place."""
+    yield ()
+    yield tape[: len(tape) // 2]
+    for count in BLOCKS:
+        for start in range(0, len(tape), count):
+            yield tape[:start] + tape[start + count :]
+    for count in BLOCKS:
+        for start in range(0, len(tape), count):
+            if any(tape[start : start + count]):
+                yield tape[:start] + (0,) * len(tape[start : start + count]) + tape[start + count :]
+
+
+def _lower(tape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The tape with one decision halved, or less by one."""
+    for place, value in enumerate(tape):
+        for lower in dict.fromkeys((value // 2, value - 1)):
+            if 0 < lower < value:
+                yield (*tape[:place], lower, *tape[place + 1 :])
+
+
+def _lower_and_without(tape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The tape with one decision less by one, and without one that follows it: a rank and a size."""
+    for place, value in enumerate(tape):
+        for other in range(place + 1, min(place + 5, len(tape))) if value else ():
+            yield (*tape[:place], value - 1, *tape[place + 1 : other], *tape[other + 1 :])
 
 
 def smallest(
     tape: Sequence[int], generate: Callable[[Choices], Graph], attempt: Callable[[Graph], Outcome], first: Outcome
 ) -> Outcome:
-    """The smallest failing instance that is found by making the decisions on a tape simpler.
-
-    Hypothesis takes the tape for an example that it remembers, and shrinks it.
-    """
-    package = hypothesis()
-    best, tried = first, 0
-
-    def fails(draw: Any) -> bool:
-        nonlocal best, tried
-        tried += 1
-        if tried > MOST_TRIED:
-            return False
-        try:
-            found = attempt(generate(Drawn(lambda most: int(draw(_integers(most))))))
-        except Dead:
-            return False
-        if found.status == "different" and size_of(found) < size_of(best):
-            best = found
-        return found.status == "different"
-
-    def test(fails: bool) -> None:
-        if fails:
-            raise _Found
-
-    settings = package.settings(
-        database=_remembers(tape),
-        phases=(package.Phase.reuse, package.Phase.shrink),
-        deadline=None,
-        derandomize=False,  # the seed is given
-        print_blob=False,
-        report_multiple_bugs=False,
-        suppress_health_check=list(package.HealthCheck),
-        max_examples=MOST_TRIED,
-    )
-    # Seeding forgets a database, so the settings come after it.
-    run = settings(package.seed(0)(package.given(package.strategies.composite(fails)())(test)))
-    try:
-        with package.reporting.with_reporter(lambda _: None):
-            run()
-    except (_Found, package.errors.Flaky):
-        pass  # the best one is known
-    return best
-
-
-class _Found(Exception):
-    """An instance fails."""
-
-
-def _remembers(tape: Sequence[int]) -> Any:
-    """A database of hypothesis that remembers one failing example, which may be a large one."""
-    database = hypothesis().database
-
-    class Remembers(database.ExampleDatabase):  # type: ignore[misc, name-defined]
-        def fetch(self, key: bytes) -> Iterator[bytes]:
-            # What is saved under the plain key counts as the smallest already.
-            if key.endswith(b".secondary"):
-                yield database.choices_to_bytes(tape)
-
-        def save(self, key: bytes, value: bytes) -> None:
-            pass
-
-        def delete(self, key: bytes, value: bytes) -> None:
-            pass
-
-    return Remembers()
-
-
-@cache
-def _integers(most: int) -> Any:
-    return hypothesis().strategies.integers(0, most)
+    """The smallest failing instance that is found by making the decisions on a tape simpler."""
+    return Shrinking(tape, generate, attempt, first).run()
 
 
 def size_of(outcome: Outcome) -> tuple[int, int, int, str]:
@@ -120,3 +140,51 @@ def size_of(outcome: Outcome) -> tuple[int, int, int, str]:
             elements += count
     text = str(outcome.before)
     return len(nodes), elements, len(text), text
+
+
+# ---------------------------------------------------------------- values
+
+
+SIMPLE = (0, 1, -1, 2, -2)
+"""The values that stand in for others, the simplest first."""
+
+
+def with_simple_values(outcome: Outcome) -> Outcome:
+    """The outcome on simpler values of the leaves, on which the same outputs differ in the same way."""
+    comparison = outcome.comparison
+    if outcome.after is None or not comparison.inputs:
+        return outcome
+    compare_on = comparison_on(outcome.before, outcome.after, comparison)
+    if compare_on(comparison.inputs) is None:  # a difference that is small beside the values
+        return outcome
+    tried = 0
+    for name, tensor in comparison.inputs.items():
+        for place in _places(tensor):
+            for value in _simpler(comparison.inputs[name][place]):
+                if tried == MOST_VALUES:
+                    break
+                tried += 1
+                changed = comparison.inputs[name].clone()
+                changed[place] = value
+                found = compare_on({**comparison.inputs, name: changed})
+                if found is not None:
+                    comparison = found
+                    break
+    return replace(outcome, comparison=comparison)
+
+
+def _places(tensor: Any) -> Iterator[Any]:
+    """All of a tensor, then its elements."""
+    yield ...
+    if tensor.numel() > 1:
+        yield from product(*map(range, tensor.shape))
+
+
+def _simpler(part: Any) -> Iterator[Any]:
+    """Simpler values than that of an element, or than those of several."""
+    options = (False,) if str(part.dtype) == "torch.bool" else SIMPLE
+    first = part.reshape(-1)[:1].tolist() if part.numel() else []
+    own = options.index(first[0]) if part.numel() == 1 and first[0] in options else len(options)
+    yield from options[:own]
+    if part.dtype.is_floating_point and bool((part != part.trunc()).any()):
+        yield part.trunc()

@@ -7,7 +7,8 @@ the user demands goes before what is free.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from gsl.graph import CONST, INPUT, PARAM, TensorType, TupleType
@@ -34,6 +35,8 @@ JOINING = frozenset(
     ("concatenate", "stack", "where", *(n for n, s in TABLE.items() if Trait.BROADCASTING in s.traits))
 )
 """The operators whose operands need not have one dtype."""
+MOST_SIZES = 100
+"""The largest number of sizes that are tried for the axes of a leaf, until the conditions allow them."""
 ShapeRule = Callable[["Solver", NodeDraft, Goal], None]
 
 
@@ -60,6 +63,7 @@ class Solver:
         self.dtypes = [dtype for dtype in dtypes if allowed is None or dtype in allowed]
         self.dtype = pick(choices, self.dtypes)
         """The dtype of leaves, if nothing else is wanted."""
+        choices.hint(facts.sizes)
         self.mixed = self._mixed()
         """Two dtypes of which tensors that are joined are in turn, for some instances."""
         self.joins = 0
@@ -122,7 +126,7 @@ class Solver:
             raise Dead(f"a condition on {draft!r} does not hold")
         return draft.type
 
-    def wanted(self, draft: NodeDraft, goal: Goal) -> Goal:
+    def wanted(self, draft: NodeDraft, goal: Goal = ANY) -> Goal:
         """The goal of a draft, together with the conditions of the rule on its type."""
         dtype: Any = None
         for _, value in self.facts.given(draft, "dtype"):
@@ -199,19 +203,28 @@ class Solver:
 
     def _leaf(self, draft: NodeDraft, goal: Goal) -> None:
         literal = self.sketch.leaf_pattern(draft)
-        if draft.kinds == {CONST} and (literal is not None or self._may_be_number(draft, goal)):
+        if draft.kinds == {CONST} and (literal is not None or (goal.rank in (None, 0) and self.may_be_number(draft))):
             self._number(draft, literal, goal)
             return
         dtype = self._own_dtype(draft) or goal.dtype
         dtype = dtype or (pick(self.choices, self.dtypes) if self.choices.rare() else self.dtype)
         rank = goal.rank if goal.rank is not None else self.rank(of=draft)
-        draft.wants_dtype = dtype
         draft.sizes = goal.sizes(rank)
+        draft.wants_dtype = self._allowed_dtype(draft, dtype) if goal.dtype is None else dtype
+        dtype = draft.wants_dtype
         draft.type = TensorType(self._sizes(draft, draft.sizes), dtype)
         options = [kind for kind in (INPUT, PARAM, CONST) if kind in draft.kinds]
         draft.op = pick(self.choices, options[:2] if len(options) == 3 else options)
         if not draft.solved and self._may_coincide(draft) and self.choices.rare():
             self._coincide(draft)
+
+    def _allowed_dtype(self, draft: NodeDraft, wish: str) -> str:
+        """The dtype that is wished for, or else one that the conditions allow."""
+        for dtype in dict.fromkeys((wish, *OWN, *self.dtypes)):
+            draft.wants_dtype = dtype
+            if self.facts.holds(draft):
+                return dtype
+        return wish
 
     def _own_dtype(self, draft: NodeDraft) -> str | None:
         """The dtype that a leaf has on its own, if it is to have one, and nothing is demanded of it."""
@@ -226,26 +239,43 @@ class Solver:
         """Decide the sizes of a leaf, one after the other, so that one may follow from another."""
         sources = self.facts.sources.get((draft, "shape"), ())
         bound = {part % len(sizes) for _, part, _, _ in sources if isinstance(part, int) and sizes}
-        for axis in sorted(range(len(sizes)), key=lambda axis: axis in bound):
+        wishes = [self.choices.size() if size is None else size for size in sizes]
+        tried = iter(range(MOST_SIZES))
+
+        def decide(axes: Sequence[int]) -> bool:
+            """True if the conditions allow some sizes of these axes."""
+            if not axes:
+                return True
+            axis, before = axes[0], list(sizes)
             for part, value in self.facts.given(draft, "shape") if bound else ():
                 if isinstance(part, int) and -len(sizes) <= part < len(sizes):
-                    sizes[part] = meet(sizes[part], value)
-            if sizes[axis] is None:
-                self._free_size(draft, sizes, axis)
-        return tuple([self.size(size) for size in sizes])
+                    if sizes[part] not in (None, value):
+                        sizes[:] = before
+                        return False
+                    sizes[part] = value
+            options = (sizes[axis],) if sizes[axis] is not None else self._free_sizes(wishes[axis])
+            for size in options:
+                sizes[axis] = size
+                if self.facts.holds(draft) and decide(axes[1:]):
+                    return True
+                if next(tried, None) is None:
+                    break
+            sizes[:] = before
+            return False
 
-    def _free_size(self, draft: NodeDraft, sizes: list[int | None], axis: int) -> None:
-        """A size that the conditions allow, if there is one."""
-        first = self.choices.size()
-        for more in range(SIZES):
-            sizes[axis] = (first - 1 + more) % SIZES + 1
-            if self.facts.holds(draft):
-                return
-        sizes[axis] = first
+        axes = sorted(range(len(sizes)), key=lambda axis: axis in bound)
+        if not decide(axes):
+            sizes[:] = [wish if size is None else size for wish, size in zip(wishes, sizes)]
+        return tuple([size for size in sizes if size is not None])
 
-    def _may_be_number(self, draft: NodeDraft, goal: Goal) -> bool:
-        """True if a literal may be a Python number: one of no dtype that is demanded of a tensor."""
-        if goal.rank not in (None, 0) or any(True for _ in self.facts.given(draft, "dtype")):
+    def _free_sizes(self, wish: int) -> Sequence[int]:
+        """The sizes to try for an axis: those that the conditions name come after the usual ones."""
+        usual = [(wish - 1 + more) % SIZES + 1 for more in range(SIZES)]
+        return list(dict.fromkeys((wish, *usual, *self.facts.sizes)))
+
+    def may_be_number(self, draft: NodeDraft) -> bool:
+        """True if a leaf is to be a Python number: a literal of which no shape or dtype is demanded, mostly."""
+        if draft.kinds != {CONST} or any(True for _ in self.facts.given(draft, "dtype")):
             return False
         return (draft, "shape") not in self.facts.sources and not self.choices.rare()
 
@@ -259,13 +289,24 @@ class Solver:
             value = literal.literal
         if value is None:
             whole = goal.dtype is not None and "float" not in goal.dtype
-            value = goal.dtype != "bool" and pick(self.choices, WHOLE_NUMBERS if whole else NUMBERS)
+            value = goal.dtype != "bool" and self._free_number(draft, WHOLE_NUMBERS if whole else NUMBERS)
         draft.attrs["value"] = value
         if hasattr(value, "shape"):
             draft.type = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
         else:
             kind = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
             draft.type = TensorType((), kind)
+
+    def _free_number(self, draft: NodeDraft, options: Sequence[Any]) -> Any:
+        """A number that the conditions allow, if there is one: those that they name come after the usual ones."""
+        found = self.facts.options(draft, "value") or options
+        start = self.choices.index(len(found)) if len(found) > 1 else 0
+        near = [n + more for n in self.facts.numbers(draft, "value") for more in (0, 1, -1)]
+        for value in (*found[start:], *found[:start], *near, *[-value for value in near]):
+            draft.attrs["value"] = value
+            if self.facts.holds(draft):
+                return value
+        return found[start]
 
     def _may_coincide(self, draft: NodeDraft) -> bool:
         return all(isinstance(p, Leaf) and not p.distinct for p, _ in draft.patterns) and not self.sketch.plan.distinct
@@ -363,12 +404,21 @@ class Solver:
                 candidates.sort(key=lambda value: value == before[-1])
             start = self.choices.index(len(candidates) - (len(before) > 0)) if len(candidates) > 1 else 0
         allowed = self.facts.allows(draft, name)
-        for value in candidates[start:] + candidates[:start]:
+        for value in chain(candidates[start:], candidates[:start], self._named(draft, name, candidates)):
             draft.attrs[name] = value
             if fits(value) and allowed():
                 return value
         draft.attrs.pop(name, None)
         raise Dead(f"no value of {name} of {draft!r} fits")
+
+    def _named(self, draft: NodeDraft, name: str, options: Sequence[Any]) -> Iterator[Any]:
+        """The numbers that the conditions on an attribute name, alone or as often as an option has items."""
+        for number in (n for n in self.facts.numbers(draft, name) if n > 0):
+            if any(type(option) is int for option in options):
+                yield number
+            count = next((len(option) for option in options if isinstance(option, tuple)), None)
+            if count is not None:
+                yield (number,) * count
 
     def _normal(self, draft: NodeDraft, name: str, value: Any) -> Any:
         types = tuple([operand.type if operand is not None else None for operand in draft.operands])
@@ -407,7 +457,7 @@ class Solver:
         return value + 1 if value >= 0 else -value
 
     def rank(
-        self, goal: Goal = ANY, low: int = 0, high: int = 5, options: Sequence[int] = (2, 1, 3, 4, 5, 0),
+        self, goal: Goal = ANY, low: int = 0, high: int = 6, options: Sequence[int] = (2, 1, 3, 4, 5, 0),
         of: NodeDraft | None = None,
     ) -> int:  # fmt: skip
         """A rank, as it is wanted or free; ``of`` is a draft that is to have it."""

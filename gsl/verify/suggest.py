@@ -26,7 +26,7 @@ MOST_COMPARED = 80
 NEARLY = 0.75
 """An equation of attributes of calls of one operator, which is what rules lack most often, goes before conditions that
 hold on more passing instances if it holds on at least this share of the most: the instances are a sample."""
-_LEAST_PASSING = 3
+LEAST_PASSING = 3
 """A condition that hardly an instance satisfies is none."""
 
 
@@ -52,12 +52,12 @@ def suggestions(
     """Rules with a further condition under which none of the failing instances match, the weakest first, after
     equations of attributes that are nearly as weak."""
     bad, good = list(_matches(rule, failing[-MOST_COMPARED:])), list(_matches(rule, passing[-MOST_COMPARED:]))
-    if not bad or len(good) < _LEAST_PASSING:
+    if not bad or len(good) < LEAST_PASSING:
         return
     names = _names(rule, bad[0])
     conditions = list(_conditions(bad[0], good, names))
     rows = [(c, [c.holds(m) for m in bad], [c.holds(m) for m in good]) for c in conditions]
-    found = [(sum(g), c) for c, b, g in rows if not any(b) and sum(g) >= _LEAST_PASSING]
+    found = [(sum(g), c) for c, b, g in rows if not any(b) and sum(g) >= LEAST_PASSING]
     if not found:
         found = list(_pairs(rows))
     most = max([count for count, _ in found], default=0)
@@ -72,11 +72,11 @@ def suggestions(
 
 def _pairs(rows: Sequence[Any]) -> Iterator[tuple[int, SideCondition]]:
     """Two conditions that only together exclude all that fails."""
-    useful = [row for row in rows if not all(row[1]) and sum(row[2]) >= _LEAST_PASSING]
+    useful = [row for row in rows if not all(row[1]) and sum(row[2]) >= LEAST_PASSING]
     useful.sort(key=lambda row: (sum(row[1]), -sum(row[2]), row[0].cost))
     for (a, bad_a, good_a), (b, bad_b, good_b) in combinations(useful[:40], 2):
         count = sum(x and y for x, y in zip(good_a, good_b))
-        if count >= _LEAST_PASSING and not any(x and y for x, y in zip(bad_a, bad_b)):
+        if count >= LEAST_PASSING and not any(x and y for x, y in zip(bad_a, bad_b)):
             yield count, SideCondition(a.expr & b.expr, f"({a.text}) & ({b.text})", a.cost + b.cost + 10)
 
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from math import prod
 from typing import Any, cast
 
 from gsl.graph import CONST, Node, Op, TensorType, TupleType, Type
 from gsl.graph.node import GETITEM, TUPLE
 from gsl.spec import TABLE, meaning
 
+MOST_ELEMENTS = 4096
+"""No tensor of an instance has more elements."""
+_MOST = 2**16
+"""No tensor that a rewrite makes of it has more."""
+_DIVISIONS = ("floor_divide", "floor_mod", "mod")
+"""Operators that have no values where an operand is zero."""
 Known = TensorType | TupleType | bool | int | float | None
 
 
@@ -69,9 +76,10 @@ def _cached(call: _Key) -> Type | ValueError | None:
 
     op = call.key[0]
     spec = TABLE[op]
+    make = torch.ones if op in _DIVISIONS else torch.zeros
     try:
         with torch.no_grad():
-            return _type(meaning.evaluate(spec, [_tensor(torch, known) for known in call.operands], call.attrs))
+            return _type(meaning.evaluate(spec, [_tensor(torch, known, make) for known in call.operands], call.attrs))
     except Exception as refusal:
         if "not implemented" not in str(refusal):
             return ValueError(str(refusal).partition("\n")[0])
@@ -81,11 +89,13 @@ def _cached(call: _Key) -> Type | ValueError | None:
             return error
 
 
-def _tensor(torch: Any, known: Known) -> Any:
+def _tensor(torch: Any, known: Known, make: Any) -> Any:
     if isinstance(known, TupleType):
-        return tuple([_tensor(torch, field) for field in known.fields])
+        return tuple([_tensor(torch, field, make) for field in known.fields])
     if isinstance(known, TensorType):
-        return torch.zeros(known.shape, dtype=getattr(torch, known.dtype))
+        if prod(known.shape) > _MOST:  # type: ignore[operator]
+            raise ValueError(f"{known} is too large")
+        return make(known.shape, dtype=getattr(torch, known.dtype))
     return known
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from gsl import draw
-from gsl.graph import CONST, Graph
+from gsl.graph import CONST, Graph, Node
 from gsl.graph.text import text
 from gsl.verify.models import Comparison, FailureKind
+from gsl.verify.types import infer
 
 MINIMUM = 20
 """No rule is supported by fewer evaluated instances."""
@@ -40,6 +41,8 @@ class Evidence:
     """The number of times that each output was compared, by method."""
     ranks: tuple[int, ...]
     """The ranks of the leaves."""
+    sizes: tuple[int, ...]
+    """The sizes of the axes of the leaves."""
     dtypes: tuple[str, ...]
     attributes: Mapping[str, tuple[Any, ...]]
     """The values of each attribute of an operator of the source."""
@@ -47,6 +50,8 @@ class Evidence:
     """The alternatives, lengths and operators that were part of evaluated instances."""
     missing: tuple[str, ...]
     """The alternatives, lengths and operators that were not part of evaluated instances."""
+    lacking: tuple[str, ...]
+    """The attributes with the numbers in them that no instance had, of those that are drawn where none is demanded."""
     undrawn: Mapping[str, tuple[str, ...]]
     """The dtypes that a leaf had on no instance while the others had another, for each leaf of which no dtype is
     demanded."""
@@ -67,18 +72,30 @@ class Evidence:
         for output, methods in self.methods.items():
             lines.append(f"{output}: " + ", ".join(f"{count} by {name}" for name, count in methods.items()))
         if self.ranks:
-            lines.append(f"ranks {', '.join(map(str, self.ranks))}; {', '.join(self.dtypes)}")
+            lines.append(f"ranks {_ranges(self.ranks)}; sizes {_ranges(self.sizes)}; {', '.join(self.dtypes)}")
         lines += [f"{name}: {_some(values)}" for name, values in self.attributes.items()]
         lines += [f"covered: {what}" for what in self.covered[:40]]
         if len(self.covered) > 40:
             lines.append(f"covered: and {len(self.covered) - 40} more")
         lines += [f"not generated: {what}" for what in self.missing]
+        lines += [f"not generated: {what}" for what in self.lacking]
         for leaf, dtypes in self.undrawn.items():
             lines.append(f"not generated: {leaf} with a dtype of its own: {', '.join(dtypes)}")
         lines += [f"refused {count} times: {reason}" for reason, count in list(self.refused.items())[:3]]
         if self.chance is not None:
             lines.append(f"chance agreement of an output compared in a prime field: at most {self.chance:.2g}")
         return "\n".join(lines)
+
+
+def _ranges(numbers: tuple[int, ...]) -> str:
+    """Numbers in ascending order, those that follow each other as from the first to the last."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] + 1 == number:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
 
 
 def _some(values: tuple[Any, ...]) -> str:
@@ -96,6 +113,14 @@ class Counterexample:
     code: str
     """A program in torch alone that runs both sides, prints them, and raises where they differ."""
     seed: int
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields, with the graphs as rows of their nodes: each stands alone, and belongs to no native graph."""
+        return {**vars(self), "before": _rows(self.before), "after": _rows(self.after)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, _graph(value) if name in ("before", "after") else value)
 
     @property
     def difference(self) -> Any:
@@ -125,6 +150,26 @@ class Counterexample:
 
     def _repr_svg_(self) -> str | None:
         return self.visualize()._repr_svg_()
+
+
+_Rows = tuple[tuple[Any, ...], tuple[int, ...]]
+"""The nodes of a graph, with the places of their operands, and the places of its outputs."""
+
+
+def _rows(graph: Graph) -> _Rows:
+    places = {node: place for place, node in enumerate(graph.nodes)}
+    rows = [
+        (node.op, tuple([places[operand] for operand in node.operands]), dict(node.attrs), node.type, node.name)
+        for node in graph.nodes
+    ]
+    return tuple(rows), tuple([places[output] for output in graph.outputs])
+
+
+def _graph(rows: _Rows) -> Graph:
+    nodes: list[Node] = []
+    for op, operands, attrs, kind, name in rows[0]:
+        nodes.append(Node(op, tuple([nodes[place] for place in operands]), attrs, kind, name=name))
+    return Graph(nodes, [nodes[place] for place in rows[1]], infer)
 
 
 def _drawn(example: Counterexample) -> draw.Drawing:
@@ -161,7 +206,8 @@ class Suggestion:
     """A missing side condition: the rule with it, and the verdict on that rule."""
 
     condition: Any
-    """The condition as an attribute expression, to be given in ``where=``."""
+    """The condition as an attribute expression, to be given in ``where=`` (in a verdict of another process, one about
+    its copies of the patterns)."""
     text: str
     """The condition as it would be written, with names for patterns."""
     names: Mapping[str, str]
@@ -187,6 +233,11 @@ class Mutants:
     refused: tuple[str, ...] = ()
     """The mistakes that were not found where the rule fires, while the engine refuses more of its matches than before:
     most of them are mistakes of type, which are stopped at the match."""
+    equivalent: tuple[str, ...] = ()
+    """The mistakes that are none: the rule does the same with them on every instance that was made, or a condition that
+    was left out holds on all of them."""
+    unneeded: tuple[str, ...] = ()
+    """The conditions without which the rule is supported, too, by instances on which they do not hold."""
 
     @property
     def share(self) -> float | None:
@@ -196,8 +247,12 @@ class Mutants:
 
     def __str__(self) -> str:
         share = "no mutant could be compared" if self.share is None else f"{self.share:.0%} of the mutants refuted"
-        lines = [f"{share} ({len(self.refuted)} of {len(self.refuted) + len(self.survived)}; {len(self.unbuildable)} "
-                 f"can't be built or never fire; {len(self.refused)} are refused where they matter)"]  # fmt: skip
+        apart = (
+            (self.unbuildable, "can't be built or never fire"), (self.refused, "are refused where they matter"),
+            (self.equivalent, "change nothing"), (self.unneeded, "leave out what is not needed"),
+        )  # fmt: skip
+        compared = f"{len(self.refuted)} of {len(self.refuted) + len(self.survived)}"
+        lines = [f"{share} ({'; '.join([compared, *(f'{len(names)} {what}' for names, what in apart)])})"]
         lines += [f"  survived: {name}" for name in self.survived]
         return "\n".join(lines)
 

@@ -53,7 +53,9 @@ def test_what_is_awkward_is_covered(verdicts: dict[str, tuple[Verdict, float]]) 
     assert any(p[:2] != p[2:] for p in conv["nn.conv2d.padding"]), "asymmetric padding"
     kernels = set(conv["nn.conv2d.kernel_size"])
     assert {k % 2 for kernel in kernels for k in kernel} == {0, 1}
-    assert {1, 2, 3} <= set(evidence("conv-batch-norm").attributes["nn.conv2d.groups"])
+    assert {1, 2, 3, 4, 6, 8} <= set(evidence("conv-batch-norm").attributes["nn.conv2d.groups"])
+    assert {3} <= {d for dilation in conv["nn.conv2d.dilation"] for d in dilation}
+    assert {*range(1, 9), 16} <= set(evidence("transpose-transpose").sizes)
     assert "NHWC" in evidence("diamond-conv-add").attributes["nn.conv2d.data_layout"]
     assert {"float32", "float64", "float16"} <= set(evidence("parallel-two-dense").dtypes)
     assert {"int64", "bool", "uint8"} <= set(evidence("reshape-reshape").dtypes)

@@ -97,6 +97,11 @@ def sources() -> dict[str, Callable[[], Subst]]:
     def variadic(least: int = 0) -> pat.Variadic:
         return pat.Variadic(x, templates=[x], min_len=least)
 
+    matrix, number, whole_number = pat.Wildcard(ndim=2, dtype="float32"), pat.Const(), pat.Wildcard(dtype="int64")
+
+    def piece(whole: pat.Pattern, **attrs: Any) -> pat.Pattern:
+        return op.StridedSlice(whole, strides=(1,), axes=(0,), **attrs)
+
     split, f, inner = op.Split(x), pat.OneOf("exp", "tanh"), op.Exp(x)
     three = [is_op("nn.dense") >> is_op("nn.bias_add") for _ in range(3)]
     field = pat.GetItem(split, i)
@@ -134,6 +139,33 @@ def sources() -> dict[str, Callable[[], Subst]]:
         "one or the other": lambda: Subst(op.ReLU(x), same, where=(x.ndim == 4) | (x.dtype == "int8")),
         "a square matrix": lambda: Subst(op.Dense(x, w), same, where=w.shape[0] == w.shape[1]),
         "a shape with equal ends": lambda: Subst(op.Exp(x), same, where=(x.ndim == 3) & (x.shape[2] == x.shape[0])),
+        "a multiple of 8": lambda: Subst(op.Exp(x), same, where=x.shape[1] % 8 == 0),
+        "a size of 16 or more": lambda: Subst(op.Dense(x, w), same, where=(w.shape[0] >= 16) & (w.shape[1] > 6)),
+        "one of some sizes": lambda: Subst(op.Exp(x), same, where=attr.In(x.shape[1], (8, 16))),
+        "many elements": lambda: Subst(op.Exp(x), same, where=attr.prod(x.shape) >= 64),
+        "a product of sizes": lambda: Subst(op.Exp(x), same, where=(attr.prod(x.shape) == 24) & (x.ndim == 3)),
+        "a multiple of 3 and 4": lambda: Subst(op.Exp(x), same, where=(x.shape[0] % 3 == 0) & (x.shape[0] % 4 == 0)),
+        "a result with a multiple of 8": lambda: Subst(c := op.Conv2D(x, w), same, where=c.shape[1] % 8 == 0),
+        "many groups": lambda: Subst(c := op.Conv2D(x, w), same, where=c.groups % 4 == 0),
+        "a group for each channel": lambda: Subst(
+            c := op.Conv2D(x, w), same, where=(c.groups == x.shape[1]) & (c.groups > 1)
+        ),
+        "long strides": lambda: Subst(c := op.Conv2D(x, w), same, where=attr.min(c.strides) >= 4),
+        "a positive literal beside a matrix": lambda: Subst(matrix * number, same, where=number.value > 0),
+        "a large literal": lambda: Subst(x * number, same, where=number.value >= 10),
+        "one of some literals": lambda: Subst(x * number, same, where=attr.In(number.value, (7, 9))),
+        "a scaled kernel": lambda: Subst(op.Conv2D(x, w * pat.Wildcard(shape=())), same),
+        "slices side by side": lambda: Subst(
+            op.Concatenate([a := piece(matrix), b := piece(matrix)], axis=0), same, where=a.end == b.begin
+        ),
+        "slices side by side, by an attribute": lambda: Subst(
+            op.Concatenate([a := piece(matrix), piece(matrix, begin=a.end)], axis=0), same
+        ),
+        "a slice of a slice": lambda: Subst(piece(piece(matrix)), same),
+        "a pixel shuffle": lambda: Subst(
+            op.Reshape(op.Transpose(apart := op.Reshape(x), axes=(0, 1, 4, 2, 5, 3))), same, where=apart.ndim == 6
+        ),
+        "an integer quotient": lambda: Subst(op.FloorDivide(whole_number, op.FloorMod(x, whole_number)), same),
         "a sum of sizes": lambda: Subst(op.Dense(x, w), same, where=w.shape[0] == w.shape[1] + 2),
         "attributes of another": lambda: Subst(
             [a := op.Conv2D(x, w), op.Conv2D(x, v, **pat.same_attr(a, ["strides", "padding", "groups"]))], same

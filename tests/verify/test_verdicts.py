@@ -1,9 +1,8 @@
-"""Verdicts: when there is none, that they repeat, what mutation finds, and what is told when a package is missing."""
+"""Verdicts: when there is none, that they repeat, what mutation finds, and how a counterexample is drawn."""
 
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,6 @@ import torch
 from gsl import Refuted, Subst, Supported, Unchecked, attr, op, pat
 from gsl.rules import MODULE_FUSION, RULES
 from gsl.verify import Verdict
-from gsl.verify.shrink import MissingHypothesisError
 from tests.verify.wrong import WRONG
 
 x, y, w = pat.Wildcard(), pat.Wildcard(), pat.Param()
@@ -164,7 +162,35 @@ def test_mutants_cover_operands_literals_guards_and_outputs() -> None:
     assert mutants is not None
     for what in ("the first two outputs exchanged", "another number", "operands exchanged", "log instead"):
         assert any(what in name for name in mutants.refuted), str(mutants)
-    assert any("without the condition" in name for name in (*mutants.refuted, *mutants.survived))
+    assert {name.partition(" (")[0] for name in mutants.unneeded} == {"without the condition"}
+    names = [name for kind in vars(mutants).values() for name in kind]
+    assert len(names) == len({*names})
+
+
+def test_a_condition_that_is_left_out_is_tried_where_it_does_not_hold() -> None:
+    c = pat.Const()
+    scaled = op.ReLU(x * c)
+    where = [c.value > 0, c.value > -10, x.dtype == "float32"]
+    rule = Subst(scaled, op.ReLU(x) * c, where=where, name="scale")
+    mutants = rule.verify(max_examples=60, mutate=True).mutants
+    assert mutants is not None
+    assert [name for name in mutants.refuted if "condition" in name] == ["without the condition (Const.value > 0)"]
+    # What is less than -10 is not positive.
+    assert mutants.equivalent == ("without the condition (Const.value > -10)",)
+    assert mutants.unneeded == ("without the condition (Wildcard.dtype == 'float32')",)
+    assert mutants.share == 1.0
+
+
+def test_mistakes_that_change_nothing_are_counted_apart() -> None:
+    t = op.Transpose(x, axes=(1, 0))
+    rule = Subst(op.Transpose(t + y, axes=(1, 0)), x + op.Transpose(y, axes=(1, 0)), name="through")
+    mutants = rule.verify(max_examples=30, mutate=True).mutants
+    assert mutants is not None
+    assert "reversed axes in transpose(Wildcard, axes=(1, 0))" in mutants.refuted
+    swapped = Subst(op.Exp(x) + op.Exp(y), op.Exp(y) + op.Exp(x), name="swap")
+    mutants = swapped.verify(max_examples=30, mutate=True).mutants
+    assert mutants is not None
+    assert mutants.equivalent == ("Wildcard and another exchanged",)
 
 
 def test_mutants_of_a_rule_with_a_module_in_its_target() -> None:
@@ -176,13 +202,45 @@ def test_without_mutation_nothing_is_said_of_it() -> None:
     assert RULES["copy-identity"].verify(max_examples=20).mutants is None
 
 
-# Packages
+# Counterexamples
 
 
-def test_without_hypothesis_the_mend_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "hypothesis", None)
-    with pytest.raises(MissingHypothesisError, match=r"pip install 'gsl\[verify\]'"):
-        RULES["copy-identity"].verify()
+def test_values_are_made_simple() -> None:
+    """The difference is shown on numbers that can be read."""
+    found = WRONG["exchanged operands"].make().verify(max_examples=30)
+    assert isinstance(found, Refuted)
+    inputs = found.counterexample.comparison.inputs
+    assert inputs is not None
+    assert sorted(abs(float(value)) for tensor in inputs.values() for value in tensor.reshape(-1)) == [0.0, 1.0]
+    first = {"axis": (0,), "keepdims": False, "exclude": False}
+    sums = Subst(op.Sum(op.Exp(x), **first), op.Exp(op.Sum(x, **first)), name="sum")
+    refuted = sums.verify(max_examples=30)
+    assert isinstance(refuted, Refuted)
+    inputs = refuted.counterexample.comparison.inputs
+    assert inputs is not None
+    assert all(float(value) in (0, 1, -1, 2, -2) for tensor in inputs.values() for value in tensor.reshape(-1))
+
+
+def test_a_failing_instance_is_made_as_small_as_its_mistake_allows() -> None:
+    """What fails for three columns or more is shown on three."""
+    wide = Subst(op.ReLU(x), op.Abs(x), where=[x.shape[-1] >= 3, x.dtype == "float32"], name="wide")
+    found = wide.verify(max_examples=30)
+    assert isinstance(found, Refuted)
+    (leaf, _) = found.counterexample.before.nodes
+    assert leaf.shape == (3,)
+
+
+def test_evidence_has_the_sizes_and_what_was_not_drawn() -> None:
+    w = pat.Wildcard()
+    conv = op.Conv2D(x, w, strides=(1, 1))
+    evidence = Subst(op.ReLU(op.ReLU(conv)), op.ReLU(conv), name="twice").verify(max_examples=25).evidence
+    assert evidence.sizes
+    assert any(text.startswith("nn.conv2d.kernel_size") for text in evidence.lacking)
+    assert not any("strides" in text for text in evidence.lacking), "it is demanded"
+    assert f"not generated: {evidence.lacking[0]}" in str(evidence)
+
+
+# Drawings
 
 
 def test_a_counterexample_is_drawn() -> None:

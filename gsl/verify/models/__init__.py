@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from gsl.graph import Graph
 from gsl.verify.models.result import Comparison, ComparisonMethod, FailureKind, OutputComparison
 
-__all__ = ["Comparison", "ComparisonMethod", "FailureKind", "OutputComparison", "compare"]
+__all__ = ["Comparison", "ComparisonMethod", "FailureKind", "OutputComparison", "compare", "comparison_on"]
 
 
-def compare(before: Graph, after: Graph, *, seed: int) -> Comparison:
+def compare(before: Graph, after: Graph, *, seed: int, exact: bool = True) -> Comparison:
     """A comparison of the outputs of two graphs, on values that are drawn for their leaves.
+
+    Without ``exact``, it is on real tensors only, and a difference that could be rounding is none.
 
     Leaves are matched by name, and their values come from the seed; those of CONST leaves are what they are. All types
     have to be known, with sizes that are numbers. ValueError for a graph with opaque calls or unknown types.
@@ -17,4 +22,16 @@ def compare(before: Graph, after: Graph, *, seed: int) -> Comparison:
     # Torch is loaded only when something is compared.
     from gsl.verify.models.methods import compare_graphs
 
-    return compare_graphs(before, after, seed)
+    return compare_graphs(before, after, seed, exact)
+
+
+def comparison_on(
+    before: Graph, after: Graph, comparison: Comparison
+) -> Callable[[Mapping[str, Any]], Comparison | None]:
+    """A function that compares two graphs on given values of their leaves, where a comparison told them apart.
+
+    It gives ``None`` where not the same outputs differ in the same way, by more than what could be rounding.
+    """
+    from gsl.verify.models.methods import on_values
+
+    return on_values(before, after, comparison)

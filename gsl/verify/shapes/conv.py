@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
-from typing import Any
+from typing import Any, Final
 
 from gsl.spec import TABLE
 from gsl.spec.layout import spatial
@@ -14,7 +14,16 @@ from gsl.verify.choices import Dead
 from gsl.verify.draft import Goal, NodeDraft, meet
 from gsl.verify.solve import ShapeRule, Solver
 
-KERNELS = (1, 3, 2, 4)
+KERNELS = (1, 3, 2, 4, 5, 7)
+GROUPS = (1, 2, 3, 4, 6, 8)
+STRIDES = (1, 2, 3)
+DILATIONS = (1, 2, 3)
+DRAWN: Final[Mapping[str, Sequence[int]]] = {
+    "kernel_size": KERNELS, "groups": GROUPS, "strides": STRIDES, "dilation": DILATIONS,
+}  # fmt: skip
+"""The numbers in the attributes of convolutions that are drawn where nothing is demanded."""
+MIXED = 4
+"""So many of the values of an attribute are mixed among the axes."""
 _LARGEST = 12
 """The largest size of an operand on which the padding depends."""
 SLACK = (0, 1, 2, 3)
@@ -25,7 +34,7 @@ SLACK = (0, 1, 2, 3)
 def per_axis(values: tuple[int, ...], count: int) -> list[tuple[int, ...]]:
     """Tuples of values, those with equal ones first."""
     same = [(value,) * count for value in values]
-    mixed = [found for found in product(values, repeat=count) if len(set(found)) > 1]
+    mixed = [found for found in product(values[:MIXED], repeat=count) if len(set(found)) > 1]
     return same + mixed
 
 
@@ -49,8 +58,13 @@ def _given_sizes(s: Solver, draft: NodeDraft, name: str, count: int) -> list[int
 
 
 def _layout(s: Solver, draft: NodeDraft, name: str, plain: str, more: Sequence[str]) -> str:
-    """A layout: mostly the plain one."""
-    return str(s.attr(draft, name, (*more, plain) if s.choices.rare() else (plain,)))
+    """A layout: mostly the plain one, where that is allowed."""
+    if s.choices.rare():
+        return str(s.attr(draft, name, (*more, plain)))
+    try:
+        return str(s.attr(draft, name, (plain,)))
+    except Dead:
+        return str(s.attr(draft, name, more))
 
 
 def _orders(count: int) -> tuple[str, Sequence[str], str, Sequence[str], str, Sequence[str]]:
@@ -82,6 +96,9 @@ def convolution(count: int, transposed: bool) -> ShapeRule:
         weight = known(s, w, order)
         data["N"] = meet(data["N"], result["N"])
         dtype = x.dtype if x.solved else w.dtype if w.solved else goal.dtype
+        if s.facts.equate(draft, x, "shape") and not draft.attrs["out_layout"]:
+            for letter in layout:
+                data[letter] = result[letter] = s.alike(draft, letter, meet(data.get(letter), result.get(letter)))
         _channels(s, draft, data, weight, result, transposed)
         letters = spatial(count)
         kernel = [meet(weight.get(c), k) for c, k in zip(letters, _given_sizes(s, draft, "kernel_size", count))]
@@ -157,13 +174,17 @@ def _channels(
             return False
         return whole is None or whole % groups == 0
 
-    groups = s.attr(draft, "groups", (1, 2, 3), fits)
+    groups = s.attr(draft, "groups", GROUPS, fits)
+    x = draft.operand(0)
+    if not x.solved:  # its channels may follow from the groups
+        data["C"] = meet(data["C"], known(s, x, draft.attrs["data_layout"])["C"])
     whole = meet(of_outer.get("C"), weight.get(outer))
     if whole is None:
-        whole = groups * s.choices.size()
+        whole = groups * (s.choices.size() if groups in GROUPS[:3] else 1 + s.choices.index(2))
     total = of_inner.get("C")
     each = weight.get(inner) if total is None else total // groups
-    each = s.choices.size() if each is None else each
+    if each is None:  # a group for each channel, now and then
+        each = 1 if groups > 1 and s.choices.index(3) == 1 else s.choices.size()
     if (total is not None and total != each * groups) or whole % groups:
         raise Dead("the channels do not fit the groups")
     weight[inner], weight[outer] = meet(weight.get(inner), each), whole
@@ -233,7 +254,7 @@ def _dilations(
     """Dilations; beside an earlier convolution of the same operand those, if there are any, that read other elements
     than it does, and give a result of its size."""
     count = len(letters)
-    options = per_axis((1, 2), count)
+    options = per_axis(DILATIONS, count)
     same = (d for d in s.sketch.drafts if d.solved and d.op == draft.op and d.operands[0] is draft.operands[0])
     other = next(same, None)
     strides, padding = (s.given_attr(draft, name)[1] for name in ("strides", "padding"))
@@ -259,7 +280,7 @@ def _strides(
     s: Solver, draft: NodeDraft, data: dict[str, Any], dilation: tuple[int, ...], letters: str
 ) -> list[tuple[int, ...]]:
     """Strides; now and then only those that give results of the size of an earlier convolution of the same operand."""
-    options = per_axis((1, 2, 3), len(letters))
+    options = per_axis(STRIDES, len(letters))
     same = (d for d in s.sketch.drafts if d.solved and d.op == draft.op and d.operands[0] is draft.operands[0])
     other = next(same, None)
     is_given, padding = s.given_attr(draft, "padding")

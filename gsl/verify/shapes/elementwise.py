@@ -63,19 +63,29 @@ def broadcast(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         common = goal.shape
         if common is None and known:
             common = broadcast_shape([other.dims for other in known])
+        if common is not None and goal.rank is not None and len(common) < goal.rank:
+            common = (None,) * (goal.rank - len(common)) + tuple(common)
         if operand is condition:
             wanted: str | None = "bool"
         else:
             wanted = dtype or next((o.dtype for o in known if o is not condition and o is not s.odd), None)
             wanted = s.joined(wanted)
         last = number == len(order) - 1
-        covered = goal.shape is None or not last or any(other.dims == goal.shape for other in known)
-        if common is None or s.is_bound(operand):
-            s.solve(operand, Goal(None, wanted, goal.rank if common is None else None))
-        elif goal.shape is not None and not covered:
+        covered = goal.rank is None or not last or any(_gives(other, goal) for other in known)
+        if covered and s.may_be_number(operand):
+            s.solve(operand, Goal(None, wanted))
+        elif common is None or s.is_bound(operand):
+            free = common is None and s.wanted(operand, Goal()).rank is None
+            s.solve(operand, Goal(None, wanted, goal.rank if free else None))
+        elif not covered:
             s.solve(operand, Goal(common, wanted))
         else:
-            s.solve(operand, Goal(_variant(s, common, goal.shape is None and bool(known)), wanted))
+            s.solve(operand, Goal(_variant(s, common, goal.rank is None and bool(known)), wanted))
+
+
+def _gives(draft: NodeDraft, goal: Goal) -> bool:
+    """True if the shape of an operand is that of the result."""
+    return goal.rank == len(draft.dims) and all(n in (None, size) for n, size in zip(goal.sizes(goal.rank), draft.dims))
 
 
 def _is_number(draft: NodeDraft) -> bool:

@@ -2,29 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
 from gsl.verify.draft import Goal, NodeDraft
 from gsl.verify.solve import ShapeRule, Solver
 
 
 def strided_slice(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    """A slice of one axis, mostly; the whole tensor where a shape is wanted."""
+    """A slice of one axis, where no axes are given; of as many places as are wanted."""
     x = draft.operand(0)
     given = s.given_attrs(draft)
-    least = 1 + max([abs(a) for a in given.get("axes") or (len(given.get("begin") or ()) - 1,)], default=0)
-    data = s.solve(x, Goal(None, goal.dtype, None if x.solved else s.rank(goal, max(1, least))))
-    if "begin" in given or "end" in given:
-        return
-    axis = s.choices.index(data.ndim) if "axes" not in given else given["axes"][0]
-    size = data.shape[axis]
-    wanted = s.wanted(draft, goal).sizes(data.ndim)[axis]  # it may follow from the shape of the data
-    options = [(0, max(1, size - 1), 1), (size // 2, size, 1), (0, size, 2), (size - 1, -size - 1, -1)]
-    if wanted is not None:
-        options = [(size - wanted, size, 1), *(option for option in options if _count(size, *option) == wanted)]
-    begin, end, step = options[s.choices.index(len(options))]
-    s.attr(draft, "axes", [(axis,)])
-    s.attr(draft, "begin", [(begin,)])
-    s.attr(draft, "end", [(end,)])
-    s.attr(draft, "strides", [(step,)])
+    ends = [given[name] for name in ("begin", "end") if given.get(name) is not None]
+    least = 1 + max([abs(a) for a in given.get("axes") or (len(ends[0] if ends else ()) - 1,)], default=0)
+    rank = None if x.solved else goal.rank
+    sizes: list[int | None] | None = None
+    if not x.solved and x.is_leaf:
+        rank = s.rank(s.wanted(x, Goal(ndim=rank)), max(1, least))
+        sizes = s.wanted(x, Goal(ndim=rank)).sizes(rank)
+        for axis in given.get("axes") or ():
+            if sizes[axis] is None and not s.facts.binds(x, "shape"):  # so that a part of it is less than all
+                sizes[axis] = s.choices.size() + 2
+    data = s.solve(x, Goal(None if sizes is None else tuple(sizes), goal.dtype, rank))
+    axes = given.get("axes") or (tuple(range(len(ends[0]))) if ends else (s.choices.index(data.ndim),))
+    places = [data.shape[axis] for axis in axes]
+    shape = s.wanted(draft, goal).sizes(data.ndim)  # it may follow from the shape of the data
+    wanted = [shape[axis] for axis in axes]
+    steps = given.get("strides") or _chosen(s, draft, "strides", (1, 2, -1), places, lambda steps: True)
+
+    def fits(begin: Sequence[int], end: Sequence[int]) -> bool:
+        counts = [_count(*row) for row in zip(places, begin, end, steps)]
+        if given.get("axes") and counts == places and min(steps) == 1:
+            return False  # a slice of all of an axis is none of that axis
+        return all(count > 0 and (size is None or size == count) for count, size in zip(counts, wanted))
+
+    def may_begin(begin: Sequence[int]) -> bool:
+        last = [size if step > 0 else -size - 1 for size, step in zip(places, steps)]
+        counts = [_count(*row) for row in zip(places, begin, last, steps)]
+        return all(count >= (size or 1) for count, size in zip(counts, wanted))
+
+    end = given.get("end")
+    begin = given.get("begin")
+    if begin is None:
+        first = places[0] - 1 if min(steps) < 0 else 0
+        options = dict.fromkeys((first, places[0] // 2, *range(max(places))))
+        begin = _chosen(s, draft, "begin", options, places, lambda b: may_begin(b) if end is None else fits(b, end))
+    if end is None:
+        last = (places[0] - 1, places[0], *range(1, max(places) + 1))
+        options = dict.fromkeys(last if min(steps) > 0 else (-places[0] - 1, 0))
+        _chosen(s, draft, "end", options, places, lambda e: fits(begin, e))
+    if "axes" not in given:
+        draft.attrs["axes"] = tuple(axes)
+
+
+def _chosen(
+    s: Solver, draft: NodeDraft, name: str, options: Iterable[int], sizes: Sequence[int], fits: Callable[[Any], bool]
+) -> tuple[int, ...]:
+    """An attribute of a slice, with the same value for each of its axes."""
+    found: tuple[int, ...] = s.attr(draft, name, [(option,) * len(sizes) for option in options], fits, tuple)
+    return found
 
 
 def _count(size: int, begin: int, end: int, step: int) -> int:

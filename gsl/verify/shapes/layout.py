@@ -41,7 +41,7 @@ def concatenate(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     if not solved and goal.rank is None:
         computed = next((field for field in fields if not field.is_leaf), None)
         if computed is not None:
-            s.solve(computed, ANY)
+            s.solve(computed, Goal(None, s.joined(None)))
             solved = [field for field in fields if field.solved]
     rank = solved[0].tensor.ndim if solved else s.rank(goal, s.least_rank(draft))
     draft.wants_ndim = rank

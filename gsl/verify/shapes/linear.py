@@ -12,8 +12,9 @@ from gsl.verify.solve import ShapeRule, Solver
 
 
 def first_computed(s: Solver, *drafts: NodeDraft | None) -> list[NodeDraft]:
-    """Operands in the order in which to decide them: computed ones before leaves."""
-    return sorted([d for d in drafts if d is not None and not d.solved], key=lambda draft: draft.is_leaf)
+    """Operands in the order in which to decide them: computed ones, then leaves on whose sizes there are conditions."""
+    waiting = [draft for draft in drafts if draft is not None and not draft.solved]
+    return sorted(waiting, key=lambda draft: (draft.is_leaf, not s.facts.reads(draft, "shape")))
 
 
 def dense(s: Solver, draft: NodeDraft, goal: Goal) -> None:

@@ -1,0 +1,66 @@
+"""Many rules verified: one after the other, or at once in other processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+
+from gsl.errors import PatternError
+from gsl.rewrite import Subst
+from gsl.verify.judge import verify
+from gsl.verify.verdict import Verdict
+
+
+def verify_all(
+    rules: Iterable[Subst], *, max_examples: int = 200, seed: int = 0, mutate: bool = False, jobs: int = 1,
+    executor: Executor | None = None,
+) -> dict[str, Verdict]:  # fmt: skip
+    """The verdicts on the rules of a set, by name; see :func:`verdicts`."""
+    rules = tuple(rules)
+    found = verdicts(rules, max_examples=max_examples, seed=seed, mutate=mutate, jobs=jobs, executor=executor)
+    return {rule.name: verdict for rule, verdict in zip(rules, found)}
+
+
+def verdicts(
+    rules: Iterable[Subst], *, max_examples: int = 200, seed: int = 0, mutate: bool = False, jobs: int = 1,
+    executor: Executor | None = None,
+) -> Iterator[Verdict]:  # fmt: skip
+    """The verdict on each rule, in order, as soon as it is known. They do not depend on where they are computed.
+
+    With ``jobs``, so many processes work on them. An ``executor`` is one of other processes or machines, with the
+    ``submit`` of :mod:`concurrent.futures`; GSL has to be installed there. The rules go there by pickle. One that has a
+    function that can't be pickled is verified here.
+    """
+    if jobs < 1:
+        raise PatternError(f"jobs: expected a positive number, found {jobs!r}")
+    options = {"max_examples": max_examples, "seed": seed, "mutate": mutate}
+    if executor is not None:
+        yield from _elsewhere(tuple(rules), executor, options)
+    elif jobs > 1:
+        methods = multiprocessing.get_all_start_methods()
+        context = multiprocessing.get_context("fork" if "fork" in methods else None)
+        with ProcessPoolExecutor(jobs, context) as own:
+            yield from _elsewhere(tuple(rules), own, options)
+    else:
+        for rule in rules:
+            yield verify(rule, **options)  # type: ignore[arg-type]
+
+
+def _elsewhere(rules: tuple[Subst, ...], executor: Executor, options: dict[str, int]) -> Iterator[Verdict]:
+    futures = [None if (sent := _pickled(rule)) is None else executor.submit(_verify, sent, options) for rule in rules]
+    for rule, future in zip(rules, futures):
+        yield verify(rule, **options) if future is None else pickle.loads(future.result())  # type: ignore[arg-type]
+
+
+def _verify(rule: bytes, options: dict[str, int]) -> bytes:
+    return pickle.dumps(verify(pickle.loads(rule), **options))  # type: ignore[arg-type]
+
+
+def _pickled(rule: Subst) -> bytes | None:
+    """The rule as bytes; ``None`` where it can't be pickled."""
+    try:
+        return pickle.dumps(rule)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return None

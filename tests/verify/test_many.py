@@ -1,0 +1,59 @@
+"""Rules verified in other processes: the verdicts are those that are found here."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import pytest
+
+from gsl import Refuted, RuleSet, Subst, op, pat
+from gsl.errors import PatternError
+from gsl.rules import RULES
+from tests.verify.wrong import WRONG
+
+x = pat.Wildcard()
+
+
+class Inline(Executor):
+    """Does the work at once. What is sent and comes back goes through pickle, as between machines."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.sent += 1
+        function, args, kwargs = pickle.loads(pickle.dumps((function, args, kwargs)))
+        future: Future[Any] = Future()
+        future.set_result(pickle.loads(pickle.dumps(function(*args, **kwargs))))
+        return future
+
+
+def some() -> RuleSet:
+    local = Subst(op.ReLU(op.ReLU(x)), op.ReLU(x), where=lambda match: True, name="with a function of its own")
+    return RuleSet([RULES["copy-identity"], WRONG["exchanged operands"].make(), local])
+
+
+def test_an_executor_gives_the_same_verdicts() -> None:
+    rules, executor = some(), Inline()
+    here, there = rules.verify(max_examples=25), rules.verify(max_examples=25, executor=executor)
+    assert executor.sent == 2, "a function that has no name can't be sent"
+    assert {name: str(verdict) for name, verdict in there.items()} == {name: str(v) for name, v in here.items()}
+    wrong = there[rules.rules[1].name]
+    assert isinstance(wrong, Refuted)
+    assert wrong.counterexample.visualize().svg
+    with pytest.raises(AssertionError):
+        exec(wrong.counterexample.code, {"print": lambda *_, **__: None})
+
+
+def test_processes_give_the_same_verdicts() -> None:
+    rules = some()
+    here, there = rules.verify(max_examples=20), rules.verify(max_examples=20, jobs=2)
+    assert {name: str(verdict) for name, verdict in there.items()} == {name: str(v) for name, v in here.items()}
+
+
+def test_a_number_of_jobs_is_positive() -> None:
+    with pytest.raises(PatternError, match="jobs: expected a positive number, found 0"):
+        some().verify(jobs=0)
