@@ -33,18 +33,20 @@ class ImportedRules(RuleSet):
 
 
 def rule_set(
-    read: Sequence[TermRule], semantics: Semantics, file: str, where: Conditions, strict: bool
-) -> ImportedRules:
-    """The rules as substitutions. Warns of refused rules, or raises ExchangeError if ``strict``.
+    read: Sequence[TermRule], semantics: Semantics, file: str, where: Conditions, strict: bool,
+    unread: Mapping[str, str] = MappingProxyType({}),
+) -> ImportedRules:  # fmt: skip
+    """The rules as substitutions; ``unread`` tells why others could not be read, by name. Warns of refused rules, or
+    raises ExchangeError if ``strict``.
 
     PatternError if ``where`` has a condition for a rule that does not exist.
     """
-    names = [rule.name for rule in read]
+    names = [*(rule.name for rule in read), *unread]
     unknown = next((name for name in where if name not in names), None)
     if unknown is not None:
         raise PatternError(f"where: no rule of {file} is named {unknown!r}: {nearest(unknown, names)}")
     made: list[Subst] = []
-    refused: dict[str, str] = {}
+    refused: dict[str, str] = {**unread}
     for rule in read:
         try:
             made.append(subst(rule, semantics, where.get(rule.name)))
@@ -54,9 +56,9 @@ def rule_set(
         raise ExchangeError("\n".join(f"{name} can't be imported: {reason}" for name, reason in refused.items()))
     if refused:
         names = [*list(refused)[:SHOWN], *["…"] * (len(refused) > SHOWN)]
+        total = len(read) + len(unread)
         warnings.warn(
-            f"{len(refused)} of the {len(read)} rules of {file} are not imported ({', '.join(names)}): `refused` tells "
-            "why",
+            f"{len(refused)} of the {total} rules of {file} are not imported ({', '.join(names)}): `refused` tells why",
             RefusedRulesWarning,
             stacklevel=3,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -25,7 +25,16 @@ from gsl.exchange.terms import (
 )
 
 ARROW = "=>"
+EQUALS = "=="
+"""Stands between the sides of a rule that is written with calls, ``relu(relu(x))==relu(x)``."""
 _TOKEN = re.compile(r"[()]|[^\s()]+")
+_CALL_TOKEN = re.compile(r"[^\s(),]+\(|[),]|[^\s(),]+")
+_CALLED = {
+    "scalar_mul": "smul", "pool2d_avg": "poolavg", "pool2d_max": "poolmax", "const_iconv": "Iconv",
+    "const_pool": "Cpool", "const_imm": "Imatmul", "const_one": "Iewmul",
+}  # fmt: skip
+"""Names of operators where rules are written with calls, and those that they have in s-expressions."""
+_OF_IMAGES = ("conv2d", "pool", "enlarge")
 _NUMBER = re.compile(r"-?\d+")
 _PERMUTATION = re.compile(r"\d+(_\d+)+")
 FIELDS = ("split_0", "split_1")
@@ -46,49 +55,79 @@ def rules_from_tensat(
     that can't be expressed are left out, with a warning, and listed with the reason in ``refused``; ``strict`` makes it
     an error.
 
-    Raises ExchangeError, with line and column, for a file that is malformed.
+    So are rules with a line that can't be read, with line and column. Raises ExchangeError for a file of which no line
+    can. Rules may also be written with calls, ``relu(relu(x))==relu(x)``.
     """
     if outputs not in (None, 1, 2):
         raise PatternError(f"outputs: expected 1, 2 or None, found {outputs!r}")
     file = Path(fspath(path))
     semantics = Semantics.of(choices)
-    return rule_set(read_tensat(file, outputs, semantics.operators), semantics, file.name, where or {}, strict)
+    read, refused = read_tensat(file, outputs, semantics.operators)
+    if refused and strict:
+        raise ExchangeError("\n".join(refused.values()))
+    return rule_set(read, semantics, file.name, where or {}, strict, refused)
 
 
-def read_tensat(file: Path, outputs: int | None = None, operators: Collection[str] = ()) -> list[TermRule]:
-    """The rules of a file as terms. Raises ExchangeError."""
+def read_tensat(
+    file: Path, outputs: int | None = None, operators: Collection[str] = ()
+) -> tuple[list[TermRule], dict[str, str]]:
+    """The rules of a file as terms, and of those with a line that can't be read the reason, by name. Raises
+    ExchangeError where no line can."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise ExchangeError(f"{file.name}: byte {error.start}: this is no text in UTF-8") from None
-    return list(_rules(lines, file.name, outputs, operators))
+    return _rules(lines, file.name, outputs, operators)
 
 
-def _rules(lines: Sequence[str], file: str, outputs: int | None, operators: Collection[str]) -> Iterator[TermRule]:
+def _rules(
+    lines: Sequence[str], file: str, outputs: int | None, operators: Collection[str]
+) -> tuple[list[TermRule], dict[str, str]]:
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if not numbered:
         raise ExchangeError(f"{file}: it has no rules")
     if outputs is None:
-        alone = [_Parser(file, operators).line(*row) for row in numbered]
-        closed = all(_unbound([old], [new]) is None for old, new in alone)
+        alone = [_alone(_Parser(file, operators), *row) for row in numbered]
+        closed = all(sides is None or _unbound([sides[0]], [sides[1]]) is None for sides in alone)
         outputs = 1 if closed or len(numbered) % 2 else 2
     if len(numbered) % outputs:
         raise ExchangeError(
             f"{file}: line {numbered[-1][0]}: a rule with two outputs has two lines, so their number must be even; "
             f"found {len(numbered)}"
         )
+    read: list[TermRule] = []
+    refused: dict[str, ExchangeError] = {}
     for start in range(0, len(numbered), outputs):
         rows = numbered[start : start + outputs]
-        parser = _Parser(file, operators)
-        sides = [parser.line(*row) for row in rows]
-        source, target = [old for old, _ in sides], [new for _, new in sides]
-        unbound = _unbound(source, target)
-        if unbound is not None:
-            raise ExchangeError(f"{unbound.place}: the source has no variable ?{unbound.params['name']}")
-        if len(set(source)) < len(source):
-            raise ExchangeError(f"{source[-1].place}: both lines replace the same expression")
         name = "-".join(["tensat", *(str(number) for number, _ in rows)])
-        yield TermRule(name, f"{file}: line {rows[0][0]}", tuple(source), tuple(target))
+        try:
+            read.append(_rule(name, rows, file, operators))
+        except ExchangeError as error:
+            refused[name] = error
+    if not read:
+        raise next(iter(refused.values()))
+    return read, {name: str(error) for name, error in refused.items()}
+
+
+def _alone(parser: _Parser, number: int, text: str) -> tuple[RuleTerm, RuleTerm] | None:
+    """The two sides of a line; ``None`` if it can't be read."""
+    try:
+        return parser.line(number, text)
+    except ExchangeError:
+        return None
+
+
+def _rule(name: str, rows: Sequence[tuple[int, str]], file: str, operators: Collection[str]) -> TermRule:
+    """The rule of a line, or of as many as it has outputs. Raises ExchangeError."""
+    parser = _Parser(file, operators)
+    sides = [parser.line(*row) for row in rows]
+    source, target = [old for old, _ in sides], [new for _, new in sides]
+    unbound = _unbound(source, target)
+    if unbound is not None:
+        raise ExchangeError(f"{unbound.place}: the source has no variable ?{unbound.params['name']}")
+    if len(set(source)) < len(source):
+        raise ExchangeError(f"{source[-1].place}: both lines replace the same expression")
+    return TermRule(name, f"{file}: line {rows[0][0]}", tuple(source), tuple(target))
 
 
 def _unbound(source: Sequence[RuleTerm], target: Sequence[RuleTerm]) -> RuleTerm | None:
@@ -125,6 +164,10 @@ class _Parser:
     def line(self, number: int, text: str) -> tuple[RuleTerm, RuleTerm]:
         """The two sides of a rule."""
         self.number = number
+        if ARROW not in text and text.count(EQUALS) == 1:
+            source, target = text.split(EQUALS)
+            rank = "4" if any(name in text for name in _OF_IMAGES) else "2"
+            return self._called(source, 1, rank), self._called(target, len(source) + len(EQUALS) + 1, rank)
         sides = text.split(ARROW)
         if len(sides) != 2:
             column = len(text) + 1 if len(sides) == 1 else len(ARROW.join(sides[:2])) + 1
@@ -132,12 +175,32 @@ class _Parser:
         target = len(sides[0]) + len(ARROW)
         return self._side(sides[0], 1), self._side(sides[1], target + 1)
 
-    def _side(self, text: str, column: int) -> RuleTerm:
+    def _called(self, text: str, column: int, rank: str) -> RuleTerm:
+        """The term of one side that is written with calls. Names without parentheses are variables, products have no
+        activation, and concatenated tensors the rank that is given."""
+        tokens: list[tuple[int, str]] = []
+        for match in _CALL_TOKEN.finditer(text):
+            place, token = column + match.start(), match.group()
+            name = _CALLED.get(token.rstrip("("), token.rstrip("("))
+            if token.endswith("("):
+                tokens += [(place, "("), (place, name)]
+                tokens += [(place, "0")] if name == "matmul" else []
+            elif token == ")":
+                tokens.append((place, token))
+            elif token != ",":
+                plain = _NUMBER.fullmatch(name) or name in CONSTANTS or name in self.operators
+                tokens.append((place, name if plain else f"?{name}"))
+                if len(tokens) > 1 and tokens[-2][1] == "concat":
+                    tokens.append((place, rank))
+        return self._side(text, column, tokens)
+
+    def _side(self, text: str, column: int, tokens: Sequence[tuple[int, str]] | None = None) -> RuleTerm:
         """The term of one side, which begins at a column of the line."""
         stack: list[_Open] = [_Open(column, [])]
         end = column + len(text.rstrip())
-        for match in _TOKEN.finditer(text):
-            place, token = column + match.start(), match.group()
+        if tokens is None:
+            tokens = [(column + match.start(), match.group()) for match in _TOKEN.finditer(text)]
+        for place, token in tokens:
             if token == "(":
                 stack.append(_Open(place, []))
             elif token != ")":
@@ -215,6 +278,8 @@ class _Parser:
         raise self.error(column, f"{param} is a number or a variable ?name, found {item!r}")
 
     def _field(self, name: str, items: list[tuple[int, Any]], column: int) -> RuleTerm:
+        if len(items) == 2:  # with the axis, as in calls
+            items = [(column, self._call(_Open(column, [(column, "split"), *items])))]
         if len(items) != 1 or not isinstance(items[0][1], RuleTerm) or items[0][1].op != "split":
             raise self.error(column, f"{name} takes one operand, an expression (split axis x)")
         return self._term(FIELD, [items[0][1]], {"index": FIELDS.index(name)}, column)

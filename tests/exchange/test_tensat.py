@@ -41,6 +41,43 @@ def test_rules_are_named_by_their_lines(read: Callable[..., ImportedRules]) -> N
     }
 
 
+def test_a_line_that_cannot_be_read_is_one_refused_rule(read: Callable[..., ImportedRules]) -> None:
+    text = f"{TWICE}\n(relu (relu ?x)=>(relu ?x)\n(tanh (relu ?x))=>(tanh ?x)\n(rlu ?x)=>?x\n"
+    with pytest.warns(RefusedRulesWarning, match=r"2 of the 4 rules of rules.txt are not imported \(tensat-2, "):
+        rules = read(text, strict=False)
+    assert [rule.name for rule in rules] == ["tensat-1", "tensat-3"]
+    assert rules.refused == {
+        "tensat-2": "rules.txt: line 2, column 16: the expression of column 1 is not closed",
+        "tensat-4": "rules.txt: line 4, column 2: unknown operator 'rlu' (operators= gives the meaning of others): "
+        "did you mean 'relu'?",
+    }
+    with pytest.raises(ExchangeError, match="line 2, column 16"):
+        read(text)
+
+
+def test_rules_may_be_written_with_calls(read: Callable[..., ImportedRules]) -> None:
+    calls = (
+        "matmul(matmul(x,y),z)==matmul(x,matmul(y,z))\n"
+        "relu(concat(0,x,y))==concat(0,relu(x),relu(y))\n"
+        "pool2d_avg(3,3,1,1,0,x)==conv2d(1,1,0,0,x,const_pool(3,3))\n"
+        "scalar_mul(ewadd(x,y),s)==ewadd(scalar_mul(x,s),scalar_mul(y,s))\n"
+        "conv2d(1,1,0,2,concat(1,x,y),v)==relu(conv2d(1,1,0,0,concat(1,x,y),v))\n"
+    )
+    plain = (
+        "(matmul 0 (matmul 0 ?x ?y) ?z)=>(matmul 0 ?x (matmul 0 ?y ?z))\n"
+        "(relu (concat 0 2 ?x ?y))=>(concat 0 2 (relu ?x) (relu ?y))\n"
+        "(poolavg 3 3 1 1 0 ?x)=>(conv2d 1 1 0 0 ?x (Cpool 3 3))\n"
+        "(smul (ewadd ?x ?y) ?s)=>(ewadd (smul ?x ?s) (smul ?y ?s))\n"
+        "(conv2d 1 1 0 2 (concat 1 4 ?x ?y) ?v)=>(relu (conv2d 1 1 0 0 (concat 1 4 ?x ?y) ?v))\n"
+    )
+    with pytest.warns(RefusedRulesWarning):  # an activation is an operator of its own
+        written, expected = (read(text, strict=False) for text in (calls, plain))
+    assert {rule.name: str(rule) for rule in written} == {rule.name: str(rule) for rule in expected}
+    assert list(written.refused) == list(expected.refused) == ["tensat-5"]
+    fields = "matmul(x,v)==split_0(1,matmul(x,concat(1,v,w)))\nmatmul(x,w)==split_1(1,matmul(x,concat(1,v,w)))\n"
+    assert [rule.doc for rule in read(fields)] == [rule.doc for rule in read(PAIR)]
+
+
 def test_lines_are_joined_where_a_target_needs_it(read: Callable[..., ImportedRules]) -> None:
     (pair,) = read(PAIR)
     assert pair.name == "tensat-1-2"
