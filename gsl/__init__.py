@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from gsl.exchange import rules_from_taso, rules_from_tensat
     from gsl.fx import torch_backend as torch_backend
     from gsl.operators import operator as operator
-    from gsl.verify import Refuted, Supported, Unchecked
+    from gsl.verify import Proved, Refuted, Supported, Unchecked
 
 __all__ = [
-    "Match", "NonLeafExternUse", "Refuted", "RuleSet", "Subst", "Supported", "Trace", "Trait", "Unchecked",
+    "Match", "NonLeafExternUse", "Proved", "Refuted", "RuleSet", "Subst", "Supported", "Trace", "Trait", "Unchecked",
     "Within", "Workload", "alternate", "attr", "attr_eq", "dup", "errors", "fork_to", "inside", "is_const", "is_op",
     "is_tuple", "is_tuple_get_item", "is_var", "make", "op", "pat", "rules_from_taso", "rules_from_tensat", "wildcard",
 ]  # fmt: skip
 _LATE = {
     "rules_from_taso": "gsl.exchange", "rules_from_tensat": "gsl.exchange",
     "operator": "gsl.operators", "optimize": "gsl.cost", "torch_backend": "gsl.fx",
-    "Refuted": "gsl.verify", "Supported": "gsl.verify", "Unchecked": "gsl.verify",
+    "Proved": "gsl.verify", "Refuted": "gsl.verify", "Supported": "gsl.verify", "Unchecked": "gsl.verify",
 }  # fmt: skip
 """The names that are loaded when they are asked for, and their modules."""
 

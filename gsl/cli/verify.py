@@ -9,7 +9,7 @@ from typing import Any
 from gsl.cli.command import RULES_ARE_CODE, Command, Exit, UsageError
 from gsl.cli.rules import HELP, selection
 from gsl.cli.terminal import Terminal
-from gsl.verify import Refuted, Supported, Unchecked, Verdict, verdicts
+from gsl.verify import Proved, Refuted, Supported, Unchecked, Verdict, verdicts
 
 EXAMPLES = """\
 gsl verify mine.py                                                  # all rules of a file
@@ -18,7 +18,9 @@ gsl verify theirs.txt --fail-on unchecked --json                    # the rules 
 NOTES = f"""\
 {RULES_ARE_CODE}
 returns: 0 if no rule is refuted; 1 if one is, or is not checked (--fail-on unchecked); 2 for what can't be used"""
-WORDS: dict[type[Verdict], str] = {Supported: "supported", Refuted: "refuted", Unchecked: "unchecked"}
+WORDS: dict[type[Verdict], str] = {
+    Proved: "proved", Supported: "supported", Refuted: "refuted", Unchecked: "unchecked",
+}  # fmt: skip
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +33,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--mutate", action="store_true", help="also put small mistakes into the rules, and tell how many are found"
     )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="verify so many rules at once (1)")
+    parser.add_argument(
+        "--prove", action="store_true", help="also look for proofs: for all sizes, attributes and values"
+    )
     parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")
     parser.add_argument(
         "--fail-on", choices=("refuted", "unchecked"), default="refuted",
@@ -49,8 +54,9 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
         raise UsageError(f"--jobs: expected a positive number, found {options.jobs}")
     rules = selection(options.rules, terminal).rules
     found = verdicts(
-        rules, max_examples=options.max_examples, seed=options.seed, mutate=options.mutate, jobs=options.jobs
-    )
+        rules, max_examples=options.max_examples, seed=options.seed, mutate=options.mutate, prove=options.prove,
+        jobs=options.jobs,
+    )  # fmt: skip
     done = list(terminal.progress(found, len(rules), "verifying"))
     counts = Counter(WORDS[type(verdict)] for verdict in done)
     if options.json:
@@ -90,6 +96,10 @@ def _as_json(verdict: Verdict) -> dict[str, Any]:
     }  # fmt: skip
     if isinstance(verdict, Unchecked):
         found["reason"] = verdict.reason
+    if isinstance(verdict, Proved):
+        found["proof"] = str(verdict.proof)
+    if verdict.unproved is not None:
+        found["unproved"] = verdict.unproved.reason
     if isinstance(verdict, Refuted):
         example, suggestion = verdict.counterexample, verdict.suggestion
         found["counterexample"] = {

@@ -234,15 +234,18 @@ class Subst:
             if self.refused(match) is None:
                 yield match
 
-    def verify(self, *, max_examples: int = 200, seed: int = 0, mutate: bool = False) -> Verdict:
+    def verify(
+        self, *, max_examples: int = 200, seed: int = 0, mutate: bool = False, prove: bool = False
+    ) -> Verdict:
         """Look for a small graph on which the two sides differ: Refuted, Supported or Unchecked, with the reason.
 
         ``max_examples`` graphs are made from the source, rewritten, and compared. ``mutate`` also breaks the rule in
-        small ways, and tells how many of these mistakes are found. Equal seeds give equal verdicts. Needs torch.
+        small ways, and tells how many of these mistakes are found. ``prove`` also looks for a proof: Proved where
+        there is one. Equal seeds give equal verdicts. Needs torch, and z3 for a proof.
         """
         from gsl.verify import verify
 
-        return verify(self, max_examples=max_examples, seed=seed, mutate=mutate)
+        return verify(self, max_examples=max_examples, seed=seed, mutate=mutate, prove=prove)
 
     def refused(self, match: Match) -> str | None:
         """The reason why the conditions of the rule refuse a match; ``None`` if they don't."""

@@ -2,6 +2,7 @@
 
 from gsl.verify.judge import verify
 from gsl.verify.many import verdicts, verify_all
+from gsl.verify.proved import ContradictionError, Proved
 from gsl.verify.verdict import (
     Counterexample,
     Evidence,
@@ -14,6 +15,6 @@ from gsl.verify.verdict import (
 )
 
 __all__ = [
-    "Counterexample", "Evidence", "Mutants", "Refuted", "Suggestion", "Supported", "Unchecked", "Verdict",
-    "verdicts", "verify", "verify_all",
+    "ContradictionError", "Counterexample", "Evidence", "Mutants", "Proved", "Refuted", "Suggestion", "Supported",
+    "Unchecked", "Verdict", "verdicts", "verify", "verify_all",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from gsl.spec import OpSpec
 from gsl.verify import models
 from gsl.verify.instance import generate
 from gsl.verify.mutate import Mutant, mutants_of, treats_alike
+from gsl.verify.proved import with_proof
 from gsl.verify.reproduce import code
 from gsl.verify.search import ATTEMPTS, Compare, CounterexampleSearch, Outcome, one_thread, outcome
 from gsl.verify.shrink import size_of, smallest, with_simple_values
@@ -41,18 +42,20 @@ def verify(
     mutate: bool = False,
     suggest: bool = True,
     compare: Compare = models.compare,
+    prove: bool = False,
 ) -> Verdict:
     """Look for an instance of a rule's source on which its two sides differ.
 
     ``max_examples`` are the instances that are evaluated. ``mutate`` also breaks the rule in small ways, and tells how
     many of the mistakes are found. ``suggest`` looks for the condition that a wrong rule lacks. Equal seeds give equal
-    verdicts.
+    verdicts. ``prove`` also looks for a proof, see :mod:`gsl.prove`. MissingSolverError without z3 for a proof,
+    ContradictionError where a proof and a counterexample contradict.
     """
     with one_thread():
         verdict = _verdict(rule, max_examples, seed, compare, suggest)
         if mutate:
             verdict = replace(verdict, mutants=_mutants(rule, max_examples, seed, compare))
-    return verdict
+    return with_proof(rule, verdict) if prove else verdict
 
 
 def _verdict(rule: Subst, max_examples: int, seed: int, compare: Compare, suggest: bool) -> Verdict:

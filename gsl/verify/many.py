@@ -14,18 +14,20 @@ from gsl.verify.verdict import Verdict
 
 
 def verify_all(
-    rules: Iterable[Subst], *, max_examples: int = 200, seed: int = 0, mutate: bool = False, jobs: int = 1,
-    executor: Executor | None = None,
+    rules: Iterable[Subst], *, max_examples: int = 200, seed: int = 0, mutate: bool = False, prove: bool = False,
+    jobs: int = 1, executor: Executor | None = None,
 ) -> dict[str, Verdict]:  # fmt: skip
     """The verdicts on the rules of a set, by name; see :func:`verdicts`."""
     rules = tuple(rules)
-    found = verdicts(rules, max_examples=max_examples, seed=seed, mutate=mutate, jobs=jobs, executor=executor)
+    found = verdicts(
+        rules, max_examples=max_examples, seed=seed, mutate=mutate, prove=prove, jobs=jobs, executor=executor
+    )
     return {rule.name: verdict for rule, verdict in zip(rules, found)}
 
 
 def verdicts(
-    rules: Iterable[Subst], *, max_examples: int = 200, seed: int = 0, mutate: bool = False, jobs: int = 1,
-    executor: Executor | None = None,
+    rules: Iterable[Subst], *, max_examples: int = 200, seed: int = 0, mutate: bool = False, prove: bool = False,
+    jobs: int = 1, executor: Executor | None = None,
 ) -> Iterator[Verdict]:  # fmt: skip
     """The verdict on each rule, in order, as soon as it is known. They do not depend on where they are computed.
 
@@ -35,7 +37,7 @@ def verdicts(
     """
     if jobs < 1:
         raise PatternError(f"jobs: expected a positive number, found {jobs!r}")
-    options = {"max_examples": max_examples, "seed": seed, "mutate": mutate}
+    options = {"max_examples": max_examples, "seed": seed, "mutate": mutate, "prove": prove}
     if executor is not None:
         yield from _elsewhere(tuple(rules), executor, options)
     elif jobs > 1:

@@ -10,6 +10,7 @@ from typing import Any
 from gsl import draw
 from gsl.graph import CONST, Graph, Node
 from gsl.graph.text import text
+from gsl.prove import NoProof
 from gsl.verify.models import Comparison, FailureKind
 from gsl.verify.types import infer
 
@@ -264,6 +265,8 @@ class Verdict:
     rule: str
     evidence: Evidence
     mutants: Mutants | None = field(default=None, kw_only=True)
+    unproved: NoProof | None = field(default=None, kw_only=True)
+    """The reason why there is no proof, where one was looked for."""
 
     def __bool__(self) -> bool:
         return False
@@ -281,6 +284,9 @@ class Verdict:
         lines = [f"{self.rule}: {self.title}", *(f"  {line}" for line in self.details())]
         if self.mutants is not None:
             lines += [f"  {line}" for line in str(self.mutants).splitlines()]
+        if self.unproved is not None:
+            lines.append(f"  no proof: {self.unproved.reason}")
+            lines += [f"    lacking: {self.unproved.lacking}"] if self.unproved.lacking else []
         return "\n".join(lines)
 
     def __repr__(self) -> str:

@@ -1,0 +1,245 @@
+"""The attributes of calls: those that a source leaves free, and the canonical form of those that are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from itertools import combinations, permutations
+from typing import Any
+
+from gsl.graph.types import TensorType, TupleType, Type
+from gsl.prove.meanings.layout import newshape
+from gsl.prove.normal import Element, Sum, Term
+from gsl.prove.path import Impossible, Unproved, Whole, number
+from gsl.prove.poly import Poly, product
+from gsl.prove.tensor import Calculation, DType, Real, Tensor
+from gsl.spec import REQUIRED, OpSpec
+
+RANKS = (0, 1, 2, 3, 4)
+"""The ranks for which a proof is done where a rule leaves them open."""
+PARTS = (2, 3, 1, 4)
+"""The numbers of parts of a split for which it is done."""
+
+
+def type_of(calc: Calculation, value: Any) -> Type:
+    """The type of a tensor as declarations take it."""
+    if isinstance(value, tuple):
+        return TupleType(tuple(type_of(calc, item) for item in value))
+    return TensorType(tuple(map(calc.whole, value.shape)), "?")
+
+
+def is_open(value: Any) -> bool:
+    """True if a number of which only an expression is known is part of a value."""
+    return isinstance(value, (Whole, Real)) or (isinstance(value, (tuple, list)) and any(map(is_open, value)))
+
+
+def completed(calc: Calculation, spec: OpSpec, given: Mapping[str, Any], operands: tuple[Any, ...]) -> dict[str, Any]:
+    """All attributes of a call in canonical form. Unproved where that is not known."""
+    types = tuple(type_of(calc, operand) for operand in operands)
+    full: dict[str, Any] = {}
+    for name, attribute in spec.attrs.items():
+        if attribute.derive is None:
+            value = given.get(name, attribute.default)
+            if value is REQUIRED:
+                raise Unproved(f"{spec.name} lacks {name}")
+            axis = given.get("axis", 0)
+            full[name] = _canonical(calc, spec, name, value, operands, types, axis)
+    if spec.joint is not None and not is_open(tuple(full.values())) and spec.name != "split":
+        full = dict(spec.joint(full, types))
+    return derived(calc, spec, full, types)
+
+
+def derived(calc: Calculation, spec: OpSpec, full: dict[str, Any], types: tuple[Type, ...]) -> dict[str, Any]:
+    """All attributes, with those that follow from the operands."""
+    for name, attribute in spec.attrs.items():
+        if attribute.derive is not None:
+            full[name] = attribute.derive(full, types)
+    return full
+
+
+def _canonical(
+    calc: Calculation, spec: OpSpec, name: str, value: Any, operands: tuple[Any, ...], types: tuple[Type, ...],
+    given_axis: Any = 0,
+) -> Any:  # fmt: skip
+    if isinstance(value, list):
+        value = tuple(value)
+    if spec.name == "reshape":
+        return newshape(calc, operands[0], value)
+    if spec.name == "split" and name != "axis" and isinstance(value, int):
+        return _sections(calc, operands[0], value, given_axis)
+    if spec.name == "squeeze":
+        if value is None or not all(calc.whole(operands[0].shape[axis]) == 1 for axis in _axes(value)):
+            raise Unproved("a squeeze of axes that may be of another size than 1")
+        return tuple(axis % operands[0].ndim for axis in _axes(value))
+    if is_open(value):
+        if name == "padding" and isinstance(value, tuple) and len(value) == len(spec.attrs["padding"].default) // 2:
+            return value * 2
+        return value
+    try:
+        return spec.normalise(name, value, types)
+    except ValueError as error:
+        raise Unproved(str(error)) from None
+
+
+def demanded(calc: Calculation, spec: OpSpec, name: str, value: Any, operands: tuple[Any, ...]) -> Any:
+    """An attribute that a source demands, in canonical form. Impossible if it has none."""
+    try:
+        return _canonical(calc, spec, name, value, operands, tuple(type_of(calc, operand) for operand in operands))
+    except Unproved as error:
+        raise Impossible(str(error)) from None
+
+
+def _sections(calc: Calculation, x: Tensor, count: int, axis: Any) -> tuple[Any, ...]:
+    """The places of the cuts into equal parts."""
+    if count < 1 or not isinstance(axis, int):
+        raise Unproved("a split into parts of which the number or the axis is not known")
+    each = calc.path.quotient(x.shape[axis], Poly.of(count))
+    calc.same(each * count, x.shape[axis], "a split")
+    return tuple(calc.whole(each * place) for place in range(1, count))
+
+
+def _axes(value: Any) -> tuple[int, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+# ---------------------------------------------------------------- free attributes
+
+
+def free(calc: Calculation, spec: OpSpec, name: str, operands: tuple[Any, ...]) -> Any:
+    """An attribute of which a source demands nothing. Unproved where not all of its values are covered."""
+    make = _FREE.get((spec.name, name)) or _FREE.get(name)
+    if make is not None:
+        return make(calc, spec, operands)
+    default = spec.attrs[name].default
+    if isinstance(default, bool):
+        return calc.path.choose((False, True), f"{name} of {spec.cls}")
+    if isinstance(default, float):
+        leaf = calc.path.name(name)
+        return Real(Sum((Term(Fraction(1), ((Element(leaf), 1),)),)), calc.algebra)
+    raise Unproved(f"{name} of {spec.name} is left free")
+
+
+Free = Callable[[Calculation, OpSpec, tuple[Any, ...]], Any]
+
+
+def _count(spec: OpSpec) -> int:
+    return int(spec.name.removesuffix("_transpose")[-2])
+
+
+def _numbers(name: str, least: int, times: int = 1) -> Free:
+    def make(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
+        return tuple(calc.path.variable(name, least) for _ in range(_count(spec) * times))
+
+    return make
+
+
+def _layout(*orders: str) -> Free:
+    """One of some layouts, in which X stands for the spatial axes."""
+
+    def make(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
+        letters = "DHW"[-_count(spec) :]
+        return calc.path.choose([order.replace("X", letters) for order in orders], f"the layout of {spec.cls}")
+
+    return make
+
+
+def _rank(operands: tuple[Any, ...]) -> int:
+    first = operands[0]
+    return first[0].ndim if isinstance(first, tuple) else first.ndim  # type: ignore[no-any-return]
+
+
+def _axis(more: int = 0) -> Free:
+    def make(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
+        return calc.path.choose(range(_rank(operands) + more), f"axis of {spec.cls}")
+
+    return make
+
+
+def _some_axes(least: int) -> Free:
+    def make(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
+        ndim = _rank(operands)
+        sets = [axes for count in range(least, ndim + 1) for axes in combinations(range(ndim), count)]
+        return calc.path.choose(sets, f"axis of {spec.cls}")
+
+    return make
+
+
+def _permutation(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
+    return calc.path.choose(list(permutations(range(_rank(operands)))), f"axes of {spec.cls}")
+
+
+def _newshape(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
+    ndim = calc.path.choose(RANKS, f"the rank of {spec.cls}")
+    sizes = tuple(calc.path.variable("size") for _ in range(ndim))
+    calc.path.assume(("==", product(map(number, sizes)) - product(operands[0].shape)))
+    return tuple(calc.whole(number(size)) for size in sizes)
+
+
+def _wide_shape(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
+    own: Tensor = operands[0]
+    more = calc.path.choose([rank - own.ndim for rank in RANKS if rank >= own.ndim], f"new axes of {spec.cls}")
+    new = [calc.path.variable("size").poly for _ in range(more)]
+    rest = [calc.path.broadcast([size, calc.path.variable("size").poly], given=True) for size in own.shape]
+    return tuple(map(calc.whole, (*new, *rest)))
+
+
+def _cuts(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
+    parts = calc.path.choose(PARTS, "the number of parts of a split")
+    places, last = [], Poly()
+    for _ in range(parts - 1):
+        last = last + calc.path.variable("part").poly
+        places.append(calc.whole(last))
+    return tuple(places)
+
+
+def _dtype(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
+    return DType(calc.path.variable("dtype", 0).poly, calc.path)
+
+
+def _pairs(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
+    return tuple((calc.path.variable("pad", 0), calc.path.variable("pad", 0)) for _ in range(_rank(operands)))
+
+
+def _squeezed(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
+    ndim = _rank(operands)
+    sets = [axes for count in range(ndim + 1) for axes in combinations(range(ndim), count)]
+    chosen = calc.path.choose(sets, "axis of Squeeze")
+    for axis in chosen:
+        calc.path.assume(("==", operands[0].shape[axis] - 1))
+    return chosen
+
+
+def _plain(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
+    return calc.path.choose(("constant",))
+
+
+def _one_at_least(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
+    return calc.path.variable("groups")
+
+
+_FREE: Mapping[Any, Free] = {
+    "strides": _numbers("stride", 1), "dilation": _numbers("dilation", 1), "padding": _numbers("padding", 0, 2),
+    "output_padding": _numbers("output_padding", 0), "pool_size": _numbers("window", 1), "groups": _one_at_least,
+    **{(f"nn.avg_pool{n}d", "dilation"): lambda calc, spec, operands: (1,) * _count(spec) for n in (1, 2, 3)},
+    "data_layout": _layout("NCX", "NXC"), "layout": _layout("NCX", "NXC"), "out_layout": _layout(""),
+    "kernel_layout": lambda calc, spec, operands: _layout(*(
+        ("IOX", "XIO") if "output_padding" in spec.attrs else ("OIX", "XIO")))(calc, spec, operands),
+    "out_dtype": _dtype, "dtype": _dtype, "axis": _axis(), ("stack", "axis"): _axis(1),
+    ("expand_dims", "axis"): _axis(1), "axes": _permutation, "newshape": _newshape, "shape": _wide_shape,
+    "indices_or_sections": _cuts, "pad_width": _pairs, ("squeeze", "axis"): _squeezed,
+    ("reverse", "axis"): _some_axes(0),
+    **{(name, "axis"): _some_axes(1) for name in ("nn.layer_norm", "nn.rms_norm")},
+    **{(name, "axis"): _some_axes(0) for name in
+       ("sum", "mean", "max", "min", "prod", "variance", "std", "logsumexp", "all", "any", "argmax", "argmin")},
+    "exclude": lambda calc, spec, operands: False,
+    "num_newaxis": lambda calc, spec, operands: calc.path.choose((1, 2), "new axes"),
+    "approximate": lambda calc, spec, operands: calc.path.choose(("none", "tanh"), "approximate"),
+    "a_min": lambda calc, spec, operands: _bound(calc), "a_max": lambda calc, spec, operands: _bound(calc),
+}  # fmt: skip
+
+
+def _bound(calc: Calculation) -> Any:
+    if calc.path.choose((True, False), "a bound of clip that is given"):
+        return Real(Sum((Term(Fraction(1), ((Element(calc.path.name("bound")), 1),)),)), calc.algebra)
+    return None
+

@@ -1,0 +1,131 @@
+"""Equality of normal forms, up to the names and the order of the indices that are summed over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+
+from gsl.prove.normal import Algebra, Element, Factor, Fold, Function, Sum, Term, rename, renamed_sum, replaced
+from gsl.prove.path import Relation, negations
+from gsl.prove.poly import IntAtom, Poly
+
+MOST_ORDERS = 5
+"""Terms with more indices are compared in one order only."""
+
+
+def equal(algebra: Algebra, left: Sum, right: Sum, given: tuple[Relation, ...] = ()) -> bool:
+    """True if two sums are equal under some conditions on their free indices."""
+    known = {term.key: term.coefficient for term in right.terms}
+    shared = {term.key for term in left.terms if known.get(term.key) == term.coefficient}
+    left, right = (Sum(tuple(t for t in side.terms if t.key not in shared)) for side in (left, right))
+    if not left.terms and not right.terms:
+        return True
+    guard = algebra.outer_guard((left, right))
+    if guard is not None:
+        return all(_equal_where(algebra, left, right, case, guard, given) for case in (guard, *negations(guard)))
+    rest = list(right.terms)
+    for term in left.terms:
+        found = next((other for other in rest if alike(algebra, term, other, given)), None)
+        if found is None:
+            return False
+        rest.remove(found)
+    return not rest
+
+
+def _equal_where(
+    algebra: Algebra, left: Sum, right: Sum, case: Relation, guard: Relation, given: tuple[Relation, ...]
+) -> bool:
+    path = algebra.path
+    opposite = ("!=", case[1]) if case[0] == "==" else negations(case)[0]
+    if path.quick(case) is False or path.entails(opposite, given):
+        return True
+    sides = [algebra.given(side, case) for side in (left, right)]
+    if case != guard:
+        sides = [Sum(tuple(term for term in side.terms if guard not in term.guards)) for side in sides]
+    return equal(algebra, sides[0], sides[1], (*given, case))
+
+
+def alike(algebra: Algebra, left: Term, right: Term, given: tuple[Relation, ...] = ()) -> bool:
+    """True if two terms are equal."""
+    if left.coefficient != right.coefficient or len(left.factors) != len(right.factors):
+        return False
+    for names in _orders(algebra, left.bound, right.bound, given):
+        renamed = algebra.refreshed(rename(right, names))
+        more = (*given, *left.guards)
+        if _same_guards(algebra, left.guards, renamed.guards, given) and _same_factors(
+            algebra, left.factors, renamed.factors, more
+        ):
+            return True
+    return False
+
+
+def _orders(
+    algebra: Algebra, left: Sequence[IntAtom], right: Sequence[IntAtom], given: tuple[Relation, ...]
+) -> Iterator[dict[IntAtom, Poly]]:
+    """The ways to name the indices of one term like those of another one."""
+    if len(left) != len(right):
+        return
+    size = algebra.path.size
+    certain = sorted(size(atom).text for atom in left) == sorted(size(atom).text for atom in right)
+    for order in permutations(left) if len(left) <= MOST_ORDERS else (left,):
+        if certain and any(size(new) != size(old) for old, new in zip(right, order)):
+            continue
+        names = {old: Poly.of(new) for old, new in zip(right, order)}
+        if certain or all(
+            same(algebra, size(new), algebra.path.reduce(replaced(size(old), names)), given)
+            for old, new in zip(right, order)
+        ):
+            yield names
+
+
+def _same_guards(
+    algebra: Algebra, left: frozenset[Relation], right: frozenset[Relation], given: tuple[Relation, ...]
+) -> bool:
+    return all(
+        guard in others or algebra.path.entails(guard, (*given, *others))
+        for own, others in ((left, right), (right, left)) for guard in own
+    )  # fmt: skip
+
+
+def _same_factors(
+    algebra: Algebra,
+    left: Sequence[tuple[Factor, int]],
+    right: Sequence[tuple[Factor, int]],
+    given: tuple[Relation, ...],
+) -> bool:
+    rest = list(right)
+    for factor, power in left:
+        found = next((o for o in rest if o[1] == power and same_factor(algebra, factor, o[0], given)), None)
+        if found is None:
+            return False
+        rest.remove(found)
+    return True
+
+
+def same_factor(algebra: Algebra, left: Factor, right: Factor, given: tuple[Relation, ...]) -> bool:
+    """True if two factors are equal."""
+    if left == right:
+        return True
+    match left, right:
+        case Element(leaf, index), Element(other, others):
+            return leaf == other and all(same(algebra, p, q, given) for p, q in zip(index, others, strict=True))
+        case Function(name, arguments, numbers), Function(other, others, more):
+            if name != other or len(arguments) != len(others) or len(numbers) != len(more):
+                return False
+            orders = permutations(others) if name == "max" else (others,)
+            return all(same(algebra, p, q, given) for p, q in zip(numbers, more)) and any(
+                all(equal(algebra, a, b, given) for a, b in zip(arguments, order)) for order in orders
+            )
+        case Fold(name, bound, guards, body), Fold(other, others, more, inner):
+            return name == other and any(
+                _same_guards(algebra, guards, (found := frozenset((k, algebra.path.reduce(replaced(p, names)))
+                                                                  for k, p in more)), given)
+                and equal(algebra, body, algebra.renewed(renamed_sum(inner, names)), (*given, *guards, *found))
+                for names in _orders(algebra, bound, others, given)
+            )  # fmt: skip
+    return False
+
+
+def same(algebra: Algebra, left: Poly, right: Poly, given: tuple[Relation, ...]) -> bool:
+    """True if two numbers are equal under some conditions."""
+    return algebra.path.entails(("==", left - right), given)

@@ -1,0 +1,221 @@
+"""Element-wise operators, and those that make tensors of nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gsl.prove.normal import ZERO, Algebra, Sum, constant
+from gsl.prove.path import Unproved, Whole, number
+from gsl.prove.poly import Poly
+from gsl.prove.tensor import DTYPES, Calculation, DType, Index, Tensor, real
+
+Meaning = Callable[..., Any]
+TOTAL = frozenset((
+    "abs", "sign", "exp", "expm1", "erf", "sin", "cos", "atan", "sinh", "cosh", "asinh", "tanh", "sigmoid", "floor",
+    "ceil", "round", "trunc", "softplus", "elu", "selu", "mish", "nn.leaky_relu",
+))  # fmt: skip
+"""The functions of one real number that have a value everywhere, and the same for each dtype."""
+PARTIAL = frozenset(("log", "log2", "log10", "log1p", "tan", "asin", "acos", "acosh", "atanh"))
+"""Those that have one on a part of the numbers only."""
+
+
+def each(calc: Calculation, function: Callable[..., Sum], *operands: Tensor, dtype: Poly | None = None) -> Tensor:
+    """A function of the elements at the same place, of operands that are broadcast to each other."""
+    ndim = max(operand.ndim for operand in operands)
+    shape = []
+    for axis in range(ndim):
+        sizes = [o.shape[axis - ndim + o.ndim] for o in operands if axis - ndim + o.ndim >= 0]
+        shape.append(calc.path.broadcast(sizes, given=calc.given) if len(sizes) > 1 else sizes[0])
+
+    def at(index: Index) -> Sum:
+        return function(*[
+            operand.at(index if operand.shape == tuple(shape) else picked(calc, operand.shape, index))
+            for operand in operands
+        ])  # fmt: skip
+
+    return Tensor(tuple(shape), calc.dtype(*operands) if dtype is None else dtype, at)
+
+
+def picked(calc: Calculation, shape: Sequence[Poly], index: Index) -> Index:
+    """The index into an operand that is broadcast, of an index into the result."""
+    own = index[len(index) - len(shape) :]
+    return tuple(calc.path.pick(size, p) for size, p in zip(shape, own, strict=True))
+
+
+def _arithmetic(operate: Callable[[Algebra, Sum, Sum], Sum]) -> Meaning:
+    def meaning(calc: Calculation, left: Tensor, right: Tensor) -> Tensor:
+        return each(calc, lambda a, b: operate(calc.algebra, a, b), left, right)
+
+    return meaning
+
+
+def _quotient(algebra: Algebra, a: Sum, b: Sum) -> Sum:
+    return algebra.times(a, algebra.inverse(b))
+
+
+def smaller(algebra: Algebra, a: Sum, b: Sum) -> Sum:
+    """The smaller of two numbers."""
+    return algebra.negative(algebra.apply("max", algebra.negative(a), algebra.negative(b)))
+
+
+def _power(calc: Calculation, base: Tensor, exponent: Tensor) -> Tensor:
+    def power(a: Sum, b: Sum) -> Sum:
+        known = b.constant
+        if known is None or known.denominator != 1 or not 0 <= known <= 8:
+            raise Unproved("a power that is no small whole number")
+        return calc.algebra.power(a, int(known))
+
+    return each(calc, power, base, exponent)
+
+
+def _unary(function: Callable[[Algebra, Sum], Sum]) -> Meaning:
+    return lambda calc, x, **_: each(calc, lambda value: function(calc.algebra, value), x)
+
+
+def root(algebra: Algebra, x: Sum) -> Sum:
+    """A square root."""
+    return algebra.apply("sqrt", x, partial=True)
+
+
+def _gelu(algebra: Algebra, x: Sum) -> Sum:
+    scaled = algebra.times(x, algebra.inverse(algebra.apply("sqrt", constant(2))))
+    return algebra.scale(algebra.times(x, algebra.add(constant(1), algebra.apply("erf", scaled))), constant(
+        0.5).terms[0].coefficient)  # fmt: skip
+
+
+def _gelu_call(calc: Calculation, x: Tensor, approximate: str) -> Tensor:
+    return opaque(calc, f"gelu {approximate}", x) if approximate != "none" else _unary(_gelu)(calc, x)
+
+
+def _clip(calc: Calculation, x: Tensor, a_min: Any, a_max: Any) -> Tensor:
+    def clipped(value: Sum) -> Sum:
+        value = value if a_min is None else calc.algebra.apply("max", value, real(a_min))
+        return value if a_max is None else smaller(calc.algebra, value, real(a_max))
+
+    return each(calc, clipped, x)
+
+
+def _relu6(algebra: Algebra, x: Sum) -> Sum:
+    return smaller(algebra, algebra.apply("max", x, ZERO), constant(6))
+
+
+def _hardswish(algebra: Algebra, x: Sum) -> Sum:
+    inner = _relu6(algebra, algebra.add(x, constant(3)))
+    return algebra.times(algebra.times(x, inner), algebra.inverse(constant(6)))
+
+
+def _cast(calc: Calculation, x: Tensor, dtype: Any) -> Tensor:
+    """A conversion: of a dtype all of whose values the other one has, the same number."""
+    code = number(dtype) if isinstance(dtype, Whole) else Poly.of(DTYPES.index(dtype))
+
+    def holds() -> str:
+        own = x.holds() if x.holds is not None else _chosen(calc, x.dtype)
+        return own if exact_cast(own, _chosen(calc, code)) else _chosen(calc, code)
+
+    def at(index: Index) -> Sum:
+        before, after = _chosen(calc, x.dtype), _chosen(calc, code)
+        if exact_cast(x.holds() if x.holds is not None else before, after):
+            return x.at(index)
+        # Out of range, the result of a float depends on its dtype; else on the number alone.
+        name = f"to {after}" + (f" of {before}" if "float" in before and "int" in after else "")
+        return calc.algebra.apply(name, x.at(index))
+
+    return Tensor(x.shape, code, at, None, holds)
+
+
+def _chosen(calc: Calculation, code: Poly) -> str:
+    """A dtype; where it is not known, each is a case of its own."""
+    known = calc.path.reduce(code).number
+    if known is None:
+        known = calc.path.choose(range(1, len(DTYPES)), "a dtype")
+        calc.path.assume(("==", code - known))
+    return DTYPES[known]
+
+
+_BITS = {"float16": (11, 15), "bfloat16": (8, 127), "float32": (24, 127), "float64": (53, 1023)}
+"""The bits of the significand and the largest exponent."""
+
+
+def exact_cast(before: str, after: str) -> bool:
+    """True if a dtype has all the values of another one."""
+    if before == after:
+        return True
+    if "complex" in before or "complex" in after or after == "bool":
+        return False
+    if before == "bool":
+        return True
+    if before in _BITS:
+        return after in _BITS and all(a <= b for a, b in zip(_BITS[before], _BITS[after]))
+    signed, bits = not before.startswith("u"), int(before.lstrip("uint"))
+    if after in _BITS:
+        return bits - signed <= _BITS[after][0] and bits <= _BITS[after][1]
+    wide, sign = int(after.lstrip("uint")), not after.startswith("u")
+    return wide - sign >= bits - signed and sign >= signed
+
+
+def opaque(calc: Calculation, name: str, *operands: Tensor, **attrs: Any) -> Tensor:
+    """An element-wise operator of which only this is known: equal operands of equal dtypes give equal results."""
+    numbers, arguments = [], []
+    for key, value in sorted(attrs.items()):
+        if isinstance(value, (Whole, int)) and not isinstance(value, bool):
+            numbers.append(number(value))
+        elif isinstance(value, (bool, str, type(None))):
+            name += f" {key}={value}"
+        else:
+            arguments.append(real(value))
+    if name.split(" ")[0] not in TOTAL | PARTIAL:
+        numbers += [operand.dtype for operand in operands]
+
+    def function(*values: Sum) -> Sum:
+        partial = name.split(" ")[0] not in TOTAL
+        return calc.algebra.apply(name, *values, *arguments, numbers=numbers, partial=partial)
+
+    return each(calc, function, *operands)
+
+
+def filled(calc: Calculation, value: Sum, shape: Any, dtype: Any) -> Tensor:
+    """A tensor that is filled with a number."""
+    sizes = shape if isinstance(shape, tuple) else (shape,)
+    code = number(dtype) if isinstance(dtype, DType) else Poly.of(DTYPES.index(dtype))
+    return Tensor(tuple(map(number, sizes)), code, lambda index: value, lambda place: value)
+
+
+def _like(value: int) -> Meaning:
+    return lambda calc, x: Tensor(x.shape, x.dtype, lambda _: constant(value), lambda _: constant(value))
+
+
+def _full(calc: Calculation, value: Tensor, shape: Any, dtype: Any) -> Tensor:
+    if value.ndim:
+        raise Unproved("a tensor that is filled with one element of another one")
+    return filled(calc, value.at(()), shape, dtype)
+
+
+MEANINGS: dict[str, Meaning] = {
+    "add": _arithmetic(lambda algebra, a, b: algebra.add(a, b)),
+    "subtract": _arithmetic(lambda algebra, a, b: algebra.add(a, algebra.negative(b))),
+    "multiply": _arithmetic(lambda algebra, a, b: algebra.times(a, b)),
+    "divide": _arithmetic(_quotient),
+    "maximum": _arithmetic(lambda algebra, a, b: algebra.apply("max", a, b)),
+    "minimum": _arithmetic(smaller),
+    "power": _power,
+    "negative": _unary(lambda algebra, x: algebra.negative(x)),
+    "square": _unary(lambda algebra, x: algebra.power(x, 2)),
+    "reciprocal": _unary(lambda algebra, x: algebra.inverse(x)),
+    "sqrt": _unary(root),
+    "rsqrt": _unary(lambda algebra, x: algebra.inverse(root(algebra, x))),
+    "copy": _unary(lambda algebra, x: x),
+    "nn.dropout": _unary(lambda algebra, x: x),
+    "nn.relu": _unary(lambda algebra, x: algebra.apply("max", x, ZERO)),
+    "nn.relu6": _unary(_relu6),
+    "silu": _unary(lambda algebra, x: algebra.times(x, algebra.apply("sigmoid", x))),
+    "gelu": _gelu_call,
+    "hardswish": _unary(_hardswish),
+    "clip": _clip,
+    "cast": _cast,
+    "zeros": lambda calc, shape, dtype: filled(calc, ZERO, shape, dtype),
+    "ones": lambda calc, shape, dtype: filled(calc, constant(1), shape, dtype),
+    "full": _full,
+    "zeros_like": _like(0),
+    "ones_like": _like(1),
+}

@@ -1,0 +1,223 @@
+"""Operators that move elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from gsl.prove.meanings.elementwise import Meaning, picked
+from gsl.prove.normal import Sum
+from gsl.prove.path import Relation, Unproved, number
+from gsl.prove.poly import Poly, product
+from gsl.prove.tensor import Calculation, Index, Tensor, element_at, flat_place, real
+
+
+def moved(x: Tensor, axes: Sequence[int]) -> Tensor:
+    """A tensor with other axes first: axis ``i`` of the result is axis ``axes[i]``."""
+
+    def at(index: Index) -> Sum:
+        return x.at(tuple(index[axes.index(axis)] for axis in range(x.ndim)))
+
+    return x if list(axes) == list(range(x.ndim)) else Tensor(tuple(x.shape[axis] for axis in axes), x.dtype, at)
+
+
+def reshaped(calc: Calculation, x: Tensor, shape: tuple[Poly, ...]) -> Tensor:
+    """The elements of a tensor in row-major order, in another shape."""
+    calc.same(product(x.shape), product(shape), "a reshape")
+
+    def flat(place: Poly) -> Sum:
+        return element_at(calc, x, place)
+
+    return Tensor(shape, x.dtype, lambda index: flat(flat_place(index, shape)), flat)
+
+
+def _expand_dims(calc: Calculation, x: Tensor, axis: int, num_newaxis: int) -> Tensor:
+    if not isinstance(num_newaxis, int):
+        raise Unproved("a number of axes that is not known")
+    shape = (*x.shape[:axis], *[Poly.of(1)] * num_newaxis, *x.shape[axis:])
+    return Tensor(shape, x.dtype, lambda i: x.at((*i[:axis], *i[axis + num_newaxis :])), x.flat)
+
+
+def _squeeze(calc: Calculation, x: Tensor, axis: tuple[int, ...]) -> Tensor:
+    kept = [a for a in range(x.ndim) if a not in axis]
+
+    def at(index: Index) -> Sum:
+        return x.at(tuple(index[kept.index(a)] if a in kept else Poly() for a in range(x.ndim)))
+
+    return Tensor(tuple(x.shape[a] for a in kept), x.dtype, at, x.flat)
+
+
+def _broadcast_to(calc: Calculation, x: Tensor, shape: Any) -> Tensor:
+    sizes = tuple(map(number, shape))
+    if len(sizes) < x.ndim:
+        calc.refuse("a tensor is broadcast to fewer axes")
+    for own, wanted in zip(x.shape, sizes[len(sizes) - x.ndim :]):
+        found = calc.path.broadcast([own, wanted], given=calc.given)
+        calc.same(found, wanted, "an axis that is broadcast")
+    return Tensor(sizes, x.dtype, lambda index: x.at(picked(calc, x.shape, index)))
+
+
+def joined(calc: Calculation, parts: Sequence[Tensor], axis: int) -> Tensor:
+    """Tensors one after the other along an axis."""
+    first = parts[0]
+    for part in parts[1:]:
+        if part.ndim != first.ndim:
+            calc.refuse("tensors of different ranks are concatenated")
+        for a in range(first.ndim):
+            if a != axis:
+                calc.same(first.shape[a], part.shape[a], "a concatenation")
+    total = Poly()
+    for part in parts:
+        total += part.shape[axis]
+
+    def at(index: Index) -> Sum:
+        found, before, place = [], Poly(), index[axis]
+        for number_, part in enumerate(parts):
+            inside: list[Relation] = []
+            if number_:
+                inside.append((">=", place - before))
+            if number_ < len(parts) - 1:
+                inside.append((">=", before + part.shape[axis] - 1 - place))
+            if all(calc.path.quick(guard) is not False for guard in inside):
+                own = (*index[:axis], place - before, *index[axis + 1 :])
+                found.append(calc.algebra.where(inside, part.at(own)))
+            before += part.shape[axis]
+        return calc.algebra.add(*found)
+
+    shape = (*first.shape[:axis], calc.path.reduce(total), *first.shape[axis + 1 :])
+    return Tensor(shape, calc.dtype(*parts), at)
+
+
+def _concatenate(calc: Calculation, parts: tuple[Tensor, ...], axis: int) -> Tensor:
+    return joined(calc, parts, axis)
+
+
+def _stack(calc: Calculation, parts: tuple[Tensor, ...], axis: int) -> Tensor:
+    wide = [_expand_dims(calc, part, axis, 1) for part in parts]
+    return joined(calc, wide, axis)
+
+
+def part_of(x: Tensor, axis: int, begin: Poly, size: Poly, step: int = 1) -> Tensor:
+    """A part of a tensor along an axis."""
+
+    def at(index: Index) -> Sum:
+        return x.at((*index[:axis], index[axis] * step + begin, *index[axis + 1 :]))
+
+    return Tensor((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype, at)
+
+
+def _split(calc: Calculation, x: Tensor, indices_or_sections: Any, axis: int) -> tuple[Tensor, ...]:
+    edges = [Poly(), *map(number, indices_or_sections), x.shape[axis]]
+    for before, after in pairwise(edges):
+        calc.must((">=", after - before), "the cuts of a split")
+    return tuple(part_of(x, axis, before, calc.path.reduce(after - before)) for before, after in pairwise(edges))
+
+
+def padded(calc: Calculation, x: Tensor, widths: Sequence[tuple[Poly, Poly]], value: Sum) -> Tensor:
+    """A tensor among copies of a number."""
+    shape = tuple(calc.path.reduce(size + low + high) for size, (low, high) in zip(x.shape, widths, strict=True))
+    for low, high in widths:
+        for width in (low, high):
+            calc.must((">=", width), "a padding")
+
+    def at(index: Index) -> Sum:
+        inside: list[Relation] = []
+        for p, size, (low, high) in zip(index, x.shape, widths):
+            inside += [(">=", p - low)] if low.number != 0 else []
+            inside += [(">=", low + size - 1 - p)] if high.number != 0 else []
+        own = x.at(tuple(p - low for p, (low, _) in zip(index, widths)))
+        held = calc.algebra.where(inside, calc.algebra.add(own, calc.algebra.negative(value)))
+        return calc.algebra.add(value, held)
+
+    return Tensor(shape, x.dtype, at)
+
+
+def _pad(calc: Calculation, x: Tensor, pad_width: Any, pad_value: Any, pad_mode: str) -> Tensor:
+    if pad_mode != "constant":
+        raise Unproved(f"a padding of mode {pad_mode}")
+    widths = [(number(low), number(high)) for low, high in pad_width]
+    return padded(calc, x, widths, real(pad_value))
+
+
+def _set_diagonal(calc: Calculation, x: Tensor, diagonal: Tensor, k: Any, align: str) -> Tensor:
+    if k != (0, 0) or x.ndim != 2 or diagonal.ndim != 1:
+        raise Unproved("the diagonals of more than a matrix")
+    calc.same(x.shape[0], x.shape[1], "a diagonal")
+    calc.same(x.shape[0], diagonal.shape[0], "a diagonal")
+    algebra = calc.algebra
+
+    def at(index: Index) -> Sum:
+        row, column = index
+        change = algebra.add(diagonal.at((row,)), algebra.negative(x.at(index)))
+        return algebra.add(x.at(index), algebra.where([("==", row - column)], change))
+
+    return Tensor(x.shape, calc.dtype(x, diagonal), at)
+
+
+def _reverse(calc: Calculation, x: Tensor, axis: tuple[int, ...]) -> Tensor:
+    def at(index: Index) -> Sum:
+        return x.at(tuple(x.shape[a] - 1 - p if a in axis else p for a, p in enumerate(index)))
+
+    return Tensor(x.shape, x.dtype, at)
+
+
+def newshape(calc: Calculation, x: Tensor, value: Any) -> tuple[Any, ...]:
+    """The shape that Relay's codes ask for."""
+    codes, source = list(value) if isinstance(value, (tuple, list)) else [value], list(x.shape)
+    shape: list[Poly | None] = []
+    while codes:
+        code = codes.pop(0)
+        if not isinstance(code, int) or code > 0:
+            shape.append(number(code))
+            source[:1] = []
+        elif code == -1:
+            shape.append(None)
+            source[:1] = []
+        elif code == -2:
+            shape += source
+            source = []
+        elif not source or (code == -3 and len(source) < 2):
+            raise Unproved("a reshape of a tensor of too few axes")
+        elif code == 0:
+            shape.append(source.pop(0))
+        elif code == -3:
+            shape.append(source.pop(0) * source.pop(0))
+        else:
+            whole, left, right = source.pop(0), codes.pop(0), codes.pop(0)
+            if left == -1 and right == -1:
+                raise Unproved("a reshape with two open sizes")
+            known = number(right if left == -1 else left)
+            other = calc.path.quotient(whole, known)
+            calc.same(other * known, whole, "a reshape")
+            shape += [other, known] if left == -1 else [known, other if right == -1 else number(right)]
+    if None in shape:
+        place = shape.index(None)
+        rest = product(size for size in shape if size is not None)
+        if shape.count(None) > 1:
+            raise Unproved("a reshape with two open sizes")
+        shape[place] = calc.path.quotient(product(x.shape), rest)
+    return tuple(calc.whole(size) for size in shape if size is not None)
+
+
+def _reshape_like(
+    calc: Calculation, x: Tensor, like: Tensor, lhs_begin: Any, lhs_end: Any, rhs_begin: Any, rhs_end: Any
+) -> Tensor:
+    begin, end, _ = slice(lhs_begin, lhs_end).indices(x.ndim)
+    return reshaped(calc, x, (*x.shape[:begin], *like.shape[slice(rhs_begin, rhs_end)], *x.shape[end:]))
+
+
+MEANINGS: dict[str, Meaning] = {
+    "transpose": lambda calc, x, axes: moved(x, axes),
+    "reshape": lambda calc, x, newshape: reshaped(calc, x, tuple(map(number, newshape))),
+    "reshape_like": _reshape_like,
+    "expand_dims": _expand_dims,
+    "squeeze": _squeeze,
+    "broadcast_to": _broadcast_to,
+    "concatenate": _concatenate,
+    "stack": _stack,
+    "split": _split,
+    "nn.pad": _pad,
+    "matrix_set_diag": _set_diagonal,
+    "reverse": _reverse,
+}

@@ -1,0 +1,524 @@
+"""The normal form of elements: sums of products over index domains, under conditions on indices.
+
+An element of a tensor is a sum of terms ``c · Σ_r [conditions] · factors``: a rational number, indices that are summed
+over, conditions on indices (1 where they hold, else 0), and factors: elements of leaves, numbers, functions of sums,
+and folds (the largest of what an index runs over). :class:`Algebra` computes with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import product as pairs
+from typing import Any
+
+from gsl.prove.path import Path, Relation, Unproved, negations, written
+from gsl.prove.poly import IntAtom, Poly, once
+
+MOST_TERMS = 400
+"""No normal form has more terms."""
+
+
+@dataclass(frozen=True)
+class Element:
+    """An element of a leaf."""
+
+    leaf: str
+    index: tuple[Poly, ...] = ()
+
+    @once
+    def text(self) -> str:
+        return f"{self.leaf}[{', '.join(map(str, self.index))}]" if self.index else self.leaf
+
+
+@dataclass(frozen=True)
+class Integer:
+    """A size or another whole number, as a real one."""
+
+    atom: IntAtom
+
+    @property
+    def text(self) -> str:
+        return self.atom.name
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of sums of which only some laws are known; ``numbers`` are its attributes."""
+
+    name: str
+    arguments: tuple[Sum, ...]
+    numbers: tuple[Poly, ...] = ()
+
+    @once
+    def text(self) -> str:
+        return f"{self.name}({', '.join([*map(str, self.arguments), *map(str, self.numbers)])})"
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The largest (or another fold) of what indices run over, under conditions."""
+
+    name: str
+    bound: tuple[IntAtom, ...]
+    guards: frozenset[Relation]
+    body: Sum
+
+    @once
+    def text(self) -> str:
+        return f"{self.name}{_domain(self.bound, self.guards)}({self.body})"
+
+
+Factor = Element | Integer | Function | Fold
+
+
+@dataclass(frozen=True)
+class Term:
+    """One term of a sum."""
+
+    coefficient: Fraction
+    factors: tuple[tuple[Factor, int], ...] = ()
+    bound: tuple[IntAtom, ...] = ()
+    guards: frozenset[Relation] = frozenset()
+
+    @once
+    def text(self) -> str:
+        """The term as it is written, with its own indices by number."""
+        parts = [factor.text if power == 1 else f"{factor.text}^{power}" for factor, power in self.factors]
+        body = "·".join(sorted(parts)) or "1"
+        return f"{_domain(self.bound, self.guards, 'Σ')}{body}"
+
+    @once
+    def key(self) -> str:
+        """A text that is equal only for terms that are equal up to their coefficient and the names of their indices."""
+        text = self.text
+        order = sorted(self.bound, key=lambda atom: (text.find(atom.name), atom.name))
+        names = {atom: Poly.of(replace(atom, name=f"§{number}")) for number, atom in enumerate(order)}
+        return rename(replace(self, bound=()), names).text + str([str(atom.size) for atom in order])
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A sum of terms, of which no two are equal."""
+
+    terms: tuple[Term, ...] = ()
+
+    @once
+    def text(self) -> str:
+        parts = [(t.coefficient, t.text) for t in sorted(self.terms, key=lambda t: t.key)]
+        return " + ".join(text if c == 1 else f"{c}·{text}" for c, text in parts) or "0"
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def constant(self) -> Fraction | None:
+        """The number that it is; ``None`` if it depends on something."""
+        if not self.terms:
+            return Fraction(0)
+        term = self.terms[0]
+        plain = len(self.terms) == 1 and not (term.factors or term.bound or term.guards)
+        return term.coefficient if plain else None
+
+
+ZERO = Sum()
+
+
+def constant(value: Fraction | int | float) -> Sum:
+    """A number."""
+    exact = Fraction(value)
+    return Sum((Term(exact),)) if exact else ZERO
+
+
+def _domain(bound: Sequence[IntAtom], guards: Iterable[Relation], sign: str = "") -> str:
+    run = f"{sign}{{{', '.join(f'{atom} < {atom.size}' for atom in bound)}}} " if bound else ""
+    return run + "".join(f"[{text}] " for text in sorted(map(written, guards)))
+
+
+# ---------------------------------------------------------------- other indices
+
+
+Values = Mapping[IntAtom, Poly]
+
+
+def rename(term: Term, values: Values) -> Term:
+    """A term with other values of its free indices; what it is summed over is renamed by ``bound`` alone."""
+    return Term(
+        term.coefficient, tuple((_renamed(factor, values), power) for factor, power in term.factors), term.bound,
+        frozenset((kind, replaced(p, values)) for kind, p in term.guards),
+    )  # fmt: skip
+
+
+def replaced(p: Poly, values: Values) -> Poly:
+    """A polynomial with other values of atoms, also inside of operations."""
+
+    def value(atom: IntAtom) -> Poly | None:
+        if atom in values:
+            return values[atom]
+        if not atom.operands:
+            return None
+        operands = tuple(replaced(operand, values) for operand in atom.operands)
+        if operands == atom.operands:
+            return None
+        text = ", ".join(operand.text for operand in operands)
+        return Poly.of(IntAtom(f"{atom.operation}({text})", atom.operation, operands))
+
+    return p.replaced(value)
+
+
+def renamed_sum(value: Sum, values: Values) -> Sum:
+    """A sum with other values of its free indices."""
+    return Sum(tuple(rename(term, values) for term in value.terms))
+
+
+def _renamed(factor: Factor, values: Values) -> Factor:
+    match factor:
+        case Element(leaf, index):
+            return Element(leaf, tuple(replaced(p, values) for p in index))
+        case Function(name, arguments, numbers):
+            return Function(name, tuple(renamed_sum(a, values) for a in arguments),
+                            tuple(replaced(p, values) for p in numbers))  # fmt: skip
+        case Fold(name, bound, guards, body):
+            return Fold(name, bound, frozenset((kind, replaced(p, values)) for kind, p in guards),
+                        renamed_sum(body, values))  # fmt: skip
+    return factor
+
+
+def atoms_of(value: Any) -> frozenset[IntAtom]:
+    """The atoms that a sum, a term or a factor reads, those of its own indices too."""
+    match value:
+        case Sum(terms):
+            return frozenset[IntAtom]().union(*map(atoms_of, terms))
+        case Term():
+            parts = [p.inner for _, p in value.guards] + [atoms_of(factor) for factor, _ in value.factors]
+            return frozenset[IntAtom]().union(*parts)
+        case Element(_, index):
+            return frozenset[IntAtom]().union(*(p.inner for p in index))
+        case Function(_, arguments, numbers):
+            return frozenset[IntAtom]().union(*map(atoms_of, arguments), *(p.inner for p in numbers))
+        case Fold(_, _, guards, body):
+            return atoms_of(body).union(*(p.inner for _, p in guards))
+        case Integer(atom):
+            return frozenset((atom,)) | Poly.of(atom).inner
+    raise TypeError(value)
+
+
+# ---------------------------------------------------------------- computing
+
+
+@dataclass
+class Algebra:
+    """Computes with normal forms in one case of a proof."""
+
+    path: Path
+    partial: list[tuple[str, Sum]] = field(default_factory=list)
+    """The functions that are not defined everywhere, with what they were applied to."""
+
+    # Sums and products
+
+    def collected(self, terms: Iterable[Term]) -> Sum:
+        """The sum of terms."""
+        found: dict[str, Term] = {}
+        for term in terms:
+            known = found.get(term.key)
+            total = term.coefficient + (known.coefficient if known is not None else 0)
+            if total:
+                found[term.key] = replace(known or term, coefficient=total)
+            else:
+                found.pop(term.key, None)
+        if len(found) > MOST_TERMS:
+            raise Unproved("its normal form has too many terms")
+        return Sum(tuple(found.values()))
+
+    def add(self, *values: Sum) -> Sum:
+        """The sum of sums."""
+        return self.collected(term for value in values for term in value.terms)
+
+    def scale(self, value: Sum, factor: Fraction | int) -> Sum:
+        """A multiple of a sum."""
+        if not factor:
+            return ZERO
+        return Sum(tuple(replace(term, coefficient=term.coefficient * factor) for term in value.terms))
+
+    def negative(self, value: Sum) -> Sum:
+        """Minus a sum."""
+        return self.scale(value, -1)
+
+    def times(self, left: Sum, right: Sum) -> Sum:
+        """The product of two sums."""
+        return self.collected(
+            found for a, b in pairs(left.terms, right.terms) if (found := self._product(a, b)) is not None
+        )
+
+    def _product(self, a: Term, b: Term) -> Term | None:
+        both = set(a.bound) & set(b.bound)
+        if both:
+            b = self.fresh(b, both)
+        powers: dict[Factor, int] = dict(a.factors)
+        for factor, power in b.factors:
+            powers[factor] = powers.get(factor, 0) + power
+        coefficient = a.coefficient * b.coefficient
+        for factor in [f for f in powers if isinstance(f, Function) and f.name == "inverse"]:
+            of = _single(factor.arguments[0])
+            if of is not None and of in powers and self.is_positive(factor.arguments[0]):
+                less = min(powers[of], powers[factor])
+                powers[of] -= less
+                powers[factor] -= less
+        kept = tuple((factor, power) for factor, power in powers.items() if power)
+        return self.tidy(Term(coefficient, kept, a.bound + b.bound, a.guards | b.guards))
+
+    def fresh(self, term: Term, which: Iterable[IntAtom]) -> Term:
+        """A term with new names for some of the indices that it is summed over."""
+        names = {atom: self.path.index(self.path.size(atom), "r") for atom in which}
+        renamed = rename(term, {atom: Poly.of(new) for atom, new in names.items()})
+        return replace(renamed, bound=tuple(names.get(atom, atom) for atom in term.bound))
+
+    def power(self, value: Sum, exponent: int) -> Sum:
+        """A power; of a negative exponent that of the inverse."""
+        if exponent < 0:
+            value, exponent = self.inverse(value), -exponent
+        total = constant(1)
+        for _ in range(exponent):
+            total = self.times(total, value)
+        return total
+
+    def number(self, p: Poly) -> Sum:
+        """A whole number as a real one."""
+        terms = []
+        for monomial, count in self.path.reduce(p).terms.items():
+            powers: dict[Factor, int] = {}
+            for atom in monomial:
+                powers[Integer(atom)] = powers.get(Integer(atom), 0) + 1
+            terms.append(Term(Fraction(count), tuple(powers.items())))
+        return self.collected(terms)
+
+    def element(self, leaf: str, index: Sequence[Poly]) -> Sum:
+        """An element of a leaf."""
+        return Sum((Term(Fraction(1), ((Element(leaf, tuple(map(self.path.reduce, index))), 1),)),))
+
+    def where(self, guards: Iterable[Relation], value: Sum) -> Sum:
+        """A sum where conditions hold, and 0 elsewhere."""
+        return self.times(Sum((Term(Fraction(1), guards=frozenset(guards)),)), value)
+
+    def total(self, bound: Sequence[IntAtom], value: Sum) -> Sum:
+        """The sum of what indices run over."""
+        terms: list[Term] = []
+        for term in value.terms:
+            found = self.tidy(replace(term, bound=term.bound + tuple(bound)))
+            if found is not None:
+                terms += self._unused(found).terms
+        return self.collected(terms)
+
+    def _unused(self, term: Term) -> Sum:
+        """A term without the indices that nothing in it depends on: it is that many times what stands there."""
+        read = atoms_of(term).union(*(self.path.size(atom).inner for atom in term.bound))
+        idle = [atom for atom in term.bound if atom not in read and self.path.at_least(self.path.size(atom))]
+        if not idle:
+            return Sum((term,))
+        total = Sum((replace(term, bound=tuple(atom for atom in term.bound if atom not in idle)),))
+        for atom in idle:
+            total = self.times(total, self.number(self.path.size(atom)))
+        return total
+
+    # Conditions
+
+    def tidy(self, term: Term) -> Term | None:
+        """A term whose conditions are as few as is seen at once; ``None`` if they never hold."""
+        while True:
+            guards: set[Relation] = set()
+            for kind, p in term.guards:
+                p = self.path.reduce(p)
+                known = self.path.quick((kind, p))
+                if known is False:
+                    return None
+                if known is None:
+                    guards.add((kind, p))
+            for guard in list(guards):
+                if any(self._contradicts(guard, other) for other in guards):
+                    return None
+                if any(other != guard and self._implies(other, guard) for other in guards):
+                    guards.discard(guard)
+            if guards != term.guards:
+                term = replace(term, guards=frozenset(guards))
+            simpler = self._settled(term)
+            if simpler is None:
+                return term
+            term = simpler
+
+    def _implies(self, given: Relation, wanted: Relation) -> bool:
+        return given[0] == wanted[0] == ">=" and self.path.at_least(wanted[1] - given[1])
+
+    def _contradicts(self, a: Relation, b: Relation) -> bool:
+        return a[0] == b[0] == ">=" and self.path.at_least(-a[1] - b[1] - 1)
+
+    def _settled(self, term: Term) -> Term | None:
+        """A simpler term, where a condition tells what one of its indices is, or a narrower range of it."""
+        for atom in term.bound:
+            size = self.path.size(atom)
+            if size.number == 1:
+                return self._with(term, atom, Poly())
+            for kind, p in term.guards:
+                parts = p.linear(atom)
+                if kind == "==" and parts is not None and parts[0].number in (1, -1):
+                    value = -parts[1] * parts[0]
+                    more = {(">=", value), (">=", size - 1 - value)}
+                    left = replace(term, guards=(term.guards - {(kind, p)}) | more)
+                    return self._with(left, atom, value)
+            narrow = self._narrowed(term, atom, size)
+            if narrow is not None:
+                return narrow
+        return None
+
+    def _narrowed(self, term: Term, atom: IntAtom, size: Poly) -> Term | None:
+        low, high, used = Poly(), size, set[Relation]()
+        others = set(term.bound) - {atom}
+        for kind, p in sorted(term.guards, key=str):
+            parts = p.linear(atom)
+            if kind != ">=" or parts is None or parts[1].inner & others:
+                continue
+            if parts[0].number == 1:
+                bound = -parts[1]
+                if self.path.holds((">=", bound - low)):
+                    low = bound
+                elif not self.path.holds((">=", low - bound)):
+                    continue
+                used.add((kind, p))
+            elif parts[0].number == -1:
+                bound = parts[1] + 1
+                if self.path.holds((">=", high - bound)):
+                    high = bound
+                elif not self.path.holds((">=", bound - high)):
+                    continue
+                used.add((kind, p))
+        if not used:
+            return None
+        new = self.path.index(self.path.reduce(high - low), "r")
+        left = replace(term, guards=term.guards - used, bound=(*term.bound, new))
+        return self._with(left, atom, Poly.of(new) + low)
+
+    def _with(self, term: Term, atom: IntAtom, value: Poly) -> Term:
+        """A term with the value of an index that it is summed over."""
+        bound = tuple(other for other in term.bound if other != atom)
+        return self.refreshed(replace(rename(term, {atom: value}), bound=bound))
+
+    def refreshed(self, term: Term) -> Term:
+        """A term with all its polynomials as simple as they are known to be."""
+        factors = tuple((self._refreshed(factor), power) for factor, power in term.factors)
+        return replace(term, factors=factors, guards=frozenset((k, self.path.reduce(p)) for k, p in term.guards))
+
+    def _refreshed(self, factor: Factor) -> Factor:
+        reduce = self.path.reduce
+        match factor:
+            case Element(leaf, index):
+                return Element(leaf, tuple(map(reduce, index)))
+            case Function(name, arguments, numbers):
+                return Function(name, tuple(map(self.renewed, arguments)), tuple(map(reduce, numbers)))
+            case Fold(name, bound, guards, body):
+                return Fold(name, bound, frozenset((k, reduce(p)) for k, p in guards), self.renewed(body))
+        return factor
+
+    def renewed(self, value: Sum) -> Sum:
+        """A sum with all its polynomials as simple as they are known to be."""
+        found = [self.tidy(self.refreshed(term)) for term in value.terms]
+        return self.collected(term for term in found if term is not None)
+
+    def given(self, value: Sum, guard: Relation) -> Sum:
+        """A sum in the case that a condition holds."""
+        terms = []
+        for term in value.terms:
+            if any(self._contradicts(guard, other) for other in term.guards):
+                continue
+            left = frozenset(g for g in term.guards if g != guard and not self._implies(guard, g))
+            terms.append(replace(term, guards=left))
+        return self.collected(terms)
+
+    def outer_guard(self, values: Iterable[Sum]) -> Relation | None:
+        """A condition of a term that is on nothing that the term is summed over."""
+        found = (
+            guard for value in values for term in value.terms for guard in term.guards
+            if guard[1].inner.isdisjoint(term.bound)
+        )  # fmt: skip
+        return min(found, key=written, default=None)
+
+    # Functions
+
+    def apply(self, name: str, *arguments: Sum, numbers: Sequence[Poly] = (), partial: bool = False) -> Sum:
+        """A function of sums: case by case where conditions tell their values; ``partial`` if it has no value
+        somewhere."""
+        guard = self.outer_guard(arguments)
+        if guard is None:
+            if partial:
+                self.partial += [(name, argument) for argument in arguments]
+            return self.simplified(name, arguments, tuple(map(self.path.reduce, numbers)))
+        parts = []
+        for case in (guard, *negations(guard)):
+            if self.path.quick(case) is not False:
+                chosen = [self.given(argument, case) for argument in arguments]
+                if case != guard:
+                    chosen = [self._without(argument, guard) for argument in chosen]
+                parts.append(self.where([case], self.apply(name, *chosen, numbers=numbers, partial=partial)))
+        return self.add(*parts)
+
+    def _without(self, value: Sum, guard: Relation) -> Sum:
+        """A sum in the case that a condition does not hold."""
+        return Sum(tuple(term for term in value.terms if guard not in term.guards))
+
+    def simplified(self, name: str, arguments: tuple[Sum, ...], numbers: tuple[Poly, ...]) -> Sum:
+        """A function of sums without conditions, by the laws that are known of it."""
+        from gsl.prove.laws import LAWS
+
+        law = LAWS.get(name)
+        found = law(self, *arguments) if law is not None else None
+        return found if found is not None else self.opaque(name, arguments, numbers)
+
+    def opaque(self, name: str, arguments: Sequence[Sum], numbers: Sequence[Poly] = ()) -> Sum:
+        """A function of which nothing is known."""
+        return Sum((Term(Fraction(1), ((Function(name, tuple(arguments), tuple(numbers)), 1),)),))
+
+    def inverse(self, value: Sum) -> Sum:
+        """One divided by a sum."""
+        return self.apply("inverse", value, partial=True)
+
+    def fold(self, name: str, bound: Sequence[IntAtom], guards: Iterable[Relation], body: Sum) -> Sum:
+        """The fold of what indices run over, under conditions on them."""
+        own = set(bound)
+        outer = [
+            guard for term in body.terms for guard in term.guards
+            if guard[1].inner.isdisjoint(own) and guard[1].inner.isdisjoint(term.bound)
+        ]  # fmt: skip
+        if outer:
+            guard = min(outer, key=written)
+            parts = []
+            for case in (guard, *negations(guard)):
+                chosen = self.given(body, case)
+                if case != guard:
+                    chosen = self._without(chosen, guard)
+                parts.append(self.where([case], self.fold(name, bound, guards, chosen)))
+            return self.add(*parts)
+        single = [atom for atom in bound if self.path.size(atom).number == 1]
+        if single:
+            values = {atom: Poly() for atom in single}
+            body = self.renewed(renamed_sum(body, values))
+            guards = [(kind, self.path.reduce(replaced(p, values))) for kind, p in guards]
+            bound = [atom for atom in bound if atom not in single]
+        kept = frozenset(g for g in guards if self.path.quick(g) is not True)
+        if not bound and not kept:
+            return body
+        return Sum((Term(Fraction(1), ((Fold(name, tuple(bound), kept, body), 1),)),))
+
+    def is_positive(self, value: Sum) -> bool:
+        """True if it is seen that a sum is larger than 0."""
+        from gsl.prove.laws import is_positive
+
+        return is_positive(self, value)
+
+
+def _single(value: Sum) -> Factor | None:
+    """The factor that a sum consists of."""
+    if len(value.terms) != 1:
+        return None
+    (term,) = value.terms
+    if term.bound or term.guards or term.coefficient != 1 or len(term.factors) != 1 or term.factors[0][1] != 1:
+        return None
+    return term.factors[0][0]

@@ -1,0 +1,219 @@
+"""Polynomials with integer coefficients: sizes, attributes and indices of which only an expression is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+QUOTIENT, PICK, COMMON, LARGER, SMALLER, CODE = "quotient", "pick", "common", "max", "min", "code"
+"""The operations that are no polynomials: a quotient rounded down, the place on an axis that may be of size 1, the size
+of axes that are broadcast, the larger and the smaller of two numbers, and a dtype that follows from others."""
+_MOST_STEPS = 200
+"""No division takes more."""
+
+
+class once(Generic[T]):
+    """A property that is computed at its first use, and then kept. Unlike functools' it takes no lock."""
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self.compute = compute
+        self.name = compute.__name__
+        self.__doc__ = compute.__doc__
+
+    def __get__(self, owner: Any, kind: Any = None) -> T:
+        value = owner.__dict__[self.name] = self.compute(owner)
+        return value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IntAtom:
+    """A number that is no sum or product of others: a variable, or an operation with its operands."""
+
+    name: str
+    """Two atoms of one name are one."""
+    operation: str = ""
+    operands: tuple[Poly, ...] = ()
+    least: int | None = None
+    """A lower bound of a variable, if there is one."""
+    size: Poly | None = None
+    """For an index: it runs from 0 to ``size`` - 1."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IntAtom) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __lt__(self, other: IntAtom) -> bool:
+        return self.name < other.name
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Monomial = tuple[IntAtom, ...]
+"""The atoms of a product, sorted, each as often as it is a factor."""
+
+
+@dataclass(frozen=True, eq=False)
+class Poly:
+    """A polynomial: the coefficient of each monomial that occurs. Equal polynomials are equal objects."""
+
+    terms: Mapping[Monomial, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(value: int | IntAtom) -> Poly:
+        """The polynomial of a number or an atom."""
+        if isinstance(value, IntAtom):
+            return Poly({(value,): 1})
+        return Poly({(): value} if value else {})
+
+    @once
+    def _hash(self) -> int:
+        return hash(frozenset(self.terms.items()))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Poly) and self.terms == other.terms
+
+    def __add__(self, other: Poly | int) -> Poly:
+        found = dict(self.terms)
+        for monomial, count in poly(other).terms.items():
+            total = found.get(monomial, 0) + count
+            if total:
+                found[monomial] = total
+            else:
+                found.pop(monomial, None)
+        return Poly(found)
+
+    def __neg__(self) -> Poly:
+        return Poly({monomial: -count for monomial, count in self.terms.items()})
+
+    def __sub__(self, other: Poly | int) -> Poly:
+        return self + -poly(other)
+
+    def __mul__(self, other: Poly | int) -> Poly:
+        found: dict[Monomial, int] = {}
+        for left, m in self.terms.items():
+            for right, n in poly(other).terms.items():
+                monomial = tuple(sorted(left + right)) if left and right else left or right
+                found[monomial] = found.get(monomial, 0) + m * n
+        return Poly({monomial: count for monomial, count in found.items() if count})
+
+    @property
+    def number(self) -> int | None:
+        """The number that it is; ``None`` if it depends on something."""
+        if not self.terms:
+            return 0
+        return self.terms.get(()) if len(self.terms) == 1 and () in self.terms else None
+
+    @once
+    def atoms(self) -> frozenset[IntAtom]:
+        """The atoms of its monomials."""
+        return frozenset(atom for monomial in self.terms for atom in monomial)
+
+    @once
+    def inner(self) -> frozenset[IntAtom]:
+        """The atoms of its monomials, and those inside of operations."""
+        return self.atoms.union(*(part.inner for atom in self.atoms for part in atom.operands))
+
+    def linear(self, atom: IntAtom) -> tuple[Poly, Poly] | None:
+        """The pair a, b for which it is a · atom + b, where neither depends on the atom; ``None`` if there is none."""
+        factor: dict[Monomial, int] = {}
+        rest: dict[Monomial, int] = {}
+        for monomial, count in self.terms.items():
+            others = tuple(other for other in monomial if other != atom)
+            if any(atom in part.inner for other in others for part in other.operands):
+                return None
+            if len(others) == len(monomial):
+                rest[monomial] = count
+            elif len(others) == len(monomial) - 1:
+                factor[others] = count
+            else:
+                return None
+        return Poly(factor), Poly(rest)
+
+    def over(self, divisor: Poly) -> tuple[Poly, Poly]:
+        """A quotient and a rest, as far as whole monomials go: ``self == quotient * divisor + rest``."""
+        quotient, rest, left = Poly(), Poly(), self
+        lead, by = max(divisor.terms.items(), key=_degree)
+        for _ in range(_MOST_STEPS):
+            if not left.terms:
+                return quotient, rest
+            monomial, count = max(left.terms.items(), key=_degree)
+            part = _without(monomial, lead)
+            if part is None or count % by:
+                rest += Poly({monomial: count})
+                left -= Poly({monomial: count})
+                continue
+            step = Poly({part: count // by})
+            quotient += step
+            left -= step * divisor
+        return Poly(), self
+
+    def replaced(self, value: Callable[[IntAtom], Poly | None]) -> Poly:
+        """The polynomial with other values of its atoms; ``None`` leaves one as it is."""
+        changes = {atom: new for atom in self.atoms if (new := value(atom)) is not None}
+        if not changes:
+            return self
+        total = Poly()
+        for monomial, count in self.terms.items():
+            product = Poly({(): count})
+            for atom in monomial:
+                product *= changes.get(atom, Poly.of(atom))
+            total += product
+        return total
+
+    @once
+    def text(self) -> str:
+        """The polynomial as it is written."""
+        parts: list[str] = []
+        for monomial, count in sorted(self.terms.items(), key=lambda term: (-len(term[0]), str(term))):
+            product = "·".join(str(atom) for atom in monomial)
+            size = "" if abs(count) == 1 and monomial else str(abs(count))
+            sign = ("-" if count < 0 else "") if not parts else (" - " if count < 0 else " + ")
+            parts.append(sign + "·".join(part for part in (size, product) if part))
+        return "".join(parts) or "0"
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+
+def poly(value: Poly | int) -> Poly:
+    """The polynomial of a number, or the polynomial itself."""
+    return value if isinstance(value, Poly) else Poly.of(value)
+
+
+def product(sizes: Any) -> Poly:
+    """The product of polynomials."""
+    total = Poly.of(1)
+    for size in sizes:
+        total *= size
+    return total
+
+
+def operation(name: str, *operands: Poly) -> Poly:
+    """An operation that is no polynomial, of these operands."""
+    written = ", ".join(operand.text for operand in operands)
+    return Poly.of(IntAtom(f"{name}({written})", name, operands))
+
+
+def _degree(term: tuple[Monomial, int]) -> tuple[int, list[str]]:
+    return len(term[0]), [atom.name for atom in term[0]]
+
+
+def _without(monomial: Monomial, part: Monomial) -> Monomial | None:
+    """The monomial divided by another one; ``None`` if it is not divisible."""
+    left = list(monomial)
+    for atom in part:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)

@@ -1,0 +1,190 @@
+"""Proofs: the two sides of a rule are equal for all sizes, attributes and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from gsl.errors import GSLError
+from gsl.prove.attributes import PARTS, RANKS
+from gsl.prove.equal import alike, equal
+from gsl.prove.laws import is_positive
+from gsl.prove.normal import Algebra, Function, Sum, Term, atoms_of
+from gsl.prove.path import Path, ProofLimit, Unproved, cases, written
+from gsl.prove.poly import Poly
+from gsl.prove.sides import Matched, Sides
+from gsl.prove.tensor import Tensor
+from gsl.rewrite import Subst
+
+MOST_CASES = 20_000
+SECONDS = 60.0
+"""The time that a proof may take."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A proof that the two sides of a rule are equal."""
+
+    rule: str
+    cases: int
+    """The number of cases of which it consists."""
+    steps: tuple[str, ...]
+    """The steps in the case that is shown."""
+    assumed: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.rule}: proved in {self.cases} case{'s' * (self.cases != 1)}"]
+        lines += [f"  assumed: {what}" for what in self.assumed]
+        return "\n".join([*lines, *(f"  {step}" for step in self.steps)])
+
+
+@dataclass(frozen=True)
+class NoProof:
+    """The reason why a rule could not be proved, which does not mean that it is wrong."""
+
+    rule: str
+    reason: str
+    case: tuple[str, ...] = ()
+    """What was chosen and known in the case that fails."""
+    lacking: str = ""
+    """The condition on sizes or attributes for want of which it fails, where there is one."""
+
+    def __str__(self) -> str:
+        lines = [f"{self.rule}: no proof: {self.reason}"]
+        return "\n".join([*lines, *(f"  where {what}" for what in self.case)])
+
+
+ASSUMED = (
+    "numbers are real: nothing is rounded, nothing overflows, nothing is infinite; arithmetic is not of bools",
+    "no axis is empty",
+    "the results have the dtypes of the source, which is checked at each match",
+)
+
+
+def prove(rule: Subst, *, seconds: float = SECONDS) -> Proof | NoProof:
+    """A proof that the two sides of a rule are equal wherever it applies, or the reason why there is none.
+
+    MissingSolverError without z3.
+    """
+    count, shown = 0, tuple[str, ...]()
+    try:
+        for _, steps in cases(lambda path: _case(rule, path), most=MOST_CASES, seconds=seconds):
+            count += 1
+            shown = max(shown, steps, key=len)
+    except ProofLimit as error:
+        return NoProof(rule.name, str(error))
+    except _Failed as error:
+        return NoProof(rule.name, error.reason, error.case, error.lacking)
+    except GSLError as error:
+        return NoProof(rule.name, str(error))
+    if not count:
+        return NoProof(rule.name, "no case of it could be made")
+    return Proof(rule.name, count, shown, (*ASSUMED, *_bounds()))
+
+
+def _bounds() -> tuple[str, ...]:
+    return (
+        f"where a rank is open, it is one of {', '.join(map(str, RANKS))}",
+        f"where a split is open, it has {', '.join(map(str, sorted(PARTS)))} parts",
+    )
+
+
+class _Failed(Exception):
+    def __init__(self, error: Unproved, path: Path) -> None:
+        self.reason = str(error)
+        self.case = tuple(path.said)
+        self.lacking = "" if error.lacking is None else written(error.lacking)
+
+
+def _case(rule: Subst, path: Path) -> tuple[str, ...]:
+    """The steps of the proof in one case."""
+    try:
+        return _proved(rule, path)
+    except Unproved as error:
+        raise _Failed(error, path) from error
+
+
+def _proved(rule: Subst, path: Path) -> tuple[str, ...]:
+    sides = Sides(rule, path)
+    before = sides.match()
+    after = sides.build()
+    steps = [f"let {what}" for what in path.said]
+    for number, (old, new) in enumerate(zip(before, after, strict=True)):
+        steps += _equal_outputs(sides, number, old, new)
+    _defined(sides.source.algebra, sides.target.algebra)
+    return tuple(steps)
+
+
+def _equal_outputs(sides: Sides, number: int, old: Matched, new: Matched) -> list[str]:
+    if isinstance(old.value, tuple) or isinstance(new.value, tuple):
+        if not isinstance(old.value, tuple) or not isinstance(new.value, tuple) or len(old.value) != len(new.value):
+            raise Unproved("one side is a tuple of tensors")
+        pairs = list(zip(old.value, new.value))
+    else:
+        pairs = [(old.value, new.value)]
+    return [step for pair in pairs for step in _equal_tensors(sides, f"output {number}", *pair)]
+
+
+def _equal_tensors(sides: Sides, what: str, old: Tensor, new: Tensor) -> list[str]:
+    path, algebra = sides.path, sides.target.algebra
+    if old.ndim != new.ndim:
+        raise Unproved(f"{what} has {old.ndim} axes before and {new.ndim} after")
+    for axis, (left, right) in enumerate(zip(old.shape, new.shape)):
+        path.require(("==", left - right), f"axis {axis} of {what}")
+    first: tuple[Sum, Sum] | None = None
+    before = [len(side.algebra.partial) for side in (sides.source, sides.target)]
+    for place in _places(path, old):
+        for side, count in zip((sides.source, sides.target), before):
+            del side.algebra.partial[count:]
+        one, other = sides.source.algebra.renewed(old.at(place)), algebra.renewed(new.at(place))
+        first = first or (one, other)
+        if equal(algebra, one, other):
+            names = ", ".join(f"{atom} < {path.size(atom)}" for p in place for atom in sorted(p.atoms) if atom.size)
+            return [f"{what} at [{', '.join(map(str, place))}] with {names}: {_short(one)}", f"  = {_short(other)}"]
+    assert first is not None
+    shown = " before and ".join(map(_short, first))
+    raise Unproved(f"{what} is {shown} after, which are not seen to be equal")
+
+
+def _places(path: Path, x: Tensor) -> Iterator[tuple[Poly, ...]]:
+    """Any index into a tensor; then with an axis whose size is a product counted by two indices, in either order."""
+    sizes = tuple(map(path.reduce, x.shape))
+    plain = tuple(Poly.of(path.index(size, "i")) for size in sizes)
+    yield plain
+    for axis, size in enumerate(sizes):
+        (monomial, count), *others = size.terms.items() or [((), 0)]
+        if count == 1 and not others and len(monomial) == 2:
+            for outer, inner in (monomial, monomial[::-1]):
+                high, low = (path.index(Poly.of(atom), "i") for atom in (outer, inner))
+                yield (*plain[:axis], Poly.of(high) * Poly.of(inner) + Poly.of(low), *plain[axis + 1 :])
+
+
+def _short(value: Sum) -> str:
+    text = str(value)
+    return text if len(text) < 300 else text[:297] + "…"
+
+
+def _defined(source: Algebra, target: Algebra) -> None:
+    """Show that all that the target divides by (or takes the logarithm of, …) the source does, too."""
+    known = {(name, value.text): value for name, value in source.partial}
+    for name, value in {(name, value.text): (name, value) for name, value in target.partial}.values():
+        if _always(target, name, value) or (name, value.text) in known:
+            continue
+        wanted = _any_index(name, value)
+        if not any(alike(target, wanted, _any_index(other, found)) for (other, _), found in known.items()
+                   if other == name):  # fmt: skip
+            raise Unproved(f"the target takes {name} of {_short(value)}, of which the source takes none")
+
+
+def _always(algebra: Algebra, name: str, value: Sum) -> bool:
+    if value.constant is not None and name in ("inverse", "sqrt", "log"):
+        return value.constant > 0 or (name == "inverse" and value.constant != 0) or (name == "sqrt")
+    return is_positive(algebra, value, strictly=name != "sqrt")
+
+
+def _any_index(name: str, value: Sum) -> Term:
+    """A term that stands for a function of a sum at any values of its indices."""
+    own = {atom for term in value.terms for atom in term.bound}
+    indices = sorted(atom for atom in atoms_of(value) if atom.size is not None and atom not in own)
+    return Term(Fraction(1), ((Function(name, (value,)), 1),), tuple(indices))

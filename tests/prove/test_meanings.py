@@ -1,0 +1,116 @@
+"""Each meaning as an expression of indices is the meaning in torch, on the examples of the declarations."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from gsl.graph.types import TensorType, TupleType
+from gsl.prove.attributes import completed
+from gsl.prove.meanings import MEANINGS, call
+from gsl.prove.normal import Algebra
+from gsl.prove.path import Path, Unproved
+from gsl.prove.poly import Poly
+from gsl.prove.tensor import DTYPES, Calculation, Tensor
+from gsl.spec import TABLE
+from gsl.spec.examples import Example, rand
+from gsl.spec.examples import call as call_of
+from tests.prove.numbers import FUNCTIONS, Numbers
+
+OPEN = ("nn.max_pool2d", "nn.pad", "power", "full", "matrix_set_diag", "squeeze")
+"""The operators of which some examples are not covered: modes, and what is more than a matrix."""
+PLACES = 6
+"""So many elements of each result are compared."""
+OTHERS = ("sigmoid", "sin", "less", "where", "nn.leaky_relu", "expm1", "clip")
+"""Element-wise operators of which nothing is known but their operands."""
+CASES = [
+    pytest.param(name, number, id=f"{example.label(name)} {number}")
+    for name in sorted({*MEANINGS, *OTHERS}) for number, example in enumerate(TABLE[name].examples)
+]  # fmt: skip
+
+
+def calculation() -> Calculation:
+    path = Path([], {}, float("inf"))
+    return Calculation(path, Algebra(path), given=False)
+
+
+def symbolic(calc: Calculation, value: Any, leaves: dict[str, Any]) -> Any:
+    """An operand whose elements are those of a leaf."""
+    if isinstance(value, tuple):
+        return tuple(symbolic(calc, item, leaves) for item in value)
+    tensor = value if isinstance(value, torch.Tensor) else torch.tensor(value)
+    name = f"leaf{len(leaves)}"
+    leaves[name] = tensor.double().numpy()
+    dtype = Poly.of(DTYPES.index(str(tensor.dtype).removeprefix("torch.")))
+    return Tensor(tuple(map(Poly.of, tensor.shape)), dtype, lambda index: calc.algebra.element(name, index))
+
+
+def type_of(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return TupleType(tuple(map(type_of, value)))
+    tensor = value if isinstance(value, torch.Tensor) else torch.tensor(value)
+    return TensorType(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+
+
+def differing(name: str, example: Example) -> float | None:
+    """The largest difference between the two meanings, ``None`` where the example is not covered."""
+    spec, values, calc, leaves = TABLE[name], example.values(), calculation(), {}
+    operands = tuple(symbolic(calc, value, leaves) for value in values)
+    attrs = spec.complete(example.attrs, tuple(map(type_of, values)))
+    own = {key: value for key, value in attrs.items() if spec.attrs[key].derive is None}
+    wanted = spec.meaning(torch, *values, **own)
+
+    def alone(*numbers: float) -> float:
+        return float(spec.meaning(torch, *[torch.tensor(n, dtype=torch.float64) for n in numbers], **own))
+
+    functions = {**FUNCTIONS, **dict.fromkeys((name, "gelu tanh", "to int8 of float32"), alone)}
+    functions |= {"max": max, "sigmoid": lambda x: float(torch.sigmoid(torch.tensor(x, dtype=torch.float64)))}
+    if name == "where":
+        functions["where"] = lambda c, x, y: x if c else y
+    if name in ("nn.leaky_relu",):
+        functions[name] = lambda x, alpha: max(x, 0) + alpha * min(x, 0)
+    found = call(calc, name, operands, completed(calc, spec, example.attrs, operands))
+    numbers = Numbers(leaves, functions)
+    pairs = zip(found, wanted, strict=True) if isinstance(found, tuple) else [(found, wanted)]
+    return max(difference(calc, numbers, tensor, result) for tensor, result in pairs)
+
+
+def difference(calc: Calculation, numbers: Numbers, tensor: Tensor, wanted: Any) -> float:
+    assert tuple(calc.path.reduce(size).number for size in tensor.shape) == tuple(wanted.shape)
+    axes = tuple(calc.path.index(Poly.of(size), "i") for size in wanted.shape)
+    value = calc.algebra.renewed(tensor.at(tuple(map(Poly.of, axes))))
+    places = list(itertools.product(*map(range, wanted.shape)))
+    some = {places[0], places[-1], *random.Random(0).sample(places, min(len(places), PLACES))} if places else ()
+    return max(abs(numbers.sum(value, dict(zip(axes, index))) - float(wanted[index])) for index in some)
+
+
+@pytest.mark.parametrize(("name", "number"), CASES)
+def test_it_is_the_meaning_in_torch(name: str, number: int) -> None:
+    if name in OPEN:
+        with contextlib.suppress(Unproved):
+            assert differing(name, TABLE[name].examples[number]) < 2e-3
+    else:
+        assert differing(name, TABLE[name].examples[number]) < 2e-3
+
+
+@pytest.mark.parametrize(("name", "example"), [
+    ("matrix_set_diag", call_of(rand(3, 3), rand(3, seed=1))),
+    ("squeeze", call_of(rand(2, 1, 3), axis=(1,))),
+    ("full", call_of(2.5, shape=(2, 3))),
+    ("nn.pad", call_of(rand(2, 3), pad_width=((0, 1), (2, 0)))),
+    ("nn.conv2d", call_of(rand(2, 4, 3, 3), rand(4, 2, 2, 2), groups=2, strides=2, padding=(0, 1, 1, 0))),
+])  # fmt: skip
+def test_plainer_calls(name: str, example: Example) -> None:
+    assert differing(name, example) < 1e-4
+
+
+def test_a_wrong_meaning_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    example = call_of(rand(3, 3), axes=(1, 0))
+    assert differing("transpose", example) == 0
+    monkeypatch.setitem(MEANINGS, "transpose", lambda calc, x, axes: x)
+    assert differing("transpose", example) > 0.1

@@ -1,0 +1,107 @@
+"""Proofs: rules of the book, none of the wrong ones, and what a proof says."""
+
+from __future__ import annotations
+
+import pytest
+
+from gsl import Proved, Refuted, Subst, Supported, op, pat
+from gsl.prove import NoProof, Proof, prove
+from gsl.rules import RULES
+from gsl.verify import ContradictionError, verify
+from tests.verify.wrong import WRONG
+from tests.verify.wrong_rules import VARIANTS
+
+pytestmark = pytest.mark.filterwarnings("ignore::gsl.errors.DroppedAttributeWarning")
+QUICK = (
+    "transpose-transpose", "reshape-reshape", "reshape-identity", "cast-identity", "dropout-identity", "copy-identity",
+    "split-concat", "bias-add-add", "conv-shortcut-add", "dense-batch-norm", "parallel-two-dense",
+    "parallel-two-dense-bias", "qkv-without-key-bias",
+)  # fmt: skip
+"""The rules of the book of which the proof takes a few seconds at most; benchmarks/VERIFICATION.md has all."""
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_rules_of_the_book_are_proved(name: str) -> None:
+    found = prove(RULES[name])
+    assert isinstance(found, Proof), str(found)
+
+
+@pytest.mark.parametrize("name", [*VARIANTS, *WRONG])
+def test_no_wrong_rule_is_proved(name: str) -> None:
+    rule = VARIANTS[name].rule() if name in VARIANTS else WRONG[name].make()
+    found = prove(rule, seconds=1.5)
+    assert isinstance(found, NoProof), str(found)
+
+
+def relu_scaled(factor: float) -> Subst:
+    x = pat.Wildcard()
+    return Subst(op.ReLU(x * factor), op.ReLU(x) * factor, name="relu scaled")
+
+
+def undefined() -> Subst:
+    x, y = pat.Wildcard(), pat.Wildcard()
+    return Subst(op.Exp(x + y), op.Exp(x + y) * (y / y), name="a quotient that is not there")
+
+
+@pytest.mark.parametrize("rule", [
+    relu_scaled(-1.0), undefined(),
+    Subst(op.Sqrt(op.Square(x := pat.Wildcard())), x, name="a sign that is lost"),
+    Subst(op.Matmul(y := pat.Wildcard(ndim=2), z := pat.Wildcard(ndim=2)), op.Matmul(z, y), name="exchanged"),
+    Subst(op.Mean(s := pat.Wildcard(ndim=2), axis=(0,)), op.Sum(s, axis=(0,)), name="not divided"),
+    Subst(op.Max(t := pat.Wildcard(ndim=2), axis=(0,)), op.Max(t, axis=(1,)), name="another axis",
+          where=t.shape[0] == t.shape[1]),
+], ids=lambda rule: rule.name)  # fmt: skip
+def test_further_wrong_rules_are_not_proved(rule: Subst) -> None:
+    assert isinstance(prove(rule), NoProof)
+
+
+def test_what_is_divided_by_in_the_source_may_be_in_the_target() -> None:
+    x, y, z = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
+    fits = (x.shape == y.shape) & (y.shape == z.shape)
+    assert isinstance(prove(Subst(x / z + y / z, (x + y) / z, where=fits)), Proof)
+
+
+def test_sizes_are_symbolic() -> None:
+    x, w, v = pat.Wildcard(ndim=2), pat.Wildcard(ndim=2), pat.Wildcard(ndim=2)
+    rule = Subst(op.Matmul(op.Matmul(x, w), v), op.Matmul(x, op.Matmul(w, v)), name="associative")
+    found = prove(rule)
+    assert isinstance(found, Proof)
+    assert found.cases == 1
+    text = str(found)
+    assert "associative: proved in 1 case" in text
+    assert "assumed: numbers are real" in text
+    assert "let x.1 == x2.0" in text
+    assert "Σ{r" in text
+
+
+def test_the_lacking_condition_is_told() -> None:
+    x, w = pat.Wildcard(ndim=2), pat.Wildcard(ndim=2)
+    product = op.Matmul(x, w)
+    found = prove(Subst(product, op.Dense(x, w, out_dtype=product.out_dtype)))
+    assert isinstance(found, NoProof)
+    assert found.lacking == "x.1 == x2.1"
+
+
+def test_verify_tells_what_is_proved() -> None:
+    proved = RULES["copy-identity"].verify(max_examples=30, prove=True)
+    assert isinstance(proved, Proved)
+    assert proved
+    assert proved.title == "proved in 1 case"
+    x = pat.Wildcard()
+    supported = Subst(op.Sqrt(op.Square(op.Abs(x))), op.Abs(x)).verify(max_examples=30, prove=True)
+    assert isinstance(supported, Supported)
+    assert supported.unproved is not None
+    assert "no proof: " in str(supported)
+
+
+def test_a_refuted_rule_that_is_proved_is_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = relu_scaled(-1.0)
+    assert isinstance(verify(rule, max_examples=40, prove=True), Refuted)
+    monkeypatch.setattr("gsl.verify.proved.prove", lambda rule: Proof(rule.name, 1, (), ()))
+    with pytest.raises(ContradictionError, match="is proved, and has a counterexample"):
+        verify(rule, max_examples=40, prove=True)
+
+
+def test_a_source_that_never_matches_is_not_proved() -> None:
+    x = pat.Wildcard(ndim=2)
+    assert isinstance(prove(Subst(op.Exp(x), op.Log(x), where=x.shape[0] == x.shape[0] + 1)), NoProof)
