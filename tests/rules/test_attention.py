@@ -86,6 +86,16 @@ def guarded_by(low: float, otherwise: float) -> Function:
     return function
 
 
+def without_nan(otherwise: float) -> Function:
+    """Attention whose weights are another number where they would be NaN, as it is exported to ONNX."""
+
+    def function(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        weights = (q @ k.mT + torch.where(m < 0, -math.inf, m)).softmax(-1)
+        return torch.where(torch.isnan(weights), otherwise, weights) @ v
+
+    return function
+
+
 SPELLINGS: dict[str, Function] = {
     "plain": lambda q, k, v, m: (q @ k.mT).softmax(-1) @ v,
     "product": lambda q, k, v, m: (q @ k.mT * 0.3 + m).softmax(-1) @ v,
@@ -105,6 +115,7 @@ SPELLINGS: dict[str, Function] = {
     "mask after where": lambda q, k, v, m: (torch.where(torch.arange(M) < 4, q @ k.mT, LOW) + m).softmax(-1) @ v,
     "clamped": guarded,
     "a guard for rows": guarded_by(-math.inf, 0.0),
+    "a guard for NaN": without_nan(0.0),
     "windows": with_window,
     "heads in the batch": bloom,
     "dropout": lambda q, k, v, m: F.dropout((q @ k.mT + m).softmax(-1), 0.1, training=False) @ v,
@@ -174,6 +185,7 @@ def returned(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor)
 LOOKS_LIKE: dict[str, Function] = {
     "a guard for rows of another number": guarded_by(0.0, 0.0),
     "a guard for rows that gives them other weights": guarded_by(-math.inf, 1.0),
+    "a guard for NaN that gives other weights": without_nan(1.0),
     "a cap": capped,
     "a sink": with_sink,
     "weights that are returned": returned,

@@ -46,6 +46,8 @@ def sizes_of(node: ir.Node | None, known: KnownSizes) -> Sizes | None:
         if own is None or places is None or any(not -len(own) <= place < len(own) for place in places.reshape(-1)):
             return None
         return tuple([own[int(place)] for place in places.reshape(-1)])
+    if node.op_type == "Slice":
+        return _slice(node, known)
     if node.op_type in _SAME:
         return known.sizes(node.inputs[0])
     parts = [known.sizes(value) for value in node.inputs]
@@ -56,6 +58,18 @@ def sizes_of(node: ir.Node | None, known: KnownSizes) -> Sizes | None:
     if node.op_type in _ARITHMETIC and len(parts) == 2:
         return _elements(_ARITHMETIC[node.op_type], *parts)  # type: ignore[arg-type]
     return None
+
+
+def _slice(node: ir.Node, known: KnownSizes) -> Sizes | None:
+    """A part of a list of sizes."""
+    own, *bounds = [known.sizes(value) for value in node.inputs]
+    if own is None or not 2 <= len(bounds) <= 4 or any(bound is None or len(bound) != 1 for bound in bounds):
+        return None
+    given = [bound[0] for bound in bounds if bound is not None]
+    first, last, axis, step = (*given, *(0, 1)[len(given) - 2 :])
+    if not all(isinstance(part, int) for part in (first, last, axis, step)) or axis not in (0, -1):
+        return None
+    return own[first:last:step]  # type: ignore[misc]
 
 
 def _elements(compute: Callable[[Any, Any], Any], left: Sizes, right: Sizes) -> Sizes | None:

@@ -181,9 +181,12 @@ def hides(lows: tuple[pat.Pattern, ...]) -> Any:
 
 
 def kept(scores: pat.Pattern, soft: pat.Pattern) -> pat.Alt:
-    """Weights that are 0 in a row of which all places are hidden by minus infinity, as torch decomposes attention."""
+    """Weights that are 0 in a row of which all places are hidden by minus infinity, as torch decomposes attention, or
+    exports it to ONNX."""
     visible = op.Any(op.LogicalNot(op.Equal(scores, -math.inf)), axis=(soft.ndim - 1,), keepdims=True)
-    return pat.Alt(op.Where(op.LogicalNot(visible), op.FullLike(soft, 0), soft), soft)
+    return pat.Alt(
+        op.Where(op.LogicalNot(visible), op.FullLike(soft, 0), soft), op.Where(op.IsNan(soft), 0.0, soft), soft
+    )
 
 
 def sides(*steps: ScoresStep, values: int = 1) -> RuleSides:
