@@ -14,12 +14,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch._inductor.fx_passes import fuse_attention
-from torch._inductor.pattern_matcher import PatternMatcherPass, fwd_only, register_replacement
+from torch._inductor.pattern_matcher import (
+    CallFunction,
+    KeywordArg,
+    PatternMatcherPass,
+    fwd_only,
+    joint_fwd_bwd,
+    register_graph_pattern,
+    register_lowering_pattern,
+    register_replacement,
+)
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gsl import Subst, Workload
 from gsl.errors import ExchangeError
-from gsl.exchange import from_inductor
+from gsl.exchange import ImportedRules, from_inductor, from_inductor_pass
 
 
 @functools.cache
@@ -195,3 +204,90 @@ def test_what_can_not_be_taken_over() -> None:
         from_inductor(scaled, clamped, EXAMPLES, scalar_workaround={"scale": 1.0, "z": 2.0})
     with pytest.raises(ExchangeError, match=r"can't be taken over: search_fn .*looks at the value of a tensor"):
         from_inductor(lambda x: x * x.sum().item(), lambda x: x, [torch.empty(3)])
+
+
+# Whatever a pass holds
+
+
+def product(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return torch.relu(x @ w + b)
+
+
+def fused_product(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return torch.addmm(b, x, w).clamp(min=0)
+
+
+def rms(x: Tensor, weight: Tensor) -> Tensor:
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * weight
+
+
+def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
+    return torch.ops.aten.rms_norm(x, [x.shape[-1]], weight, 1e-6)
+
+
+@functools.cache
+def rules_held() -> ImportedRules:
+    """What comes over of that pass."""
+    return from_inductor_pass(held())
+
+
+def held() -> PatternMatcherPass:
+    """A pass with two patterns that come over, and three that do not."""
+    own = PatternMatcherPass()
+    with FakeTensorMode():
+        register_replacement(product, fused_product, [torch.empty(4, 5), torch.empty(5, 3), torch.empty(3)],
+                             fwd_only, own)  # fmt: skip
+        register_replacement(rms, rms_norm, [torch.empty(2, 3, 4), torch.empty(4)], fwd_only, own)
+    aten = torch.ops.aten
+    register_graph_pattern(CallFunction(aten.relu.default, KeywordArg("x")), pass_dict=own)(erases)
+    register_lowering_pattern(CallFunction(aten.exp.default, KeywordArg("x")), pass_dict=own)(lowers)
+    register_replacement(sigmoid, sigmoid, [torch.empty(4, requires_grad=True)], joint_fwd_bwd, own)
+    return own
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    return 1 / (1 + torch.exp(-x))
+
+
+def erases(match: Any, x: Any) -> None:
+    match.output_node().replace_all_uses_with(x)
+
+
+def lowers(match: Any, x: Any) -> None:
+    raise NotImplementedError
+
+
+def test_what_a_pass_holds_comes_over() -> None:
+    rules = rules_held()
+    assert [rule.name for rule in rules] == [
+        "product[2, 2, 2]", "product[2, 2, 1]", "rms[1, 1]", "rms[2, 1]", "rms[3, 1]", "rms[4, 1]",
+    ]  # fmt: skip
+    assert {name: reason.partition(": ")[2][:40] for name, reason in rules.refused.items()} == {
+        "erases": "its handler changes the graph itself, an",
+        "lowers": "its handler makes inductor's own code of",
+        "sigmoid": "it is a pattern of a graph with gradient",
+    }
+
+
+def test_a_rule_of_a_pass_finds_what_the_pass_finds() -> None:
+    for search, shapes in ((rms, ((6, 7, 8), (8,))), (product, ((6, 7), (7, 8), (8,)))):
+        made = functools.partial(graph, search, [torch.empty(shape) for shape in shapes], {})
+        new = rules_held()(Workload.from_fx(made()))
+        assert len(new.trace.firings) == held().apply(made().graph) == 1
+
+
+def test_a_pass_without_example_inputs_asks_for_them() -> None:
+    def folded(x: Tensor) -> Tensor:
+        return x.view(3, 7, 5).relu()
+
+    def same(x: Tensor) -> Tensor:
+        return x.relu().view(3, 7, 5)
+
+    own = PatternMatcherPass()
+    with FakeTensorMode():
+        register_replacement(folded, same, [torch.empty(21, 5)], fwd_only, own)
+    assert "give them as example_inputs={'folded': […]}" in from_inductor_pass(own).refused["folded"]
+    rules = from_inductor_pass(own, example_inputs={"folded": [torch.empty(21, 5)]})
+    assert [rule.name for rule in rules] == ["folded"]
+    with pytest.raises(ExchangeError, match="expected a PatternMatcherPass, got 3"):
+        from_inductor_pass(3)
