@@ -65,11 +65,9 @@ def _slice(node: ir.Node, known: KnownSizes) -> Sizes | None:
     own, *bounds = [known.sizes(value) for value in node.inputs]
     if own is None or not 2 <= len(bounds) <= 4 or any(bound is None or len(bound) != 1 for bound in bounds):
         return None
-    given = [bound[0] for bound in bounds if bound is not None]
-    first, last, axis, step = (*given, *(0, 1)[len(given) - 2 :])
-    if not all(isinstance(part, int) for part in (first, last, axis, step)) or axis not in (0, -1):
-        return None
-    return own[first:last:step]  # type: ignore[misc]
+    given = [bound[0] for bound in bounds if bound is not None and isinstance(bound[0], int)]
+    first, last, axis, step = [*given, *(0, 1)[len(given) - 2 :]] if len(given) == len(bounds) else [0, 0, None, 1]
+    return own[first:last:step] if axis in (0, -1) else None
 
 
 def _elements(compute: Callable[[Any, Any], Any], left: Sizes, right: Sizes) -> Sizes | None:
