@@ -63,11 +63,12 @@ def sizes_of(node: ir.Node | None, known: KnownSizes) -> Sizes | None:
 def _slice(node: ir.Node, known: KnownSizes) -> Sizes | None:
     """A part of a list of sizes."""
     own, *bounds = [known.sizes(value) for value in node.inputs]
-    if own is None or not 2 <= len(bounds) <= 4 or any(bound is None or len(bound) != 1 for bound in bounds):
+    numbers = [bound[0] for bound in bounds if bound is not None and len(bound) == 1 and isinstance(bound[0], int)]
+    if own is None or len(numbers) != len(bounds) or not 2 <= len(numbers) <= 4:
         return None
-    given = [bound[0] for bound in bounds if bound is not None and isinstance(bound[0], int)]
-    first, last, axis, step = [*given, *(0, 1)[len(given) - 2 :]] if len(given) == len(bounds) else [0, 0, None, 1]
-    return own[first:last:step] if axis in (0, -1) else None
+    first, last = numbers[:2]
+    axis, step = (*numbers[2:], *(0, 1)[len(numbers) - 2 :])
+    return own[first:last:step] if axis in (0, -1) and step > 0 else None
 
 
 def _elements(compute: Callable[[Any, Any], Any], left: Sizes, right: Sizes) -> Sizes | None:

@@ -80,10 +80,12 @@ def test_a_node(name: str) -> None:
 
 def test_sizes_that_are_computed() -> None:
     wl = workload(
-        "s = Shape(x) n = Gather(s, zero) k = Mul(n, two) u = Unsqueeze(k, axis) t = Concat<axis: int = 0>(u, rest) "
+        "all = Shape(x) s = Slice(all, axis, two_places) n = Gather(s, zero) "
+        "k = Mul(n, two) u = Unsqueeze(k, axis) t = Concat<axis: int = 0>(u, rest) "
         "y = Reshape(x, t)",
         "float[batch, 6] x", "float[m, 3] y",
-        more="int64 zero = {0}, int64 two = {2}, int64[1] axis = {0}, int64[1] rest = {3}",
+        more="int64 zero = {0}, int64 two = {2}, int64[1] axis = {0}, int64[1] rest = {3}, "
+        "int64[1] two_places = {2}",
     )  # fmt: skip
     assert str(wl.graph.outputs[0].type) == "float32[2*batch, 3]"
     assert wl.graph.outputs[0].op == "reshape"
