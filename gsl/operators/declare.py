@@ -19,7 +19,7 @@ from gsl.programs.samples import Sampler
 from gsl.programs.source import InputSample, rule_program
 from gsl.rewrite import Subst
 from gsl.spec import REQUIRED, DeclaredSpec, Trait, Types
-from gsl.spec.custom import note_call
+from gsl.spec.custom import computed, is_inside_meaning, note_call
 from gsl.spec.spec import exact
 from gsl.spec.symbolic import has_symbols
 from gsl.workload.compare import TOLERANCES
@@ -75,9 +75,10 @@ class UserOperator(op.Operator):
         self, name: str, meaning: Meaning, traits: Trait, writes: tuple[str, ...], leaves: Mapping[str, Any]
     ) -> None:
         function = meaning.function
+        values = computed(function)
 
         def run(torch: Any, *operands: Any, **attrs: Any) -> Any:
-            return function(*operands, **attrs)
+            return values(*operands, **attrs)
 
         self.meaning = meaning
         self._graphs: dict[Any, Graph] = {}
@@ -96,7 +97,7 @@ class UserOperator(op.Operator):
                 leaves=leaves,
                 shapes=_shapes(meaning, leaves),
                 traced=self._traced,
-                native=_torch_operator(name, meaning, writes),
+                native=_torch_operator(name, meaning, values, writes),
             )
         )
         self._in_graph: Callable[..., Any] = function
@@ -144,6 +145,8 @@ class UserOperator(op.Operator):
             if name not in spec.attrs:
                 raise TypeError(f"{spec.cls} has no attribute {name!r}: {nearest(name, spec.attrs)}")
         full = spec.complete(attrs, ())
+        if is_inside_meaning():
+            return self.meaning.function(*given, **full)
         _ = self.torch_op  # which is made now, if torch has none
         if note_call(spec):
             plain = {name: list(value) if isinstance(value, tuple) else value for name, value in full.items()}
@@ -268,7 +271,7 @@ def _side(own: UserOperator, call: Callable[..., Any], fixed: Mapping[str, Any])
     return program
 
 
-def _torch_operator(name: str, meaning: Meaning, writes: tuple[str, ...]) -> Any:
+def _torch_operator(name: str, meaning: Meaning, values: Callable[..., Any], writes: tuple[str, ...]) -> Any:
     """The operator of torch, if torch is there; without it, the meaning can't be computed either."""
     from gsl.front.fx.custom import OperatorArgument, TorchOperator
 
@@ -281,7 +284,7 @@ def _torch_operator(name: str, meaning: Meaning, writes: tuple[str, ...]) -> Any
         )
         for own, schema in meaning.schemas.items()
     ]  # fmt: skip
-    return TorchOperator(name, arguments, meaning.results, writes, meaning.function, meaning.title)
+    return TorchOperator(name, arguments, meaning.results, writes, values, meaning.title)
 
 
 def _is_tensor(value: Any) -> bool:

@@ -110,6 +110,29 @@ class Vocabulary(dict[str, OpSpec]):
         return name.spec if type(name) is OperatorName else default
 
 
+# ---------------------------------------------------------------- calls in a meaning
+
+_INSIDE: Final[ContextVar[bool]] = ContextVar("_INSIDE", default=False)
+
+
+def computed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A meaning in which calls of other users' operators are their meanings: they may have no kernel here."""
+
+    def run(*operands: Any, **attrs: Any) -> Any:
+        token = _INSIDE.set(True)
+        try:
+            return function(*operands, **attrs)
+        finally:
+            _INSIDE.reset(token)
+
+    return run
+
+
+def is_inside_meaning() -> bool:
+    """True while the values or the types of a meaning are computed."""
+    return _INSIDE.get()
+
+
 # ---------------------------------------------------------------- calls while a program is traced
 
 _CALLED: Final[ContextVar[dict[str, DeclaredSpec] | None]] = ContextVar("_CALLED", default=None)
