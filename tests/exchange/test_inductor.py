@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import re
@@ -13,7 +14,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.utils import counters
+from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.fx_passes import fuse_attention
+from torch._inductor.fx_passes.joint_graph import joint_graph_passes
+from torch._inductor.fx_passes.post_grad import remove_noop_ops
 from torch._inductor.pattern_matcher import (
     CallFunction,
     KeywordArg,
@@ -105,6 +111,34 @@ def test_the_page_lists_the_patterns_that_come_in() -> None:
     listed = re.search(r"in the graphs that inductor makes of them:\n([\d, ]+)\.", page)
     assert listed is not None
     assert listed[1].split(", ") == [str(number) for number in range(1, 31)]
+
+
+@pytest.mark.slow
+def test_the_layers_of_a_model_are_found() -> None:
+    import transformers as hf
+    from functorch.compile import make_boxed_func
+
+    rule = taken_over("_sfdp_pattern_28")
+    found: list[tuple[int, int]] = []
+
+    def passes(module: torch.fx.GraphModule, inputs: Any) -> Any:
+        own = copy.deepcopy(module)
+        remove_noop_ops(own.graph)  # as inductor does before it looks for patterns
+        own.graph.eliminate_dead_code()
+        own.recompile()
+        ours = rule(Workload.from_fx(own)).trace.count(rule.name)
+        counters.clear()
+        joint_graph_passes(module)
+        found.append((int(counters["inductor"]["fuse_attention"]), ours))
+        return make_boxed_func(module.forward)
+
+    small = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    model = hf.BertModel(hf.BertConfig(**small, vocab_size=40, attn_implementation="eager")).eval()
+    backend = aot_autograd(fw_compiler=passes, inference_compiler=passes, decompositions=select_decomp_table())
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.compile(model, backend=backend, dynamic=False)(torch.arange(1, 17).view(2, 8))
+    assert found == [(2, 2)]
 
 
 # One rule
