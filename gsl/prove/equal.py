@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import permutations
+from itertools import islice, permutations, product
 
 from gsl.prove.normal import Algebra, Element, Factor, Fold, Function, Sum, Term, rename, renamed_sum, replaced
 from gsl.prove.path import Relation, negations
 from gsl.prove.poly import IntAtom, Poly
 
-MOST_ORDERS = 5
-"""Terms with more indices are compared in one order only."""
+MOST_ORDERS = 500
+"""No more ways to name the indices of a term like those of another one are tried."""
 
 
 def equal(algebra: Algebra, left: Sum, right: Sum, given: tuple[Relation, ...] = ()) -> bool:
@@ -66,12 +66,18 @@ def _orders(
     if len(left) != len(right):
         return
     size = algebra.path.size
-    certain = sorted(size(atom).text for atom in left) == sorted(size(atom).text for atom in right)
-    for order in permutations(left) if len(left) <= MOST_ORDERS else (left,):
-        if certain and any(size(new) != size(old) for old, new in zip(right, order)):
-            continue
+    groups: dict[Poly, tuple[list[IntAtom], list[IntAtom]]] = {}
+    for place, atoms in enumerate((left, right)):
+        for atom in atoms:
+            groups.setdefault(size(atom), ([], []))[place].append(atom)
+    if all(len(ours) == len(theirs) for ours, theirs in groups.values()):
+        orders = [[dict(zip(theirs, order)) for order in permutations(ours)] for ours, theirs in groups.values()]
+        for chosen in islice(product(*orders), MOST_ORDERS):
+            yield {old: Poly.of(new) for names in chosen for old, new in names.items()}
+        return
+    for order in islice(permutations(left), MOST_ORDERS):
         names = {old: Poly.of(new) for old, new in zip(right, order)}
-        if certain or all(
+        if all(
             same(algebra, size(new), algebra.path.reduce(replaced(size(old), names)), given)
             for old, new in zip(right, order)
         ):

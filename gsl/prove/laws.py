@@ -65,6 +65,34 @@ def _largest(algebra: Algebra, *values: Sum) -> Sum | None:
     return parts[0] if len(parts) == 1 else algebra.opaque("max", parts)
 
 
+def _exp(algebra: Algebra, x: Sum) -> Sum | None:
+    """exp(a + b) = exp(a) · exp(b), exp(-a) = 1 / exp(a), and exp(log(a)) = a where that is defined."""
+    if len(x.terms) != 1:
+        total = constant(1)
+        for term in x.terms:
+            total = algebra.times(total, algebra.apply("exp", Sum((term,))))
+        return total
+    (term,) = x.terms
+    if term.coefficient < 0:
+        return algebra.apply("inverse", algebra.apply("exp", algebra.negative(x)))
+    if term.coefficient.denominator == 1 and 1 < term.coefficient <= 8:
+        return algebra.power(algebra.apply("exp", Sum((replace(term, coefficient=Fraction(1)),))), int(
+            term.coefficient))  # fmt: skip
+    return _argument(x, "log")
+
+
+def _log(algebra: Algebra, x: Sum) -> Sum | None:
+    return ZERO if x.constant == 1 else _argument(x, "exp")
+
+
+def _argument(x: Sum, name: str) -> Sum | None:
+    """The argument of a function, where a sum is a value of it."""
+    (term, *others) = x.terms
+    (factor, power), *more = term.factors or ((None, 0),)
+    plain = not (others or more or term.bound or term.guards) and term.coefficient == power == 1
+    return factor.arguments[0] if plain and isinstance(factor, Function) and factor.name == name else None
+
+
 def _at_zero(value: int) -> Law:
     return lambda algebra, x: constant(value) if x == ZERO else None
 
@@ -87,9 +115,9 @@ def _sigmoid(algebra: Algebra, x: Sum) -> Sum:
 
 
 LAWS: Mapping[str, Law] = {
-    "inverse": _inverse, "sqrt": _sqrt, "max": _largest, "exp": _at_zero(1), "sigmoid": _sigmoid,
+    "inverse": _inverse, "sqrt": _sqrt, "max": _largest, "exp": _exp, "sigmoid": _sigmoid,
     **{name: _odd(name) for name in ("erf", "tanh", "sin", "tan", "asin", "atan", "sinh", "asinh", "atanh")},
-    "cos": _at_zero(1), "cosh": _at_zero(1), "log": lambda algebra, x: ZERO if x.constant == 1 else None,
+    "cos": _at_zero(1), "cosh": _at_zero(1), "log": _log,
 }  # fmt: skip
 
 

@@ -502,6 +502,9 @@ class Algebra:
             body = self.renewed(renamed_sum(body, values))
             guards = [(kind, self.path.reduce(replaced(p, values))) for kind, p in guards]
             bound = [atom for atom in bound if atom not in single]
+        inner = _single(body)
+        if isinstance(inner, Fold) and inner.name == name:  # the largest of the largest
+            bound, guards, body = (*bound, *inner.bound), (*guards, *inner.guards), inner.body
         kept = frozenset(g for g in guards if self.path.quick(g) is not True)
         if not bound and not kept:
             return body

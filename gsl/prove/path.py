@@ -240,7 +240,7 @@ class Path:
 
     def _split_by_rest(self, p: Poly) -> bool:
         """Where the rest of a variable by a number is known, replace the variable by what that says of it."""
-        for atom in p.atoms:
+        for atom in sorted(p.atoms):
             parts = p.linear(atom)
             if atom.operation != QUOTIENT or parts is None:
                 continue

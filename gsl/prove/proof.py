@@ -87,6 +87,7 @@ def _bounds() -> tuple[str, ...]:
     return (
         f"where a rank is open, it is one of {', '.join(map(str, RANKS))}",
         f"where a split is open, it has {', '.join(map(str, sorted(PARTS)))} parts",
+        "where a layout is open, the channels are the second axis or the last one",
     )
 
 
@@ -167,14 +168,32 @@ def _short(value: Sum) -> str:
 
 def _defined(source: Algebra, target: Algebra) -> None:
     """Show that all that the target divides by (or takes the logarithm of, …) the source does, too."""
-    known = {(name, value.text): value for name, value in source.partial}
-    for name, value in {(name, value.text): (name, value) for name, value in target.partial}.values():
+    known = {(name, part.text): part for name, value in source.partial for part in _parts(name, value)}
+    needed = {(name, part.text): (name, part) for name, value in target.partial for part in _factors(name, value)}
+    for name, value in needed.values():
         if _always(target, name, value) or (name, value.text) in known:
             continue
         wanted = _any_index(name, value)
         if not any(alike(target, wanted, _any_index(other, found)) for (other, _), found in known.items()
                    if other == name):  # fmt: skip
             raise Unproved(f"the target takes {name} of {_short(value)}, of which the source takes none")
+
+
+def _parts(name: str, value: Sum) -> list[Sum]:
+    """What is not 0 (or negative, …) if a value is not: of a product, each factor."""
+    return [value, *_factors(name, value)]
+
+
+def _factors(name: str, value: Sum) -> list[Sum]:
+    """What has to be different from 0 so that a value is: of a product, each factor."""
+    if name != "inverse" or len(value.terms) != 1 or value.terms[0].bound or not value.terms[0].factors:
+        return [value]
+    inner: list[Sum] = []
+    for factor, _ in value.terms[0].factors:
+        inverse = isinstance(factor, Function) and factor.name == "inverse"
+        inner.append(factor.arguments[0] if inverse and isinstance(factor, Function) else Sum(
+            (Term(Fraction(1), ((factor, 1),)),)))  # fmt: skip
+    return inner
 
 
 def _always(algebra: Algebra, name: str, value: Sum) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,7 @@ from gsl.pat import (
     walk,
 )
 from gsl.pat import Match as MatchClause
-from gsl.pat.reads import parts
+from gsl.pat.reads import parts, references
 from gsl.prove.attributes import RANKS, completed, demanded, derived, free, type_of
 from gsl.prove.meanings import call, known
 from gsl.prove.normal import Algebra, Sum
@@ -91,6 +91,8 @@ class Sides:
         self.operators: dict[OpClass, str] = {}
         self.made: dict[Any, Matched] = {}
         self.asked = _asked(rule)
+        self.pending = [(c, set(references(c))) for where in rule.plan.where for c in all_of(where)]
+        """The conditions that were not asked yet, each with the patterns that it reads."""
         self.ranks = (1,) if any_rank(rule) else RANKS
         self.casts = any(isinstance(p, Call) and (isinstance(p.op, OpClass) or p.label == "cast")
                          for p in (*rule.plan.patterns, *walk(*rule.target.outputs)))  # fmt: skip
@@ -109,7 +111,7 @@ class Sides:
         for pattern in plan.patterns:
             if pattern in self.bindings.nodes:
                 self._demands(pattern)
-        for condition in plan.where:
+        for condition, _ in self.pending:
             self._condition(condition)
         return outputs
 
@@ -120,6 +122,10 @@ class Sides:
         if found is None:
             found = self._matched(pattern, ranks)
             self.bindings.nodes[pattern] = found
+            ready = [c for c, read in self.pending if read <= self.bindings.nodes.keys()]
+            self.pending = [pair for pair in self.pending if pair[0] not in ready]
+            for condition in ready:
+                self._condition(condition)
         return found
 
     def _matched(self, pattern: Pattern, ranks: Sequence[int]) -> Matched:
@@ -318,18 +324,10 @@ class Sides:
             self._equate(found, value)
 
     def _condition(self, condition: Ast) -> None:
-        """Take a condition for true, conjunct by conjunct. Impossible if it is false."""
+        """Take a condition for true. Impossible if it is false."""
         match condition:
-            case Binary("&", left, right):
-                self._condition(left)
-                self._condition(right)
-                return
             case Function("In", (Attribute(_, "dtype"), Literal())) if not self.casts:
                 return  # real numbers have no dtype
-            case Function("all", (TupleOf(items),)):
-                for item in items:
-                    self._condition(item)
-                return
         try:
             if isinstance(condition, Binary) and condition.operator == "==":
                 self._equate(self._evaluated(condition.left), self._evaluated(condition.right))
@@ -412,7 +410,7 @@ class Sides:
             case Cond():
                 chosen = self._value(pattern.predicate)
                 if not isinstance(chosen, bool):
-                    raise Unproved(f"{pattern.predicate!r} is neither true nor false")
+                    raise Impossible("the engine refuses the match")
                 return self._built(pattern.then if chosen else pattern.otherwise)
             case MatchClause():
                 number_ = self.bindings.chosen.get(pattern.alternative)
@@ -446,6 +444,19 @@ class Sides:
             raise Unproved(f"the literal {value!r}")
         found = real(value)
         return Matched(self.target, CONST, Tensor((), dtype, lambda index: found), (), {"value": value})
+
+
+def all_of(condition: Ast) -> Iterator[Ast]:
+    """The conditions of which a condition is the conjunction."""
+    match condition:
+        case Binary("&", left, right):
+            yield from all_of(left)
+            yield from all_of(right)
+        case Function("all", (TupleOf(items),)):
+            for item in items:
+                yield from all_of(item)
+        case _:
+            yield condition
 
 
 def any_rank(rule: Subst) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from gsl.errors import GSLError
+from gsl.graph import TensorType
 from gsl.prove import NoProof, Proof, prove
 from gsl.rewrite import Subst
-from gsl.verify.verdict import Refuted, Verdict
+from gsl.verify.verdict import Counterexample, Refuted, Verdict
 
 
 class ContradictionError(GSLError):
@@ -31,15 +32,26 @@ class Proved(Verdict):
         return [*str(self.proof).splitlines()[1:], *super().details()]
 
 
+def _is_real(example: Counterexample) -> bool:
+    """True if a counterexample computes with finite numbers of floating-point dtypes only, as a proof does."""
+    tensors = [node.type for graph in (example.before, example.after) for node in graph.nodes]
+    found = [tensor for tensor in tensors if isinstance(tensor, TensorType)]
+    return example.kind != "not finite" and all("float" in tensor.dtype for tensor in found)
+
+
 def with_proof(rule: Subst, verdict: Verdict) -> Verdict:
     """The verdict of a search, or Proved where there is a proof; the reason why there is none stands in ``unproved``.
 
-    ContradictionError if a rule is both proved and refuted.
+    ContradictionError if a rule is both proved and refuted, with numbers that a proof is about: a rule that is wrong
+    for integers that wrap stays refuted.
     """
     found = prove(rule)
     if isinstance(found, NoProof):
         return replace(verdict, unproved=found)
     if isinstance(verdict, Refuted):
+        if not _is_real(verdict.counterexample):
+            reason = "it holds for real numbers, and the counterexample is one of integers, bools or overflow"
+            return replace(verdict, unproved=NoProof(rule.name, reason))
         raise ContradictionError(
             f"{rule.title} is proved, and has a counterexample: please report both\n{found}\n{verdict}"
         )
