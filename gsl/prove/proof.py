@@ -19,7 +19,7 @@ from gsl.rewrite import Subst
 
 MOST_CASES = 20_000
 SECONDS = 60.0
-"""The time that a proof may take."""
+"""The processor time that a proof may take."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ ASSUMED = (
 def prove(rule: Subst, *, seconds: float = SECONDS) -> Proof | NoProof:
     """A proof that the two sides of a rule are equal wherever it applies, or the reason why there is none.
 
-    MissingSolverError without z3.
+    It takes at most so many seconds of processor time. MissingSolverError without z3.
     """
     count, shown = 0, tuple[str, ...]()
     try:

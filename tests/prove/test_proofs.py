@@ -17,7 +17,7 @@ QUICK = (
     "split-concat", "bias-add-add", "conv-shortcut-add", "dense-batch-norm", "parallel-two-dense",
     "parallel-two-dense-bias", "qkv-without-key-bias",
 )  # fmt: skip
-"""The rules of the book of which the proof takes a few seconds at most; benchmarks/VERIFICATION.md has all."""
+"""The rules of the book of which the proof takes a few seconds at most; benchmarks/verification.py goes through all."""
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -82,6 +82,7 @@ def test_the_lacking_condition_is_told() -> None:
     assert found.lacking == "x.1 == x2.1"
 
 
+@pytest.mark.torch
 def test_verify_tells_what_is_proved() -> None:
     proved = RULES["copy-identity"].verify(max_examples=30, prove=True)
     assert isinstance(proved, Proved)
@@ -94,12 +95,23 @@ def test_verify_tells_what_is_proved() -> None:
     assert "no proof: " in str(supported)
 
 
+@pytest.mark.torch
 def test_a_refuted_rule_that_is_proved_is_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
-    rule = relu_scaled(-1.0)
+    x = pat.Wildcard(dtype="float64")
+    rule = Subst(op.ReLU(x * -1.0), op.ReLU(x) * -1.0, name="relu scaled")
     assert isinstance(verify(rule, max_examples=40, prove=True), Refuted)
     monkeypatch.setattr("gsl.verify.proved.prove", lambda rule: Proof(rule.name, 1, (), ()))
     with pytest.raises(ContradictionError, match="is proved, and has a counterexample"):
         verify(rule, max_examples=40, prove=True)
+
+
+@pytest.mark.torch
+def test_integers_that_wrap_refute_what_holds_for_real_numbers() -> None:
+    x, y = pat.Wildcard(dtype="int64", ndim=1), pat.Wildcard(dtype="uint8", ndim=1)
+    found = Subst(x + -y, x - y, name="a negation of uint8").verify(max_examples=40, prove=True)
+    assert isinstance(found, Refuted)
+    assert found.unproved is not None
+    assert "it holds for real numbers" in found.unproved.reason
 
 
 def test_a_source_that_never_matches_is_not_proved() -> None:

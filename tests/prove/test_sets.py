@@ -1,4 +1,4 @@
-"""Proofs of rules of other systems; benchmarks/VERIFICATION.md has the whole sets."""
+"""Proofs of rules of other systems; benchmarks/verification.py goes through the whole sets."""
 
 from __future__ import annotations
 
