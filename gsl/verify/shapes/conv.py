@@ -10,7 +10,7 @@ from typing import Any, Final
 from gsl.spec import TABLE
 from gsl.spec.layout import spatial
 from gsl.spec.packed import ACTIVATIONS, PRECISIONS
-from gsl.verify.choices import Dead
+from gsl.verify.choices import SIZES, Dead
 from gsl.verify.draft import Goal, NodeDraft, meet
 from gsl.verify.solve import ShapeRule, Solver
 
@@ -181,6 +181,8 @@ def _channels(
     whole = meet(of_outer.get("C"), weight.get(outer))
     if whole is None:
         whole = groups * (s.choices.size() if groups in GROUPS[:3] else 1 + s.choices.index(2))
+        if not transposed and s.facts.reads(draft, "shape"):
+            whole = _allowed_channels(s, draft, groups, whole)
     total = of_inner.get("C")
     each = weight.get(inner) if total is None else total // groups
     if each is None:  # a group for each channel, now and then
@@ -190,6 +192,19 @@ def _channels(
     weight[inner], weight[outer] = meet(weight.get(inner), each), whole
     of_inner["C"], of_outer["C"] = each * groups, whole
     draft.attrs["channels"] = result["C"]
+
+
+def _allowed_channels(s: Solver, draft: NodeDraft, groups: int, wish: int) -> int:
+    """A number of channels of the result that the conditions on its shape allow, if there is one."""
+    layout, before = draft.attrs["out_layout"] or draft.attrs["data_layout"], draft.sizes
+    named = (size for size in s.facts.sizes if size % groups == 0)
+    for channels in (wish, *(groups * size for size in range(1, SIZES + 1)), *named):
+        draft.sizes = [channels if letter == "C" else None for letter in layout]
+        if s.facts.holds(draft):
+            wish = channels
+            break
+    draft.sizes = before
+    return wish
 
 
 def _window(
