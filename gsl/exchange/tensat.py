@@ -165,9 +165,9 @@ class _Parser:
         """The two sides of a rule."""
         self.number = number
         if ARROW not in text and text.count(EQUALS) == 1:
-            source, equal = text.split(EQUALS)
+            old, new = text.split(EQUALS)
             rank = "4" if any(name in text for name in _OF_IMAGES) else "2"
-            return self._called(source, 1, rank), self._called(equal, len(source) + len(EQUALS) + 1, rank)
+            return self._called(old, 1, rank), self._called(new, len(old) + len(EQUALS) + 1, rank)
         sides = text.split(ARROW)
         if len(sides) != 2:
             column = len(text) + 1 if len(sides) == 1 else len(ARROW.join(sides[:2])) + 1

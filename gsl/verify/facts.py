@@ -255,9 +255,9 @@ class Facts:
     def equate(self, first: NodeDraft, second: NodeDraft, name: str) -> bool:
         """True if a condition demands that an attribute is the same for two drafts."""
         for fact, part, other, member in self.sources.get((first, name), ()):
-            if part is not None or member or not isinstance(other, Attribute):
+            if part is not None or member or not isinstance(other, Attribute) or other.name != name:
                 continue
-            if other.name == name and self._draft(other.pattern, fact) is second:
+            if self._draft(other.pattern, fact) is second:
                 return True
         return False
 
