@@ -171,7 +171,8 @@ class Space:
     def __init__(
         self, workload: Workload, stages: Sequence[RuleSet], model: Model, *, fold: bool = True, hoists: bool = False
     ) -> None:
-        self.workload = workload.with_operators(*(spec for stage in stages for spec in stage.operators))
+        named = [spec for stage in stages for spec in stage.operators]
+        self.workload = workload.with_operators(*named) if named else workload
         self.stages = tuple(stages)
         self.model = model
         self.fold = fold
