@@ -12,11 +12,10 @@ import torch
 from torch import fx
 from torch._inductor.custom_graph_pass import CustomInferenceAwareGraphPass
 
-from gsl.cost.defaults import default_rules, stages_of
 from gsl.cost.greedy import Greedy
 from gsl.cost.model import WantedCost, model_of
-from gsl.cost.search import Trial
-from gsl.cost.space import Clock, Space
+from gsl.cost.optimization import default_rules, stages_of
+from gsl.cost.space import Clock, Space, Trial
 from gsl.errors import (
     EvaluationError,
     FixpointError,

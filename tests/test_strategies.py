@@ -10,7 +10,7 @@ from torch import nn
 
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import WorkloadError
-from gsl.workload.strategies import STRATEGIES, strategy
+from gsl.workload.inputs import STRATEGIES, strategy
 
 X, Y = pat.Wildcard(), pat.Wildcard()
 

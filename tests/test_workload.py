@@ -16,7 +16,7 @@ import pytest
 
 from gsl.errors import WorkloadError
 from gsl.graph import Effect, Graph, Node, Origin, TensorType, Type
-from gsl.graph.dim import dim
+from gsl.graph.types import dim
 from gsl.workload import TOLERANCES, Tolerance, Workload
 
 torch = pytest.importorskip("torch")

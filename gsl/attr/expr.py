@@ -8,7 +8,7 @@ from gsl.attr import ast
 from gsl.attr.ast import Ast
 from gsl.attr.text import short
 from gsl.errors import PatternTypeError, located
-from gsl.graph.dim import SymDim
+from gsl.graph.types import SymDim
 
 
 class Expr:

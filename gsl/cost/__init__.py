@@ -5,8 +5,7 @@ from gsl.cost.greedy import Greedy
 from gsl.cost.model import Analytic, Measured, Model, OfNodes, cost, model_of
 from gsl.cost.optimization import optimize
 from gsl.cost.report import Optimized, OptimizeReport
-from gsl.cost.search import Found, Search, Trial
-from gsl.cost.space import Candidate, Choice, Clock, Kind, Space
+from gsl.cost.space import Candidate, Choice, Clock, Found, Kind, Search, Space, Trial
 from gsl.cost.store import Store
 from gsl.cost.table import Cost, Costs, Row
 from gsl.cost.whole import Timing

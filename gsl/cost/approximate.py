@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gsl.cost.greedy import CostDifference
-from gsl.cost.search import DROPPED, KEPT, Found, Trial
-from gsl.cost.space import Candidate, Choice, Clock, Kind, Progress, Space
+from gsl.cost.space import DROPPED, KEPT, Candidate, Choice, Clock, Found, Kind, Progress, Space, Trial
 from gsl.cost.whole import TimedInputs, error
 
 

@@ -20,8 +20,7 @@ from itertools import count, islice
 from operator import attrgetter
 
 from gsl.cost.greedy import Greedy
-from gsl.cost.search import DROPPED, KEPT, Found, Trial
-from gsl.cost.space import Candidate, Clock, Kind, Progress, Space, kind_of
+from gsl.cost.space import DROPPED, KEPT, Candidate, Clock, Found, Kind, Progress, Space, Trial, kind_of
 from gsl.cost.steps import Changes, Priced, Prices, SearchStep, Starts, StepKey, bound_anew, is_local, key_of, located
 from gsl.errors import FixpointError, WorkloadError
 from gsl.graph import LEAVES, Graph, Node

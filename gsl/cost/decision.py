@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gsl.cost.search import Trial
+from gsl.cost.space import Trial
 from gsl.cost.whole import Timing
 from gsl.rewrite import Subst, Trace
 from gsl.rewrite.trace import Firing

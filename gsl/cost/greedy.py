@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gsl.cost.search import DROPPED, KEPT, Found, Trial
-from gsl.cost.space import Candidate, Choice, Clock, Kind, Progress, Space
+from gsl.cost.space import DROPPED, KEPT, Candidate, Choice, Clock, Found, Kind, Progress, Space, Trial
 from gsl.cost.table import Costs
 
 FEW = 0.002

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,12 +13,10 @@ from typing import Any
 from gsl.cost.approximate import approximated
 from gsl.cost.backtrack import Backtrack
 from gsl.cost.decision import Decision
-from gsl.cost.defaults import RulesOrSets, default_rules, stages_of
 from gsl.cost.greedy import Greedy
 from gsl.cost.model import Measured, Model, WantedCost, model_of
 from gsl.cost.report import Optimized, OptimizeReport
-from gsl.cost.search import Found, Search
-from gsl.cost.space import Candidate, Choice, Clock, Progress, Space
+from gsl.cost.space import Candidate, Choice, Clock, Found, Progress, Search, Space
 from gsl.cost.store import Store
 from gsl.cost.table import Costs
 from gsl.cost.whole import RUNS, TimedInputs, Timing, checksum, error, in_turns, is_faster
@@ -29,6 +27,49 @@ from gsl.graph.text import text
 from gsl.rewrite import RuleSet, Subst
 from gsl.rewrite.fingerprint import fingerprint
 from gsl.workload import Workload
+
+RulesOrSets = Subst | RuleSet | Iterable[Subst | RuleSet]
+
+STAGES = ("NORMAL", "IDIOMS", "OPTIMISING", "CPU", "APPROXIMATE")
+"""The rule sets of the book in the order in which they are applied; rules for processors are not for other devices."""
+
+
+def default_rules(*, on_cpu: bool) -> tuple[RuleSet, ...]:
+    """The stages of the rule book for a device."""
+    import gsl.rules as book
+
+    sets = [getattr(book, name) for name in STAGES if on_cpu or name not in ("CPU", "APPROXIMATE")]
+    return stages_of([rules if isinstance(rules, RuleSet) else RuleSet(rules) for rules in sets])
+
+
+def stages_of(rules: RulesOrSets) -> tuple[RuleSet, ...]:
+    """Rules as stages: a rule, or rules in one list, are one stage; of several sets, each is one.
+
+    WorkloadError for what is neither, and for two rules of one name.
+    """
+    if isinstance(rules, Subst):
+        return (RuleSet([rules]),)
+    if isinstance(rules, RuleSet):
+        return (rules,)
+    items = list(rules) if isinstance(rules, Iterable) else [rules]
+    for item in items:
+        if not isinstance(item, (Subst, RuleSet)):
+            raise WorkloadError(
+                "rules= takes a rule, a RuleSet, a list of rules, or a list of RuleSets that are applied one after the "
+                f"other; got {item!r} of type {type(item).__name__}"
+            )
+    plain = [item for item in items if isinstance(item, Subst)]
+    if len(plain) == len(items):
+        found: tuple[RuleSet, ...] = (RuleSet(plain),) if plain else ()
+    else:
+        found = tuple(item if isinstance(item, RuleSet) else RuleSet([item]) for item in items)
+    by_name: dict[str, Subst] = {}
+    for rule in (rule for stage in found for rule in stage):
+        other = by_name.setdefault(rule.name, rule)
+        if other is not rule:
+            raise WorkloadError(f"two rules are named {rule.name!r}: {other.title} and {rule.title}; rename one")
+    return found
+
 
 SEARCHES: Mapping[str, Search] = {search.name: search for search in (Greedy(), Backtrack())}
 """The searches by name."""

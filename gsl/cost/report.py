@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, NamedTuple
 
-from gsl.cost.search import KEPT, Trial
+from gsl.cost.space import KEPT, Trial
 from gsl.cost.table import Costs, amount, columns
 from gsl.cost.whole import Timing
 from gsl.draw import pre

@@ -152,7 +152,7 @@ def checksum(values: Iterable[Any]) -> int | None:
     values can't be read."""
     import torch
 
-    from gsl.workload.tensors import as_tensor
+    from gsl.workload.inputs import as_tensor
 
     found = 0
     for value in values:
@@ -187,7 +187,7 @@ def error(old: Workload, new: Workload, inputs: Sequence[TimedInputs], *, warm: 
 def _distance(expected: Any, found: Any) -> float:
     import torch
 
-    from gsl.workload.tensors import as_tensor
+    from gsl.workload.inputs import as_tensor
 
     if not hasattr(expected, "shape"):
         return 0.0 if expected == found else float("inf")

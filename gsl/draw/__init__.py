@@ -4,8 +4,7 @@ from gsl.draw.change import before_after, painted
 from gsl.draw.drawing import Box, Diagram, Edge, Figure, Mark, Paint, Panel, Style
 from gsl.draw.labels import BESIDE, FAILED, PALETTE, clipped, hide_defaults, hide_nothing, tint, wrapped
 from gsl.draw.picture import Drawing, page, pre, saved
-from gsl.draw.region import region
-from gsl.draw.view import Options, boxes, diagram
+from gsl.draw.view import Options, boxes, diagram, region
 
 __all__ = [
     "BESIDE", "FAILED", "PALETTE", "Box", "Diagram", "Drawing", "Edge", "Figure", "Mark", "Options", "Paint", "Panel",

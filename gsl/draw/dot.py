@@ -12,8 +12,7 @@ from contextlib import contextmanager, redirect_stderr
 from html import escape
 from typing import IO, Any
 
-from gsl.draw.drawing import Box, BoxKey, Diagram, Edge, Figure, Mark, Panel, Style
-from gsl.draw.references import every, shortened
+from gsl.draw.drawing import Box, BoxKey, Diagram, Edge, Figure, Mark, Panel, Style, every, shortened
 from gsl.errors import MissingPackageError
 
 FACE = "Helvetica,Arial,sans-serif"

@@ -6,9 +6,8 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gsl.draw.drawing import Box, Diagram, Edge, Figure, Mark, Paint, Panel, Style
+from gsl.draw.drawing import Box, Chain, Diagram, Edge, Figure, Mark, Nest, Paint, Panel, Style
 from gsl.draw.labels import FRAMES, STYLES, clipped, wrapped
-from gsl.draw.nest import Chain, Nest
 from gsl.draw.picture import Drawing
 from gsl.graph import CONST, INPUT, PARAM, TUPLE
 from gsl.pat import (
@@ -37,9 +36,9 @@ from gsl.pat import (
     walk,
 )
 from gsl.pat import Match as MatchClause
-from gsl.pat.reads import references
 from gsl.pat.text import condition_text, pattern_names, written
 from gsl.pat.typed import KeywordText
+from gsl.pat.variadic import references
 
 if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst

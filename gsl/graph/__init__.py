@@ -1,6 +1,5 @@
 """The graph view that all front ends load into and store from."""
 
-from gsl.graph.dim import Dim, SymDim
 from gsl.graph.node import (
     CONST,
     GETITEM,
@@ -16,7 +15,7 @@ from gsl.graph.node import (
     Origin,
     op_name,
 )
-from gsl.graph.types import TensorType, TupleType, Type
+from gsl.graph.types import Dim, SymDim, TensorType, TupleType, Type
 
 __all__ = [
     "CONST", "GETITEM", "INPUT", "LEAVES", "PARAM", "TUPLE", "Dim", "Effect", "Graph", "Inference", "Node", "Op",

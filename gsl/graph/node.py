@@ -10,8 +10,7 @@ import enum
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn, Protocol
 
-from gsl.graph.dim import Dim
-from gsl.graph.types import TensorType, Type
+from gsl.graph.types import Dim, TensorType, Type
 
 INPUT, PARAM, CONST, TUPLE, GETITEM = "input", "param", "const", "tuple", "getitem"
 """The values of ``Node.op`` that are not operators."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gsl.graph.dim import SymDim
 from gsl.graph.node import CONST, GETITEM, LEAVES, TUPLE, Graph, Node, op_name, short_name
-from gsl.graph.types import TensorType, TupleType
+from gsl.graph.types import SymDim, TensorType, TupleType
 
 Hide = Callable[[Node, str, Any], bool]
 """Tells whether an attribute (node, name, value) is left out. The view knows no operators, so a caller who knows

@@ -1,11 +1,121 @@
-"""The types of graph nodes: a tensor's shape and dtype, or a tuple of types."""
+"""The types of nodes, and symbolic dimensions in them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Union
+from typing import Any, Union
 
-from gsl.graph.dim import Dim
+from gsl.errors import UndecidableError
+
+
+class SymDim:
+    """A dimension given by a sympy expression over positive integer symbols."""
+
+    __slots__ = ("expr",)
+
+    def __init__(self, expr: Any) -> None:
+        self.expr = expr
+
+    def __repr__(self) -> str:
+        return str(self.expr)
+
+    def __hash__(self) -> int:
+        return hash(self.expr)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SymDim) and bool(self.expr == other.expr)
+
+    def __add__(self, other: Dim) -> Dim:
+        return _combine(lambda a, b: a + b, self, other)
+
+    def __radd__(self, other: Dim) -> Dim:
+        return _combine(lambda a, b: a + b, other, self)
+
+    def __sub__(self, other: Dim) -> Dim:
+        return _combine(lambda a, b: a - b, self, other)
+
+    def __rsub__(self, other: Dim) -> Dim:
+        return _combine(lambda a, b: a - b, other, self)
+
+    def __mul__(self, other: Dim) -> Dim:
+        return _combine(lambda a, b: a * b, self, other)
+
+    def __rmul__(self, other: Dim) -> Dim:
+        return _combine(lambda a, b: a * b, other, self)
+
+    def __floordiv__(self, other: Dim) -> Dim:
+        return _combine(lambda a, b: a // b, self, other)
+
+    def __rfloordiv__(self, other: Dim) -> Dim:
+        return _combine(lambda a, b: a // b, other, self)
+
+    def __mod__(self, other: Dim) -> Dim:
+        return _combine(lambda a, b: a % b, self, other)
+
+    def __rmod__(self, other: Dim) -> Dim:
+        return _combine(lambda a, b: a % b, other, self)
+
+    def __neg__(self) -> Dim:
+        return _combine(lambda a, b: a - b, 0, self)
+
+
+Dim = Union[int, SymDim]
+
+
+def dim(expr: Any) -> Dim:
+    """The dimension of a sympy expression: an ``int`` where the expression is a number."""
+    import sympy
+
+    expr = sympy.expand(expr)
+    return int(expr) if expr.is_Integer else SymDim(expr)
+
+
+def _combine(operate: Callable[[Any, Any], Any], left: Dim, right: Dim) -> Dim:
+    import sympy
+
+    def expr(value: Dim) -> Any:
+        if isinstance(value, SymDim):
+            return value.expr
+        if isinstance(value, int) and not isinstance(value, bool):
+            return sympy.Integer(value)
+        return None
+
+    a, b = expr(left), expr(right)
+    if a is None or b is None:
+        return NotImplemented  # type: ignore[no-any-return]
+    return dim(operate(a, b))
+
+
+def compare(relation: str, left: Dim, right: Dim) -> bool:
+    """Decide ``left relation right`` for every value of the symbols; relation is ``== != < <= > >=``.
+
+    Raises UndecidableError where the answer depends on the sizes.
+    """
+    difference: Dim = left - right
+    if isinstance(difference, int):
+        low = high = difference
+        known_low = known_high = True
+    else:
+        expr = difference.expr
+        known_low, known_high = bool(expr.is_nonnegative), bool(expr.is_nonpositive)
+        low = 1 if expr.is_positive else 0
+        high = -1 if expr.is_negative else 0
+        if expr.is_nonzero and relation in ("==", "!="):
+            return relation == "!="
+    if relation in (">", "<="):
+        if known_low and low > 0:
+            return relation == ">"
+        if known_high and high <= 0:
+            return relation == "<="
+    elif relation in ("<", ">="):
+        if known_high and high < 0:
+            return relation == "<"
+        if known_low and low >= 0:
+            return relation == ">="
+    elif isinstance(difference, int):
+        return (difference == 0) == (relation == "==")
+    raise UndecidableError(f"{left} {relation} {right} depends on the sizes at run time")
 
 
 @dataclass(frozen=True, slots=True)

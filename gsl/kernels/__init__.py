@@ -15,6 +15,6 @@ from __future__ import annotations
 
 from gsl.kernels.conv import CONV2D
 from gsl.kernels.linear import LINEAR
-from gsl.kernels.packed import choices, clear
+from gsl.kernels.operator import choices, clear
 
 __all__ = ["CONV2D", "LINEAR", "choices", "clear"]

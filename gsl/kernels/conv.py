@@ -10,9 +10,8 @@ from typing import Any, Final
 import torch
 import torch.nn.functional as F
 
-from gsl.kernels.int8 import in_int8, quantised
-from gsl.kernels.operator import ACTIVATIONS, Activation, is_packable, register
-from gsl.kernels.packed import PackedKernel, fastest, packed
+from gsl.kernels.linear import in_int8, quantised
+from gsl.kernels.operator import ACTIVATIONS, Activation, PackedKernel, fastest, is_packable, packed, register
 
 Tensor = torch.Tensor
 _LAST: Final = torch.channels_last

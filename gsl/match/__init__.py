@@ -17,9 +17,8 @@ The cost of matching, for a graph of *n* nodes and *r* rules:
 and graph.
 """
 
-from gsl.match.crowd import Crowds
 from gsl.match.emit import Find
-from gsl.match.engine import MatchSearch
+from gsl.match.engine import Crowds, MatchSearch
 from gsl.match.index import Candidates, candidates
 from gsl.match.miss import Miss
 from gsl.match.plan import Plan

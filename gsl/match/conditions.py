@@ -9,8 +9,7 @@ from gsl.attr.ast import Ast, Literal
 from gsl.attr.evaluate import Evaluator
 from gsl.graph import Node
 from gsl.match.bindings import AttrPath, Bindings
-from gsl.match.guard import Guard
-from gsl.match.literal import equal_in_single, equal_literal
+from gsl.match.guard import Guard, equal_in_single, equal_literal
 from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, Pattern, Repeat, Seq, Variadic
 from gsl.spec.natives import defaults
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from gsl.attr.ast import Literal
 from gsl.graph import Node
 from gsl.match.bindings import AttrPath
-from gsl.match.guard import Guard
-from gsl.match.literal import decidedly_same
+from gsl.match.guard import Guard, decidedly_same
 from gsl.pat import AttrEqual, Constraint, ExternUse, IsOutput, Pattern, Unique
 from gsl.spec import TABLE
 

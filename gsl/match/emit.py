@@ -29,21 +29,18 @@ from math import isfinite
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from gsl.attr.compile import NotCompiled
+from gsl.attr.evaluate import NotCompiled
 from gsl.graph import Node
 from gsl.match import emit_instances
 from gsl.match.bindings import AttrPath, Bindings
 from gsl.match.conditions import pattern_of
-from gsl.match.crowd import MANY, Crowds
-from gsl.match.emit_guards import guard_source
-from gsl.match.engine import MatchSearch, connected
-from gsl.match.guard import Guard
+from gsl.match.emit_guards import Many, SearchWriter, guard_source
+from gsl.match.engine import MANY, Crowds, MatchSearch, connected
+from gsl.match.guard import Guard, decidedly_same
 from gsl.match.instances import all_of, free, with_instances, with_skipped
-from gsl.match.literal import decidedly_same
 from gsl.match.machine import END, Goals, Machine, Some
 from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher
 from gsl.match.result import Match, found
-from gsl.match.source import Many, SearchWriter
 from gsl.match.uses import Link
 from gsl.pat import OpClass, Pattern, has_head
 from gsl.spec import OpSpec

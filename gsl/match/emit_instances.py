@@ -7,16 +7,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gsl.attr.compile import NotCompiled
+from gsl.attr.evaluate import NotCompiled
 from gsl.graph import Op
 from gsl.match.bindings import AttrPath
-from gsl.match.chains import RepeatMatcher
 from gsl.match.conditions import pattern_of
+from gsl.match.emit_guards import Many
 from gsl.match.guard import Guard
 from gsl.match.instances import Keys, chains_down, chains_up, fields, members, not_before, own_nodes
 from gsl.match.machine import END, Goals
 from gsl.match.matchers import Matcher, VariadicMatcher, check_all
-from gsl.match.source import Many
+from gsl.match.uses import RepeatMatcher
 from gsl.pat import Alt, And, Call, GetItem, OpClass, Pattern, Seq, Tuple, has_head, walk
 
 if TYPE_CHECKING:

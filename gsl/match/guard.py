@@ -1,22 +1,82 @@
-"""Guards: the conditions of a match that are more than structure, checked as soon as their patterns are bound."""
+"""Guards: conditions that a search asks as soon as their patterns are bound; equality of literals."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gsl.attr import ast
 from gsl.attr.ast import Ast
 from gsl.attr.evaluate import Evaluator, same
-from gsl.errors import EvaluationError
-from gsl.graph import Node
+from gsl.errors import EvaluationError, UndecidableError
+from gsl.graph import Node, TensorType
 from gsl.match.bindings import AttrPath, MatchScope
 from gsl.pat import Pattern, Variadic
-from gsl.pat.reads import references
-from gsl.spec import TABLE
+from gsl.pat.variadic import references
+from gsl.spec import TABLE, Trait
 
 if TYPE_CHECKING:
     from gsl.match.engine import MatchSearch
+
+
+AT_MOST_SINGLE: Final = frozenset(("float32", "float16", "bfloat16"))
+"""The dtypes with which frameworks compute in single precision, or in a lower one."""
+
+
+def decidedly_same(left: Any, right: Any) -> bool:
+    """True if two values are equal, whatever the symbolic sizes."""
+    try:
+        return same(left, right)
+    except UndecidableError:
+        return False
+
+
+def equal_literal(wanted: Any, actual: Any) -> bool:
+    """True if a literal of the graph is the wanted one: by value, in the graph's dtype; a bool is no number.
+
+    A wanted number equals a tensor that is filled with it.
+    """
+    if not hasattr(actual, "shape"):
+        if hasattr(wanted, "shape"):
+            wanted = wanted.item() if tuple(wanted.shape) == () else None
+        return isinstance(wanted, bool) is isinstance(actual, bool) and bool(wanted == actual)
+    if str(getattr(actual, "layout", "torch.strided")) != "torch.strided" or getattr(actual, "is_quantized", False):
+        return False  # sparse and quantised tensors are not compared
+    import numpy
+
+    values = numpy.asarray(wanted)
+    kind = str(actual.dtype).removeprefix("torch.")
+    if values.shape not in ((), tuple(actual.shape)) or (values.dtype == bool) is not (kind == "bool"):
+        return False
+    if hasattr(wanted, "shape") and values.shape != tuple(actual.shape):
+        return False  # an array is a tensor of that shape; only a number stands for any
+    if "int" in kind:
+        return numpy.array_equal(numpy.broadcast_to(values, tuple(actual.shape)), numpy.asarray(actual))
+    if values.dtype.kind not in "biuf":
+        return False
+    filled = actual.new_tensor(values) if hasattr(actual, "new_tensor") else values.astype(actual.dtype)
+    return bool((actual == filled).all())
+
+
+def equal_in_single(wanted: Any, node: Node) -> bool:
+    """True if a literal of the graph is the wanted float in single precision, and arithmetic in that is all its use.
+
+    So the square root of two in double precision is a constant of float32, which has nine decimals.
+    """
+    actual = node.attrs["value"]
+    if type(wanted) is not float or type(actual) is not float or not math.isclose(wanted, actual, rel_tol=1e-6):
+        return False
+    import numpy
+
+    return bool(numpy.float32(wanted) == numpy.float32(actual)) and all(map(_is_single, node.users))
+
+
+def _is_single(node: Node) -> bool:
+    """True for element-wise arithmetic in single precision at most."""
+    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    known = isinstance(node.type, TensorType) and node.type.dtype in AT_MOST_SINGLE
+    return known and spec is not None and Trait.BROADCASTING in spec.traits
 
 
 class Guard:

@@ -13,10 +13,10 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from gsl.graph import LEAVES, Node
-from gsl.match.chains import RepeatMatcher, computed
 from gsl.match.engine import MatchSearch
 from gsl.match.matchers import CallMatcher
 from gsl.match.result import Match
+from gsl.match.uses import RepeatMatcher, computed
 from gsl.pat import Pattern
 
 FoundInstance = tuple[Node, ...]

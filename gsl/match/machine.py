@@ -1,8 +1,8 @@
 """The instructions of which matching consists, and what is known between them.
 
-What a source demands is stated once, by the goals of :mod:`gsl.match.matchers`, :mod:`gsl.match.uses` and
-:mod:`gsl.match.chains`. A goal does its work by the instructions of a machine. One machine follows them with the nodes
-of a graph (:class:`gsl.match.engine.MatchSearch`), another one prints them as Python, with variables instead of nodes
+What a source demands is stated once, by the goals of :mod:`gsl.match.matchers` and :mod:`gsl.match.uses`. A goal
+does its work by the instructions of a machine. One machine follows them with the nodes of a graph
+(:class:`gsl.match.engine.MatchSearch`), another one prints them as Python, with variables instead of nodes
 (:class:`gsl.match.emit.Emitter`).
 """
 
@@ -18,10 +18,9 @@ from gsl.match.guard import Guard
 from gsl.pat import OpClass, Pattern, Repeat, Variadic
 
 if TYPE_CHECKING:
-    from gsl.match.chains import RepeatMatcher
     from gsl.match.engine import MatchSearch
     from gsl.match.matchers import CallMatcher, Matcher, VariadicMatcher
-    from gsl.match.uses import Link
+    from gsl.match.uses import Link, RepeatMatcher
 
 Goals = Any
 """``END``, or a tuple of a function, its argument, a path and further goals."""

@@ -15,8 +15,7 @@ from gsl.attr.ast import Literal
 from gsl.errors import EvaluationError
 from gsl.graph import CONST, GETITEM, TUPLE, Node, Op, TensorType, TupleType
 from gsl.match.bindings import AttrPath, N
-from gsl.match.guard import Guard, canonical
-from gsl.match.literal import decidedly_same, equal_in_single, equal_literal
+from gsl.match.guard import Guard, canonical, decidedly_same, equal_in_single, equal_literal
 from gsl.match.machine import Goals, Machine
 from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, OpClass, Pattern, Tuple, Variadic, has_head
 from gsl.spec import TABLE, OperatorName, OpSpec
@@ -401,7 +400,7 @@ class AndMatcher(Matcher):
 
 
 class NotMatcher(Matcher):
-    """Matches any node; that the pattern does not match is a guard, see :class:`gsl.match.absent.Absent`."""
+    """Matches any node; that the pattern does not match is a guard, see :class:`gsl.match.uses.Absent`."""
 
     __slots__ = ()
     operator = False

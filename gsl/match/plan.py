@@ -22,8 +22,7 @@ from operator import attrgetter, itemgetter
 from gsl.attr.ast import Ast, Literal
 from gsl.errors import PatternError
 from gsl.graph import Graph, Node, Op
-from gsl.match.crowd import Crowds
-from gsl.match.engine import MatchSearch
+from gsl.match.engine import Crowds, MatchSearch
 from gsl.match.index import Candidates, candidates
 from gsl.match.matchers import CallMatcher
 from gsl.match.result import Match
@@ -50,8 +49,8 @@ from gsl.pat import (
     walk,
 )
 from gsl.pat import Match as MatchClause
-from gsl.pat.reads import references
 from gsl.pat.use import tail
+from gsl.pat.variadic import references
 from gsl.spec import OperatorName, OpSpec
 from gsl.spec.natives import same_function
 

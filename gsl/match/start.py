@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING
 
 from gsl.errors import PatternError
 from gsl.graph import Node
-from gsl.match.absent import Absent
 from gsl.match.bindings import N
-from gsl.match.chains import RepeatMatcher
-from gsl.match.closed import mark_closed
 from gsl.match.conditions import Distinct, Everywhere, guards_of
 from gsl.match.constraints import UsedOutside, guard_of
-from gsl.match.crowd import Crowds
 from gsl.match.emit import Find, emitted
-from gsl.match.engine import MatchSearch
+from gsl.match.engine import Crowds, MatchSearch
 from gsl.match.guard import Guard
 from gsl.match.index import Hint, hints_of
 from gsl.match.machine import END, Goals
@@ -34,7 +30,7 @@ from gsl.match.matchers import (
     check_all,
 )
 from gsl.match.result import Match, held
-from gsl.match.uses import Link, SeqMatcher, Skipping, Up, climb, skip_between
+from gsl.match.uses import Absent, Link, RepeatMatcher, SeqMatcher, Skipping, Up, climb, mark_closed, skip_between
 from gsl.pat import (
     Alt,
     And,
@@ -52,7 +48,7 @@ from gsl.pat import (
     Variadic,
     walk,
 )
-from gsl.pat.reads import counts
+from gsl.pat.variadic import counts
 
 if TYPE_CHECKING:
     from gsl.match.plan import Plan

@@ -20,8 +20,8 @@ from gsl.programs.source import InputSample, rule_program
 from gsl.rewrite import Subst
 from gsl.spec import REQUIRED, DeclaredSpec, Trait, Types
 from gsl.spec.custom import computed, is_inside_meaning, note_call
+from gsl.spec.meaning import has_symbols
 from gsl.spec.spec import exact
-from gsl.spec.symbolic import has_symbols
 from gsl.workload.compare import TOLERANCES
 
 _MOST_GRAPHS = 64

@@ -4,9 +4,8 @@ from gsl.pat.base import Pattern, same_attr, walk
 from gsl.pat.call import Call, GetItem, Like, Tuple, to_pattern
 from gsl.pat.choice import Alt, And, Cond, Match, Not
 from gsl.pat.copying import dup, make
-from gsl.pat.fused import Fused
+from gsl.pat.fused import Fused, Module
 from gsl.pat.leaf import Const, Exactly, Input, Leaf, Param, Variable, Wildcard
-from gsl.pat.module import Module
 from gsl.pat.names import is_const, is_op, is_tuple, is_tuple_get_item, is_var, wildcard
 from gsl.pat.opclass import AnyOp, NoneOf, OneOf, OpClass, OpWithTrait
 from gsl.pat.typed import TypeGuard

@@ -16,8 +16,8 @@ from gsl.pat.base import Pattern, walk
 from gsl.pat.call import Call, GetItem, Like, Tuple
 from gsl.pat.choice import Alt, And, Cond, Match, Not
 from gsl.pat.leaf import Const, Leaf
-from gsl.pat.reads import references
 from gsl.pat.typed import TENSOR, TypeGuard
+from gsl.pat.variadic import references
 from gsl.spec import DeclaredSpec, OpSpec
 
 INFIX: Final = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "matmul": "@"}

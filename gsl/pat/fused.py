@@ -1,15 +1,17 @@
-"""The target that outlines the matched nodes."""
+"""The targets that take the matched nodes as they are: outlined as a group, or as a module of torch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from gsl.attr.ast import Ast
 from gsl.attr.expr import to_ast
+from gsl.attr.text import short
 from gsl.errors import PatternTypeError, located
 from gsl.pat.base import Pattern
+from gsl.pat.call import to_pattern
 from gsl.pat.typed import KeywordText
 
 
@@ -36,3 +38,31 @@ class Fused(Pattern):
     def expressions(self) -> Iterator[Ast]:
         yield from super().expressions()
         yield from self.attrs.values()
+
+
+class Module(Pattern):
+    """A call, in a target, of a new ``nn.Module``, which ``factory`` makes from the match, on the operands.
+
+    The factory gives the module its weights; ``match[w].attrs["value"]`` is the tensor of a matched one. A string
+    that it returns instead is the reason for refusing the match. Only torch's traced graphs call modules.
+    """
+
+    __slots__ = ("factory", "operands")
+    factory: Callable[[Any], Any]
+    operands: tuple[Pattern, ...]
+
+    def __init__(self, factory: Callable[[Any], Any], *operands: Any) -> None:
+        if not callable(factory) or isinstance(factory, Pattern):
+            raise PatternTypeError(
+                located(f"pat.Module takes a function from the match to a module first, got {factory!r}")
+            )
+        if not operands:
+            raise PatternTypeError(located("pat.Module takes the operands of the module behind the factory, got none"))
+        super().__init__(factory=factory, operands=tuple(to_pattern(operand) for operand in operands))
+
+    def arguments(self) -> Iterator[Any]:
+        yield short(getattr(self.factory, "__name__", self.factory))
+        yield from self.operands
+
+    def children(self) -> Iterator[Pattern]:
+        return iter(self.operands)

@@ -30,7 +30,7 @@ from gsl.pat import (
     walk,
 )
 from gsl.pat import Match as MatchClause
-from gsl.pat.reads import parts, references
+from gsl.pat.variadic import parts, references
 from gsl.prove.attributes import RANKS, completed, demanded, derived, free, type_of
 from gsl.prove.meanings import call, known
 from gsl.prove.normal import Algebra, Sum

@@ -12,8 +12,7 @@ from gsl.graph import Graph, Node
 from gsl.graph.text import node_names
 from gsl.pause import paused_collector
 from gsl.rewrite.fold import Evaluate, fold
-from gsl.rewrite.loop import Watch
-from gsl.rewrite.passes import RulePass
+from gsl.rewrite.passes import RulePass, Watch
 from gsl.rewrite.share import drop_unused, share, take_fields
 from gsl.rewrite.trace import Trace
 from gsl.spec import DeclaredSpec

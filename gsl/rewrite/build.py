@@ -40,7 +40,7 @@ from gsl.pat import Match as MatchClause
 from gsl.rewrite.check import Refusal
 from gsl.rewrite.new import NewNodes
 from gsl.spec import TABLE, OpSpec
-from gsl.spec.symbolic import has_symbols
+from gsl.spec.meaning import has_symbols
 
 Symbols = dict[Symbol, Any]
 Free = Mapping[str, tuple[tuple[Call, str], ...]]

@@ -28,7 +28,7 @@ from types import FunctionType
 from typing import Any, Final
 
 from gsl.attr.ast import Literal
-from gsl.attr.compile import Names
+from gsl.attr.evaluate import Names
 from gsl.graph import Graph, Node, Op, Origin, Type
 from gsl.match import Match
 from gsl.pat import Call, Like, OpClass, Pattern

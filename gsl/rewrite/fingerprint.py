@@ -1,4 +1,4 @@
-"""The fingerprint of rules: a text that differs whenever they, or GSL itself, may do something else."""
+"""Rules in other processes: a text that tells them from others, and functions that can't be pickled."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import gsl.errors
+from gsl.errors import PicklingError
+from gsl.pat import Group, Module, Pattern, walk
 from gsl.spec import DeclaredSpec, OpSpec
 
 if TYPE_CHECKING:
     from gsl.rewrite.ruleset import RuleSet
     from gsl.rewrite.subst import Subst
+
 
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), type(...))
 _SKIPPED: Final = frozenset(("location", "free_symbols", "symbols", "depth", "__weakref__"))
@@ -160,3 +163,32 @@ def _own_sources() -> str:
     """A text that tells this version of GSL from others, made from all its files."""
     root = Path(gsl.errors.__file__).parent
     return " ".join(_text(path) for path in sorted(root.rglob("*.py")))
+
+
+def check(rule: Subst) -> None:
+    """Raise PicklingError for a rule with a function that can't go along."""
+    for function in _functions(rule):
+        if not isinstance(function, FunctionType):
+            continue  # an object, which says itself what of it is pickled
+        if "<" in function.__qualname__:
+            raise PicklingError(
+                f"{rule.title} can't be pickled: {function.__qualname__} has no name by which another process finds "
+                "it; define it with a name at the top of a module"
+            )
+        used = next((name for name in _names(function.__code__) if _is_pattern(function.__globals__.get(name))), None)
+        if used is not None:
+            raise PicklingError(
+                f"{rule.title} can't be pickled: {function.__qualname__} uses the pattern {used} of its module, which "
+                f"is another object in another process; hand it over, as functools.partial(…, {used}={used})"
+            )
+
+
+def _functions(rule: Subst) -> Iterator[Any]:
+    yield from rule.source.predicates
+    if rule.target.callable is not None:
+        yield rule.target.callable
+    yield from (pattern.factory for pattern in walk(*rule.target.outputs) if isinstance(pattern, Module))
+
+
+def _is_pattern(value: Any) -> bool:
+    return isinstance(value, (Pattern, Group))

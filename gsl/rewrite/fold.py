@@ -12,7 +12,7 @@ from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, Origin, 
 from gsl.graph.splice import Replacement, Splicer, new_node
 from gsl.graph.subgraph import Subgraph
 from gsl.rewrite.check import changed, seen_through
-from gsl.spec.symbolic import has_symbols
+from gsl.spec.meaning import has_symbols
 
 Evaluate = Callable[[Node, Sequence[Any]], Any]
 MOST_BYTES: Final = 1 << 20

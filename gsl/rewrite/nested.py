@@ -13,7 +13,7 @@ from gsl.graph import Graph, Node
 from gsl.match import Match
 from gsl.match.bindings import MatchScope
 from gsl.pat import AnyOp, Group, Like, Pattern, is_op
-from gsl.pat.reads import references
+from gsl.pat.variadic import references
 from gsl.rewrite.ruleset import RuleSet
 from gsl.rewrite.subst import Subst
 

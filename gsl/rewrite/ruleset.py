@@ -13,7 +13,7 @@ from gsl.match import Match, candidates
 from gsl.rewrite.apply import RewriteRun, apply, limit_of, on_subject, rewrite, view_of
 from gsl.rewrite.explain import Explanation
 from gsl.rewrite.fold import Evaluate
-from gsl.rewrite.loop import Watch
+from gsl.rewrite.passes import Watch
 from gsl.rewrite.subst import Subst
 from gsl.rewrite.trace import Trace
 from gsl.spec import DeclaredSpec

@@ -22,7 +22,7 @@ from gsl.pat.text import text
 from gsl.rewrite.apply import apply, rewrite, view_of
 from gsl.rewrite.check import Refusal
 from gsl.rewrite.explain import Explanation, explain
-from gsl.rewrite.pickling import check
+from gsl.rewrite.fingerprint import check
 from gsl.rewrite.target import RuleSource, Target
 from gsl.rewrite.trace import Trace
 from gsl.spec import DeclaredSpec, OpSpec

@@ -34,8 +34,8 @@ from gsl.pat import (
     to_pattern,
 )
 from gsl.pat import Match as MatchClause
-from gsl.pat.reads import parts, references
 from gsl.pat.use import check_unique
+from gsl.pat.variadic import parts, references
 from gsl.rewrite.build import Builder, Free, Steps, check_demands
 from gsl.rewrite.emit import KnownCalls
 from gsl.spec import REQUIRED, TABLE, OpSpec

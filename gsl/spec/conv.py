@@ -8,7 +8,7 @@ from typing import Any
 from gsl.spec import examples as e
 from gsl.spec import normalise as n
 from gsl.spec.examples import Example, call
-from gsl.spec.layout import padded, permuted, spatial
+from gsl.spec.normalise import padded, permuted, spatial
 from gsl.spec.spec import AttrSpec, OpSpec, Types
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gsl.graph.dim import Dim
+from gsl.graph.types import Dim
 from gsl.spec import examples as e
 from gsl.spec import normalise as n
 from gsl.spec.examples import call

@@ -10,8 +10,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gsl.graph.dim import Dim, SymDim
-from gsl.graph.types import TensorType, TupleType
+from gsl.graph.types import Dim, SymDim, TensorType, TupleType
 from gsl.spec.spec import Types
 
 Normaliser = Callable[[Any, Types], Any]
@@ -331,3 +330,22 @@ def same_out_layout(name: str) -> Callable[[Mapping[str, Any], Types], Mapping[s
         return {**attrs, "out_layout": ""} if attrs["out_layout"] == attrs[name] else attrs
 
     return joint
+
+
+def permuted(tensor: Any, source: str, target: str) -> Any:
+    """A tensor of one layout in another with the same letters. ValueError if it has another rank."""
+    if tensor.dim() != len(source):
+        raise ValueError(f"expected a tensor of layout {source}, found {tensor.dim()} dimensions")
+    return tensor if source == target else tensor.permute([source.index(letter) for letter in target])
+
+
+def spatial(count: int) -> str:
+    """The letters of the last ``count`` spatial axes: ``"HW"`` for two."""
+    return "DHW"[-count:]
+
+
+def padded(torch: Any, tensor: Any, padding: tuple[int, ...], value: float = 0.0) -> Any:
+    """A tensor with its last axes padded; ``padding`` is that before each of them, then that after each."""
+    count = len(padding) // 2
+    pairs = [side for axis in reversed(range(count)) for side in (padding[axis], padding[count + axis])]
+    return torch.nn.functional.pad(tensor, pairs, value=value)

@@ -11,8 +11,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from gsl.graph.dim import SymDim
-from gsl.graph.types import TensorType, TupleType, Type
+from gsl.graph.types import SymDim, TensorType, TupleType, Type
 from gsl.spec.examples import Example
 
 # ---------------------------------------------------------------- values as keys

@@ -17,7 +17,7 @@ from gsl.attr.evaluate import Evaluator, same
 from gsl.errors import EvaluationError
 from gsl.match.bindings import AttrPath, MatchScope, read
 from gsl.pat import AttrEqual, Call, Const, GetItem, Instance, Pattern, Repeat, Variadic
-from gsl.pat.reads import parts, references
+from gsl.pat.variadic import parts, references
 from gsl.spec import TABLE
 from gsl.verify.choices import LARGEST, SIZES, Choices
 from gsl.verify.draft import NodeDraft, is_decided

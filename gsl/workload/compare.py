@@ -10,7 +10,7 @@ from typing import Any
 
 from gsl.errors import WorkloadError
 from gsl.workload.bisect import Culprit
-from gsl.workload.tensors import as_tensor as _as_tensor
+from gsl.workload.inputs import as_tensor as _as_tensor
 
 
 @dataclass(frozen=True, slots=True)

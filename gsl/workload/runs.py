@@ -18,8 +18,7 @@ from gsl.workload.compare import (
     flatten,
     without_numbers,
 )
-from gsl.workload.strategies import STRATEGIES, Strategy, strategy
-from gsl.workload.tensors import as_tensor
+from gsl.workload.inputs import STRATEGIES, Strategy, as_tensor, strategy
 
 if TYPE_CHECKING:
     from gsl.workload.workload import Workload

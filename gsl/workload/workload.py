@@ -25,11 +25,10 @@ from gsl.workload import inputs as _inputs
 from gsl.workload.bisect import culprit
 from gsl.workload.compare import OutputPath as LeafPath
 from gsl.workload.compare import Report, Tolerance
-from gsl.workload.groups import Group, groups, inlined
+from gsl.workload.groups import Group, UnreadReport, groups, inlined, unread
+from gsl.workload.inputs import Strategy
+from gsl.workload.inputs import strategy as strategy_of
 from gsl.workload.runs import WantedInputs, compared, isolated, runs
-from gsl.workload.strategies import Strategy
-from gsl.workload.strategies import strategy as strategy_of
-from gsl.workload.unread import UnreadReport, unread
 
 if TYPE_CHECKING:
     import torch

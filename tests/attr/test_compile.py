@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from gsl import attr, pat
-from gsl.attr.compile import MOST, NO_VALUE, Names, NotCompiled, source
-from gsl.attr.evaluate import Evaluator
+from gsl.attr.evaluate import MOST, NO_VALUE, Evaluator, Names, NotCompiled, source
 from gsl.attr.expr import Expr
 from gsl.errors import EvaluationError
 

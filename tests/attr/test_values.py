@@ -17,7 +17,7 @@ from gsl.attr.ast import Literal, Symbol
 from gsl.attr.evaluate import Evaluator, same
 from gsl.errors import EvaluationError, UndecidableError
 from gsl.graph import SymDim
-from gsl.graph.dim import compare
+from gsl.graph.types import compare
 
 X = pat.Wildcard()
 CONV = pat.Call("nn.conv2d", X, pat.Wildcard())

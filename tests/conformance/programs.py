@@ -12,8 +12,8 @@ import torch
 from gsl.draw import hide_defaults, hide_nothing
 from gsl.front.base import Program
 from gsl.graph import CONST, INPUT, TUPLE, Graph, Node, SymDim, TensorType, TupleType
-from gsl.graph.dim import dim
 from gsl.graph.text import text
+from gsl.graph.types import dim
 from tests.conformance.front_ends import FrontEnd
 
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from gsl import Workload
 from gsl.cost import Measured, Store, model_of
-from gsl.cost.regions import regions
+from gsl.cost.model import regions
 from gsl.cost.work import ExampleSizes, machine, work
 from gsl.errors import WorkloadError
 from gsl.front.base import Stepped

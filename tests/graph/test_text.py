@@ -6,8 +6,8 @@ import operator
 import pytest
 
 from gsl.graph import Effect, Graph, Node, TensorType, TupleType
-from gsl.graph.dim import dim
 from gsl.graph.text import node_names, text, value_text
+from gsl.graph.types import dim
 
 FLOAT = TensorType((2, 3), "float32")
 

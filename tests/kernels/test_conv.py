@@ -11,8 +11,7 @@ import torch.nn.functional as F
 
 from gsl import kernels
 from gsl.kernels import CONV2D
-from gsl.kernels.operator import ACTIVATIONS
-from gsl.kernels.packed import entries
+from gsl.kernels.operator import ACTIVATIONS, entries
 
 X, W, B = torch.randn(2, 8, 9, 7), torch.randn(16, 8, 3, 3) / 8, torch.randn(16)
 WINDOWS: dict[str, tuple[Any, ...]] = {
@@ -24,7 +23,7 @@ WINDOWS: dict[str, tuple[Any, ...]] = {
 
 @pytest.fixture(autouse=True)
 def _without_gradients(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("gsl.kernels.packed._CHOICES", {})
+    monkeypatch.setattr("gsl.kernels.operator._CHOICES", {})
     kernels.clear()
     with torch.no_grad():
         yield
@@ -35,7 +34,7 @@ def _without_gradients(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("way", ["plain", "channels last", "onednn", "onednn with addition", "bfloat16", "int8"])
 @pytest.mark.parametrize("adds", [False, True])
 def test_every_way(way: str, kind: str, adds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gsl.kernels.packed._fastest", lambda plain, runs, args: way if way in runs else plain)
+    monkeypatch.setattr("gsl.kernels.operator._fastest", lambda plain, runs, args: way if way in runs else plain)
     window = WINDOWS[kind]
     weight = W[:, : 8 // window[3]].clone()
     precision = way if way in ("bfloat16", "int8") else "float32"
@@ -56,7 +55,7 @@ def test_every_way(way: str, kind: str, adds: bool, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("activation", ["none", "relu", "silu"])
 def test_an_addition_in_the_kernel(activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of an addend that is broadcast, or for another operand than the one for which the weight was packed."""
-    monkeypatch.setattr("gsl.kernels.packed._fastest", lambda plain, runs, args: "onednn with addition")
+    monkeypatch.setattr("gsl.kernels.operator._fastest", lambda plain, runs, args: "onednn with addition")
     function = ACTIVATIONS[activation].function
     for x in (X, X, X[:1, :, :8], X[:1]):
         plain = F.conv2d(x, W, B)

@@ -15,8 +15,7 @@ import torch.nn.functional as F
 
 from gsl import kernels
 from gsl.kernels import LINEAR
-from gsl.kernels.operator import ACTIVATIONS
-from gsl.kernels.packed import entries
+from gsl.kernels.operator import ACTIVATIONS, entries
 
 X, W, B, Y = torch.randn(3, 5, 32), torch.randn(48, 32) / 6, torch.randn(48), torch.randn(3, 5, 48)
 
@@ -60,8 +59,8 @@ def test_packed_and_not_packed(activation: str, bias: torch.Tensor | None, adden
 @pytest.mark.parametrize("way", ["onednn", "mkl"])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_every_way(way: str, activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gsl.kernels.packed._fastest", lambda plain, runs, args: way if way in runs else plain)
-    monkeypatch.setattr("gsl.kernels.packed._CHOICES", {})
+    monkeypatch.setattr("gsl.kernels.operator._fastest", lambda plain, runs, args: way if way in runs else plain)
+    monkeypatch.setattr("gsl.kernels.operator._CHOICES", {})
     weight = W.clone()
     for x in (X, X, X[:, :2], X[0], X.transpose(0, 1)):
         for bias in (B, None):

@@ -12,8 +12,7 @@ import sympy
 
 from gsl.graph import SymDim, TensorType, TupleType
 from gsl.spec import find
-from gsl.spec.meaning import evaluate, infer
-from gsl.spec.symbolic import from_torch
+from gsl.spec.meaning import evaluate, from_torch, infer
 
 pytestmark = pytest.mark.torch
 B, S = (SymDim(sympy.Symbol(name, positive=True, integer=True)) for name in ("b", "s"))

@@ -3,12 +3,42 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from typing import Any, ClassVar
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import Arguments, handle_of, intact, is_literal, is_tensor_leaf
 from gsl.graph import GETITEM, LEAVES, TUPLE, Graph, Node
+
+
+def unique(name: str, taken: Callable[[str], bool]) -> str:
+    """The name, with a number behind it if it is taken."""
+    result, number = name, 0
+    while taken(result):
+        number += 1
+        result = f"{name}_{number}"
+    return result
+
+
+class FreeNames:
+    """Names that are given once; those of ``taken`` are not given at all."""
+
+    def __init__(self, taken: Container[str] = ()) -> None:
+        self.taken = taken
+        self.given: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        """The last numbers behind names, so that a thousand things of one name are not counted again and again."""
+
+    def free(self, wanted: str) -> str:
+        """The name, with a number behind it if another thing has it."""
+        number = self._numbers.get(wanted, 0)
+        name = f"{wanted}_{number}" if number else wanted
+        while name in self.given or name in self.taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._numbers[wanted] = number
+        self.given.add(name)
+        return name
 
 
 class Storer(ABC):

@@ -18,7 +18,7 @@ from gsl.front.fx.devices import check_joint
 from gsl.front.fx.forms import NoKeyError, key
 from gsl.front.fx.values import META_KEYS, UNKNOWN, Values, device_of, dim_of, type_of_value
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
-from gsl.spec.symbolic import has_symbols
+from gsl.spec.meaning import has_symbols
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import torch
 from torch import fx
 
-from gsl.front.core.rows import Rows
+from gsl.front.core.load import Rows
 from gsl.front.fx.values import UNKNOWN, Values
 from gsl.graph import Effect
 

@@ -24,7 +24,7 @@ from torch.export.graph_signature import (
 )
 
 from gsl.errors import FrontEndError
-from gsl.front.core.names import unique
+from gsl.front.core.store import unique
 from gsl.front.fx.handle import FxLeaf
 from gsl.front.fx.leaves import LITERAL_PREFIX, attribute
 from gsl.graph import PARAM, Node

@@ -24,7 +24,7 @@ from gsl.front.fx.tree import Native
 from gsl.front.fx.values import faked, type_of_value
 from gsl.graph import Node, Op, TensorType, Type, op_name
 from gsl.spec import meaning
-from gsl.spec.symbolic import SymbolSizes, has_symbols, whatever_sizes
+from gsl.spec.meaning import SymbolSizes, has_symbols, whatever_sizes
 
 
 def infer(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:

@@ -11,8 +11,7 @@ from torch import fx
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import Handle, Source
-from gsl.front.core.load import Loader
-from gsl.front.core.rows import Rows, recorded
+from gsl.front.core.load import Loader, Rows, recorded
 from gsl.front.fx.canonical import canonical
 from gsl.front.fx.custom import FUNCTIONALIZED, overload_in
 from gsl.front.fx.effects import Mutations, mutations

@@ -21,7 +21,7 @@ from gsl.front.fx.values import Values, device_of, dim_of
 from gsl.front.tree import Canon
 from gsl.graph import Effect, SymDim, TensorType
 from gsl.spec import TABLE, Trait
-from gsl.spec.symbolic import has_symbols
+from gsl.spec.meaning import has_symbols
 
 CALLS: Final = ("call_function", "call_method", "call_module")
 

@@ -14,7 +14,7 @@ from gsl.errors import FrontEndError
 from gsl.front.fx.fakes import Fakes, torch_expression
 from gsl.front.fx.values import dim_of
 from gsl.graph import Node, SymDim, TensorType
-from gsl.graph.dim import dim
+from gsl.graph.types import dim
 
 
 class ComputedSizes:

@@ -13,8 +13,7 @@ from torch.fx.passes.shape_prop import TensorMetadata
 
 from gsl.front.tree import LiteralOperand
 from gsl.graph import TensorType, TupleType, Type
-from gsl.spec.meaning import quiet
-from gsl.spec.symbolic import from_torch, has_symbols
+from gsl.spec.meaning import from_torch, has_symbols, quiet
 
 META_KEYS = ("val", "example_value")
 """The metadata keys of the fake value of a node, in exported graphs and in graphs from torch.compile."""

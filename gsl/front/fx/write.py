@@ -14,7 +14,7 @@ from torch.fx.graph import _illegal_names
 
 from gsl.errors import FrontEndError, nearest
 from gsl.front.core.handle import handle_of, is_literal
-from gsl.front.core.names import unique
+from gsl.front.core.store import unique
 from gsl.front.fx import spellings
 from gsl.front.fx.devices import Devices, check_same, is_created, is_placed
 from gsl.front.fx.draft import GraphBuilder, NewGraph

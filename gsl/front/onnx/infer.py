@@ -18,7 +18,7 @@ from gsl.front.onnx.run import session
 from gsl.front.onnx.types import OnnxTypes, annotate, array_to_torch, number, to_onnx
 from gsl.graph import Node, Op, TensorType, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
-from gsl.spec.symbolic import has_symbols
+from gsl.spec.meaning import has_symbols
 
 LARGE = 1024
 """The number of elements from which a weight is not looked at when types are inferred."""

@@ -9,8 +9,7 @@ import onnx_ir as ir
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import handle_of, is_literal, origins
-from gsl.front.core.names import FreeNames
-from gsl.front.core.store import Storer, added, foreign
+from gsl.front.core.store import FreeNames, Storer, added, foreign
 from gsl.front.onnx import opaque, spellings
 from gsl.front.onnx.load import OnnxLeaf, is_alias, is_constant
 from gsl.front.onnx.types import annotate, number, to_onnx

@@ -12,7 +12,7 @@ from tvm import ir, relax, tirx
 from tvm.ir import prim as p
 
 from gsl.errors import FrontEndError
-from gsl.front.core.names import FreeNames
+from gsl.front.core.store import FreeNames
 from gsl.front.relax.function import items
 from gsl.front.tvm.tensors import known_dtype
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type

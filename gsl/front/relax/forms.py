@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import tvm_ffi
 
-from gsl.front.core.load import Expansion
-from gsl.front.core.rows import Rows, recorded
+from gsl.front.core.load import Expansion, Rows, recorded
 from gsl.front.relax import spellings
 from gsl.front.relax.function import RelaxFunction, effect_of
 from gsl.front.relax.handle import RelaxLeaf

@@ -20,7 +20,7 @@ from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import is_tensor_leaf
-from gsl.front.core.names import FreeNames
+from gsl.front.core.store import FreeNames
 from gsl.front.relax.blocks import Swaps, with_visible
 from gsl.front.relax.dims import is_constant, is_tensors
 from gsl.front.relax.function import VARIABLES, call, replaced

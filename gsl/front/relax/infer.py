@@ -14,13 +14,13 @@ from gsl.front.core.handle import is_literal
 from gsl.front.relax import spellings
 from gsl.front.relax.blocks import has_type
 from gsl.front.relax.dims import Dims, to_relax, type_of
-from gsl.front.relax.loaded import Loaded
+from gsl.front.relax.load import Loaded
 from gsl.front.relax.opaque import Caller
 from gsl.graph import INPUT, LEAVES, TUPLE, Node, Op, Type, op_name
 from gsl.graph.subgraph import Subgraph, call_type
 from gsl.spec import OperatorName
+from gsl.spec.meaning import has_symbols
 from gsl.spec.spec import exact
-from gsl.spec.symbolic import has_symbols
 
 _WRITABLE: Final[set[Any]] = set()
 """The calls, without symbolic sizes, that were written once."""

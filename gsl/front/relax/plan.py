@@ -9,7 +9,7 @@ from typing import Any
 
 from gsl.front.core.handle import Arguments, Handle, NativeLeaf, Reading, Single, handle_of, intact
 from gsl.front.relax.function import RelaxFunction
-from gsl.front.relax.loaded import Loaded
+from gsl.front.relax.load import Loaded
 from gsl.graph import INPUT, Graph, Node
 
 

@@ -16,15 +16,13 @@ from gsl.errors import FrontEndError, nearest
 from gsl.front.base import Extended, ProgramStep, Unchangeable
 from gsl.front.core.custom import read_groups
 from gsl.front.relax.blocks import check
-from gsl.front.relax.canonical import canonical
 from gsl.front.relax.dims import Dims, from_relax
 from gsl.front.relax.function import RelaxFunction, items
 from gsl.front.relax.groups import composite, plain, without_unused
 from gsl.front.relax.infer import Infer
-from gsl.front.relax.load import RelaxLoader
-from gsl.front.relax.loaded import Loaded
+from gsl.front.relax.load import Loaded, RelaxLoader
 from gsl.front.relax.opaque import Caller
-from gsl.front.relax.reasons import reason
+from gsl.front.relax.reasons import canonical, reason
 from gsl.front.relax.run import RelaxSteps, compiled, evaluate
 from gsl.front.relax.scope import FunctionScope
 from gsl.front.relax.store import RelaxParameterStore, RelaxStorer

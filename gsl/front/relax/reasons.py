@@ -1,15 +1,20 @@
-"""The reasons why bindings have no canonical reading."""
+"""Messages about calls of Relax: why one has no canonical reading, and which canonical operators show it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
+
 from tvm import ir, relax
 
+from gsl.front.core.canonical import COUNTS, RANKS, pattern_of
 from gsl.front.core.handle import handle_of
 from gsl.front.relax import spellings
 from gsl.front.relax.dims import is_tensors
 from gsl.front.relax.scope import FunctionScope
-from gsl.front.tree import NO_SPELLING, NOT_COVERED, given_up
-from gsl.graph import Node
+from gsl.front.tree import NO_SPELLING, NOT_COVERED, Canon, given_up
+from gsl.graph import Node, Op
 
 
 def reason(scope: FunctionScope, node: Node) -> str | None:
@@ -36,3 +41,24 @@ def reason(scope: FunctionScope, node: Node) -> str | None:
     except spellings.RelaxUnread as error:
         return given_up(node, error)
     return NOT_COVERED
+
+
+def canonical(op: Op, operands: int | None, attrs: Mapping[str, Any], scope: FunctionScope) -> str | None:
+    """The pattern of the canonical operators as which a call of Relax's operator is loaded, as far as that can be told.
+
+    ``None`` if it is loaded as it is.
+    """
+    if not isinstance(op, ir.Op):
+        return None
+    path = op.name.split(".")[1:]
+
+    def read(count: int, rank: int) -> Canon | None:
+        variables = [relax.Var(name, relax.TensorType([2] * rank)) for name in "xyzuv"[:count]]
+        call = relax.BlockBuilder().normalize(reduce(getattr, path, relax.op)(*variables, **attrs))
+        return spellings.read(call, scope) or spellings.read_field(call, 0, scope)
+
+    return pattern_of(COUNTS if operands is None else (operands,), RANKS, read, _text)
+
+
+def _text(value: Any) -> str:
+    return str(value.name) if isinstance(value, relax.Var) else repr(value)

@@ -12,13 +12,12 @@ from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import Arguments, handle_of
-from gsl.front.core.names import FreeNames
-from gsl.front.core.store import added, foreign
+from gsl.front.core.store import FreeNames, added, foreign
 from gsl.front.relax.blocks import Blocks, Swaps
 from gsl.front.relax.function import with_value
 from gsl.front.relax.groups import Outliner
 from gsl.front.relax.handle import RelaxLeaf
-from gsl.front.relax.loaded import Fields, Loaded, OutputSource, TupleField
+from gsl.front.relax.load import Fields, Loaded, OutputSource, TupleField
 from gsl.front.relax.opaque import Caller
 from gsl.front.relax.plan import plan, stands_for
 from gsl.front.relax.values import RelaxValues

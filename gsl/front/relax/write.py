@@ -13,11 +13,11 @@ from tvm.relax.expr import _update_type
 from gsl.errors import FrontEndError
 from gsl.front.core.custom import as_group
 from gsl.front.core.handle import is_literal, origins
-from gsl.front.core.names import FreeNames
+from gsl.front.core.store import FreeNames
 from gsl.front.relax import spellings
 from gsl.front.relax.function import call, items
 from gsl.front.relax.groups import Outliner, Write
-from gsl.front.relax.loaded import Loaded
+from gsl.front.relax.load import Loaded
 from gsl.front.relax.opaque import Caller
 from gsl.graph import CONST, GETITEM, Node, TensorType, op_name
 from gsl.graph.subgraph import Subgraph

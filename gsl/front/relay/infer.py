@@ -18,7 +18,7 @@ from gsl.front.relay.types import RelayTypes, infer_local, native_type
 from gsl.front.tvm.tensors import as_operand, to_tvm
 from gsl.graph import CONST, Node, Op, Type, op_name
 from gsl.graph.subgraph import Subgraph
-from gsl.spec.symbolic import has_symbols
+from gsl.spec.meaning import has_symbols
 
 
 def infer(module: Any, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:

@@ -29,7 +29,7 @@ from gsl.front.tree import Canon
 from gsl.front.tvm.tensors import known_dtype, to_torch
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Node, Op, TensorType, Type
 from gsl.graph.subgraph import Subgraph
-from gsl.spec.symbolic import has_symbols
+from gsl.spec.meaning import has_symbols
 
 # ---------------------------------------------------------------- canonical operators of a native name
 

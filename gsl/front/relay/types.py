@@ -12,7 +12,7 @@ from tvm import relay, tir
 from tvm.ir import diagnostics
 
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
-from gsl.spec.symbolic import has_symbols
+from gsl.spec.meaning import has_symbols
 
 
 class RelayTypes:

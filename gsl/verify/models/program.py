@@ -12,7 +12,7 @@ from gsl.errors import GSLError
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type
 from gsl.graph.subgraph import with_bodies
 from gsl.spec import TABLE, OperatorName, OpSpec
-from gsl.workload.tensors import as_tensor
+from gsl.workload.inputs import as_tensor
 
 # The digits of the significand, and the largest exponent, of the floating-point dtypes.
 _PRECISION: Mapping[str, tuple[int, int]] = {

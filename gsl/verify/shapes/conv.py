@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any, Final
 
 from gsl.spec import TABLE
-from gsl.spec.layout import spatial
+from gsl.spec.normalise import spatial
 from gsl.spec.packed import ACTIVATIONS, PRECISIONS
 from gsl.verify.choices import SIZES, Dead
 from gsl.verify.draft import Goal, NodeDraft, meet

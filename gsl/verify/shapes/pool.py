@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gsl.spec.layout import spatial
+from gsl.spec.normalise import spatial
 from gsl.verify.draft import Goal, NodeDraft
 from gsl.verify.shapes.conv import by_letter, output_size, paddings, per_axis
 from gsl.verify.solve import ShapeRule, Solver

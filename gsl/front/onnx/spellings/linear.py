@@ -10,7 +10,7 @@ from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, OnnxUnread, unr
 from gsl.front.onnx.spellings.writing import OnnxLower, OnnxLowering
 from gsl.front.tree import Canon
 from gsl.graph import Dim
-from gsl.spec.layout import spatial
+from gsl.spec.normalise import spatial
 
 # ---------------------------------------------------------------- products
 

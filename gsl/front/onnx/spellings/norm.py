@@ -11,8 +11,8 @@ from gsl.front.onnx.spellings.writing import OnnxLower, OnnxLowering, known
 from gsl.front.tree import Canon
 from gsl.graph import Dim, TensorType
 from gsl.spec import TABLE
-from gsl.spec.layout import spatial
 from gsl.spec.meaning import infer
+from gsl.spec.normalise import spatial
 
 # ---------------------------------------------------------------- normalisations
 

@@ -27,8 +27,7 @@ from gsl.front.relax.spellings import (
     shape,
 )
 from gsl.front.relax.spellings import writing as _writing
-from gsl.front.relax.spellings.reading import FieldReader, RelaxLift, RelaxUnread, checked
-from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.reading import FieldReader, RelaxLift, RelaxScope, RelaxUnread, checked
 from gsl.front.relax.spellings.writing import RelaxLower
 from gsl.front.tree import Canon
 from gsl.graph import TupleType

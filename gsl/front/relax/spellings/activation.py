@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from tvm import relax
 
-from gsl.front.relax.spellings.reading import FieldReader, RelaxLift, plain, tensor_type, unread_unless
-from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.reading import FieldReader, RelaxLift, RelaxScope, plain, tensor_type, unread_unless
 from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering
 from gsl.front.tree import Canon
 

@@ -7,11 +7,10 @@ from typing import Any, Final
 
 from tvm import relax
 
-from gsl.front.relax.spellings.reading import RelaxLift, dtype_name, ints
-from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.reading import RelaxLift, RelaxScope, dtype_name, ints
 from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering
 from gsl.front.tree import Canon
-from gsl.spec.layout import spatial
+from gsl.spec.normalise import spatial
 
 OPS: Final = tuple(f"nn.conv{count}d{suffix}" for count in (1, 2, 3) for suffix in ("", "_transpose"))
 

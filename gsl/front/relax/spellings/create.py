@@ -8,8 +8,15 @@ from typing import Any, Final
 
 from tvm import relax, tirx
 
-from gsl.front.relax.spellings.reading import RelaxLift, dims, dtype_name, number, tensor_type, unread_unless
-from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.reading import (
+    RelaxLift,
+    RelaxScope,
+    dims,
+    dtype_name,
+    number,
+    tensor_type,
+    unread_unless,
+)
 from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, is_number
 from gsl.front.tree import Canon
 from gsl.graph import Dim, SymDim

@@ -8,8 +8,15 @@ from typing import Any, Final
 
 from tvm import relax
 
-from gsl.front.relax.spellings.reading import RelaxLift, dtype_name, number, plain, tensor_type, unread_unless
-from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.reading import (
+    RelaxLift,
+    RelaxScope,
+    dtype_name,
+    number,
+    plain,
+    tensor_type,
+    unread_unless,
+)
 from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, is_float, is_number
 from gsl.front.tree import Canon
 from gsl.spec import TABLE

@@ -8,8 +8,16 @@ from typing import Any, Final
 import numpy as np
 from tvm import ir, relax
 
-from gsl.front.relax.spellings.reading import RelaxLift, dims, number, plain, produced, tensor_type, unread_unless
-from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.reading import (
+    RelaxLift,
+    RelaxScope,
+    dims,
+    number,
+    plain,
+    produced,
+    tensor_type,
+    unread_unless,
+)
 from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, is_number
 from gsl.front.tree import Canon, LiteralOperand
 

@@ -16,6 +16,7 @@ from gsl.front.relax.spellings.conv import OPS as CONVOLUTIONS
 from gsl.front.relax.spellings.elementwise import truth
 from gsl.front.relax.spellings.reading import (
     RelaxLift,
+    RelaxScope,
     RelaxUnread,
     dtype_name,
     is_call,
@@ -26,7 +27,6 @@ from gsl.front.relax.spellings.reading import (
     tensors,
     unread_unless,
 )
-from gsl.front.relax.spellings.scope import RelaxScope
 from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, spread
 from gsl.front.relax.tree import Reshaped
 from gsl.front.tree import Canon

@@ -9,13 +9,12 @@ from typing import Any, Final
 import numpy as np
 from tvm import relax
 
-from gsl.front.relax.spellings.reading import RelaxLift, ints, tensor_type, unread_unless
-from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.reading import RelaxLift, RelaxScope, ints, tensor_type, unread_unless
 from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, known
 from gsl.front.tree import Canon
 from gsl.spec import TABLE
-from gsl.spec.layout import spatial
 from gsl.spec.meaning import infer
+from gsl.spec.normalise import spatial
 
 N = relax.op.nn
 _COUNTS: Final = (1, 2, 3)

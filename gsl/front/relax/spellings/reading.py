@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from tvm import ir, relax, tirx
 
-from gsl.front.relax.spellings.scope import RelaxScope
 from gsl.front.relax.tree import Reshaped
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import Dim, TensorType, TupleType, Type
 from gsl.spec import TABLE
 from gsl.spec.meaning import Operand, infer
+
+
+class RelaxScope(Protocol):
+    """The function around a call: its variables, and sizes in terms of both sides."""
+
+    def lookup(self, var: Any) -> Any | None:
+        """The expression that is bound to the variable in the function; ``None`` for a parameter."""
+
+    def type_of(self, expr: Any) -> Type | None:
+        """The type of an expression, ``None`` where its shape or dtype is not known."""
+
+    def dim(self, prim: Any) -> Dim:
+        """A size of Relax (``PrimExpr``, also an int) as a dimension."""
+
+    def prim(self, dim: Dim) -> Any:
+        """A dimension as a size of Relax: an int or a ``PrimExpr``."""
+
+    @property
+    def builder(self) -> Any:
+        """A builder that knows that the symbolic sizes of the function are not negative."""
+
 
 RelaxLift = Callable[[Any, RelaxScope], Canon]
 """Reads a call; raises Unread where it is not exactly a canonical one."""

@@ -8,8 +8,15 @@ from typing import Any, Final
 
 from tvm import relax
 
-from gsl.front.relax.spellings.reading import RelaxLift, dtype_name, optional_ints, plain, tensor_type, unread_unless
-from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.reading import (
+    RelaxLift,
+    RelaxScope,
+    dtype_name,
+    optional_ints,
+    plain,
+    tensor_type,
+    unread_unless,
+)
 from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, is_float
 from gsl.front.tree import Canon
 

@@ -10,6 +10,7 @@ from tvm import relax, tirx
 
 from gsl.front.relax.spellings.reading import (
     RelaxLift,
+    RelaxScope,
     dims,
     ints,
     optional_ints,
@@ -18,7 +19,6 @@ from gsl.front.relax.spellings.reading import (
     tensors,
     unread_unless,
 )
-from gsl.front.relax.spellings.scope import RelaxScope
 from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, is_float, spread
 from gsl.front.tree import Canon
 from gsl.graph import Dim

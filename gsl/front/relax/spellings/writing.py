@@ -9,7 +9,7 @@ from typing import Any
 from tvm import relax
 from tvm.relax.expr import _update_type
 
-from gsl.front.relax.spellings.scope import RelaxScope
+from gsl.front.relax.spellings.reading import RelaxScope
 from gsl.front.tree import compose
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
 from gsl.spec import TABLE

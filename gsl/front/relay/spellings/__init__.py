@@ -9,7 +9,6 @@ NaN, so a reading does not either.
 from __future__ import annotations
 
 from gsl.front.relay.spellings.rows import CALLS, MISSING, read, read_field, write
-from gsl.front.relay.spellings.scope import RelayScope
-from gsl.front.relay.spellings.table import RelayCall, RelayUnreadError
+from gsl.front.relay.spellings.table import RelayCall, RelayScope, RelayUnreadError
 
 __all__ = ["CALLS", "MISSING", "RelayCall", "RelayScope", "RelayUnreadError", "read", "read_field", "write"]

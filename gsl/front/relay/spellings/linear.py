@@ -14,11 +14,11 @@ import torch
 from tvm import relay
 from tvm.ir import Op
 
-from gsl.front.relay.spellings.scope import RelayScope
 from gsl.front.relay.spellings.table import (
     RelayCall,
     RelayLowering,
     RelayRow,
+    RelayScope,
     check,
     const,
     reshaped,

@@ -17,13 +17,13 @@ from gsl.front.relay.spellings.linear import ROWS as LINEAR
 from gsl.front.relay.spellings.norm import ROWS as NORM
 from gsl.front.relay.spellings.pool import ROWS as POOL
 from gsl.front.relay.spellings.reduce import ROWS as REDUCE
-from gsl.front.relay.spellings.scope import RelayScope
 from gsl.front.relay.spellings.shape import ROWS as SHAPE
 from gsl.front.relay.spellings.table import (
     RelayCall,
     RelayLift,
     RelayLowering,
     RelayRow,
+    RelayScope,
     RelayUnreadError,
     type_of_tree,
 )

@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
 import tvm
 from tvm import relay
 
-from gsl.front.relay.spellings.scope import RelayScope
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import SymDim, TensorType, TupleType, Type
 from gsl.spec import TABLE
 from gsl.spec.meaning import Operand, infer
+
+
+class RelayScope(Protocol):
+    """The surroundings of a call: the facts known there about the expressions that it is made of."""
+
+    def type_of(self, expr: Any) -> Type | None:
+        """The type of an expression of Relay, or ``None`` where it is not known."""
+
 
 FLOATS: Final = frozenset(("float16", "bfloat16", "float32", "float64"))
 
