@@ -57,6 +57,7 @@ class NoProof:
 
 ASSUMED = (
     "numbers are real: nothing is rounded, nothing overflows, nothing is infinite; arithmetic is not of bools",
+    "the out_dtype of a product holds the values of its operands",
     "no axis is empty",
     "the results have the dtypes of the source, which is checked at each match",
 )
