@@ -77,7 +77,7 @@ def test_what_gains_nothing_is_not_written(waste: Path, gsl: Run, monkeypatch: p
         (["--report", "report.txt"], "report.txt: the name of a report ends in .html"),
         (["--report", "none/report.html"], "there is no folder none"),
         (["--rules", "once.py:twice"], "once.py has no rule 'twice'"),
-        (["-o", "fast.onnx"], "the name of a model ends in .pt2"),
+        (["-o", "fast.onnx"], "give a name that ends in .pt2"),
     ],
 )
 def test_what_can_not_be_used(arguments: list[str], message: str, waste: Path, gsl: Run) -> None:
