@@ -47,7 +47,7 @@ class Shrinking:
 
     def run(self) -> Outcome:
         """The smallest failing instance that is found."""
-        while len(self.tapes) < MOST_TRIED and any(map(self._shorter, (_without, _lower, _lower_and_without))):
+        while len(self.tapes) < MOST_TRIED and any(map(self._shorter, (_without, _lower, _alike, _lower_and_without))):
             pass
         return self.best
 
@@ -112,6 +112,14 @@ def _lower(tape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         for lower in dict.fromkeys((value // 2, value - 1)):
             if 0 < lower < value:
                 yield (*tape[:place], lower, *tape[place + 1 :])
+
+
+def _alike(tape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The tape with all decisions of one value lower: sizes that have to be equal."""
+    for value in sorted({value for value in tape if value and tape.count(value) > 1}, reverse=True):
+        for lower in dict.fromkeys((0, 1, value // 2, value - 1)):
+            if lower < value:
+                yield tuple([lower if each == value else each for each in tape])
 
 
 def _lower_and_without(tape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

@@ -50,7 +50,7 @@ def _one_thread() -> Iterator[None]:
 @cache
 def terms() -> dict[str, TermRule]:
     """The rules of both sets as they were read, by name."""
-    return {rule.name: rule for rule in (*read_taso(TASO), *(rule for path in TENSAT for rule in read_tensat(path)))}
+    return {rule.name: rule for rule in (*read_taso(TASO), *(rule for path in TENSAT for rule in read_tensat(path)[0]))}
 
 
 def quiet(function: Callable[..., ImportedRules], *args: Any, **choices: Any) -> ImportedRules:
@@ -162,7 +162,7 @@ def test_the_tables_are_read() -> None:
 def test_the_oracle_tells_what_is_wrong(tmp_path: Path, text: str, verdict: str) -> None:
     path = tmp_path / "rules.txt"
     path.write_text(text)
-    (rule,) = read_tensat(path)
+    ((rule,), _) = read_tensat(path)
     assert verdict in {judge(rule, values, READINGS[0]) for values in sample(rule, READINGS[0], 30)}
 
 
