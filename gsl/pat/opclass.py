@@ -60,7 +60,7 @@ def declared_operators(patterns: Iterable[Any], more: Iterable[Op]) -> tuple[Dec
     """The operators that users declared, among those that patterns name and some more."""
     found: dict[str, DeclaredSpec] = {}
     for op in (*(pattern.operator for pattern in patterns), *more):
-        for each in (op.members or ()) if isinstance(op, OpClass) else (op,):
+        for each in op.canonical if isinstance(op, OpClass) else (op,):
             spec = each.spec if isinstance(each, OperatorName) else each
             if isinstance(spec, DeclaredSpec):
                 found[spec.name] = spec
