@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice, permutations, product
 
-from gsl.prove.normal import Algebra, Element, Factor, Fold, Function, Sum, Term, rename, renamed_sum, replaced
+from gsl.prove.normal import Element, Factor, Fold, FunctionTerm, Sum, Term, TermAlgebra, rename, renamed_sum, replaced
 from gsl.prove.path import Relation, negations
 from gsl.prove.poly import IntAtom, Poly
 
@@ -13,7 +13,7 @@ MOST_ORDERS = 500
 """No more ways to name the indices of a term like those of another one are tried."""
 
 
-def equal(algebra: Algebra, left: Sum, right: Sum, given: tuple[Relation, ...] = ()) -> bool:
+def equal(algebra: TermAlgebra, left: Sum, right: Sum, given: tuple[Relation, ...] = ()) -> bool:
     """True if two sums are equal under some conditions on their free indices."""
     known = {term.key: term.coefficient for term in right.terms}
     shared = {term.key for term in left.terms if known.get(term.key) == term.coefficient}
@@ -33,7 +33,7 @@ def equal(algebra: Algebra, left: Sum, right: Sum, given: tuple[Relation, ...] =
 
 
 def _equal_where(
-    algebra: Algebra, left: Sum, right: Sum, case: Relation, guard: Relation, given: tuple[Relation, ...]
+    algebra: TermAlgebra, left: Sum, right: Sum, case: Relation, guard: Relation, given: tuple[Relation, ...]
 ) -> bool:
     path = algebra.path
     opposite = ("!=", case[1]) if case[0] == "==" else negations(case)[0]
@@ -45,7 +45,7 @@ def _equal_where(
     return equal(algebra, sides[0], sides[1], (*given, case))
 
 
-def alike(algebra: Algebra, left: Term, right: Term, given: tuple[Relation, ...] = ()) -> bool:
+def alike(algebra: TermAlgebra, left: Term, right: Term, given: tuple[Relation, ...] = ()) -> bool:
     """True if two terms are equal."""
     if left.coefficient != right.coefficient or len(left.factors) != len(right.factors):
         return False
@@ -60,7 +60,7 @@ def alike(algebra: Algebra, left: Term, right: Term, given: tuple[Relation, ...]
 
 
 def _orders(
-    algebra: Algebra, left: Sequence[IntAtom], right: Sequence[IntAtom], given: tuple[Relation, ...]
+    algebra: TermAlgebra, left: Sequence[IntAtom], right: Sequence[IntAtom], given: tuple[Relation, ...]
 ) -> Iterator[dict[IntAtom, Poly]]:
     """The ways to name the indices of one term like those of another one."""
     if len(left) != len(right):
@@ -85,7 +85,7 @@ def _orders(
 
 
 def _same_guards(
-    algebra: Algebra, left: frozenset[Relation], right: frozenset[Relation], given: tuple[Relation, ...]
+    algebra: TermAlgebra, left: frozenset[Relation], right: frozenset[Relation], given: tuple[Relation, ...]
 ) -> bool:
     return all(
         guard in others or algebra.path.entails(guard, (*given, *others))
@@ -94,7 +94,7 @@ def _same_guards(
 
 
 def _same_factors(
-    algebra: Algebra,
+    algebra: TermAlgebra,
     left: Sequence[tuple[Factor, int]],
     right: Sequence[tuple[Factor, int]],
     given: tuple[Relation, ...],
@@ -108,14 +108,14 @@ def _same_factors(
     return True
 
 
-def same_factor(algebra: Algebra, left: Factor, right: Factor, given: tuple[Relation, ...]) -> bool:
+def same_factor(algebra: TermAlgebra, left: Factor, right: Factor, given: tuple[Relation, ...]) -> bool:
     """True if two factors are equal."""
     if left == right:
         return True
     match left, right:
         case Element(leaf, index), Element(other, others):
             return leaf == other and all(same(algebra, p, q, given) for p, q in zip(index, others, strict=True))
-        case Function(name, arguments, numbers), Function(other, others, more):
+        case FunctionTerm(name, arguments, numbers), FunctionTerm(other, others, more):
             if name != other or len(arguments) != len(others) or len(numbers) != len(more):
                 return False
             orders = permutations(others) if name == "max" else (others,)
@@ -132,6 +132,6 @@ def same_factor(algebra: Algebra, left: Factor, right: Factor, given: tuple[Rela
     return False
 
 
-def same(algebra: Algebra, left: Poly, right: Poly, given: tuple[Relation, ...]) -> bool:
+def same(algebra: TermAlgebra, left: Poly, right: Poly, given: tuple[Relation, ...]) -> bool:
     """True if two numbers are equal under some conditions."""
     return algebra.path.entails(("==", left - right), given)

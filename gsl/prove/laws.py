@@ -7,13 +7,13 @@ from dataclasses import replace
 from fractions import Fraction
 from math import isqrt
 
-from gsl.prove.normal import ZERO, Algebra, Fold, Function, Integer, Sum, Term, atoms_of, constant
+from gsl.prove.normal import ZERO, Fold, FunctionTerm, Integer, Sum, Term, TermAlgebra, atoms_of, constant
 
 Law = Callable[..., Sum | None]
 """The value of a function, simplified; ``None`` where nothing is known of it."""
 
 
-def _inverse(algebra: Algebra, value: Sum) -> Sum | None:
+def _inverse(algebra: TermAlgebra, value: Sum) -> Sum | None:
     known = value.constant
     if known is not None:
         return constant(1 / known) if known else None
@@ -21,7 +21,7 @@ def _inverse(algebra: Algebra, value: Sum) -> Sum | None:
         (term,) = value.terms
         total = constant(1 / term.coefficient)
         for factor, power in term.factors:
-            of = factor.arguments[0] if isinstance(factor, Function) and factor.name == "inverse" else None
+            of = factor.arguments[0] if isinstance(factor, FunctionTerm) and factor.name == "inverse" else None
             single = Sum((Term(Fraction(1), ((factor, 1),)),))
             total = algebra.times(total, algebra.power(of or algebra.opaque("inverse", [single]), power))
         return total
@@ -39,7 +39,7 @@ def _inverse(algebra: Algebra, value: Sum) -> Sum | None:
     return algebra.times(before, algebra.apply("inverse", algebra.collected(rest.terms)))
 
 
-def _sqrt(algebra: Algebra, value: Sum) -> Sum | None:
+def _sqrt(algebra: TermAlgebra, value: Sum) -> Sum | None:
     known = value.constant
     if known is None or known < 0:
         return None
@@ -48,13 +48,13 @@ def _sqrt(algebra: Algebra, value: Sum) -> Sum | None:
     return constant(Fraction(above, below)) if exact else None
 
 
-def _largest(algebra: Algebra, *values: Sum) -> Sum | None:
+def _largest(algebra: TermAlgebra, *values: Sum) -> Sum | None:
     flat: dict[str, Sum] = {}
     for value in values:
         inner = value.terms[0].factors[0][0] if len(value.terms) == 1 and value.terms[0].factors else None
-        whole = isinstance(inner, Function) and inner.name == "max" and value == Sum(
+        whole = isinstance(inner, FunctionTerm) and inner.name == "max" and value == Sum(
             (Term(Fraction(1), ((inner, 1),)),))  # fmt: skip
-        for part in inner.arguments if whole and isinstance(inner, Function) else (value,):
+        for part in inner.arguments if whole and isinstance(inner, FunctionTerm) else (value,):
             flat[part.text] = part
     known = [part for part in flat.values() if part.constant is not None]
     parts = [part for _, part in sorted(flat.items()) if part.constant is None]
@@ -65,7 +65,7 @@ def _largest(algebra: Algebra, *values: Sum) -> Sum | None:
     return parts[0] if len(parts) == 1 else algebra.opaque("max", parts)
 
 
-def _exp(algebra: Algebra, x: Sum) -> Sum | None:
+def _exp(algebra: TermAlgebra, x: Sum) -> Sum | None:
     """exp(a + b) = exp(a) · exp(b), exp(-a) = 1 / exp(a), and exp(log(a)) = a where that is defined."""
     if len(x.terms) != 1:
         total = constant(1)
@@ -81,7 +81,7 @@ def _exp(algebra: Algebra, x: Sum) -> Sum | None:
     return _argument(x, "log")
 
 
-def _log(algebra: Algebra, x: Sum) -> Sum | None:
+def _log(algebra: TermAlgebra, x: Sum) -> Sum | None:
     return ZERO if x.constant == 1 else _argument(x, "exp")
 
 
@@ -90,7 +90,7 @@ def _argument(x: Sum, name: str) -> Sum | None:
     (term, *others) = x.terms
     (factor, power), *more = term.factors or ((None, 0),)
     plain = not (others or more or term.bound or term.guards) and term.coefficient == power == 1
-    return factor.arguments[0] if plain and isinstance(factor, Function) and factor.name == name else None
+    return factor.arguments[0] if plain and isinstance(factor, FunctionTerm) and factor.name == name else None
 
 
 def _at_zero(value: int) -> Law:
@@ -100,7 +100,7 @@ def _at_zero(value: int) -> Law:
 def _odd(name: str) -> Law:
     """The law f(-x) = -f(x), for x that begins with a minus."""
 
-    def law(algebra: Algebra, x: Sum) -> Sum | None:
+    def law(algebra: TermAlgebra, x: Sum) -> Sum | None:
         if x == ZERO:
             return ZERO
         if min(x.terms, key=lambda term: term.key).coefficient < 0:
@@ -110,7 +110,7 @@ def _odd(name: str) -> Law:
     return law
 
 
-def _sigmoid(algebra: Algebra, x: Sum) -> Sum:
+def _sigmoid(algebra: TermAlgebra, x: Sum) -> Sum:
     return algebra.apply("inverse", algebra.add(constant(1), algebra.apply("exp", algebra.negative(x))))
 
 
@@ -121,7 +121,7 @@ LAWS: Mapping[str, Law] = {
 }  # fmt: skip
 
 
-def is_positive(algebra: Algebra, value: Sum, *, strictly: bool = True) -> bool:
+def is_positive(algebra: TermAlgebra, value: Sum, *, strictly: bool = True) -> bool:
     """True if it is seen that a sum is larger than 0, or not less than it."""
     if any(term.coefficient < 0 for term in value.terms):
         return False
@@ -133,21 +133,21 @@ def is_positive(algebra: Algebra, value: Sum, *, strictly: bool = True) -> bool:
     )
 
 
-def _sign(algebra: Algebra, factor: object, power: int) -> int:
+def _sign(algebra: TermAlgebra, factor: object, power: int) -> int:
     """1 for a factor that is positive, 0 for one that is not negative, -1 for one of which that is not seen."""
     sign = -1
     match factor:
         case Integer(atom):
             least = algebra.path.least(atom)
             sign = -1 if least is None else min(max(least, -1), 1)
-        case Function("exp" | "cosh"):
+        case FunctionTerm("exp" | "cosh"):
             sign = 1
-        case Function("inverse" | "sqrt", (argument,)):
+        case FunctionTerm("inverse" | "sqrt", (argument,)):
             sign = 1 if is_positive(algebra, argument) else 0 if factor.name == "sqrt" or is_positive(
                 algebra, argument, strictly=False) else -1  # fmt: skip
-        case Function("abs"):
+        case FunctionTerm("abs"):
             sign = 0
-        case Function("max", arguments):
+        case FunctionTerm("max", arguments):
             found = [1 if is_positive(algebra, a) else 0 if is_positive(algebra, a, strictly=False) else -1
                      for a in arguments]  # fmt: skip
             sign = max(found)

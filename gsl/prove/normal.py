@@ -2,7 +2,7 @@
 
 An element of a tensor is a sum of terms ``c · Σ_r [conditions] · factors``: a rational number, indices that are summed
 over, conditions on indices (1 where they hold, else 0), and factors: elements of leaves, numbers, functions of sums,
-and folds (the largest of what an index runs over). :class:`Algebra` computes with them.
+and folds (the largest of what an index runs over). :class:`TermAlgebra` computes with them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Integer:
 
 
 @dataclass(frozen=True)
-class Function:
+class FunctionTerm:
     """A function of sums of which only some laws are known; ``numbers`` are its attributes."""
 
     name: str
@@ -70,7 +70,7 @@ class Fold:
         return f"{self.name}{_domain(self.bound, self.guards)}({self.body})"
 
 
-Factor = Element | Integer | Function | Fold
+Factor = Element | Integer | FunctionTerm | Fold
 
 
 @dataclass(frozen=True)
@@ -176,8 +176,8 @@ def _renamed(factor: Factor, values: Values) -> Factor:
     match factor:
         case Element(leaf, index):
             return Element(leaf, tuple(replaced(p, values) for p in index))
-        case Function(name, arguments, numbers):
-            return Function(name, tuple(renamed_sum(a, values) for a in arguments),
+        case FunctionTerm(name, arguments, numbers):
+            return FunctionTerm(name, tuple(renamed_sum(a, values) for a in arguments),
                             tuple(replaced(p, values) for p in numbers))  # fmt: skip
         case Fold(name, bound, guards, body):
             return Fold(name, bound, frozenset((kind, replaced(p, values)) for kind, p in guards),
@@ -195,7 +195,7 @@ def atoms_of(value: Any) -> frozenset[IntAtom]:
             return frozenset[IntAtom]().union(*parts)
         case Element(_, index):
             return frozenset[IntAtom]().union(*(p.inner for p in index))
-        case Function(_, arguments, numbers):
+        case FunctionTerm(_, arguments, numbers):
             return frozenset[IntAtom]().union(*map(atoms_of, arguments), *(p.inner for p in numbers))
         case Fold(_, _, guards, body):
             return atoms_of(body).union(*(p.inner for _, p in guards))
@@ -208,7 +208,7 @@ def atoms_of(value: Any) -> frozenset[IntAtom]:
 
 
 @dataclass
-class Algebra:
+class TermAlgebra:
     """Computes with normal forms in one case of a proof."""
 
     path: Path
@@ -259,7 +259,7 @@ class Algebra:
         for factor, power in b.factors:
             powers[factor] = powers.get(factor, 0) + power
         coefficient = a.coefficient * b.coefficient
-        for factor in [f for f in powers if isinstance(f, Function) and f.name == "inverse"]:
+        for factor in [f for f in powers if isinstance(f, FunctionTerm) and f.name == "inverse"]:
             of = _single(factor.arguments[0])
             if of is not None and of in powers and self.is_positive(factor.arguments[0]):
                 less = min(powers[of], powers[factor])
@@ -412,8 +412,8 @@ class Algebra:
         match factor:
             case Element(leaf, index):
                 return Element(leaf, tuple(map(reduce, index)))
-            case Function(name, arguments, numbers):
-                return Function(name, tuple(map(self.renewed, arguments)), tuple(map(reduce, numbers)))
+            case FunctionTerm(name, arguments, numbers):
+                return FunctionTerm(name, tuple(map(self.renewed, arguments)), tuple(map(reduce, numbers)))
             case Fold(name, bound, guards, body):
                 return Fold(name, bound, frozenset((k, reduce(p)) for k, p in guards), self.renewed(body))
         return factor
@@ -474,7 +474,7 @@ class Algebra:
 
     def opaque(self, name: str, arguments: Sequence[Sum], numbers: Sequence[Poly] = ()) -> Sum:
         """A function of which nothing is known."""
-        return Sum((Term(Fraction(1), ((Function(name, tuple(arguments), tuple(numbers)), 1),)),))
+        return Sum((Term(Fraction(1), ((FunctionTerm(name, tuple(arguments), tuple(numbers)), 1),)),))
 
     def inverse(self, value: Sum) -> Sum:
         """One divided by a sum."""

@@ -10,7 +10,7 @@ from gsl.errors import GSLError
 from gsl.prove.attributes import PARTS, RANKS
 from gsl.prove.equal import alike, equal
 from gsl.prove.laws import is_positive
-from gsl.prove.normal import Algebra, Function, Sum, Term, atoms_of
+from gsl.prove.normal import FunctionTerm, Sum, Term, TermAlgebra, atoms_of
 from gsl.prove.path import Path, ProofLimit, Unproved, cases, written
 from gsl.prove.poly import Poly
 from gsl.prove.sides import Matched, Sides
@@ -167,7 +167,7 @@ def _short(value: Sum) -> str:
     return text if len(text) < 300 else text[:297] + "…"
 
 
-def _defined(source: Algebra, target: Algebra) -> None:
+def _defined(source: TermAlgebra, target: TermAlgebra) -> None:
     """Show that all that the target divides by (or takes the logarithm of, …) the source does, too."""
     known = {(name, part.text): part for name, value in source.partial for part in _parts(name, value)}
     needed = {(name, part.text): (name, part) for name, value in target.partial for part in _factors(name, value)}
@@ -191,13 +191,13 @@ def _factors(name: str, value: Sum) -> list[Sum]:
         return [value]
     inner: list[Sum] = []
     for factor, _ in value.terms[0].factors:
-        inverse = isinstance(factor, Function) and factor.name == "inverse"
-        inner.append(factor.arguments[0] if inverse and isinstance(factor, Function) else Sum(
+        inverse = isinstance(factor, FunctionTerm) and factor.name == "inverse"
+        inner.append(factor.arguments[0] if inverse and isinstance(factor, FunctionTerm) else Sum(
             (Term(Fraction(1), ((factor, 1),)),)))  # fmt: skip
     return inner
 
 
-def _always(algebra: Algebra, name: str, value: Sum) -> bool:
+def _always(algebra: TermAlgebra, name: str, value: Sum) -> bool:
     if value.constant is not None and name in ("inverse", "sqrt", "log"):
         return value.constant > 0 or (name == "inverse" and value.constant != 0) or (name == "sqrt")
     return is_positive(algebra, value, strictly=name != "sqrt")
@@ -207,4 +207,4 @@ def _any_index(name: str, value: Sum) -> Term:
     """A term that stands for a function of a sum at any values of its indices."""
     own = {atom for term in value.terms for atom in term.bound}
     indices = sorted(atom for atom in atoms_of(value) if atom.size is not None and atom not in own)
-    return Term(Fraction(1), ((Function(name, (value,)), 1),), tuple(indices))
+    return Term(Fraction(1), ((FunctionTerm(name, (value,)), 1),), tuple(indices))

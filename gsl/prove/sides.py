@@ -33,7 +33,7 @@ from gsl.pat import Match as MatchClause
 from gsl.pat.variadic import parts, references
 from gsl.prove.attributes import RANKS, completed, demanded, derived, free, type_of
 from gsl.prove.meanings import call, known
-from gsl.prove.normal import Algebra, Sum
+from gsl.prove.normal import Sum, TermAlgebra
 from gsl.prove.path import Impossible, Path, Unproved, Whole, number
 from gsl.prove.poly import Poly
 from gsl.prove.tensor import DTYPES, Calculation, DType, Real, Tensor, Value, real
@@ -85,8 +85,8 @@ class Sides:
     def __init__(self, rule: Subst, path: Path) -> None:
         self.rule = rule
         self.path = path
-        self.source = Calculation(path, Algebra(path), given=True)
-        self.target = Calculation(path, Algebra(path), given=False)
+        self.source = Calculation(path, TermAlgebra(path), given=True)
+        self.target = Calculation(path, TermAlgebra(path), given=False)
         self.bindings = Bindings[Any](rule.plan.scopes)
         self.operators: dict[OpClass, str] = {}
         self.made: dict[Any, Matched] = {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, NoReturn
 
-from gsl.prove.normal import Algebra, Sum, constant
+from gsl.prove.normal import Sum, TermAlgebra, constant
 from gsl.prove.path import Impossible, Path, Relation, Unproved, Whole, whole
 from gsl.prove.poly import IntAtom, Poly, product
 
@@ -39,7 +39,7 @@ class Real:
 
     __slots__ = ("algebra", "value")
 
-    def __init__(self, value: Sum, algebra: Algebra) -> None:
+    def __init__(self, value: Sum, algebra: TermAlgebra) -> None:
         self.value = value
         self.algebra = algebra
 
@@ -115,7 +115,7 @@ class Calculation:
     """One side of a rule in one case."""
 
     path: Path
-    algebra: Algebra
+    algebra: TermAlgebra
     given: bool
     """True for the source, of which it is known that all its calls are well-formed."""
     steps: list[str] = field(default_factory=list)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gsl.prove.normal import Element, Factor, Fold, Function, Integer, Sum, Term
+from gsl.prove.normal import Element, Factor, Fold, FunctionTerm, Integer, Sum, Term
 from gsl.prove.path import Relation
 from gsl.prove.poly import IntAtom, Poly
 
@@ -80,7 +80,7 @@ class Numbers:
                 return float(self.leaves[leaf][places])
             case Integer(part):
                 return atom(part, values)
-            case Function(name, arguments):
+            case FunctionTerm(name, arguments):
                 return self.functions[name](*[self.sum(argument, values) for argument in arguments])
             case Fold(name, bound, guards, body):
                 found = [self.sum(body, inner) for inner in self.within(bound, guards, values)]

@@ -13,7 +13,7 @@ import torch
 from gsl.graph.types import TensorType, TupleType
 from gsl.prove.attributes import completed
 from gsl.prove.meanings import MEANINGS, call
-from gsl.prove.normal import Algebra
+from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path, Unproved
 from gsl.prove.poly import Poly
 from gsl.prove.tensor import DTYPES, Calculation, Tensor
@@ -36,7 +36,7 @@ CASES = [
 
 def calculation() -> Calculation:
     path = Path([], {}, float("inf"))
-    return Calculation(path, Algebra(path), given=False)
+    return Calculation(path, TermAlgebra(path), given=False)
 
 
 def symbolic(calc: Calculation, value: Any, leaves: dict[str, Any]) -> Any:

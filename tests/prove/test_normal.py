@@ -10,7 +10,7 @@ import numpy
 from hypothesis import given, settings
 
 from gsl.prove.equal import equal
-from gsl.prove.normal import Algebra, Sum, constant
+from gsl.prove.normal import Sum, TermAlgebra, constant
 from gsl.prove.path import Path
 from gsl.prove.poly import IntAtom, Poly, operation
 from tests.prove.numbers import Numbers, whole
@@ -34,7 +34,7 @@ class Both:
 
     def __init__(self) -> None:
         self.path = Path([], {}, float("inf"))
-        self.algebra = Algebra(self.path)
+        self.algebra = TermAlgebra(self.path)
         self.i = self.path.index(Poly.of(SIZE), "i")
 
     def form(self, tree: Any, r: Poly) -> Sum:

@@ -11,7 +11,7 @@ from typing import Any
 from gsl.front.core.handle import NUMBERS, Handle, Reading, Single, Source
 from gsl.front.core.infer import type_of_literal
 from gsl.front.tree import Canon, LiteralOperand
-from gsl.graph import CONST, GETITEM, TUPLE, Effect, Inference, Node, Op, TupleType, Type
+from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Effect, Inference, Node, Op, TupleType, Type
 from gsl.graph.node import short_name
 from gsl.spec import TABLE
 
@@ -152,6 +152,19 @@ class Loader(ABC):
         """Add the one view node that stands for a native value."""
         self.nodes.append(view)
         self.views[native] = view
+
+    def alive(self, roots: Sequence[Node]) -> list[Node]:
+        """The inputs, and the nodes that the roots need: without those that readings have seen through, and without
+        weights that nothing uses."""
+        found = set(roots)
+        work = list(found)
+        while work:
+            node = work.pop()
+            for operand in (*node.operands, *node.deps):
+                if operand not in found:
+                    found.add(operand)
+                    work.append(operand)
+        return [node for node in self.nodes if node in found or node.op == INPUT]
 
     def expand(self, tree: Expansion, canon: Canon, native: Any, type: Type | None = None) -> bool:
         """Fill the tree with the nodes of the reading of a native call of that type; False if the view can't hold it.

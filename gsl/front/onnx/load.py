@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -92,7 +92,7 @@ class OnnxLoader(Loader):
         results = [self.views[value] for value in graph.outputs]
         dead = [self.views[value] for node in graph for value in (node.outputs[counted(node)[0]],)
                 if not value.uses() and not is_constant(node) and value in self.views]  # fmt: skip
-        return Graph(self._alive([*results, *dead]), results, partial(infer, self.model))
+        return Graph(self.alive([*results, *dead]), results, partial(infer, self.model))
 
     # ------------------------------------------------------------ leaves
 
@@ -230,21 +230,6 @@ class OnnxLoader(Loader):
                 known = self.types.tensor(*found)
             self._types[value] = known
         return self._types[value]
-
-    # ------------------------------------------------------------ the whole
-
-    def _alive(self, roots: Sequence[Node]) -> list[Node]:
-        """The nodes that count, without those that readings have seen through, and without unused weights."""
-        alive = set(roots)
-        work = list(alive)
-        while work:
-            node = work.pop()
-            for operand in (*node.operands, *node.deps):
-                if operand not in alive:
-                    alive.add(operand)
-                    work.append(operand)
-        return [node for node in self.nodes if node in alive or node.op == INPUT]
-
 
 def _tensor_of(value: ir.Value) -> Any:
     """The tensor that a value is in the model; ``None`` if it is none, or none that can be read."""

@@ -100,7 +100,7 @@ class RelayLoader(Loader):
                 self.order[expr] = number
                 self._expression(expr)
         results = [self.views[expr] for expr in outputs]
-        return Graph(self._alive(results), results, partial(infer, self.module), canonical)
+        return Graph(self.alive(results), results, partial(infer, self.module), canonical)
 
     # ------------------------------------------------------------ leaves
 
@@ -249,18 +249,3 @@ class RelayLoader(Loader):
         if has_symbols(native) and op in (TUPLE, GETITEM):
             return refined(native, inferred(op, operands, attrs)) or native
         return native
-
-    # ------------------------------------------------------------ the whole
-
-    def _alive(self, outputs: Sequence[Node]) -> list[Node]:
-        """The nodes that count, without those that readings have seen through, and without weights that nothing
-        uses."""
-        alive = set(outputs)
-        work = list(alive)
-        while work:
-            node = work.pop()
-            for operand in (*node.operands, *node.deps):
-                if operand not in alive:
-                    alive.add(operand)
-                    work.append(operand)
-        return [node for node in self.nodes if node in alive or node.op == INPUT]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gsl.prove.normal import ZERO, Algebra, Sum, constant
+from gsl.prove.normal import ZERO, Sum, TermAlgebra, constant
 from gsl.prove.path import Unproved, Whole, number
 from gsl.prove.poly import Poly
 from gsl.prove.tensor import DTYPES, Calculation, DType, Index, Tensor, real
@@ -43,18 +43,18 @@ def picked(calc: Calculation, shape: Sequence[Poly], index: Index) -> Index:
     return tuple(calc.path.pick(size, p) for size, p in zip(shape, own, strict=True))
 
 
-def _arithmetic(operate: Callable[[Algebra, Sum, Sum], Sum]) -> Meaning:
+def _arithmetic(operate: Callable[[TermAlgebra, Sum, Sum], Sum]) -> Meaning:
     def meaning(calc: Calculation, left: Tensor, right: Tensor) -> Tensor:
         return each(calc, lambda a, b: operate(calc.algebra, a, b), left, right)
 
     return meaning
 
 
-def _quotient(algebra: Algebra, a: Sum, b: Sum) -> Sum:
+def _quotient(algebra: TermAlgebra, a: Sum, b: Sum) -> Sum:
     return algebra.times(a, algebra.inverse(b))
 
 
-def smaller(algebra: Algebra, a: Sum, b: Sum) -> Sum:
+def smaller(algebra: TermAlgebra, a: Sum, b: Sum) -> Sum:
     """The smaller of two numbers."""
     return algebra.negative(algebra.apply("max", algebra.negative(a), algebra.negative(b)))
 
@@ -69,16 +69,16 @@ def _power(calc: Calculation, base: Tensor, exponent: Tensor) -> Tensor:
     return each(calc, power, base, exponent)
 
 
-def _unary(function: Callable[[Algebra, Sum], Sum]) -> Meaning:
+def _unary(function: Callable[[TermAlgebra, Sum], Sum]) -> Meaning:
     return lambda calc, x, **_: each(calc, lambda value: function(calc.algebra, value), x)
 
 
-def root(algebra: Algebra, x: Sum) -> Sum:
+def root(algebra: TermAlgebra, x: Sum) -> Sum:
     """A square root."""
     return algebra.apply("sqrt", x, partial=True)
 
 
-def _gelu(algebra: Algebra, x: Sum) -> Sum:
+def _gelu(algebra: TermAlgebra, x: Sum) -> Sum:
     scaled = algebra.times(x, algebra.inverse(algebra.apply("sqrt", constant(2))))
     return algebra.scale(algebra.times(x, algebra.add(constant(1), algebra.apply("erf", scaled))), constant(
         0.5).terms[0].coefficient)  # fmt: skip
@@ -96,11 +96,11 @@ def _clip(calc: Calculation, x: Tensor, a_min: Any, a_max: Any) -> Tensor:
     return each(calc, clipped, x)
 
 
-def _relu6(algebra: Algebra, x: Sum) -> Sum:
+def _relu6(algebra: TermAlgebra, x: Sum) -> Sum:
     return smaller(algebra, algebra.apply("max", x, ZERO), constant(6))
 
 
-def _hardswish(algebra: Algebra, x: Sum) -> Sum:
+def _hardswish(algebra: TermAlgebra, x: Sum) -> Sum:
     inner = _relu6(algebra, algebra.add(x, constant(3)))
     return algebra.times(algebra.times(x, inner), algebra.inverse(constant(6)))
 
