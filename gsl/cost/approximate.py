@@ -12,9 +12,10 @@ from gsl.cost.whole import TimedInputs, error
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """The gain of a kind alone, and the error that it brings."""
+    """The program of a kind alone, what it gains, and the error that it brings."""
 
     kind: Kind
+    alone: Candidate
     times: int
     gain: float
     error: float
@@ -36,7 +37,7 @@ def approximated(
     kinds = [kind for kind in everything.fired if space.rules[kind.rule].approximate]
     if kinds and everything.costs.total < found.best.costs.total:
         progress("with all approximate rules")
-        whole = error(space.workload, everything.workload, inputs, warm=True)
+        whole = error(everything.workload, inputs, warm=True)
         if whole <= tolerance:
             best, together = _paying(space, everything, kinds, clock, whole)
             return Found(best, (*found.trials, *together), found.finished)
@@ -47,11 +48,11 @@ def approximated(
         if offer.error > tolerance:
             trials.append(replace(trial, verdict=DROPPED, why=f"its error is above the tolerance of {tolerance:g}"))
             continue
-        if clock.left <= 0:
+        if taken and clock.left <= 0:
             trials.append(replace(trial, verdict=DROPPED, why="not tried: the budget was spent"))
             continue
-        candidate = space.at(choice.approximating([*taken, offer.kind]))
-        whole = error(space.workload, candidate.workload, inputs, warm=True)
+        candidate = space.at(choice.approximating([*taken, offer.kind])) if taken else offer.alone
+        whole = error(candidate.workload, inputs, warm=True) if taken else offer.error
         if whole <= tolerance and candidate.costs.total < best.costs.total:
             taken.append(offer.kind)
             best = candidate
@@ -82,8 +83,8 @@ def _offers(
         if not difference.pays or difference.gain <= 0:
             trials.append(replace(trial, gain=difference.gain, why="it does not pay"))
             continue
-        brought = error(space.workload, alone.workload, inputs, warm=True)
-        offers.append(_Offer(kind, times, difference.gain, brought))
+        brought = error(alone.workload, inputs, warm=True)
+        offers.append(_Offer(kind, alone, times, difference.gain, brought))
     return offers, trials
 
 

@@ -161,7 +161,7 @@ class _Optimization:
             known, found = None, self._found(space)
             end = self._end(self._finalists(space, found.best), None)
             if end.taken or found.best is not space.original:
-                found = found.with_best(end.best)
+                found = found.with_best(end.best, end.instead)
         if known is None or (end.taken and known.after is None):
             self._keep(found, end)
         best = found.best
@@ -190,17 +190,18 @@ class _Optimization:
         """The programs that are timed as a whole, the best one by the cost of its calls first.
 
         Measured costs are those of calls alone, which may be others in a program. So the programs of all rules, and of
-        all but those of one stage, are timed too, as far as the time suffices.
+        all but those of one stage, are timed too, as far as the time suffices; before them the best one without rules
+        that are approximate, which stays if their error turns out to be too large.
         """
         found = [best]
         if best.choice is None or not isinstance(self.model, Measured):
             return found
         whole = RUNS * space.original.costs.total
         room = min(FINALISTS, int(TIMING * self.clock.left / whole) - 1 if whole else FINALISTS)
-        everything = Choice(approximate=best.choice.approximate)
+        exact, everything = best.choice.approximating(()), Choice(approximate=best.choice.approximate)
         stages = [[rule.name for rule in stage] for stage in reversed(space.stages)]
         with self._measuring_for(0.0):
-            for choice in (everything, *map(everything.without_rules, stages)):
+            for choice in (exact, everything, *map(everything.without_rules, stages)):
                 if len(found) >= room or self.clock.left < FINAL * self.clock.seconds / 2:
                     break
                 candidate = space.at(choice)
@@ -282,6 +283,7 @@ class _Optimization:
         best = finalists[0]
         if best.workload is self.workload:
             return _End(best, False, "no rule pays here, so the program is what it was")
+        instead = ""
         if known is not None and known.before is not None and known.after is not None:
             is_same = known.values is not None and known.values == self._values
             wrong, reason = (known.error, "") if is_same else self._compared(best)
@@ -290,21 +292,31 @@ class _Optimization:
             self.progress("timing whole programs in turns")
             seconds = TIMING * min(FINAL * self.clock.seconds, self.clock.left)
             before, *times = in_turns([self.workload, *[each.workload for each in finalists]], self.inputs, seconds)
-            after, best = min(zip(times, finalists), key=lambda each: each[0].median)
-            if not is_faster(after, times[0]):
-                after, best = times[0], finalists[0]
-            wrong, reason = self._compared(best)
+            order = sorted(zip(times, finalists), key=lambda each: each[0].median)
+            if not is_faster(order[0][0], times[0]):
+                order.sort(key=lambda each: each[1] is not finalists[0])
+            after, best, wrong, reason, instead = self._first_right(order)
             how = ""
         if reason:
-            return _End(best, False, f"{reason}, so the old program stays", before, after, wrong, is_wrong=True)
+            return _End(best, False, f"{reason}, so the old program stays", before, after, wrong, reason, is_wrong=True)
         if not is_faster(after, before):
             reason = "the new program is not faster as a whole, so the old one stays"
             return _End(best, False, reason, before, after, wrong)
-        return _End(best, True, f"{before.median / after.median:.2f} times faster{how}", before, after, wrong)
+        return _End(best, True, f"{before.median / after.median:.2f} times faster{how}", before, after, wrong, instead)
+
+    def _first_right(self, timed: Sequence[tuple[Timing, Candidate]]) -> tuple[Timing, Candidate, float, str, str]:
+        """The first of some programs whose numbers agree: with its time, error, no reason against it, and that against
+        the one at the front. If there is none, the one at the front."""
+        found = [(*timed[0], *self._compared(timed[0][1]))]
+        for after, best in timed[1:] if found[0][-1] else ():
+            found.append((after, best, *self._compared(best)))
+            if not found[-1][-1]:
+                return (*found[-1], found[0][-1])
+        return (*found[0], found[0][-1])
 
     def _compared(self, best: Candidate) -> tuple[float, str]:
         """A pair: the error of a program, and why that is too large; empty if it is not."""
-        wrong = error(self.workload, best.workload, self.calibration or [self.inputs])
+        wrong = error(best.workload, self.calibration or [self.inputs])
         if self.tolerance is not None and any(rule.approximate for rule in _used(best)):
             return wrong, f"the error of {wrong:.1e} is above the tolerance" if wrong > self.tolerance else ""
         report = self.workload.compare(best.workload, list(self.inputs.values))
@@ -321,6 +333,8 @@ class _End:
     before: Timing | None = None
     after: Timing | None = None
     error: float | None = None
+    instead: str = ""
+    """Why it is not the program that was the fastest one."""
     is_wrong: bool = False
     """True if the new program computes something else."""
 

@@ -74,8 +74,9 @@ class Found:
     finished: bool = True
     """False if there was more to look at when the time was over."""
 
-    def with_best(self, best: Candidate) -> Found:
-        """The same with another program as the best, which is faster as a whole, and the trials changed to that."""
+    def with_best(self, best: Candidate, reason: str = "") -> Found:
+        """The same with another program as the best, and the trials changed to that: it is faster as a whole, or there
+        is this reason against the best one."""
         if best is self.best:
             return self
         rewritten = {(kind.rule, kind.shape): times for kind, times in best.fired.items()}
@@ -86,7 +87,7 @@ class Found:
                 before = Trial(*key, rewritten[key], verdict=DROPPED)
             is_kept = key in rewritten
             if is_kept != (before.verdict == KEPT):
-                why = f"the whole program is faster {'with' if is_kept else 'without'} it"
+                why = reason or f"the whole program is faster {'with' if is_kept else 'without'} it"
                 known[key] = replace(before, gain=None, verdict=KEPT if is_kept else DROPPED, why=why)
         return Found(best, tuple(known.values()), self.finished)
 

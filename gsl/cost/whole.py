@@ -8,16 +8,18 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from math import sqrt
 from typing import Any
 
 from gsl.errors import WorkloadError
 from gsl.graph import Effect
 from gsl.workload import Workload
-from gsl.workload.runs import results
+from gsl.workload.runs import Leaves, aligned
 
-ROUNDS = (3, 31)
-"""The least and the most rounds in which programs are timed. With less than three, nothing is more than chance."""
+ROUNDS = (5, 31)
+"""The least and the most rounds in which programs are timed. With less than three, nothing is more than chance;
+with three, nothing is if a single one was disturbed."""
 RUNS = 2 + ROUNDS[0]
 """How often each program runs at least: to be ready, to find the number of runs of a sample, and in the rounds."""
 SAMPLE = 0.002
@@ -60,6 +62,7 @@ class TimedInputs:
     """The inputs on which programs are run: in the order of one workload, whose names others know."""
 
     def __init__(self, workload: Workload, given: Any = None) -> None:
+        self.workload = workload
         self.names = list(workload.inputs)
         self.values: Sequence[Any]
         if given is not None:
@@ -68,6 +71,11 @@ class TimedInputs:
             self.values = workload.example_inputs
         else:
             self.values = workload.random_inputs()
+
+    @cached_property
+    def expected(self) -> Leaves:
+        """The leaves of a run of the workload itself, and what that changed."""
+        return self.workload.isolated(self.of(self.workload), 0)
 
     def of(self, workload: Workload) -> dict[str, Any]:
         """The same inputs by name for another workload, in its order."""
@@ -79,14 +87,14 @@ class TimedInputs:
 def in_turns(workloads: Sequence[Workload], inputs: TimedInputs, seconds: float) -> list[Timing]:
     """The times of programs that are run one after the other, in every second round in the opposite order.
 
-    That takes about so many seconds, or what the least rounds take.
+    That takes about so many seconds after all are ready to run, or what the least rounds take.
     """
     import torch
 
-    start = time.perf_counter()
     with _unchanged(workloads), torch.no_grad():
         calls = [_call(workload, inputs) for workload in workloads]
         runs = _runs(calls)
+        start = time.perf_counter()
         samples: list[list[float]] = [[] for _ in calls]
         for number in range(ROUNDS[1]):
             if number >= ROUNDS[0] and time.perf_counter() - start > seconds:
@@ -167,8 +175,9 @@ def checksum(values: Iterable[Any]) -> int | None:
     return found
 
 
-def error(old: Workload, new: Workload, inputs: Sequence[TimedInputs], *, warm: bool = False) -> float:
-    """The largest difference of an output, relative to the largest magnitude of that output, over all inputs.
+def error(new: Workload, inputs: Sequence[TimedInputs], *, warm: bool = False) -> float:
+    """The largest difference of an output from that of the workload of the inputs, relative to the largest magnitude of
+    that output, over all inputs.
 
     Infinite where outputs have another shape, or are not finite in other places. With ``warm``, the new program runs
     once before: what it does with packed weights is done from the second run on.
@@ -177,7 +186,8 @@ def error(old: Workload, new: Workload, inputs: Sequence[TimedInputs], *, warm: 
     if warm:
         new.isolated(inputs[0].of(new), 0)
     for run in inputs:
-        first, second = map(dict, results(old, run.of(old), new, run.of(new), 0))
+        old, values = run.workload, run.of(new)
+        first, second = map(dict, aligned(run.expected, old, run.of(old), new.isolated(values, 0), new, values))
         if first.keys() != second.keys():
             raise WorkloadError(f"{new.name} has other outputs than {old.name}")
         worst = max([worst, *(_distance(value, second[path]) for path, value in first.items())])

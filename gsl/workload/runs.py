@@ -96,19 +96,20 @@ def compared(
         named = dict(zip(first.inputs, run.values))
         names = second.inputs if by_name else list(named)
         same = dict(zip(names, second.bind([named[name] for name in names])))
-        expected, found = results(first, named, second, same, run.seed)
+        ran = first.isolated(named, run.seed), second.isolated(same, run.seed)
+        expected, found = aligned(ran[0], first, named, ran[1], second, same)
         if not same_front_end:
             found = by_position(expected, found)
         rows += compare_results(number, expected, found, override, devices=same_front_end)
     return without_numbers(rows)
 
 
-def results(
-    first: Workload, inputs: Mapping[str, Any], second: Workload, others: Mapping[str, Any], seed: int
-) -> tuple[Leaves, Leaves]:
+def aligned(
+    expected: Leaves, first: Workload, inputs: Mapping[str, Any], found: Leaves, second: Workload,
+    others: Mapping[str, Any],
+) -> tuple[Leaves, Leaves]:  # fmt: skip
     """The leaves of one run of each workload. What only one of them changed in place is there with its value in both:
     a cache, say, into which one run writes what is in it already."""
-    expected, found = first.isolated(inputs, seed), second.isolated(others, seed)
     return _with_unchanged(expected, found, first, inputs), _with_unchanged(found, expected, second, others)
 
 

@@ -90,12 +90,12 @@ def spent(time: Time, budget: float, search: str = "greedy") -> OptimizeReport:
     return gsl.optimize(wl, rules=RULES, cost=Slow(time), budget=budget, search=search).report
 
 
-LEAST = 2 * 7 * RUN
+LEAST = 2 * 9 * RUN
 """What the end takes at least."""
 
 
 @pytest.mark.parametrize("search", ["greedy", "backtrack"])
-@pytest.mark.parametrize("budget", [9.0, 12.0, 20.0, 60.0])
+@pytest.mark.parametrize("budget", [11.0, 14.0, 20.0, 60.0])
 def test_the_budget_is_kept(search: str, budget: float, time: Time) -> None:
     report = spent(time, budget, search)
     assert report.before is not None
@@ -106,7 +106,7 @@ def test_the_budget_is_kept(search: str, budget: float, time: Time) -> None:
 def test_with_hardly_a_budget_the_end_takes_its_least(time: Time) -> None:
     report = spent(time, 0.1)
     assert report.before is not None
-    assert len(report.before.samples) == 3
+    assert len(report.before.samples) == 5
     assert time.runs * RUN == LEAST
     assert report.seconds <= LEAST + 2 * PRICING, "both programs are priced"
 
@@ -114,4 +114,4 @@ def test_with_hardly_a_budget_the_end_takes_its_least(time: Time) -> None:
 def test_the_check_finds_an_end_that_has_no_time_left(time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optimization, "FINAL", 0.0)
     monkeypatch.setattr(optimization._Optimization, "_least", lambda self, costs: 0.0)
-    assert spent(time, 9.0).seconds > 9.0 + PRICING
+    assert spent(time, 11.0).seconds > 11.0 + PRICING

@@ -52,6 +52,13 @@ def chain(*functions: Callable[[torch.Tensor], torch.Tensor], rows: int = 4) -> 
     return Workload.from_torch(Chain(*functions), (torch.randn(rows, 3),))
 
 
+class Timed(OfNodes):
+    """Prices that count as measured: whole programs are timed as well."""
+
+    until: float | None = None
+    __setattr__ = object.__setattr__
+
+
 def priced(noise: float = 0.0, **prices: float) -> OfNodes:
     """A cost model of operators by their prices; 1 for all others."""
     return OfNodes(lambda node: prices.get(str(node.op).removeprefix("nn."), 1.0), noise)
@@ -240,18 +247,12 @@ def test_what_is_not_faster_is_given_back(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_rules_that_do_not_pay_are_not_told_as_kept_when_the_whole_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Timed(OfNodes):
-        """Prices that count as measured: whole programs are timed as well."""
-
-        until: float | None = None
-        __setattr__ = object.__setattr__
-
     monkeypatch.setattr("gsl.cost.optimization.Measured", Timed)
     both = [Timing((1.0, 1.0, 1.0)), Timing((1.0, 1.1, 0.9))]
     monkeypatch.setattr("gsl.cost.optimization.in_turns", lambda *_: both)
     wl = chain(torch.relu, torch.tanh)
     cost = Timed(lambda node: {"clip": 3.0}.get(str(node.op), 1.0), 0.0)
-    new, report = gsl.optimize(wl, rules=SPLIT_RELU, cost=cost)
+    new, report = gsl.optimize(wl, rules=SPLIT_RELU, cost=cost, budget=90.0)
     assert new is wl
     assert "not faster as a whole" in report.decision
     assert [(trial.verdict, trial.why) for trial in report.trials] == [("dropped", "the program is cheaper without")]
@@ -395,6 +396,21 @@ def test_calibration_inputs_count() -> None:
     assert not gsl.optimize(wl, **given, calibration=far)[1].kept
 
 
+def test_what_is_exact_stays_where_the_error_of_the_rest_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    timings = [Timing((seconds,) * 5) for seconds in (1.0, 0.5, 0.6, 0.7, 0.8, 0.9)]
+    monkeypatch.setattr("gsl.cost.optimization.in_turns", lambda programs, *_: timings[: len(programs)])
+    monkeypatch.setattr("gsl.cost.optimization.error", lambda new, inputs: 1.0)
+    monkeypatch.setattr("gsl.cost.optimization.Measured", Timed)
+    wl = small(chain(torch.tanh, torch.relu, torch.relu))
+    cost = Timed(lambda node: {"tanh": 0.2}.get(str(node.op), 0.1), 0.0)
+    new, report = gsl.optimize(wl, rules=[FINE, RELU_RELU], cost=cost, budget=60.0, tolerance=0.02)
+    assert report.taken
+    assert [trial.rule for trial in report.kept] == [RELU_RELU.name], str(report)
+    (dropped,) = [trial for trial in report.trials if trial.rule == "fine"]
+    assert dropped.why == "the error of 1.0e+00 is above the tolerance"
+    assert new.op_counts()["nn.relu"] == 1
+
+
 def test_an_approximate_rule_says_so() -> None:
     assert str(COARSE).splitlines()[0] == "coarse (approximate)"
     verdict = COARSE.verify()
@@ -407,9 +423,9 @@ def test_an_approximate_rule_says_so() -> None:
 
 def test_errors_are_relative_to_the_largest_output() -> None:
     wl, other = chain(lambda a: a * 2), chain(lambda a: a * 2.002)
-    assert error(wl, other, [TimedInputs(wl)]) == pytest.approx(1e-3, rel=1e-2)
-    assert error(wl, wl, [TimedInputs(wl)]) == 0.0
-    assert error(wl, chain(lambda a: a / 0), [TimedInputs(wl)]) == float("inf")
+    assert error(other, [TimedInputs(wl)]) == pytest.approx(1e-3, rel=1e-2)
+    assert error(wl, [TimedInputs(wl)]) == 0.0
+    assert error(chain(lambda a: a / 0), [TimedInputs(wl)]) == float("inf")
 
 
 def test_programs_take_turns_and_buffers_stay() -> None:
@@ -424,7 +440,7 @@ def test_programs_take_turns_and_buffers_stay() -> None:
 
     wl = Workload.from_torch(Counting(), (torch.randn(2, 3),))
     first, second = in_turns([wl, wl], TimedInputs(wl), 0.0)
-    assert len(first.samples) == len(second.samples) == 3
+    assert len(first.samples) == len(second.samples) == 5
     assert torch.equal(wl.params["count"], torch.zeros(3))
 
 
@@ -455,10 +471,10 @@ def test_a_cache_that_has_what_is_written_is_compared() -> None:
     wl, new, cache = cached()
     wl.exported.module()(*wl.example_inputs)  # type: ignore[misc]
     assert cache.any()
-    assert 0 < error(wl, new, [TimedInputs(wl)]) < 1e-6
+    assert 0 < error(new, [TimedInputs(wl)]) < 1e-6
     wl.compare(new).check()
     wrong = cached(scale=1.5)[1]
-    assert error(wl, wrong, [TimedInputs(wl)]) > 0.1
+    assert error(wrong, [TimedInputs(wl)]) > 0.1
     assert not wl.compare(wrong)
 
 

@@ -103,7 +103,7 @@ class FxReader:
             op=None if canon is None else canon.op,
             mutated=spellings.mutated(target, node.args, node.kwargs),
             unknown=_is_foreign(node),
-            effect=_effect(node),
+            effect=self._call_effect(node),
             role=_role(target, canon),
             stays=canon is not None and target not in _PLACING,
             by_strides=spellings.is_by_strides(node),
@@ -290,7 +290,14 @@ class FxReader:
         if node.op == "call_module":
             return self._module_effect(node)
         form = self.form(node)
-        return _effect(node) if form is None else form.effect
+        return self._call_effect(node) if form is None else form.effect
+
+    def _call_effect(self, node: fx.Node) -> Effect | None:
+        if str(node.target) != "wrap_with_set_grad_enabled":
+            return _effect(node)
+        # The call of a graph with gradients on or off has the effects of its calls.
+        body = getattr(self.root, str(getattr(node.args[1], "target", None)), None)
+        return None if isinstance(body, fx.GraphModule) and _is_understood(body) else Effect.OTHER
 
     def _module_effect(self, node: fx.Node) -> Effect | None:
         module = self.module(node)

@@ -230,6 +230,30 @@ def test_a_graph_without_effects_is_looked_into() -> None:
     assert any(node.effect is not None for node in workload.graph)
 
 
+def test_a_region_without_gradients_has_the_effects_of_its_calls() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(3))
+
+        def forward(self, x: torch.Tensor, *, write: bool = False) -> torch.Tensor:
+            with torch.no_grad():
+                y = x.sin()
+                if write:
+                    self.count.add_(1)
+            return y + x.cos() * self.count
+
+    def effects(write: bool) -> set[Any]:
+        with torch.enable_grad():
+            exported = torch.export.export(Model(), (torch.randn(3),), {"write": write})
+        workload = Workload.from_exported(exported)
+        assert "wrap_with_set_grad_enabled" in str(exported.graph), "the region is there"
+        return {node.effect for node in workload.graph} - {None}
+
+    assert effects(False) == set()
+    assert effects(True), "what the region writes is told"
+
+
 # ---------------------------------------------------------------- autocast
 
 
