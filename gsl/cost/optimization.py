@@ -197,7 +197,7 @@ class _Optimization:
         if best.choice is None or not isinstance(self.model, Measured):
             return found
         whole = RUNS * space.original.costs.total
-        room = min(FINALISTS, int(TIMING * self.clock.left / whole) - 1 if whole else FINALISTS)
+        room = min(FINALISTS, int(TIMING * self.clock.left / whole) - 3 if whole else FINALISTS)
         exact, everything = best.choice.approximating(()), Choice(approximate=best.choice.approximate)
         stages = [[rule.name for rule in stage] for stage in reversed(space.stages)]
         with self._measuring_for(0.0):
@@ -289,13 +289,7 @@ class _Optimization:
             wrong, reason = (known.error, "") if is_same else self._compared(best)
             how, before, after = ", as an earlier run found", known.before, known.after
         else:
-            self.progress("timing whole programs in turns")
-            seconds = TIMING * min(FINAL * self.clock.seconds, self.clock.left)
-            before, *times = in_turns([self.workload, *[each.workload for each in finalists]], self.inputs, seconds)
-            order = sorted(zip(times, finalists), key=lambda each: each[0].median)
-            if not is_faster(order[0][0], times[0]):
-                order.sort(key=lambda each: each[1] is not finalists[0])
-            after, best, wrong, reason, instead = self._first_right(order)
+            before, after, best, wrong, reason, instead = self._timed(finalists)
             how = ""
         if reason:
             return _End(best, False, f"{reason}, so the old program stays", before, after, wrong, reason, is_wrong=True)
@@ -304,15 +298,38 @@ class _Optimization:
             return _End(best, False, reason, before, after, wrong)
         return _End(best, True, f"{before.median / after.median:.2f} times faster{how}", before, after, wrong, instead)
 
-    def _first_right(self, timed: Sequence[tuple[Timing, Candidate]]) -> tuple[Timing, Candidate, float, str, str]:
-        """The first of some programs whose numbers agree: with its time, error, no reason against it, and that against
-        the one at the front. If there is none, the one at the front."""
-        found = [(*timed[0], *self._compared(timed[0][1]))]
-        for after, best in timed[1:] if found[0][-1] else ():
-            found.append((after, best, *self._compared(best)))
-            if not found[-1][-1]:
-                return (*found[-1], found[0][-1])
-        return (*found[0], found[0][-1])
+    def _timed(self, finalists: Sequence[Candidate]) -> tuple[Timing, Timing, Candidate, float, str, str]:
+        """The times of the old program and of the best new one, and what :meth:`_first_right` tells of that.
+
+        The fastest of several owes that to chance, too, so it is timed again beside the old one alone.
+        """
+        self.progress("timing whole programs in turns")
+        seconds = TIMING * min(FINAL * self.clock.seconds, self.clock.left)
+        if len(finalists) > 1:
+            seconds /= 2
+            finalists = self._by_time(finalists, seconds)
+        best, wrong, reason, instead = self._first_right(finalists)
+        before, after = in_turns([self.workload, best.workload], self.inputs, seconds)
+        return before, after, best, wrong, reason, instead
+
+    def _by_time(self, finalists: Sequence[Candidate], seconds: float) -> list[Candidate]:
+        """Some programs, the fastest one first; the first one stays it if that is not faster by more than chance."""
+        programs = [self.workload, *[each.workload for each in finalists]]
+        _, *times = in_turns(programs, self.inputs, seconds)
+        order = sorted(zip(times, finalists), key=lambda each: each[0].median)
+        if not is_faster(order[0][0], times[0]):
+            order.sort(key=lambda each: each[1] is not finalists[0])
+        return [each for _, each in order]
+
+    def _first_right(self, candidates: Sequence[Candidate]) -> tuple[Candidate, float, str, str]:
+        """The first of some programs whose numbers agree, or the one at the front if there is none: with its error, the
+        reason against it, and that against the one at the front."""
+        first = (candidates[0], *self._compared(candidates[0]))
+        for best in candidates[1:] if first[-1] else ():
+            wrong, reason = self._compared(best)
+            if not reason:
+                return best, wrong, "", first[-1]
+        return (*first, first[-1])
 
     def _compared(self, best: Candidate) -> tuple[float, str]:
         """A pair: the error of a program, and why that is too large; empty if it is not."""

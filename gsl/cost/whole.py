@@ -47,15 +47,20 @@ class Timing:
         return (high - low) / 2
 
 
+GAIN = 0.01
+"""The least part of the time that a program saves if it counts as faster."""
+
+
 def is_faster(new: Timing, old: Timing) -> bool:
-    """True if one program is faster than another one with which it took turns: in the median, and by more than chance.
+    """True if one program is faster than another one with which it took turns: by at least one hundredth in the median,
+    and by more than chance.
 
     The ranks of the samples tell this; other work on the machine disturbs them little (F. Wilcoxon, "Individual
     comparisons by ranking methods", Biometrics Bulletin 1, 1945).
     """
     m, n = len(old.samples), len(new.samples)
     won = sum((b < a) + (b == a) / 2 for a in old.samples for b in new.samples)
-    return new.median < old.median and won - m * n / 2 > SURE * sqrt(m * n * (m + n + 1) / 12)
+    return new.median <= (1 - GAIN) * old.median and won - m * n / 2 > SURE * sqrt(m * n * (m + n + 1) / 12)
 
 
 class TimedInputs:
