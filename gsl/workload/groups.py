@@ -15,7 +15,7 @@ from gsl.graph.text import node_names, text
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class OutlinedGroup:
     """A part of a program that a rule outlined with ``pat.Fused``: its name, its attributes, and its body."""
 
     name: str
@@ -28,13 +28,13 @@ class Group:
         return "\n".join([f"group {self.name}{given}", *(f"  {line}" for line in lines)])
 
 
-def groups(graph: Graph) -> Mapping[str, Group]:
+def groups(graph: Graph) -> Mapping[str, OutlinedGroup]:
     """The groups in a view by the names of their calls, in order."""
     found = {}
     names = node_names(graph)
     for node in graph:
         if isinstance(node.op, Subgraph):
-            found[names[node]] = Group(node.op.name, MappingProxyType(dict(node.attrs)), node.op.body)
+            found[names[node]] = OutlinedGroup(node.op.name, MappingProxyType(dict(node.attrs)), node.op.body)
     return MappingProxyType(found)
 
 

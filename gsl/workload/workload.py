@@ -25,7 +25,7 @@ from gsl.workload import inputs as _inputs
 from gsl.workload.bisect import culprit
 from gsl.workload.compare import OutputPath as LeafPath
 from gsl.workload.compare import Report, Tolerance
-from gsl.workload.groups import Group, UnreadReport, groups, inlined, unread
+from gsl.workload.groups import OutlinedGroup, UnreadReport, groups, inlined, unread
 from gsl.workload.inputs import Strategy
 from gsl.workload.inputs import strategy as strategy_of
 from gsl.workload.runs import WantedInputs, compared, isolated, runs
@@ -395,7 +395,7 @@ class Workload:
         labels = tuple(run.label for run in wanted)
         return Report(self.name, other.name, rows, tuple(run.values for run in wanted), labels, found)
 
-    def groups(self) -> Mapping[str, Group]:
+    def groups(self) -> Mapping[str, OutlinedGroup]:
         """The outlined groups in the graph, by the names of their calls, in order; read-only."""
         return groups(self.graph)
 
