@@ -4,57 +4,28 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tests.conformance import known_both
+
 LISTS: Final[dict[str, Any]] = {
     "refused": {},
     "composed": {
-        "expm1": "add exp multiply tanh",
-        "log2": "log multiply",
-        "log10": "log multiply",
-        "log1p": "add divide equal isinf log multiply subtract where",
+        **known_both.COMPOSED,
         "reciprocal": "divide",
-        "multiply #2": "cast multiply",
-        "divide #2": "cast divide",
-        "floor_mod #2": "add less mod multiply sign where",
-        "maximum #2": "cast maximum",
-        "less": "cast less",
-        "where #2": "cast where",
         "clip(a_max=3)": "minimum",
-        "full(shape=2, dtype=int8)": "broadcast_to cast reshape",
         "full_like": "full",
         "full_like #2": "broadcast_to cast",
         "arange(start=3, stop=0, step=-2, dtype=float32)": "",
-        "reshape_like": "reshape",
-        "reshape_like(lhs_begin=1, rhs_begin=1)": "reshape",
-        "reverse(axis=(0, -1))": "reverse",
-        "layout_transform(src_layout=NHC, dst_layout=NCH)": "transpose",
-        "layout_transform(src_layout=NCHW, dst_layout=NHWC4c)": "reshape transpose",
-        "layout_transform(src_layout=NCHW4c, dst_layout=NCHW2c)": "reshape transpose",
-        "strided_slice(begin=(None,), end=(None,), axes=(1,))": "",
-        "take": "reshape take",
-        "scatter(axis=1)": "scatter strided_slice",
-        "matrix_set_diag(k=1)": "take where",
-        "matrix_set_diag(k=(-1, 1))": "reshape take where",
         "sum(axis=(0, 1, 2), exclude=True)": "expand_dims sum",
-        "sum(axis=0)": "cast sum",
         "sum #2": "expand_dims sum",
         "all(axis=(0, 2))": "cast min not_equal",
         "any": "cast max not_equal",
         "variance(axis=(0, 1), unbiased=True)": "multiply variance",
         "logsumexp(axis=(0, 1))": "add exp isinf log max squeeze subtract sum where",
-        "argmax(axis=(0, 2), keepdims=True)": "argmax reshape transpose",
         "cumsum(axis=0, exclusive=True)": "cumsum",
-        "nn.batch_matmul": "matmul transpose",
-        "nn.batch_matmul(transpose_a=True, transpose_b=False)": "matmul transpose",
-        "nn.bias_add": "add reshape",
-        "nn.bias_add(axis=-1)": "add",
         "nn.attention": "nn.attention transpose",
         "nn.attention(is_causal=True)": "nn.attention transpose",
         "nn.attention(scale=0.5)": "broadcast_to nn.attention transpose",
         "nn.attention(enable_gqa=True)": "nn.attention repeat transpose",
-        "nn.conv2d(data_layout=NHWC, out_layout=NCHW)": "nn.conv2d transpose",
-        "nn.conv2d_transpose(data_layout=NHWC, kernel_layout=OIHW)": "nn.conv2d_transpose transpose",
-        "nn.adaptive_max_pool1d(output_size=3)": "concatenate max strided_slice",
-        "nn.adaptive_max_pool2d(output_size=(None, 2))": "concatenate max strided_slice",
         "nn.adaptive_max_pool3d(output_size=1)": "concatenate max",
         "nn.global_max_pool1d": "max",
         "nn.global_max_pool2d(out_layout=NHWC)": "max transpose",
@@ -75,7 +46,6 @@ LISTS: Final[dict[str, Any]] = {
         "hardswish": "add divide multiply nn.relu6",
         "hardsigmoid": "add divide nn.relu6",
         "nn.prelu #2": "greater multiply where",
-        "copy": "",
         "nn.global_avg_pool2d": "mean",
         "nn.global_max_pool2d": "max",
     },
@@ -91,6 +61,7 @@ LISTS: Final[dict[str, Any]] = {
         ),
     },
     "respelled": {
+        **known_both.RESPELLED,
         "a cast to the same dtype is no call": (
             "cast-identity: same dtype",
         ),
@@ -98,21 +69,8 @@ LISTS: Final[dict[str, Any]] = {
             "copy-identity: of a call",
             "copy-identity: of a copy",
         ),
-        "a field of a tuple that is in sight is the operand itself": (
-            "dispatch-tuple: second of two",
-        ),
-        "a bias is an addition, and only that of a layer is read as one": (
-            "bias-add-add: channels",
-            "bias-add-add: last axis",
-            "bias-add-add: symbolic batch",
-            "bias-add-add: integers",
-        ),
         "a result in another layout is transposed": (
             "diamond-conv-add: result in another layout",
-        ),
-        "constants are weights": (
-            "conv-multiply: a literal tensor",
-            "conv-batch-norm: literal factor and offset",
         ),
         "a layer norm has all its weights": (
             "lower-layer-norm: two axes, no offset",
@@ -130,20 +88,16 @@ LISTS: Final[dict[str, Any]] = {
         ),
     },
     "silent": frozenset((
+        *known_both.SILENT,
         "cast-identity: same dtype",
         "copy-identity: of a call",
         "copy-identity: of a copy",
-        "dispatch-tuple: second of two",
-        "bias-add-add: channels",
-        "bias-add-add: last axis",
-        "bias-add-add: symbolic batch",
-        "bias-add-add: integers",
         "diamond-conv-add: result in another layout",
     )),
     "never": {
+        **known_both.NEVER,
         "cast-identity": "a cast to the same dtype is no call",
         "copy-identity": "there are no copies",
-        "dispatch-tuple": "a field of a tuple that is in sight is the operand itself",
     },
     "single": {
         "layer_norm: only support float32 and float16": (
@@ -152,19 +106,7 @@ LISTS: Final[dict[str, Any]] = {
         ),
     },
     "rewritten": {
-        "a diagonal is set by take and where": (
-            "conv-shortcut-add: 3x3",
-            "conv-shortcut-add: 1x1",
-            "conv-shortcut-add: oblong",
-            "conv-shortcut-add: dilation",
-            "conv-shortcut-add: one axis",
-            "conv-shortcut-add: symbolic image",
-            "conv-shortcut-add: equal shape to broadcast",
-        ),
-        "a bias is an addition, and only that of a layer is read as one": (
-            "parallel-two-dense: before a bias of one",
-            "bias-add-add: of two layers",
-        ),
+        **known_both.REWRITTEN,
     },
     "admitted": {
         "a result in another layout is transposed": (
