@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from gsl.front.core.lower import Lower, lower
 from gsl.front.onnx.spellings import elementwise, linear, norm, reduce, shape
-from gsl.front.onnx.spellings import writing as _writing
 from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, OnnxScope, OnnxUnread
-from gsl.front.onnx.spellings.writing import OnnxLower, OnnxTarget
+from gsl.front.onnx.spellings.writing import OnnxLowering, OnnxTarget
 from gsl.front.tree import Canon
 from gsl.graph import Node
 from gsl.spec import packed
@@ -23,7 +23,7 @@ from gsl.spec import packed
 _FAMILIES: Final[tuple[Any, ...]] = (elementwise, linear, norm, reduce, shape)
 
 READERS: Final[Mapping[str, OnnxLift]] = {name: read for family in _FAMILIES for name, read in family.READ.items()}
-WRITERS: Final[Mapping[str, OnnxLower]] = {name: write for family in _FAMILIES for name, write in family.WRITE.items()}
+WRITERS: Final[Mapping[str, Lower]] = {name: write for family in _FAMILIES for name, write in family.WRITE.items()}
 
 MISSING: Final[Mapping[str, str]] = {
     **dict.fromkeys(packed.NAMES, packed.REASON),
@@ -59,7 +59,7 @@ def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], target: On
     """
     if op in MISSING:
         raise ValueError(f"{op}: ONNX has no such operator: {MISSING[op]}")
-    return _writing.write(WRITERS, op, attrs, operands, target)
+    return lower(OnnxLowering, WRITERS, op, attrs, operands, target)
 
 
 def takes_bias(layer: Node, bias: Node) -> bool:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from gsl.front.core.lower import Lower, is_number
 from gsl.front.onnx.spellings.linear import bias_of
 from gsl.front.onnx.spellings.reading import (
     OnnxCall,
@@ -17,7 +18,7 @@ from gsl.front.onnx.spellings.reading import (
     same,
     unread_unless,
 )
-from gsl.front.onnx.spellings.writing import OnnxLower, OnnxLowering, is_number
+from gsl.front.onnx.spellings.writing import OnnxLowering
 from gsl.front.onnx.types import onnx_dtype
 from gsl.front.tree import Canon
 from gsl.spec import TABLE
@@ -39,15 +40,15 @@ _SAME: Final = {"abs": "Abs", "negative": "Neg", "sign": "Sign"}
 _TESTS: Final = {"isinf": "IsInf", "isnan": "IsNaN"}
 
 
-def _float(name: str) -> OnnxLower:
+def _float(name: str) -> Lower:
     return lambda w, x: w.call(name, w.cast(x, w.dtype))
 
 
-def _whole(name: str) -> OnnxLower:
+def _whole(name: str) -> Lower:
     return lambda w, x: w.call(name, x) if is_float(w.dtype) else x
 
 
-def _test(name: str) -> OnnxLower:
+def _test(name: str) -> Lower:
     """Of integers, all are finite."""
 
     def write(w: OnnxLowering, x: Any) -> Any:
@@ -93,7 +94,7 @@ def _expm1(w: OnnxLowering, x: Any) -> Any:
     return w.write("multiply", half, w.write("add", w.write("exp", x), 1.0))
 
 
-def _scaled_log(base: float) -> OnnxLower:
+def _scaled_log(base: float) -> Lower:
     return lambda w, x: w.write("multiply", w.call("Log", w.cast(x, w.dtype)), 1 / math.log(base))
 
 
@@ -118,7 +119,7 @@ def _common(w: OnnxLowering, x: Any, y: Any) -> str:
     return str(found.dtype)
 
 
-def _binary(op: str, name: str, **attrs: Any) -> OnnxLower:
+def _binary(op: str, name: str, **attrs: Any) -> Lower:
     def write(w: OnnxLowering, x: Any, y: Any) -> Any:
         if w.dtype == "bool":
             if op not in _OF_BOOLS:
@@ -129,7 +130,7 @@ def _binary(op: str, name: str, **attrs: Any) -> OnnxLower:
     return write
 
 
-def _comparison(name: str) -> OnnxLower:
+def _comparison(name: str) -> Lower:
     def write(w: OnnxLowering, x: Any, y: Any) -> Any:
         common = _common(w, x, y)
         if common == "bool" and name != "Equal":
@@ -156,11 +157,11 @@ def truth(w: OnnxLowering, value: Any) -> Any:
     return w.cast(value, "bool")
 
 
-def _logic(name: str) -> OnnxLower:
+def _logic(name: str) -> Lower:
     return lambda w, *operands: w.call(name, *[truth(w, value) for value in operands])
 
 
-def _shift(direction: str) -> OnnxLower:
+def _shift(direction: str) -> Lower:
     def write(w: OnnxLowering, x: Any, y: Any) -> Any:
         return w.call("BitShift", w.cast(x, w.dtype), w.cast(y, w.dtype), direction=direction)
 
@@ -378,7 +379,7 @@ def _read_dropout(r: OnnxCall) -> Canon:
     return Canon("nn.dropout", (r.x,), {"rate": rate})
 
 
-def _soft(name: str) -> OnnxLower:
+def _soft(name: str) -> Lower:
     return lambda w, x, axis: w.call(name, w.cast(x, w.dtype), axis=axis)
 
 
@@ -396,11 +397,11 @@ def _read_multiply(r: OnnxCall) -> Canon:
     return Canon("multiply", arithmetic(r))
 
 
-def _each(names: Mapping[str, str], write: Callable[[str], OnnxLower]) -> dict[str, OnnxLower]:
+def _each(names: Mapping[str, str], write: Callable[[str], Lower]) -> dict[str, Lower]:
     return {op: write(name) for op, name in names.items()}
 
 
-WRITE: Final[Mapping[str, OnnxLower]] = {
+WRITE: Final[Mapping[str, Lower]] = {
     **_each(_FLOAT, _float),
     **_each(_WHOLE, _whole),
     **_each(_SAME, lambda name: lambda w, x: w.call(name, x)),

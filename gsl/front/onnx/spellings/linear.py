@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from gsl.front.core.lower import Lower
 from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, OnnxUnread, unread_unless
-from gsl.front.onnx.spellings.writing import OnnxLower, OnnxLowering
+from gsl.front.onnx.spellings.writing import OnnxLowering
 from gsl.front.tree import Canon
 from gsl.graph import Dim
 from gsl.spec.normalise import spatial
@@ -112,7 +113,7 @@ def _vector(r: OnnxCall, value: Any, size: Dim) -> Any:
 # ---------------------------------------------------------------- convolutions
 
 
-def _conv(count: int) -> OnnxLower:
+def _conv(count: int) -> Lower:
     letters = "NC" + spatial(count)
 
     def write(
@@ -213,7 +214,7 @@ def _read_attention(r: OnnxCall) -> Canon:
 
 CONVOLUTIONS: Final = tuple(f"nn.conv{count}d{suffix}" for count in (1, 2, 3) for suffix in ("", "_transpose"))
 
-WRITE: Final[Mapping[str, OnnxLower]] = {
+WRITE: Final[Mapping[str, Lower]] = {
     "matmul": _matmul,
     "nn.dense": _dense,
     "nn.batch_matmul": _batch_matmul,

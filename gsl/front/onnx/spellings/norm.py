@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from gsl.front.core.lower import Lower, known
 from gsl.front.onnx.spellings.linear import same_padding
 from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, unread_unless
-from gsl.front.onnx.spellings.writing import OnnxLower, OnnxLowering, known
+from gsl.front.onnx.spellings.writing import OnnxLowering
 from gsl.front.tree import Canon
 from gsl.graph import Dim, TensorType
 from gsl.spec import TABLE
@@ -109,7 +110,7 @@ def _read_rms_norm(r: OnnxCall) -> Canon:
     return Canon("nn.rms_norm", r.inputs, {"axis": _last_axes(r), "epsilon": r.attr("epsilon", 1e-5)})
 
 
-def _by_channel(name: str, since: int = 0) -> OnnxLower:
+def _by_channel(name: str, since: int = 0) -> Lower:
     """Group and instance normalisation, over all axes but those of the batch and the channels."""
 
     def write(
@@ -138,7 +139,7 @@ def _read_instance_norm(r: OnnxCall) -> Canon:
 # ---------------------------------------------------------------- windows
 
 
-def _window(kind: str, count: int) -> OnnxLower:
+def _window(kind: str, count: int) -> Lower:
     plain = "NC" + spatial(count)
 
     def write(
@@ -193,7 +194,7 @@ def _read_window(kind: str) -> OnnxLift:
     return read
 
 
-def _global(name: str, count: int) -> OnnxLower:
+def _global(name: str, count: int) -> Lower:
     plain = "NC" + spatial(count)
 
     def write(w: OnnxLowering, data: Any, layout: str, out_layout: str) -> Any:
@@ -212,7 +213,7 @@ def _read_global(kind: str) -> OnnxLift:
     return read
 
 
-def _adaptive(kind: str, count: int) -> OnnxLower:
+def _adaptive(kind: str, count: int) -> Lower:
     """The mean or the maximum of each window of an axis, one axis after the other."""
 
     def write(w: OnnxLowering, data: Any, layout: str, out_layout: str, output_size: Any) -> Any:
@@ -235,7 +236,7 @@ def _adaptive(kind: str, count: int) -> OnnxLower:
 
 _COUNTS: Final = (1, 2, 3)
 
-WRITE: Final[Mapping[str, OnnxLower]] = {
+WRITE: Final[Mapping[str, Lower]] = {
     "nn.batch_norm": _batch_norm,
     "nn.layer_norm": _layer_norm,
     "nn.rms_norm": _rms_norm,

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from gsl.front.core.lower import Lower
 from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, axes_of, unread_unless
-from gsl.front.onnx.spellings.writing import OnnxLower, OnnxLowering
+from gsl.front.onnx.spellings.writing import OnnxLowering
 from gsl.front.tree import Canon
 
 _NATIVE: Final = {
@@ -26,7 +27,7 @@ def _call(w: OnnxLowering, name: str, data: Any, axis: tuple[int, ...], keepdims
     return w.cast(made, w.dtype)
 
 
-def _reduction(name: str) -> OnnxLower:
+def _reduction(name: str) -> Lower:
     def write(w: OnnxLowering, data: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool) -> Any:
         if not axis:
             # ONNX takes no axes for all of them.
@@ -37,7 +38,7 @@ def _reduction(name: str) -> OnnxLower:
     return write
 
 
-def _all_any(name: str) -> OnnxLower:
+def _all_any(name: str) -> Lower:
     def write(w: OnnxLowering, data: Any, **attrs: Any) -> Any:
         return w.write(name, w.cast(data, "bool"), **attrs)
 
@@ -58,7 +59,7 @@ def _std(w: OnnxLowering, data: Any, **attrs: Any) -> Any:
     return w.write("sqrt", w.write("variance", data, **attrs))
 
 
-def _index(name: str) -> OnnxLower:
+def _index(name: str) -> Lower:
     """The index among the elements of all reduced axes, in row-major order."""
 
     def write(w: OnnxLowering, data: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool) -> Any:
@@ -115,7 +116,7 @@ def _read_cumsum(r: OnnxCall) -> Canon:
     return Canon("cumsum", (r.x,), attrs if "float" in dtype or dtype == "int64" else {**attrs, "dtype": dtype})
 
 
-WRITE: Final[Mapping[str, OnnxLower]] = {
+WRITE: Final[Mapping[str, Lower]] = {
     **{op: _reduction(name) for op, name in _NATIVE.items()},
     "all": _all_any("min"),
     "any": _all_any("max"),

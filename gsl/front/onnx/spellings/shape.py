@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from gsl.front.core.lower import Lower, is_number
 from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, axes_of, is_float, plain_number, unread_unless
-from gsl.front.onnx.spellings.writing import OnnxLower, OnnxLowering, is_number
+from gsl.front.onnx.spellings.writing import OnnxLowering
 from gsl.front.onnx.types import DTYPES
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import GETITEM, Dim, SymDim, TensorType, TupleType
@@ -369,7 +370,7 @@ def _read_trilu(r: OnnxCall) -> Canon:
 # ---------------------------------------------------------------- tensors of nothing but attributes
 
 
-def _filled(value: int) -> OnnxLower:
+def _filled(value: int) -> Lower:
     return lambda w, shape, dtype: w.full(value, shape, dtype)
 
 
@@ -390,7 +391,7 @@ def _shape(w: OnnxLowering, x: Any) -> Any:
     return w.call("Shape", x, type=TensorType((w.rank_of(x),), "int64"))
 
 
-def _alike(value: int) -> OnnxLower:
+def _alike(value: int) -> Lower:
     return lambda w, x: _full_like(w, x, value)
 
 
@@ -423,7 +424,7 @@ def _read_range(r: OnnxCall) -> Canon:
     return Canon("arange", (), {"start": start, "stop": stop, "step": step, "dtype": r.type().dtype})
 
 
-WRITE: Final[Mapping[str, OnnxLower]] = {
+WRITE: Final[Mapping[str, Lower]] = {
     "concatenate": _concatenate,
     "stack": _stack,
     "split": _split,

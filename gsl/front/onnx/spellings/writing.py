@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -11,22 +11,15 @@ import onnx
 import onnx_ir as ir
 import torch
 
+from gsl.front.core.lower import Lowering, LoweringTarget, is_number
 from gsl.front.onnx.types import NAMES, array_to_torch, onnx_dtype
-from gsl.front.tree import compose
-from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
-from gsl.spec import TABLE
-from gsl.spec.meaning import Operand, infer
-
-OnnxLower = Callable[..., Any]
-"""``writer(w, *operands, **attrs)`` with an OnnxLowering ``w``, and canonical attributes without the derived ones."""
+from gsl.graph import Dim, SymDim, TensorType, Type
 
 
-class OnnxTarget(Protocol):
+class OnnxTarget(LoweringTarget, Protocol):
     """The model into which calls are written."""
 
     opset: int
-
-    def type_of(self, value: Any) -> Type | None: ...
 
     def note(self, value: Any, type: Type | None) -> None: ...
 
@@ -41,26 +34,15 @@ class OnnxTarget(Protocol):
     def size(self, symbol: Any) -> Any: ...
 
 
-class OnnxLowering:
+class OnnxLowering(Lowering[OnnxTarget]):
     """The writing of one canonical call: its type, and the means to make nodes whose values have types."""
 
-    def __init__(self, writers: Mapping[str, OnnxLower], target: OnnxTarget, result: Type) -> None:
-        self.writers = writers
-        self.target = target
-        self.result = result
-        self.opset = target.opset
+    framework = "ONNX"
 
     @property
-    def shape(self) -> tuple[Dim, ...]:
-        """The shape of the result."""
-        assert isinstance(self.result, TensorType)
-        return self.result.shape
-
-    @property
-    def dtype(self) -> str:
-        """The dtype of the result."""
-        assert isinstance(self.result, TensorType)
-        return self.result.dtype
+    def opset(self) -> int:
+        """The version of ONNX's operators that the model uses."""
+        return self.target.opset
 
     def type_of_result(self, order: Sequence[int]) -> TensorType:
         """The type of the result, with its axes in this order."""
@@ -69,26 +51,6 @@ class OnnxLowering:
     def like_result(self, value: Any) -> TensorType:
         """The type of the result in the dtype of a value."""
         return TensorType(self.shape, self.dtype_of(value))
-
-    def type_of(self, value: Any) -> TensorType:
-        """The type of a value that is a tensor. ValueError where it is not known."""
-        found = self.target.type_of(value)
-        if not isinstance(found, TensorType):
-            raise ValueError(f"expected a tensor of known type, found {found}")
-        return found
-
-    def shape_of(self, value: Any) -> tuple[Dim, ...]:
-        return self.type_of(value).shape
-
-    def sizes_of(self, value: Any) -> tuple[int, ...]:
-        """The shape of a tensor all of whose sizes are known. ValueError for another one."""
-        return known(self.shape_of(value))
-
-    def rank_of(self, value: Any) -> int:
-        return self.type_of(value).ndim
-
-    def dtype_of(self, value: Any) -> str:
-        return self.type_of(value).dtype
 
     def call(self, op: str, *inputs: Any, type: Type | None = None, since: int = 0, **attrs: Any) -> Any:
         """The value of a node with one result, which has the type of the call unless another one is given.
@@ -108,10 +70,6 @@ class OnnxLowering:
         for value, type in zip(made, types):
             self.target.note(value, type)
         return tuple(made)
-
-    def write(self, op: str, *operands: Any, **attrs: Any) -> Any:
-        """Another canonical call as part of this one."""
-        return write(self.writers, op, attrs, operands, self.target)
 
     def tensor(self, value: Any, dtype: str) -> Any:
         """A list of numbers, or an array, as a tensor."""
@@ -177,10 +135,6 @@ class OnnxLowering:
         type = TensorType(tuple([own.shape[axis] for axis in axes]), own.dtype)
         return self.call("Transpose", value, perm=list(axes), type=type)
 
-    def layout(self, value: Any, source: str, target: str) -> Any:
-        """A tensor of one layout in another one of the same letters."""
-        return self.permute(value, [source.index(letter) for letter in target])
-
     def along(self, vector: Any, rank: int, axis: int) -> Any:
         """A tensor of one axis, to be broadcast along all axes of a tensor but this one."""
         size = self.shape_of(vector)[0]
@@ -191,46 +145,6 @@ class OnnxLowering:
         fill = array_to_torch(np.asarray([value])).to(getattr(torch, dtype))
         native = ir.tensor_adapters.TorchTensor(fill, name="value")
         return self.call("ConstantOfShape", self.dims(shape), value=native, type=TensorType(tuple(shape), dtype))
-
-
-def write(
-    writers: Mapping[str, OnnxLower], op: str, attrs: Mapping[str, Any], operands: Sequence[Any], target: OnnxTarget
-) -> Any:
-    """The value of a canonical call, of just the type that its declaration gives it.
-
-    ValueError with the reason where ONNX can't say it.
-    """
-    spec = TABLE[op]
-    types = [type_or_number(operand, target) for operand in operands[: len(spec.operands)]]
-    result = infer(spec, types, attrs)
-    if result is None:
-        raise ValueError(f"{op}: the types of the operands have to be known, found {', '.join(map(str, types))}")
-    given = {name: value for name, value in attrs.items() if name in spec.attrs and spec.attrs[name].derive is None}
-    full = spec.complete(given, tuple([None if is_number(t) else t for t in types]))  # type: ignore[misc]
-    own = {name: value for name, value in full.items() if spec.attrs[name].derive is None}
-    try:
-        if op in writers:
-            value = writers[op](OnnxLowering(writers, target, result), *operands, **own)
-        else:
-            value = compose(
-                op, own, operands, lambda op, attrs, parts, _: write(writers, op, attrs, parts, target), target.type_of
-            )
-    except ValueError as error:
-        raise ValueError(str(error) if str(error).startswith(f"{op}:") else f"{op}: {error}") from None
-    found = type_or_number(value, target)
-    if found != result:
-        raise ValueError(f"{op}: in ONNX, its type is {found}, not {result}")
-    return value
-
-
-def type_or_number(operand: Any, target: OnnxTarget) -> Operand:
-    """The type of an operand, or the number that it is."""
-    if is_number(operand):
-        value: Operand = operand
-        return value
-    if isinstance(operand, (tuple, list)):
-        return TupleType(tuple([target.type_of(field) for field in operand]))
-    return target.type_of(operand)
 
 
 def check(op: str, opset: int, since: int, dtypes: Sequence[str | None]) -> None:
@@ -258,14 +172,3 @@ def _spelled(dtype: str) -> str:
     """The name of a dtype in the declarations of ONNX."""
     names = {"float32": "float", "float64": "double"}
     return f"tensor({names.get(dtype, dtype.replace('_', ''))})"
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, (bool, int, float))
-
-
-def known(shape: Sequence[Dim]) -> tuple[int, ...]:
-    """Sizes that are all numbers. ValueError for others."""
-    if any(isinstance(size, SymDim) for size in shape):
-        raise ValueError(f"the sizes have to be known, found {tuple(shape)}")
-    return tuple([int(size) for size in shape])  # type: ignore[arg-type]

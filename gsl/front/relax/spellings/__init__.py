@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from tvm import ir
 
+from gsl.front.core.lower import Lower, lower
 from gsl.front.relax.spellings import (
     activation,
     conv,
@@ -26,9 +27,8 @@ from gsl.front.relax.spellings import (
     reduce,
     shape,
 )
-from gsl.front.relax.spellings import writing as _writing
 from gsl.front.relax.spellings.reading import FieldReader, RelaxLift, RelaxScope, RelaxUnread, checked
-from gsl.front.relax.spellings.writing import RelaxLower
+from gsl.front.relax.spellings.writing import RelaxLowering
 from gsl.front.tree import Canon
 from gsl.graph import TupleType
 from gsl.spec import packed
@@ -38,7 +38,7 @@ _FAMILIES: Final[tuple[Any, ...]] = (
 )  # fmt: skip
 
 READERS: Final[Mapping[str, RelaxLift]] = {name: read for family in _FAMILIES for name, read in family.READ.items()}
-WRITERS: Final[Mapping[str, RelaxLower]] = {name: write for family in _FAMILIES for name, write in family.WRITE.items()}
+WRITERS: Final[Mapping[str, Lower]] = {name: write for family in _FAMILIES for name, write in family.WRITE.items()}
 FIELD_READERS: Final[Mapping[str, FieldReader]] = {**activation.FIELDS, **norm.FIELDS}
 
 LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {**linear.LOOKS_AT, **index.LOOKS_AT}
@@ -89,7 +89,7 @@ def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: Rel
     """
     if op in MISSING:
         raise ValueError(f"{op}: Relax has no such operator: {MISSING[op]}")
-    return _writing.write(WRITERS, op, attrs, operands, scope)
+    return lower(RelaxLowering, WRITERS, op, attrs, operands, scope)
 
 
 __all__ = ["FIELD_READERS", "MISSING", "READERS", "RelaxScope", "RelaxUnread", "read", "read_field", "write"]

@@ -7,14 +7,15 @@ from typing import Any, Final
 
 from tvm import relax
 
+from gsl.front.core.lower import Lower
 from gsl.front.relax.spellings.reading import FieldReader, RelaxLift, RelaxScope, plain, tensor_type, unread_unless
-from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering
+from gsl.front.relax.spellings.writing import RelaxLowering
 from gsl.front.tree import Canon
 
 N = relax.op.nn
 
 
-def _softmax(name: str) -> RelaxLower:
+def _softmax(name: str) -> Lower:
     return lambda w, x, axis: w.call(getattr(N, name), w.cast(x, w.dtype), axis)
 
 
@@ -62,7 +63,7 @@ def _read_gelu(approximate: str) -> RelaxLift:
     return lambda call, scope: Canon("gelu", tuple(call.args), {"approximate": approximate})
 
 
-WRITE: Final[Mapping[str, RelaxLower]] = {
+WRITE: Final[Mapping[str, Lower]] = {
     "nn.relu": lambda w, x: w.call(N.relu, x),
     "nn.relu6": lambda w, x: w.call(N.relu6, x),
     "nn.leaky_relu": lambda w, x, alpha: w.call(N.leakyrelu, x, alpha),

@@ -7,15 +7,16 @@ from typing import Any, Final
 
 from tvm import relax
 
+from gsl.front.core.lower import Lower
 from gsl.front.relax.spellings.reading import RelaxLift, RelaxScope, dtype_name, ints
-from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering
+from gsl.front.relax.spellings.writing import RelaxLowering
 from gsl.front.tree import Canon
 from gsl.spec.normalise import spatial
 
 OPS: Final = tuple(f"nn.conv{count}d{suffix}" for count in (1, 2, 3) for suffix in ("", "_transpose"))
 
 
-def _convolution(op: str) -> RelaxLower:
+def _convolution(op: str) -> Lower:
     function = getattr(relax.op.nn, op.removeprefix("nn."))
     letters = "NC" + spatial(int(op[7]))
     transposed = op.endswith("_transpose")
@@ -60,6 +61,6 @@ def _read(op: str) -> RelaxLift:
     return read
 
 
-WRITE: Final[Mapping[str, RelaxLower]] = {op: _convolution(op) for op in OPS}
+WRITE: Final[Mapping[str, Lower]] = {op: _convolution(op) for op in OPS}
 
 READ: Final[Mapping[str, RelaxLift]] = {f"relax.{op}": _read(op) for op in OPS}

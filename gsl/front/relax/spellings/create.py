@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tvm import relax, tirx
 
+from gsl.front.core.lower import Lower, is_number
 from gsl.front.relax.spellings.reading import (
     RelaxLift,
     RelaxScope,
@@ -17,7 +18,7 @@ from gsl.front.relax.spellings.reading import (
     tensor_type,
     unread_unless,
 )
-from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, is_number
+from gsl.front.relax.spellings.writing import RelaxLowering
 from gsl.front.tree import Canon
 from gsl.graph import Dim, SymDim
 from gsl.spec import TABLE
@@ -26,7 +27,7 @@ from gsl.spec.meaning import evaluate
 R = relax.op
 
 
-def _constant(function: Any) -> RelaxLower:
+def _constant(function: Any) -> Lower:
     return lambda w, shape, dtype: w.call(function, relax.ShapeExpr(w.prims(shape)), dtype)
 
 
@@ -64,7 +65,7 @@ def _read_like(op: str, arity: int) -> RelaxLift:
 
 
 def _arange(w: RelaxLowering, start: Any, stop: Any, step: Any, dtype: str) -> Any:
-    bounds = [w.scope.prim(bound) if isinstance(bound, SymDim) else bound for bound in (start, stop, step)]
+    bounds = [w.target.prim(bound) if isinstance(bound, SymDim) else bound for bound in (start, stop, step)]
     counts_floats = any(isinstance(bound, float) for bound in bounds)
     if isinstance(step, SymDim) or (counts_floats and not all(map(is_number, bounds))):
         raise ValueError(f"Relax doesn't count from {start} to {stop} by {step}")
@@ -87,7 +88,7 @@ def _bound(arg: Any, scope: RelaxScope) -> Any:
     return number(arg) if isinstance(arg, (tirx.IntImm, tirx.FloatImm)) else scope.dim(arg)
 
 
-WRITE: Final[Mapping[str, RelaxLower]] = {
+WRITE: Final[Mapping[str, Lower]] = {
     "zeros": _constant(R.zeros),
     "ones": _constant(R.ones),
     "full": _full,

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tvm import relax
 
+from gsl.front.core.lower import Lower, is_number
 from gsl.front.relax.spellings.reading import (
     RelaxLift,
     RelaxScope,
@@ -17,7 +18,7 @@ from gsl.front.relax.spellings.reading import (
     tensor_type,
     unread_unless,
 )
-from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, is_float, is_number
+from gsl.front.relax.spellings.writing import RelaxLowering, is_float
 from gsl.front.tree import Canon
 from gsl.spec import TABLE
 from gsl.spec.meaning import infer
@@ -44,7 +45,7 @@ _NOT_IN_HALF: Final = frozenset(("acos", "acosh", "asin", "asinh", "atan", "atan
 """Functions that Relax can't lower for float16."""
 
 
-def _float(name: str) -> RelaxLower:
+def _float(name: str) -> Lower:
     def write(w: RelaxLowering, *operands: Any) -> Any:
         inner = "float32" if w.dtype == "float16" and name in _NOT_IN_HALF else w.dtype
         return w.cast(w.call(getattr(R, name), *[w.cast(x, inner) for x in operands]), w.dtype)
@@ -52,11 +53,11 @@ def _float(name: str) -> RelaxLower:
     return write
 
 
-def _whole(name: str) -> RelaxLower:
+def _whole(name: str) -> Lower:
     return lambda w, x: w.call(getattr(R, name), x) if is_float(w.dtype) else x
 
 
-def _same(name: str) -> RelaxLower:
+def _same(name: str) -> Lower:
     def write(w: RelaxLowering, x: Any) -> Any:
         if w.dtype == "bool":
             raise ValueError("Relax doesn't compute with bools")
@@ -65,7 +66,7 @@ def _same(name: str) -> RelaxLower:
     return write
 
 
-def _test(name: str) -> RelaxLower:
+def _test(name: str) -> Lower:
     """Of integers, all are finite."""
 
     def write(w: RelaxLowering, x: Any) -> Any:
@@ -91,7 +92,7 @@ def _log1p(w: RelaxLowering, x: Any) -> Any:
     return w.write("where", w.write("equal", u, 1.0), x, finite)
 
 
-def _scaled_log(base: float) -> RelaxLower:
+def _scaled_log(base: float) -> Lower:
     return lambda w, x: w.write("multiply", w.call(R.log, w.cast(x, w.dtype)), 1 / math.log(base))
 
 
@@ -116,7 +117,7 @@ def _common(w: RelaxLowering, x: Any, y: Any) -> str:
 _OF_BOOLS: Final = {"add": "logical_or", "maximum": "logical_or", "multiply": "logical_and", "minimum": "logical_and"}
 
 
-def _binary(name: str) -> RelaxLower:
+def _binary(name: str) -> Lower:
     def write(w: RelaxLowering, x: Any, y: Any) -> Any:
         if w.dtype == "bool" and name in _ARITHMETIC:
             if name not in _OF_BOOLS:
@@ -127,7 +128,7 @@ def _binary(name: str) -> RelaxLower:
     return write
 
 
-def _comparison(name: str) -> RelaxLower:
+def _comparison(name: str) -> Lower:
     def write(w: RelaxLowering, x: Any, y: Any) -> Any:
         common = _common(w, x, y)
         # Relax doesn't compare bools.
@@ -144,7 +145,7 @@ def truth(w: RelaxLowering, value: Any) -> Any:
     return w.write("not_equal", value, 0)
 
 
-def _logic(name: str) -> RelaxLower:
+def _logic(name: str) -> Lower:
     return lambda w, *operands: w.call(getattr(R, name), *[truth(w, value) for value in operands])
 
 
@@ -245,11 +246,11 @@ def _read_cast(call: Any, scope: RelaxScope) -> Canon:
     return Canon("cast", (call.args[0],), {"dtype": dtype_name(call.attrs.dtype)})
 
 
-def _each(names: tuple[str, ...], write: Callable[[str], RelaxLower]) -> dict[str, RelaxLower]:
+def _each(names: tuple[str, ...], write: Callable[[str], Lower]) -> dict[str, Lower]:
     return {name: write(name) for name in names}
 
 
-WRITE: Final[Mapping[str, RelaxLower]] = {
+WRITE: Final[Mapping[str, Lower]] = {
     **_each(_FLOAT, _float),
     **_each(_WHOLE, _whole),
     **_each(_SAME, _same),

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from tvm import ir, relax
 
+from gsl.front.core.lower import Lower, is_number
 from gsl.front.relax.spellings.reading import (
     RelaxLift,
     RelaxScope,
@@ -18,7 +19,7 @@ from gsl.front.relax.spellings.reading import (
     tensor_type,
     unread_unless,
 )
-from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, is_number
+from gsl.front.relax.spellings.writing import RelaxLowering
 from gsl.front.tree import Canon, LiteralOperand
 
 R = relax.op
@@ -34,7 +35,7 @@ def _strided_slice(w: RelaxLowering, data: Any, begin: Any, end: Any, strides: A
 
 
 def _prim(w: RelaxLowering, value: Any) -> Any:
-    return relax.prim_value(w.scope.prim(value))
+    return relax.prim_value(w.target.prim(value))
 
 
 def _read_strided_slice(call: Any, scope: RelaxScope) -> Canon:
@@ -113,7 +114,7 @@ def _read_trilu(upper: bool) -> RelaxLift:
     return lambda call, scope: Canon("trilu", (call.args[0],), {"k": number(call.args[1]), "upper": upper})
 
 
-WRITE: Final[Mapping[str, RelaxLower]] = {
+WRITE: Final[Mapping[str, Lower]] = {
     "strided_slice": _strided_slice,
     "take": _take,
     "gather": lambda w, data, indices, axis: w.call(R.gather_elements, data, indices, axis),

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tvm import ir, relax, tirx
 
+from gsl.front.core.lower import Lower
 from gsl.front.relax.spellings.conv import OPS as CONVOLUTIONS
 from gsl.front.relax.spellings.elementwise import truth
 from gsl.front.relax.spellings.reading import (
@@ -27,7 +28,7 @@ from gsl.front.relax.spellings.reading import (
     tensors,
     unread_unless,
 )
-from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, spread
+from gsl.front.relax.spellings.writing import RelaxLowering, spread
 from gsl.front.relax.tree import Reshaped
 from gsl.front.tree import Canon
 from gsl.graph import Dim
@@ -213,7 +214,7 @@ def _read_attention(call: Any, scope: RelaxScope) -> Canon:
     return Canon("transpose", (inner,), {"axes": _SWAP})
 
 
-WRITE: Final[Mapping[str, RelaxLower]] = {
+WRITE: Final[Mapping[str, Lower]] = {
     "matmul": _matmul,
     "nn.dense": _dense,
     "nn.batch_matmul": _batch_matmul,

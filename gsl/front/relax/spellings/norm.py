@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from tvm import relax
 
+from gsl.front.core.lower import Lower
 from gsl.front.relax.spellings.reading import FieldReader, RelaxLift, RelaxScope, ints, tensor_type, unread_unless
-from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering
+from gsl.front.relax.spellings.writing import RelaxLowering
 from gsl.front.tree import Canon
 from gsl.graph import Dim
 
@@ -78,7 +79,7 @@ def _rms_norm(w: RelaxLowering, data: Any, weight: Any = None, *, axis: tuple[in
     return w.write("multiply", result, w.reshape(weight, [shape[a] if a in axis else 1 for a in range(rank)]))
 
 
-def _by_channel(name: str) -> RelaxLower:
+def _by_channel(name: str) -> Lower:
     """Group and instance normalisation, over all axes but those of the batch and the channels."""
 
     def write(
@@ -143,7 +144,7 @@ def _read_rms_norm(call: Any, scope: RelaxScope) -> Canon:
     return Canon("nn.rms_norm", tuple(call.args), attrs)
 
 
-WRITE: Final[Mapping[str, RelaxLower]] = {
+WRITE: Final[Mapping[str, Lower]] = {
     "nn.batch_norm": _batch_norm,
     "nn.layer_norm": _layer_norm,
     "nn.rms_norm": _rms_norm,

@@ -9,8 +9,9 @@ from typing import Any, Final
 import numpy as np
 from tvm import relax
 
+from gsl.front.core.lower import Lower, known
 from gsl.front.relax.spellings.reading import RelaxLift, RelaxScope, ints, tensor_type, unread_unless
-from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, known
+from gsl.front.relax.spellings.writing import RelaxLowering
 from gsl.front.tree import Canon
 from gsl.spec import TABLE
 from gsl.spec.meaning import infer
@@ -24,7 +25,7 @@ def _plain(count: int) -> str:
     return "NC" + spatial(count)
 
 
-def _in_layout(count: int, pool: RelaxLower) -> RelaxLower:
+def _in_layout(count: int, pool: Lower) -> Lower:
     """A writer ``pool(w, data, layout=…, **attrs)`` of data whose channels come second or last, for any layouts."""
 
     def write(w: RelaxLowering, data: Any, layout: str, out_layout: str, **attrs: Any) -> Any:
@@ -38,7 +39,7 @@ def _in_layout(count: int, pool: RelaxLower) -> RelaxLower:
 # ---------------------------------------------------------------- windows
 
 
-def _window(kind: str, count: int) -> RelaxLower:
+def _window(kind: str, count: int) -> Lower:
     function = getattr(N, f"{kind}_pool{count}d")
 
     def pool(
@@ -118,7 +119,7 @@ def _output_size(w: RelaxLowering, data: Any, layout: str, wanted: Sequence[int 
     return list(known([size if given is None else given for size, given in zip(own, wanted, strict=True)]))
 
 
-def _adaptive_avg(count: int) -> RelaxLower:
+def _adaptive_avg(count: int) -> Lower:
     function = getattr(N, f"adaptive_avg_pool{count}d")
 
     def pool(w: RelaxLowering, data: Any, layout: str, out: str, output_size: tuple[int | None, ...]) -> Any:
@@ -127,7 +128,7 @@ def _adaptive_avg(count: int) -> RelaxLower:
     return _in_layout(count, pool)
 
 
-def _adaptive_max(count: int) -> RelaxLower:
+def _adaptive_max(count: int) -> Lower:
     """The maximum of each window of an axis, one axis after the other."""
 
     def pool(w: RelaxLowering, data: Any, layout: str, out: str, output_size: tuple[int | None, ...]) -> Any:
@@ -161,7 +162,7 @@ def _read_adaptive(count: int) -> RelaxLift:
     return read
 
 
-WRITE: Final[Mapping[str, RelaxLower]] = {
+WRITE: Final[Mapping[str, Lower]] = {
     **{f"nn.{kind}_pool{n}d": _window(kind, n) for kind in ("max", "avg") for n in _COUNTS},
     **{f"nn.adaptive_avg_pool{n}d": _adaptive_avg(n) for n in _COUNTS},
     **{f"nn.adaptive_max_pool{n}d": _adaptive_max(n) for n in _COUNTS},

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tvm import relax
 
+from gsl.front.core.lower import Lower
 from gsl.front.relax.spellings.reading import (
     RelaxLift,
     RelaxScope,
@@ -17,7 +18,7 @@ from gsl.front.relax.spellings.reading import (
     tensor_type,
     unread_unless,
 )
-from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, is_float
+from gsl.front.relax.spellings.writing import RelaxLowering, is_float
 from gsl.front.tree import Canon
 
 R = relax.op
@@ -25,7 +26,7 @@ R = relax.op
 _NATIVE: Final = ("sum", "mean", "max", "min", "prod", "variance", "std")
 
 
-def _reduction(reduce: RelaxLower) -> RelaxLower:
+def _reduction(reduce: Lower) -> Lower:
     """A writer ``reduce(w, data, axis, keepdims, **attrs)`` for any axes, none of them included."""
 
     def write(w: RelaxLowering, data: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool, **rest: Any) -> Any:
@@ -38,7 +39,7 @@ def _reduction(reduce: RelaxLower) -> RelaxLower:
     return write
 
 
-def _native(name: str) -> RelaxLower:
+def _native(name: str) -> Lower:
     def reduce(w: RelaxLowering, data: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         # Bools are reduced as numbers.
         inner = "int8" if w.dtype == "bool" else w.dtype
@@ -48,7 +49,7 @@ def _native(name: str) -> RelaxLower:
     return _reduction(reduce)
 
 
-def _all_any(name: str) -> RelaxLower:
+def _all_any(name: str) -> Lower:
     def reduce(w: RelaxLowering, data: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         data = w.cast(w.write("cast", data, dtype="bool"), "int8")
         return w.write("cast", w.call(getattr(R, name), data, list(axis), keepdims), dtype="bool")
@@ -79,7 +80,7 @@ def _logsumexp(w: RelaxLowering, data: Any, axis: tuple[int, ...], keepdims: boo
     return result if keepdims else w.call(R.squeeze, result, list(axis))
 
 
-def _index(name: str) -> RelaxLower:
+def _index(name: str) -> Lower:
     """The index among the elements of all reduced axes, in row-major order."""
 
     def reduce(w: RelaxLowering, data: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
@@ -117,7 +118,7 @@ def _read_cumsum(call: Any, scope: RelaxScope) -> Canon:
     return Canon("cumsum", (call.args[0],), attrs)
 
 
-WRITE: Final[Mapping[str, RelaxLower]] = {
+WRITE: Final[Mapping[str, Lower]] = {
     **{name: _native(name) for name in ("sum", "mean", "max", "min", "prod")},
     "all": _all_any("min"),
     "any": _all_any("max"),

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tvm import relax, tirx
 
+from gsl.front.core.lower import Lower
 from gsl.front.relax.spellings.reading import (
     RelaxLift,
     RelaxScope,
@@ -19,7 +20,7 @@ from gsl.front.relax.spellings.reading import (
     tensors,
     unread_unless,
 )
-from gsl.front.relax.spellings.writing import RelaxLower, RelaxLowering, is_float, spread
+from gsl.front.relax.spellings.writing import RelaxLowering, is_float, spread
 from gsl.front.tree import Canon
 from gsl.graph import Dim
 
@@ -55,7 +56,7 @@ def _split(w: RelaxLowering, data: Any, indices_or_sections: Any, axis: int) -> 
         return w.call(R.split, data, indices_or_sections, axis)
     if all(isinstance(cut, int) for cut in indices_or_sections):
         return w.call(R.split, data, list(indices_or_sections), axis)
-    cuts = [0, *w.prims(indices_or_sections), w.scope.prim(w.shape_of(data)[axis])]
+    cuts = [0, *w.prims(indices_or_sections), w.target.prim(w.shape_of(data)[axis])]
     return relax.Tuple([w.call(R.strided_slice, data, [axis], [low], [high]) for low, high in pairwise(cuts)])
 
 
@@ -204,7 +205,7 @@ def _parts(layout: str) -> list[tuple[str, int]]:
     return found
 
 
-WRITE: Final[Mapping[str, RelaxLower]] = {
+WRITE: Final[Mapping[str, Lower]] = {
     "concatenate": _concatenate,
     "stack": _stack,
     "split": _split,
