@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from math import prod
 from typing import Any, cast
@@ -78,7 +79,7 @@ def _cached(call: _Key) -> Type | ValueError | None:
     spec = TABLE[op]
     make = torch.ones if op in _DIVISIONS else torch.zeros
     try:
-        with torch.no_grad():
+        with torch.no_grad(), _without_onednn(torch):
             return _type(meaning.evaluate(spec, [_tensor(torch, known, make) for known in call.operands], call.attrs))
     except Exception as refusal:
         if "not implemented" not in str(refusal):
@@ -87,6 +88,17 @@ def _cached(call: _Key) -> Type | ValueError | None:
             return meaning.infer(spec, call.operands, call.attrs)
         except ValueError as error:
             return error
+
+
+@contextmanager
+def _without_onednn(torch: Any) -> Iterator[None]:
+    """Run torch's own kernels: on some processors, oneDNN ends the process at a padded convolution in float16."""
+    before = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = False
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.enabled = before
 
 
 def _tensor(torch: Any, known: Known, make: Any) -> Any:

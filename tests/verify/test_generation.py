@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from gsl import Subst, attr, attr_eq, fork_to, is_op, op, pat
-from gsl.graph import Graph, Node
+from gsl.graph import Graph, Node, TensorType
 from gsl.rules import RULES
 from gsl.spec import TABLE
 from gsl.verify.choices import Coverage, Dead, Drawn, Random
 from gsl.verify.instance import generate
 from gsl.verify.solve import OWN
+from gsl.verify.types import type_of_call
 
 TRIED = 40
 LISTS = ("concatenate", "stack", "einsum")
@@ -207,3 +208,9 @@ def test_decisions_can_be_repeated() -> None:
         tape = list(reversed(choices.tape))
         assert str(generate(rule, Drawn(lambda most, tape=tape: tape.pop()))) == str(graph)  # type: ignore[misc]
         assert not tape
+
+
+def test_the_type_of_a_convolution_in_float16_that_onednn_does_not_survive() -> None:
+    spec, operands = TABLE["nn.conv3d"], (TensorType((1,) * 5, "float16"), TensorType((2, 1, 1, 1, 1), "float16"))
+    given = {"strides": (1, 1, 3), "padding": (1, 2, 2, 1, 2, 2), "dilation": (3, 2, 3)}
+    assert type_of_call(spec.name, operands, spec.complete(given, operands)) == TensorType((1, 2, 3, 5, 2), "float16")
