@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if wanted is not None:
         config.hook.pytest_deselected(items=[item for item in items if tiers.of_test(item) != wanted])
         items[:] = [item for item in items if tiers.of_test(item) == wanted]
+
+
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays; Python's collector need not go through it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -30,9 +30,10 @@ HERE: Final = {"gsl", "tests", "rules", "benchmarks", "demo"}
 """The packages of this repository."""
 LATE: Final = {
     "tests/front/relay": "relax", "tests/conformance": "torch", "tests/verify": "torch", "tests/packaging": "torch",
-    "tests/test_docs.py": "torch", "tests/test_notebooks.py": "torch",
+    "tests/test_docs.py": "torch", "tests/test_notebooks.py": "torch", "tests/prove/test_normal.py": "torch",
+    "tests/prove/test_proofs.py": "torch", "tests/prove/test_sets.py": "torch",
 }  # fmt: skip
-"""What imports no framework when it is loaded, and runs what does; with its tier."""
+"""What imports no framework when it is loaded, and runs what does, or takes long (proofs); with its tier."""
 
 MARKS: Final = {"relax": "relax", "torch": "torch", "slow": "torch"}
 """The marks of tests that are of another tier than their module, each with that tier."""
