@@ -8,11 +8,13 @@ from itertools import combinations, permutations
 from typing import Any
 
 from gsl.graph.types import TensorType, TupleType, Type
+from gsl.prove.family import Family
 from gsl.prove.meanings.layout import newshape
-from gsl.prove.normal import Element, Sum, Term
-from gsl.prove.path import Impossible, Unproved, Whole, number
 from gsl.prove.poly import Poly, product
+from gsl.prove.relation import Impossible, Unproved
 from gsl.prove.tensor import Calculation, DType, Real, Tensor
+from gsl.prove.terms import Element, Sum, Term
+from gsl.prove.whole import Whole, number
 from gsl.spec import REQUIRED, OpSpec
 
 RANKS = (0, 1, 2, 3, 4)
@@ -23,6 +25,8 @@ PARTS = (2, 3, 1, 4)
 
 def type_of(calc: Calculation, value: Any) -> Type:
     """The type of a tensor as declarations take it."""
+    if isinstance(value, Family):
+        return TupleType((type_of(calc, value.at(Poly())),))
     if isinstance(value, tuple):
         return TupleType(tuple(type_of(calc, item) for item in value))
     return TensorType(tuple(map(calc.whole, value.shape)), "?")
@@ -30,7 +34,7 @@ def type_of(calc: Calculation, value: Any) -> Type:
 
 def is_open(value: Any) -> bool:
     """True if a number of which only an expression is known is part of a value."""
-    return isinstance(value, (Whole, Real)) or (isinstance(value, (tuple, list)) and any(map(is_open, value)))
+    return isinstance(value, (Whole, Real, Family)) or (isinstance(value, (tuple, list)) and any(map(is_open, value)))
 
 
 def completed(calc: Calculation, spec: OpSpec, given: Mapping[str, Any], operands: tuple[Any, ...]) -> dict[str, Any]:
@@ -114,8 +118,7 @@ def free(calc: Calculation, spec: OpSpec, name: str, operands: tuple[Any, ...]) 
     if isinstance(default, bool):
         return calc.path.choose((False, True), f"{name} of {spec.cls}")
     if isinstance(default, float):
-        leaf = calc.path.name(name)
-        return Real(Sum((Term(Fraction(1), ((Element(leaf), 1),)),)), calc.algebra)
+        return _any_number(calc, name)
     raise Unproved(f"{name} of {spec.name} is left free")
 
 
@@ -144,7 +147,7 @@ def _layout(*orders: str) -> Free:
 
 
 def _rank(operands: tuple[Any, ...]) -> int:
-    first = operands[0]
+    first = operands[0].at(Poly()) if isinstance(operands[0], Family) else operands[0]
     return first[0].ndim if isinstance(first, tuple) else first.ndim  # type: ignore[no-any-return]
 
 
@@ -221,7 +224,7 @@ _FREE: Mapping[Any, Free] = {
     "strides": _numbers("stride", 1), "dilation": _numbers("dilation", 1), "padding": _numbers("padding", 0, 2),
     "output_padding": _numbers("output_padding", 0), "pool_size": _numbers("window", 1), "groups": _one_at_least,
     **{(f"nn.avg_pool{n}d", "dilation"): lambda calc, spec, operands: (1,) * _count(spec) for n in (1, 2, 3)},
-    "data_layout": _layout("NCX", "NXC"), "layout": _layout("NCX", "NXC"), "out_layout": _layout(""),
+    "data_layout": _layout("NCX", "NXC"), "layout": _layout("NCX", "NXC"), "out_layout": _layout("", "NCX", "NXC"),
     "kernel_layout": lambda calc, spec, operands: _layout(*(
         ("IOX", "XIO") if "output_padding" in spec.attrs else ("OIX", "XIO")))(calc, spec, operands),
     "out_dtype": _dtype, "dtype": _dtype, "axis": _axis(), ("stack", "axis"): _axis(1),
@@ -240,6 +243,11 @@ _FREE: Mapping[Any, Free] = {
 
 def _bound(calc: Calculation) -> Any:
     if calc.path.choose((True, False), "a bound of clip that is given"):
-        return Real(Sum((Term(Fraction(1), ((Element(calc.path.name("bound")), 1),)),)), calc.algebra)
+        return _any_number(calc, "bound")
     return None
 
+
+def _any_number(calc: Calculation, name: str) -> Real:
+    if calc.path.member is not None:
+        raise Unproved(f"{name} is a number that is left free in each instance")
+    return Real(Sum((Term(Fraction(1), ((Element(calc.path.name(name)), 1),)),)), calc.algebra)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 from math import isqrt
 
-from gsl.prove.normal import ZERO, Fold, FunctionTerm, Integer, Sum, Term, TermAlgebra, atoms_of, constant
+from gsl.prove.normal import TermAlgebra
+from gsl.prove.terms import ZERO, Fold, FunctionTerm, Integer, Sum, Term, atoms_of, constant
 
 Law = Callable[..., Sum | None]
 """The value of a function, simplified; ``None`` where nothing is known of it."""

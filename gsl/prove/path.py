@@ -11,72 +11,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Any, TypeVar
 
-from gsl.errors import GSLError
 from gsl.prove.poly import (
     CODE,
     COMMON,
+    EACH,
     LARGER,
+    NUMBER,
     PICK,
+    PREFIX,
     QUOTIENT,
+    SIZE,
     IntAtom,
     Poly,
     operation,
-    poly,
 )
+from gsl.prove.relation import Impossible, ProofLimit, Relation, Unproved, negations, written
+from gsl.prove.solver import Question, solver
+from gsl.prove.terms import replaced
+from gsl.prove.whole import Whole
 
 T = TypeVar("T")
-Relation = tuple[str, Poly]
-"""``(">=", p)``, ``("==", p)`` or ``("!=", p)``: how a polynomial compares with 0."""
-TIMEOUT = 400
-"""Milliseconds that the solver has for one question."""
-
-
-class Impossible(Exception):
-    """The case does not occur: its conditions contradict each other."""
-
-
-class Unproved(Exception):
-    """The proof fails; the text says why."""
-
-    def __init__(self, reason: str, lacking: Relation | None = None, known: tuple[Any, ...] = ()) -> None:
-        super().__init__(reason)
-        self.lacking = lacking
-        """The condition on sizes or attributes for want of which it fails, where there is one."""
-        self.known = known
-
-
-class MissingSolverError(GSLError, ImportError):
-    """The solver with which conditions are decided is not installed."""
-
-
-def solver() -> Any:
-    """The package z3. MissingSolverError where it is not installed."""
-    try:
-        import z3
-    except ImportError as error:
-        raise MissingSolverError("a proof needs the Python package z3-solver: pip install 'gsl[prove]'") from error
-    return z3
-
-
-class ProofLimit(GSLError):
-    """A proof that takes too many cases, or too long."""
-
-
-def negations(relation: Relation) -> tuple[Relation, ...]:
-    """The relations of which one holds where a relation does not."""
-    kind, p = relation
-    if kind == ">=":
-        return ((">=", -p - 1),)
-    if kind == "==":
-        return ((">=", p - 1), (">=", -p - 1))
-    return (("==", p),)
-
-
-def written(relation: Relation) -> str:
-    """A relation as it is written."""
-    kind, p = relation
-    left = Poly({m: n for m, n in p.terms.items() if n > 0})
-    return f"{left} {kind} {left - p}"
 
 
 class Path:
@@ -99,6 +53,8 @@ class Path:
         self.said: list[str] = []
         """The choices and assumptions in words."""
         self.counts: dict[str, int] = {}
+        self.member: Poly | None = None
+        """The number of the instance of a variadic to which new variables belong."""
         self._reduced: dict[Poly, Poly] = {}
 
     # ---------------------------------------------------------------- choices
@@ -109,6 +65,8 @@ class Path:
             raise Impossible(f"{what}: nothing to choose from")
         if len(options) == 1:
             return options[0]
+        if self.member is not None and EACH in self.member.inner:
+            raise Unproved(f"{what or 'what is known of sizes'} may not be the same for all instances")
         if self.taken == len(self.decisions):
             self.open += [[*self.decisions, number] for number in range(len(options) - 1, 0, -1)]
             self.decisions.append(0)
@@ -119,7 +77,11 @@ class Path:
         return options[number]
 
     def variable(self, name: str, least: int | None = 1) -> Whole:
-        """A number of which only a lower bound is known."""
+        """A number of which only a lower bound is known; while an instance is matched, one for each of them."""
+        if self.member is not None:
+            key = f"{name} of {self.member}"
+            count = self.counts[key] = self.counts.get(key, 0) + 1
+            return Whole(operation(f"{SIZE if least else NUMBER} {name}{count}", self.member), self)
         return Whole(Poly.of(IntAtom(self.name(name), least=least)), self)
 
     def index(self, size: Poly, name: str = "i") -> IntAtom:
@@ -223,7 +185,7 @@ class Path:
             return self._solve(p.over(Poly.of(sorted(shared)[0]))[0])
         if self._split_by_rest(p):
             return True
-        for atom in sorted(p.atoms, key=lambda a: (bool(a.operation), a.size is not None, -len(a.name), a.name)):
+        for atom in sorted(p.atoms, key=_dispensable):
             parts = p.linear(atom)
             if parts is None or parts[0].number not in (1, -1) or atom.size is not None:
                 continue
@@ -268,6 +230,9 @@ class Path:
 
     def least(self, atom: IntAtom) -> int | None:
         """A lower bound of an atom."""
+        if atom.operation == PREFIX:
+            each, count = atom.operands
+            return int(self.at_least(count - 1)) if self.at_least(each - 1) else 0 if self.at_least(each) else None
         return self.bounds.get(atom, atom.least)
 
     def size(self, index: IntAtom) -> Poly:
@@ -308,6 +273,8 @@ class Path:
                 return self.common(operands)
             case "max" | "min":
                 return self.extreme(name, *operands)
+            case "prefix":
+                return self.prefix(*operands)
         if name == CODE and len(set(operands)) == 1:
             return operands[0]
         return operation(name, *operands)
@@ -382,6 +349,18 @@ class Path:
             return set(atom[0].operands)
         return {size}
 
+    def prefix(self, each: Poly, count: Poly) -> Poly:
+        """The sum of what an expression is for the first numbers, so many of them, in the place of EACH."""
+        each, count = self.reduce(each), self.reduce(count)
+        if EACH not in each.inner:
+            return each * count
+        if not count.terms:
+            return Poly()
+        if count.terms.get((), 0) > 0:
+            last = count - 1
+            return self.prefix(each, last) + self.reduce(replaced(each, {EACH: last}))
+        return operation(PREFIX, each, count)
+
     def extreme(self, name: str, left: Poly, right: Poly) -> Poly:
         """The larger or the smaller of two numbers."""
         left, right = self.reduce(left), self.reduce(right)
@@ -415,10 +394,12 @@ class Path:
         return all(count >= 0 and all(map(self._not_negative, monomial)) for monomial, count in shifted.terms.items())
 
     def _not_negative(self, atom: IntAtom) -> bool:
+        least = self.least(atom)
+        if least is not None:
+            return least >= 0
         match atom.operation:
-            case "":
-                least = self.least(atom)
-                return least is not None and least >= 0
+            case "quotient" if (">=", atom.operands[0]) in self.facts:
+                return self.at_least(atom.operands[1])
             case "quotient" | "max" | "min" | "pick":
                 return all(map(self.at_least, atom.operands)) if atom.operation != LARGER else any(
                     map(self.at_least, atom.operands))  # fmt: skip
@@ -467,165 +448,14 @@ class Path:
         if key not in self.answers:
             if time.process_time() > self.deadline:
                 raise ProofLimit("it takes too long")
-            self.answers[key] = _Question(self).follows(goal, relevant)
+            self.answers[key] = Question(self.reduce).follows(goal, relevant)
         return self.answers[key]
 
 
-class _Question:
-    """One question to the solver."""
-
-    def __init__(self, path: Path) -> None:
-        z3 = self.z3 = solver()
-        self.path = path
-        self.solver = z3.SolverFor("QF_NIA")
-        self.solver.set("timeout", TIMEOUT)
-        self.known: dict[IntAtom, Any] = {}
-
-    def follows(self, goal: Relation, facts: Iterable[Relation]) -> bool:
-        for fact in facts:
-            self.solver.add(self.relation(fact))
-        self.solver.add(self.z3.Not(self.relation(goal)))
-        return bool(self.solver.check() == self.z3.unsat)
-
-    def relation(self, relation: Relation) -> Any:
-        kind, p = relation
-        left = self.expression(p)
-        return left >= 0 if kind == ">=" else left == 0 if kind == "==" else left != 0
-
-    def expression(self, p: Poly) -> Any:
-        total: Any = self.z3.IntVal(0)
-        for monomial, count in p.terms.items():
-            value: Any = self.z3.IntVal(count)
-            for atom in monomial:
-                value = value * self.atom(atom)
-            total = total + value
-        return total
-
-    def atom(self, atom: IntAtom) -> Any:
-        if atom in self.known:
-            return self.known[atom]
-        z3 = self.z3
-        value = self.known[atom] = z3.Int(atom.name)
-        if atom.least is not None:
-            self.solver.add(value >= atom.least)
-        if atom.size is not None:
-            self.solver.add(value < self.expression(self.path.reduce(atom.size)))
-        operands = [self.expression(operand) for operand in atom.operands]
-        match atom.operation:
-            case "quotient":
-                p, by = operands
-                self.solver.add(by * value <= p, p < by * value + by)
-            case "pick":
-                self.solver.add(value == z3.If(operands[0] == 1, 0, operands[1]))
-            case "common":
-                self.solver.add(*[z3.Or(size == 1, size == value) for size in operands])
-                self.solver.add(z3.Or(*[size == value for size in operands]))
-            case "max":
-                self.solver.add(value == z3.If(operands[0] >= operands[1], operands[0], operands[1]))
-            case "min":
-                self.solver.add(value == z3.If(operands[0] <= operands[1], operands[0], operands[1]))
-        return value
-
-
-# ---------------------------------------------------------------- numbers in attributes and shapes
-
-
-class Whole:
-    """A whole number of which an expression is known, as attributes and sizes are; comparing it makes cases."""
-
-    __slots__ = ("path", "poly")
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, value: Poly, path: Path) -> None:
-        self.poly = value
-        self.path = path
-
-    def __repr__(self) -> str:
-        return str(self.path.reduce(self.poly))
-
-    def _with(self, other: Any, operate: Callable[[Poly, Poly], Poly]) -> Any:
-        if isinstance(other, Whole):
-            other = other.poly
-        elif isinstance(other, bool) or not isinstance(other, int):
-            return NotImplemented
-        return whole(operate(self.poly, poly(other)), self.path)
-
-    def __add__(self, other: Any) -> Any:
-        return self._with(other, lambda a, b: a + b)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        return self._with(other, lambda a, b: a - b)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._with(other, lambda a, b: b - a)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._with(other, lambda a, b: a * b)
-
-    __rmul__ = __mul__
-
-    def __floordiv__(self, other: Any) -> Any:
-        return self._with(other, self.path.quotient)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return self._with(other, lambda a, b: self.path.quotient(b, a))
-
-    def __mod__(self, other: Any) -> Any:
-        return self._with(other, self.path.remainder)
-
-    def __rmod__(self, other: Any) -> Any:
-        return self._with(other, lambda a, b: self.path.remainder(b, a))
-
-    def __neg__(self) -> Any:
-        return whole(-self.poly, self.path)
-
-    def _is(self, kind: str, other: Any, sign: int = 1, more: int = 0) -> Any:
-        if isinstance(other, Whole):
-            other = other.poly
-        elif isinstance(other, bool) or not isinstance(other, int):
-            return NotImplemented
-        return self.path.decide((kind, (self.poly - other) * sign + more))
-
-    def __eq__(self, other: object) -> bool:
-        found = self._is("==", other)
-        return False if found is NotImplemented else bool(found)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __ge__(self, other: Any) -> Any:
-        return self._is(">=", other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._is(">=", other, more=-1)
-
-    def __le__(self, other: Any) -> Any:
-        return self._is(">=", other, -1)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._is(">=", other, -1, -1)
-
-
-def whole(value: Poly | int, path: Path) -> Any:
-    """A number as code takes it: an int where it is known, else a :class:`Whole`."""
-    if isinstance(value, int):
-        return value
-    value = path.reduce(value)
-    return value.number if value.number is not None else Whole(value, path)
-
-
-def number(value: Any) -> Poly:
-    """The polynomial of an int or a :class:`Whole`. Unproved for anything else."""
-    if isinstance(value, Whole):
-        return value.poly
-    if isinstance(value, int) and not isinstance(value, bool):
-        return Poly.of(value)
-    raise Unproved(f"{value!r} is no whole number")
-
-
-# ---------------------------------------------------------------- all cases
+def _dispensable(atom: IntAtom) -> tuple[bool, bool, bool, int, str]:
+    """A key by which those atoms come first that are best replaced by what they are equal to."""
+    own = atom.operation.startswith((f"{SIZE} ", f"{NUMBER} "))
+    return not own, bool(atom.operation), atom.size is not None, -len(atom.name), atom.name
 
 
 def cases(run: Callable[[Path], T], *, most: int, seconds: float) -> Iterator[tuple[Path, T]]:

@@ -11,6 +11,10 @@ T = TypeVar("T")
 QUOTIENT, PICK, COMMON, LARGER, SMALLER, CODE = "quotient", "pick", "common", "max", "min", "code"
 """The operations that are no polynomials: a quotient rounded down, the place on an axis that may be of size 1, the size
 of axes that are broadcast, the larger and the smaller of two numbers, and a dtype that follows from others."""
+PREFIX, MEMBER = "prefix", "member"
+"""Two more, of a sum of sizes: the sum of those before a number, and the number of the one that contains a place."""
+SIZE, NUMBER = "size", "number"
+"""The first words of operations that are a variable of the instance with a number: of least 1, and of least 0."""
 _MOST_STEPS = 200
 """No division takes more."""
 
@@ -199,10 +203,15 @@ def product(sizes: Any) -> Poly:
     return total
 
 
+EACH = IntAtom("§", least=0)
+"""The number of any instance: what holds for it holds for all."""
+
+
 def operation(name: str, *operands: Poly) -> Poly:
     """An operation that is no polynomial, of these operands."""
     written = ", ".join(operand.text for operand in operands)
-    return Poly.of(IntAtom(f"{name}({written})", name, operands))
+    least = {SIZE: 1, NUMBER: 0}.get(name.partition(" ")[0])
+    return Poly.of(IntAtom(f"{name}({written})", name, operands, least))
 
 
 def _degree(term: tuple[Monomial, int]) -> tuple[int, list[str]]:

@@ -9,12 +9,17 @@ from fractions import Fraction
 from gsl.errors import GSLError
 from gsl.prove.attributes import PARTS, RANKS
 from gsl.prove.equal import alike, equal
+from gsl.prove.family import Family
 from gsl.prove.laws import is_positive
-from gsl.prove.normal import FunctionTerm, Sum, Term, TermAlgebra, atoms_of
-from gsl.prove.path import Path, ProofLimit, Unproved, cases, written
+from gsl.prove.matched import Matched
+from gsl.prove.normal import TermAlgebra
+from gsl.prove.path import Path, cases
 from gsl.prove.poly import Poly
-from gsl.prove.sides import Matched, Sides
+from gsl.prove.relation import ProofLimit, Unproved, written
+from gsl.prove.source import SourceSide
+from gsl.prove.target import TargetSide
 from gsl.prove.tensor import Tensor
+from gsl.prove.terms import FunctionTerm, Sum, Term, atoms_of
 from gsl.rewrite import Subst
 
 MOST_CASES = 20_000
@@ -108,38 +113,42 @@ def _case(rule: Subst, path: Path) -> tuple[str, ...]:
 
 
 def _proved(rule: Subst, path: Path) -> tuple[str, ...]:
-    sides = Sides(rule, path)
-    before = sides.match()
-    after = sides.build()
+    source = SourceSide(rule, path)
+    before = source.match()
+    target = TargetSide(source)
+    after = target.build()
     steps = [f"let {what}" for what in path.said]
     for number, (old, new) in enumerate(zip(before, after, strict=True)):
-        steps += _equal_outputs(sides, number, old, new)
-    _defined(sides.source.algebra, sides.target.algebra)
+        steps += _equal_outputs(target, number, old, new)
+    _defined(source.calc.algebra, target.calc.algebra)
     return tuple(steps)
 
 
-def _equal_outputs(sides: Sides, number: int, old: Matched, new: Matched) -> list[str]:
+def _equal_outputs(target: TargetSide, number: int, old: Matched, new: Matched) -> list[str]:
+    if isinstance(old.value, Family) or isinstance(new.value, Family):
+        raise Unproved("an output is a tuple of any number of tensors")
     if isinstance(old.value, tuple) or isinstance(new.value, tuple):
         if not isinstance(old.value, tuple) or not isinstance(new.value, tuple) or len(old.value) != len(new.value):
             raise Unproved("one side is a tuple of tensors")
         pairs = list(zip(old.value, new.value))
     else:
         pairs = [(old.value, new.value)]
-    return [step for pair in pairs for step in _equal_tensors(sides, f"output {number}", *pair)]
+    return [step for pair in pairs for step in _equal_tensors(target, f"output {number}", *pair)]
 
 
-def _equal_tensors(sides: Sides, what: str, old: Tensor, new: Tensor) -> list[str]:
-    path, algebra = sides.path, sides.target.algebra
+def _equal_tensors(target: TargetSide, what: str, old: Tensor, new: Tensor) -> list[str]:
+    calculations = [target.source.calc, target.calc]
+    path, algebra = target.calc.path, target.calc.algebra
     if old.ndim != new.ndim:
         raise Unproved(f"{what} has {old.ndim} axes before and {new.ndim} after")
     for axis, (left, right) in enumerate(zip(old.shape, new.shape)):
         path.require(("==", left - right), f"axis {axis} of {what}")
     first: tuple[Sum, Sum] | None = None
-    before = [len(side.algebra.partial) for side in (sides.source, sides.target)]
+    before = [len(side.algebra.partial) for side in calculations]
     for place in _places(path, old):
-        for side, count in zip((sides.source, sides.target), before):
+        for side, count in zip(calculations, before):
             del side.algebra.partial[count:]
-        one, other = sides.source.algebra.renewed(old.at(place)), algebra.renewed(new.at(place))
+        one, other = target.source.calc.algebra.renewed(old.at(place)), algebra.renewed(new.at(place))
         first = first or (one, other)
         if equal(algebra, one, other):
             names = ", ".join(f"{atom} < {path.size(atom)}" for p in place for atom in sorted(p.atoms) if atom.size)

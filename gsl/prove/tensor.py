@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, NoReturn
 
-from gsl.prove.normal import Sum, TermAlgebra, constant
-from gsl.prove.path import Impossible, Path, Relation, Unproved, Whole, whole
+from gsl.prove.family import Family
+from gsl.prove.normal import TermAlgebra
+from gsl.prove.path import Path
 from gsl.prove.poly import IntAtom, Poly, product
+from gsl.prove.relation import Impossible, Relation, Unproved
+from gsl.prove.terms import Sum, constant
+from gsl.prove.whole import Whole, whole
 
 Index = tuple[Poly, ...]
 DTYPES = (
@@ -107,7 +111,7 @@ class Tensor:
         return len(self.shape)
 
 
-Value = Tensor | tuple[Tensor, ...]
+Value = Tensor | tuple[Tensor, ...] | Family
 
 
 @dataclass

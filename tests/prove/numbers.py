@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gsl.prove.normal import Element, Factor, Fold, FunctionTerm, Integer, Sum, Term
-from gsl.prove.path import Relation
 from gsl.prove.poly import IntAtom, Poly
+from gsl.prove.relation import Relation
+from gsl.prove.terms import Element, Factor, Fold, FunctionTerm, Integer, Sum, Term
 
 Values = dict[IntAtom, int]
 FUNCTIONS: Mapping[str, Callable[..., float]] = {

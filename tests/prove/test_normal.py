@@ -10,9 +10,10 @@ import numpy
 from hypothesis import given, settings
 
 from gsl.prove.equal import equal
-from gsl.prove.normal import Sum, TermAlgebra, constant
+from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path
 from gsl.prove.poly import IntAtom, Poly, operation
+from gsl.prove.terms import Sum, constant
 from tests.prove.numbers import Numbers, whole
 
 SIZE = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gsl import Proved, Refuted, Subst, Supported, op, pat
+from gsl import Proved, Refuted, Subst, Supported, attr, op, pat
 from gsl.prove import NoProof, Proof, prove
 from gsl.rules import RULES
 from gsl.verify import ContradictionError, verify
@@ -15,7 +15,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::gsl.errors.DroppedAttributeWarn
 QUICK = (
     "transpose-transpose", "reshape-reshape", "reshape-identity", "cast-identity", "dropout-identity", "copy-identity",
     "split-concat", "bias-add-add", "conv-shortcut-add", "dense-batch-norm", "parallel-two-dense",
-    "parallel-two-dense-bias", "qkv-without-key-bias",
+    "parallel-two-dense-bias", "qkv-without-key-bias", "dispatch-tuple", "split-concat-variadic",
+    "parallel-dense-variadic", "parallel-dense-bias-variadic", "parallel-conv-variadic",
 )  # fmt: skip
 """The rules of the book of which the proof takes a few seconds at most; benchmarks/verification.py goes through all."""
 
@@ -53,6 +54,41 @@ def undefined() -> Subst:
 ], ids=lambda rule: rule.name)  # fmt: skip
 def test_further_wrong_rules_are_not_proved(rule: Subst) -> None:
     assert isinstance(prove(rule), NoProof)
+
+
+def parts(axis: int, cut: int, field: int) -> Subst:
+    """The parts of a tensor split at the ends of others; of a sum of these, where all is as it should be."""
+    x, w0, i = pat.Wildcard(ndim=2), pat.Param(), attr.Symbol()
+    first = op.Dense(x, w0)
+    w = pat.Param()
+    dense = op.Dense(x, w, out_dtype=first.out_dtype)
+    layers = pat.Variadic(dense, templates=[dense, w], first=[first, w0], min_len=2)
+    j = attr.Symbol()
+    weight = op.Concatenate(pat.Variadic(layers(w, j), index=j, length=layers.length), axis=axis)
+    ends = attr.Variadic(lambda k: attr.Sum(lambda n: layers(w, n).shape[0], k + cut), layers.length - 1)
+    split = op.Split(first.like(x, weight), indices_or_sections=ends, axis=-1)
+    return Subst(layers, pat.Variadic(split[i + field] if field else split[i], index=i), name="parts")
+
+
+def test_any_number_of_instances() -> None:
+    found = prove(parts(0, 1, 0))
+    assert isinstance(found, Proof), str(found)
+    assert "w[k, i2, r]" in str(found)
+
+
+@pytest.mark.parametrize(("axis", "cut", "field"), [(1, 1, 0), (0, 0, 0), (0, 2, 0), (0, 1, 1)])
+def test_a_mistake_in_any_number_of_instances_is_not_proved(axis: int, cut: int, field: int) -> None:
+    assert isinstance(prove(parts(axis, cut, field)), NoProof)
+
+
+def test_a_first_instance_that_is_another_one_is_not_proved() -> None:
+    x, w0, w, i = pat.Wildcard(ndim=2), pat.Param(), pat.Param(dtype="float32"), attr.Symbol()
+    first = op.Dense(x, w0)
+    dense = op.Dense(x, w, out_dtype=first.out_dtype)
+    layers = pat.Variadic(dense, templates=[dense, w], first=[first, w0], min_len=2)
+    found = prove(Subst(layers, pat.Variadic(layers(dense, i), index=i), name="of another dtype"))
+    assert isinstance(found, NoProof)
+    assert "the first instance may not satisfy" in found.reason
 
 
 def test_what_is_divided_by_in_the_source_may_be_in_the_target() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gsl.prove.normal import ZERO, Sum, TermAlgebra, constant
-from gsl.prove.path import Unproved, Whole, number
+from gsl.prove.normal import TermAlgebra
 from gsl.prove.poly import Poly
+from gsl.prove.relation import Unproved
 from gsl.prove.tensor import DTYPES, Calculation, DType, Index, Tensor, real
+from gsl.prove.terms import ZERO, Sum, constant
+from gsl.prove.whole import Whole, number
 
 Meaning = Callable[..., Any]
 TOTAL = frozenset((

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from gsl.prove.family import Family
 from gsl.prove.meanings.elementwise import Meaning, picked
-from gsl.prove.normal import Sum
-from gsl.prove.path import Relation, Unproved, number
+from gsl.prove.meanings.families import joined_family, part_of, split_at
 from gsl.prove.poly import Poly, product
+from gsl.prove.relation import Relation, Unproved
 from gsl.prove.tensor import Calculation, Index, Tensor, element_at, flat_place, real
+from gsl.prove.terms import Sum
+from gsl.prove.whole import number
 
 
 def moved(x: Tensor, axes: Sequence[int]) -> Tensor:
@@ -89,8 +92,8 @@ def joined(calc: Calculation, parts: Sequence[Tensor], axis: int) -> Tensor:
     return Tensor(shape, calc.dtype(*parts), at)
 
 
-def _concatenate(calc: Calculation, parts: tuple[Tensor, ...], axis: int) -> Tensor:
-    return joined(calc, parts, axis)
+def _concatenate(calc: Calculation, parts: tuple[Tensor, ...] | Family, axis: int) -> Tensor:
+    return joined_family(calc, parts, axis) if isinstance(parts, Family) else joined(calc, parts, axis)
 
 
 def _stack(calc: Calculation, parts: tuple[Tensor, ...], axis: int) -> Tensor:
@@ -98,16 +101,9 @@ def _stack(calc: Calculation, parts: tuple[Tensor, ...], axis: int) -> Tensor:
     return joined(calc, wide, axis)
 
 
-def part_of(x: Tensor, axis: int, begin: Poly, size: Poly, step: int = 1) -> Tensor:
-    """A part of a tensor along an axis."""
-
-    def at(index: Index) -> Sum:
-        return x.at((*index[:axis], index[axis] * step + begin, *index[axis + 1 :]))
-
-    return Tensor((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype, at)
-
-
-def _split(calc: Calculation, x: Tensor, indices_or_sections: Any, axis: int) -> tuple[Tensor, ...]:
+def _split(calc: Calculation, x: Tensor, indices_or_sections: Any, axis: int) -> tuple[Tensor, ...] | Family:
+    if isinstance(indices_or_sections, Family):
+        return split_at(calc, x, indices_or_sections, axis)
     edges = [Poly(), *map(number, indices_or_sections), x.shape[axis]]
     for before, after in pairwise(edges):
         calc.must((">=", after - before), "the cuts of a split")

@@ -7,10 +7,11 @@ from typing import Any
 
 from gsl.prove.meanings.elementwise import Meaning, each, root
 from gsl.prove.meanings.layout import moved
-from gsl.prove.normal import Sum, constant
-from gsl.prove.path import Relation, Unproved, number
 from gsl.prove.poly import Poly, product
+from gsl.prove.relation import Relation, Unproved
 from gsl.prove.tensor import DTYPES, Calculation, Index, Tensor, real
+from gsl.prove.terms import Sum, constant
+from gsl.prove.whole import number
 
 # ---------------------------------------------------------------- products
 
@@ -132,7 +133,8 @@ def _conv(count: int) -> Meaning:
                 for p, r, s, d, b in zip(at_, k, strides, dilation, padding)
             ]
             guards = [g_ for p, size in zip(spots, x.shape[2:]) for g_ in _inside(p, size)]
-            channel = calc.path.quotient(o, each_group) * inputs + Poly.of(c)
+            group = Poly() if g.number == 1 else calc.path.quotient(o, each_group)
+            channel = group * inputs + Poly.of(c)
             algebra = calc.algebra
             factors = algebra.times(x.at((n, channel, *spots)), w.at((o, Poly.of(c), *map(Poly.of, k))))
             return algebra.total((c, *k), algebra.where(guards, factors))

@@ -1,0 +1,491 @@
+"""The source of a rule in one case: its nodes as expressions of indices, and what the match tells of sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+from gsl.attr.ast import Ast, Attribute, Binary, Function, Literal, Symbol
+from gsl.attr.evaluate import same
+from gsl.errors import EvaluationError, UndecidableError
+from gsl.graph import CONST, GETITEM, PARAM, TUPLE
+from gsl.match.bindings import MatchScope
+from gsl.pat import (
+    Alt,
+    And,
+    AttrEqual,
+    Call,
+    Const,
+    GetItem,
+    Leaf,
+    OpClass,
+    Pattern,
+    Tuple,
+    Use,
+    Variadic,
+    walk,
+)
+from gsl.pat.variadic import references
+from gsl.prove.attributes import RANKS, demanded, derived, free, type_of
+from gsl.prove.family import Family, FamilyBindings, FamilyEvaluator, within
+from gsl.prove.matched import Matched, all_of, any_rank, asked, tensor_of
+from gsl.prove.meanings import call, known
+from gsl.prove.normal import TermAlgebra
+from gsl.prove.path import Path
+from gsl.prove.poly import EACH, MEMBER, NUMBER, SIZE, Poly, operation
+from gsl.prove.relation import Impossible, Unproved
+from gsl.prove.tensor import DTYPES, Calculation, Real, Tensor, real
+from gsl.prove.terms import Sum
+from gsl.prove.whole import Whole, number
+from gsl.rewrite import Subst
+from gsl.spec import TABLE, OpSpec
+
+OPERAND_RANKS: Mapping[str, tuple[tuple[int, ...], ...]] = {
+    **{f"nn.conv{n}d{end}": ((n + 2,), (n + 2,)) for n in (1, 2, 3) for end in ("", "_transpose")},
+    **{f"nn.{kind}_pool{n}d": ((n + 2,),) for n in (1, 2, 3)
+       for kind in ("max", "avg", "global_max", "global_avg")},
+    "nn.dense": ((1, 2, 3, 4), (2,)), "nn.bias_add": ((1, 2, 3, 4), (1,)), "nn.batch_norm": ((2, 3, 4), *[(1,)] * 4),
+    "nn.batch_matmul": ((3,), (3,)), "matmul": ((1, 2, 3, 4), (1, 2, 3, 4)), "matrix_set_diag": ((2,), (1,)),
+    "nn.softmax": ((1, 2, 3, 4),), "nn.log_softmax": ((1, 2, 3, 4),), "concatenate": ((1, 2, 3, 4),),
+    "split": ((1, 2, 3, 4),),
+}  # fmt: skip
+"""The ranks that the operands of operators may have, of those for which a proof is done."""
+
+
+class SourceSide:
+    """The source of a rule in a case, with all that its match tells."""
+
+    def __init__(self, rule: Subst, path: Path) -> None:
+        self.rule = rule
+        self.path = path
+        self.calc = Calculation(path, TermAlgebra(path), given=True)
+        self.bindings = FamilyBindings(rule.plan.scopes, self.length, self.member)
+        self.operators: dict[OpClass, str] = {}
+        self.lengths: dict[Variadic, Whole] = {}
+        self.labels: dict[Pattern, str] = {}
+        """The names of leaves of which each instance has its own."""
+        self.number: tuple[Poly, ...] = ()
+        """The number of the instance that is matched."""
+        self.asked = asked(rule)
+        self.pending = [(c, set(references(c))) for where in rule.plan.where for c in all_of(where)]
+        """The conditions that were not asked yet, each with the patterns that it reads."""
+        self.ranks = (1,) if any_rank(rule) else RANKS
+        self.casts = any(isinstance(p, Call) and (isinstance(p.op, OpClass) or p.label == "cast")
+                         for p in (*rule.plan.patterns, *walk(*rule.target.outputs)))  # fmt: skip
+
+    def match(self) -> list[Matched]:
+        """The outputs of the source. Impossible where there is no such match."""
+        plan = self.rule.plan
+        if any(len(scopes) > 1 for scopes in plan.scopes.values()):
+            raise Unproved("it has instances of instances")
+        if any(isinstance(c, Use) for c in plan.given):
+            raise Unproved("it is written with use relations")
+        outputs = [self._output(pattern) for pattern in plan.outputs]
+        self._attributes_equal()
+        for pattern in plan.patterns:
+            if pattern in self.bindings.nodes:
+                self._demands(pattern)
+        for condition, _ in self.pending:
+            self._condition(condition)
+        return outputs
+
+    def node(self, pattern: Pattern, ranks: Sequence[int] | None = None) -> Matched:
+        """The node of a pattern of the source."""
+        ranks = self.ranks if ranks is None else ranks
+        key = self.bindings.key(pattern, self.number)
+        found = self.bindings.nodes.get(key)
+        if found is None:
+            with self._instance(self.number if key is not pattern else ()):
+                found = self.bindings.nodes[key] = self._matched(pattern, ranks)
+            ready = [c for c, read in self.pending if read <= self.bindings.nodes.keys()]
+            self.pending = [pair for pair in self.pending if pair[0] not in ready]
+            for condition in ready:
+                self._condition(condition)
+        return found
+
+    def _matched(self, pattern: Pattern, ranks: Sequence[int]) -> Matched:
+        match pattern:
+            case Alt() if self._is_leaf(pattern):
+                return self.node(pattern.choices[0], ranks)
+            case Alt():
+                chosen = self.path.choose(range(len(pattern.choices)), f"the alternative of {pattern.label}")
+                self.bindings.chosen[pattern] = chosen
+                return self.node(pattern.choices[chosen], ranks)
+            case And():
+                left, right = pattern.both
+                if isinstance(left, Leaf) and not isinstance(right, Leaf):
+                    left, right = right, left
+                found = self.node(left, ranks)
+                if not isinstance(right, Leaf) or right in self.bindings.nodes:
+                    raise Unproved(f"{pattern!r} has two structures")
+                self.bindings.nodes[right] = found
+                return found
+            case Leaf():
+                return self._leaf(pattern, ranks)
+            case Tuple():
+                items = tuple(self.node(item) for item in pattern.items)
+                return Matched(self.calc, TUPLE, tuple(tensor_of(item) for item in items), items)
+            case Variadic():
+                return self._family(pattern)
+            case GetItem():
+                return self._field(pattern)
+            case Call() if pattern.operands is not None:
+                return self._call(pattern)
+        raise Unproved(f"{pattern!r} can't be read as an expression of indices")
+
+    def _is_leaf(self, pattern: Alt) -> bool:
+        """True if the alternatives are leaves of which nothing is demanded, and nobody asks which of them it is."""
+        plain = all(isinstance(p, Leaf) and p.guard is None and getattr(p, "literal", None) is None
+                    for p in pattern.choices)  # fmt: skip
+        return plain and not self.asked & {pattern, *pattern.choices}
+
+    def _leaf(self, pattern: Leaf, ranks: Sequence[int]) -> Matched:
+        literal = pattern.literal if isinstance(pattern, Const) else None
+        guard, value = pattern.guard, None
+        if isinstance(literal, Ast):
+            value = self.evaluated(literal)
+        elif literal is not None:
+            raise Unproved("it has a literal of several numbers")
+        shape: tuple[Any, ...] | None = None
+        if guard is not None and isinstance(guard.shape, tuple):
+            shape = tuple(None if size is None else self._try(size) for size in guard.shape)
+        elif guard is not None and guard.shape is not None:
+            shape = self._try(guard.shape) if isinstance(guard.shape, Ast) else None
+        ndim = len(shape) if shape is not None else self._try(guard.ndim) if guard is not None and guard.ndim else None
+        label = self._label(pattern)
+        own = (Poly(),) if pattern in self.labels and not self.number else self.number
+        rank = ndim if isinstance(ndim, int) else self.path.choose(ranks, f"the rank of {label}")
+        sizes = tuple(
+            self._size(f"{label}.{axis}", own) if shape is None or shape[axis] is None else number(shape[axis])
+            for axis in range(rank)
+        )
+        dtype = self._size(f"dtype.{label}", own, NUMBER)
+        algebra = self.calc.algebra
+
+        def at(index: tuple[Poly, ...]) -> Sum:
+            return real(value) if value is not None else algebra.element(label, (*own, *index))
+
+        attrs = {}
+        if isinstance(pattern, Const) and rank == 0:
+            attrs = {"value": value if value is not None else Real(algebra.element(label, own), algebra)}
+        elif isinstance(pattern, Const) and value is not None:
+            attrs = {"value": value}
+        kind = CONST if isinstance(pattern, Const) else PARAM
+        return Matched(self.calc, kind, Tensor(sizes, dtype, at), (), attrs, label)
+
+    def _field(self, pattern: GetItem) -> Matched:
+        whole = self.node(pattern.tuple)
+        if isinstance(whole.value, Family):
+            return self._member_field(pattern, whole)
+        if not isinstance(whole.value, tuple):
+            raise Impossible("a field of a tensor")
+        index = None if pattern.number is None else self.evaluated(pattern.number)
+        if index is None:
+            index = self.path.choose(range(len(whole.value)), "the field")
+        if not isinstance(index, int) or not -len(whole.value) <= index < len(whole.value):
+            raise Impossible("no such field")
+        found = whole.value[index]
+        return Matched(self.calc, GETITEM, found, (whole,), {"index": index % len(whole.value)})
+
+    def _call(self, pattern: Call) -> Matched:
+        name = self._operator(pattern)
+        spec = TABLE[name]
+        if not known(name):
+            raise Unproved(f"{name} has no meaning as an expression of indices")
+        ranks = OPERAND_RANKS.get(name, ())
+        assert pattern.operands is not None
+        operands = tuple(
+            self.node(operand, ranks[place] if place < len(ranks) else None)
+            for place, operand in enumerate(pattern.operands)
+        )
+        values = tuple(operand.value for operand in operands)
+        if not len(spec.operands) - spec.optional <= len(operands) <= len(spec.operands):
+            raise Impossible("no such call")
+        attrs: dict[str, Any] = {}
+        for attribute in sorted(spec.attrs, key=lambda name: name == "indices_or_sections"):
+            if spec.attrs[attribute].derive is None:
+                attrs[attribute] = self._attribute(pattern, spec, attribute, values, attrs)
+        derived(self.calc, spec, attrs, tuple(type_of(self.calc, value) for value in values))
+        return Matched(self.calc, name, call(self.calc, name, values, attrs), operands, attrs)
+
+    def _attribute(
+        self, pattern: Call, spec: OpSpec, name: str, values: tuple[Any, ...], attrs: Mapping[str, Any]
+    ) -> Any:
+        given = pattern.attrs.get(name)
+        if given is not None:
+            try:
+                value = self.evaluated(given)
+            except Unproved:
+                value = None
+            if value is not None:
+                return demanded(self.calc, spec, name, value, values)
+        if name not in pattern.attrs:
+            for constraint in self.rule.plan.given:  # attributes that are equal to those of a call which is known
+                if isinstance(constraint, AttrEqual) and pattern in (constraint.left, constraint.right):
+                    other = constraint.right if pattern is constraint.left else constraint.left
+                    node = self.bindings.nodes.get(other)
+                    named = constraint.names is None or name in constraint.names
+                    if node is not None and named and name in node.attrs and node.op == spec.name:
+                        return node.attrs[name]
+        fields = [p.field for p in self.rule.plan.patterns if isinstance(p, Variadic)]
+        if name == "indices_or_sections" and any(isinstance(p, GetItem) and p.tuple is pattern for p in fields):
+            return self._cuts(values[0], attrs["axis"])
+        return free(self.calc, spec, name, values)
+
+    def _operator(self, pattern: Call) -> str:
+        op = pattern.op
+        if isinstance(op, OpSpec):
+            return op.name
+        if not isinstance(op, OpClass):
+            raise Unproved(f"{pattern.label} is native to a framework")
+        if op not in self.operators:
+            assert pattern.operands is not None
+            count = len(pattern.operands)
+            members = [
+                name for name, spec in TABLE.items()
+                if op.accepts(name) and len(spec.operands) - spec.optional <= count <= len(spec.operands)
+                and all(attribute in spec.attrs for attribute in pattern.attrs)
+            ]  # fmt: skip
+            found = self.path.choose(members, f"{op!r}")
+            if not op.joint:
+                return found
+            self.operators[op] = found
+        return self.operators[op]
+
+    # ---------------------------------------------------------------- conditions
+
+    def _attributes_equal(self) -> None:
+        for constraint in self.rule.plan.given:
+            if isinstance(constraint, AttrEqual):
+                left, right = (self.bindings.nodes.get(p) for p in (constraint.left, constraint.right))
+                if left is None or right is None:
+                    continue
+                if left.op != right.op:
+                    raise Impossible("other operators")
+                for name in constraint.names or left.attrs:
+                    if TABLE[left.op].attrs[name].derive is None:
+                        self.equate(left.attrs[name], right.attrs[name])
+
+    def equate(self, left: Any, right: Any) -> None:
+        """Take two values for equal. Impossible if they are not."""
+        if isinstance(left, (tuple, list)) and isinstance(right, (tuple, list)):
+            if len(left) != len(right):
+                raise Impossible("another length")
+            for one, other in zip(left, right):
+                self.equate(one, other)
+        elif isinstance(left, Whole) or isinstance(right, Whole):
+            codes = [DTYPES.index(side) if isinstance(side, str) and side in DTYPES else side for side in (left, right)]
+            if any(isinstance(side, bool) or not isinstance(side, (int, Whole)) for side in codes):
+                raise Impossible("other kinds of values")
+            self.path.assume(("==", number(codes[0]) - number(codes[1])))
+        elif not isinstance(left, Real) and not isinstance(right, Real) and not same(left, right):
+            raise Impossible("other values")
+
+    def _demands(self, pattern: Pattern) -> None:
+        """What a pattern demands of its own node."""
+        node, guard = self.bindings.nodes[self.bindings.key(pattern, self.number)], pattern.guard
+        if guard is not None:
+            if isinstance(guard.shape, tuple):
+                if node.ndim != len(guard.shape):
+                    raise Impossible("another rank")
+                for own, size in zip(node.shape, guard.shape):
+                    if size is not None:
+                        self._equal(size, own)
+            for name, expression in (("shape", guard.shape), ("dtype", guard.dtype), ("ndim", guard.ndim)):
+                if isinstance(expression, Ast):
+                    self._equal(expression, getattr(node, name))
+        if isinstance(pattern, Call):
+            for name, expression in pattern.attrs.items():
+                value = self._try(expression)
+                if value is not None and name in node.attrs:
+                    values = tuple(operand.value for operand in node.operands)
+                    if TABLE[node.op].attrs[name].derive is None:
+                        value = demanded(self.calc, TABLE[node.op], name, value, values)
+                    self.equate(value, node.attrs[name])
+
+    def _equal(self, expression: Ast, value: Any) -> None:
+        found = self._try(expression)
+        if found is not None:
+            self.equate(found, value)
+
+    def _condition(self, condition: Ast) -> None:
+        """Take a condition for true. Impossible if it is false."""
+        match condition:
+            case Function("In", (Attribute(_, "dtype"), Literal())) if not self.casts:
+                return  # real numbers have no dtype
+        try:
+            if isinstance(condition, Binary) and condition.operator == "==":
+                self.equate(self.evaluated(condition.left), self.evaluated(condition.right))
+                return
+            held = self.evaluated(condition)
+        except Unproved:
+            return  # what can't be read is not used
+        if held is not True:
+            raise Impossible("a condition fails")
+
+    def _try(self, expression: Ast) -> Any:
+        """The value of an expression; ``None`` where it can't be read yet."""
+        try:
+            return self.evaluated(expression)
+        except Unproved:
+            return None
+
+    def evaluated(self, expression: Ast, symbols: dict[Symbol, Any] | None = None, scope: Any = None) -> Any:
+        if isinstance(expression, Literal):
+            return expression.value
+        try:
+            scope = scope or MatchScope(self.bindings, self.number)
+            return FamilyEvaluator(self.path, scope, self._symbols() if symbols is None else symbols).value(expression)
+        except (EvaluationError, UndecidableError) as error:
+            raise Unproved(f"{expression!r} can't be read: {error}") from error
+
+    # ---------------------------------------------------------------- any number of instances
+
+    def _output(self, pattern: Pattern) -> Matched:
+        if not isinstance(pattern, Variadic):
+            return self.node(pattern)
+        self.length(pattern)
+        return self.member(pattern, pattern.field, self.output_number)
+
+    @cached_property
+    def output_number(self) -> Poly:
+        """The number of the output that is looked at, of a source with any number of them."""
+        variadic = self.rule.plan.variadic
+        assert variadic is not None
+        return Poly.of(self.path.index(number(self.length(variadic)), "k"))
+
+    def length(self, variadic: Variadic) -> Whole:
+        """The number of instances."""
+        if variadic not in self.lengths:
+            if not isinstance(variadic, Variadic):
+                raise Unproved(f"{variadic!r} can't be read as an expression of indices")
+            with self._instance(()):
+                self.lengths[variadic] = self.path.variable("n", max(variadic.min_len, 1))
+                if variadic.first:
+                    for template, first in zip(variadic.templates, variadic.first):
+                        if isinstance(template, Leaf) and isinstance(first, Leaf):
+                            self.labels[first] = self._label(template)
+                    self.node(variadic.first_field)
+                    fits(self, variadic)
+        return self.lengths[variadic]
+
+    def member(self, variadic: Variadic, template: Pattern, place: Poly) -> Matched:
+        """The node of a template in the instance with a number. Unproved if there may be no such instance."""
+        count = number(self.length(variadic))
+        if not place.terms and variadic.first:
+            return self.bindings.nodes[variadic.first[variadic.templates.index(template)]]  # type: ignore[no-any-return]
+        if (template, (place,)) not in self.bindings.nodes:
+            if not any(atom == EACH or atom.operation == MEMBER for atom in place.atoms):
+                self.path.require((">=", place), "the number of an instance")
+                self.path.require((">=", count - 1 - place), "the number of an instance")
+            with self._instance((place,)):
+                self.node(variadic.field)
+                for own in variadic.templates:
+                    if self.bindings.key(own, (place,)) in self.bindings.nodes:
+                        self._demands(own)
+        return self.bindings.nodes[template, (place,)]  # type: ignore[no-any-return]
+
+    @contextmanager
+    def _instance(self, place: tuple[Poly, ...]) -> Iterator[None]:
+        outer, self.number = self.number, place
+        try:
+            with within(self.path, place[0] if place else None):
+                yield
+        finally:
+            self.number = outer
+
+    def _symbols(self) -> dict[Symbol, Any]:
+        """The values of the symbols of the instance that is matched."""
+        found = (v for v in self.rule.plan.patterns if isinstance(v, Variadic) and v.symbol is not None)
+        return {v.symbol: self.calc.whole(place) for v in found for place in self.number if v.symbol is not None}
+
+    def _label(self, leaf: Pattern) -> str:
+        if leaf in self.labels:
+            return self.labels[leaf]
+        label = self.path.name({"Wildcard": "x", "Param": "w"}.get(type(leaf).__name__, "c"))
+        if self.bindings.scopes.get(leaf):
+            self.labels[leaf] = label
+        return label
+
+    def _size(self, name: str, own: tuple[Poly, ...], kind: str = SIZE) -> Poly:
+        if own:
+            return operation(f"{kind} {name}", *own)
+        return self.path.variable(name, 1 if kind == SIZE else 0).poly
+
+    def _family(self, pattern: Variadic) -> Matched:
+        count = number(self.length(pattern))
+        family = Family(count, lambda place: tensor_of(self.member(pattern, pattern.field, place)))
+        return Matched(self.calc, TUPLE, family)
+
+    def _member_field(self, pattern: GetItem, whole: Matched) -> Matched:
+        family = whole.value
+        assert isinstance(family, Family)
+        place = Poly.of(self.path.index(family.length, "k")) if pattern.number is None else number(
+            self.evaluated(pattern.number))  # fmt: skip
+        if EACH not in place.atoms:
+            self.path.assume((">=", family.length - 1 - place))
+        return Matched(self.calc, GETITEM, family.at(place), (whole,), {"index": self.calc.whole(place)})
+
+    def _cuts(self, x: Tensor, axis: Any) -> Family:
+        """The places of any number of cuts."""
+        part = operation(f"{SIZE} {self.path.name('part')}", Poly.of(EACH))
+        count = self.path.variable("fields").poly
+        self.path.assume(("==", x.shape[axis] - self.path.prefix(part, count)))
+        return Family(count - 1, lambda place: self.calc.whole(self.path.prefix(part, place + 1)))
+
+
+def fits(side: SourceSide, variadic: Variadic) -> None:
+    """Show that what stands in the place of the templates in the first instance is an instance of them, too.
+
+    Unproved if it may not be one.
+    """
+    first = dict(zip(variadic.templates, variadic.first))
+    nodes = side.bindings.nodes
+    nodes.update({(template, (Poly(),)): nodes[other] for template, other in first.items()})
+    with side._instance((Poly(),)):
+        for template, other in first.items():
+            node = nodes[other]
+            if isinstance(template, Call) and isinstance(other, Call):
+                wanted = [first.get(operand, operand) for operand in template.operands or ()]
+                if template.op is not other.op or wanted != list(other.operands or ()):
+                    raise Unproved("the first instance may be another one than its template")
+                demands = [(name, node.attrs[name]) for name in template.attrs if name in node.attrs]
+                pairs = [(template.attrs[name], value) for name, value in demands]
+            elif isinstance(template, Leaf) and isinstance(other, Leaf):
+                pairs = []
+            else:
+                raise Unproved("the first instance may be another one than its template")
+            for expression, value in [*pairs, *guarded(template, node)]:
+                if not surely_equal(side.path, side.evaluated(expression), value):
+                    raise Unproved(f"the first instance may not satisfy {expression!r}")
+    for template in first:
+        del nodes[template, (Poly(),)]
+
+
+def guarded(template: Pattern, node: Matched) -> list[tuple[Ast, Any]]:
+    """What is demanded of the type of a node, with what it is."""
+    guard, found = template.guard, list[tuple[Ast, Any]]()
+    if guard is None:
+        return found
+    for name in ("shape", "dtype", "ndim"):
+        wanted = getattr(guard, name)
+        if name == "shape" and isinstance(wanted, tuple):
+            if len(wanted) != node.ndim:
+                raise Unproved("the first instance may have another rank")
+            found += [(size, own) for size, own in zip(wanted, node.shape) if size is not None]
+        elif wanted is not None:
+            found.append((wanted, getattr(node, name)))
+    return found
+
+
+def surely_equal(path: Path, left: Any, right: Any) -> bool:
+    """True if two values are known to be equal."""
+    if isinstance(left, (tuple, list)) and isinstance(right, (tuple, list)):
+        return len(left) == len(right) and all(surely_equal(path, a, b) for a, b in zip(left, right))
+    if isinstance(left, Whole) or isinstance(right, Whole):
+        codes = [DTYPES.index(side) if isinstance(side, str) and side in DTYPES else side for side in (left, right)]
+        return all(isinstance(side, (int, Whole)) and not isinstance(side, bool) for side in codes) and path.holds(
+            ("==", number(codes[0]) - number(codes[1])))  # fmt: skip
+    return not isinstance(left, Real) and not isinstance(right, Real) and same(left, right)
