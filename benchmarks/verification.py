@@ -1,28 +1,35 @@
 """The verdicts on sets of rules: the book, TASO's and TENSAT's files, and rewrites of XLA's algebraic simplifier.
 
 ``python -m benchmarks.verification --data DIR --page benchmarks/VERIFICATION.md`` writes the page; ``--data`` is the
-folder with ``taso/graph_subst.pb`` and ``tensat/*.txt``. Each set is verified in a process of its own.
+folder with ``taso/graph_subst.pb`` and ``tensat/*.txt``. Rules are verified ``--jobs`` at a time; one that takes longer
+than ``--seconds`` is counted as unchecked. ``--mutants`` is the number of instances of each mutant of the book's rules.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import lru_cache
 from pathlib import Path
 from statistics import median
+from types import FrameType
 
 from benchmarks.xla_rules import rules as xla_rules
 from gsl import Subst, rules_from_taso, rules_from_tensat
 from gsl.rules import RULES
-from gsl.verify import Proved, Refuted, Supported, Unchecked, Verdict, verify
+from gsl.verify import Mutants, Proved, Refuted, Supported, Unchecked, Verdict, verify
 
 WORDS: dict[type[Verdict], str] = {
     Proved: "proved", Supported: "supported", Refuted: "refuted", Unchecked: "unchecked",
 }  # fmt: skip
+BOOK = "the book"
 
 
 @dataclass(frozen=True)
@@ -36,15 +43,6 @@ class Judged:
     """The reason why there is no proof."""
 
 
-def judged(rules: Iterable[Subst], examples: int) -> Iterator[Judged]:
-    """The verdicts on rules."""
-    for rule in rules:
-        start = time.perf_counter()
-        verdict = verify(rule, max_examples=examples, suggest=False, prove=True)
-        why = "" if verdict.unproved is None else verdict.unproved.reason
-        yield Judged(rule.name, WORDS[type(verdict)], time.perf_counter() - start, why)
-
-
 def _taso(data: Path) -> list[Subst]:
     return list(rules_from_taso(data / "taso" / "graph_subst.pb"))
 
@@ -54,32 +52,75 @@ def _tensat(data: Path) -> list[Subst]:
 
 
 SETS: dict[str, Callable[[Path], list[Subst]]] = {
-    "the book": lambda data: list(RULES.values()),
+    BOOK: lambda data: list(RULES.values()),
     "XLA's algebraic simplifier": lambda data: list(xla_rules().values()),
     "TASO": _taso,
     "TENSAT": _tensat,
 }
 
 
-def judged_set(name: str, data: Path, examples: int) -> list[Judged]:
-    """The verdicts on one of the sets."""
+@lru_cache
+def rules_of(name: str, data: Path) -> list[Subst]:
+    """The rules of one of the sets."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = []
-        for rule in judged(SETS[name](data), examples):
-            print(f"{name}: {rule.name}: {rule.word} ({rule.seconds:.1f} s)", flush=True)
-            found.append(rule)
-        return found
+        return SETS[name](data)
 
 
-def page(found: dict[str, list[Judged]], examples: int) -> str:
+class _TooLong(BaseException):
+    """The time for one rule is over. No handler of errors takes it for one."""
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Raises _TooLong when so many seconds have gone by."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise _TooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def judged(name: str, place: int, data: Path, examples: int, seconds: float) -> Judged:
+    """The verdict on one rule of a set."""
+    rule, start = rules_of(name, data)[place], time.perf_counter()
+    warnings.simplefilter("ignore")
+    try:
+        with _at_most(seconds):
+            verdict = verify(rule, max_examples=examples, suggest=False, prove=True)
+    except _TooLong:
+        return Judged(rule.name, "unchecked", time.perf_counter() - start, f"it takes longer than {seconds:g} s")
+    why = "" if verdict.unproved is None else verdict.unproved.reason
+    return Judged(rule.name, WORDS[type(verdict)], time.perf_counter() - start, why)
+
+
+def mutated(place: int, examples: int, seconds: float) -> Mutants | None:
+    """The mutants of one rule of the book; ``None`` if they take too long."""
+    warnings.simplefilter("ignore")
+    try:
+        with _at_most(seconds):
+            return verify(list(RULES.values())[place], max_examples=examples, suggest=False, mutate=True).mutants
+    except _TooLong:
+        return None
+
+
+# ---------------------------------------------------------------- the page
+
+
+def page(found: Mapping[str, list[Judged]], mutants: Mapping[str, Mutants | None], examples: int, few: int) -> str:
     """The page."""
     lines = [
         "# Verdicts on sets of rules", "",
         "Written by `python -m benchmarks.verification --data DIR --page benchmarks/VERIFICATION.md`. A rule is",
         "*proved* for all sizes, attributes and values ([what is assumed](../docs/verification.md#proofs)), or",
-        f"*supported* by {examples} instances, or refuted, or unchecked. Seconds are those of a",
-        "search and a proof together, beside other work on the machine.", "",
+        f"*supported* by {examples} instances, or refuted, or unchecked. Seconds are those of a search and a proof",
+        "together, on one of as many cores as there are jobs.", "",
         "| rules | number | " + " | ".join(WORDS.values()) + " | median seconds | most |",
         "| --- | ---: |" + " ---: |" * (len(WORDS) + 2),
     ]  # fmt: skip
@@ -88,11 +129,34 @@ def page(found: dict[str, list[Judged]], examples: int) -> str:
         seconds = [rule.seconds for rule in rules]
         lines.append(f"| {name} | {len(rules)} | " + " | ".join(map(str, counts))
                      + f" | {median(seconds):.1f} | {max(seconds):.0f} |")  # fmt: skip
+    lines += _mutation(mutants, few) if mutants else []
     for name, rules in found.items():
         open_ = [rule for rule in rules if rule.word != "proved"]
         lines += ["", f"## Not proved: {name}", "", "| rule | verdict | no proof, because |", "| --- | --- | --- |"]
         lines += [f"| {rule.name} | {rule.word} | {_cell(rule.why)} |" for rule in open_]
     return "\n".join(lines) + "\n"
+
+
+def _mutation(mutants: Mapping[str, Mutants | None], few: int) -> Iterator[str]:
+    """The section on the mutants of the book."""
+    known = [found for found in mutants.values() if found is not None]
+    counts = {kind.name: sum(len(getattr(found, kind.name)) for found in known) for kind in fields(Mutants)}
+    share = counts["refuted"] / max(1, counts["refuted"] + counts["survived"])
+    yield from (
+        "", "## Mutants of the book", "",
+        f"Small mistakes in its rules, each tried on {few} instances: {counts['refuted']} of "
+        f"{counts['refuted'] + counts['survived']} are refuted, {share:.1%}. Counted apart are",
+        f"{counts['equivalent']} that change nothing, {counts['unneeded']} conditions without which the rule is",
+        f"supported, too, {counts['refused']} that the engine refuses where they matter, and {counts['unbuildable']}",
+        "that give no rule or never fire ([how they are counted](../docs/verification.md#generation-of-instances)).",
+    )  # fmt: skip
+    rows = [(rule, name) for rule, found in mutants.items() for name in (found.survived if found else ())]
+    if rows:
+        yield from ("", "| rule | mistake that survives |", "| --- | --- |")
+        yield from (f"| {rule} | {_cell(name)} |" for rule, name in rows)
+    late = [rule for rule, found in mutants.items() if found is None]
+    if late:
+        yield from ("", f"Not measured, as they take too long: {', '.join(late)}.")
 
 
 def _cell(text: str) -> str:
@@ -106,11 +170,28 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("data"), help="the folder with the files of TASO and TENSAT")
     parser.add_argument("--page", type=Path, help="write the page to this file")
     parser.add_argument("--max-examples", type=int, default=60, help="instances of each rule that are evaluated (60)")
+    parser.add_argument("--mutants", type=int, default=100, help="instances of each mutant (100); 0 leaves them out")
+    parser.add_argument("--seconds", type=float, default=90, help="the longest time for one rule (90)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="rules that are verified at once (all cores)")
     parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS), help="the sets (all)")
     options = parser.parse_args()
-    with ProcessPoolExecutor() as pool:
-        jobs = {name: pool.submit(judged_set, name, options.data, options.max_examples) for name in options.sets}
-        text = page({name: job.result() for name, job in jobs.items()}, options.max_examples)
+    with ProcessPoolExecutor(options.jobs) as pool:
+        jobs = {
+            name: [pool.submit(judged, name, place, options.data, options.max_examples, options.seconds)
+                   for place in range(len(rules_of(name, options.data)))]
+            for name in options.sets
+        }  # fmt: skip
+        wanted = list(RULES) if options.mutants and BOOK in options.sets else []
+        tries = {name: pool.submit(mutated, list(RULES).index(name), options.mutants, 2 * options.seconds)
+                 for name in wanted}  # fmt: skip
+        found: dict[str, list[Judged]] = {}
+        for name, waiting in jobs.items():
+            found[name] = []
+            for job in waiting:
+                rule = job.result()
+                found[name].append(rule)
+                print(f"{name}: {rule.name}: {rule.word} ({rule.seconds:.1f} s)", flush=True)
+        text = page(found, {name: job.result() for name, job in tries.items()}, options.max_examples, options.mutants)
     print(text)
     if options.page is not None:
         options.page.write_text(text)

@@ -36,6 +36,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prove", action="store_true", help="also look for proofs: for all sizes, attributes and values"
     )
+    parser.add_argument(
+        "--keep", metavar="FILE", help="take verdicts from this file, and verify only what has changed since"
+    )
     parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")
     parser.add_argument(
         "--fail-on", choices=("refuted", "unchecked"), default="refuted",
@@ -55,7 +58,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     rules = selection(options.rules, terminal).rules
     found = verdicts(
         rules, max_examples=options.max_examples, seed=options.seed, mutate=options.mutate, prove=options.prove,
-        jobs=options.jobs,
+        jobs=options.jobs, keep=options.keep,
     )  # fmt: skip
     done = list(terminal.progress(found, len(rules), "verifying"))
     counts = Counter(WORDS[type(verdict)] for verdict in done)

@@ -136,16 +136,20 @@ class RuleSet:
         return Explanations({rule.name: rule.explain(subject, nearest=nearest) for rule in self.rules})
 
     def verify(
-        self, *, max_examples: int = 200, seed: int = 0, mutate: bool = False, jobs: int = 1,
-        executor: Executor | None = None,
+        self, *, max_examples: int = 200, seed: int = 0, mutate: bool = False, prove: bool = False, jobs: int = 1,
+        executor: Executor | None = None, keep: str | Path | None = None,
     ) -> dict[str, Verdict]:  # fmt: skip
         """The verdict on each rule by name: a small graph on which its two sides differ, or none, see Subst.verify.
 
         With ``jobs``, so many processes work on them; or an ``executor`` as those of :mod:`concurrent.futures` does.
+        With ``keep``, a file, only rules are verified that have changed since their verdicts were written there.
         """
         from gsl.verify import verify_all
 
-        return verify_all(self, max_examples=max_examples, seed=seed, mutate=mutate, jobs=jobs, executor=executor)
+        return verify_all(
+            self, max_examples=max_examples, seed=seed, mutate=mutate, prove=prove, jobs=jobs, executor=executor,
+            keep=keep,
+        )  # fmt: skip
 
     def __call__(
         self,

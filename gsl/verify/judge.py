@@ -28,6 +28,8 @@ CONDITIONS = 6
 """The number of conditions that are tried as the missing one."""
 FEW_ATTEMPTS = 4
 """The number of attempts to generate an instance where there may be none."""
+MANY_ATTEMPTS = 100
+"""The number of attempts to generate an instance of which it is known that there are some."""
 ALIKE = 30
 """The number of instances of a rule, and of a mutant, on which is asked if the two do the same."""
 REFUSED_MORE = 0.005
@@ -194,6 +196,8 @@ def _kind(mutant: Mutant, own: CounterexampleSearch, max_examples: int) -> str:
     if mutant.added is not None:  # where it differs from the rule
         search = CounterexampleSearch(mutant.added, own.compare, own.seed)
         search.run(max_examples, until_different=True, attempts=FEW_ATTEMPTS)
+        if 0 < search.evaluated < MINIMUM:  # such instances are rare
+            search.run(MINIMUM - search.evaluated, until_different=True, attempts=MANY_ATTEMPTS)
         if search.different:
             return "refuted"
         if search.evaluated:

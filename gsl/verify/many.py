@@ -6,45 +6,68 @@ import multiprocessing
 import pickle
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
+from pathlib import Path
 
 from gsl.errors import PatternError
 from gsl.rewrite import Subst
 from gsl.verify.judge import verify
+from gsl.verify.keep import Kept
 from gsl.verify.verdict import Verdict
 
 
 def verify_all(
     rules: Iterable[Subst], *, max_examples: int = 200, seed: int = 0, mutate: bool = False, prove: bool = False,
-    jobs: int = 1, executor: Executor | None = None,
+    jobs: int = 1, executor: Executor | None = None, keep: str | Path | None = None,
 ) -> dict[str, Verdict]:  # fmt: skip
     """The verdicts on the rules of a set, by name; see :func:`verdicts`."""
     rules = tuple(rules)
     found = verdicts(
-        rules, max_examples=max_examples, seed=seed, mutate=mutate, prove=prove, jobs=jobs, executor=executor
-    )
+        rules, max_examples=max_examples, seed=seed, mutate=mutate, prove=prove, jobs=jobs, executor=executor,
+        keep=keep,
+    )  # fmt: skip
     return {rule.name: verdict for rule, verdict in zip(rules, found)}
 
 
 def verdicts(
     rules: Iterable[Subst], *, max_examples: int = 200, seed: int = 0, mutate: bool = False, prove: bool = False,
-    jobs: int = 1, executor: Executor | None = None,
+    jobs: int = 1, executor: Executor | None = None, keep: str | Path | None = None,
 ) -> Iterator[Verdict]:  # fmt: skip
     """The verdict on each rule, in order, as soon as it is known. They do not depend on where they are computed.
 
     With ``jobs``, so many processes work on them. An ``executor`` is one of other processes or machines, with the
     ``submit`` of :mod:`concurrent.futures`; GSL has to be installed there. The rules go there by pickle. One that has a
-    function that can't be pickled is verified here.
+    function that can't be pickled is verified here. With ``keep``, the name of a file, verdicts are taken from there
+    as long as neither the rule nor GSL, torch or an option has changed, and new ones are written to it; refuted rules
+    are always verified anew.
     """
     if jobs < 1:
         raise PatternError(f"jobs: expected a positive number, found {jobs!r}")
     options = {"max_examples": max_examples, "seed": seed, "mutate": mutate, "prove": prove}
+    rules = tuple(rules)
+    if keep is None:
+        yield from _found(rules, options, jobs, executor)
+        return
+    kept = Kept(Path(keep), options)
+    known = {rule: kept.get(rule) for rule in rules}
+    new = _found(tuple(rule for rule in rules if known[rule] is None), options, jobs, executor)
+    for rule in rules:
+        verdict = known[rule]
+        if verdict is None:
+            verdict = next(new)
+            kept.put(rule, verdict)
+        yield verdict
+
+
+def _found(
+    rules: tuple[Subst, ...], options: dict[str, int], jobs: int, executor: Executor | None
+) -> Iterator[Verdict]:
     if executor is not None:
-        yield from _elsewhere(tuple(rules), executor, options)
+        yield from _elsewhere(rules, executor, options)
     elif jobs > 1:
         methods = multiprocessing.get_all_start_methods()
         context = multiprocessing.get_context("fork" if "fork" in methods else None)
         with ProcessPoolExecutor(jobs, context) as own:
-            yield from _elsewhere(tuple(rules), own, options)
+            yield from _elsewhere(rules, own, options)
     else:
         for rule in rules:
             yield verify(rule, **options)  # type: ignore[arg-type]

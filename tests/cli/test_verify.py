@@ -105,6 +105,26 @@ def test_equal_seeds_print_the_same(rules: Path, capsys: pytest.CaptureFixture[s
     assert first == second
 
 
+def test_proofs(rules: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("z3")
+    code, out, _ = run(capsys, f"{rules}:silu,turned", *FEW, "--prove")
+    assert code == 1
+    assert out.splitlines()[0] == "proved   silu    in 5 cases"
+    assert out.splitlines()[-1] == "2 rules: 1 proved, 1 refuted"
+    _, out, _ = run(capsys, f"{rules}:silu", *FEW, "--prove", "-v")
+    assert "  assumed: numbers are real" in out
+    _, out, _ = run(capsys, f"{rules}:silu,turned", *FEW, "--prove", "--json")
+    silu, turned = json.loads(out)["rules"]
+    assert silu["proof"].startswith("silu: proved in 5 cases")
+    assert turned["unproved"].startswith("output 0 is ")
+
+
+def test_verdicts_are_kept(rules: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, again = (run(capsys, rules, *FEW, "--keep", tmp_path / "kept") for _ in range(2))
+    assert first == again
+    assert (tmp_path / "kept").is_file()
+
+
 def test_rules_of_other_systems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "theirs.txt"
     path.write_text(TENSAT)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gsl import Refuted, RuleSet, Subst, op, pat
+from gsl import Proved, Refuted, RuleSet, Subst, op, pat
 from gsl.errors import PatternError
 from gsl.rules import RULES
+from gsl.verify import Evidence, Verdict, verify
 from tests.verify.wrong import WRONG
 
 x = pat.Wildcard()
@@ -52,6 +54,44 @@ def test_processes_give_the_same_verdicts() -> None:
     rules = some()
     here, there = rules.verify(max_examples=20), rules.verify(max_examples=20, jobs=2)
     assert {name: str(verdict) for name, verdict in there.items()} == {name: str(v) for name, v in here.items()}
+
+
+def test_kept_verdicts_are_those_that_were_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, rules = tmp_path / "kept", some()
+    first = rules.verify(max_examples=20, keep=file, mutate=True)
+    assert file.is_file()
+    done: list[str] = []
+
+    def counted(rule: Subst, **options: Any) -> Verdict:
+        done.append(rule.name)
+        return verify(rule, **options)
+
+    monkeypatch.setattr("gsl.verify.many.verify", counted)
+    again = rules.verify(max_examples=20, keep=file, mutate=True)
+    wrong = rules.rules[1].name
+    assert done == [wrong], "all but the refuted rule are known"
+    assert {name: str(verdict) for name, verdict in again.items()} == {name: str(v) for name, v in first.items()}
+    assert type(again["copy-identity"].evidence) is Evidence
+    rules.verify(max_examples=21, keep=file, mutate=True)
+    assert len(done) == 4, "another option is another verdict"
+    changed = RuleSet([Subst(op.Copy(x), x, where=x.ndim < 4, name="copy-identity")])
+    changed.verify(max_examples=20, keep=file, mutate=True)
+    assert done[-1] == "copy-identity", "a rule of the same name that has changed is verified"
+
+
+def test_a_damaged_file_of_verdicts_is_begun_anew(tmp_path: Path) -> None:
+    file, rules = tmp_path / "kept", RuleSet([RULES["copy-identity"]])
+    file.write_bytes(b"no verdicts" * 1000)
+    for _ in range(2):
+        assert rules.verify(max_examples=20, keep=file)["copy-identity"]
+
+
+def test_kept_proofs(tmp_path: Path) -> None:
+    pytest.importorskip("z3")
+    rules = RuleSet([RULES["copy-identity"]])
+    first, again = (rules.verify(max_examples=20, keep=tmp_path / "kept", prove=True) for _ in range(2))
+    assert isinstance(again["copy-identity"], Proved)
+    assert str(again["copy-identity"]) == str(first["copy-identity"])
 
 
 def test_a_number_of_jobs_is_positive() -> None:
