@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, permutations, product
 
 from gsl.prove.normal import TermAlgebra
-from gsl.prove.poly import IntAtom, Poly
+from gsl.prove.poly import IntAtom, Poly, replaced
 from gsl.prove.relation import Relation, negations
-from gsl.prove.terms import Element, Factor, Fold, FunctionTerm, Sum, Term, rename, renamed_sum, replaced
+from gsl.prove.terms import Element, Factor, Fold, FunctionTerm, Sum, Term, rename, renamed_sum
 
 MOST_ORDERS = 500
 """No more ways to name the indices of a term like those of another one are tried."""

@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import product as pairs
 
 from gsl.prove.path import Path
-from gsl.prove.poly import IntAtom, Poly
+from gsl.prove.poly import IntAtom, Poly, replaced
 from gsl.prove.relation import Relation, Unproved, negations, written
 from gsl.prove.terms import (
     ZERO,
@@ -23,7 +23,6 @@ from gsl.prove.terms import (
     constant,
     rename,
     renamed_sum,
-    replaced,
 )
 
 MOST_TERMS = 400

@@ -24,10 +24,10 @@ from gsl.prove.poly import (
     IntAtom,
     Poly,
     operation,
+    replaced,
 )
 from gsl.prove.relation import Impossible, ProofLimit, Relation, Unproved, negations, written
 from gsl.prove.solver import Question, solver
-from gsl.prove.terms import replaced
 from gsl.prove.whole import Whole
 
 T = TypeVar("T")

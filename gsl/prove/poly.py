@@ -207,11 +207,31 @@ EACH = IntAtom("§", least=0)
 """The number of any instance: what holds for it holds for all."""
 
 
+Values = Mapping[IntAtom, Poly]
+"""Other values of atoms."""
+
+
 def operation(name: str, *operands: Poly) -> Poly:
     """An operation that is no polynomial, of these operands."""
     written = ", ".join(operand.text for operand in operands)
     least = {SIZE: 1, NUMBER: 0}.get(name.partition(" ")[0])
     return Poly.of(IntAtom(f"{name}({written})", name, operands, least))
+
+
+def replaced(p: Poly, values: Values) -> Poly:
+    """A polynomial with other values of atoms, also inside of operations."""
+
+    def value(atom: IntAtom) -> Poly | None:
+        if atom in values:
+            return values[atom]
+        if not atom.operands:
+            return None
+        operands = tuple(replaced(operand, values) for operand in atom.operands)
+        if operands == atom.operands:
+            return None
+        return operation(atom.operation, *operands)
+
+    return p.replaced(value)
 
 
 def _degree(term: tuple[Monomial, int]) -> tuple[int, list[str]]:

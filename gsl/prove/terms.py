@@ -7,12 +7,12 @@ and folds (the largest of what an index runs over). :class:`gsl.prove.normal.Ter
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from gsl.prove.poly import IntAtom, Poly, once, operation
+from gsl.prove.poly import IntAtom, Poly, Values, once, replaced
 from gsl.prove.relation import Relation, written
 
 
@@ -135,31 +135,12 @@ def _domain(bound: Sequence[IntAtom], guards: Iterable[Relation], sign: str = ""
 # ---------------------------------------------------------------- other indices
 
 
-Values = Mapping[IntAtom, Poly]
-
-
 def rename(term: Term, values: Values) -> Term:
     """A term with other values of its free indices; what it is summed over is renamed by ``bound`` alone."""
     return Term(
         term.coefficient, tuple((_renamed(factor, values), power) for factor, power in term.factors), term.bound,
         frozenset((kind, replaced(p, values)) for kind, p in term.guards),
     )  # fmt: skip
-
-
-def replaced(p: Poly, values: Values) -> Poly:
-    """A polynomial with other values of atoms, also inside of operations."""
-
-    def value(atom: IntAtom) -> Poly | None:
-        if atom in values:
-            return values[atom]
-        if not atom.operands:
-            return None
-        operands = tuple(replaced(operand, values) for operand in atom.operands)
-        if operands == atom.operands:
-            return None
-        return operation(atom.operation, *operands)
-
-    return p.replaced(value)
 
 
 def renamed_sum(value: Sum, values: Values) -> Sum:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gsl.prove.family import Family, any_item
-from gsl.prove.poly import EACH, MEMBER, PREFIX, Poly, operation
+from gsl.prove.poly import EACH, MEMBER, PREFIX, Poly, operation, replaced
 from gsl.prove.tensor import Calculation, Index, Tensor
-from gsl.prove.terms import Sum, replaced
+from gsl.prove.terms import Sum
 from gsl.prove.whole import number
 
 
