@@ -9,19 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from torch import fx
 
 from gsl.front.fx.leaves import FxLeaves, memory
 from gsl.front.fx.reader import CALLS, FxReader
 
+_VIEWS: Final = ("cast", "copy", "expand_dims", "nn.dropout", "reshape", "squeeze", "strided_slice", "transpose")
+"""Operators that may return a view of their operand in which no two elements share a place, as those of a broadcast."""
+
 
 @dataclass(slots=True)
 class Mutations:
     """The effects of the in-place calls of a graph."""
 
-    hidden: dict[fx.Node, fx.Node] = field(default_factory=dict)
-    """In-place calls that have the same effect as functional ones, with the operand that they overwrite."""
+    hidden: dict[fx.Node, tuple[fx.Node, ...]] = field(default_factory=dict)
+    """In-place calls that have the same effect as functional ones, each with the operand that it overwrites, and what
+    that is a view of, in turn."""
     visible: set[fx.Node] = field(default_factory=set)
     """All other in-place calls."""
     exposed: set[fx.Node] = field(default_factory=set)
@@ -51,8 +56,9 @@ def mutations(graph: fx.Graph, nodes: Sequence[fx.Node], reader: FxReader, leave
         operands = reader.mutated(node)
         if not operands:
             continue
-        if len(operands) == 1 and _is_hidden(node, operands[0], order, reader, result):
-            result.hidden[node] = operands[0]
+        hidden = _overwritten(node, operands[0], order, reader, result) if len(operands) == 1 else ()
+        if hidden:
+            result.hidden[node] = hidden
         else:
             result.visible.add(node)
             changed.extend(operands)
@@ -83,20 +89,26 @@ def pass_results(nodes: Sequence[fx.Node], reader: FxReader) -> None:
                 user.replace_input_with(operands[0], node)
 
 
-def _is_hidden(
+def _overwritten(
     node: fx.Node, operand: fx.Node, order: dict[fx.Node, int], reader: FxReader, known: Mutations
-) -> bool:
-    """True if an in-place call overwrites memory that no later call reads, and is understood otherwise."""
+) -> tuple[fx.Node, ...]:
+    """The operand that an in-place call overwrites, and what that is a view of, up to the call that made the memory.
+
+    Nothing where a later call reads that memory, or the call is not understood otherwise.
+    """
     if reader.read_op(node) is None:
-        return False
-    # What only hands its operand on has no memory of its own: nobody else may use that operand.
-    while reader.hands_on(operand) and list(operand.args[0].users) == [operand]:  # type: ignore[union-attr]
-        if not _is_read_before(operand, node, order, reader, known):
-            return False
-        node, operand = operand, operand.args[0]  # type: ignore[assignment]
-    if operand not in order or operand in known.visible or not (operand in known.hidden or reader.is_fresh(operand)):
-        return False
-    return _is_read_before(operand, node, order, reader, known)
+        return ()
+    found: list[fx.Node] = []
+    user = node
+    while operand in order and operand not in known.visible and _is_read_before(operand, user, order, reader, known):
+        found.append(operand)
+        if operand in known.hidden or reader.is_fresh(operand):
+            return tuple(found)
+        sources = reader.aliases(operand)
+        if len(sources) != 1 or reader.read_op(operand) not in _VIEWS or node in sources[0].users:
+            break
+        user, operand = operand, sources[0]
+    return ()
 
 
 def _is_read_before(

@@ -34,7 +34,7 @@ class FxReading(Reading):
     __slots__ = ("call", "overwrites", "places")
 
     def __init__(
-        self, native: fx.Node, size: int = 1, call: fx.Node | None = None, overwrites: fx.Node | None = None
+        self, native: fx.Node, size: int = 1, call: fx.Node | None = None, overwrites: tuple[fx.Node, ...] = ()
     ) -> None:
         self.native = native
         self.size = size
@@ -42,7 +42,8 @@ class FxReading(Reading):
         """The native call with several results of which ``native`` is the ``getitem``; it has no view node of its own.
         """
         self.overwrites = overwrites
-        """The native operand that the call overwrites in place, where no other node can notice it."""
+        """The native operand that the call overwrites in place, where no other node can notice it, and what that is a
+        view of, in turn."""
         self.places: tuple[int, ...] | None = None
         """The native numbers of the fields of a tuple, where they are others than in the view."""
 

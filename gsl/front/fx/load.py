@@ -295,7 +295,7 @@ class FxLoader(Loader):
             return None
         used = {source for sources in tree.sources for source in sources if isinstance(source, fx.Node)}
         extra = tuple(arg for arg in origin.all_input_nodes if arg not in used)
-        reading = FxReading(node, len(tree.nodes), call, self.mutations.hidden.get(node))
+        reading = FxReading(node, len(tree.nodes), call, self.mutations.hidden.get(node, ()))
         self.link(tree, reading, extra).name = node.name
         return tree
 
@@ -342,7 +342,7 @@ class FxLoader(Loader):
             views = tuple(map(self.views.__getitem__, inputs))
         except KeyError:
             return False
-        reading = FxReading(node, len(rows), call, self.mutations.hidden.get(node))
+        reading = FxReading(node, len(rows), call, self.mutations.hidden.get(node, ()))
         row = rows[0]
         if row.is_whole:
             handle = Handle(reading, 0, inputs)

@@ -82,7 +82,7 @@ class _Planner:
                     raise foreign(node, "torch")
                 if own.slot == reading.size - 1:
                     operands = (*node.operands, *node.deps) if node.deps else node.operands
-                    alike = tuple(map(stands, operands)) == own.sources and reading.overwrites is None
+                    alike = tuple(map(stands, operands)) == own.sources and not reading.overwrites
                     if (alike or self._is_untouched(node, reading)) and self._agrees(reading, None):
                         kept[source] = None
                         standing[node] = source
@@ -110,7 +110,7 @@ class _Planner:
 
     def _is_untouched(self, node: Node, reading: FxReading) -> bool:
         """True for a reading all of whose nodes and operands are unchanged."""
-        if reading.overwrites is not None:
+        if reading.overwrites:
             return False
         tree = [node]
         # The list grows while it is read: it ends up with all nodes of the reading.
@@ -171,17 +171,15 @@ def _may_overwrite(
     node: Node, reading: FxReading, mapping: Arguments, outputs: Collection[Node], known: FxPlan
 ) -> bool:
     """True unless the call works in place on what it did not overwrite before, or on what is read after it now."""
-    if reading.overwrites is None:
-        return True
-    native, operand = reading.overwrites, mapping[reading.overwrites]
-    if not _is_overwritten(native, operand, node, reading, outputs, known):
-        return False
-    while operand.op == "copy" and native.op == "call_module":
-        # It hands on the memory of its own operand.
-        own, user = handle_of(operand), operand
-        (native,), (operand,) = native.all_input_nodes, operand.operands
-        if own is None or not _is_overwritten(native, operand, user, own.reading, outputs, known):
+    found = mapping
+    for native in reading.overwrites:
+        operand = found.get(native)
+        if operand is None or not _is_overwritten(native, operand, node, reading, outputs, known):
             return False
+        own = handle_of(operand)
+        # The next one is what this one is a view of.
+        found = {} if own is None else dict(zip(own.sources, operand.operands))
+        node, reading = operand, reading if own is None else own.reading
     return True
 
 

@@ -325,11 +325,6 @@ class FxReader:
         # What only gives a shape or a type, as in ``expand_as``, is no operand of the reading.
         return found if canon is None else tuple([each for each in found if each in _sources(canon)])
 
-    def hands_on(self, node: fx.Node) -> bool:
-        """True for a call of a module that returns its operand itself, as ``nn.Identity`` does."""
-        canon = self.read(node) if node.op == "call_module" else None
-        return canon is not None and canon.op == "copy" and isinstance(node.args[0] if node.args else None, fx.Node)
-
     def is_fresh(self, node: fx.Node) -> bool:
         """True if a call is certain to return new memory."""
         if node.op not in CALLS or self.mutated(node):

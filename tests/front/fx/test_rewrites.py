@@ -84,6 +84,8 @@ def programs(model: nn.Module, *values: torch.Tensor, dynamic: Any = None) -> di
 
 
 WAYS = ("exported", "decomposed", "unlifted", "traced", "untyped")
+TYPED = WAYS[:-1]
+"""Those in which types are known, so that views are read."""
 
 
 def same(old: Any, new: Any, *values: torch.Tensor, like: Callable[[Any], Any] = lambda found: found) -> None:
@@ -238,6 +240,41 @@ def test_new_view_of_what_is_overwritten(way: str) -> None:
     total = edit.find("add")
     stored = edit.replace({total: total.operands[0]}).store()
     same(program, stored, IMAGE, like=lambda found: (found[0], (IMAGE * 2.0).transpose(0, 1)))
+
+
+@pytest.mark.parametrize("way", TYPED)
+def test_in_place_call_on_a_view_of_another_operand(way: str) -> None:
+    """What a view that is overwritten shows is an input now."""
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return F.relu((x * 1.0).transpose(2, 3).transpose(0, 1), inplace=True) + 1
+
+    program = programs(Model(), IMAGE)[way]
+    edit = Edit(program)
+    assert edit.find("nn.relu").effect is None
+    product = edit.find("multiply")
+    stored = edit.replace({product: product.operands[0]}).store()
+    value = IMAGE.clone()
+    same(program, stored, value)
+    assert torch.equal(value, IMAGE)
+
+
+@pytest.mark.parametrize("way", TYPED)
+def test_new_reader_of_what_is_overwritten_by_a_view(way: str) -> None:
+    """A value of which a view is overwritten, and that is read afterwards now."""
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            y = x * 2.0
+            z = y + 3.0
+            return F.relu(y.transpose(0, 1), inplace=True).exp(), z
+
+    program = programs(Model(), IMAGE)[way]
+    edit = Edit(program)
+    total = edit.find("add")
+    stored = edit.replace({total: total.operands[0]}).store()
+    same(program, stored, IMAGE, like=lambda found: (found[0], IMAGE * 2.0))
 
 
 def test_metadata_of_shape_propagation() -> None:

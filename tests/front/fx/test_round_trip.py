@@ -261,8 +261,25 @@ def test_hidden_mutation_is_functional() -> None:
         assert effects(view) == {}
 
 
+def test_hidden_mutation_of_a_view_is_functional() -> None:
+    """Nobody reads what it is a view of, either."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = (x + 1)[:, 1:].transpose(2, 3)
+        y *= 2
+        return y.exp()
+
+    for make in (traced, exported):
+        view = round_trip(make(function, IMAGE))
+        assert ops(view) == ["add", "strided_slice", "transpose", "multiply", "exp"]
+        assert effects(view) == {}
+
+
 VISIBLE = {
     "input": lambda x: F.relu(x, inplace=True) + 1,
+    "broadcast": lambda x: (x + 1).sum(1, keepdim=True).expand(2, 3, 8, 8).masked_fill_(x > 0, 1.0),
+    "view times its memory": lambda x: ((y := x + 1), y.reshape(2, 3, 8, 8).mul_(y))[-1],
+    "memory of the view": lambda x: ((y := x + 1), y[:, 1:].mul_(2), y * 2)[-1],
     "two views": lambda x: ((y := x + 1), (z := y[0]), z.relu_(), y * 2)[-1],
     "view of an input": lambda x: x.reshape(-1).mul_(2),
     "live view": lambda x: ((y := x + 1), (z := y.view(-1)), y.relu_().sum() + z)[-1],
