@@ -16,6 +16,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -213,7 +214,7 @@ def _inputs(name: str, model: nn.Module, config: Any, batch: int, mask: bool) ->
 
 @dataclass
 class Layers:
-    """The attention layers that ran: products of two tensors, a softmax over the last axis, a product."""
+    """The attention layers that ran for an output: products of two tensors, a softmax over the last axis, a product."""
 
     plain: int = 0
     others: dict[str, int] = field(default_factory=dict)
@@ -250,13 +251,24 @@ class _Counter(TorchDispatchMode):
         self.layers = Layers(spread=float("inf"))
         self.scores: Any = WeakIdKeyDictionary()
         self.weights: Any = WeakIdKeyDictionary()
+        self.found: list[frozenset[str]] = []
+        """The marks of each layer that ran."""
+        self.behind: dict[int, tuple[Any, frozenset[int]]] = {}
+        """The layers from which a piece of memory was computed, by its address; it is kept, lest others get that."""
+
+    def computed_from(self, values: Any) -> frozenset[int]:
+        """The layers from which tensors were computed."""
+        places = [x.untyped_storage()._cdata for x in tree_leaves(values) if isinstance(x, torch.Tensor)]
+        return frozenset().union(*[self.behind[place][1] for place in places if place in self.behind])
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        name = func.overloadpacket.__name__
-        for tensor in result if isinstance(result, (list, tuple)) else (result,):
-            if isinstance(tensor, torch.Tensor):
-                self._follow(name, args, tensor)
+        name, known = func.overloadpacket.__name__, len(self.found)
+        tensors = [x for x in tree_leaves(result) if isinstance(x, torch.Tensor)]
+        for tensor in tensors:
+            self._follow(name, args, tensor)
+        behind = self.computed_from((args, kwargs, tensors)) | {*range(known, len(self.found))}
+        self.behind.update({(s := x.untyped_storage())._cdata: (s, behind) for x in tensors})
         return result
 
     def _follow(self, name: str, args: Any, result: torch.Tensor) -> None:
@@ -265,7 +277,7 @@ class _Counter(TorchDispatchMode):
         weighted = [self.weights[x] for x in tensors if x in self.weights]
         if name in _PRODUCTS:
             if weighted:
-                self.layers.add(frozenset().union(*weighted))
+                self.found.append(frozenset().union(*weighted))
             else:
                 self.scores[result] = frozenset()
         elif name in ("_softmax", "_safe_softmax") and scored and args[1] in (-1, result.dim() - 1):
@@ -293,7 +305,9 @@ def _flat(value: Any) -> Iterator[Any]:
 
 
 def count(model: nn.Module, inputs: Sequence[torch.Tensor]) -> Layers:
-    """The attention layers of a run of a model."""
+    """The attention layers of a run of a model, without those from which no output is computed."""
     with torch.no_grad(), _Counter() as counter:
-        model(*inputs)
+        outputs = model(*inputs)
+    for number in sorted(counter.computed_from(outputs)):
+        counter.layers.add(counter.found[number])
     return counter.layers

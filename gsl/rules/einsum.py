@@ -16,33 +16,36 @@ def einsum_product() -> RuleSides:
 
     For two tensors of which each index is in one of them and the result, in both, or in all three: axes that only one
     side has become rows or columns, axes of both are summed over, axes of all three are leading ones. There are some of
-    each but the last; several of a kind are put together by a reshape.
+    each but the last; several of a kind are put together by a reshape. Dots stand for as many axes as the shape of
+    their tensor tells.
     """
     a, b = pat.Wildcard(), pat.Wildcard()
     whole = op.Einsum(pat.Tuple(a, b))
 
     def is_product(match: Match) -> bool | str:
         equation = match[whole].attrs["equation"]
-        left, right, result = terms(equation)
+        shapes = match[a].shape, match[b].shape
+        if None in shapes:
+            return "the shapes of the operands are not known"
+        left, right, result = terms(equation, *map(len, shapes))
         known = {*left, *right}
-        if "." in equation or any(len({*term}) < len(term) for term in (left, right, result)):
-            return f"{equation} has diagonals or dots"
+        if any(len({*term}) < len(term) for term in (left, right, result)):
+            return f"{equation} has diagonals"
         if any((index in left) + (index in right) + (index in result) < 2 for index in known):
             return f"{equation} sums over one tensor alone"
         if not ({*left} - {*right} and {*right} - {*left} and known - {*result}):
             return f"{equation} has no rows, no columns or nothing to sum over"
-        if match[a].shape is None or match[b].shape is None:
-            return "the shapes of the operands are not known"
         sizes: dict[str, Dim] = {}
-        for term, node in ((left, a), (right, b)):
-            for index, size in zip(term, match[node].shape or (), strict=True):
+        for term, shape in zip((left, right), shapes, strict=True):
+            for index, size in zip(term, shape, strict=True):
                 if sizes.setdefault(index, size) != size:
                     return f"{equation} broadcasts {index}"
         return True
 
     def product(match: Match) -> pat.Pattern:
-        left, right, result = terms(match[whole].attrs["equation"])
-        sizes = dict(zip((*left, *right), (*(match[a].shape or ()), *(match[b].shape or ()))))
+        first_shape, second_shape = match[a].shape or (), match[b].shape or ()
+        left, right, result = terms(match[whole].attrs["equation"], len(first_shape), len(second_shape))
+        sizes = dict(zip((*left, *right), (*first_shape, *second_shape)))
         lead = [index for index in left if index in right and index in result]
         rows = [index for index in left if index not in right]
         columns = [index for index in right if index not in left]
@@ -58,11 +61,20 @@ def einsum_product() -> RuleSides:
     return whole, product, is_product
 
 
-def terms(equation: str) -> tuple[str, str, str]:
-    """The indices of both operands and of the result."""
+def terms(equation: str, first: int, second: int) -> tuple[list[str], list[str], list[str]]:
+    """The indices of both operands, of which the ranks are given, and of the result; those of dots are numbers.
+
+    The last axes of the dots of both operands are one, as torch broadcasts them.
+    """
     operands, _, result = equation.partition("->")
     left, _, right = operands.partition(",")
-    return left, right, result
+    dots = [rank - len(term) + 3 if "." in term else 0 for rank, term in ((first, left), (second, right))]
+    return _indices(left, dots[0]), _indices(right, dots[1]), _indices(result, max(dots))
+
+
+def _indices(term: str, dots: int) -> list[str]:
+    before, found, after = term.partition("...")
+    return [*before, *[str(-axis) for axis in range(dots, 0, -1) if found], *after]
 
 
 def _matrices(

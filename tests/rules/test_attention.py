@@ -69,6 +69,13 @@ def grouped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) 
     return (q @ k.mT * 0.3 + m).softmax(-1) @ v
 
 
+def on_a_view(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    """A bias that is a view, and is multiplied in place, as Funnel has it."""
+    bias = (k * v).transpose(2, 3)[:, :, :N]
+    bias *= 0.5
+    return (q @ k.mT + bias + m).softmax(-1) @ v
+
+
 def two_values(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> Any:
     weights = (q @ k.mT + m).softmax(-1)
     return weights @ v, weights @ v.exp()
@@ -111,6 +118,7 @@ SPELLINGS: dict[str, Function] = {
     "where with a tensor": lambda q, k, v, m: torch.where(m == 0, q @ k.mT, torch.tensor(LOW)).softmax(-1) @ v,
     "masked_fill": lambda q, k, v, m: (q @ k.mT).masked_fill(m < 0, LOW).softmax(-1) @ v,
     "masked_fill in place": in_place,
+    "bias in place": on_a_view,
     "where after a mask": lambda q, k, v, m: torch.where(torch.arange(M) < 4, q @ k.mT + m, LOW).softmax(-1) @ v,
     "mask after where": lambda q, k, v, m: (torch.where(torch.arange(M) < 4, q @ k.mT, LOW) + m).softmax(-1) @ v,
     "clamped": guarded,
@@ -123,6 +131,10 @@ SPELLINGS: dict[str, Function] = {
     "one head of keys": lambda q, k, v, m: (q @ k[:, :1].mT + m).softmax(-1) @ v[:, :1],
     "einsum": lambda q, k, v, m: torch.einsum(
         "bhqk,bhkd->bqhd", (torch.einsum("bhqd,bhkd->bhqk", q, k) + m).softmax(-1), v
+    ),
+    "einsum with dots": lambda q, k, v, m: torch.einsum(
+        "...hqk,...khd->...qhd", (torch.einsum("...hqd,...khd->...hqk", q, k.transpose(1, 2)) + m).softmax(-1),
+        v.transpose(1, 2),
     ),
     "sequence first": lambda q, k, v, m: torch.einsum(
         "bnij,jbnd->ibnd",
@@ -319,6 +331,32 @@ def test_layers_are_counted_while_a_model_runs() -> None:
     assert of(with_sink).others == {"a sink": 1}
     assert of(lambda q, k, v, m: (q @ k.mT) @ v) == Layers(0, {}, float("inf"))
     assert of(SPELLINGS["product"]).spread > 1
+    assert of(lambda q, k, v, m: (v + 1, (q @ k.mT).softmax(-1) @ v)[0]).plain == 0
+    assert of(written_to).plain == 1
+
+
+def written_to(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    """A layer whose result is a part of the output."""
+    out = torch.zeros(2, *q.shape)
+    out[1] = (q @ k.mT).softmax(-1) @ v
+    return out
+
+
+class TwoGraphs(torch.nn.Module):
+    """Two layers, for which one graph runs."""
+
+    def layer(self, x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        return (x @ x.mT).softmax(-1) @ x
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor]:
+        return (self.layer(self.layer(x)),)
+
+
+def test_a_graph_that_runs_for_two_layers_counts_twice() -> None:
+    model = Example("two", TwoGraphs(), given()[:1])
+    found, _ = in_compiled(model)
+    assert found == model.layers().plain == 2
 
 
 def test_the_page_tells_what_is_missing_and_what_is_wrong() -> None:

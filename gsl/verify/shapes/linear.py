@@ -156,7 +156,7 @@ def attention(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 _EQUATIONS = {
     1: ("ij->ji", "ij->i", "ii->i"),
-    2: ("ij,jk->ik", "bij,bjk->bik", "ij,ij->ij", "i,j->ij", "bij,jk->bik"),
+    2: ("ij,jk->ik", "bij,bjk->bik", "ij,ij->ij", "i,j->ij", "bij,jk->bik", "...ij,...jk->...ik"),
     3: ("ij,jk,kl->il",),
 }
 
@@ -166,12 +166,12 @@ def einsum(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     if fields.op != TUPLE:
         raise Dead("einsum takes a tuple")
     equation = s.attr(draft, "equation", _EQUATIONS.get(len(fields.operands), ()))
-    left, _, right = equation.partition("->")
+    left, _, right = equation.replace("...", ".").partition("->")  # dots are one axis
     sizes: dict[str, int | None] = {}
     if right and goal.rank == len(right):
         sizes.update(zip(right, goal.sizes(len(right))))
     terms = left.split(",")
-    if len(terms) != len(fields.operands) or "." in left:
+    if len(terms) != len(fields.operands):
         raise Dead("the equation has another number of terms")
     for term, field in zip(terms, fields.operands):
         known = s.shape(field)
