@@ -447,6 +447,7 @@ LINEAR: list[Row] = [
     of("nn.attention", *(rand(2, 2, n, 8, seed=seed) for seed, n in enumerate((4, 5, 5))),
        rand(4, 5, dtype="bool", low=-1.0, high=9.0), scale=0.3),
     of("nn.attention", rand(2, 4, 4, 8), *(rand(2, 2, 4, 8, seed=s) for s in (0, 1)), is_causal=True, enable_gqa=True),
+    of("nn.attention", *(rand(2, 3, 2, n, 8, seed=seed) for seed, n in enumerate((4, 5, 5))), rand(3, 1, 4, 5)),
 ]  # fmt: skip
 
 CONV: list[Row] = [

@@ -6,6 +6,7 @@ of one axis that is broadcast.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -170,14 +171,21 @@ def _attention(
         mask = w.write("where", mask, 0.0, float("-inf"))
         mask = w.cast(mask, w.dtype)
     leading = {w.shape_of(x)[:-2] for x in (query, key, value)}
-    if w.rank_of(query) != 4 or len(leading) != 1:
+    if len(leading) != 1 or w.rank_of(query) < 3:
         return _spelt_out(w, query, key, value, mask, scale, is_causal)
-    swapped = [w.permute(x, _SWAP) for x in (query, key, value)]
     if mask is not None:
         mask = w.write("broadcast_to", mask, shape=(*w.shape_of(query)[:-1], w.shape_of(key)[-2]))
+    query, key, value, mask = (None if x is None else _with_four_axes(w, x) for x in (query, key, value, mask))
+    swapped = [w.permute(x, _SWAP) for x in (query, key, value)]
     factor = None if scale is None else tirx.FloatImm("float32", scale)
     causal = "TopLeft" if is_causal else None
-    return w.permute(w.call(R.nn.attention, *swapped, mask, factor, causal), _SWAP)
+    return w.reshape(w.permute(w.call(R.nn.attention, *swapped, mask, factor, causal), _SWAP), w.shape)
+
+
+def _with_four_axes(w: RelaxLowering, x: Any) -> Any:
+    """A tensor of which the axes before the last three are one."""
+    shape = w.shape_of(x)
+    return w.reshape(x, (math.prod(shape[:-3]), *shape[-3:]))
 
 
 def _spelt_out(
