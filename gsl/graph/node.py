@@ -35,6 +35,9 @@ class Effect(enum.Enum):
     """Changes a tensor in place: no read of any tensor may be moved across it."""
     OBSERVES = "observes"
     """Looks at values and changes none, as an assertion or a print does: may not be dropped or reordered."""
+    EXCHANGES = "exchanges"
+    """Exchanges data with other processes, which wait for it: a rule may replace it, and nothing else drops or reorders
+    it."""
     OTHER = "impure"
     """Anything else that must stay as it is."""
 
@@ -292,6 +295,7 @@ class Graph:
         typed: bool = True,
         writable: Writable | None = None,
         admits: Callable[[Replaced], None] | None = None,
+        exchanges: Callable[[Op], bool] | None = None,
     ) -> None:
         self.nodes = list(nodes)
         self.outputs = list(outputs)
@@ -304,6 +308,8 @@ class Graph:
         self.admits = admits
         """Raises FrontEndError for new nodes that can't stand in the places of old ones, for reasons that types do not
         tell: devices, and how tensors lie in memory. ``None`` where that can't happen."""
+        self.exchanges = exchanges
+        """True for the operator of a call that exchanges data with other processes. ``None`` where there are none."""
         self.typed = typed
         """True if nodes of this kind of graph have types; where they have none, none are missed."""
         self.written: Mapping[Node, int | None] = dict(written or {})
@@ -397,5 +403,5 @@ class Graph:
         outputs = [new[node] for node in self.outputs]
         return Graph(
             new.values(), outputs, self.infer, self.canonical, written,
-            typed=self.typed, writable=self.writable, admits=self.admits,
+            typed=self.typed, writable=self.writable, admits=self.admits, exchanges=self.exchanges,
         )  # fmt: skip

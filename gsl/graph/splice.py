@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
-from gsl.graph.node import FEW, INPUT, Graph, Node, Origin, short_name
+from gsl.graph.node import FEW, INPUT, Effect, Graph, Node, Origin, short_name
 
 
 class Replacement:
@@ -171,7 +171,7 @@ class Splicer:
         """The last number that was put behind each name."""
         self._instead: dict[Node, list[Node]] = {}
 
-    def apply(self, replacement: Replacement, matched: Iterable[Node]) -> None:
+    def apply(self, replacement: Replacement, matched: Collection[Node]) -> None:
         """Put the new nodes in the place of the old ones, and drop those of the matched ones that are then unused."""
         created: Collection[Node] = replacement.created
         if len(created) > FEW:
@@ -195,7 +195,7 @@ class Splicer:
                     moved.append((new, taken))
         for new, taken in moved:
             _put_in_order(new, taken)
-        self.drop(matched)
+        self.drop(matched, covers=True)
         self.drop([new for new in replacement.new if not new.users and new in created])
         names, dead = self._names, self.dead
         for node in created:
@@ -268,8 +268,11 @@ class Splicer:
         graph.reorder(order)
         self._instead.clear()
 
-    def drop(self, suspects: Iterable[Node]) -> None:
-        """Take nodes that nothing uses out of the graph, and the nodes that only they used."""
+    def drop(self, suspects: Collection[Node], *, covers: bool = False) -> None:
+        """Take nodes that nothing uses out of the graph, and the nodes that only they used.
+
+        Calls with effects stay, but for exchanges among the suspects where a match ``covers`` them.
+        """
         dead, outputs = self.dead, self.outputs
         for suspect in suspects:
             if suspect.users:
@@ -277,7 +280,9 @@ class Splicer:
             work = [suspect]
             while work:
                 node = work.pop()
-                if node.users or node in dead or node in outputs or node.effect is not None or node.op == INPUT:
+                if node.users or node in dead or node in outputs or node.op == INPUT:
+                    continue
+                if node.effect is not None and not (covers and node.effect is Effect.EXCHANGES and node in suspects):
                     continue
                 dead.add(node)
                 for operand in node.operands if not node.deps else _needs(node):

@@ -30,7 +30,7 @@ _SOMETIMES_VIEWS: Final = frozenset(
 """The operators whose result may share the memory of an operand, besides operators that only move elements."""
 
 
-STEADY: Final = (Effect.RANDOM, Effect.OBSERVES)
+STEADY: Final = (Effect.RANDOM, Effect.OBSERVES, Effect.EXCHANGES)
 """The effects that change no tensor."""
 
 
@@ -102,7 +102,7 @@ class Checker:
         """Refuse a match that covers nodes with effects."""
         _ = self.changed  # looked for before anything is rewritten
         for node in match.inner:
-            if node.effect is not None:
+            if node.effect not in (None, Effect.EXCHANGES):
                 raise Refusal(f"%{node.name} has an effect ({node.effect.value}), so it must stay as it is")
 
     def after(self, replacement: Replacement, inner: Sequence[Node]) -> None:
@@ -115,8 +115,9 @@ class Checker:
             if new.index >= 0 and new is not old and new in replacement.old and _is_replaced(new, replacement):
                 raise Refusal(f"%{new.name} would replace %{old.name}, but is itself replaced")
         if self.effects:
-            places = [node.index for node in inner or replacement.old]  # a leaf covers nothing
-            self._moves(replacement, min(places), max(places))
+            covered = inner or replacement.old  # a leaf covers nothing
+            places = [node.index for node in covered]
+            self._moves(replacement, min(places), max(places), covered)
             if self.changed:
                 self._aliases(replacement, min(places))
         if self.written:
@@ -130,7 +131,7 @@ class Checker:
             names = ", ".join(f"%{node.name}" for node in replacement.old)
             raise Refusal(f"would create a cycle: what stands for {names} would depend on itself")
 
-    def _moves(self, replacement: Replacement, low: int, last: int) -> None:
+    def _moves(self, replacement: Replacement, low: int, last: int, covered: Sequence[Node]) -> None:
         """Refuse a rewrite that would move a read of a tensor across a change of it, or reorder effects.
 
         The nodes that a match covers, from ``low`` to ``last``, are computed anew where its last node stands. With
@@ -140,8 +141,9 @@ class Checker:
         several = len(replacement.old) > 1 or high > last
         effects = self.effects if several else self.lasting
         first = bisect_left(effects, low, key=_index)
-        if first < bisect_right(effects, max(last, high), key=_index):
-            node = effects[first]
+        for node in effects[first : bisect_right(effects, max(last, high), key=_index)]:
+            if node in covered:  # an exchange, which is replaced
+                continue
             assert node.effect is not None
             raise Refusal(
                 f"%{node.name} has an effect ({node.effect.value}) and stands between the matched nodes, "
@@ -185,7 +187,11 @@ class Checker:
                 work.extend(user for user in node.users if may_be_view(user))
 
     def applied(self, replacement: Replacement) -> None:
-        """Note a rewrite: tensors that were changed in place are now changed in another place."""
+        """Note a rewrite: tensors that were changed in place are now changed in another place, and new exchanges."""
+        if self.graph.exchanges is not None:
+            for node in replacement.created:
+                if self.graph.exchanges(node.op):
+                    node.effect = Effect.EXCHANGES
         if self.changed:
             for old, new in zip(replacement.old, replacement.new):
                 if old in self.changed:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
+from torch._ops import OpOverload, OpOverloadPacket
 
 from gsl.front.core.opaque import decoded, positional
 from gsl.front.fx.tree import Native
@@ -43,6 +43,8 @@ def operator_of(node: fx.Node, root: torch.nn.Module) -> Any:
         return type(root.get_submodule(str(node.target)))
     if node.op == "call_method":
         return getattr(torch.Tensor, str(node.target), None) or TensorMethod(str(node.target))
+    if isinstance(node.target, OpOverloadPacket) and len(node.target.overloads()) == 1:  # type: ignore[no-untyped-call]
+        return natives.overload_of(node.target)
     return node.target
 
 

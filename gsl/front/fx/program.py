@@ -24,6 +24,7 @@ from gsl.front.fx.home import ExportedHome, ModuleHome, OwnHome
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.leaves import ExportedLeaves, ModuleLeaves
 from gsl.front.fx.load import FxLoader
+from gsl.front.fx.reader import exchanges
 from gsl.front.fx.reasons import FxReasons
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.steps import FxSteps
@@ -129,6 +130,7 @@ class GraphModuleProgram(Extended):
         native, graph = self._module.graph, loader.load()
         graph.writable = in_aten if dialect_of(native) == "aten" else in_functions
         graph.admits = Admits(native, self._values, self._devices, loader.reader.forms)
+        graph.exchanges = exchanges
         return graph
 
     def store(self, graph: Graph) -> GraphModuleProgram:
@@ -257,6 +259,7 @@ class ExportProgram(Extended, Unchangeable):
         graph = loader.load()
         graph.writable = in_exports
         graph.admits = Admits(self._exported.graph, self._values, self._devices, loader.reader.forms)
+        graph.exchanges = exchanges
         return graph
 
     def _loader(self) -> FxLoader:

@@ -363,6 +363,7 @@ _NOT_ALONE: Final = frozenset(
 )  # fmt: skip
 """The roles of calls that are read together with others, or have no reading: see :class:`gsl.front.fx.forms.Role`."""
 
+
 def _role(target: Any, canon: Canon | None) -> Role:
     """The role of a call among others; ``canon`` is its reading."""
     if target in _ASSERTIONS:
@@ -475,9 +476,22 @@ def _is_foreign(node: fx.Node) -> bool:
     ) and not _known_pure(node.target) and node.target not in _SIDE_EFFECTS
 
 
+def exchanges(target: Any) -> bool:
+    """True for a function that exchanges data with other processes: torch's collectives and their waits, and operators
+    that take the name of a group of processes."""
+    if isinstance(target, OpOverloadPacket):
+        names = target.overloads()  # type: ignore[no-untyped-call]
+        return any(exchanges(getattr(target, name)) for name in names)
+    return isinstance(target, OpOverload) and (
+        target.namespace == "_c10d_functional" or any(a.name == "group_name" for a in target._schema.arguments)
+    )
+
+
 def _effect(node: fx.Node) -> Effect | None:
     """The effect of a call of a function or method, besides computing its value and changing its operands."""
     target = node.target
+    if exchanges(target):
+        return Effect.EXCHANGES
     if spellings.is_random(target, node.args, node.kwargs):
         return Effect.RANDOM
     if node.op == "call_method":
