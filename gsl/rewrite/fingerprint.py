@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import gsl.errors
 from gsl.errors import PicklingError
+from gsl.op import Operator
 from gsl.pat import Group, Module, Pattern, walk
 from gsl.spec import DeclaredSpec, OpSpec
 
@@ -89,6 +90,8 @@ def _described(value: Any) -> tuple[str, list[Any]]:
             return repr(value), []
         case enum.Enum():
             return str(value), []
+        case Operator():
+            return "operator", [value.spec]
         case DeclaredSpec():
             return f"operator {value.name}", [value.native.meaning, value.leaves, value.traits]
         case OpSpec():
@@ -133,9 +136,12 @@ def _has_data(value: Any) -> bool:
 def _function(function: FunctionType) -> list[Any]:
     """The code of a function, its file, and the values that it takes from outside."""
     path = Path(function.__code__.co_filename)
-    if function.__module__.partition(".")[0] == "torch":
+    package = function.__module__.partition(".")[0]
+    if package == "torch":
         return [function.__module__, function.__qualname__]
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    if package == "gsl":  # of which all files count
+        return [function.__module__, function.__qualname__, function.__defaults__, function.__kwdefaults__, cells]
     names = [name for name in _names(function.__code__) if name in function.__globals__ and not hasattr(builtins, name)]
     outside = [item for name in names for item in (name, function.__globals__[name])]
     text = _text(path) if path.is_file() else ""
