@@ -402,6 +402,21 @@ def add_leading() -> RuleSides:
     return out, by_heads(x, out) + by_heads(y, out), fits & (x.shape[0] == y.shape[0]), is_last(out)
 
 
+# Bounds
+
+
+@rule()
+def clip_clip() -> RuleSides:
+    """clip(clip(x; a, ·); ·, b) = clip(x; a, b)
+
+    As torch decomposes it.
+    """
+    x = pat.Wildcard()
+    below = op.Clip(x, a_max=None)
+    both = op.Clip(below, a_min=None)
+    return both, both.like(x, a_min=below.a_min)
+
+
 NORMAL = RuleSet(
     [
         layout.copy_identity, layout.dropout_identity, layout.cast_identity, layout.cast_cast,
@@ -410,7 +425,7 @@ NORMAL = RuleSet(
         layout.dispatch_tuple, layout.split_concat, layout.split_concat_variadic,
         expand_dims_reshape, squeeze_reshape, layout.reshape_reshape, layout.transpose_transpose,
         transpose_reshape, transpose_units, where_broadcast, lent_shape, einsum_product,
-        power_two, multiply_same, matmul_transposed, linear_bias,
+        power_two, multiply_same, clip_clip, matmul_transposed, linear_bias,
         dense_leading, matrix_leading, bias_leading, batch_leading, transpose_leading,
         softmax_leading, scale_leading, add_leading,
     ],

@@ -125,12 +125,18 @@ def nothing(b: Build, x: Node, draw: random.Random) -> Node:
     return draw.choice(makes)()
 
 
+def bounded(b: Build, x: Node, draw: random.Random) -> Node:
+    below = b.call("clip", x, a_min=-0.5)
+    return b.call("clip", below, a_max=0.5)
+
+
 def squared(b: Build, x: Node, draw: random.Random) -> Node:
     return b.call("power", x, 2) if draw.random() < 0.5 else b.call("multiply", x, x)
 
 
 MAKES: tuple[Make, ...] = (
     moved, reshaped, reshaped, flat_product, flat_product, batched_product, axes_of_one, nothing, nothing, squared,
+    bounded,
     lambda b, x, draw: b.call("tanh", x), lambda b, x, draw: b.call("add", x, x),
 )  # fmt: skip
 
@@ -180,6 +186,7 @@ def test_it_is_supported(rule: Subst) -> None:
 @pytest.mark.parametrize(("end", "count"), [(4, 0), (3, 1)])
 def test_a_slice_of_the_whole_is_gone(end: int, count: int) -> None:
     """Its places are none: a slice names just the axes that it does not take whole."""
+
     def slices(b: Build) -> Node:
         return b.call("tanh", b.call("strided_slice", b.input("x", 4), begin=(0,), end=(end,)))
 

@@ -42,6 +42,15 @@ def _() -> RuleSides:
     return power, op.Square(x), same_type(x, power) & precise(x)
 
 
+@wrong("clip-clip", condition="")
+def _() -> RuleSides:
+    """the upper bound forgotten"""
+    x = pat.Wildcard()
+    below = op.Clip(x, a_max=None)
+    both = op.Clip(below, a_min=None)
+    return both, both.like(x, a_min=below.a_min, a_max=None)
+
+
 @wrong("matmul-transposed", condition="")
 def _() -> RuleSides:
     """a matrix that is not transposed"""
