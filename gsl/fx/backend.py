@@ -1,16 +1,14 @@
-"""Rules at work inside torch: a back end for ``torch.compile``, and a pass for traced graphs and for inductor."""
+"""Rules as a back end for ``torch.compile``."""
 
 from __future__ import annotations
 
 import copy
-import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import fx
-from torch._inductor.custom_graph_pass import CustomInferenceAwareGraphPass
 
 from gsl.cost.greedy import Greedy
 from gsl.cost.model import WantedCost, model_of
@@ -25,30 +23,14 @@ from gsl.errors import (
     RewriteError,
     WorkloadError,
 )
-from gsl.front.fx.compiled import CompiledProgram, alike, decompose, hoisted, is_autocast, is_compiled, regions
-from gsl.front.fx.program import GraphModuleProgram, dialect_of
-from gsl.graph import Graph
-from gsl.pause import paused_collector
+from gsl.front.fx.compiled import CompiledProgram, alike, hoisted, is_autocast, regions
+from gsl.fx.passes import GraphExplanations, Rules, applied, explained, is_training, kept, note_left_out, rule_set
 from gsl.rewrite import RuleSet, Subst, Trace
-from gsl.rewrite.apply import apply
-from gsl.rewrite.fingerprint import fingerprint
-from gsl.rewrite.ruleset import Explanations
-from gsl.rewrite.trace import Refused
 from gsl.workload import Workload
 
-Rules = Subst | RuleSet | Iterable[Subst]
 OnRewrite = Callable[[Trace, fx.GraphModule, fx.GraphModule], object]
 _OF_RULES = (RewriteError, FixpointError, EvaluationError)
 """The errors of which a rule is the cause, and not a graph that can't be read or written."""
-
-
-class GraphExplanations(dict[int, Explanations]):
-    """Explanations for each graph, by its number; prints one after the other."""
-
-    def __str__(self) -> str:
-        return "\n".join(
-            f"graph {number}:\n{textwrap.indent(str(explanations), '  ')}" for number, explanations in self.items()
-        )
 
 
 def torch_backend(
@@ -159,7 +141,7 @@ class Backend:
 
         WorkloadError before the first graph is compiled.
         """
-        return _explained(self.graphs, self.rules if rule is None else _rule_set(rule), nearest)
+        return explained(self.graphs, self.rules if rule is None else rule_set(rule), nearest)
 
     def _rewritten(self, module: fx.GraphModule, training: bool) -> tuple[fx.GraphModule, list[Trace]]:
         """The module after the rules, itself if none fired, and the traces of it and of the graphs within."""
@@ -170,14 +152,14 @@ class Backend:
             )
         program = CompiledProgram(module)
         program.settle()
-        self.graphs.append(_kept(program))
+        self.graphs.append(kept(program))
         changed, trace = self._changed(program, training)
         new = module if changed is None else changed
         traces = [trace]
         for path, weights in regions(module, program.weights).items():
             inner = CompiledProgram(getattr(module, path), weights=weights)
             inner.settle()
-            self.graphs.append(_kept(inner))
+            self.graphs.append(kept(inner))
             region, trace = self._changed(inner, training)
             traces.append(trace)
             if region is None or not hasattr(new, path):
@@ -194,7 +176,7 @@ class Backend:
             module, trace, trials = self.pricing.changed(program, training)
             self.trials.append(trials)
             return module, trace
-        graph, trace = _applied(self.rules, program, iterative=self.iterative, training=training)
+        graph, trace = applied(self.rules, program, iterative=self.iterative, training=training)
         return (program.store(graph).module if trace.firings else None), trace
 
     def _next(
@@ -244,93 +226,8 @@ class Pricing:
         found = Greedy().run(space, Clock(self.budget), lambda what: None)
         new = None if found.best.workload is space.workload else found.best.workload
         trace = Trace(rules=space.rules) if new is None else new.trace
-        _note_left_out(trace, [rule for rule in self.rules if training and rule.inference_only], space.workload.graph)
+        note_left_out(trace, [rule for rule in self.rules if training and rule.inference_only], space.workload.graph)
         return (None if new is None else new.mod), trace, found.trials
-
-
-class Pass(CustomInferenceAwareGraphPass):
-    """Rules as a pass over a ``torch.fx`` graph, which is changed in place; also one for inductor's configuration.
-
-    ``Pass(rules)(module)`` rewrites a traced module, and ``Pass(rules)(module.graph)`` does so, too, but leaves the
-    call of ``recompile`` to its caller. As ``pre_grad_custom_pass``, ``joint_custom_pre_pass``,
-    ``post_grad_custom_pre_pass`` or any other of these of ``torch._inductor.config``, it rewrites the graphs that
-    inductor compiles. ``iterative`` and ``fold_params`` are those of a rule; nothing is folded in a graph for training,
-    and not what torch feeds at every run.
-
-    Rules that are ``inference_only`` are left out of graphs for training, see :func:`is_training`. ``traces`` has what
-    was done, one for each graph. A pass that fails raises an error of GSL, and leaves the graph as it was.
-
-    With ``keep_graphs``, a copy of each graph before the rules is kept in ``graphs``, and ``explain`` tells why a rule
-    does not fire there.
-    """
-
-    def __init__(
-        self, rules: Rules, *, iterative: bool = False, fold_params: bool = True, keep_graphs: bool = False
-    ) -> None:
-        self.rules = _rule_set(rules)
-        self.iterative = iterative
-        self.fold_params = fold_params
-        self.keep_graphs = keep_graphs
-        self.traces: list[Trace] = []
-        self.graphs: list[Workload] = []
-
-    def __call__(self, graph: fx.Graph | fx.GraphModule, is_inference: bool | None = None) -> None:
-        """Rewrite a graph of a module, or all of a module. FrontEndError for a graph that belongs to none."""
-        module = graph if isinstance(graph, fx.GraphModule) else getattr(graph, "owning_module", None)
-        if not isinstance(module, fx.GraphModule):
-            raise FrontEndError(
-                f"a pass works on a GraphModule or the graph of one, but got {type(graph).__name__} without a module; "
-                "make one with torch.fx.GraphModule(root, graph)"
-            )
-        training = is_training(module) if is_inference is None else not is_inference
-        with paused_collector():  # once, and not for each of its steps
-            self._rewrite(module, training)
-        if module is graph and self.traces[-1].firings:
-            module.recompile()
-
-    def _rewrite(self, module: fx.GraphModule, training: bool) -> None:
-        """Rewrite the graph of a module."""
-        compiled = is_compiled(module)
-        program = CompiledProgram(module) if compiled else GraphModuleProgram(module)
-        if self.keep_graphs:
-            self.graphs.append(_kept(program))
-        fold = self.fold_params and not training and not compiled
-        new, trace = _applied(self.rules, program, iterative=self.iterative, training=training, fold_params=fold)
-        self.traces.append(trace)
-        if trace.firings:
-            program.update(new)
-            if compiled and dialect_of(module.graph) == "aten":
-                decompose(module.graph)
-        new.release()
-
-    def explain(self, rule: Subst | RuleSet | None = None, *, nearest: int = 1) -> GraphExplanations:
-        """The reasons, for each graph, why a rule or each rule of a set (of the pass, if none is given) does not fire.
-
-        WorkloadError if no graph was kept.
-        """
-        if not self.keep_graphs:
-            raise WorkloadError("the pass keeps no graphs: make it with gsl.fx.Pass(rules, keep_graphs=True)")
-        return _explained(self.graphs, self.rules if rule is None else _rule_set(rule), nearest)
-
-    def uuid(self) -> str | None:
-        """A key for this pass in inductor's cache; ``None``, which turns the cache off, where there is no such key."""
-        text = fingerprint(self.rules)
-        return None if text is None else f"{text}-{self.iterative:d}{self.fold_params:d}"
-
-
-def is_training(module: fx.GraphModule) -> bool:
-    """True if the gradients of a graph are wanted.
-
-    That of a module in training mode (as torch.compile's are always) is, if gradients are enabled and something
-    requires one; that of autograd is, if autograd has made it for training.
-    """
-    placeholders = module.graph.find_nodes(op="placeholder")
-    if any(node.name.startswith(("primals_", "tangents_")) for node in placeholders):
-        return True
-    if not module.training or not torch.is_grad_enabled():
-        return False
-    fed = (node.meta.get("example_value", node.meta.get("val")) for node in placeholders)
-    return any(isinstance(value, torch.Tensor) and value.requires_grad for value in (*fed, *module.parameters()))
 
 
 def _plain(rules: Any) -> RuleSet:
@@ -341,7 +238,7 @@ def _plain(rules: Any) -> RuleSet:
             "torch_backend takes a rule, a RuleSet or a list of rules; the rules may be left out, or be several sets, "
             "with a cost by which they are chosen, as cost='measured'"
         )
-    return _rule_set(rules)
+    return rule_set(rules)
 
 
 def _for(stage: RuleSet, training: bool) -> RuleSet:
@@ -350,53 +247,6 @@ def _for(stage: RuleSet, training: bool) -> RuleSet:
         return stage
     rules = [rule for rule in stage if not rule.inference_only]
     return RuleSet(rules, strategy=stage.strategy, max_steps=stage.max_steps, tidy=stage.tidy)
-
-
-def _kept(program: GraphModuleProgram) -> Workload:
-    """A workload of a copy of a graph, so that later changes of the graph make no difference."""
-    module = fx.GraphModule(program.native, copy.deepcopy(program.native.graph))
-    if isinstance(program, CompiledProgram):
-        return Workload(CompiledProgram(module, weights=program.weights))
-    return Workload(GraphModuleProgram(module))
-
-
-def _explained(graphs: Sequence[Workload], rules: RuleSet, nearest: int) -> GraphExplanations:
-    if not graphs:
-        raise WorkloadError("no graph has been compiled yet: run the model first")
-    return GraphExplanations({number: rules.explain(graph, nearest=nearest) for number, graph in enumerate(graphs)})
-
-
-def _rule_set(rules: Rules) -> RuleSet:
-    return rules if isinstance(rules, RuleSet) else RuleSet([rules] if isinstance(rules, Subst) else rules)
-
-
-def _applied(
-    rules: RuleSet, program: GraphModuleProgram, *, iterative: bool, training: bool, fold_params: bool = False
-) -> tuple[Graph, Trace]:
-    """The rewritten view of a program, and the trace; rules for inference that match in training are refused."""
-    graph = program.with_operators({spec.name: spec for spec in rules.operators}).load()
-    left_out = [rule for rule in rules if training and rule.inference_only]
-    new, trace = apply(
-        [rule for rule in rules if rule not in left_out],
-        graph,
-        strategy=rules.strategy,
-        tidy=rules.tidy,
-        iterative=iterative,
-        max_steps=rules.max_steps,
-        evaluate=program.evaluate if fold_params else None,
-        own=not left_out,
-    )
-    _note_left_out(trace, left_out, graph)
-    return new, trace
-
-
-def _note_left_out(trace: Trace, rules: Iterable[Subst], graph: Graph) -> None:
-    """Note that rules for inference match in a graph for training, and are left out."""
-    for rule in rules:
-        for match in rule.match(graph):
-            reason = "the rule is for inference only, and the graph for training: compile it under torch.no_grad()"
-            trace.refused.append(Refused.of(rule.name, match, reason))
-            break
 
 
 class _Check:
@@ -422,6 +272,3 @@ class _Check:
         """Raise WorkloadError where the numbers differ for these inputs."""
         old, new = Workload.from_fx(self.old, name="the graph"), Workload.from_fx(self.new, name="the rewritten graph")
         old.compare(new, inputs, trace=self.trace).check()
-
-
-__all__ = ["Backend", "GraphExplanations", "Pass", "is_training", "torch_backend"]

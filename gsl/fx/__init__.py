@@ -1,0 +1,6 @@
+"""Rules at work inside torch: a back end for ``torch.compile``, and passes for traced graphs and for inductor."""
+
+from gsl.fx.backend import Backend, torch_backend
+from gsl.fx.passes import GraphExplanations, Pass, PassList, PassRecord, is_training
+
+__all__ = ["Backend", "GraphExplanations", "Pass", "PassList", "PassRecord", "is_training", "torch_backend"]
