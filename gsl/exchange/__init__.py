@@ -3,12 +3,13 @@
 from gsl.exchange.imported import ImportedRules
 from gsl.exchange.inductor import from_inductor
 from gsl.exchange.inductor_pass import from_inductor_pass
+from gsl.exchange.onnxscript import from_onnxscript
 from gsl.exchange.subgraph import from_fx
 from gsl.exchange.taso import rules_from_taso
 from gsl.exchange.tensat import rules_from_tensat
 from gsl.exchange.terms import Semantics
 
 __all__ = [
-    "ImportedRules", "Semantics", "from_fx", "from_inductor", "from_inductor_pass", "rules_from_taso",
-    "rules_from_tensat",
+    "ImportedRules", "Semantics", "from_fx", "from_inductor", "from_inductor_pass", "from_onnxscript",
+    "rules_from_taso", "rules_from_tensat",
 ]  # fmt: skip

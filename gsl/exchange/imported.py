@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -63,6 +64,14 @@ def rule_set(
             stacklevel=3,
         )
     return ImportedRules(made, refused)
+
+
+def unique(name: str, names: set[str]) -> str:
+    """A name that is not among those, numbered if need be; it is added to them."""
+    numbered = (f"{name}-{number}" for number in itertools.count(2))
+    found = next(each for each in itertools.chain([name], numbered) if each not in names)
+    names.add(found)
+    return found
 
 
 def subst(rule: TermRule, semantics: Semantics, condition: ImportedCondition | None = None) -> Subst:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from gsl.errors import ExchangeError, FrontEndError, PatternError
-from gsl.exchange.imported import ImportedRules
+from gsl.exchange.imported import ImportedRules, unique
 from gsl.exchange.inductor import from_inductor
 from gsl.graph import TensorType
 from gsl.rewrite import Subst
@@ -42,7 +42,7 @@ def from_inductor_pass(
     names: set[str] = set()
     for entry in _entries(passes):
         kept = _kept(entry)
-        name = _unique(_name(entry, kept), names)
+        name = unique(_name(entry, kept), names)
         try:
             made += _rules(name, entry, kept, example_inputs or {})
         except ExchangeError as error:
@@ -70,13 +70,6 @@ def _kept(entry: Any) -> dict[str, Any]:
 def _name(entry: Any, kept: Mapping[str, Any]) -> str:
     function = kept.get("search_fn") or getattr(entry, "handler", None)
     return str(getattr(function, "__name__", None) or type(entry).__name__)
-
-
-def _unique(name: str, names: set[str]) -> str:
-    numbered = (f"{name}-{number}" for number in itertools.count(2))
-    found = next(each for each in itertools.chain([name], numbered) if each not in names)
-    names.add(found)
-    return found
 
 
 def _rules(

@@ -185,11 +185,13 @@ class OnnxStorer(Storer):
     def _native(self, node: Node, op: Any) -> Any:
         """A call of a native operator."""
         inputs, attributes = opaque.arguments(op, list(map(self.value, node.operands)), node.attrs)
-        count = len(node.type.fields) if isinstance(node.type, TupleType) else 1
+        types = node.type.fields if isinstance(node.type, TupleType) else (node.type,)
+        fields = [user.attrs["index"] for user in node.users if user.op == GETITEM]
+        count = max([len(types), *(index + 1 for index in fields)])
         made = self.node(op.name, inputs, attributes, domain=op.domain, outputs=count)
-        for value, type in zip(made, node.type.fields if isinstance(node.type, TupleType) else (node.type,)):
+        for value, type in zip(made, types):
             annotate(value, type, self.symbols)
-        return made[0] if count == 1 else tuple(made)
+        return tuple(made) if fields or count > 1 else made[0]
 
     def _operand(self, view: Node) -> Any:
         """The stand-in for an operand when a call is spelled: a value, a number, or a tuple."""

@@ -46,8 +46,8 @@ def read(call: OnnxCall, places: Sequence[int]) -> Canon | None:
         return None
     try:
         return reader(call)
-    except (OnnxUnread, ValueError, IndexError, TypeError):
-        # Also what is ill-formed: too few operands, attributes of another kind.
+    except (OnnxUnread, ValueError, IndexError, TypeError, ZeroDivisionError):
+        # Also what is ill-formed: too few operands, attributes of another kind, an axis of a tensor without axes.
         return None
 
 

@@ -1,0 +1,340 @@
+"""Patterns of onnxscript as sources over canonical operators.
+
+How a node of ONNX is read depends on types, literals and attributes, of which a pattern tells little. So each node of a
+pattern is read by the front end's table with operands of many kinds, and its pattern has an alternative for each form
+that was found, and one for the call by its name. What attributes and literals have to be is left open.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnxscript.rewriter import _pattern_ir as theirs
+
+from gsl import pat
+from gsl.errors import ExchangeError
+from gsl.front.onnx import spellings
+from gsl.front.onnx.spellings import OnnxCall
+from gsl.front.tree import Canon, LiteralOperand
+from gsl.graph import GETITEM, TUPLE, TensorType
+from gsl.pat import Pattern
+from gsl.spec import TABLE
+from gsl.spec.natives import OnnxOp
+
+_RANKS: Final = (2, 4, 1, 3, 5)
+_SIZE: Final = 3
+_DTYPES: Final = ("float32", "int64", "bool")
+_FLOATS: Final = (0.5, 1 / 6)
+_BOUNDS: Final = (0.0, 6.0)
+"""Numbers of which some reader makes another operator."""
+_OTHERS: Final = 3
+"""The largest number of operands beyond those that a pattern names, of an operator that takes any number."""
+_MOST: Final = 99
+"""The largest number of operands of an operator that does not take any number."""
+_LATEST: Final = 23
+
+Form = tuple[Any, ...]
+"""A reading without attributes: ``(op, forms)``, the number of an operand, the place of an operand of the node that
+makes an operand, as ``("of", number, place)``, or ``None`` for a literal."""
+
+
+class _Told(NamedTuple):
+    """An operand as a pattern tells it: what makes it, by the name of ONNX's operator, with its number of operands; the
+    kind of a literal; the place of the operand that it is, too."""
+
+    maker: str = ""
+    operands: int = 0
+    literal: str = ""
+    same: int | None = None
+
+
+class Source:
+    """The source of a rule: a pattern for each output of a pattern of onnxscript.
+
+    Raises ExchangeError for what has no source, with the reason.
+    """
+
+    def __init__(self, title: str, graph: theirs.GraphPattern) -> None:
+        self.title = title
+        self._made: dict[Any, Pattern] = {}
+        self.outputs = [self.value(output) for output in graph.outputs]
+
+    def value(self, value: Any) -> Pattern:
+        """The pattern of a value."""
+        if isinstance(value, theirs.AnyValue):
+            return pat.Wildcard()
+        if value not in self._made:
+            self._made[value] = self._new(value)
+        return self._made[value]
+
+    def _new(self, value: Any) -> Pattern:
+        match value:
+            case theirs.NodeOutputPattern():
+                return self._output(value)
+            case theirs.Constant():
+                return pat.Wildcard() if isinstance(value.value, list) else pat.Const(ndim=0)
+            case theirs.BacktrackingOr():
+                return _either([self.value(choice) for choice in value._values])
+            case theirs.OpIdDispatchOr():
+                return _either([self.value(choice) for _, choice in value._op_to_pattern.values()])
+            case _:
+                return pat.Wildcard()
+
+    def _output(self, value: Any) -> Pattern:
+        node = value.producer()
+        if len(node.outputs) > 1:
+            return self._whole(node)[value.output_index]
+        found = [self._built(form, inputs) for inputs in self._inputs(node) for form in self._forms(node, inputs)]
+        return _either(found)
+
+    def _whole(self, node: Any) -> Pattern:
+        """The pattern of a node of several results."""
+        if node not in self._made:
+            operands = [self.value(value) for value in node.inputs if value is not None]
+            domain, name = self._name(node)
+            native = pat.Call(OnnxOp(name, domain), *operands)
+            self._made[node] = pat.Call(TABLE["split"], operands[0]) if (domain, name) == ("", "Split") else native
+        return self._made[node]
+
+    def _name(self, node: Any) -> tuple[str, str]:
+        if not isinstance(node.op, theirs.StringConstantPattern) or not isinstance(
+            node.domain, theirs.StringConstantPattern
+        ):
+            raise ExchangeError(
+                f"{self.title} can't be taken over: {node.domain}::{node.op} stands for many operators by the "
+                "beginning of their names; write a rule for each"
+            )
+        domain = node.domain.value()
+        return ("" if domain == "ai.onnx" else domain), node.op.value()
+
+    def _inputs(self, node: Any) -> Iterator[list[Any]]:
+        """The operands of a node, with each number of those that may be there."""
+        domain, name = self._name(node)
+        least = len(node.inputs)
+        while least and node.inputs[least - 1] is not None and node.inputs[least - 1].can_match_none:
+            least -= 1
+        most = len(node.inputs)
+        if node.allow_other_inputs:
+            schema = _schema(domain, name)
+            most = most + _OTHERS if schema is None or schema.max_input > _MOST else max(schema.max_input, most)
+            least = least if schema is None else max(least, schema.min_input)
+        for count in range(min(least, most), most + 1):
+            yield [*node.inputs[:count], *(theirs.AnyValue() for _ in range(count - len(node.inputs)))]
+
+    def _forms(self, node: Any, inputs: Sequence[Any]) -> list[Form]:
+        domain, name = self._name(node)
+        native = (OnnxOp(name, domain), tuple(place for place, value in enumerate(inputs) if value is not None))
+        if domain or name not in spellings.READERS:
+            return [native]
+        given = tuple((key, attr._value) for key, attr in node.attributes.items()
+                      if isinstance(attr, theirs.AttrConstantPattern))  # fmt: skip
+        frozen = tuple((key, tuple(value) if isinstance(value, (list, tuple)) else value) for key, value in given)
+        return [
+            *_forms(
+                name,
+                tuple([_told(value, inputs[:place]) for place, value in enumerate(inputs)]),
+                frozen,
+                tuple(node.attributes),
+            ),
+            native,
+        ]
+
+    def _built(self, form: Any, inputs: Sequence[Any]) -> Pattern:
+        """The pattern of a form on these operands."""
+        match form:
+            case None:
+                return pat.Const()
+            case int(place):
+                return self.value(inputs[place])
+            case ("of", int(place), int(inner)):
+                return self.value(inputs[place].producer().inputs[inner])
+        op, operands = form
+        built = [self._built(operand, inputs) for operand in operands]
+        if op == TUPLE:
+            return pat.Tuple(*built)
+        if op == GETITEM:
+            return built[0][0]
+        return pat.Call(TABLE[op] if isinstance(op, str) else op, *built)
+
+
+def _either(patterns: Sequence[Pattern]) -> Pattern:
+    return patterns[0] if len(patterns) == 1 else pat.Alt(*patterns)
+
+
+def _told(value: Any, before: Sequence[Any]) -> _Told:
+    match value:
+        case None:
+            return _Told(literal="none")
+        case _ if value in before:
+            return _Told(same=before.index(value))
+        case theirs.NodeOutputPattern():
+            node = value.producer()
+            named = isinstance(node.op, theirs.StringConstantPattern) and len(node.outputs) == 1
+            return _Told(str(node.op) if named else "?", len(node.inputs))
+        case theirs.Constant():
+            return _Told(literal="list" if isinstance(value.value, list) else "number")
+    return _Told()
+
+
+def _schema(domain: str, name: str) -> Any:
+    try:
+        return onnx.defs.get_schema(name, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+# ---------------------------------------------------------------- readings by trial
+
+
+@cache
+def _forms(
+    name: str, operands: tuple[_Told, ...], given: tuple[tuple[str, Any], ...], named: tuple[str, ...]
+) -> tuple[Form, ...]:
+    """The forms in which the front end reads an operator of ONNX, with operands as a pattern tells them."""
+    found: dict[Form, None] = {}
+    without = tuple([told._replace(maker="") for told in operands])
+    trials = itertools.product(dict.fromkeys((operands, without)), _attributes(name, dict(given), named), _RANKS)
+    for told, attributes, rank in trials:
+        values: list[ir.Value | None] = []
+        for place, one in enumerate(told):
+            values.append(_operand(place, one) if one.same is None else values[one.same])
+        node = _node(name, values, {**attributes(rank), **dict(given)})
+        for dtype in _DTYPES:
+            for kinds in itertools.product(*(_kinds(one, place, len(told)) for place, one in enumerate(told))):
+                scope = _TrialScope(values, kinds, node, rank, dtype)
+                canon = spellings.read(OnnxCall(node, scope), [0])
+                if canon is not None and _is_complete(canon):
+                    found[_form(canon, values, kinds)] = None
+    return tuple(found)
+
+
+def _operand(place: int, shape: _Told) -> ir.Value | None:
+    if shape.literal == "none":
+        return None
+    if not shape.maker:
+        return ir.Value(name=f"x{place}")
+    inner = [ir.Value(name=f"x{place}_{number}") for number in range(shape.operands)]
+    return ir.Node("", shape.maker, inner).outputs[0]
+
+
+def _node(name: str, values: Sequence[ir.Value | None], attributes: Mapping[str, Any]) -> ir.Node:
+    return ir.Node("", name, values, ir.convenience.convert_attributes(attributes))
+
+
+def _kinds(shape: _Told, place: int, count: int) -> tuple[Any, ...]:
+    """What an operand is in turn: a tensor of the rank that is tried, a vector, a number, a list of integers."""
+    if shape.literal in ("number", "list"):
+        return ("number", *_BOUNDS) if shape.literal == "number" else ("list", "pads")
+    if shape.literal == "none":
+        return ("none",)
+    if shape.maker or shape.operands or shape.same is not None:
+        return ("tensor",)
+    if place == 0:
+        return ("tensor",) if count > 2 else ("tensor", "number", "list")
+    return ("tensor", "vector", "number", "list", "pads") if count > 3 else (
+        "tensor", "vector", "number", *_BOUNDS, "list", "pads"
+    )  # fmt: skip
+
+
+def _attributes(name: str, given: Mapping[str, Any], named: Sequence[str]) -> Iterator[Any]:
+    """Attributes of a node as functions of a rank: those that it needs, and some of the others in turn."""
+    schema = _schema("", name)
+    options: list[list[tuple[str, Any]]] = []
+    for key, attr in schema.attributes.items():
+        if key in given:
+            continue
+        values = _samples(attr.type)
+        needed = attr.required or key in named
+        options.append([(key, value) for value in (values[:1] if needed else (None, *values))])
+    few = [option for option in options if len(option) > 1][:4]
+    fixed = [option for option in options if len(option) == 1]
+    for chosen in itertools.product(*fixed, *few):
+        yield lambda rank, chosen=chosen: {
+            key: value(rank) if callable(value) else value for key, value in chosen if value is not None
+        }
+
+
+def _samples(kind: Any) -> tuple[Any, ...]:
+    types = onnx.defs.OpSchema.AttrType
+    return {
+        types.INT: (1,), types.FLOAT: _FLOATS, types.INTS: (lambda rank: list(range(rank))[::-1],),
+        types.TENSOR: (ir.tensor(np.zeros(1, dtype=np.float32)),),
+    }.get(kind, ())  # fmt: skip
+
+
+class _TrialScope:
+    """The surroundings of a node whose operands are of some kinds."""
+
+    opset = _LATEST
+
+    def __init__(self, values: Sequence[Any], kinds: Sequence[Any], node: ir.Node, rank: int, dtype: str) -> None:
+        self.rank = rank
+        self.dtype = dtype
+        self.places = {value: place for place, value in reversed([*enumerate(values)]) if value is not None}
+        self.kinds = kinds
+
+    def type_of(self, value: Any) -> TensorType | None:
+        kind = self.kinds[self.places[value]] if value in self.places else "vector" if value.producer() is None else ""
+        if kind == "vector":
+            return TensorType((_SIZE,), self.dtype)
+        array = self.constant(value)
+        if array is not None:
+            return TensorType(array.shape, array.dtype.name)
+        return TensorType((_SIZE,) * self.rank, self.dtype)
+
+    def constant(self, value: Any) -> Any:
+        place = self.places.get(value)
+        match None if place is None else self.kinds[place]:
+            case "number":
+                return np.array(_number(place), dtype=np.float32)  # type: ignore[arg-type]
+            case float(bound):
+                return np.array(bound, dtype=np.float32)
+            case "list":
+                return np.ones(1, dtype=np.int64)
+            case "pads":
+                return np.zeros(2 * self.rank, dtype=np.int64)
+        return None
+
+    def sizes(self, value: Any) -> tuple[int, ...] | None:
+        array = self.constant(value)
+        return None if array is None else tuple(map(int, array.reshape(-1)))
+
+
+def _number(place: int) -> float:
+    """The number that an operand is, other than that of any other operand."""
+    return place + 2.25
+
+
+def _is_complete(canon: Canon) -> bool:
+    """True if each call of a reading has as many operands as its operator takes."""
+    calls = [operand for operand in canon.operands if isinstance(operand, Canon)]
+    if canon.op in TABLE:
+        taken = TABLE[canon.op].operands
+        if not len(taken) - TABLE[canon.op].optional <= len(canon.operands) <= len(taken):
+            return False
+    return all(map(_is_complete, calls))
+
+
+def _form(canon: Any, values: Sequence[Any], kinds: Sequence[Any]) -> Any:
+    if isinstance(canon, Canon):
+        return (canon.op, tuple([_form(operand, values, kinds) for operand in canon.operands]))
+    if isinstance(canon, ir.Value):
+        if canon in values:
+            return values.index(canon)
+        for place, value in enumerate(values):
+            maker = None if value is None else value.producer()
+            if maker is not None and canon in maker.inputs:
+                return ("of", place, maker.inputs.index(canon))
+    if not isinstance(canon, LiteralOperand):
+        return None
+    literals = [_number(place) if kind == "number" else kind for place, kind in enumerate(kinds)]
+    return literals.index(canon.value) if canon.value in literals else None
+
+
+__all__ = ["Source"]

@@ -1,0 +1,209 @@
+"""Rules of onnxscript's rewriter: the same rewrites as onnxscript's own, on the same models, in the same run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import onnx
+import onnx_ir as ir
+import pytest
+import torch
+from onnxscript.rewriter import pattern
+from onnxscript.rewriter.rules import common
+from onnxscript.rewriter.rules.fusion import _gqa, _layer_norm, _rms_normalization, _rotary_embedding
+
+from gsl import RuleSet, Workload
+from gsl.errors import ExchangeError
+from gsl.exchange import from_onnxscript
+
+DOCS: Final = Path(__file__).parents[2] / "docs" / "exchange.md"
+FILE: Final = Path(__file__).with_name("onnxscript_models.txt")
+PARAGRAPHS: Final = [part.splitlines() for part in FILE.read_text(encoding="utf-8").split("\n\n")[1:]]
+MODELS: Final = {name: [text.strip() for text in texts] for name, *texts in PARAGRAPHS}
+FUSIONS: Final = {
+    "layer_norm": _layer_norm._layer_norm_rule, "layer_norm_bias": _layer_norm._layer_norm_with_bias_rule,
+    "rms_norm": _rms_normalization.rms_normalization_ruleset, "rotary": _rotary_embedding.rotary_embedding_rules,
+    "partial_rotary": _rotary_embedding.partial_embedding_rules, "gqa": _gqa.gqa_rules,
+}  # fmt: skip
+SAME: Final = {
+    "flatten_to_reshape_rule", "normalize_pad_format_conv_rule",
+    *(f"{transposed}matmul_add_to_gemm_rule" for transposed in ("", "transpose_a_", "transpose_b_", "transpose_ab_")),
+}  # fmt: skip
+"""The rules of which both sides are the same canonical calls."""
+UNRUN: Final = {"dropout_zero_rule", "dropout_inference_rule", "materialize_reshape_shape_rule", "gqa"}
+"""Those whose models are not compared: of attributes of an older ONNX, of a shape that is an input; onnxruntime has no
+such attention."""
+
+
+def theirs(name: str) -> Any:
+    if name in FUSIONS:
+        return FUSIONS[name]
+    found = getattr(common, name)
+    return found() if name.startswith("fuse_hardswish") else found
+
+
+def model(text: str, opset: int = 20) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}, "com.microsoft": 1]>\nnet {text}')
+
+
+def counted(rules: Any, proto: onnx.ModelProto) -> int:
+    """The number of times that onnxscript rewrites a model."""
+    rules = rules if isinstance(rules, pattern.RewriteRuleSet) else pattern.RewriteRuleSet([rules])
+    found: int = rules.apply_to_model(ir.from_proto(onnx.shape_inference.infer_shapes(proto)))
+    return found
+
+
+def test_all_rules_have_models() -> None:
+    assert set(MODELS) == {*common.__all__, *FUSIONS}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_rewrites_as_onnxscript_does(name: str) -> None:
+    rule = from_onnxscript(theirs(name))
+    for number, text in enumerate(MODELS[name]):
+        proto = model(text, 23 if name in FUSIONS else 20)
+        expected = counted(theirs(name), proto)
+        assert expected or number, "the first model of a rule is one that it rewrites"
+        wl = Workload.from_onnx(proto)
+        new = rule(wl, iterative=True)
+        if name in SAME:
+            assert expected == 0 or "both sides are the same calls here" in str(rule.explain(wl))
+            expected = 0
+        assert new.trace.count() == expected, text
+        if expected and name not in UNRUN:
+            wl.compare(new, sizes={"N": 4} if re.search(r"\bN\b", text) else None).check()
+
+
+def test_nine_tenths_of_the_rules_have_the_outcomes_of_onnxscript() -> None:
+    rules = [rule for name in MODELS for rule in getattr(theirs(name), "rules", [theirs(name)])]
+    assert 1 - len(SAME) / len(rules) > 0.9
+    page = DOCS.read_text(encoding="utf-8")
+    assert all(name in page for name in SAME)
+
+
+# ---------------------------------------------------------------- rules of a user's own
+
+
+def added(op: Any, x: Any, y: Any) -> Any:
+    return op.Relu(op.Add(x, y))
+
+
+def fused(op: Any, x: Any, y: Any) -> Any:
+    return op.FusedAdd(x, y, activation="Relu", _domain="com.microsoft")
+
+
+ADDED: Final = "(float[2,3] x, float[3] z) => (float[2,3] y) { a = Add (x, z) y = Relu (a) }"
+SHARED: Final = (
+    "(float[2,3] x, float[3] z) => (float[2,3] y, float[2,3] w) { a = Add (x, z) y = Relu (a) w = Tanh (a) }"
+)
+
+
+def test_makes_calls_of_other_domains() -> None:
+    new = from_onnxscript(pattern.RewriteRule(added, fused), name="fused")(Workload.from_onnx(model(ADDED)))
+    (node,) = new.model.graph
+    assert (node.domain, node.op_type, node.attributes.get_string("activation")) == (
+        "com.microsoft",
+        "FusedAdd",
+        "Relu",
+    )
+
+
+def test_inner_values_used_elsewhere_are_left_alone() -> None:
+    wl = Workload.from_onnx(model(SHARED))
+    assert from_onnxscript(pattern.RewriteRule(added, fused))(wl).trace.count() == 0
+    kept = from_onnxscript(pattern.RewriteRule(added, fused, remove_nodes=False))(wl)
+    assert [node.op_type for node in kept.model.graph] == ["Add", "FusedAdd", "Tanh"]
+
+
+def test_a_check_sees_types_and_values() -> None:
+    seen: list[Any] = []
+
+    def check(context: Any, x: ir.Value, y: ir.Value) -> bool:
+        seen.append((x.shape, x.dtype, context.root.op_type, y.const_value is None))
+        return x.shape == ir.Shape([2, 3])
+
+    rule = from_onnxscript(pattern.RewriteRule(added, fused, check))
+    assert rule(Workload.from_onnx(model(ADDED))).trace.count() == 1
+    assert seen[0] == (ir.Shape([2, 3]), ir.DataType.FLOAT, "Relu", True)
+
+
+def test_a_check_that_raises_refuses_the_match() -> None:
+    rule = from_onnxscript(pattern.RewriteRule(added, fused, lambda context, x, y: x.rank > 3), name="fused")
+    wl = Workload.from_onnx(model(ADDED))
+    assert rule(wl).trace.count() == 0
+    assert "a function of the rule raises AttributeError" in str(rule.explain(wl))
+
+
+def test_what_a_check_says_is_the_reason() -> None:
+    wl = Workload.from_onnx(model(MODELS["no_op_transpose_rule"][1]))
+    assert "Permutation is not identity." in str(from_onnxscript(common.no_op_transpose_rule).explain(wl))
+
+
+def test_rewrites_what_other_rules_have_made() -> None:
+    """A second rule sees the first one's calls, which stand in no model yet."""
+    text = "(float[2,3] x) => (float[2,3] y) <float o = {0}> { a = Relu (x) b = Add (a, o) y = Relu (b) }"
+    both = RuleSet([from_onnxscript(common.add_0_rule), from_onnxscript(common.successive_relu_rule)])
+    wl = Workload.from_onnx(model(text))
+    new = both(wl, iterative=True)
+    assert [node.op_type for node in new.model.graph] == ["Relu"]
+    wl.compare(new).check()
+
+
+def test_rules_work_on_graphs_of_torch() -> None:
+    class Twice(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(torch.relu(x)).reshape(2, 6).reshape(3, 4)
+
+    wl = Workload.from_torch(Twice(), (torch.randn(3, 4),))
+    rules = from_onnxscript([common.successive_relu_rule, common.reshape_reshape_rule])
+    new = rules(wl)
+    assert new.op_counts() == {"nn.relu": 1, "reshape": 1}
+    wl.compare(new).check()
+
+
+def test_several_forms_of_a_reading() -> None:
+    """One rule finds a bias in a node of its own, and one that the convolution adds."""
+    text = ("(float[1,3,8,8] x) => (float[1,2,8,8] y) <float[2,3,1,1] w = {1,2,3,4,5,6}, float[2,1,1] b = {0,0}>"
+            " { c = Conv (x, w) y = Add (c, b) }")  # fmt: skip
+    rule = from_onnxscript(common.remove_optional_bias_from_conv_rule)
+    wl = Workload.from_onnx(model(text))
+    assert rule(wl).trace.count() == 0, "onnxscript does not rewrite an addition"
+
+
+def test_of_a_set_what_is_refused_has_a_reason() -> None:
+    outlined = pattern.RewriteRule(added, fused, as_function=True, name="outlined")
+    rules = from_onnxscript([common.add_0_rule, outlined])
+    assert [rule.name for rule in rules] == ["identity"]
+    assert "makes a function of the model" in rules.refused["outlined"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (3, "expected rules of onnxscript.rewriter, got 3 of type int"),
+        ([3], "expected rules of onnxscript.rewriter, got 3 of type int"),
+        (pattern.RewriteRule(lambda op, x: op.submodule("linear")(x, _domain="pkg.torch"), lambda op, x: op.Relu(x)),
+         "stands for many operators"),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_taken_over(rule: Any, message: str) -> None:
+    with pytest.raises(ExchangeError, match=message):
+        from_onnxscript(rule)
+
+
+def test_sizes_that_are_known_at_run_time_only() -> None:
+    """They are those of the user's graph in what a rule makes, and unknown ones are refused."""
+    text = "(float[N,6] x) => (float[N,2,3] y) <int64[3] s = {0, 3, 2}, int64[3] t = {0, 2, 3}> { a = Reshape (x, s) %s }"
+    wl = Workload.from_onnx(model(text % "b = Reshape (a, t) y = Relu (b)"))
+
+    def twice(op: Any, x: Any, s: Any, t: Any) -> Any:
+        return op.Reshape(op.Reshape(x, s), t)
+
+    def once(op: Any, x: Any, s: Any, t: Any) -> Any:
+        return op.Reshape(x, t)
+
+    new = from_onnxscript(pattern.RewriteRule(twice, once))(wl)
+    assert "reshape(%x, newshape=(N, 2, 3))" in str(new)
+    wl.compare(new, sizes={"N": 4}).check()
