@@ -10,6 +10,8 @@ import onnx
 import onnx_ir as ir
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnxscript.rewriter import pattern
 from onnxscript.rewriter.rules import common
 from onnxscript.rewriter.rules.fusion import _gqa, _layer_norm, _rms_normalization, _rotary_embedding
@@ -17,6 +19,7 @@ from onnxscript.rewriter.rules.fusion import _gqa, _layer_norm, _rms_normalizati
 from gsl import RuleSet, Workload
 from gsl.errors import ExchangeError
 from gsl.exchange import from_onnxscript
+from tests import tiers
 
 DOCS: Final = Path(__file__).parents[2] / "docs" / "exchange.md"
 FILE: Final = Path(__file__).with_name("onnxscript_models.txt")
@@ -195,8 +198,9 @@ def test_what_can_not_be_taken_over(rule: Any, message: str) -> None:
 
 def test_sizes_that_are_known_at_run_time_only() -> None:
     """They are those of the user's graph in what a rule makes, and unknown ones are refused."""
-    text = "(float[N,6] x) => (float[N,2,3] y) <int64[3] s = {0, 3, 2}, int64[3] t = {0, 2, 3}> { a = Reshape (x, s) %s }"
-    wl = Workload.from_onnx(model(text % "b = Reshape (a, t) y = Relu (b)"))
+    text = ("(float[N,6] x) => (float[N,2,3] y) <int64[3] s = {0, 3, 2}, int64[3] t = {0, 2, 3}>"
+            " { a = Reshape (x, s) b = Reshape (a, t) y = Relu (b) }")  # fmt: skip
+    wl = Workload.from_onnx(model(text))
 
     def twice(op: Any, x: Any, s: Any, t: Any) -> Any:
         return op.Reshape(op.Reshape(x, s), t)
@@ -207,3 +211,48 @@ def test_sizes_that_are_known_at_run_time_only() -> None:
     new = from_onnxscript(pattern.RewriteRule(twice, once))(wl)
     assert "reshape(%x, newshape=(N, 2, 3))" in str(new)
     wl.compare(new, sizes={"N": 4}).check()
+
+
+ALL: Final = from_onnxscript([
+    rule for name in MODELS if name not in FUSIONS for rule in getattr(theirs(name), "rules", [theirs(name)])
+])  # fmt: skip
+STEPS: Final = (
+    "Relu (X)", "Relu (X); Relu (X)", "Clip (X, low, high)", "Clip (X, low)", "Mul (X, one)", "Add (zero, X)",
+    "Div (X, one)", "Min (X, high)", "Max (X, low, zero)", "Max (X, one)", "Cast <to: int = 1> (X)",
+    "Reshape (X, flat); Reshape (X, wide)", "Transpose <perm: ints = [1, 0]> (X); Transpose <perm: ints = [1, 0]> (X)",
+    "Transpose <perm: ints = [0, 1]> (X)", "Expand (X, wide)", "Expand (row, wide); Add (X, O)", "Sub (X, X)",
+    "Flatten (X)", "Gemm (X, square, none)", "MatMul (X, square); Add (X, row)", "Sigmoid (X); Mul (X, O)",
+)  # fmt: skip
+"""Calls of ONNX on matrices of three rows and two columns: ``X`` is what the last call computes, ``O`` what the first
+one of a step is given."""
+GIVEN: Final = (
+    "float low = {-1}, float high = {6}, float zero = {0}, float one = {1}, int64[1] flat = {6}, int64[2] wide = {3, 2}"
+    ", float[2] row = {1, 2}, float[2,2] square = {1, 2, 3, 4}, float[2] none = {0, 0}"
+)
+
+
+def written(steps: list[str]) -> str:
+    """A model that computes one step after the other."""
+    nodes, last = [], "x"
+    for step in steps:
+        first = last
+        for call in step.split("; "):
+            nodes.append(f"v{len(nodes)} = {call.replace('X', last).replace('O', first)}")
+            last = f"v{len(nodes) - 1}"
+    return f"(float[3,2] x) => (float[3,2] y) <{GIVEN}> {{ {' '.join(nodes)} y = Tanh ({last}) }}"
+
+
+@settings(max_examples=tiers.examples(25), deadline=None)
+@given(st.lists(st.sampled_from(STEPS), min_size=1, max_size=6))
+def test_random_models_compute_the_same(steps: list[str]) -> None:
+    wl = Workload.from_onnx(model(written(steps)))
+    new = ALL(wl, iterative=True)
+    onnx.checker.check_model(ir.to_proto(new.model), full_check=True)
+    wl.compare(new).check()
+
+
+def test_random_models_are_rewritten() -> None:
+    """The oracle above is asked about models of which rules rewrite all that they can."""
+    new = [ALL(Workload.from_onnx(model(written([step, step]))), iterative=True) for step in STEPS]
+    fired = {firing.rule for each in new for firing in each.trace.firings}
+    assert len(fired) >= 10, fired
