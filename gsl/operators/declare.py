@@ -284,7 +284,10 @@ def _torch_operator(name: str, meaning: Meaning, values: Callable[..., Any], wri
         )
         for own, schema in meaning.schemas.items()
     ]  # fmt: skip
-    return TorchOperator(name, arguments, meaning.results, writes, values, meaning.title)
+    space = name.partition("::")[0]
+    # The namespaces of torch have no dots.
+    own = name.replace(".", "_") if "." in space else name
+    return TorchOperator(own, arguments, meaning.results, writes, values, meaning.title)
 
 
 def _is_tensor(value: Any) -> bool:

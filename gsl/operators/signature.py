@@ -182,7 +182,7 @@ def _named(hint: Any) -> str:
 def checked_name(name: Any) -> str:
     """The name of an operator. PatternError for one without a namespace."""
     space, colons, rest = str(name).partition("::")
-    if not isinstance(name, str) or not colons or not space.isidentifier() or not rest.replace(".", "").isidentifier():
+    if not isinstance(name, str) or not colons or not all(map(str.isidentifier, (*space.split("."), *rest.split(".")))):
         raise PatternError(
             f"@gsl.operator({name!r}): expected a namespace and a name, as torch.library has them: 'vllm::rms_norm'"
         )

@@ -7,10 +7,13 @@ Sizes that are not known at rewrite time satisfy a guard only if they are the sa
 
 ``NORMAL`` brings what is written in many ways to one form, and ``IDIOMS`` recognises what is written out, in that form.
 ``MODULE_FUSION`` is a rule set of its own: it makes modules, which only traced graphs have. ``CPU`` and ``APPROXIMATE``
-are for inference on a CPU: they write calls of ``gsl.kernels``, and the latter lowers their precision.
+are for inference on a CPU: they write calls of ``gsl.kernels``, and the latter lowers their precision. ``ORT`` is for
+models that onnxruntime runs: its rules write operators of its own, whose declarations need torch.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from gsl.rewrite import RuleSet, Subst
 from gsl.rules import fold, layout, lower, merge, parallel, sums
@@ -91,3 +94,11 @@ OPTIMISING: tuple[Subst, ...] = tuple(
     )
 )
 """The rules that do not add work on the data wherever they apply: those of the book, and parallel layers as one."""
+
+
+def __getattr__(name: str) -> Any:
+    if name != "ORT":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from gsl.rules.ort import ORT
+
+    return ORT

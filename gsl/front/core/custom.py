@@ -9,7 +9,7 @@ from gsl.errors import FrontEndError, PatternError
 from gsl.front.core.handle import is_tensor_leaf
 from gsl.graph import Graph, Node
 from gsl.graph.subgraph import Subgraph
-from gsl.spec import DeclaredSpec, OperatorName
+from gsl.spec import DeclaredSpec, OperatorName, Types
 from gsl.spec import normalise as n
 
 
@@ -35,30 +35,30 @@ def read_groups(graph: Graph, operators: Mapping[str, DeclaredSpec]) -> Graph:
     for node in graph.nodes if operators else ():
         group = node.op if isinstance(node.op, Subgraph) else None
         spec = None if group is None else operators.get(group.name)
-        attrs = None if group is None or spec is None else _attributes(spec, group, node)
+        # A body that holds a tensor may have one of the operands in it.
+        whole = group is not None and spec is not None and not any(map(is_tensor_leaf, group.body.nodes))
+        types = tuple([operand.type for operand in node.operands])
+        attrs = attributes_of(spec, types, node.attrs) if whole and spec is not None else None
         if spec is not None and attrs is not None:
             node.op, node.attrs = spec.name, attrs
     return graph
 
 
-def _attributes(spec: DeclaredSpec, group: Subgraph, node: Node) -> Mapping[str, Any] | None:
-    """The attributes of a call of a group as one of an operator; ``None`` where it is none.
-
-    A body that holds a tensor may have one of the operands in it.
-    """
+def attributes_of(spec: DeclaredSpec, types: Types, attrs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The attributes of a native call on operands of these types as those of an operator; ``None`` where it is none."""
     least, most = len(spec.operands) - spec.optional, len(spec.operands)
-    if not least <= len(node.operands) <= most or any(map(is_tensor_leaf, group.body.nodes)):
+    if not least <= len(types) <= most:
         return None
     given = {name: _flag(value) if spec.attrs[name].normalise is n.flag else value
-             for name, value in node.attrs.items() if name in spec.attrs}  # fmt: skip
-    if len(given) < len(node.attrs):
+             for name, value in attrs.items() if name in spec.attrs}  # fmt: skip
+    if len(given) < len(attrs):
         return None
     try:
-        return spec.complete(given, tuple([operand.type for operand in node.operands]))
+        return spec.complete(given, types)
     except ValueError:
         return None
 
 
 def _flag(value: Any) -> Any:
-    """A value of TVM that may be a number for a bool."""
+    """A value that may be a number for a bool."""
     return bool(value) if value in (0, 1) else value

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 import onnx_ir as ir
 
+from gsl.front.core.custom import attributes_of
 from gsl.front.core.handle import NativeLeaf, Reading, Single
 from gsl.front.core.infer import refined
 from gsl.front.core.load import Expansion, Loader
 from gsl.front.onnx import opaque, spellings
 from gsl.front.onnx.dims import sizes_of
 from gsl.front.onnx.infer import declared_types, infer, inferred
-from gsl.front.onnx.types import DTYPES, OnnxTypes, to_torch
+from gsl.front.onnx.types import DTYPES, OnnxTypes, shortest, to_torch
 from gsl.front.tree import Canon
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, Dim, Graph, Node, TensorType, TupleType, Type
-from gsl.spec import TABLE, meaning
+from gsl.spec import TABLE, DeclaredSpec, meaning
 from gsl.spec.natives import OnnxOp
 
 FEW: Final = 1024
@@ -68,9 +70,14 @@ def is_alias(node: ir.Node) -> bool:
 class OnnxLoader(Loader):
     """Builds the view of the main graph of a model. It is the scope of readings, too."""
 
-    def __init__(self, model: ir.Model) -> None:
+    def __init__(self, model: ir.Model, operators: Mapping[str, DeclaredSpec] = MappingProxyType({})) -> None:
         super().__init__()
         self.model = model
+        self.operators: dict[OnnxOp, list[DeclaredSpec]] = {}
+        """The operators of users of which calls are read."""
+        for name, spec in operators.items():
+            if "." in name.partition("::")[0]:
+                self.operators.setdefault(opaque.target_named(name), []).append(spec)
         self.weights = weights_of(model)
         self.opset = model.opset_imports.get("", 1)
         self.types = OnnxTypes()
@@ -120,12 +127,27 @@ class OnnxLoader(Loader):
         places = counted(node)
         native = node.outputs[0] if places == [0] else node
         call = spellings.OnnxCall(node, self)
-        canon = spellings.read(call, places)
+        declared = self.operators.get(opaque.target_of(node), ()) if self.operators else ()
+        canon = self._declared_call(call, declared, places) if declared else spellings.read(call, places)
         if canon is None or not self._tree(native, canon, call):
             self._opaque(native, node)
         if native is node:
             for place in places:
                 self._field(node, place)
+
+    def _declared_call(self, call: Any, declared: Iterable[DeclaredSpec], places: list[int]) -> Canon | None:
+        """The reading of a node as a call of an operator that a user declared under its name; ``None`` if none fits."""
+        operands = tuple([value for value in call.node.inputs if value is not None])
+        types = tuple(map(self.type_of, operands))
+        attrs = {name: shortest(value) if isinstance(value, float) else value
+                 for name, value in opaque.attributes(call.node).items()}  # fmt: skip
+        for spec in declared:
+            given = attributes_of(spec, types, attrs)
+            left_out = {name for name in spec.attrs if name.startswith("arg")}
+            if given is not None and left_out <= attrs.keys() and (places == [0] or spec.fields):
+                whole = Canon(spec.name, operands, given)
+                return Canon(GETITEM, (whole,), {"index": 0}) if spec.fields and places == [0] else whole
+        return None
 
     def _tree(self, native: Any, canon: Canon, call: Any) -> bool:
         """Load the tree of a canonical reading; False if the view can't hold it."""

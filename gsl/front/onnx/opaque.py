@@ -24,6 +24,17 @@ def target_of(node: ir.Node) -> OnnxOp:
     return OnnxOp(node.op_type, "" if node.domain in _DEFAULT_DOMAINS else node.domain, node.overload)
 
 
+def target_named(name: str) -> OnnxOp:
+    """The operator of ONNX that a user's operator stands for; a dot behind the name of that tells forms of it apart.
+
+    FrontEndError if the name is in none of ONNX's domains.
+    """
+    domain, _, rest = str.__str__(name).partition("::")
+    if "." not in domain:
+        raise FrontEndError(f"{name}: domains of ONNX have a dot in their names, as com.microsoft has")
+    return OnnxOp(rest.partition(".")[0], domain)
+
+
 def attributes(node: ir.Node) -> dict[str, Any]:
     """The attributes of a node as Python values; ``arg1=None`` for an operand that is left out before others."""
     found = {name: _python(attr) for name, attr in node.attributes.items()}
@@ -79,7 +90,7 @@ def arguments(op: Any, operands: Sequence[Any], attrs: Mapping[str, Any]) -> tup
         raise FrontEndError(f"{op_name(op)}: in ONNX, a rule can make calls of an OnnxOp only")
     left, given = decoded(op, operands, attrs)
     inputs = positional((), left, given)
-    own = {name: value for name, value in given.items() if not isinstance(value, ir.Attr)}
+    own = {name: value for name, value in given.items() if value is not None and not isinstance(value, ir.Attr)}
     refs = [value for value in given.values() if isinstance(value, ir.Attr)]
     try:
         return inputs, [*ir.convenience.convert_attributes(own), *refs]

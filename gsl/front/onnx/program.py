@@ -11,7 +11,7 @@ from typing import Any
 import onnx_ir as ir
 
 from gsl.errors import FrontEndError
-from gsl.front.base import Unchangeable
+from gsl.front.base import Extended, Unchangeable
 from gsl.front.onnx import run
 from gsl.front.onnx.files import checked, opened, reason_of, save
 from gsl.front.onnx.infer import evaluate
@@ -21,7 +21,7 @@ from gsl.front.onnx.types import OnnxTypes
 from gsl.graph import Graph, Inference, Node, Op, Type
 
 
-class OnnxProgram(Unchangeable):
+class OnnxProgram(Extended, Unchangeable):
     """The main graph of an ``onnx_ir.Model``, with its weights. Its functions, and the graphs in its nodes, stay."""
 
     casts_inputs = True
@@ -53,14 +53,14 @@ class OnnxProgram(Unchangeable):
 
     def load(self) -> Graph:
         """A fresh view of the main graph."""
-        graph = OnnxLoader(self._model).load()
+        graph = OnnxLoader(self._model, self.operators).load()
         graph.writable = partial(_check_writable, self._model, graph.infer)
         return graph
 
     def store(self, graph: Graph) -> OnnxProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
         new = OnnxStorer(graph, self._model, self._symbols).store()
-        return self if new is self._model else OnnxProgram(new)
+        return self if new is self._model else OnnxProgram(new).with_operators(self.operators)
 
     @cached_property
     def _symbols(self) -> Mapping[Any, str]:

@@ -15,6 +15,7 @@ from gsl.front.onnx.load import OnnxLeaf, is_alias, is_constant
 from gsl.front.onnx.types import annotate, number, to_onnx
 from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
+from gsl.spec import OperatorName
 
 LARGE: Final = 64
 """The number of elements from which an equal literal is not looked for."""
@@ -169,6 +170,8 @@ class OnnxStorer(Storer):
         try:
             if isinstance(node.op, Subgraph):
                 raise FrontEndError(f"{node.op.name}: a group can't be outlined in ONNX")
+            if isinstance(op, OperatorName):
+                op = opaque.target_named(op)
             if not isinstance(op, str):
                 return self._native(node, op)
             layer = node.operands[0] if node.operands and node.operands[0] in self._layers else None
@@ -213,6 +216,8 @@ class OnnxStorer(Storer):
     ) -> Sequence[ir.Value]:
         """The outputs of a new node."""
         self.changed = True
+        if domain:
+            self.model.opset_imports.setdefault(domain, 1)
         made = ir.Node(domain, op, inputs, attributes, num_outputs=outputs, name=self._names.free(op.lower()))
         for value in made.outputs:
             value.name = self._names.free(f"{op.lower()}_out")
@@ -318,7 +323,9 @@ class OnnxDraft:
 
     def try_call(self, op: Any, operands: Sequence[Node], attrs: Mapping[str, Any]) -> None:
         """Raise FrontEndError if a new call can't be written, on operands of these types."""
-        if isinstance(op, str):
+        if isinstance(op, OperatorName):
+            opaque.target_named(op)
+        elif isinstance(op, str):
             try:
                 spellings.write(op, attrs, [self._operand(operand) for operand in operands], self)
             except ValueError as error:

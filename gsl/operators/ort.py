@@ -1,0 +1,94 @@
+"""Operators of onnxruntime beyond those of ONNX, its domain ``com.microsoft``, each declared by what it computes.
+
+Operands and attributes are those of onnxruntime's ``docs/ContribOperators.md``. An operand that is left out before
+others is an attribute ``argN`` that is ``None``, as in native calls of ONNX.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gsl.operators.declare import operator
+
+_NORM = {"x": "b s d", "skip": "b s d", "gamma": "d"}
+
+
+@operator("com.microsoft::SkipLayerNormalization", **_NORM, beta="d", bias="d")
+def skip_layer_norm(
+    x: Tensor, skip: Tensor, gamma: Tensor, beta: Tensor, bias: Tensor | None = None, *, epsilon: float = 1e-12
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The layer norm of a sum, its mean and its inverse standard deviation, and the sum."""
+    total = x + skip if bias is None else x + bias + skip
+    mean = total.mean(-1, keepdim=True)
+    inverse = torch.rsqrt((total - mean).square().mean(-1, keepdim=True) + epsilon)
+    return (total - mean) * inverse * gamma + beta, mean, inverse, total
+
+
+@operator("com.microsoft::SkipSimplifiedLayerNormalization", **_NORM, bias="d")
+def skip_rms_norm(
+    x: Tensor, skip: Tensor, gamma: Tensor, bias: Tensor | None = None, *, epsilon: float = 1e-12
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The RMS norm of a sum, a mean of 0, the inverse root mean square, and the sum."""
+    total = x + skip if bias is None else x + bias + skip
+    inverse = torch.rsqrt(total.square().mean(-1, keepdim=True) + epsilon)
+    return total * inverse * gamma, torch.zeros_like(inverse), inverse, total
+
+
+@operator("com.microsoft::BiasGelu", x="*b d", bias="d")
+def bias_gelu(x: Tensor, bias: Tensor) -> Tensor:
+    """The GELU of what has a bias along its last axis."""
+    return torch.nn.functional.gelu(x + bias)
+
+
+@operator("com.microsoft::FastGelu", x="*b d", bias="d")
+def fast_gelu(x: Tensor, bias: Tensor | None = None) -> Tensor:
+    """The approximation of GELU with tanh, of what may have a bias along its last axis."""
+    return torch.nn.functional.gelu(x if bias is None else x + bias, approximate="tanh")
+
+
+@operator("com.microsoft::QuickGelu")
+def quick_gelu(x: Tensor, *, alpha: float = 1.702) -> Tensor:
+    """x · sigmoid(alpha · x)"""
+    return x * torch.sigmoid(x * alpha)
+
+
+@operator("com.microsoft::FusedMatMul", transA=[False, True], transB=[False, True])
+def fused_matmul(a: Tensor, b: Tensor, *, alpha: float = 1.0, transA: bool = False, transB: bool = False) -> Tensor:
+    """alpha · a · b, of which the last two axes of each may be exchanged."""
+    left = a.transpose(-2, -1) if transA else a
+    right = b.transpose(-2, -1) if transB else b
+    return left @ right * alpha
+
+
+def _attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, num_heads: int, scale: float | None, causal: bool
+) -> Tensor:
+    def heads(x: Tensor) -> Tensor:
+        return x.reshape(x.shape[0], x.shape[1], num_heads, x.shape[2] // num_heads).transpose(1, 2)
+
+    found = torch.nn.functional.scaled_dot_product_attention(
+        heads(query), heads(key), heads(value), attn_mask=mask, is_causal=causal, scale=scale
+    )
+    return found.transpose(1, 2).reshape(query.shape[0], query.shape[1], value.shape[2])
+
+
+@operator("com.microsoft::MultiHeadAttention", query="b s 8", key="b t 8", value="b t 8", num_heads=[1, 2, 4])
+def multi_head_attention(
+    query: Tensor, key: Tensor, value: Tensor, *, num_heads: int, scale: float | None = None,
+    unidirectional: bool = False,
+) -> Tensor:  # fmt: skip
+    """Attention of tensors whose last axis holds the heads one after the other."""
+    return _attention(query, key, value, None, num_heads, scale, unidirectional)
+
+
+@operator(
+    "com.microsoft::MultiHeadAttention.masked",
+    query="b s 8", key="b t 8", value="b t 8", mask="1 1 s t", num_heads=[1, 2, 4],
+)  # fmt: skip
+def masked_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, *, num_heads: int, scale: float | None = None,
+    arg3: int | None = None, arg4: int | None = None,
+) -> Tensor:  # fmt: skip
+    """The same with a mask of four axes that is added to the scores, without a bias and a mask of keys before it."""
+    return _attention(query, key, value, mask, num_heads, scale, False)

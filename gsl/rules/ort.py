@@ -1,0 +1,251 @@
+"""Rules for onnxruntime: calls of its own operators, for what several of ONNX's compute.
+
+They are written for the normal form, and for the idioms in it. They hold everywhere, and pay where onnxruntime runs the
+model; nothing else knows these operators.
+"""
+
+from __future__ import annotations
+
+from gsl import attr, op, pat
+from gsl.operators import ort
+from gsl.rewrite import RuleSet
+from gsl.rules.common import RuleSides, rule, same_dtype, same_type
+from gsl.rules.idioms import IDIOMS
+
+FLOATS = ("float16", "float32")
+"""The dtypes for which onnxruntime has these operators."""
+
+
+def last(x: pat.Pattern) -> attr.Expr:
+    """The last axis."""
+    return attr.Tuple(x.ndim - 1)
+
+
+def rows(*tensors: pat.Pattern) -> attr.Expr:
+    """True if all are tensors of three axes and one shape, in a dtype of these operators."""
+    first = tensors[0]
+    alike = [same_type(first, other) for other in tensors[1:]]
+    return attr.all([first.ndim == 3, attr.In(first.dtype, FLOATS), *alike])
+
+
+# Norms of sums
+
+
+def biased() -> tuple[pat.Wildcard, pat.Wildcard, pat.Pattern]:
+    """A layer without its bias, the bias, and the layer."""
+    x, b = pat.Wildcard(), pat.Wildcard()
+    return x, b, op.BiasAdd(x, b, axis=2)
+
+
+@rule(priority=-2)
+def skip_layer_norm() -> RuleSides:
+    """layer_norm(x + y, w, b), and x + y = skip_layer_norm(x, y, w, b)
+
+    For tensors of three axes and one shape, over the last one, with a weight and a bias.
+    """
+    x, y, w, b = (pat.Wildcard() for _ in range(4))
+    total = x + y
+    norm = op.LayerNorm(total, w, b, axis=last(total), center=True, scale=True)
+    call = ort.skip_layer_norm(x, y, w, b, epsilon=norm.epsilon)
+    return [norm, total], [call[0], call[3]], rows(total, x, y) & same_dtype(x, w, b)
+
+
+@rule(priority=-1, extern_use=False)
+def skip_layer_norm_bias() -> RuleSides:
+    """layer_norm(x + c + y, w, b), and x + c + y = skip_layer_norm(x, y, w, b, c)
+
+    As skip-layer-norm, before which it comes, for a layer with a bias of its own.
+    """
+    x, c, layer = biased()
+    y, w, b = (pat.Wildcard() for _ in range(3))
+    total = layer + y
+    norm = op.LayerNorm(total, w, b, axis=last(total), center=True, scale=True)
+    call = ort.skip_layer_norm(x, y, w, b, c, epsilon=norm.epsilon)
+    return [norm, total], [call[0], call[3]], rows(total, x, y) & same_dtype(x, w, b, c)
+
+
+@rule(priority=-2)
+def skip_rms_norm() -> RuleSides:
+    """rms_norm(x + y, w), and x + y = skip_rms_norm(x, y, w)
+
+    For tensors of three axes and one shape, over the last one.
+    """
+    x, y, w = (pat.Wildcard() for _ in range(3))
+    total = x + y
+    norm = op.RMSNorm(total, w, axis=last(total))
+    call = ort.skip_rms_norm(x, y, w, epsilon=norm.epsilon)
+    return [norm, total], [call[0], call[3]], rows(total, x, y) & same_dtype(x, w)
+
+
+# Activations
+
+
+@rule(priority=-1, extern_use=False)
+def bias_gelu() -> RuleSides:
+    """gelu(x + b) = bias_gelu(x, b)
+
+    For a bias along the last axis.
+    """
+    x, b = pat.Wildcard(), pat.Wildcard()
+    layer = op.BiasAdd(x, b, axis=x.ndim - 1)
+    return op.GELU(layer, approximate="none"), ort.bias_gelu(x, b), attr.In(x.dtype, FLOATS)
+
+
+@rule(priority=-1, extern_use=False)
+def bias_fast_gelu() -> RuleSides:
+    """gelu(x + b) by its approximation with tanh = fast_gelu(x, b)
+
+    For a bias along the last axis.
+    """
+    x, b = pat.Wildcard(), pat.Wildcard()
+    layer = op.BiasAdd(x, b, axis=x.ndim - 1)
+    return op.GELU(layer, approximate="tanh"), ort.fast_gelu(x, b), attr.In(x.dtype, FLOATS)
+
+
+@rule(priority=-2)
+def fast_gelu() -> RuleSides:
+    """gelu(x) by its approximation with tanh = fast_gelu(x)
+
+    Everywhere.
+    """
+    x = pat.Wildcard()
+    return op.GELU(x, approximate="tanh"), ort.fast_gelu(x), attr.In(x.dtype, FLOATS)
+
+
+@rule(priority=-1, extern_use=False)
+def quick_gelu() -> RuleSides:
+    """x · sigmoid(c · x) = quick_gelu(x; c)
+
+    For a number c.
+    """
+    x, c = pat.Wildcard(), pat.Const(ndim=0)
+    return x * op.Sigmoid(x * c), ort.quick_gelu(x, alpha=c.value), attr.In(x.dtype, FLOATS)
+
+
+@rule(priority=-2)
+def quick_silu() -> RuleSides:
+    """silu(x) = quick_gelu(x; 1)
+
+    Everywhere.
+    """
+    x = pat.Wildcard()
+    return op.SiLU(x), ort.quick_gelu(x, alpha=1.0), attr.In(x.dtype, FLOATS)
+
+
+# Products
+
+
+def turned(x: pat.Pattern) -> pat.Call:
+    """A tensor with its last two axes exchanged."""
+    return op.Transpose(x, axes=attr.Range(x.ndim - 2) + attr.Tuple(x.ndim - 1, x.ndim - 2))
+
+
+@rule(priority=-3, extern_use=False)
+def matmul_turned() -> RuleSides:
+    """x yᵀ = fused_matmul(x, y)
+
+    For tensors of two axes or more, of which the second one's last two axes are exchanged.
+    """
+    x, y = pat.Wildcard(), pat.Wildcard()
+    product = op.Matmul(x, turned(y), out_dtype="")
+    fits = (x.ndim >= 2) & (y.ndim >= 2) & same_dtype(x, y) & attr.In(x.dtype, FLOATS)
+    return product, ort.fused_matmul(x, y, transB=True), fits
+
+
+@rule(priority=-3, extern_use=False)
+def matmul_scaled() -> RuleSides:
+    """fused_matmul(x, y) · c = fused_matmul(x, y; c)
+
+    For a number c.
+    """
+    x, y, c = pat.Wildcard(), pat.Wildcard(), pat.Const(ndim=0)
+    product = ort.fused_matmul(x, y)
+    return product * c, product.like(x, y, alpha=product.alpha * c.value)
+
+
+# Attention
+
+
+def joined(x: pat.Pattern) -> pat.Pattern:
+    """A tensor of (batch, heads, length, size) as one of (batch, length, heads · size)."""
+    whole = op.Transpose(x, axes=(0, 2, 1, 3))
+    return op.Reshape(whole, newshape=attr.Tuple(x.shape[0], x.shape[2], x.shape[1] * x.shape[3]))
+
+
+def attention_sides(mask: pat.Wildcard | None) -> RuleSides:
+    """Attention of heads, the result of which is put together, with a mask or without."""
+    operands = q, k, v = [pat.Wildcard(ndim=4) for _ in range(3)]
+    extra = () if mask is None else (mask,)
+    found = op.Attention(*operands, *extra, enable_gqa=False, **({} if mask is None else {"is_causal": False}))
+    whole = op.Reshape(op.Transpose(found, axes=(0, 2, 1, 3)), ndim=3)
+    together = whole.shape == attr.Tuple(q.shape[0], q.shape[2], v.shape[1] * v.shape[3])
+    fits = attr.all([together, attr.In(q.dtype, FLOATS), *[x.shape[:2] == q.shape[:2] for x in (k, v)]])
+    heads, attrs = list(map(joined, operands)), {"num_heads": q.shape[1], "scale": found.scale}
+    if mask is None:
+        return whole, ort.multi_head_attention(*heads, unidirectional=found.is_causal, **attrs), fits
+    front = attr.Cond(mask.ndim == 3, attr.Tuple(1) + mask.shape[:1], attr.Tuple(1, 1))
+    lead = attr.Cond(mask.ndim == 4, mask.shape[:2], front)
+    full = op.BroadcastTo(mask, shape=lead + attr.Tuple(q.shape[2], k.shape[2]))
+    fits &= same_dtype(q, mask)
+    return whole, ort.masked_attention(*heads, full, **attrs), fits
+
+
+def scaled_sides(query: pat.Pattern, key: pat.Pattern, q: pat.Pattern, k: pat.Pattern, c: pat.Const) -> RuleSides:
+    """Attention, with a mask or without, of which an operand has a factor; ``q`` and ``k`` are those without it."""
+    v, mask = pat.Wildcard(), pat.Wildcard()
+    plain, masked = op.Attention(query, key, v), op.Attention(query, key, v, mask)
+    found = plain | masked
+    targets = [
+        plain.like(q, k, v, scale=plain.scale * c.value), masked.like(q, k, v, mask, scale=masked.scale * c.value),
+    ]  # fmt: skip
+    given = attr.Match(found, [plain.scale != None, masked.scale != None])  # noqa: E711
+    return found, pat.Match(found, targets), given & (c.value > 0)
+
+
+@rule()
+def attention_scaled_query() -> RuleSides:
+    """attention(q · c, k, v; s) = attention(q, k, v; c · s)
+
+    For a positive number c and a scale that is given, with a mask or without.
+    """
+    q, k, c = pat.Wildcard(), pat.Wildcard(), pat.Const(ndim=0)
+    return scaled_sides(q * c, k, q, k, c)
+
+
+@rule()
+def attention_scaled_key() -> RuleSides:
+    """attention(q, k · c, v; s) = attention(q, k, v; c · s)
+
+    As attention-scaled-query, also where the product with the number is transposed.
+    """
+    q, k, c = pat.Wildcard(), pat.Wildcard(), pat.Const(ndim=0)
+    product = k * c
+    turned = op.Transpose(product)
+    key = turned | product
+    return scaled_sides(q, key, q, pat.Match(key, [turned.like(k), k]), c)
+
+
+@rule(priority=-1)
+def multi_head_attention() -> RuleSides:
+    """attention of (batch, heads, length, size) = multi_head_attention of (batch, length, heads · size)
+
+    Where the heads of the result are put together, and there are as many of keys and values as of queries.
+    """
+    return attention_sides(None)
+
+
+@rule(priority=-1)
+def masked_attention() -> RuleSides:
+    """attention of (batch, heads, length, size) with a mask = multi_head_attention of (batch, length, heads · size)
+
+    As multi-head-attention, for a mask that is added.
+    """
+    return attention_sides(pat.Wildcard())
+
+
+RULES = (
+    skip_layer_norm, skip_layer_norm_bias, skip_rms_norm, bias_gelu, bias_fast_gelu, fast_gelu, quick_gelu, quick_silu,
+    matmul_turned, matmul_scaled, attention_scaled_query, attention_scaled_key, multi_head_attention, masked_attention,
+)  # fmt: skip
+ORT = IDIOMS + RuleSet(RULES)
+"""The rules of the normal form, the idioms in it, and those for onnxruntime."""

@@ -1,0 +1,124 @@
+"""The rules for onnxruntime on exports of transformers, beside onnxruntime's own optimiser in the same run."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from gsl import Workload, rules
+from tests.front.onnx.onnx_helpers import check
+
+transformers: Any = pytest.importorskip("transformers")
+pytest.importorskip("onnxscript")
+optimizer: Any = pytest.importorskip("onnxruntime.transformers.optimizer")
+
+SMALL = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+
+
+class First(nn.Module):
+    """The first result of a model."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, **given: torch.Tensor) -> Any:
+        return self.model(**given)[0]
+
+
+def tokens() -> dict[str, torch.Tensor]:
+    return {"input_ids": torch.arange(20).reshape(2, 10) * 7 % 97 + 2}
+
+
+def bert(t: Any, attention: str) -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    model = t.BertModel(t.BertConfig(**SMALL, max_position_embeddings=64, attn_implementation=attention))
+    return model, {**tokens(), "attention_mask": torch.ones(2, 10, dtype=torch.long)}
+
+
+def gpt2(t: Any, attention: str) -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    own = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "vocab_size": 99, "use_cache": False}
+    return t.GPT2Model(t.GPT2Config(**own, attn_implementation=attention)), tokens()
+
+
+def vit(t: Any, attention: str) -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    own = {name: value for name, value in SMALL.items() if name != "vocab_size"}
+    model = t.ViTModel(t.ViTConfig(**own, image_size=32, patch_size=8, attn_implementation=attention))
+    return model, {"pixel_values": torch.linspace(-1, 1, 6144).reshape(2, 3, 32, 32)}
+
+
+def t5(t: Any, attention: str) -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    own = {"vocab_size": 99, "d_model": 32, "d_kv": 8, "num_layers": 2, "num_heads": 4, "d_ff": 64}
+    return t.T5EncoderModel(t.T5Config(**own, attn_implementation=attention)), tokens()
+
+
+def llama(t: Any, attention: str) -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    own = t.LlamaConfig(**SMALL, max_position_embeddings=64, use_cache=False, attn_implementation=attention)
+    return t.LlamaModel(own), tokens()
+
+
+def whisper(t: Any, attention: str) -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    own = t.WhisperConfig(
+        d_model=32, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=64, num_mel_bins=8,
+        max_source_positions=20, attn_implementation=attention,
+    )  # fmt: skip
+    model = t.models.whisper.modeling_whisper.WhisperEncoder(own)
+    return model, {"input_features": torch.linspace(-1, 1, 640).reshape(2, 8, 40)}
+
+
+MODELS = {"bert": bert, "gpt2": gpt2, "vit": vit, "t5": t5, "llama": llama, "whisper": whisper}
+KINDS = {"gpt2": "bert", "llama": "gpt_neox", "whisper": "bart"}
+"""The kinds by which onnxruntime's optimiser knows the models, where they are others. It ends with an IndexError for a
+model of GPT-2 as ``"gpt2"``."""
+
+
+@functools.cache
+def exported(name: str, attention: str) -> tuple[Workload, dict[str, torch.Tensor]]:
+    """The export of a small model, and its inputs."""
+    torch.manual_seed(0)
+    model, given = MODELS[name](transformers, attention)
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = torch.onnx.export(First(model).eval(), (), kwargs=given, dynamo=True, verbose=False)
+    finally:
+        logging.disable(logging.NOTSET)
+    assert made is not None
+    return Workload.from_onnx(made.model), given
+
+
+def fused(nodes: Any) -> Counter[str]:
+    """The numbers of calls of onnxruntime's own operators. Attention goes by several names."""
+    own = [node.op_type for node in nodes if node.domain == "com.microsoft"]
+    return Counter("MultiHeadAttention" if name.endswith("Attention") else name for name in own)
+
+
+CASES = [
+    *[pytest.param(name, "eager", id=name) for name in MODELS],
+    *[pytest.param(name, "sdpa", id=f"{name}-sdpa", marks=pytest.mark.slow) for name in MODELS if name != "t5"],
+]
+
+
+@pytest.mark.parametrize(("name", "attention"), CASES)
+def test_at_least_what_onnxruntime_fuses(name: str, attention: str, tmp_path: Path) -> None:
+    wl, given = exported(name, attention)
+    new = rules.ORT(wl, iterative=True)
+    check(new.model)
+    inputs = [given[name] for name in wl.inputs]
+    wl.compare(new, inputs=inputs, rtol=1e-4, atol=1e-5).check()
+    found = fused(new.model.graph)
+    assert found["MultiHeadAttention"] == 2
+    wl.save(tmp_path / "model.onnx")
+    theirs = optimizer.optimize_model(
+        str(tmp_path / "model.onnx"), KINDS.get(name, name), num_heads=4, hidden_size=32, opt_level=0
+    ).model.graph.node
+    assert fused(theirs) <= found
+    assert len(new.model.graph) < len(theirs)
