@@ -167,8 +167,7 @@ class OnnxExcerpt:
     def note(self, value: ir.Value, type: Type | None) -> None:
         """Note the type of a value."""
         self._types[value] = type
-        sizes = type.shape if isinstance(type, TensorType) else ()
-        annotate(value, type, {size: self._name(size) for size in sizes if isinstance(size, SymDim)})
+        annotate(value, type, self._name)
 
     def node(
         self, op: str, inputs: Sequence[Any], attributes: Sequence[ir.Attr], *, domain: str = "", outputs: int = 1

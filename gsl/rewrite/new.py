@@ -182,7 +182,7 @@ def is_stateless(op: OpSpec | Op) -> bool:
         return True
     if type(op) is FunctionType:
         return op.__closure__ is None
-    return type(op) is BuiltinFunctionType or type(op).__name__ == "OpOverload"
+    return type(op) is BuiltinFunctionType or type(op).__name__ in ("OpOverload", "OnnxOp")
 
 
 def _form(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from gsl.errors import FrontEndError
+from gsl.front.onnx.copying import copied
 
 OLDEST: Final = 13
 """The first version of ONNX's operators that is read: before it, axes and bounds were attributes, and softmax was
@@ -81,14 +82,16 @@ def checked(model: ir.Model) -> ir.Model:
     known: set[Any] = set()
     names: set[str] = set()
 
-    def add(value: ir.Value) -> None:
-        if value not in known and value.name in names:
-            raise FrontEndError(f"the model has two values of the name {value.name!r}")
-        known.add(value)
-        names.update([value.name] if value.name else [])
+    def add(values: Iterable[ir.Value]) -> None:
+        for value in values:
+            name = value.name
+            if name:
+                if name in names and value not in known:
+                    raise FrontEndError(f"the model has two values of the name {name!r}")
+                names.add(name)
+            known.add(value)
 
-    for value in (*model.graph.inputs, *model.graph.initializers.values()):
-        add(value)
+    add((*model.graph.inputs, *model.graph.initializers.values()))
     for node in model.graph:
         for used in node.inputs:
             if used is not None and used not in known:
@@ -96,8 +99,7 @@ def checked(model: ir.Model) -> ir.Model:
                     f"the node {node.name or node.op_type!r} uses {used.name!r} before it is computed, or nothing "
                     "computes it"
                 )
-        for value in node.outputs:
-            add(value)
+        add(node.outputs)
     for value in model.graph.outputs:
         if value not in known:
             raise FrontEndError(f"the model has the output {value.name!r}, which nothing computes")
@@ -106,7 +108,7 @@ def checked(model: ir.Model) -> ir.Model:
 
 def in_memory(model: ir.Model) -> ir.Model:
     """A copy of the model without references to files: its weights are those files, as they are mapped to memory."""
-    copy = model.clone()
+    copy, _ = copied(model)
     for value in copy.graph.initializers.values():
         tensor = value.const_value
         if isinstance(tensor, ir.ExternalTensor):

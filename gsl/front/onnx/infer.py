@@ -14,6 +14,7 @@ from gsl.front.core import infer as core
 from gsl.front.core.handle import is_literal
 from gsl.front.core.infer import dtype_of_number
 from gsl.front.onnx import opaque
+from gsl.front.onnx.copying import copied
 from gsl.front.onnx.run import session
 from gsl.front.onnx.types import OnnxTypes, annotate, array_to_torch, number, to_onnx
 from gsl.graph import Node, Op, TensorType, TupleType, Type, op_name
@@ -43,21 +44,11 @@ def inferred(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Ty
 
 
 def declared_types(model: ir.Model) -> Mapping[str, tuple[Any, Any]]:
-    """Types and shapes, by name, of the values of which the model declares none, as ONNX infers them.
+    """Types and shapes of values by name, as ONNX infers them.
 
     Large weights are not looked at.
     """
-    if all(value.type is not None and value.shape is not None for node in model.graph for value in node.outputs):
-        return {}
-    inferred = _inferred(model)
-    return {} if inferred is None else {
-        value.name: (value.type, value.shape) for node in inferred.graph for value in node.outputs if value.name
-    }  # fmt: skip
-
-
-def _inferred(model: ir.Model) -> ir.Model | None:
-    """A copy of the model, without large weights, in which values have types; ``None`` if ONNX can't infer them."""
-    copy = model.clone()
+    copy, _ = copied(model)
     graph = copy.graph
     for name, value in list(graph.initializers.items()):
         tensor = value.const_value
@@ -67,12 +58,23 @@ def _inferred(model: ir.Model) -> ir.Model | None:
             del graph.initializers[name]
             if not value.is_graph_input():
                 graph.inputs.append(value)
+    return _inferred(copy)
+
+
+def _inferred(model: ir.Model) -> Mapping[str, tuple[Any, Any]]:
+    """Types and shapes of values by name, as ONNX infers them; none if it can't."""
     try:
-        proto = onnx.shape_inference.infer_shapes(ir.to_proto(copy), data_prop=True)
-        return ir.serde.deserialize_model(proto)
+        graph = onnx.shape_inference.infer_shapes(ir.to_proto(model), data_prop=True).graph
+        return {
+            info.name: (
+                ir.serde.deserialize_type_proto_for_type(info.type),
+                ir.serde.deserialize_type_proto_for_shape(info.type),
+            )
+            for info in (*graph.value_info, *graph.output)
+        }
     except Exception:
         # Whatever onnx finds wrong: then there are no types.
-        return None
+        return {}
 
 
 # ---------------------------------------------------------------- single calls
@@ -83,13 +85,10 @@ def _infer_opaque(model: ir.Model, op: Op, operands: tuple[Node, ...], attrs: Ma
     if isinstance(op, Subgraph) or any(not isinstance(operand.type, TensorType) for operand in operands):
         return None
     try:
-        inferred = _inferred(_alone(model, op, operands, attrs, 1))
+        found = _inferred(_alone(model, op, operands, attrs, 1)).get("y0")
     except FrontEndError as error:
         raise ValueError(str(error)) from None
-    if inferred is None:
-        return None
-    (*_, node) = inferred.graph
-    return OnnxTypes().of(node.outputs[0])
+    return None if found is None else OnnxTypes().tensor(*found)
 
 
 def _alone(model: ir.Model, op: Any, operands: Sequence[Node], attrs: Mapping[str, Any], outputs: int) -> ir.Model:
@@ -97,7 +96,7 @@ def _alone(model: ir.Model, op: Any, operands: Sequence[Node], attrs: Mapping[st
     values, fed, written = [], [], []
     for place, operand in enumerate(operands):
         value = ir.Value(name=f"x{place}")
-        annotate(value, operand.type, {})
+        annotate(value, operand.type)
         values.append(value)
         if is_literal(operand):
             value.const_value = to_onnx(number(operand.attrs["value"], operand.dtype or "float32"), value.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -12,10 +12,11 @@ import onnx_ir as ir
 from gsl.front.core.custom import attributes_of
 from gsl.front.core.handle import NativeLeaf, Reading, Single
 from gsl.front.core.infer import refined
-from gsl.front.core.load import Expansion, Loader
+from gsl.front.core.load import Expansion, Loader, Rows, recorded
 from gsl.front.onnx import opaque, spellings
 from gsl.front.onnx.dims import sizes_of
 from gsl.front.onnx.infer import declared_types, infer, inferred
+from gsl.front.onnx.spellings.reading import SMALL
 from gsl.front.onnx.types import DTYPES, OnnxTypes, shortest, to_torch
 from gsl.front.tree import Canon
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, Dim, Graph, Node, TensorType, TupleType, Type
@@ -27,6 +28,14 @@ FEW: Final = 1024
 
 INITIALIZER = OnnxOp("Initializer", "gsl")
 """Stands for the operator of an initialiser of which torch has no tensor: of strings, of numbers of four bits."""
+
+
+_ALONE: Final = frozenset(("Constant", "Identity"))
+"""Operators of nodes that may have no view node of their own."""
+_PLAIN: Final = frozenset((
+    ir.AttributeType.FLOAT, ir.AttributeType.INT, ir.AttributeType.STRING, ir.AttributeType.FLOATS,
+    ir.AttributeType.INTS, ir.AttributeType.STRINGS,
+))  # fmt: skip
 
 
 class OnnxLeaf(NativeLeaf):
@@ -50,6 +59,8 @@ def weights_of(model: ir.Model) -> dict[str, ir.Value]:
 
 def counted(node: ir.Node) -> list[int]:
     """The places of the outputs of a node that are used, and that of the first one if none is."""
+    if len(node.outputs) == 1:
+        return [0]
     return [place for place, value in enumerate(node.outputs) if value.uses() or value.is_graph_output()] or [0]
 
 
@@ -81,10 +92,14 @@ class OnnxLoader(Loader):
         self.weights = weights_of(model)
         self.opset = model.opset_imports.get("", 1)
         self.types = OnnxTypes()
-        self._declared = declared_types(model)
         self._types: dict[ir.Value, Type | None] = {}
         self._arrays: dict[ir.Value, Any] = {}
         self._sizes: dict[ir.Value, tuple[Dim, ...] | None] = {}
+        self._forms: dict[tuple[Any, ...], tuple[Rows, Any]] = {}
+        """The rows by which calls were loaded, and the facts about their results, by the facts on which their readings
+        depend."""
+        self._facts: dict[ir.Value, Any] = {}
+        """The facts about each value on which the reading of a call that uses it depends; ``None``: too many."""
 
     def load(self) -> Graph:
         """The view."""
@@ -94,11 +109,14 @@ class OnnxLoader(Loader):
                 self.add(value, Node(INPUT, type=self.type_of(value), name=value.name or "", native=OnnxLeaf(value)))
         for value in self.weights.values():
             self._tensor(value)
+        dead = []
         for node in graph:
             self._node(node)
+            outputs = node.outputs
+            value = outputs[0] if len(outputs) == 1 else outputs[counted(node)[0]]
+            if not value.uses() and not is_constant(node) and value in self.views:
+                dead.append(self.views[value])
         results = [self.views[value] for value in graph.outputs]
-        dead = [self.views[value] for node in graph for value in (node.outputs[counted(node)[0]],)
-                if not value.uses() and not is_constant(node) and value in self.views]  # fmt: skip
         return Graph(self.alive([*results, *dead]), results, partial(infer, self.model))
 
     # ------------------------------------------------------------ leaves
@@ -111,13 +129,23 @@ class OnnxLoader(Loader):
             return
         shape = tuple([int(size) for size in tensor.shape])  # type: ignore[arg-type]
         kind = PARAM if shape else CONST
-        view = Node(kind, attrs={"value": to_torch(tensor)}, type=TensorType(shape, DTYPES[tensor.dtype]),
+        type = self.types.tensor(ir.TensorType(tensor.dtype), ir.Shape(shape))
+        view = Node(kind, attrs={"value": to_torch(tensor)}, type=type,
                     name=value.name or "const", native=OnnxLeaf(value))  # fmt: skip
         self.add(value, view)
 
     # ------------------------------------------------------------ nodes
 
     def _node(self, node: ir.Node) -> None:
+        key = self._key(node)
+        form = None if key is None else self._forms.get(key)
+        if form is None:
+            self._load(node, key)
+        else:
+            self._repeat(node, *form)
+
+    def _load(self, node: ir.Node, key: tuple[Any, ...] | None) -> None:
+        """Load a node, of which no one that is read alike was loaded."""
         if is_constant(node) and _tensor_of(node.outputs[0]) is not None:
             self._tensor(node.outputs[0])
             return
@@ -129,7 +157,7 @@ class OnnxLoader(Loader):
         call = spellings.OnnxCall(node, self)
         declared = self.operators.get(opaque.target_of(node), ()) if self.operators else ()
         canon = self._declared_call(call, declared, places) if declared else spellings.read(call, places)
-        if canon is None or not self._tree(native, canon, call):
+        if canon is None or not self._tree(native, canon, call, key):
             self._opaque(native, node)
         if native is node:
             for place in places:
@@ -149,8 +177,8 @@ class OnnxLoader(Loader):
                 return Canon(GETITEM, (whole,), {"index": 0}) if spec.fields and places == [0] else whole
         return None
 
-    def _tree(self, native: Any, canon: Canon, call: Any) -> bool:
-        """Load the tree of a canonical reading; False if the view can't hold it."""
+    def _tree(self, native: Any, canon: Canon, call: spellings.OnnxCall, key: tuple[Any, ...] | None) -> bool:
+        """Load the tree of a canonical reading, and note it under its key; False if the view can't hold it."""
         name = native.name or ""
         tree = Expansion(self.leaf, inferred)
         if not self.expand(tree, canon, native):
@@ -165,17 +193,72 @@ class OnnxLoader(Loader):
             if found is None:
                 return False
             root.type = found
-        root.name = name
         leaves = {source for sources in tree.sources for source in sources if not isinstance(source, int)}
         inputs = [value for node in (*call.through, call.node) for value in node.inputs if value is not None]
         through = tuple([node.outputs[0] for node in call.through])
         extra = [value for value in inputs
                  if value not in leaves and value not in through and self.constant(value) is None]  # fmt: skip
+        root.type = self.types.shared(root.type)
         self.link(tree, Reading(native, len(tree.nodes), through), tuple(dict.fromkeys(extra)))
+        if key is not None and not call.looks_around:
+            rows = recorded(tree.nodes, tree.sources, "", [v for v in call.node.inputs if v is not None])
+            self._forms[key] = rows, self._fact(native)
+        root.name = name
         return True
 
     def _result(self, node: ir.Node) -> Type | None:
         return self._native_type(node.outputs[0])
+
+    # ------------------------------------------------------------ nodes that are read alike
+
+    def _repeat(self, node: ir.Node, rows: Rows, fact: Any) -> None:
+        """Load a node that is read as another one was."""
+        native, known = node.outputs[0], self.views
+        inputs = [value for value in node.inputs if value is not None]
+        views = [known[value] for value in inputs]
+        name = native.name or ""
+        self._facts[native] = fact
+        if len(rows) > 1:
+            self.replay(rows, Reading(native, len(rows)), views, inputs, "").name = name
+            return
+        (row,) = rows
+        own, sources = (views, inputs) if row.is_whole else (row.take(views), row.take(inputs))
+        operands, deps = tuple(own[: row.operands]), tuple(own[row.operands :])
+        self.add(native, Node(row.op, operands, row.attrs, row.type, name, Single(native, tuple(sources)), None, deps))
+
+    def _key(self, node: ir.Node) -> tuple[Any, ...] | None:
+        """The facts on which the reading of a node depends unless it looks around; ``None``: there are too many."""
+        if len(node.outputs) != 1 or node.op_type in _ALONE:
+            return None
+        inputs = node.inputs
+        parts = [node.op_type, node.domain, node.overload, id(self._native_type(node.outputs[0]))]
+        for value in inputs:
+            fact = None if value is None else self._facts.get(value) or self._fact(value)
+            if fact is None and value is not None:
+                return None
+            parts.append(fact)
+        if len(inputs) > 1 and len(set(inputs)) < len(inputs):
+            parts.append(tuple([inputs.index(value) for value in inputs]))
+        if node.attributes:
+            for name, attr in node.attributes.items():
+                if attr.type not in _PLAIN or attr.is_ref():
+                    return None
+                value = attr.value
+                parts += name, attr.type, tuple(value) if isinstance(value, (list, tuple)) else value
+        return tuple(parts)
+
+    def _fact(self, value: ir.Value) -> Any:
+        """The facts about a value on which readings depend: its type, its elements where they are few, and the operator
+        that computes it. ``None`` for integers that may be a shape."""
+        view, producer = self.views[value], value.producer()
+        type = view.type
+        if isinstance(view.native, OnnxLeaf) and view.op != INPUT:
+            tensor = view.attrs["value"]
+            few = tensor.numel() * tensor.element_size() <= SMALL
+            self._facts[value] = (id(type), self.constant(value).tobytes()) if few else (id(type), False)
+        elif isinstance(type, TensorType) and (type.ndim > 1 or type.dtype not in ("int32", "int64")):
+            self._facts[value] = id(type), None if producer is None else (producer.op_type, producer.domain)
+        return self._facts.get(value)
 
     def is_value(self, operand: Any, native: Any) -> bool:
         return operand in self.views
@@ -244,14 +327,21 @@ class OnnxLoader(Loader):
             self._sizes[value] = sizes_of(value.producer(), self)
         return self._sizes.get(value) if value is not None else None
 
+    @cached_property
+    def _declared(self) -> Mapping[str, tuple[Any, Any]]:
+        """The types that ONNX infers, where the model does not tell them."""
+        return declared_types(self.model)
+
     def _native_type(self, value: ir.Value) -> Type | None:
         """The type that the model declares, or that ONNX infers."""
         if value not in self._types:
             known = self.types.of(value)
-            if known is None and (found := self._declared.get(value.name or "")) is not None:
+            is_told = value.type is not None and value.shape is not None
+            if known is None and not is_told and (found := self._declared.get(value.name or "")) is not None:
                 known = self.types.tensor(*found)
             self._types[value] = known
         return self._types[value]
+
 
 def _tensor_of(value: ir.Value) -> Any:
     """The tensor that a value is in the model; ``None`` if it is none, or none that can be read."""

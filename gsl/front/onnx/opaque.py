@@ -49,7 +49,7 @@ def _python(attr: ir.Attr) -> Any:
 
 def bodies(node: ir.Node) -> Iterator[ir.Graph]:
     """The graphs among the attributes of a node."""
-    for attr in node.attributes.values():
+    for attr in node.attributes.values() if node.attributes else ():
         if attr.type == ir.AttributeType.GRAPH and not attr.is_ref():
             yield attr.as_graph()
         elif attr.type == ir.AttributeType.GRAPHS and not attr.is_ref():

@@ -11,7 +11,7 @@ from typing import Any
 import onnx_ir as ir
 
 from gsl.errors import FrontEndError
-from gsl.front.base import Extended, Unchangeable
+from gsl.front.base import Extended
 from gsl.front.onnx import run
 from gsl.front.onnx.files import checked, opened, reason_of, save
 from gsl.front.onnx.infer import evaluate
@@ -21,7 +21,7 @@ from gsl.front.onnx.types import OnnxTypes
 from gsl.graph import Graph, Inference, Node, Op, Type
 
 
-class OnnxProgram(Extended, Unchangeable):
+class OnnxProgram(Extended):
     """The main graph of an ``onnx_ir.Model``, with its weights. Its functions, and the graphs in its nodes, stay."""
 
     casts_inputs = True
@@ -59,11 +59,19 @@ class OnnxProgram(Extended, Unchangeable):
 
     def store(self, graph: Graph) -> OnnxProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
-        new = OnnxStorer(graph, self._model, self._symbols).store()
+        new = OnnxStorer(graph, self._model, lambda: self._symbols).store()
         return self if new is self._model else OnnxProgram(new).with_operators(self.operators)
+
+    def update(self, graph: Graph) -> None:
+        """Write a rewritten view into the model itself. FrontEndError if it can't be expressed; the model is then as it
+        was."""
+        OnnxStorer(graph, self._model, lambda: self._symbols, in_place=True).store()
+        for name in ("inputs", "params", "_symbols"):
+            self.__dict__.pop(name, None)
 
     @cached_property
     def _symbols(self) -> Mapping[Any, str]:
+        """The names of the symbolic sizes."""
         types = OnnxTypes()
         for value in self._model.graph.inputs:
             types.of(value)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import onnx_ir as ir
@@ -11,6 +12,7 @@ from gsl.errors import FrontEndError
 from gsl.front.core.handle import handle_of, is_literal, origins
 from gsl.front.core.store import FreeNames, Storer, added, foreign
 from gsl.front.onnx import opaque, spellings
+from gsl.front.onnx.copying import Copies, copied
 from gsl.front.onnx.load import OnnxLeaf, is_alias, is_constant
 from gsl.front.onnx.types import annotate, number, to_onnx
 from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type, op_name
@@ -22,44 +24,58 @@ LARGE: Final = 64
 
 
 class OnnxStorer(Storer):
-    """Makes the model of one rewritten view, in a copy of the model that it was loaded from."""
+    """Writes one rewritten view into a copy of the model that it was loaded from, or into that model itself.
+
+    New nodes are made first; then the model is changed, which can't fail.
+    """
 
     framework = "ONNX"
 
-    def __init__(self, graph: Graph, model: ir.Model, symbols: Mapping[Any, str]) -> None:
+    def __init__(
+        self, graph: Graph, model: ir.Model, symbols: Callable[[], Mapping[Any, str]], *, in_place: bool = False
+    ) -> None:
         super().__init__(graph)
         self.old = model
-        self.model = model.clone()
+        self.model, self._copies = _same(model) if in_place else copied(model)
         self.opset = model.opset_imports.get("", 0)
         self.symbols = symbols
-        """The names of the symbolic sizes."""
-        self.changed = False
-        self._copies: dict[ir.Value, ir.Value] = _copies(model.graph, self.model.graph)
+        """A function that gives the names of the symbolic sizes."""
         self._types: dict[ir.Value, Type | None] = {}
         self._literals: dict[Any, ir.Value] = {}
         self._sizes: dict[Any, ir.Value] = {}
-        self._unused = _unused(self.model.graph)
-        """What nothing used before."""
-        self._names = FreeNames(_names(self.model.graph))
         self._made: list[ir.Node] = []
         """The new nodes of the call that is written."""
-        self._order = {node: place for place, node in enumerate(model.graph)}
+        self._placed: list[tuple[ir.Node | None, list[ir.Node]]] = []
+        """All new nodes, with the nodes in front of which they will stand."""
+        self._initializers: list[ir.Value] = []
+        """The new ones."""
+        self._moved: list[tuple[ir.Node, Mapping[ir.Value, ir.Value]]] = []
+        """The nodes that will use other values, which stand for those that they use."""
+        self._lost: list[ir.Value] = []
+        """The values that may have lost their last user."""
         self._layers: set[Node] = set()
         """The calls that are written together with a bias."""
 
     def store(self) -> ir.Model:
-        """The model; the very same one if nothing has changed. FrontEndError if it can't be made."""
-        for node in self.graph:
-            if node.op == INPUT:
-                self.values[node] = self.weight(node)
-        self.check_outputs(len(self.old.graph.outputs))
-        self.keep_intact()
-        self.store_nodes(self.graph.nodes)
-        self._outputs(list(map(self.value, self.graph.outputs)))
-        if not self.changed:
+        """The model; the very same one if nothing has changed. FrontEndError if it can't be made; the model is then as
+        it was."""
+        try:
+            for node in self.graph:
+                if node.op == INPUT:
+                    self.values[node] = self.weight(node)
+            self.check_outputs(len(self.old.graph.outputs))
+            self.keep_intact()
+            self.store_nodes(self.graph.nodes)
+            results = list(map(self.value, self.graph.outputs))
+        except BaseException:
+            # What uses no value of the model any more is no part of it.
+            for new in (*self._made, *(new for _, made in self._placed for new in made)):
+                _detach(new)
+            raise
+        ends = self._changed_ends(results)
+        if not (self._placed or self._initializers or self._moved or ends):
             return self.old
-        self._clean()
-        self.model.graph.sort()
+        self._write(results, ends)
         return self.model
 
     # ------------------------------------------------------------ what is kept
@@ -79,27 +95,36 @@ class OnnxStorer(Storer):
         return handle is not None and (node in self.inner or (handle.is_root and self.is_kept(handle.reading)))
 
     def keep(self, node: Node, reading: Any) -> Any:
+        native = reading.native
         if node.op == GETITEM and reading.size == 1:
             return self._known(node, self._item(node))
-        arguments = self.kept[reading]
-        root = reading.native.producer() if isinstance(reading.native, ir.Value) else reading.native
-        if root is None:  # an initialiser that the view does not understand
-            return self._copied(node, reading.native)
-        if root.outputs[0] not in self._copies:
-            raise foreign(node, self.framework)
+        if isinstance(native, ir.Value):
+            own: Any = self._own(node, native)
+        else:
+            own = tuple([self._own(node, value) for value in native.outputs])
         moved: dict[ir.Value, ir.Value] = {}
-        for source, view in arguments.items():
-            if isinstance(source, ir.Value) and self.value(view) is not self._copies[source]:
-                moved[source] = self.value(view)
-        for value in reading.through:
+        for source, view in self.kept[reading].items():
+            if isinstance(source, ir.Value) and (value := self.value(view)) is not self._copy(source):
+                moved[source] = value
+        if moved:
+            root: Any = native.producer() if isinstance(native, ir.Value) else native
+            self._move_to(root, reading.through, moved)
+        return self._known(node, own)
+
+    def _move_to(self, root: ir.Node, through: Iterable[ir.Value], moved: dict[ir.Value, ir.Value]) -> None:
+        """Note that a node of the old model, which is read together with others, will use other values."""
+        for value in through:
             inner = value.producer()
+            assert inner is not None
             if not moved.keys().isdisjoint(inner.inputs):
                 moved[value] = self._again(inner, moved)
-        copy = self._copies[root.outputs[0]].producer()
-        assert copy is not None
-        self._move(copy, {self._copies[old]: new for old, new in moved.items()})
-        outputs = copy.outputs
-        return self._known(node, outputs[0] if isinstance(reading.native, ir.Value) else tuple(outputs))
+        self._moved.append((self._twin(root), {self._copy(old): new for old, new in moved.items()}))
+
+    def _twin(self, node: ir.Node) -> ir.Node:
+        """The node in the model that is written for one of the old model."""
+        twin = self._copy(node.outputs[0]).producer()
+        assert twin is not None
+        return twin
 
     def _item(self, node: Node) -> Any:
         items = self.fields_of(self.value(node.operands[0]))
@@ -107,32 +132,25 @@ class OnnxStorer(Storer):
             raise FrontEndError(f"{node.name}: {node.operands[0].name} has no fields in ONNX")
         return items[node.attrs["index"]]
 
-    def _move(self, node: ir.Node, moved: Mapping[ir.Value, ir.Value]) -> None:
-        """Let a node of the copy, and the graphs in it, use other values."""
-        for part in (node, *opaque.nested(node)) if moved else ():
-            for place, value in enumerate(part.inputs):
-                if value is not None and value in moved:
-                    part.replace_input_with(place, moved[value])
-                    self.changed = True
-        for body in opaque.bodies(node) if moved else ():
-            for graph in (body, *body.subgraphs()):
-                for place, value in enumerate(graph.outputs):
-                    if value in moved:
-                        graph.outputs[place] = moved[value]
-                        self.changed = True
-
     def _again(self, old: ir.Node, moved: Mapping[ir.Value, ir.Value]) -> ir.Value:
         """A node of the model once more, with other inputs."""
-        inputs = [None if value is None else moved.get(value, self._copies[value]) for value in old.inputs]
+        inputs = [
+            None if value is None else moved[value] if value in moved else self._copy(value) for value in old.inputs
+        ]
         (value,) = self.node(old.op_type, inputs, list(old.attributes.values()), domain=old.domain)
         value.type, value.shape = old.outputs[0].type, old.outputs[0].shape
         self._place(old)
         return value
 
-    def _copied(self, node: Node, old: ir.Value) -> ir.Value:
-        if old not in self._copies:
+    def _copy(self, old: ir.Value) -> ir.Value:
+        """The value in the model that is written for one of the old model."""
+        return old if self._copies is None else self._copies[old]
+
+    def _own(self, node: Node, old: ir.Value) -> ir.Value:
+        """The value in the model that is written for that of a node. FrontEndError for one of another model."""
+        if old.graph is not self.old.graph:
             raise foreign(node, self.framework)
-        return self._known(node, self._copies[old])  # type: ignore[no-any-return]
+        return self._copy(old)
 
     def _known(self, node: Node, value: Any) -> Any:
         """The value of a node, whose type is noted."""
@@ -150,7 +168,7 @@ class OnnxStorer(Storer):
 
     def weight(self, node: Node) -> ir.Value:
         if isinstance(node.native, OnnxLeaf):
-            return self._copied(node, node.native.value)
+            return self._known(node, self._own(node, node.native.value))  # type: ignore[no-any-return]
         if node.op == INPUT:
             raise added(node, self.framework)
         tensor = node.attrs["value"]
@@ -193,7 +211,7 @@ class OnnxStorer(Storer):
         count = max([len(types), *(index + 1 for index in fields)])
         made = self.node(op.name, inputs, attributes, domain=op.domain, outputs=count)
         for value, type in zip(made, types):
-            annotate(value, type, self.symbols)
+            annotate(value, type, self._name_of)
         return tuple(made) if fields or count > 1 else made[0]
 
     def _operand(self, view: Node) -> Any:
@@ -209,19 +227,17 @@ class OnnxStorer(Storer):
     def note(self, value: ir.Value, type: Type | None) -> None:
         """Note the type of a new value."""
         self._types[value] = type
-        annotate(value, type, self.symbols)
+        annotate(value, type, self._name_of)
 
     def node(
         self, op: str, inputs: Sequence[Any], attributes: Sequence[ir.Attr], *, domain: str = "", outputs: int = 1
     ) -> Sequence[ir.Value]:
         """The outputs of a new node."""
-        self.changed = True
-        if domain:
-            self.model.opset_imports.setdefault(domain, 1)
-        made = ir.Node(domain, op, inputs, attributes, num_outputs=outputs, name=self._names.free(op.lower()))
-        for value in made.outputs:
-            value.name = self._names.free(f"{op.lower()}_out")
+        name = op.lower()
+        made = ir.Node(domain, op, inputs, attributes, num_outputs=outputs, name=self._names.free(name))
         self._made.append(made)
+        for value in made.outputs:
+            value.name = self._names.free(f"{name}_out")
         return made.outputs
 
     def literal(self, value: bool | int | float, dtype: str) -> ir.Value:
@@ -252,15 +268,31 @@ class OnnxStorer(Storer):
         return None
 
     def _initializer(self, tensor: Any, wanted: str) -> ir.Value:
-        self.changed = True
         name = self._names.free(wanted)
         native = to_onnx(tensor, name)
         value = ir.Value(name=name, type=ir.TensorType(native.dtype), shape=native.shape, const_value=native)
         self._types[value] = TensorType(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
-        self.model.graph.register_initializer(value)
+        self._initializers.append(value)
         return value
 
+    def _name_of(self, size: Any) -> str | None:
+        """The name of a symbolic size in the model, if it has one."""
+        return self._symbols.get(size)
+
+    @cached_property
+    def _symbols(self) -> Mapping[Any, str]:
+        return self.symbols()
+
+    @cached_property
+    def _names(self) -> FreeNames:
+        """The names that new things may have."""
+        return FreeNames(_names(self.model.graph))
+
     # ------------------------------------------------------------ the whole
+
+    @cached_property
+    def _order(self) -> Mapping[ir.Node, int]:
+        return {node: place for place, node in enumerate(self.old.graph)}
 
     def _root(self, node: Node) -> ir.Node | None:
         """The last of the nodes of the model in whose places a new one stands."""
@@ -269,49 +301,105 @@ class OnnxStorer(Storer):
         return max([root for root in roots if root is not None], key=self._order.__getitem__, default=None)
 
     def _place(self, root: ir.Node | None) -> None:
-        """Put the new nodes where one of the model stands, or at the end."""
+        """Let the new nodes stand where one of the model stands, or at the end."""
         made, self._made = self._made, []
         if not made:
             return
-        copy = None if root is None else self._copies[root.outputs[0]].producer()
-        if copy is None or root is None:
-            self.model.graph.extend(made)
-            return
-        for node in made:
-            node.metadata_props.update(root.metadata_props)
-        self.model.graph.insert_before(copy, made)
+        if root is not None and root.metadata_props:
+            for node in made:
+                node.metadata_props.update(root.metadata_props)
+        self._placed.append((None if root is None else self._twin(root), made))
 
-    def _outputs(self, results: Sequence[Any]) -> None:
-        """Let these be the outputs, under the names that they had."""
+    def _changed_ends(self, results: Sequence[ir.Value]) -> list[int]:
+        """The places of the outputs that are other values now."""
+        return [
+            place for place, (old, new) in enumerate(zip(self.model.graph.outputs, results))
+            if old is not new and not ((end := old.producer()) is not None and is_alias(end) and end.inputs[0] is new)
+        ]  # fmt: skip
+
+    def _write(self, results: Sequence[ir.Value], ends: Sequence[int]) -> None:
+        """Change the model."""
         graph = self.model.graph
-        for place, (old, new) in enumerate(zip(list(graph.outputs), results)):
-            producer = old.producer()
-            if old is new or (producer is not None and is_alias(producer) and producer.inputs[0] is new):
-                continue
-            self.changed = True
-            name = old.name
-            producer = new.producer()
-            if producer is None or is_constant(producer) or new.is_graph_output() or new in results[:place]:
-                (new,) = self.node("Identity", [new], [])
-                self._place(None)
-            old.name = self._names.free(f"{name}_before")
-            new.name = name
-            new.type, new.shape = old.type, old.shape
-            new.doc_string = old.doc_string
-            new.metadata_props.update(old.metadata_props)
-            graph.outputs[place] = new
+        for value in self._initializers:
+            graph.register_initializer(value)
+        for root, made in self._placed:
+            for domain in {node.domain for node in made} - {""}:
+                self.model.opset_imports.setdefault(domain, 1)
+            if root is None:
+                graph.extend(made)
+            else:
+                graph.insert_before(root, made)
+        for node, moved in self._moved:
+            self._move(node, moved)
+        for place in ends:
+            self._end(place, results)
+        self._clean()
+        if not self._is_sorted():
+            graph.sort()
+
+    def _move(self, node: ir.Node, moved: Mapping[ir.Value, ir.Value]) -> None:
+        """Let a node of the model, and the graphs in it, use other values."""
+        self._lost += moved
+        for part in (node, *opaque.nested(node)):
+            for place, value in enumerate(part.inputs):
+                if value is not None and value in moved:
+                    part.replace_input_with(place, moved[value])
+        for body in opaque.bodies(node):
+            for graph in (body, *body.subgraphs()):
+                for place, value in enumerate(graph.outputs):
+                    if value in moved:
+                        graph.outputs[place] = moved[value]
+
+    def _end(self, place: int, results: Sequence[ir.Value]) -> None:
+        """Let a result be an output, under the name that the output had."""
+        graph = self.model.graph
+        old, new = graph.outputs[place], results[place]
+        producer = new.producer()
+        if producer is None or is_constant(producer) or new.is_graph_output() or new in results[:place]:
+            (new,) = self.node("Identity", [new], [])
+            self._place(None)
+            _, made = self._placed[-1]
+            graph.extend(made)
+        name = old.name
+        old.name = self._names.free(f"{name}_before")
+        new.name = name
+        new.type, new.shape = old.type, old.shape
+        new.doc_string = old.doc_string
+        new.metadata_props.update(old.metadata_props)
+        graph.outputs[place] = new
+        self._lost.append(old)
 
     def _clean(self) -> None:
-        """Remove what has lost its last user."""
+        """Remove what has lost its last user, and what was made for nothing."""
         graph = self.model.graph
-        for node in reversed(list(graph)):
-            used = any(value.uses() or value.is_graph_output() for value in node.outputs)
-            if not used and node not in self._unused and opaque.effect_of(node) is None:
-                graph.remove(node, safe=True)
-        for name, value in list(graph.initializers.items()):
-            is_used = value.uses() or value.is_graph_output() or value.is_graph_input()
-            if not is_used and value not in self._unused:
-                del graph.initializers[name]
+        dead: dict[ir.Node, None] = {}
+        work = [*self._lost, *self._initializers]
+        work += [value for _, made in self._placed for node in made for value in node.outputs]
+        while work:
+            value = work.pop()
+            if value.uses() or value.is_graph_output():
+                continue
+            node = value.producer()
+            if node is None:
+                if value.is_initializer() and not value.is_graph_input():
+                    del graph.initializers[value.name or ""]
+            elif node not in dead and not _is_used(node) and opaque.effect_of(node) is None:
+                dead[node] = None
+                for part in (node, *opaque.nested(node)):
+                    work += [value for value in part.inputs if value is not None]
+                    _detach(part)
+        graph.remove(dead)
+
+    def _is_sorted(self) -> bool:
+        """True if all new nodes, and those that use new values, stand behind what they use."""
+        order = {node: place for place, node in enumerate(self.model.graph)}
+        touched = [*(node for _, made in self._placed for node in made), *(node for node, _ in self._moved)]
+        return all(
+            order[producer] < order[node]
+            for node in touched if node in order
+            for value in (*node.inputs, *opaque.captured(node))
+            if value is not None and (producer := value.producer()) is not None
+        )  # fmt: skip
 
 
 class OnnxDraft:
@@ -362,30 +450,30 @@ class OnnxDraft:
         return self._value(TensorType((1,), "int64"))
 
 
-def _copies(old: ir.Graph, new: ir.Graph) -> dict[ir.Value, ir.Value]:
-    """The values of the copy of a graph, by those of the graph."""
-    found = dict(zip(old.inputs, new.inputs))
-    found.update({value: new.initializers[name] for name, value in old.initializers.items()})
-    for one, other in zip(old, new):
-        found.update(zip(one.outputs, other.outputs))
-    return found
+def _same(model: ir.Model) -> tuple[ir.Model, Copies | None]:
+    return model, None
 
 
-def _unused(graph: ir.Graph) -> set[Any]:
-    """The nodes and initialisers that nothing uses."""
-    nodes = {node for node in graph if not any(v.uses() or v.is_graph_output() for v in node.outputs)}
-    return nodes | {v for v in graph.initializers.values() if not (v.uses() or v.is_graph_output())}
+def _is_used(node: ir.Node) -> bool:
+    return any(value.uses() or value.is_graph_output() for value in node.outputs)
 
 
-def _names(graph: ir.Graph) -> set[str]:
+def _detach(node: ir.Node) -> None:
+    """Let a node use nothing any more."""
+    for place in range(len(node.inputs)):
+        node.replace_input_with(place, None)
+
+
+def _names(graph: ir.Graph) -> set[Any]:
     """All names of values and nodes, those of inner graphs included."""
-    found = {value.name for value in (*graph.inputs, *graph.initializers.values())}
-    for inner in graph.subgraphs():
-        found.update(value.name for value in (*inner.inputs, *inner.initializers.values()))
-    for node in graph.all_nodes():
+    found: set[Any] = {value.name for value in (*graph.inputs, *graph.initializers.values())}
+    for node in graph:
         found.add(node.name)
-        found.update(value.name for value in node.outputs)
-    return {name for name in found if name}
+        for value in node.outputs:
+            found.add(value.name)
+        for body in opaque.bodies(node):
+            found |= _names(body)
+    return found
 
 
 __all__ = ["OnnxDraft", "OnnxStorer"]

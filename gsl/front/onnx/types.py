@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -46,16 +46,28 @@ class OnnxTypes:
         self.symbols: dict[str, SymDim] = {}
         """The symbols of the named sizes."""
         self._unknown = 0
+        self._tensors: dict[Any, TensorType] = {}
+        self._shared: dict[Type | None, Type | None] = {}
 
     def of(self, value: ir.Value) -> Type | None:
         """The declared type of a value; ``None`` where that is not a tensor of known rank and a dtype of the view."""
         return self.tensor(value.type, value.shape)
 
     def tensor(self, type: Any, shape: Any) -> Type | None:
-        """The type of the view for a type and a shape; ``None`` if there is none."""
-        if not isinstance(type, ir.TensorType) or shape is None or type.dtype not in DTYPES:
+        """The type of the view for a type and a shape, the same one for equal ones; ``None`` if there is none."""
+        if not isinstance(type, ir.TensorType) or shape is None:
             return None
-        return TensorType(tuple(map(self.dim, shape)), DTYPES[type.dtype])
+        dims = shape.dims
+        found = self._tensors.get((type.dtype, dims))
+        if found is None and type.dtype in DTYPES:
+            found = TensorType(tuple(map(self.dim, dims)), DTYPES[type.dtype])
+            if not shape.has_unknown_dim():
+                self._tensors[type.dtype, dims] = found
+        return found
+
+    def shared(self, type: Type | None) -> Type | None:
+        """The type of a call, the same one for equal ones."""
+        return self._shared.setdefault(type, type)
 
     def dim(self, size: Any) -> Dim:
         """A size of a shape."""
@@ -77,11 +89,11 @@ def _symbol(name: str) -> SymDim:
     return SymDim(sympy.Symbol(name, integer=True, nonnegative=True))
 
 
-def annotate(value: ir.Value, type: Type | None, names: Mapping[Any, str]) -> None:
-    """Note the type of a new value. ``names`` are those of symbols; other symbolic sizes stay unknown."""
+def annotate(value: ir.Value, type: Type | None, name_of: Callable[[Any], str | None] = lambda size: None) -> None:
+    """Note the type of a new value. ``name_of`` tells the names of symbolic sizes; the others stay unknown."""
     if isinstance(type, TensorType) and type.dtype in NAMES:
         value.type = ir.TensorType(NAMES[type.dtype])
-        value.shape = ir.Shape([names.get(size) if isinstance(size, SymDim) else size for size in type.shape])
+        value.shape = ir.Shape([name_of(size) if isinstance(size, SymDim) else size for size in type.shape])
 
 
 # ---------------------------------------------------------------- tensors

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import onnx_ir as ir
 import pytest
 
 from gsl import Subst, Workload, op, pat, rules
 from gsl.errors import FrontEndError, WorkloadError
+from gsl.front.onnx import spellings
+from gsl.front.onnx.copying import copied
+from gsl.front.onnx.store import OnnxDraft
+from gsl.onnx import Pass
 from tests.front.onnx.onnx_helpers import bytes_of, check, model, nodes, workload
 
 X = pat.Wildcard()
@@ -177,3 +183,137 @@ def test_only_models_of_onnx_have_one() -> None:
             use()
     with pytest.raises(FrontEndError, match=r"expected an onnx_ir\.Model"):
         Workload.from_onnx(3)
+
+
+def everything() -> ir.Model:
+    """A model with what a copy has to keep, and the notes of other passes, which are not saved."""
+    found = annotated()
+    found.graph.node(0).meta["seen"] = True
+    found.graph.node(0).outputs[0].meta["seen"] = 1
+    found.graph.meta["seen"] = 2
+    found.graph.meta.invalidate("seen")
+    return found
+
+
+BRANCHES = """
+  a = Relu(x) b = Relu(a) s = ReduceSum<keepdims: int = 0>(x) t = Greater(s, zero)
+  y = If(t) <then_branch = one () => (float[2,3] p) { p = Exp(b) },
+             else_branch = two () => (float[2,3] q) { q = Abs(b) }>
+"""
+
+
+@pytest.mark.parametrize("kind", ["annotated", "branches", "symbols"])
+def test_a_copy_is_the_same(kind: str) -> None:
+    native = {
+        "annotated": everything,
+        "branches": lambda: model(BRANCHES, more="float zero = {0.0}"),
+        "symbols": lambda: model("y = Add(x, w)", "float[n,3] x", "float[n,3] y", more="float[3] w = {1, 2, 3}"),
+    }[kind]()
+    copy, values = copied(native)
+    assert bytes_of(copy) == bytes_of(native)
+    assert values.keys() >= {*native.graph.inputs, *(value for node in native.graph for value in node.outputs)}
+    assert set(values).isdisjoint(values.values())
+    assert list(copy.graph.meta.items()) == list(native.graph.meta.items())
+    assert all(new.meta == old.meta for new, old in zip(copy.graph, native.graph))
+    assert all(copy.graph.meta.is_valid(name) == native.graph.meta.is_valid(name) for name in native.graph.meta)
+    # What is done to a copy does not reach the original.
+    before = bytes_of(native)
+    copy.graph.node(0).outputs[0].shape = ir.Shape([7])
+    copy.graph.inputs[0].shape[0] = 5  # type: ignore[index]
+    copy.graph.node(0).metadata_props["new"] = "1"
+    assert bytes_of(native) == before
+
+
+def test_nodes_that_are_read_alike_differ_in_what_matters() -> None:
+    """Each of these differs from another one in one fact only: a literal, an attribute, a type, the same operand twice,
+    the operator of an operand."""
+    wl = workload(
+        "a = Add(x, half) b = Add(x, two) c = Add(x, x) d = Add(x, z) e = Add(z, z) "
+        "f = Softmax<axis: int = 0>(x) g = Softmax<axis: int = 1>(x) h = Softmax<axis: int = 0>(z) "
+        "i = MatMul(x, v) j = Add(i, w) k = Add(x, w) l = Add(x, w2) m = LeakyRelu<alpha: float = 0.5>(x) "
+        "n = LeakyRelu<alpha: float = 0.25>(x) y = Sum(a, b, c, d, e, f, g, h, j, k, l, m, n)",
+        "float[2,3] x, float[2,3] z",
+        more="float half = {0.5}, float two = {2.0}, float[3,3] v = {1,2,3,4,5,6,7,8,9}, float[3] w = {1,2,3}, "
+        "float[3] w2 = {4,5,6}",
+    )  # fmt: skip
+    calls = [line.partition(" = ")[2] for line in wl.text().splitlines()]
+    assert [call for call in calls if "(" in call][:14] == [
+        "add(%x, 0.5)", "add(%x, 2.0)", "add(%x, %x)", "add(%x, %z)", "add(%z, %z)", "nn.softmax(%x, axis=0)",
+        "nn.softmax(%x)", "nn.softmax(%z, axis=0)", "matmul(%x, %v)", "nn.bias_add(%i, %w)", "add(%x, %w)",
+        "add(%x, %w2)", "nn.leaky_relu(%x, alpha=0.5)", "nn.leaky_relu(%x, alpha=0.25)",
+    ]  # fmt: skip
+    assert wl.program.store(wl.graph.copy()) is wl.program
+
+
+def test_a_pass_changes_the_model_itself() -> None:
+    native, other = annotated(), annotated()
+    new = RELUS(Workload(other)).model
+    step = Pass(RELUS)
+    result = ir.passes.Sequential(step)(native)
+    assert result.modified
+    assert result.model is native
+    assert bytes_of(native) == bytes_of(new)
+    assert [firing.rule for firing in step.traces[0].firings] == ["relus"]
+    before = bytes_of(native)
+    assert not ir.passes.Sequential(step)(native).modified
+    assert bytes_of(native) == before
+
+
+def test_a_pass_folds_weights() -> None:
+    native = model("a = Exp(w) y = Add(x, a)", more="float[3] w = {1.0, -3.0, 0.0}")
+    w = pat.Variable()
+    double = Subst(op.Add(X, op.Exp(w)), op.Add(X, op.Exp(w) * 2.0), name="double")
+    program = Workload(native).program
+    assert set(program.params) == {"w"}
+    assert ir.passes.Sequential(Pass(double))(native).modified
+    assert nodes(native) == ["Add"]
+    check(native)
+
+
+def test_a_pass_that_fails_leaves_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    native = model("a = Relu(x) b = Relu(a) c = Exp(b) d = Relu(c) e = Relu(d) y = Abs(e)")
+    before = bytes_of(native)
+    uses = [[len(value.uses()) for value in node.outputs] for node in native.graph]
+    write, calls = spellings.write, []
+
+    def failing(*args: object) -> object:
+        calls.append(args)
+        if len(calls) > 1:
+            raise ValueError("it can't")
+        return write(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(OnnxDraft, "try_call", lambda *args: None)
+    monkeypatch.setattr(spellings, "write", failing)
+    with pytest.raises(FrontEndError, match="it can't"):
+        Pass(RELUS)(native)
+    assert len(calls) == 2
+    assert bytes_of(native) == before
+    assert [[len(value.uses()) for value in node.outputs] for node in native.graph] == uses
+
+
+def test_work_is_linear_in_the_nodes() -> None:
+    """Twice the nodes call no function of GSL or onnx_ir more than about twice as often."""
+
+    def calls(count: int) -> int:
+        body = " ".join(f"a{n} = Relu({f'a{n - 1}' if n else 'x'}) b{n} = Abs(a{n})" for n in range(count))
+        native = model(body.replace("Abs(a", "Neg(a"), outputs=f"float[2,3] b{count - 1}")
+        for node in native.graph:
+            node.outputs[0].type, node.outputs[0].shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape([2, 3])
+        rule = Subst(op.Negative(op.ReLU(X)), op.Exp(X), name="rule")
+        made = 0
+
+        def count_call(frame: object, event: str, arg: object) -> None:
+            nonlocal made
+            made += event == "call"
+
+        sys.setprofile(count_call)
+        try:
+            new = rule(Workload(native))
+        finally:
+            sys.setprofile(None)
+        assert new.op_counts()
+        return made
+
+    calls(50)
+    small, large = calls(100), calls(400)
+    assert large < 4.6 * small

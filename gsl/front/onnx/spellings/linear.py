@@ -89,10 +89,10 @@ def _bias_add(w: OnnxLowering, data: Any, bias: Any, axis: int) -> Any:
 
 def bias_of(r: OnnxCall, data: Any, other: Any) -> Canon:
     """``data + other`` as a bias, of a product or a convolution; Unread if it is none."""
-    if r.producer(data, "MatMul", "Gemm", "Conv", "ConvTranspose") is None:
+    if not r.is_made_by(data, "MatMul", "Gemm", "Conv", "ConvTranspose"):
         raise OnnxUnread
     shape, own = r.type_of(data).shape, r.type_of(other).shape
-    axis = 1 if r.producer(data, "Conv", "ConvTranspose") is not None else len(shape) - 1
+    axis = 1 if r.is_made_by(data, "Conv", "ConvTranspose") else len(shape) - 1
     unread_unless(0 < len(own) <= len(shape) and axis >= 0)
     size = shape[axis]
     unread_unless(own == (size,) + (1,) * (len(own) - 1) and len(own) == len(shape) - axis)

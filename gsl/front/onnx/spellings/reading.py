@@ -13,6 +13,8 @@ from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import Dim, TensorType, Type
 
 _SEQUENCES: Final = (ir.AttributeType.INTS, ir.AttributeType.FLOATS, ir.AttributeType.STRINGS)
+SMALL: Final = 128
+"""The number of bytes up to which a literal is part of what tells readings apart."""
 
 
 class OnnxUnread(Exception):
@@ -49,6 +51,9 @@ class OnnxCall:
         self.scope = scope
         self.through: list[ir.Node] = []
         """The other nodes that the reading covers, operands first."""
+        self.looks_around = False
+        """True if the reading depends on more than the node, the types and producers of its operands, and small
+        literals."""
         inputs = list(node.inputs)
         while inputs and inputs[-1] is None:
             inputs.pop()
@@ -94,9 +99,16 @@ class OnnxCall:
         unread_unless(all(isinstance(size, int) for size in shape))
         return shape  # type: ignore[return-value]
 
+    def constant(self, place: int) -> Any:
+        """An operand that is written in the model, as a numpy array; ``None`` for any other one."""
+        found = self.scope.constant(self.inputs[place])
+        if found is not None and found.nbytes > SMALL:
+            self.looks_around = True
+        return found
+
     def array(self, place: int) -> Any:
         """An operand that is written in the model, as a numpy array."""
-        found = self.scope.constant(self.inputs[place])
+        found = self.constant(place)
         unread_unless(found is not None)
         return found
 
@@ -114,6 +126,8 @@ class OnnxCall:
         found = self.scope.sizes(self.inputs[place])
         if found is None:
             raise OnnxUnread
+        if len(found) * 8 > SMALL:
+            self.looks_around = True
         return found
 
     def number(self, place: int) -> Any:
@@ -126,13 +140,20 @@ class OnnxCall:
 
     def operand(self, place: int) -> Any:
         """An operand, as a literal if it is a number that is written in the model."""
-        found = plain_number(self.scope.constant(self.inputs[place]))
+        found = plain_number(self.constant(place))
         return self.inputs[place] if found is None else LiteralOperand(found)
 
     def producer(self, value: Any, *ops: str) -> ir.Node | None:
         """The node of one of these operators of ONNX that makes a value; ``None`` if another one does."""
+        if not self.is_made_by(value, *ops):
+            return None
+        self.looks_around = True
+        return value.producer()  # type: ignore[no-any-return]
+
+    def is_made_by(self, value: Any, *ops: str) -> bool:
+        """True if a node of one of these operators of ONNX makes a value."""
         node = value.producer()
-        return node if node is not None and node.op_type in ops and node.domain in ("", "ai.onnx") else None
+        return node is not None and node.op_type in ops and node.domain in ("", "ai.onnx")
 
 
 def plain_number(array: Any) -> Any:

@@ -1,0 +1,47 @@
+"""Rules as a pass of ``onnx_ir``, for pipelines over models of ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import onnx_ir as ir
+
+from gsl.front.onnx import from_onnx
+from gsl.pause import paused_collector
+from gsl.rewrite import RuleSet, Subst, Trace
+from gsl.rewrite.apply import apply
+
+
+class Pass(ir.passes.InPlacePass):
+    """A pass that applies rules to the main graph of a model, and changes the model itself.
+
+    It stands among other passes: ``ir.passes.Sequential(gsl.onnx.Pass(rules), …)(model)``. ``iterative`` and
+    ``fold_params`` are those of a rule. ``traces`` has what was done, one for each model. A pass that fails raises an
+    error of GSL, and leaves the model as it was.
+    """
+
+    def __init__(
+        self, rules: Subst | RuleSet | Iterable[Subst], *, iterative: bool = False, fold_params: bool = True
+    ) -> None:
+        self.rules = rules if isinstance(rules, RuleSet) else RuleSet([rules] if isinstance(rules, Subst) else rules)
+        self.iterative = iterative
+        self.fold_params = fold_params
+        self.traces: list[Trace] = []
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """The model, and whether a rule fired."""
+        with paused_collector():  # once, and not for each of its steps
+            program = from_onnx(model)
+            new, trace = apply(
+                list(self.rules), program.load(), strategy=self.rules.strategy, tidy=self.rules.tidy,
+                iterative=self.iterative, max_steps=self.rules.max_steps,
+                evaluate=program.evaluate if self.fold_params else None, own=True,
+            )  # fmt: skip
+            self.traces.append(trace)
+            if trace.firings:
+                program.update(new)
+            new.release()
+        return ir.passes.PassResult(model, modified=bool(trace.firings))
+
+
+__all__ = ["Pass"]
