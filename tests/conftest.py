@@ -17,6 +17,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:  # there is a worker for each core
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
     if config.getoption("--tier") == "quick":
         tiers.without_frameworks()
 
