@@ -10,6 +10,7 @@ from gsl.errors import GSLError
 from gsl.prove.attributes import PARTS, RANKS
 from gsl.prove.equal import alike, equal
 from gsl.prove.family import Family
+from gsl.prove.lacking import Lacking
 from gsl.prove.laws import is_positive
 from gsl.prove.matched import Matched
 from gsl.prove.normal import TermAlgebra
@@ -54,6 +55,8 @@ class NoProof:
     """What was chosen and known in the case that fails."""
     lacking: str = ""
     """The condition on sizes or attributes for want of which it fails, where there is one."""
+    condition: Lacking | None = None
+    """That condition as one on the rule's patterns."""
 
     def __str__(self) -> str:
         lines = [f"{self.rule}: no proof: {self.reason}"]
@@ -81,7 +84,7 @@ def prove(rule: Subst, *, seconds: float = SECONDS) -> Proof | NoProof:
     except ProofLimit as error:
         return NoProof(rule.name, str(error))
     except _Failed as error:
-        return NoProof(rule.name, error.reason, error.case, error.lacking)
+        return NoProof(rule.name, error.reason, error.case, error.lacking, error.condition)
     except GSLError as error:
         return NoProof(rule.name, str(error))
     if not count:
@@ -98,26 +101,30 @@ def _bounds() -> tuple[str, ...]:
 
 
 class _Failed(Exception):
-    def __init__(self, error: Unproved, path: Path) -> None:
+    def __init__(self, error: Unproved, source: SourceSide) -> None:
         self.reason = str(error)
-        self.case = tuple(path.said)
-        self.lacking = "" if error.lacking is None else written(error.lacking)
+        self.case = tuple(source.path.said)
+        self.lacking, self.condition = "", None
+        if error.lacking is not None:
+            self.lacking = written(error.lacking)
+            kind, p = error.lacking
+            self.condition = Lacking.of((kind, source.path.reduce(p)), source.origins)
 
 
 def _case(rule: Subst, path: Path) -> tuple[str, ...]:
     """The steps of the proof in one case."""
-    try:
-        return _proved(rule, path)
-    except Unproved as error:
-        raise _Failed(error, path) from error
-
-
-def _proved(rule: Subst, path: Path) -> tuple[str, ...]:
     source = SourceSide(rule, path)
+    try:
+        return _proved(source)
+    except Unproved as error:
+        raise _Failed(error, source) from error
+
+
+def _proved(source: SourceSide) -> tuple[str, ...]:
     before = source.match()
     target = TargetSide(source)
     after = target.build()
-    steps = [f"let {what}" for what in path.said]
+    steps = [f"let {what}" for what in source.path.said]
     for number, (old, new) in enumerate(zip(before, after, strict=True)):
         steps += _equal_outputs(target, number, old, new)
     _defined(source.calc.algebra, target.calc.algebra)

@@ -30,11 +30,12 @@ from gsl.pat import (
 from gsl.pat.variadic import references
 from gsl.prove.attributes import RANKS, demanded, derived, free, type_of
 from gsl.prove.family import Family, FamilyBindings, FamilyEvaluator, within
+from gsl.prove.lacking import Origin
 from gsl.prove.matched import Matched, all_of, any_rank, asked, tensor_of
 from gsl.prove.meanings import call, known
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path
-from gsl.prove.poly import EACH, MEMBER, NUMBER, SIZE, Poly, operation
+from gsl.prove.poly import EACH, MEMBER, NUMBER, SIZE, IntAtom, Poly, operation
 from gsl.prove.relation import Impossible, Unproved
 from gsl.prove.tensor import DTYPES, Calculation, Real, Tensor, real
 from gsl.prove.terms import Sum
@@ -68,6 +69,8 @@ class SourceSide:
         """The names of leaves of which each instance has its own."""
         self.number: tuple[Poly, ...] = ()
         """The number of the instance that is matched."""
+        self.origins: dict[IntAtom, Origin] = {}
+        """Where the sizes and attributes stand of which a variable is known."""
         self.asked = asked(rule)
         self.pending = [(c, set(references(c))) for where in rule.plan.where for c in all_of(where)]
         """The conditions that were not asked yet, each with the patterns that it reads."""
@@ -172,6 +175,8 @@ class SourceSide:
             attrs = {"value": value if value is not None else Real(algebra.element(label, own), algebra)}
         elif isinstance(pattern, Const) and value is not None:
             attrs = {"value": value}
+        if not own:
+            self._note(pattern, "shape", sizes)
         kind = CONST if isinstance(pattern, Const) else PARAM
         return Matched(self.calc, kind, Tensor(sizes, dtype, at), (), attrs, label)
 
@@ -232,7 +237,19 @@ class SourceSide:
         fields = [p.field for p in self.rule.plan.patterns if isinstance(p, Variadic)]
         if name == "indices_or_sections" and any(isinstance(p, GetItem) and p.tuple is pattern for p in fields):
             return self._cuts(values[0], attrs["axis"])
-        return free(self.calc, spec, name, values)
+        found = free(self.calc, spec, name, values)
+        if not self.number:
+            self._note(pattern, name, found)
+        return found
+
+    def _note(self, pattern: Pattern, name: str, value: Any) -> None:
+        """Note where the variables of a value stand."""
+        places: Any = enumerate(value) if isinstance(value, tuple) else [(None, value)]
+        for place, item in places:
+            found = item.poly if isinstance(item, Whole) else item
+            atom = next(iter(found.atoms), None) if isinstance(found, Poly) else None
+            if atom is not None and found == Poly.of(atom):
+                self.origins.setdefault(atom, (pattern, name, place))
 
     def _operator(self, pattern: Call) -> str:
         op = pattern.op

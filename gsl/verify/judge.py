@@ -57,7 +57,15 @@ def verify(
         verdict = _verdict(rule, max_examples, seed, compare, suggest)
         if mutate:
             verdict = replace(verdict, mutants=_mutants(rule, max_examples, seed, compare))
-    return with_proof(rule, verdict) if prove else verdict
+    if not prove:
+        return verdict
+    return with_proof(rule, verdict, partial(_searched, seed=seed, compare=compare) if suggest else None)
+
+
+def _searched(rule: Subst, seed: int, compare: Compare) -> Verdict:
+    """The verdict of a search of the usual length."""
+    with one_thread():
+        return _judge(CounterexampleSearch(rule, compare, seed), MORE)
 
 
 def _verdict(rule: Subst, max_examples: int, seed: int, compare: Compare, suggest: bool) -> Verdict:
@@ -173,7 +181,8 @@ def _confirmed(
     inner = CounterexampleSearch(guarded, search.compare, search.seed)
     again = CounterexampleSearch(guarded, search.compare, search.seed + 1)
     verdict = _judge(inner, MORE)
-    confirmed = isinstance(verdict, Supported) and isinstance(_judge(again, MORE), Supported)
+    wrong_target = inner.counts["refused"] > inner.evaluated  # as it has the type of the source in few cases only
+    confirmed = isinstance(verdict, Supported) and not wrong_target and isinstance(_judge(again, MORE), Supported)
     for searched in (inner, again):
         failing += [found.before for found, _ in searched.different]
         passing += searched.equal

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import and_
 
 from gsl.errors import GSLError
 from gsl.graph import TensorType
 from gsl.prove import NoProof, Proof, prove
+from gsl.prove.lacking import Lacking
 from gsl.rewrite import Subst
-from gsl.verify.verdict import Counterexample, Refuted, Verdict
+from gsl.verify.mutate import rebuilt
+from gsl.verify.suggest import legend, names_of
+from gsl.verify.verdict import Counterexample, Refuted, Suggestion, Verdict
 
 
 class ContradictionError(GSLError):
@@ -39,15 +45,19 @@ def _is_real(example: Counterexample) -> bool:
     return example.kind != "not finite" and all("float" in tensor.dtype for tensor in found)
 
 
-def with_proof(rule: Subst, verdict: Verdict) -> Verdict:
+def with_proof(rule: Subst, verdict: Verdict, confirm: Callable[[Subst], Verdict] | None = None) -> Verdict:
     """The verdict of a search, or Proved where there is a proof; the reason why there is none stands in ``unproved``.
 
+    Where a refuted rule lacks conditions on sizes or attributes without which the proof fails, and with which it
+    succeeds, these are the suggestion, if ``confirm`` gives the verdict of a search on a rule.
     ContradictionError if a rule is both proved and refuted, with numbers that a proof is about: a rule that is wrong
     for integers that wrap stays refuted.
     """
     found = prove(rule)
     if isinstance(found, NoProof):
-        return replace(verdict, unproved=found)
+        if isinstance(verdict, Refuted) and confirm is not None:
+            verdict = replace(verdict, suggestion=_missing(rule, found, confirm) or verdict.suggestion)
+        return replace(verdict, unproved=replace(found, condition=None))
     if isinstance(verdict, Refuted):
         if not _is_real(verdict.counterexample):
             reason = "it holds for real numbers, and the counterexample is one of integers, bools or overflow"
@@ -56,3 +66,27 @@ def with_proof(rule: Subst, verdict: Verdict) -> Verdict:
             f"{rule.title} is proved, and has a counterexample: please report both\n{found}\n{verdict}"
         )
     return Proved(verdict.rule, verdict.evidence, mutants=verdict.mutants, proof=found)
+
+
+MOST_LACKING = 4
+"""The largest number of conditions that are added to a rule for a proof."""
+
+
+def _missing(rule: Subst, found: NoProof, confirm: Callable[[Subst], Verdict]) -> Suggestion | None:
+    """The conditions for want of which the proof of a rule fails, with a proof of the rule with them."""
+    conditions: list[Lacking] = []
+    while found.condition is not None and len(conditions) < MOST_LACKING:
+        conditions.append(found.condition)
+        try:
+            guarded = rebuilt(rule, more=[condition.expr() for condition in conditions])
+        except GSLError:
+            return None
+        again = prove(guarded)
+        if isinstance(again, Proof):
+            verdict = with_proof(guarded, confirm(guarded))
+            names = names_of(rule)
+            text = " & ".join(f"({c.text(names)})" if len(conditions) > 1 else c.text(names) for c in conditions)
+            every = reduce(and_, [condition.expr() for condition in conditions])
+            return Suggestion(every, text, legend(rule, names), verdict) if isinstance(verdict, Proved) else None
+        found = again
+    return None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast as python
 import linecache
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice, permutations, product
 from typing import Any
 
 from gsl import attr
@@ -28,6 +29,10 @@ NEARLY = 0.75
 hold on more passing instances if it holds on at least this share of the most: the instances are a sample."""
 LEAST_PASSING = 3
 """A condition that hardly an instance satisfies is none."""
+MOST_NUMBERS, MOST_OF_THREE = 24, 10
+"""So many sizes and numbers in attributes are compared with each other, and so many of them in threes."""
+MOST_EITHER = 12
+"""So many conditions are tried as one of two."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,20 +59,29 @@ def suggestions(
     bad, good = list(_matches(rule, failing[-MOST_COMPARED:])), list(_matches(rule, passing[-MOST_COMPARED:]))
     if not bad or len(good) < LEAST_PASSING:
         return
-    names = _names(rule, bad[0])
-    conditions = list(_conditions(bad[0], good, names))
+    names = names_of(rule, bad[0])
+    conditions = [*_conditions(bad[0], good, names), *_of_numbers(bad, good, names)]
     rows = [(c, [c.holds(m) for m in bad], [c.holds(m) for m in good]) for c in conditions]
     found = [(sum(g), c) for c, b, g in rows if not any(b) and sum(g) >= LEAST_PASSING]
+    found += _either([row for row in rows if not any(row[1]) and sum(row[2]) >= LEAST_PASSING])
     if not found:
         found = list(_pairs(rows))
     most = max([count for count, _ in found], default=0)
     found.sort(key=lambda item: (item[1].cost > 1 or item[0] < NEARLY * most, -item[0], item[1].cost))
-    legend = {name: f"{pattern!r} ({pattern.location})" for pattern, name in names.items()}
+    told = legend(rule, names)
     for _, condition in found:
         try:
-            yield rebuilt(rule, more=[condition.expr]), condition.expr, condition.text, legend
+            yield rebuilt(rule, more=[condition.expr]), condition.expr, condition.text, told
         except PatternError:
             continue
+
+
+def _either(rows: Sequence[Any]) -> Iterator[tuple[int, SideCondition]]:
+    """Two conditions of which each excludes all that fails, and of which one holds where the other one does not."""
+    for (a, _, good_a), (b, _, good_b) in combinations(sorted(rows, key=lambda row: -sum(row[2]))[:MOST_EITHER], 2):
+        count = sum(x or y for x, y in zip(good_a, good_b))
+        if count > max(sum(good_a), sum(good_b)):
+            yield count, SideCondition(a.expr | b.expr, f"({a.text}) | ({b.text})", a.cost + b.cost + 10)
 
 
 def _pairs(rows: Sequence[Any]) -> Iterator[tuple[int, SideCondition]]:
@@ -91,6 +105,72 @@ def _matches(rule: Subst, graphs: Sequence[Graph]) -> Iterator[Match]:
 
 
 # Candidates
+
+
+Number = tuple[Expr, str, tuple[int | None, ...]]
+"""A size, or a number in an attribute: as an expression, as it is written, and what it is in each instance."""
+
+
+def _of_numbers(
+    bad: Sequence[Match], good: Sequence[Match], names: Mapping[Pattern, str]
+) -> Iterator[SideCondition]:
+    """Divisibility and equations of two or three numbers: those of no failing instance and of most passing ones."""
+    numbers = list(islice(_numbers([*bad, *good], names), MOST_NUMBERS))
+
+    def tells(values: Iterable[Any]) -> bool:
+        held = iter(values)
+        return not any(islice(held, len(bad))) and 2 * sum(map(bool, held)) >= len(good)
+
+    for own, text, values in numbers:
+        for rest in (0, 1):
+            if tells(v is not None and v % 2 == rest for v in values):
+                yield SideCondition(own % 2 == rest, f"{text} % 2 == {rest}", 5)
+    for (f, a, left), (g, b, right) in permutations(numbers, 2):
+        if tells(x is not None and y and x % y == 0 for x, y in zip(left, right)):
+            yield SideCondition(f % g == 0, f"{a} % {b} == 0", 6)
+        for times in (1, 2):
+            rests = Counter(x - times * y for x, y in list(zip(left, right))[len(bad) :] if x is not None is not y)
+            for rest, _ in rests.most_common(1):
+                if tells(x is not None is not y and x == times * y + rest for x, y in zip(left, right)):
+                    more = f" + {rest}" if rest > 0 else f" - {-rest}" if rest else ""
+                    factor = "" if times == 1 else f"{times} * "
+                    yield SideCondition(f == times * g + rest, f"{a} == {factor}{b}{more}", 7)
+    few = numbers[:MOST_OF_THREE]
+    for ((f, a, ones), (g, b, others)), (h, c, sums) in product(permutations(few, 2), few):
+        for times in (1, 2):
+            if tells(None not in row and times * row[0] + row[1] == row[2] for row in zip(ones, others, sums)):
+                factor = "" if times == 1 else f"{times} * "
+                yield SideCondition(times * f + g == h, f"{factor}{a} + {b} == {c}", 8)
+
+
+def _numbers(matches: Sequence[Match], names: Mapping[Pattern, str]) -> Iterator[Number]:
+    """The sizes and the numbers in attributes that differ among instances."""
+    for pattern, name in names.items():
+        nodes = [match.get(pattern) for match in matches]
+        if nodes[0] is None:
+            continue
+        keys = ["shape"] if isinstance(nodes[0].type, TensorType) else []
+        spec = TABLE.get(nodes[0].op) if isinstance(nodes[0].op, str) else None
+        keys += [key for key, given in spec.attrs.items() if given.derive is None] if spec is not None else []
+        for key in keys:
+            own = getattr(pattern, key)
+            found = [None if node is None else node.shape if key == "shape" else node.attrs.get(key) for node in nodes]
+            if all(_is_whole(value) for value in found):
+                columns = [(own, f"{name}.{key}", found)]
+            else:
+                rank = max((len(value) for value in found if isinstance(value, tuple)), default=0)
+                columns = [
+                    (own[place], f"{name}.{key}[{place}]",
+                     [v[place] if isinstance(v, tuple) and place < len(v) else None for v in found])
+                    for place in range(min(rank, 4))
+                ]  # fmt: skip
+            for expr, text, values in columns:
+                if len(set(values)) > 1 and all(value is None or _is_whole(value) for value in values):
+                    yield expr, text, tuple(values)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _conditions(failing: Match, passing: Sequence[Match], names: Mapping[Pattern, str]) -> Iterator[SideCondition]:
@@ -199,7 +279,23 @@ def _instances(variadic: Variadic, name: str) -> Iterator[SideCondition]:
 # Names
 
 
-def _names(rule: Subst, match: Match) -> dict[Pattern, str]:
+def legend(rule: Subst, names: Mapping[Pattern, str]) -> dict[str, str]:
+    """For each name, the pattern for which it stands: where it was written, and, if others were there, too, its place
+    in the source."""
+    alike = Counter(f"{pattern!r} ({pattern.location})" for pattern in names)
+    users = {operand: (user, place) for user in reversed(rule.plan.patterns) if isinstance(user, Call)
+             for place, operand in enumerate(user.operands or ())}  # fmt: skip
+    found = {}
+    for pattern, name in names.items():
+        text = f"{pattern!r} ({pattern.location})"
+        if alike[text] > 1 and pattern in users:
+            user, place = users[pattern]
+            text += f", operand {place} of {user!r}"
+        found[name] = text
+    return found
+
+
+def names_of(rule: Subst, match: Match | None = None) -> dict[Pattern, str]:
     """A name for each pattern that is bound to one node: as it is called in the user's code, if that can be seen."""
     found: dict[Pattern, str] = {}
     taken: set[str] = set()
@@ -216,10 +312,10 @@ def _names(rule: Subst, match: Match) -> dict[Pattern, str]:
     return found
 
 
-def _base(pattern: Pattern, match: Match) -> str:
+def _base(pattern: Pattern, match: Match | None) -> str:
     if isinstance(pattern, (Tuple, GetItem, Variadic)):
         return type(pattern).__name__.lower()
-    node = match.get(pattern)
+    node = None if match is None else match.get(pattern)
     if isinstance(pattern, Call) and node is not None:
         return str(node.op).rpartition(".")[2]
     return {"Param": "w", "Const": "c"}.get(type(pattern).__name__, "x")

@@ -8,6 +8,7 @@ from gsl import Proved, Refuted, Subst, Supported, attr, op, pat
 from gsl.prove import NoProof, Proof, prove
 from gsl.rules import RULES
 from gsl.verify import ContradictionError, verify
+from gsl.verify.mutate import rebuilt
 from tests.verify.wrong import WRONG
 from tests.verify.wrong_rules import VARIANTS
 
@@ -116,6 +117,19 @@ def test_the_lacking_condition_is_told() -> None:
     found = prove(Subst(product, op.Dense(x, w, out_dtype=product.out_dtype)))
     assert isinstance(found, NoProof)
     assert found.lacking == "x.1 == x2.1"
+
+
+@pytest.mark.torch
+def test_the_condition_that_a_proof_lacks_is_suggested() -> None:
+    x = pat.Wildcard(ndim=2, dtype="float32")
+    y = pat.Wildcard(ndim=2, dtype="float32")
+    rule = Subst(op.Sum(op.Concatenate([x, y], axis=0), axis=(0,)), op.Sum(x + y, axis=(0,)), name="a broadcast sum")
+    found = verify(rule, max_examples=40, prove=True)
+    assert isinstance(found, Refuted)
+    assert found.suggestion is not None
+    assert found.suggestion.text == "x.shape[0] == y.shape[0]"
+    assert isinstance(found.suggestion.verdict, Proved)
+    assert isinstance(prove(rebuilt(rule, more=[found.suggestion.condition])), Proof)
 
 
 @pytest.mark.torch

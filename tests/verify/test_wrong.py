@@ -96,6 +96,24 @@ def test_a_leaf_that_alone_has_another_dtype_refutes() -> None:
     assert isinstance(attention_of(lambda mask: mask.dtype != "bool").verify(), Supported)
 
 
+def test_one_of_two_conditions_is_suggested_and_which_wildcards_are_meant() -> None:
+    x, y = pat.Wildcard(ndim=1), pat.Wildcard(ndim=1)
+    found = verify(Subst(op.Sum(x * y, axis=(0,)), op.Sum(x, axis=(0,)) * op.Sum(y, axis=(0,))), max_examples=60)
+    assert isinstance(found, Refuted)
+    assert found.suggestion is not None
+    assert found.suggestion.text == "(x.shape[0] == 1) | (x1.shape[0] == 1)"
+    assert "x is Wildcard(ndim=1)" in str(found.suggestion)
+    assert ", operand 1 of multiply(" in found.suggestion.names["x1"]
+
+
+def test_a_target_that_is_wrong_itself_gets_no_condition() -> None:
+    x, w = pat.Wildcard(ndim=2), pat.Wildcard(ndim=2)
+    turned = op.Matmul(op.Transpose(w, axes=(1, 0)), op.Transpose(x, axes=(1, 0)), out_dtype="")
+    found = verify(Subst(op.Matmul(x, w, out_dtype=""), turned, name="turned"), max_examples=60)
+    assert isinstance(found, Refuted)
+    assert found.suggestion is None, str(found.suggestion)
+
+
 def always_equal(before: object, after: object, *, seed: int) -> Comparison:
     return Comparison((OutputComparison((0,), "float64", True, 1),), None)
 
