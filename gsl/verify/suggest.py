@@ -129,9 +129,10 @@ def _of_numbers(
         if tells(x is not None and y and x % y == 0 for x, y in zip(left, right)):
             yield SideCondition(f % g == 0, f"{a} % {b} == 0", 6)
         for times in (1, 2):
-            rests = Counter(x - times * y for x, y in list(zip(left, right))[len(bad) :] if x is not None is not y)
+            both = [(x, y) for x, y in list(zip(left, right))[len(bad) :] if x is not None and y is not None]
+            rests = Counter(x - times * y for x, y in both)
             for rest, _ in rests.most_common(1):
-                if tells(x is not None is not y and x == times * y + rest for x, y in zip(left, right)):
+                if tells(x is not None and y is not None and x - times * y == rest for x, y in zip(left, right)):
                     more = f" + {rest}" if rest > 0 else f" - {-rest}" if rest else ""
                     factor = "" if times == 1 else f"{times} * "
                     yield SideCondition(f == times * g + rest, f"{a} == {factor}{b}{more}", 7)
