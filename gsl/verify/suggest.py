@@ -139,7 +139,8 @@ def _of_numbers(
     few = numbers[:MOST_OF_THREE]
     for ((f, a, ones), (g, b, others)), (h, c, sums) in product(permutations(few, 2), few):
         for times in (1, 2):
-            if tells(None not in row and times * row[0] + row[1] == row[2] for row in zip(ones, others, sums)):
+            rows = zip(ones, others, sums)
+            if tells(x is not None and y is not None and times * x + y == z for x, y, z in rows):
                 factor = "" if times == 1 else f"{times} * "
                 yield SideCondition(times * f + g == h, f"{factor}{a} + {b} == {c}", 8)
 
