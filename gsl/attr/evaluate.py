@@ -356,6 +356,8 @@ def source(
                 return f"(-{write(operand)})"
             case ast.Item(sequence, index) if not isinstance(sequence, ast.Literal):
                 return f"{write(sequence)}[{write(index)}]"
+            case ast.Slice(sequence, start, stop, step) if not isinstance(sequence, ast.Literal):
+                return f"{write(sequence)}[{write(start)}:{write(stop)}:{write(step)}]"
             case ast.Function(name, operands):
                 return f"{names.of(FUNCTIONS[name])}({', '.join(map(write, operands))})"
             case ast.Conditional(condition, then, otherwise):

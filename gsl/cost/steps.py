@@ -5,9 +5,11 @@ A step is priced from its match and from what the target would be made of. The p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from gsl.cost.model import Analytic, ByNode, PerNode
@@ -71,12 +73,11 @@ class Prices:
         """What a node costs in a run that does not find it computed."""
         return 0.0 if node.op in FREE else self.of(node)
 
-    def hash_of(self, node: Node, hashes: Mapping[Node, int]) -> int:
+    def hash_of(self, node: Node, parts: Iterable[int]) -> int:
         """A number that is the same for nodes that compute the same in the same way, from those of the operands."""
         if node.op == INPUT or node.effect is not None:
-            return hash((node.op, node.name, *[hashes[other] for other in (*node.operands, *node.deps)]))
-        return hash((node.op, self._of_attributes(node.attrs), *[hashes[other] for other in node.operands],
-                     *[hashes[other] for other in node.deps]))  # fmt: skip
+            return hash((node.op, node.name, *parts))
+        return hash((node.op, self._of_attributes(node.attrs), *parts))
 
     def _of_attributes(self, attrs: Mapping[str, Any]) -> int:
         known = self._hashes.get(id(attrs))
@@ -135,6 +136,18 @@ class Changes:
         return all(len(users - step.covered) > 1 for users in both)
 
 
+def _above(nodes: Iterable[Node]) -> dict[Node, None]:
+    """The nodes, and all that are made from them, operands first."""
+    found: set[Node] = set()
+    work = list(nodes)
+    while work:
+        node = work.pop()
+        if node not in found:
+            found.add(node)
+            work += node.users
+    return dict.fromkeys(sorted(found, key=attrgetter("index")))
+
+
 def _names(nodes: Iterable[Node]) -> frozenset[str]:
     return frozenset([node.name for node in nodes])
 
@@ -150,54 +163,66 @@ class Priced:
         self.prices = prices
         self.names = {node.name: node for node in graph.nodes}
         self.ends = graph.ends()
-        self.hashes: dict[Node, int] = {}
-        self.costs: dict[Node, float] = {}
+        self.hashes: dict[str, int] = {}
+        """Those of the nodes, by name."""
+        self.costs: dict[str, float] = {}
+        """What the nodes cost, by name."""
         if before is None or changes is None:
             self._compute()
         else:
             self._update(before, changes)
-        self.cost = sum(self.costs.values())
+        self.cost = math.fsum(self.costs.values())  # whatever their order
 
     def _compute(self) -> None:
         self.ahead = self.prices.space.ahead(self.graph)
         for node in self.graph.nodes:
-            self.hashes[node] = self.prices.hash_of(node, self.hashes)
-            self.costs[node] = self.price(node)
+            self.hashes[node.name] = self._hash_of(node)
+            self.costs[node.name] = self.price(node)
+
+    def _hash_of(self, node: Node) -> int:
+        return self.prices.hash_of(node, [self.hashes[part.name] for part in (*node.operands, *node.deps)])
 
     def _update(self, before: Priced, changes: Changes) -> None:
         """Compute what is not known from before: of what is made from something new, and the prices near to that."""
+        names, space = self.names, self.prices.space
         steady = not any(node.effect is not None for node in self.graph.nodes)
-        self.ahead = {} if steady else self.prices.space.ahead(self.graph)
-        anew, near, names, hashes, costs = changes.anew, changes.names, before.names, self.hashes, self.costs
-        dirty: set[Node] = set()
-        for node in self.graph.nodes:
-            old = None if node.name in anew else names[node.name]
-            if old is None or not dirty.isdisjoint(node.operands) or node.deps:
-                dirty.add(node)
-                hashes[node] = self.prices.hash_of(node, hashes)
-                known = self.prices.space.is_ahead(node, self.ahead) if steady else None
-            else:
-                hashes[node] = before.hashes[old]
-                known = before.ahead.get(old) if steady else None
-            if known is not None:
-                self.ahead[node] = known
-            if old is None or node.name in near or not near.isdisjoint([operand.name for operand in node.operands]):
-                costs[node] = self.price(node)
-            else:
-                costs[node] = before.costs[old]
+        self.hashes, self.costs = dict(before.hashes), dict(before.costs)
+        for name in changes.anew:
+            if name not in names:
+                self.hashes.pop(name, None)
+                self.costs.pop(name, None)
+        anew = _above([*self._named(changes.anew), *[node for node in self.graph.nodes if node.deps]])
+        near = dict.fromkeys(self._named(changes.names))
+        near.update(dict.fromkeys([user for node in near for user in node.users]))
+        if steady:
+            known = [(names.get(old.name), ahead) for old, ahead in before.ahead.items()]
+            self.ahead = {node: ahead for node, ahead in known if node is not None and node not in anew}
+        else:
+            self.ahead = space.ahead(self.graph)
+        for node in anew:
+            self.hashes[node.name] = self._hash_of(node)
+            ahead = space.is_ahead(node, self.ahead) if steady else None
+            if ahead is not None:
+                self.ahead[node] = ahead
+        for node in near:
+            self.costs[node.name] = self.price(node)
+
+    def _named(self, names: Iterable[str]) -> list[Node]:
+        """The nodes of these names that are there."""
+        return [self.names[name] for name in names if name in self.names]
 
     @cached_property
     def is_tidy(self) -> bool:
         """Whether no two calls are equal, and each is used."""
         calls = [node for node in self.graph.nodes if node.op not in LEAVES and node.effect is None]
-        equal = [self.hashes[node] for node in calls if not node.opaque]
+        equal = [self.hashes[node.name] for node in calls if not node.opaque]
         return len(set(equal)) == len(equal) and all(node.users or node in self.ends for node in calls)
 
     @cached_property
     def key(self) -> Hashable:
         """What tells the program from others: a hash of its outputs and of its calls with effects."""
-        effects = [self.hashes[node] for node in self.graph.nodes if node.effect is not None]
-        return hash((*[self.hashes[node] for node in self.graph.outputs], *effects))
+        effects = [self.hashes[node.name] for node in self.graph.nodes if node.effect is not None]
+        return hash((*[self.hashes[node.name] for node in self.graph.outputs], *effects))
 
     @cached_property
     def crowds(self) -> Crowds:
@@ -207,7 +232,8 @@ class Priced:
     @cached_property
     def _by_hash(self) -> dict[int, Node]:
         """The nodes that may stand for equal new ones."""
-        return {number: node for node, number in self.hashes.items() if node.effect is None and not node.opaque}
+        nodes = self.graph.nodes
+        return {self.hashes[node.name]: node for node in nodes if node.effect is None and not node.opaque}
 
     @cached_property
     def _pass(self) -> RulePass:
@@ -252,7 +278,7 @@ class _Change:
             if node not in self.dead and node.op not in LEAVES
         ]  # fmt: skip
         self.hashes: dict[Node, int] = {}
-        """Those of the new calls and of what they are made from."""
+        """Those of the new calls."""
         self.ahead: dict[Node, bool] = {}
         """What is known of the new calls, and of what they are made from, before a run."""
         self.equal: list[Node] = []
@@ -311,9 +337,9 @@ class _Change:
             for some in (touched.users, users[touched]):
                 if len(some) == 1:
                     near.update(dict.fromkeys([user for user in some if user.index >= 0 and user not in self.dead]))
-        change = -sum([self.view.costs[other] for other in (*self.dead, *near)])
+        change = -sum([self.view.costs[other.name] for other in (*self.dead, *near)])
         change += self._after(near, users)
-        if all(self.hashes.get(new) == self.view.hashes[old] for old, new in self.moved.items()):
+        if all(self.hashes.get(new) == self.view.hashes[old.name] for old, new in self.moved.items()):
             raise Refusal("the target is what was matched")
         bound = [other for other in match.bindings.nodes.values() if other.op not in LEAVES]
         inner = _names(self.inner)
@@ -341,8 +367,8 @@ class _Change:
         """What the new calls cost, without those that are computed ahead, and those for which an equal one stands."""
         view, prices, total = self.view, self.view.prices, 0.0
         for node in self.created:
-            self.hashes.update({operand: view.hashes[operand] for operand in node.operands if operand.index >= 0})
-            self.hashes[node] = prices.hash_of(node, self.hashes)
+            parts = [view.hashes[part.name] if part.index >= 0 else self.hashes[part] for part in node.operands]
+            self.hashes[node] = prices.hash_of(node, parts)
             if self._is_ahead(node) or node.op in FREE:
                 continue
             equal = view._by_hash.get(self.hashes[node])

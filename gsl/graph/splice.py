@@ -18,7 +18,7 @@ class Replacement:
     ) -> None:
         self.old = tuple(old)
         self.new = tuple(new)
-        self.created = _created(new) if created is None else created
+        self.created = created_for(new) if created is None else created
         """The nodes that are not in the graph yet, operands first. They are looked for unless they are given."""
         self.used: Sequence[Node]
         """The nodes of the graph that the new ones are made from."""
@@ -29,7 +29,7 @@ class Replacement:
             self.used = [*used, *[node for node in new if node.index >= 0]]
 
 
-def _created(roots: Sequence[Node]) -> tuple[Node, ...]:
+def created_for(roots: Sequence[Node]) -> tuple[Node, ...]:
     """The new nodes among some nodes and all that they are made from, operands first."""
     if len(roots) == 1 and roots[0].index < 0:  # of one call, as nearly always, nothing has to be walked
         for operand in roots[0].operands:

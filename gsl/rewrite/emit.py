@@ -24,12 +24,13 @@ It gives nothing where a call is not known yet, or where a number stands for a t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, Final
 
 from gsl.attr.ast import Literal
 from gsl.attr.evaluate import Names
-from gsl.graph import Graph, Node, Op, Origin, Type
+from gsl.graph import CONST, Graph, Node, Op, Origin, Type
 from gsl.match import Match
 from gsl.pat import Call, Like, OpClass, Pattern
 from gsl.rewrite.build import Builder, Steps, needed
@@ -114,6 +115,46 @@ def _is_fixed(pattern: Call | Like, steps: Steps) -> bool:
         return False
     left_out = steps.free.get(pattern.op.name, ()) if isinstance(pattern.op, OpSpec) else ()
     return all(name in pattern.attrs for _, name in left_out)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a target became for a match, to be made again for others whose nodes have the same attributes and types.
+
+    Places are those of the bound nodes, and behind them those of the new ones.
+    """
+
+    nodes: tuple[tuple[Op, Mapping[str, Any], Type | None, str, tuple[int, ...]], ...]
+    """The operator, attributes, type and name of each new node, and the places of its operands."""
+    outputs: tuple[int, ...]
+    """The places of the outputs."""
+    kept: object
+    """What must not be freed lest another object gets its address."""
+
+    @staticmethod
+    def of(new: Sequence[Node], created: Sequence[Node], bound: Sequence[Node]) -> Recipe | None:
+        """The recipe of new outputs; ``None`` where they are made of literals, or of nodes that are not bound."""
+        places = {node: place for place, node in enumerate((*bound, *created))}
+        if len(places) < len(bound) + len(created):
+            return None  # which of the nodes that are one is meant can't be told
+        for node in created:
+            alone = node.op != CONST and is_stateless(node.op) and not node.deps and node.effect is None
+            if not alone or not places.keys() >= {*node.operands}:
+                return None
+        if not places.keys() >= {*new}:
+            return None
+        nodes = [(n.op, n.attrs, n.type, n.name, tuple([places[part] for part in n.operands])) for n in created]
+        kept = [(node.attrs, node.type) for node in bound]
+        return Recipe(tuple(nodes), tuple([places[node] for node in new]), kept)
+
+    def again(self, bound: Sequence[Node], origin: Origin) -> tuple[list[Node], tuple[Node, ...]]:
+        """The outputs for a match with these nodes, and all new nodes, operands first."""
+        found = list(bound)
+        for op, attrs, type, name, operands in self.nodes:
+            node = Node(op, tuple([found[place] for place in operands]), attrs, type, name)
+            node.index, node.origin = -1, origin
+            found.append(node)
+        return [found[place] for place in self.outputs], tuple(found[len(bound) :])
 
 
 class _Source:

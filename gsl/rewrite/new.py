@@ -72,7 +72,12 @@ class NewNodes:
 
     def tuple(self, items: Sequence[Node]) -> Node:
         """A tuple."""
-        return self.node(TUPLE, items, {}, TupleType(tuple([item.type for item in items])))
+        types = tuple([item.type for item in items])
+        key = TUPLE, *map(id, types)  # the type keeps those of its fields, so that no others get their numbers
+        formed: Formed | None = self.graph.formed.get(key)
+        if formed is None:
+            formed = self.graph.formed[key] = {}, TupleType(types)
+        return self.node(TUPLE, items, *formed)
 
     def field(self, whole: Node, index: Any) -> Node:
         """A field of a tuple: of one that is in sight, what it was made of."""
@@ -84,7 +89,8 @@ class NewNodes:
         if whole.op == TUPLE:
             part: Node = whole.operands[index]
             return part
-        return self.node(GETITEM, (whole,), {"index": index}, None if fields is None else fields[index])
+        attrs = self.graph.formed.setdefault((GETITEM, index), {"index": index})
+        return self.node(GETITEM, (whole,), attrs, None if fields is None else fields[index])
 
     def instead(self, old: Node, new: Node) -> Node:
         """The node that replaces ``old`` if the target built ``new``: a tensor where ``new`` is a number and ``old`` is

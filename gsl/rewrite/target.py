@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeGuard
 
 from gsl.attr import Expr
-from gsl.attr.ast import Ast, Each
+from gsl.attr.ast import Ast, Attribute, Each
 from gsl.errors import PatternError, PatternTypeError, located
-from gsl.graph import Graph, Node
+from gsl.graph import INPUT, PARAM, Graph, Node, Origin
+from gsl.graph.splice import created_for
 from gsl.match import Match, Plan
 from gsl.pat import (
     Alt,
@@ -37,7 +39,7 @@ from gsl.pat import Match as MatchClause
 from gsl.pat.use import check_unique
 from gsl.pat.variadic import parts, references
 from gsl.rewrite.build import Builder, Free, Steps, check_demands
-from gsl.rewrite.emit import KnownCalls
+from gsl.rewrite.emit import KnownCalls, Recipe
 from gsl.spec import REQUIRED, TABLE, OpSpec
 
 BUILDS = 8
@@ -138,7 +140,34 @@ class Target:
             self.left -= 1
             if not self.left:
                 self._known = self._known_calls(rule)
-        return self._built(match, graph, rule), None
+        return self._like_before(match, graph, rule)
+
+    def _like_before(self, match: Match, graph: Graph, rule: str) -> tuple[list[Node], tuple[Node, ...] | None]:
+        """The same, by the recipe of a match whose nodes have the same attributes and types, where there was one."""
+        bindings = match.bindings
+        bound = tuple([node for node in map(bindings.nodes.get, self.plan.patterns) if node is not None])
+        beyond = bindings.counts or bindings.heads or bindings.skipped or len(bound) < len(bindings.nodes)
+        if self.callable is not None or beyond:
+            return self._built(match, graph, rule), None
+        without = () if self._reads_values else (INPUT, PARAM)
+        read = [part for node in bound for part in (node.op, id(node.type), node.op in without or id(node.attrs))]
+        key = (self, *bindings.chosen.items(), *read)
+        recipe: Recipe | None = graph.formed.get(key)
+        if recipe is not None and len({*bound}) == len(bound):
+            return recipe.again(bound, Origin(rule, match.inner))
+        new = self._built(match, graph, rule)
+        created = created_for(new)
+        made = Recipe.of(new, created, bound)
+        if made is not None:
+            graph.formed[key] = made
+        return new, created
+
+    @cached_property
+    def _reads_values(self) -> bool:
+        """Whether an expression reads the value of a node, as that of a weight."""
+        new = _unmatched(self.outputs, set(self.plan.known))
+        read = [part for pattern in new for node in pattern.expressions() for part in parts(node)]
+        return any(isinstance(part, Attribute) and part.name == "value" for part in read)
 
     def _known_calls(self, rule: str) -> KnownCalls | None:
         """The calls that need not be built step by step at every match, if the target has no others."""

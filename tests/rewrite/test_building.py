@@ -108,6 +108,32 @@ def test_calls_that_were_made_before_are_made_again(name: str, monkeypatch: pyte
     assert [str(found) for found in rule.apply(view)] == expected
 
 
+@pytest.mark.parametrize("name", ["a condition", "fields", "a tuple", "a field"])
+def test_what_a_target_became_is_made_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule, view = next((rule, view) for rule, view in RULES if rule.name == name)
+    matches = list(rule.match(view))
+    for match in matches:
+        rule.target.build(match, view, name)
+    monkeypatch.setattr(TargetBuilder, "node", lambda *arguments: pytest.fail("it is built step by step"))
+    for match in matches:
+        new, created = rule.target.build(match, view, name)
+        assert differences(rule, match, new) == []
+        assert created is not None
+        assert all(node.index < 0 and node.origin.replaced == match.inner for node in created if node.origin)
+
+
+def test_numbers_that_a_target_reads_are_told_apart() -> None:
+    number = pat.Const(ndim=0)
+    rule = Subst(x * number, pat.Tuple(op.LeakyReLU(x, alpha=number.value), x)[0], name="r")
+
+    def products(b: Builder) -> list[Node]:
+        tensor = b.input("x", 4)
+        return [b.call("multiply", tensor, value) for value in (0.1, 0.5, 0.1)]
+
+    new, _ = rule.apply(graph(products))
+    assert [node.attrs["alpha"] for node in new.outputs] == [0.1, 0.5, 0.1]
+
+
 def test_a_number_is_no_tensor_of_its_type() -> None:
     rule = Subst(op.Add(x, y), op.Multiply(y, x), name="r")
 
