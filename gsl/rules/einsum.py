@@ -24,10 +24,10 @@ def einsum_product() -> RuleSides:
 
     def is_product(match: Match) -> bool | str:
         equation = match[whole].attrs["equation"]
-        shapes = match[a].shape, match[b].shape
-        if None in shapes:
+        first, second = match[a].shape, match[b].shape
+        if first is None or second is None:
             return "the shapes of the operands are not known"
-        left, right, result = terms(equation, *map(len, shapes))
+        left, right, result = terms(equation, len(first), len(second))
         known = {*left, *right}
         if any(len({*term}) < len(term) for term in (left, right, result)):
             return f"{equation} has diagonals"
@@ -36,7 +36,7 @@ def einsum_product() -> RuleSides:
         if not ({*left} - {*right} and {*right} - {*left} and known - {*result}):
             return f"{equation} has no rows, no columns or nothing to sum over"
         sizes: dict[str, Dim] = {}
-        for term, shape in zip((left, right), shapes, strict=True):
+        for term, shape in ((left, first), (right, second)):
             for index, size in zip(term, shape, strict=True):
                 if sizes.setdefault(index, size) != size:
                     return f"{equation} broadcasts {index}"
