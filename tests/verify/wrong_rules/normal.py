@@ -159,6 +159,15 @@ def _() -> RuleSides:
     return whole, op.Matmul(a, b), (a.shape[0] == b.shape[1]) & (a.shape[1] == b.shape[0])
 
 
+@wrong("einsum-product", condition="", examples=20)
+def _() -> RuleSides:
+    """the result not transposed, with dots"""
+    a, b = pat.Wildcard(ndim=3), pat.Wildcard(ndim=3)
+    whole = op.Einsum(pat.Tuple(a, b), equation="...ij,...jk->...ki")
+    square = (a.shape[0] == b.shape[0]) & (a.shape[1] == b.shape[2]) & (a.shape[2] == b.shape[1])
+    return whole, op.Matmul(a, b), square
+
+
 @wrong("multiply-same", condition="", examples=20)
 def _() -> RuleSides:
     """a product of two tensors"""
