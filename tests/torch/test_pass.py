@@ -20,7 +20,7 @@ from torch._inductor.utils import fresh_cache
 import gsl
 from gsl import RuleSet, Subst, op, pat
 from gsl.errors import FixpointError, FrontEndError, WorkloadError
-from gsl.fx import Pass
+from gsl.fx import Pass, PassList
 from gsl.rewrite.fingerprint import fingerprint
 from gsl.rules import BOOK, OPTIMISING, RULES
 from tests.helpers.book import EVERY_RULE
@@ -198,6 +198,19 @@ def test_compiled_graphs_are_cached_by_the_rules() -> None:
                 equal(torch.compile(lambda x: torch.relu(torch.relu(x)) + 1)(torch.ones(2)), torch.full((2,), 2.0))
             ran.append(len(pass_.traces))
     assert ran == [1, 0, 1], "the second graph comes from the cache"
+
+
+@needs_compiler
+def test_a_list_of_passes_is_a_pass_of_inductor_and_of_its_cache() -> None:
+    names: list[list[str]] = []
+    with fresh_cache(), torch.compiler.config.patch(force_disable_caches=False):
+        for _ in range(2):
+            torch._dynamo.reset()
+            passes = PassList({"relus": RELUS, "rest": ABS})
+            with inductor.patch({"post_grad_custom_post_pass": passes}), torch.no_grad():
+                equal(torch.compile(lambda x: torch.relu(torch.relu(x)) + 1)(torch.ones(2)), torch.full((2,), 2.0))
+            names.append([record.name for record in passes.records if record.trace.firings])
+    assert names == [["relus"], []], "the second graph comes from the cache"
 
 
 # ---------------------------------------------------------------- fingerprints
