@@ -69,7 +69,7 @@ def _rule(rule: Any, name: str) -> Subst:
     def target(match: Match) -> list[Pattern]:
         found = replacement(rule, match)
         assert not isinstance(found, str)
-        return found.patterns()
+        return found
 
     source = Source(name, rule._target_pattern).outputs
     try:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import onnx_ir as ir
-from numpy import array_equal
+import torch
 
 from gsl import pat
 from gsl.attr.ast import Literal
@@ -250,7 +250,7 @@ class Replacement:
         if new.op != old.op or len(new.operands) != len(old.operands):
             return False
         if new.op in (PARAM, CONST):
-            return bool(array_equal(new.attrs["value"], old.attrs["value"]))
+            return _equal(new.attrs["value"], old.attrs["value"])
         return new.attrs == old.attrs and all(map(self._is_same, new.operands, old.operands))
 
     def patterns(self) -> list[Pattern]:
@@ -259,6 +259,13 @@ class Replacement:
         for node in self.view.nodes:
             made[node] = pat.Exactly(self.known[node]) if node in self.known else _pattern(node, made)
         return [made[node] for node in self.view.outputs]
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """True for equal numbers, and for equal tensors of one dtype."""
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    return type(one) is type(other) and bool(one == other)
 
 
 def _stand_in(value: ir.Value, number: int) -> ir.Value:
@@ -285,19 +292,19 @@ def _pattern(node: Node, patterns: Mapping[Node, Pattern]) -> Pattern:
     return pat.Call(spec, *operands, **own)
 
 
-def replacement(rule: Any, match: Match) -> Replacement | str:
-    """What a rule of onnxscript makes of a match, or the reason why it makes nothing of it."""
+def replacement(rule: Any, match: Match) -> list[Pattern] | str:
+    """What a rule of onnxscript makes of the outputs of a match, or the reason why it makes nothing of it."""
     try:
         excerpt = OnnxExcerpt(match)
         made = _replaced(rule, excerpt)
-        found = made if isinstance(made, str) else Replacement(excerpt, made)
+        if isinstance(made, str):
+            return made
+        found = Replacement(excerpt, made)
+        return "both sides are the same calls here" if found.is_match(match) else found.patterns()
     except FrontEndError as error:
         return str(error)
     except Exception as error:  # whatever the functions of the rule read that is not there
         return f"a function of the rule raises {type(error).__name__}: {error}"
-    if isinstance(found, str):
-        return found
-    return "both sides are the same calls here" if found.is_match(match) else found
 
 
 def _replaced(rule: Any, excerpt: OnnxExcerpt) -> Any:
