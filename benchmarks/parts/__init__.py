@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 
 from benchmarks.measure import Meter
-from benchmarks.parts import chain, exports, footprint, growth, inference, many_rules, optimised, relax, worst
+from benchmarks.parts import chain, exports, footprint, growth, inference, many_rules, onnx, optimised, relax, worst
 from benchmarks.section import Section
 
 PARTS: dict[str, Callable[[Meter, int], Section]] = {
@@ -19,6 +19,7 @@ PARTS: dict[str, Callable[[Meter, int], Section]] = {
     "growth": growth.run,
     "worst": worst.run,
     "footprint": footprint.run,
+    "onnx": onnx.run,
     "inference": inference.run,
     "optimised": optimised.run,
 }

@@ -1,8 +1,10 @@
-"""onnxscript: the same graphs in the IR of ONNX, and its rewriter."""
+"""The same graphs in the IR of ONNX: GSL, onnxscript's rewriter, and onnxruntime's optimiser of files."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
@@ -10,6 +12,10 @@ from onnxscript.rewriter import RewriteRule, RewriteRuleSet
 
 from benchmarks.measure import Job, System
 from benchmarks.terms import Rule, Terms, Tree, read, require_same
+from gsl import RuleSet, Subst, Workload, pat
+from gsl import op as canonical
+from gsl.onnx import Pass
+from gsl.spec.natives import OnnxOp
 
 OPERATORS = {
     "conv": "Conv",
@@ -31,17 +37,18 @@ OPERATORS = {
 """The operators of ONNX for those of terms."""
 _LABELS = {name: label for label, name in OPERATORS.items()}
 DOMAIN = "benchmarks"
+SHAPE = (4,)
 
 
 def graph_of(terms: Terms) -> ir.Model:
     """The graph as a model."""
     tensor = ir.TensorType(ir.DataType.FLOAT)
-    values = [ir.Value(name=name, type=tensor) for name in terms.inputs]
+    values = [ir.Value(name=name, type=tensor, shape=ir.Shape(SHAPE)) for name in terms.inputs]
     nodes = []
     for number, (label, operands) in enumerate(terms.calls):
         nodes.append(ir.Node("", OPERATORS[label], [values[operand] for operand in operands], name=f"n{number}"))
         values.append(nodes[-1].outputs[0])
-        values[-1].name, values[-1].type = f"v{number}", tensor
+        values[-1].name, values[-1].type, values[-1].shape = f"v{number}", tensor, ir.Shape(SHAPE)
     inputs, outputs = values[: len(terms.inputs)], [values[output] for output in terms.outputs]
     graph = ir.Graph(inputs, outputs, nodes=nodes, opset_imports={"": 20, DOMAIN: 1}, name="benchmark")
     return ir.Model(graph, ir_version=10)
@@ -86,5 +93,57 @@ def rewriter(terms: Terms, rules: Sequence[Rule], expected: Terms) -> System:
             return model
 
         return Job(work, lambda result: require_same(terms_of(result), expected))
+
+    return prepare
+
+
+def _subst(rule: Rule) -> Subst:
+    """A rule of GSL, of operators that are spelled alike in the vocabulary."""
+    leaves = {name: pat.Wildcard() for name in rule.leaves}
+
+    def build(tree: Tree) -> Any:
+        if isinstance(tree, str):
+            return leaves[tree]
+        name = {"neg": "Negative"}.get(tree[0], OPERATORS[tree[0]])
+        return getattr(canonical, name)(*map(build, tree[1:]))
+
+    return Subst(build(rule.source), pat.Call(OnnxOp(rule.name, DOMAIN), *leaves.values()), name=rule.name)
+
+
+def gsl_systems(terms: Terms, rules: Sequence[Rule], expected: Terms) -> tuple[System, System]:
+    """GSL with these rules: as a new model, the old one unchanged, and as a pass that changes the model itself."""
+    chosen = RuleSet(map(_subst, rules))
+    change = Pass(chosen)
+
+    def check(result: ir.Model) -> None:
+        require_same(terms_of(result), expected)
+
+    def new() -> Job:
+        model = graph_of(terms)
+        return Job(lambda: chosen(Workload.from_onnx(model)).model, check)
+
+    def in_place() -> Job:
+        model = graph_of(terms)
+        return Job(lambda: change(model).model, check)
+
+    return new, in_place
+
+
+def offline(terms: Terms) -> System:
+    """onnxruntime's own optimiser of files, which takes no rules of users: it reads a model and writes another one."""
+    import onnxruntime
+
+    def prepare() -> Job:
+        data = ir.to_proto(graph_of(terms)).SerializeToString()
+
+        def work() -> None:
+            with tempfile.TemporaryDirectory() as folder:
+                options = onnxruntime.SessionOptions()
+                options.log_severity_level = 4
+                options.optimized_model_filepath = str(Path(folder) / "optimised.onnx")
+                options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+                onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+        return Job(work)
 
     return prepare
