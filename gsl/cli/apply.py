@@ -20,6 +20,7 @@ EXAMPLES = """\
 gsl apply rules:BOOK model.pt2 -o smaller.pt2 --iterative --check   # the rule book
 gsl apply fusion.yaml model.pt2 -o fused.pt2                        # groups, by the rules of a file
 gsl apply mine.py:swish,conv-add model.pt2 -o new.pt2 --json        # two rules of a file of Python
+gsl apply rules:BOOK model.onnx -o new.onnx --check --sizes batch=2 # with a number for a symbolic size
 gsl apply mine.py module.json --params weights.npz -o new.json      # a module of TVM; writes new.npz too"""
 NOTES = f"""\
 {RULES_ARE_CODE} {MODELS_ARE_DATA}
@@ -46,6 +47,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--check", action="store_true",
         help="run the model and the result on its example inputs and on random ones; if they differ, write nothing",
     )  # fmt: skip
+    models.add_sizes(parser)
     parser.add_argument("--must-fire", action="store_true", help="if no rule fires, write nothing and return 1")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
     parser.add_argument(
@@ -66,7 +68,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     report = None
     if options.check:
         with terminal.during("comparing"):
-            report = old.compare(new, trace=new.trace)
+            report = old.compare(new, trace=new.trace, sizes=options.sizes)
     written: list[Path] = []
     if (report is None or report.passed) and (new.trace.count() or not options.must_fire):
         with terminal.during(f"writing {options.output}"):

@@ -69,6 +69,34 @@ def add_arguments(parser: argparse.ArgumentParser, params_help: str = PARAMS_HEL
     )  # fmt: skip
 
 
+def add_sizes(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that gives numbers for symbolic sizes."""
+    parser.add_argument(
+        "--sizes", type=_sizes, metavar="NAME=N,…",
+        help="numbers for symbolic sizes of the inputs, by name (batch=2,length=16), when the model is run",
+    )  # fmt: skip
+
+
+def _sizes(text: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, number = part.partition("=")
+        if not name.strip() or not number.strip().isdecimal():
+            raise argparse.ArgumentTypeError(f"expected sizes by name, as batch=2,length=16, found {text!r}")
+        found[name.strip()] = int(number)
+    return found
+
+
+def with_sizes(workload: Workload, sizes: Mapping[str, int] | None) -> Workload:
+    """The workload with random example inputs of these sizes, where it has none. UsageError for a program whose example
+    inputs are those with which it was made."""
+    if sizes is None:
+        return workload
+    if not hasattr(workload.program, "with_example_inputs"):
+        raise UsageError("--sizes: the model has example inputs, on which it is run")
+    return workload.with_example_inputs(workload.random_inputs(sizes=sizes))
+
+
 def given(options: argparse.Namespace) -> Workload:
     """The workload of the model that the arguments name. UsageError if it can't be read."""
     with importable(os.getcwd()):

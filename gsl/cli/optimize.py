@@ -19,6 +19,7 @@ from gsl.workload import Workload
 EXAMPLES = """\
 gsl optimize model.pt2 -o fast.pt2                                  # the rule book, for a minute at most
 gsl optimize model.pt2 -o fast.pt2 --budget 20 --report report.html # with bars, and drawings before and after
+gsl optimize model.onnx -o fast.onnx --sizes batch=1,length=128     # a model of ONNX, run by onnxruntime
 gsl optimize model.pt2 -o fast.pt2 --tolerance 0.02                 # with rules that change numbers, so far
 gsl optimize model.pt2 -o fast.pt2 --rules mine.py:swish --rules rules:BOOK --threads 1 --json"""
 NOTES = f"""\
@@ -47,6 +48,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cost", choices=MODELS, default="measured", help="what decides what pays (measured)")
     parser.add_argument("--search", choices=SEARCHES, default="greedy", help="how the best program is found (greedy)")
     parser.add_argument("--threads", type=_threads, metavar="N", help="the threads of torch; those that it has")
+    models.add_sizes(parser)
     parser.add_argument("--report", type=Path, metavar="HTML", help="write a page with bars and drawings, too")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
     parser.add_argument("-v", "--verbose", action="store_true", help="also print the cost by operator")
@@ -83,7 +85,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
         output.check_place(options.report)
     rules = _rules(options, terminal)
     with terminal.during(f"reading {options.model}"):
-        old = models.given(options)
+        old = models.with_sizes(models.given(options), options.sizes)
     with terminal.during("optimising") as progress:
         new, report = result = optimize(
             old, rules=rules, cost=options.cost, budget=options.budget, tolerance=options.tolerance,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -98,12 +99,12 @@ def optimize(
 ) -> Optimized:
     """The program that is left when of some rules those matches are rewritten that pay here, and a report.
 
-    ``model`` is a workload or anything that one is made of; a plain ``torch.nn.Module`` is exported with ``inputs``,
-    on which all others are timed too (the example inputs, or random ones, unless given). ``rules`` are a set of rules,
-    or several that are applied one after the other; the rule book's unless given. ``cost`` is that of
-    ``Workload.cost``, and ``threads`` those of torch. At the end both whole programs are run in turns: the new one is
-    the result if its numbers agree, and it is faster in the median and by more than chance (by the ranks of the times).
-    Otherwise it is the program that was given.
+    ``model`` is a workload or anything that one is made of, or the path of a model of ONNX; a plain ``torch.nn.Module``
+    is exported with ``inputs``, on which all others are timed too (the example inputs, or random ones, unless given).
+    ``rules`` are a set of rules, or several that are applied one after the other; the rule book's unless given.
+    ``cost`` is that of ``Workload.cost``, and ``threads`` those of torch. At the end both whole programs are run in
+    turns: the new one is the result if its numbers agree, and it is faster in the median and by more than chance (by
+    the ranks of the times). Otherwise it is the program that was given.
 
     Rules that are ``approximate`` are used only with a ``tolerance``: the largest error of an output, relative to the
     largest magnitude of that output, on the inputs or on all those of ``calibration``. ``budget`` is in seconds: when
@@ -117,6 +118,8 @@ def optimize(
     if tolerance is not None and not (isinstance(tolerance, (int, float)) and 0 < tolerance < 1):
         raise WorkloadError(f"tolerance= is a relative error between 0 and 1, got {tolerance!r}")
     workload = _workload(model, inputs)
+    if inputs is not None and workload.example_inputs is None and hasattr(workload.program, "with_example_inputs"):
+        workload = workload.with_example_inputs(inputs)
     given = None if workload is not model and _is_module(model) else inputs
     with threads_of(threads) as number:
         run = _Optimization(
@@ -383,6 +386,8 @@ def _workload(model: Any, inputs: Any) -> Workload:
     """The workload of a model."""
     if isinstance(model, Workload):
         return model
+    if isinstance(model, (str, os.PathLike)):
+        return Workload.from_onnx(model)
     if not _is_module(model):
         return Workload(model)
     if inputs is None:

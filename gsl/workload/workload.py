@@ -145,14 +145,19 @@ class Workload:
         return cls(tvm.from_expr(expr, inputs, seed=seed), name=name)
 
     @classmethod
-    def from_onnx(cls, model: Any, *, name: str | None = None) -> Workload:
+    def from_onnx(
+        cls, model: Any, example_inputs: Sequence[Any] | None = None, *, name: str | None = None
+    ) -> Workload:
         """The workload of a model of ONNX: an ``onnx_ir.Model``, an ``onnx.ModelProto``, or the path of a file.
+
+        Example inputs, in order, tell the numbers of symbolic sizes where programs are compared and costs measured.
 
         The tensors of a file that has external data stay in their files until they are needed.
         """
         from gsl.front import onnx
 
-        return cls(onnx.from_onnx(model), name=name)
+        found = cls(onnx.from_onnx(model), name=name)
+        return found if example_inputs is None else found.with_example_inputs(example_inputs)
 
     @classmethod
     def from_nodes(
@@ -265,6 +270,14 @@ class Workload:
             self._lent = True
             return self._program.load(), True
         return self.graph, False
+
+    def with_example_inputs(self, inputs: Sequence[Any] | Mapping[str, Any]) -> Workload:
+        """This workload with other example inputs, in order or by name. WorkloadError for a program that has those with
+        which it was made."""
+        if not hasattr(self._program, "with_example_inputs"):
+            raise WorkloadError(f"{self.name} is a {type(self.native).__name__}, whose example inputs are those with "
+                                "which it was made")  # fmt: skip
+        return Workload(self._program.with_example_inputs(self.bind(inputs)), name=self._name)
 
     def replace(self, graph: Graph, *, name: str | None = None, trace: Trace | None = None) -> Workload:
         """The workload of a rewritten copy of this one's view. FrontEndError if it can't be written back."""

@@ -8,27 +8,36 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from gsl.errors import FrontEndError
-from gsl.front.base import Extended
+from gsl.front.base import Extended, ProgramStep
 from gsl.front.onnx import run
 from gsl.front.onnx.files import checked, opened, reason_of, save
 from gsl.front.onnx.infer import evaluate
 from gsl.front.onnx.load import OnnxLoader, symbol_names, weights_of
+from gsl.front.onnx.steps import OnnxSteps
 from gsl.front.onnx.store import OnnxDraft, OnnxStorer
 from gsl.front.onnx.types import OnnxTypes
-from gsl.graph import Graph, Inference, Node, Op, Type
+from gsl.graph import Graph, Inference, Node, Op, SymDim, TensorType, Type
 
 
 class OnnxProgram(Extended):
     """The main graph of an ``onnx_ir.Model``, with its weights. Its functions, and the graphs in its nodes, stay."""
 
     casts_inputs = True
-    example_inputs = None
+    fuses = True
+    """onnxruntime computes element-wise calls together with the call before them."""
 
-    def __init__(self, model: ir.Model) -> None:
+    def __init__(self, model: ir.Model, example_inputs: Sequence[Any] | None = None) -> None:
         self._model = model
+        self.example_inputs = example_inputs
+        """Inputs in order, from which symbolic sizes have their numbers where costs are measured."""
+
+    def with_example_inputs(self, values: Sequence[Any]) -> OnnxProgram:
+        """This program with other example inputs, in order."""
+        return OnnxProgram(self._model, values)
 
     @property
     def native(self) -> ir.Model:
@@ -60,13 +69,13 @@ class OnnxProgram(Extended):
     def store(self, graph: Graph) -> OnnxProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
         new = OnnxStorer(graph, self._model, lambda: self._symbols).store()
-        return self if new is self._model else OnnxProgram(new).with_operators(self.operators)
+        return self if new is self._model else OnnxProgram(new, self.example_inputs).with_operators(self.operators)
 
     def update(self, graph: Graph) -> None:
         """Write a rewritten view into the model itself. FrontEndError if it can't be expressed; the model is then as it
         was."""
         OnnxStorer(graph, self._model, lambda: self._symbols, in_place=True).store()
-        for name in ("inputs", "params", "_symbols"):
+        for name in ("inputs", "params", "_symbols", "_steps"):
             self.__dict__.pop(name, None)
 
     @cached_property
@@ -90,6 +99,23 @@ class OnnxProgram(Extended):
         return call if fed == list(range(len(names))) else lambda *values: call(
             *[values[fed.index(place)] if place in fed else None for place in range(len(names))]
         )  # fmt: skip
+
+    def steps(self, graph: Graph) -> Sequence[ProgramStep]:
+        """The nodes that compute, in order; ``graph`` is an unchanged view."""
+        return self._steps.steps(graph)
+
+    def alone(self, steps: Sequence[ProgramStep], *, copies: int = 1) -> Callable[[], object]:
+        """A function that makes these calls and no others, on operands made for it."""
+        return self._steps.alone(steps, copies)
+
+    @cached_property
+    def _steps(self) -> OnnxSteps:
+        sizes: dict[Any, int] = {}
+        for type, value in zip(self.inputs.values(), self.example_inputs or ()):
+            if isinstance(type, TensorType):
+                sizes.update((size.expr, int(number)) for size, number in zip(type.shape, np.shape(value))
+                             if isinstance(size, SymDim))  # fmt: skip
+        return OnnxSteps(self._model, sizes)
 
     def save(self, path: Path) -> None:
         """Save the model: whole, or not at all."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import onnx_ir as ir
+import torch
 
 from gsl.errors import FrontEndError, MissingPackageError
 from gsl.front.onnx.files import in_memory
@@ -25,7 +26,8 @@ def session(model: ir.Model, *, runtime: str | None = None, **options: Any) -> C
     """A callable that takes the inputs of a model in order and returns numpy arrays, a tuple if there are several.
 
     ``runtime`` is ``"onnxruntime"``, or ``"reference"``, which is taken where the first one is not installed, or has no
-    kernel for some dtype. The options are attributes of onnxruntime's ``SessionOptions``, and ``providers``.
+    kernel for some dtype. The options are attributes of onnxruntime's ``SessionOptions``, and ``providers``; it has as
+    many threads as torch unless they are given (``intra_op_num_threads``).
     """
     if runtime is not None and runtime not in RUNTIMES:
         raise FrontEndError(f"runtime={runtime!r}: there are {', '.join(map(repr, RUNTIMES))}")
@@ -65,6 +67,7 @@ def _onnxruntime(model: ir.Model, names: Sequence[Any], *, providers: Any = None
 
     settings = onnxruntime.SessionOptions()
     settings.log_severity_level = 3  # it advises to optimise
+    settings.intra_op_num_threads = torch.get_num_threads()
     for name, value in options.items():
         if not hasattr(settings, name):
             raise FrontEndError(f"onnxruntime's SessionOptions have no attribute {name!r}")

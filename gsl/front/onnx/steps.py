@@ -1,0 +1,150 @@
+"""The nodes of a model one by one: the facts on which the time of each depends, and runs of some of them alone."""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import onnx_ir as ir
+
+from gsl.errors import FrontEndError
+from gsl.front.base import ProgramStep
+from gsl.front.core.handle import handle_of
+from gsl.front.onnx import opaque, run
+from gsl.front.onnx.load import OnnxLoader, is_alias, is_constant
+from gsl.front.onnx.types import annotate
+from gsl.graph import Graph, Node, SymDim, TensorType, Type
+
+SMALL: Final = 128
+"""The number of bytes up to which the elements of a literal may count: axes, shapes, bounds."""
+
+
+class OnnxSteps:
+    """The nodes of the main graph of a model; ``sizes`` are numbers for symbolic sizes."""
+
+    def __init__(self, model: ir.Model, sizes: Mapping[Any, int]) -> None:
+        self.model = model
+        self.sizes = sizes
+        self.scope = OnnxLoader(model)
+        self.scope.load()
+
+    def steps(self, view: Graph) -> list[ProgramStep]:
+        """The nodes that compute, with the nodes of a view that they stand for."""
+        shown: dict[Any, list[Node]] = {}
+        for node in view.nodes:
+            handle = handle_of(node)
+            if handle is not None:
+                for native in (handle.reading.native, *handle.reading.through):
+                    shown.setdefault(native.producer() if isinstance(native, ir.Value) else native, []).append(node)
+        return [
+            ProgramStep(node.name or node.op_type, tuple(shown.get(node, ())), self._key(node), self._bytes(node), node)
+            for node in self.model.graph
+            if not is_constant(node) and not is_alias(node)
+        ]
+
+    def alone(self, steps: Sequence[ProgramStep], copies: int) -> Callable[[], object]:
+        """A function that runs some of the nodes by onnxruntime, with the threads that torch has. FrontEndError where
+        an operand can't be made up."""
+        nodes = [step.native for step in steps]
+        if any(next(opaque.bodies(node), None) is not None for node in nodes):
+            raise FrontEndError(f"{steps[-1].name}: what a node with graphs in it takes depends on what it computes")
+        calls = []
+        for seed in range(copies):
+            region = self._region(nodes)
+            fed = [self._made_up(value, seed) for value in region.graph.inputs]
+            calls.append(partial(run.session(region, runtime="onnxruntime"), *fed))
+        if copies == 1:
+            return calls[0]
+        turns = itertools.cycle(calls)
+        return lambda: next(turns)()
+
+    def _region(self, nodes: Sequence[ir.Node]) -> ir.Model:
+        """A model of these nodes alone: values from elsewhere are inputs, and weights are weights."""
+        made: dict[ir.Value, ir.Value] = {}
+        weights = []
+        for value in dict.fromkeys(value for node in nodes for value in node.inputs):
+            if value is None or value.producer() in nodes:
+                continue
+            made[value] = ir.Value(name=value.name)
+            annotate(made[value], self._type(value))
+            tensor = self._weight(value)
+            if tensor is not None:
+                made[value].const_value = tensor
+                weights.append(made[value])
+        inputs = [value for value in made.values() if value.const_value is None]
+        copies = []
+        for node in nodes:
+            outputs = [ir.Value(name=value.name) for value in node.outputs]
+            taken = [None if value is None else made[value] for value in node.inputs]
+            copies.append(ir.Node(node.domain, node.op_type, taken, list(node.attributes.values()),
+                                  overload=node.overload, outputs=outputs))  # fmt: skip
+            made.update(zip(node.outputs, outputs))
+        ends = [value for node in nodes for value in node.outputs if self._is_end(value, nodes)]
+        for value in ends:
+            annotate(made[value], self._type(value))
+        graph = ir.Graph(inputs, [made[value] for value in ends], nodes=copies, initializers=weights, name="alone",
+                         opset_imports=dict(self.model.graph.opset_imports))  # fmt: skip
+        functions = [function.clone() for function in self.model.functions.values()]
+        return ir.Model(graph, ir_version=self.model.ir_version or 10, functions=functions)
+
+    def _is_end(self, value: ir.Value, nodes: Sequence[ir.Node]) -> bool:
+        """True if something else than these nodes uses a value."""
+        users = [use.node for use in value.uses()]
+        return value.is_graph_output() or (not users and value.index() == 0) or any(user not in nodes for user in users)
+
+    def _weight(self, value: ir.Value) -> Any:
+        """The tensor of a weight or literal; ``None`` for any other value."""
+        if value.name in self.scope.weights or is_constant(value.producer()):
+            return ir.convenience.get_const_tensor(value)
+        return None
+
+    def _type(self, value: ir.Value) -> Type | None:
+        """The type of a value, with numbers for symbolic sizes where they are known."""
+        type = self.scope.type_of(value)
+        if not isinstance(type, TensorType):
+            return type
+        return TensorType(tuple(map(self._number, type.shape)), type.dtype)
+
+    def _number(self, size: Any) -> Any:
+        found = size.expr.subs(self.sizes) if isinstance(size, SymDim) else size
+        return int(found) if getattr(found, "is_Integer", True) else size
+
+    def _made_up(self, value: ir.Value, seed: int) -> Any:
+        """An array for an input: floats at random, integers that are valid indices."""
+        if value.shape is None or value.dtype is None or not value.shape.is_static():
+            raise FrontEndError(f"{value.name}: an operand of unknown size can't be made up: give example inputs")
+        shape, dtype = value.shape.numpy(), value.dtype.numpy()
+        if str(value.dtype).lower() in ("float", "double", "float16", "bfloat16"):
+            return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+        return np.full(shape, dtype == np.bool_, dtype)
+
+    def _key(self, node: ir.Node) -> str:
+        """The text of a node: its operator, its operands by their types, its attributes."""
+        import onnxruntime
+
+        version = self.model.opset_imports.get(node.domain, 0)
+        args = [self._argument(value) for value in node.inputs]
+        args += [f"{name}={_text(attr)}" for name, attr in node.attributes.items()]
+        return f"{opaque.target_of(node)}:{version}({', '.join(args)}) onnxruntime {onnxruntime.__version__}"
+
+    def _argument(self, value: ir.Value | None) -> str:
+        tensor = None if value is None else self._weight(value)
+        if value is None or tensor is None:
+            return "" if value is None else str(self._type(value))
+        few = f" {zlib.crc32(tensor.tobytes())}" if tensor.nbytes <= SMALL else ""
+        return f"weight {tensor.dtype}{list(tensor.shape)}{few}"
+
+    def _bytes(self, node: ir.Node) -> int:
+        """The number of bytes of weights that a node reads."""
+        tensors = [self._weight(value) for value in node.inputs if value is not None]
+        return sum(tensor.nbytes for tensor in tensors if tensor is not None)
+
+
+def _text(attr: Any) -> str:
+    if attr.is_ref():
+        return f"@{attr.ref_attr_name}"
+    return str(zlib.crc32(attr.value.tobytes())) if attr.type == ir.AttributeType.TENSOR else str(attr.value)
