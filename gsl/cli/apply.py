@@ -20,7 +20,7 @@ EXAMPLES = """\
 gsl apply rules:BOOK model.pt2 -o smaller.pt2 --iterative --check   # the rule book
 gsl apply fusion.yaml model.pt2 -o fused.pt2                        # groups, by the rules of a file
 gsl apply mine.py:swish,conv-add model.pt2 -o new.pt2 --json        # two rules of a file of Python
-gsl apply rules:BOOK model.onnx -o new.onnx --check --sizes batch=2 # with a number for a symbolic size
+gsl apply rules:BOOK model.onnx -o new.onnx --check --sizes batch=1,length=8  # numbers for symbolic sizes
 gsl apply mine.py module.json --params weights.npz -o new.json      # a module of TVM; writes new.npz too"""
 NOTES = f"""\
 {RULES_ARE_CODE} {MODELS_ARE_DATA}

@@ -19,7 +19,7 @@ from gsl.workload import Workload
 EXAMPLES = """\
 gsl optimize model.pt2 -o fast.pt2                                  # the rule book, for a minute at most
 gsl optimize model.pt2 -o fast.pt2 --budget 20 --report report.html # with bars, and drawings before and after
-gsl optimize model.onnx -o fast.onnx --sizes batch=1,length=128     # a model of ONNX, run by onnxruntime
+gsl optimize model.onnx -o fast.onnx --sizes batch=1,length=8       # a model of ONNX, run by onnxruntime
 gsl optimize model.pt2 -o fast.pt2 --tolerance 0.02                 # with rules that change numbers, so far
 gsl optimize model.pt2 -o fast.pt2 --rules mine.py:swish --rules rules:BOOK --threads 1 --json"""
 NOTES = f"""\

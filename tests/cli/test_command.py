@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from gsl.cli import main
@@ -21,6 +22,9 @@ from tests.cli.conftest import RULES, Run
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "cli.md"
+MODEL = """<ir_version: 10, opset_import: ["" : 22]>
+net (float[batch,length] x) => (float[batch,length] y) { gate = Sigmoid(x) y = Mul(x, gate) }"""
+"""A model of ONNX with symbolic sizes."""
 
 
 def usages(text: str) -> list[list[str]]:
@@ -34,6 +38,7 @@ def everything(here: Path) -> Path:
     """A folder with all files that the examples name."""
     (here / "mine.py").write_text(RULES.replace('"idle"', '"conv-add"'))
     (here / "module.json").write_bytes((Path(__file__).parent / "data" / "dense.json").read_bytes())
+    onnx.save(onnx.parser.parse_model(MODEL), here / "model.onnx")
     np.savez(here / "weights.npz", w=np.arange(12, dtype="float32").reshape(4, 3) / 10)
     return here
 
