@@ -24,6 +24,8 @@ Subject = TypeVar("Subject")
 RoundWork = Callable[[Graph, "Evaluate | None", bool], tuple[Graph, Trace]]
 """A function that rewrites a view, given a function that computes calls ahead of time, and true if the view may be
 changed itself."""
+Within = Callable[[str], "tuple[RoundWork, Within] | None"]
+"""Tells the work in the graph of a name within a call, and in those within that; ``None`` where it stays."""
 
 
 def rewrite(
@@ -45,7 +47,12 @@ def rewrite(
             evaluate=evaluate if fold_params else None, own=own,
         )  # fmt: skip
 
-    return on_subject(subject, work, new_name, [spec for rule in rules for spec in rule.operators])
+    return on_subject(subject, work, new_name, [spec for rule in rules for spec in rule.operators], everywhere(work))
+
+
+def everywhere(work: RoundWork) -> Within:
+    """The same work in all graphs within calls, at any depth."""
+    return lambda name: (work, everywhere(work))
 
 
 def view_of(subject: Any, operators: Iterable[DeclaredSpec]) -> Graph:
@@ -57,17 +64,27 @@ def view_of(subject: Any, operators: Iterable[DeclaredSpec]) -> Graph:
 def replay(trace: Trace, subject: Subject, steps: int | None = None) -> Subject:
     """Repeat the firings of a trace, or the first of them, on a workload or a view; the subject is unchanged."""
 
+    work, within = _repetition(trace, steps)
+    return on_subject(subject, work, None, [spec for rule in trace.rules.values() for spec in rule.operators], within)
+
+
+def _repetition(trace: Trace, steps: int | None) -> tuple[RoundWork, Within]:
+    """The work that repeats the firings of a trace, and that within calls; the first steps are those of the graph
+    itself."""
+
     def work(graph: Graph, evaluate: Evaluate | None, own: bool) -> tuple[Graph, Trace]:
         return repeat(trace, graph, steps, evaluate)
 
-    return on_subject(subject, work, None, [spec for rule in trace.rules.values() for spec in rule.operators])
+    known = trace.inside if steps is None else {}
+    return work, lambda name: _repetition(known[name], None) if name in known else None
 
 
 def on_subject(
-    subject: Subject, work: RoundWork, name: str | None, operators: Iterable[DeclaredSpec] = ()
-) -> Subject:
+    subject: Subject, work: RoundWork, name: str | None, operators: Iterable[DeclaredSpec] = (),
+    within: Within = lambda name: None,
+) -> Subject:  # fmt: skip
     """The workload or view that results when the view of a subject is rewritten, in which calls of these operators of
-    users are read."""
+    users are read; ``within`` tells the work in the graphs within calls."""
     if isinstance(subject, Graph):
         return work(subject, None, False)[0]  # type: ignore[return-value]
     workload: Any = subject
@@ -77,18 +94,33 @@ def on_subject(
             "with Workload.from_torch, from_fx or from_exported"
         )
     with paused_collector():  # once, and not for each of the steps; by its end, what they made is gone
-        result: Subject = _rewritten(workload.with_operators(*operators), work, name)
+        result: Subject = _rewritten(workload.with_operators(*operators), work, name, within)
     return result
 
 
-def _rewritten(workload: Any, work: RoundWork, name: str | None) -> Any:
-    """The workload of the rewritten view of a workload."""
+def _rewritten(workload: Any, work: RoundWork, name: str | None, within: Within) -> Any:
+    """The workload of the rewritten view of a workload, and of the graphs within its calls."""
     view, own = workload.lend()
     graph, trace = work(view, workload.program.evaluate, own)
     result = workload.replace(graph, name=name, trace=trace)
     if own or graph is not view:
         graph.release()
-    return result
+    return _with_inside(result, within, trace) if hasattr(result.program, "inside") else result
+
+
+def _with_inside(workload: Any, within: Within, trace: Trace) -> Any:
+    """A workload whose program has graphs within its calls, which are rewritten as programs of their own."""
+
+    def change(name: str, program: Any) -> Any:
+        known = within(name)
+        if known is None:
+            return program
+        inner = _rewritten(type(workload)(program), known[0], None, known[1])
+        if inner.trace.count():
+            trace.inside[name] = inner.trace
+        return inner.program
+
+    return workload.with_program(workload.program.inside(change))
 
 
 def apply(

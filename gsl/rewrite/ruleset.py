@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gsl.errors import PatternError, located, nearest
 from gsl.graph import Graph
 from gsl.match import Match, candidates
-from gsl.rewrite.apply import RewriteRun, apply, limit_of, on_subject, rewrite, view_of
+from gsl.rewrite.apply import RewriteRun, apply, everywhere, limit_of, on_subject, rewrite, view_of
 from gsl.rewrite.explain import Explanation
 from gsl.rewrite.fold import Evaluate
 from gsl.rewrite.passes import Watch
@@ -228,7 +228,8 @@ def alternate(
                 watch.check(run.graph, run.trace)
         return run.done()
 
-    return on_subject(subject, work, new_name, [spec for rule in rules.values() for spec in rule.operators])
+    named = [spec for rule in rules.values() for spec in rule.operators]
+    return on_subject(subject, work, new_name, named, everywhere(work))
 
 
 def _step(run: RewriteRun, sets: Iterable[RuleSet], limit: int | None) -> bool:

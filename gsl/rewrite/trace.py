@@ -96,15 +96,22 @@ class Trace:
     folds: bool = field(default=False, repr=False)
     """True if weights were folded after each round; otherwise after the last one, if any were."""
 
+    inside: dict[str, Trace] = field(default_factory=dict, repr=False)
+    """The records of the graphs within calls in which rules fired, by the names of these graphs."""
+
     def count(self, rule: str | None = None) -> int:
-        """The number of firings of a rule (of all rules without a name)."""
-        return sum(rule is None or firing.rule == rule for firing in self.firings)
+        """The number of firings of a rule (of all rules without a name), in the graphs within calls, too."""
+        own = sum(rule is None or firing.rule == rule for firing in self.firings)
+        return own + sum(trace.count(rule) for trace in self.inside.values())
 
     def summary(self) -> Summary:
         """The number of firings of each rule that fired, in the order of the rules."""
         counts = dict.fromkeys(self.rules, 0)
         for firing in self.firings:
             counts[firing.rule] = counts.get(firing.rule, 0) + 1
+        for trace in self.inside.values():
+            for rule, count in trace.summary().items():
+                counts[rule] = counts.get(rule, 0) + count
         return Summary({rule: count for rule, count in counts.items() if count})
 
     def replay(self, subject: Subject, *, steps: int | None = None) -> Subject:
@@ -128,6 +135,8 @@ class Trace:
         lines += _rest(len(self.firings) - len(shown), "firing")
         lines += map(str, islice(self.refused, limit))
         lines += _rest(0 if limit is None else len(self.refused) - limit, "refused match", "es")
+        for name, trace in self.inside.items():
+            lines += [f"in {name}", *(f"  {line}" for line in trace.text(limit=limit).splitlines())]
         return "\n".join(lines) or "no rule fired"
 
     def __str__(self) -> str:

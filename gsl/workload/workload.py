@@ -285,6 +285,14 @@ class Workload:
         new._trace = trace
         return new
 
+    def with_program(self, program: Program) -> Workload:
+        """This workload with another program; the trace stays."""
+        if program is self._program:
+            return self
+        new = Workload(program, name=self._name)
+        new._trace = self._trace
+        return new
+
     def with_operators(self, *operators: Any) -> Workload:
         """This workload, of which calls of these operators are read by their declarations: ``@gsl.operator``.
 
@@ -299,9 +307,7 @@ class Workload:
             return self
         if all(program.operators.get(str.__str__(name)) is spec for name, spec in given.items()):
             return self
-        new = Workload(program.with_operators(given), name=self._name)
-        new._trace = self._trace
-        return new
+        return self.with_program(program.with_operators(given))
 
     @property
     def trace(self) -> Trace:

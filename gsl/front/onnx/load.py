@@ -266,7 +266,7 @@ class OnnxLoader(Loader):
     def _opaque(self, native: Any, node: ir.Node) -> None:
         """Add the one node of a call that stays as it is."""
         inputs = tuple([value for value in node.inputs if value is not None])
-        extra = opaque.captured(node)
+        extra = opaque.captured(list(opaque.bodies(node)))
         type: Type | None = self._native_type(node.outputs[0])
         if native is node:
             type = TupleType(tuple(map(self._native_type, node.outputs)))

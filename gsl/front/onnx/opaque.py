@@ -62,15 +62,24 @@ def nested(node: ir.Node) -> Iterator[ir.Node]:
         yield from body.all_nodes()
 
 
-def captured(node: ir.Node) -> tuple[ir.Value, ...]:
-    """The values from around a node that its graphs use, each once."""
-    graphs = list(bodies(node))
-    if not graphs:
-        return ()
+def captured(graphs: Sequence[ir.Graph]) -> tuple[ir.Value, ...]:
+    """The values from around some graphs that they use, each once."""
     inner = {graph for body in graphs for graph in (body, *body.subgraphs())}
-    used = [value for part in nested(node) for value in part.inputs if value is not None]
+    used = [value for body in graphs for part in body.all_nodes() for value in part.inputs if value is not None]
     used += [value for body in graphs for value in body.outputs]
     return tuple(dict.fromkeys([value for value in used if value.graph not in inner]))
+
+
+def replace(graph: ir.Graph, instead: Mapping[ir.Value, ir.Value]) -> None:
+    """Let a graph, and those in it, use other values."""
+    for part in graph.all_nodes():
+        for place, value in enumerate(part.inputs):
+            if value is not None and value in instead:
+                part.replace_input_with(place, instead[value])
+    for inner in (graph, *graph.subgraphs()):
+        for place, value in enumerate(inner.outputs):
+            if value in instead:
+                inner.outputs[place] = instead[value]
 
 
 def effect_of(node: ir.Node) -> Effect | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import onnx_ir as ir
 from gsl.errors import FrontEndError
 from gsl.front.base import Extended, ProgramStep
 from gsl.front.onnx import run
+from gsl.front.onnx.bodies import with_bodies
 from gsl.front.onnx.files import checked, opened, reason_of, save
 from gsl.front.onnx.infer import evaluate
 from gsl.front.onnx.load import OnnxLoader, symbol_names, weights_of
@@ -24,20 +25,24 @@ from gsl.graph import Graph, Inference, Node, Op, SymDim, TensorType, Type
 
 
 class OnnxProgram(Extended):
-    """The main graph of an ``onnx_ir.Model``, with its weights. Its functions, and the graphs in its nodes, stay."""
+    """The main graph of an ``onnx_ir.Model``, with its weights. The graphs in its nodes are programs of their own."""
 
     casts_inputs = True
     fuses = True
     """onnxruntime computes element-wise calls together with the call before them."""
 
-    def __init__(self, model: ir.Model, example_inputs: Sequence[Any] | None = None) -> None:
+    def __init__(
+        self, model: ir.Model, example_inputs: Sequence[Any] | None = None, taken: Set[str] = frozenset()
+    ) -> None:
         self._model = model
         self.example_inputs = example_inputs
         """Inputs in order, from which symbolic sizes have their numbers where costs are measured."""
+        self._taken = taken
+        """The names around the graph, which new things in it must not have."""
 
     def with_example_inputs(self, values: Sequence[Any]) -> OnnxProgram:
         """This program with other example inputs, in order."""
-        return OnnxProgram(self._model, values)
+        return OnnxProgram(self._model, values, self._taken).with_operators(self.operators)
 
     @property
     def native(self) -> ir.Model:
@@ -68,15 +73,30 @@ class OnnxProgram(Extended):
 
     def store(self, graph: Graph) -> OnnxProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
-        new = OnnxStorer(graph, self._model, lambda: self._symbols).store()
-        return self if new is self._model else OnnxProgram(new, self.example_inputs).with_operators(self.operators)
+        new = OnnxStorer(graph, self._model, lambda: self._symbols, self._taken).store()
+        return self if new is self._model else self._with(new)
+
+    def _with(self, model: ir.Model) -> OnnxProgram:
+        return OnnxProgram(model, self.example_inputs, self._taken).with_operators(self.operators)
 
     def update(self, graph: Graph) -> None:
         """Write a rewritten view into the model itself. FrontEndError if it can't be expressed; the model is then as it
         was."""
-        OnnxStorer(graph, self._model, lambda: self._symbols, in_place=True).store()
+        OnnxStorer(graph, self._model, lambda: self._symbols, self._taken, in_place=True).store()
         for name in ("inputs", "params", "_symbols", "_steps"):
             self.__dict__.pop(name, None)
+
+    def inside(self, change: Callable[[str, OnnxProgram], OnnxProgram]) -> OnnxProgram:
+        """This program, in which each graph of a node is what ``change`` makes of it, told its name and its program.
+
+        Values from around a graph are inputs of its program, and weights where they are weights.
+        """
+
+        def changed(name: str, model: ir.Model, taken: Set[str]) -> ir.Model:
+            return change(name, OnnxProgram(model, taken=taken).with_operators(self.operators)).native
+
+        new = with_bodies(self._model, changed)
+        return self if new is self._model else self._with(new)
 
     @cached_property
     def _symbols(self) -> Mapping[Any, str]:

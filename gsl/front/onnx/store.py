@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, Final
 
@@ -32,7 +32,8 @@ class OnnxStorer(Storer):
     framework = "ONNX"
 
     def __init__(
-        self, graph: Graph, model: ir.Model, symbols: Callable[[], Mapping[Any, str]], *, in_place: bool = False
+        self, graph: Graph, model: ir.Model, symbols: Callable[[], Mapping[Any, str]], taken: Set[str] = frozenset(), *,
+        in_place: bool = False,
     ) -> None:
         super().__init__(graph)
         self.old = model
@@ -43,6 +44,8 @@ class OnnxStorer(Storer):
         self._types: dict[ir.Value, Type | None] = {}
         self._literals: dict[Any, ir.Value] = {}
         self._sizes: dict[Any, ir.Value] = {}
+        self._taken = taken
+        """Names that new things must not have, besides those of the model."""
         self._made: list[ir.Node] = []
         """The new nodes of the call that is written."""
         self._placed: list[tuple[ir.Node | None, list[ir.Node]]] = []
@@ -286,7 +289,7 @@ class OnnxStorer(Storer):
     @cached_property
     def _names(self) -> FreeNames:
         """The names that new things may have."""
-        return FreeNames(_names(self.model.graph))
+        return FreeNames(names_of(self.model.graph) | self._taken)
 
     # ------------------------------------------------------------ the whole
 
@@ -340,15 +343,11 @@ class OnnxStorer(Storer):
     def _move(self, node: ir.Node, moved: Mapping[ir.Value, ir.Value]) -> None:
         """Let a node of the model, and the graphs in it, use other values."""
         self._lost += moved
-        for part in (node, *opaque.nested(node)):
-            for place, value in enumerate(part.inputs):
-                if value is not None and value in moved:
-                    part.replace_input_with(place, moved[value])
+        for place, value in enumerate(node.inputs):
+            if value is not None and value in moved:
+                node.replace_input_with(place, moved[value])
         for body in opaque.bodies(node):
-            for graph in (body, *body.subgraphs()):
-                for place, value in enumerate(graph.outputs):
-                    if value in moved:
-                        graph.outputs[place] = moved[value]
+            opaque.replace(body, moved)
 
     def _end(self, place: int, results: Sequence[ir.Value]) -> None:
         """Let a result be an output, under the name that the output had."""
@@ -397,7 +396,7 @@ class OnnxStorer(Storer):
         return all(
             order[producer] < order[node]
             for node in touched if node in order
-            for value in (*node.inputs, *opaque.captured(node))
+            for value in (*node.inputs, *opaque.captured(list(opaque.bodies(node))))
             if value is not None and (producer := value.producer()) is not None
         )  # fmt: skip
 
@@ -464,7 +463,7 @@ def _detach(node: ir.Node) -> None:
         node.replace_input_with(place, None)
 
 
-def _names(graph: ir.Graph) -> set[Any]:
+def names_of(graph: ir.Graph) -> set[Any]:
     """All names of values and nodes, those of inner graphs included."""
     found: set[Any] = {value.name for value in (*graph.inputs, *graph.initializers.values())}
     for node in graph:
@@ -472,8 +471,8 @@ def _names(graph: ir.Graph) -> set[Any]:
         for value in node.outputs:
             found.add(value.name)
         for body in opaque.bodies(node):
-            found |= _names(body)
+            found |= names_of(body)
     return found
 
 
-__all__ = ["OnnxDraft", "OnnxStorer"]
+__all__ = ["OnnxDraft", "OnnxStorer", "names_of"]
