@@ -9,6 +9,7 @@ import onnx_ir as ir
 from gsl.front.onnx import opaque
 from gsl.front.onnx.infer import declared_types
 from gsl.front.onnx.store import names_of
+from gsl.front.onnx.types import const_tensor
 
 
 def with_bodies(model: ir.Model, change: Callable[[str, ir.Model, Set[str]], ir.Model]) -> ir.Model:
@@ -38,7 +39,7 @@ def _alone(model: ir.Model, body: ir.Graph) -> ir.Model:
     graph = body.clone(allow_outer_scope_values=True)
     instead: dict[ir.Value, ir.Value] = {}
     for value in opaque.captured([graph]):
-        tensor = None if value.is_graph_input() else ir.convenience.get_const_tensor(value)
+        tensor = None if value.is_graph_input() else const_tensor(value)
         type, shape = value.type, value.shape
         if type is None or shape is None:
             type, shape = declared_types(model).get(value.name or "", (type, shape))

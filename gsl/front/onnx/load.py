@@ -17,7 +17,7 @@ from gsl.front.onnx import opaque, spellings
 from gsl.front.onnx.dims import sizes_of
 from gsl.front.onnx.infer import declared_types, infer, inferred
 from gsl.front.onnx.spellings.reading import SMALL
-from gsl.front.onnx.types import DTYPES, OnnxTypes, shortest, to_torch
+from gsl.front.onnx.types import DTYPES, OnnxTypes, const_tensor, shortest, to_torch
 from gsl.front.tree import Canon
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, Dim, Graph, Node, TensorType, TupleType, Type
 from gsl.spec import TABLE, DeclaredSpec, meaning
@@ -123,7 +123,7 @@ class OnnxLoader(Loader):
 
     def _tensor(self, value: ir.Value) -> None:
         """Add a weight, a literal tensor without axes, or an opaque node for what is no tensor of torch's."""
-        tensor = ir.convenience.get_const_tensor(value)
+        tensor = const_tensor(value)
         if tensor is None or tensor.dtype not in DTYPES:
             self.add(value, Node(INITIALIZER, name=value.name or "", native=Single(value)))
             return
@@ -346,7 +346,7 @@ class OnnxLoader(Loader):
 def _tensor_of(value: ir.Value) -> Any:
     """The tensor that a value is in the model; ``None`` if it is none, or none that can be read."""
     try:
-        tensor = ir.convenience.get_const_tensor(value)
+        tensor = const_tensor(value)
     except (TypeError, ValueError):
         return None
     return None if tensor is None or tensor.dtype not in DTYPES else tensor

@@ -99,6 +99,15 @@ def annotate(value: ir.Value, type: Type | None, name_of: Callable[[Any], str | 
 # ---------------------------------------------------------------- tensors
 
 
+def const_tensor(value: ir.Value) -> Any:
+    """The tensor that a value is in the model, as it is there; ``None`` if it is computed."""
+    node = value.producer()
+    own = None if node is None or node.op_type != "Constant" else node.attributes.get("value")
+    if own is not None and own.type == ir.AttributeType.TENSOR and not own.is_ref():
+        return own.value  # to which get_const_tensor would give the name of the value
+    return ir.convenience.get_const_tensor(value)
+
+
 def to_torch(tensor: Any) -> torch.Tensor:
     """A tensor of ONNX as a torch tensor on the CPU, of the same memory where it lies there as numbers.
 

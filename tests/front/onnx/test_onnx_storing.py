@@ -317,3 +317,11 @@ def test_work_is_linear_in_the_nodes() -> None:
     calls(50)
     small, large = calls(100), calls(400)
     assert large < 4.6 * small
+
+
+def test_loading_names_no_tensor() -> None:
+    """The tensor of a ``Constant`` has no name of its own, and gets none."""
+    native = model("c = Constant <value: tensor = float[3] {1, 2, 3}> () y = Add (x, c)")
+    before = bytes_of(native)
+    assert Workload(native).op_counts() == {"add": 1}
+    assert bytes_of(native) == before
