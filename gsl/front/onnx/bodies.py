@@ -40,6 +40,8 @@ def _alone(model: ir.Model, body: ir.Graph) -> ir.Model:
     instead: dict[ir.Value, ir.Value] = {}
     for value in opaque.captured([graph]):
         tensor = None if value.is_graph_input() else const_tensor(value)
+        if tensor is not None and value.producer() is not None:
+            tensor = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=value.name)  # an initialiser has a name
         type, shape = value.type, value.shape
         if type is None or shape is None:
             type, shape = declared_types(model).get(value.name or "", (type, shape))

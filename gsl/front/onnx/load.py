@@ -127,7 +127,7 @@ class OnnxLoader(Loader):
         if tensor is None or tensor.dtype not in DTYPES:
             self.add(value, Node(INITIALIZER, name=value.name or "", native=Single(value)))
             return
-        shape = tuple([int(size) for size in tensor.shape])  # type: ignore[arg-type]
+        shape = tuple([int(size) for size in tensor.shape])
         kind = PARAM if shape else CONST
         type = self.types.tensor(ir.TensorType(tensor.dtype), ir.Shape(shape))
         view = Node(kind, attrs={"value": to_torch(tensor)}, type=type,

@@ -16,7 +16,7 @@ from gsl.front.base import ProgramStep
 from gsl.front.core.handle import handle_of
 from gsl.front.onnx import opaque, run
 from gsl.front.onnx.load import OnnxLoader, is_alias, is_constant
-from gsl.front.onnx.types import annotate
+from gsl.front.onnx.types import annotate, const_tensor
 from gsl.graph import Graph, Node, SymDim, TensorType, Type
 
 SMALL: Final = 128
@@ -99,7 +99,7 @@ class OnnxSteps:
     def _weight(self, value: ir.Value) -> Any:
         """The tensor of a weight or literal; ``None`` for any other value."""
         if value.name in self.scope.weights or is_constant(value.producer()):
-            return ir.convenience.get_const_tensor(value)
+            return const_tensor(value)
         return None
 
     def _type(self, value: ir.Value) -> Type | None:

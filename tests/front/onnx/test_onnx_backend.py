@@ -14,7 +14,7 @@ import pytest
 from gsl import Workload
 from gsl.front.onnx.files import OLDEST
 from gsl.graph import GETITEM, LEAVES, TUPLE, Graph, Node
-from tests.front.onnx.onnx_helpers import bytes_of, check
+from tests.front.onnx.onnx_helpers import anew, bytes_of, check
 
 pytest.importorskip("onnxruntime")
 
@@ -42,15 +42,6 @@ def _version(model: onnx.ModelProto) -> int:
 def calls(view: Graph) -> list[Node]:
     """The calls that are read as canonical ones."""
     return [node for node in view if isinstance(node.op, str) and node.op not in (*LEAVES, TUPLE, GETITEM)]
-
-
-def anew(wl: Workload) -> Workload:
-    """The program, in which all canonical calls are written anew."""
-    view = wl.program.load()
-    for node in view:
-        if isinstance(node.op, str) and node.op not in LEAVES:
-            node.native = None
-    return Workload(wl.program.store(view))
 
 
 def is_close(found: Any, wanted: Any) -> bool:

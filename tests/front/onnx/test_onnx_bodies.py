@@ -89,6 +89,22 @@ def test_weights_from_around_are_weights() -> None:
     wl.compare(new, inputs=fed(True)).check()
 
 
+def test_a_constant_from_around_is_known() -> None:
+    body = """
+    n = Constant <value: tensor = int64[2] {3, 2}> ()
+    y = If (c) <then_branch = one () => (float[3,2] u) { a = Neg (x) b = Neg (a) u = Reshape (b, n) },
+                else_branch = other () => (float[3,2] v) { v = Reshape (x, n) }>"""
+    wl = workload(body, "float[2,3] x, bool c", "float[3,2] y")
+    before = bytes_of(wl.model)
+    new = (Subst(op.Reshape(X), op.Reshape(op.Abs(X), newshape=(3, 2)), name="abs"))(wl)
+    assert new.trace.count() == 2
+    check(new.model)
+    assert bytes_of(wl.model) == before
+    twice = TWICE(wl)
+    check(twice.model)
+    wl.compare(twice, inputs=fed(True)).check()
+
+
 def test_rules_meet_around_and_inside() -> None:
     """A value that a graph uses is replaced around it, and the graph is rewritten, too."""
     wl = workload(BRANCHES.replace("h = Relu (x)", "e = Neg (x) f = Neg (e) h = Relu (f)"), **GIVEN)
