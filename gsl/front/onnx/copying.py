@@ -15,7 +15,7 @@ Copies = dict[ir.Value, ir.Value]
 def copied(model: ir.Model) -> tuple[ir.Model, Copies]:
     """A copy of a model, and its values by those of the model's main graph and of the graphs in its nodes.
 
-    ``Model.clone`` makes the same; it takes three times as long.
+    ``Model.clone`` makes the same; it takes about 1.4 times as long, and does not tell which value became which.
     """
     values: Copies = {}
     new = ir.Model(
