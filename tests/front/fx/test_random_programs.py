@@ -135,7 +135,7 @@ def test_canonical_values_never_change(seed: int, way: str) -> None:
     view = program.load()
     pure = [node for node in view.nodes if node.native.is_root and isinstance(node.op, str) and node.op not in LEAVES]
     pure = [node for node in pure if node.name in recorder.copies]
-    overwritten = {node.native.reading.overwrites.name for node in pure if node.native.reading.overwrites is not None}
+    overwritten = {operand.name for node in pure for operand in node.native.reading.overwrites}
     for node in pure:
         if node.name not in overwritten:
             torch.testing.assert_close(recorder.live[node.name], recorder.copies[node.name], rtol=0, atol=0)
