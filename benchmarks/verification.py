@@ -171,7 +171,7 @@ def main() -> None:
     parser.add_argument("--page", type=Path, help="write the page to this file")
     parser.add_argument("--max-examples", type=int, default=60, help="instances of each rule that are evaluated (60)")
     parser.add_argument("--mutants", type=int, default=100, help="instances of each mutant (100); 0 leaves them out")
-    parser.add_argument("--seconds", type=float, default=90, help="the longest time for one rule (90)")
+    parser.add_argument("--seconds", type=float, default=180, help="the longest time for one rule (180)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="rules that are verified at once (all cores)")
     parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS), help="the sets (all)")
     options = parser.parse_args()

@@ -24,7 +24,7 @@ from gsl.prove.terms import FunctionTerm, Sum, Term, atoms_of
 from gsl.rewrite import Subst
 
 MOST_CASES = 20_000
-SECONDS = 60.0
+SECONDS = 120.0
 """The processor time that a proof may take."""
 
 
