@@ -26,7 +26,8 @@ MOST_COMPARED = 80
 """The largest number of instances of either kind that are looked at."""
 NEARLY = 0.75
 """An equation of attributes of calls of one operator, which is what rules lack most often, goes before conditions that
-hold on more passing instances if it holds on at least this share of the most: the instances are a sample."""
+hold on more passing instances if it holds on at least this share of the most: the instances are a sample. So do single
+conditions before equations of numbers, and before two of which one has to hold."""
 LEAST_PASSING = 3
 """A condition that hardly an instance satisfies is none."""
 MOST_NUMBERS, MOST_OF_THREE = 24, 10
@@ -60,13 +61,16 @@ def suggestions(
     if not bad or len(good) < LEAST_PASSING:
         return
     names = names_of(rule, bad[0])
-    conditions = [*_conditions(bad[0], good, names), *_of_numbers(bad, good, names)]
-    rows = [(c, [c.holds(m) for m in bad], [c.holds(m) for m in good]) for c in conditions]
-    found = [(sum(g), c) for c, b, g in rows if not any(b) and sum(g) >= LEAST_PASSING]
-    found += _either([row for row in rows if not any(row[1]) and sum(row[2]) >= LEAST_PASSING])
-    if not found:
-        found = list(_pairs(rows))
+    rows = _tested(_conditions(bad[0], good, names), bad, good)
+    telling = [row for row in rows if not any(row[1]) and sum(row[2]) >= LEAST_PASSING]
+    found = [(sum(g), c) for c, _, g in telling]
     most = max([count for count, _ in found], default=0)
+    numbers = _tested(_of_numbers(bad, good, names), bad, good)
+    others = [*_either([*telling, *numbers]), *((sum(g), c) for c, _, g in numbers if sum(g) >= LEAST_PASSING)]
+    found += [(count, condition) for count, condition in others if NEARLY * count >= most]
+    if not found:
+        found = list(_pairs([*rows, *numbers]))
+        most = max([count for count, _ in found], default=0)
     found.sort(key=lambda item: (item[1].cost > 1 or item[0] < NEARLY * most, -item[0], item[1].cost))
     told = legend(rule, names)
     for _, condition in found:
@@ -74,6 +78,13 @@ def suggestions(
             yield rebuilt(rule, more=[condition.expr]), condition.expr, condition.text, told
         except PatternError:
             continue
+
+
+def _tested(
+    conditions: Iterable[SideCondition], bad: Sequence[Match], good: Sequence[Match]
+) -> list[tuple[SideCondition, list[bool], list[bool]]]:
+    """Each condition, and on which of the failing and of the passing instances it holds."""
+    return [(c, [c.holds(m) for m in bad], [c.holds(m) for m in good]) for c in conditions]
 
 
 def _either(rows: Sequence[Any]) -> Iterator[tuple[int, SideCondition]]:
