@@ -303,7 +303,7 @@ def legend(rule: Subst, names: Mapping[Pattern, str]) -> dict[str, str]:
         text = f"{pattern!r} ({pattern.location})"
         if alike[text] > 1 and pattern in users:
             user, place = users[pattern]
-            text += f", operand {place} of {user!r}"
+            text += f", operand {place} of {repr(user).partition('(')[0]}"
         found[name] = text
     return found
 
