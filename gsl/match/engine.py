@@ -15,7 +15,7 @@ from gsl.graph import Node, Op
 from gsl.match.bindings import AttrPath
 from gsl.match.guard import Guard
 from gsl.match.machine import END, Goals, Machine
-from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher, VariadicMatcher
+from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher, TupleMatcher, VariadicMatcher
 from gsl.match.miss import Miss
 from gsl.match.uses import Link, RepeatMatcher
 from gsl.pat import OpClass, Pattern
@@ -342,6 +342,9 @@ class MatchSearch(Machine[Node]):
         for number in reversed(range(len(node.operands))):
             rest = matcher.instance(number, node.operands[number], outer, rest)
         return rest
+
+    def divide(self, matcher: TupleMatcher, node: Node, path: AttrPath, rest: Goals) -> Goals:
+        return (matcher.place, (node, 0, 0), path, rest)
 
     def members(self, matcher: VariadicMatcher, first: Node, rest: Goals) -> Goals | None:
         number = 1

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from gsl.graph import Node, Op
 from gsl.match.matchers import CallMatcher
 from gsl.pat import Call, GetItem, Pattern, Tuple, has_head
+from gsl.pat.variadic import is_open
 
 if TYPE_CHECKING:
     from gsl.match.plan import Plan
@@ -167,9 +168,9 @@ def _further(start: Start, anchor: Pattern) -> Iterator[Hint]:
 
 
 def _may_turn(start: Start, pattern: Pattern) -> bool:
-    """True if operands may match in either order."""
+    """True if operands may match in either order, or at several places."""
     matcher = start.matchers[pattern]
-    return isinstance(matcher, CallMatcher) and matcher.may_turn
+    return matcher.may_turn if isinstance(matcher, CallMatcher) else is_open(pattern)
 
 
 def _above(start: Start, anchor: Pattern) -> Iterator[Hint]:

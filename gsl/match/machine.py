@@ -19,7 +19,7 @@ from gsl.pat import OpClass, Pattern, Repeat, Variadic
 
 if TYPE_CHECKING:
     from gsl.match.engine import MatchSearch
-    from gsl.match.matchers import CallMatcher, Matcher, VariadicMatcher
+    from gsl.match.matchers import CallMatcher, Matcher, TupleMatcher, VariadicMatcher
     from gsl.match.uses import Link, RepeatMatcher
 
 Goals = Any
@@ -163,6 +163,10 @@ class Machine(ABC, Generic[N]):
     @abstractmethod
     def fields(self, matcher: VariadicMatcher, node: N, path: AttrPath, rest: Goals) -> Goals | None:
         """The rest, with an instance at each operand of a tuple."""
+
+    @abstractmethod
+    def divide(self, matcher: TupleMatcher, node: N, path: AttrPath, rest: Goals) -> Goals | None:
+        """The rest, with the fields of a tuple divided among its items, of which some are segments."""
 
     @abstractmethod
     def members(self, matcher: VariadicMatcher, first: N, rest: Goals) -> Goals | None:

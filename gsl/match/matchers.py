@@ -17,7 +17,8 @@ from gsl.graph import CONST, GETITEM, TUPLE, Node, Op, TensorType, TupleType
 from gsl.match.bindings import AttrPath, N
 from gsl.match.guard import Guard, canonical, decidedly_same, equal_in_single, equal_literal
 from gsl.match.machine import Goals, Machine
-from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, OpClass, Pattern, Tuple, Variadic, has_head
+from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, OpClass, Pattern, Segment, Tuple, Variadic, has_head
+from gsl.pat.variadic import is_open
 from gsl.spec import TABLE, OperatorName, OpSpec
 from gsl.spec.natives import defaults, same_function
 
@@ -257,12 +258,16 @@ class CallMatcher(Matcher):
 
 
 class TupleMatcher(Matcher):
-    __slots__ = ("items",)
+    __slots__ = ("is_open", "items", "least")
     pattern: Tuple
 
     def __init__(self, pattern: Tuple, level: int, identity: Pattern) -> None:
         super().__init__(pattern, level, identity)
         self.items: tuple[Matcher, ...] = ()
+        self.is_open = is_open(pattern)
+        sizes = [item.min_len if isinstance(item, Segment) else 1 for item in pattern.items]
+        self.least = tuple([sum(sizes[number:]) for number in range(len(sizes) + 1)])
+        """The least number of fields that the items from each one on take."""
 
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
         self.items = tuple([matchers[item] for item in self.pattern.items])
@@ -273,10 +278,25 @@ class TupleMatcher(Matcher):
 
     def admits(self, search: Machine[N], node: N) -> bool:
         is_tuple = search.has_operator(self, node, "kind", TUPLE)
-        return is_tuple and search.has_operands(self, node, "fields", len(self.items))
+        return is_tuple and search.has_operands(self, node, "fields", self.least[0], more=self.is_open)
 
     def descend(self, search: Machine[N], node: N, path: AttrPath, rest: Goals) -> Goals | None:
+        if self.is_open:
+            return search.divide(self, node, path, rest)
         return match_all(search, self.items, node, path, rest)
+
+    def place(self, search: MatchSearch, at: tuple[Node, int, int], path: AttrPath, rest: Goals) -> Goals | None:
+        """The goals that the items from a number on are the fields of a node from a place on."""
+        node, number, place = at
+        if number == len(self.items):
+            left = len(node.operands) - place
+            return rest if not left or search.miss(self.pattern, node, "fields", place, len(node.operands)) else None
+        item = self.items[number]
+        if isinstance(item, SegmentMatcher):
+            return item.stretch(search, (self, node, number, place, 0), path, rest)
+        if place == len(node.operands):
+            return None
+        return (item.match, node.operands[place], path, (self.place, (node, number + 1, place + 1), path, rest))
 
 
 class GetItemMatcher(Matcher):
@@ -448,6 +468,41 @@ class VariadicMatcher(Matcher):
 
     def _others(self, search: Machine[N], first: N, path: AttrPath, rest: Goals) -> Goals | None:
         return search.members(self, first, rest)
+
+
+class SegmentMatcher(VariadicMatcher):
+    """Some neighbouring fields of a tuple. It has no node of its own, and is matched by the tuple."""
+
+    __slots__ = ()
+    operator = False
+    pattern: Segment
+
+    @cached_property
+    def ops(self) -> None:  # type: ignore[override]
+        return None
+
+    def stretch(
+        self, search: MatchSearch, at: tuple[TupleMatcher, Node, int, int, int], path: AttrPath, rest: Goals
+    ) -> Goals | None:
+        """The goals that a segment of some fields by now, which ends before a place, goes on or ends there."""
+        whole, node, number, place, length = at
+        outer = path[: self.level]
+
+        def longer() -> Iterator[Goals]:
+            if place < len(node.operands) - whole.least[number + 1]:
+                onward = (self.stretch, (whole, node, number, place + 1, length + 1), path, rest)
+                yield self.instance(length, node.operands[place], outer, onward)
+
+        def ways() -> Iterator[Goals]:
+            if self.pattern.greedy:
+                yield from longer()
+            if length >= self.pattern.min_len:
+                search.record(search.bindings.counts, (self.pattern, outer), length)
+                yield (whole.place, (node, number + 1, place), path, rest)
+            if not self.pattern.greedy:
+                yield from longer()
+
+        return search.choose(ways())
 
 
 def match_all(search: Machine[N], matchers: Sequence[Matcher], node: N, path: AttrPath, rest: Goals) -> Goals:

@@ -42,6 +42,7 @@ from gsl.pat import (
     OpClass,
     Pattern,
     Repeat,
+    Segment,
     Seq,
     Tuple,
     Use,
@@ -50,7 +51,7 @@ from gsl.pat import (
 )
 from gsl.pat import Match as MatchClause
 from gsl.pat.use import tail
-from gsl.pat.variadic import references
+from gsl.pat.variadic import check_segments, is_open, references
 from gsl.spec import OperatorName, OpSpec
 from gsl.spec.natives import same_function
 
@@ -84,6 +85,8 @@ class Plan:
         """The constraints that hold in every match; those of a sequence hold where it is bound."""
         self.known = frozenset(self.patterns)
         self.variadic = outputs[0] if len(outputs) == 1 and isinstance(outputs[0], Variadic) else None
+        check_segments(self.patterns, (*outputs, *related))
+        self._check_places()
         self.scopes = _scopes(self.patterns)
         self.identity = _identity(self.patterns)
         """For the parts of an ``&``: their common pattern, because they are one node."""
@@ -114,6 +117,8 @@ class Plan:
                     f"{pattern.location}: {type(pattern).__name__} belongs in a target, it can't be matched; "
                     "in a source use pat.Alt or where="
                 )
+            if is_open(pattern) and pattern in self.scopes:
+                raise PatternError(f"{pattern.location}: {pattern!r} is a template, so it can't have segments")
             if isinstance(pattern, Variadic) and pattern in self.outputs and self.variadic is None:
                 raise PatternError(f"{pattern.location}: a variadic must be the only output of a source")
             inside = (*self.scopes.get(pattern, ()), pattern)
@@ -141,6 +146,14 @@ class Plan:
                     f"{self.variadic.location}: the instances of a variadic output must share a pattern that is not "
                     "a template, or they would be unrelated"
                 )
+
+    def _check_places(self) -> None:
+        """Refuse a segment that stands at two places: each would be as many fields as the other, and the same."""
+        seen: set[Pattern] = set()
+        for item in (item for p in self.patterns if isinstance(p, Tuple) for item in p.items):
+            if isinstance(item, Segment) and item in seen:
+                raise PatternError(f"{item.location}: {item!r} stands at two places of the source: use two segments")
+            seen.add(item)
 
     def _check_expression(self, node: Ast, owner: Pattern | None) -> None:
         place = owner.location if owner is not None else "where="
@@ -361,7 +374,7 @@ def _sure(outputs: Sequence[Pattern]) -> Iterator[Pattern]:
             continue
         found[pattern] = None
         if isinstance(pattern, (Call, Tuple, GetItem, And, Seq)):
-            work.extend(reversed(list(pattern.children())))
+            work.extend(child for child in reversed(list(pattern.children())) if not isinstance(child, Segment))
     yield from (pattern for pattern in found if isinstance(pattern, (Call, GetItem, Tuple)))
     yield from (pattern for pattern in found if not isinstance(pattern, (Call, GetItem, Tuple)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from gsl.errors import PatternError
@@ -25,6 +26,7 @@ from gsl.match.matchers import (
     LeafMatcher,
     Matcher,
     NotMatcher,
+    SegmentMatcher,
     TupleMatcher,
     VariadicMatcher,
     check_all,
@@ -42,6 +44,7 @@ from gsl.pat import (
     Not,
     Pattern,
     Repeat,
+    Segment,
     Seq,
     Tuple,
     Use,
@@ -56,7 +59,7 @@ if TYPE_CHECKING:
 KINDS: dict[type[Pattern], type[Matcher]] = {
     Const: ConstMatcher, Call: CallMatcher, Tuple: TupleMatcher, GetItem: GetItemMatcher, Alt: AltMatcher,
     And: AndMatcher, Not: NotMatcher, Variadic: VariadicMatcher, Seq: SeqMatcher,
-    Repeat: RepeatMatcher,
+    Repeat: RepeatMatcher, Segment: SegmentMatcher,
 }  # fmt: skip
 """The matcher of each kind of pattern; all other patterns are leaves."""
 
@@ -100,7 +103,7 @@ class Start:
                 self.ups.append(self._climb())
         self.ups += [Link(use, self.matchers) for use in plan.relations]
         absent = self._negations()
-        over = {pattern: Skipping(matcher) for pattern, matcher in self.matchers.items()} if plan.fuzzy else {}
+        over = _skipping(self.matchers) if plan.fuzzy else {}
         for matcher in self.matchers.values():
             matcher.link(self.matchers)
             skip_between(matcher, over)
@@ -372,4 +375,12 @@ def _made_of(pattern: Pattern) -> tuple[Pattern, ...]:
     """The patterns from which a step leads up to one: its operands, or patterns of the same node."""
     if isinstance(pattern, (Not, Repeat)):
         return ()
-    return tuple(pattern.same_node() if isinstance(pattern, Seq) else pattern.children())
+    if isinstance(pattern, Seq):
+        return tuple(pattern.same_node())
+    groups = (child.children() if isinstance(child, Segment) else (child,) for child in pattern.children())
+    return tuple(chain.from_iterable(groups))
+
+
+def _skipping(matchers: Mapping[Pattern, Matcher]) -> dict[Pattern, Skipping]:
+    """For each pattern of a node, a matcher that also looks beyond nodes that may be skipped."""
+    return {p: Skipping(matcher) for p, matcher in matchers.items() if not isinstance(p, Segment)}

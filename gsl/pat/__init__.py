@@ -23,14 +23,14 @@ from gsl.pat.use import (
     fork_to,
     has_head,
 )
-from gsl.pat.variadic import Instance, Maybe, Repeat, Variadic
+from gsl.pat.variadic import Instance, Maybe, Repeat, Segment, Variadic
 from gsl.spec.natives import OpName
 
 __all__ = [
     "Alt", "And", "AnyOp", "AttrEqual", "Call", "Cond", "Const", "Constraint", "Exactly", "ExternUse", "Fused",
     "GetItem", "Group", "Input", "Instance", "IsOutput", "Leaf", "Like", "Match", "Maybe", "Module", "NonLeafExternUse",
-    "NoneOf", "Not", "OneOf", "OpClass", "OpName", "OpWithTrait", "Param", "Pattern", "Repeat", "Seq", "Tuple",
-    "TypeGuard", "Unique", "Use", "Variable", "Variadic", "Wildcard", "attr_eq", "dup", "fork_to", "has_head",
+    "NoneOf", "Not", "OneOf", "OpClass", "OpName", "OpWithTrait", "Param", "Pattern", "Repeat", "Segment", "Seq",
+    "Tuple", "TypeGuard", "Unique", "Use", "Variable", "Variadic", "Wildcard", "attr_eq", "dup", "fork_to", "has_head",
     "is_const", "is_op", "is_tuple", "is_tuple_get_item", "is_var", "make", "same_attr", "to_pattern", "walk",
     "wildcard",
 ]  # fmt: skip

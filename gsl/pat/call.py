@@ -160,7 +160,7 @@ class Like(Pattern):
 
 
 class Tuple(Pattern):
-    """A tuple of a fixed number of fields."""
+    """A tuple of fields, as many as there are patterns; a ``pat.Segment`` stands for any number of them."""
 
     __slots__ = ("items",)
     items: tuple[Pattern, ...]

@@ -10,8 +10,9 @@ from gsl.attr.ast import Ast, Symbol
 from gsl.attr.expr import to_ast
 from gsl.errors import PatternError, PatternTypeError, located
 from gsl.pat.base import Pattern, walk
-from gsl.pat.call import to_pattern
+from gsl.pat.call import Tuple, to_pattern
 from gsl.pat.choice import Alt
+from gsl.pat.leaf import Wildcard
 from gsl.pat.typed import KeywordText
 
 
@@ -131,6 +132,51 @@ class Variadic(Pattern):
 
     def readable(self) -> frozenset[str]:
         return frozenset(("length",))
+
+
+class Segment(Variadic):
+    """Any number of neighbouring fields of a :class:`pat.Tuple`, each an instance of ``field``; by default any fields.
+
+    In a target, a segment of the source stands for the fields that it matched, a new one for its instances. ``greedy``
+    prefers long segments: by default where something is demanded of the fields. Every way to divide the fields is a
+    match. Arguments are those of :class:`pat.Variadic`; without templates, of any fields, each is one of its own.
+    """
+
+    __slots__ = ("greedy",)
+    greedy: bool
+
+    def __init__(
+        self,
+        field: Any = None,
+        templates: Sequence[Pattern] = (),
+        first: Sequence[Any] = (),
+        index: Expr | None = None,
+        length: Any = None,
+        min_len: int = 0,
+        *,
+        greedy: bool | None = None,
+    ) -> None:
+        object.__setattr__(self, "greedy", field is not None if greedy is None else greedy)
+        if field is None:
+            field = Wildcard()
+            templates = (field,)
+        super().__init__(field, templates, first, index, length, min_len)
+
+
+def is_open(pattern: Pattern) -> bool:
+    """True for a tuple of which the number of fields is open: there are segments among them."""
+    return isinstance(pattern, Tuple) and any(isinstance(item, Segment) for item in pattern.items)
+
+
+def check_segments(patterns: Sequence[Pattern], outputs: Sequence[Pattern]) -> None:
+    """Raise PatternError for a segment that is no field of a ``pat.Tuple``."""
+    outside = [child for p in patterns if not isinstance(p, Tuple) for child in p.children()]
+    for pattern in (*outputs, *outside):
+        if isinstance(pattern, Segment):
+            raise PatternError(
+                f"{pattern.location}: {pattern!r} stands for several fields, so it belongs among those of a tuple: "
+                "write pat.Tuple(…, segment, …)"
+            )
 
 
 class Instance(Pattern):

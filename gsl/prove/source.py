@@ -22,6 +22,7 @@ from gsl.pat import (
     Leaf,
     OpClass,
     Pattern,
+    Segment,
     Tuple,
     Use,
     Variadic,
@@ -130,6 +131,8 @@ class SourceSide:
             case Tuple():
                 items = tuple(self.node(item) for item in pattern.items)
                 return Matched(self.calc, TUPLE, tuple(tensor_of(item) for item in items), items)
+            case Segment():
+                raise Unproved(f"{pattern!r} stands for any number of fields among others")
             case Variadic():
                 return self._family(pattern)
             case GetItem():

@@ -8,7 +8,7 @@ from typing import Any
 from gsl.attr.ast import Ast, Symbol
 from gsl.graph import CONST, GETITEM, TUPLE
 from gsl.match.bindings import MatchScope, read
-from gsl.pat import Call, Cond, Const, GetItem, Instance, Like, OpClass, Pattern, Tuple, Variadic
+from gsl.pat import Call, Cond, Const, GetItem, Instance, Like, OpClass, Pattern, Segment, Tuple, Variadic
 from gsl.pat import Match as MatchClause
 from gsl.prove.attributes import completed
 from gsl.prove.family import Family
@@ -102,6 +102,8 @@ class TargetSide:
             case Instance():
                 place = number(self._value(pattern.number, symbols))
                 return self.source.member(pattern.variadic, pattern.template, place)
+            case Segment():
+                raise Unproved(f"{pattern!r} stands for any number of fields among others")
             case Variadic() if pattern.count is not None and not pattern.first:
                 return self._family(pattern, symbols)
             case Cond():

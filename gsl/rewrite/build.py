@@ -33,6 +33,7 @@ from gsl.pat import (
     OpClass,
     Pattern,
     Repeat,
+    Segment,
     Tuple,
     Variadic,
 )
@@ -227,7 +228,18 @@ class Builder:
 
     def make_tuple(self, pattern: Tuple, symbols: Symbols) -> Node:
         """A new tuple."""
-        return self.new.tuple(self._operands(pattern.items, symbols))
+        return self.new.tuple([node for item in pattern.items for node in self._fields(item, symbols)])
+
+    def _fields(self, item: Pattern, symbols: Symbols) -> Sequence[Node]:
+        """The fields of a new tuple for which a pattern stands."""
+        if not isinstance(item, Segment):
+            return self._operands((item,), symbols)
+        if item not in self.steps.plan.known:
+            return self.instances(item, None, symbols)
+        try:
+            return self.match.instances(item, item.field)
+        except EvaluationError as error:
+            raise Refusal(str(error)) from error
 
     def field(self, pattern: GetItem, symbols: Symbols) -> Node:
         """A field of a tuple."""
@@ -309,7 +321,7 @@ def needed(pattern: Pattern) -> Sequence[Pattern]:
         case Like():
             return (pattern.of, *pattern.operands)
         case Tuple():
-            return pattern.items
+            return [item for item in pattern.items if not isinstance(item, Segment)]
         case GetItem():
             return (pattern.tuple,)
     return ()

@@ -37,7 +37,7 @@ from gsl.pat import (
 )
 from gsl.pat import Match as MatchClause
 from gsl.pat.use import check_unique
-from gsl.pat.variadic import parts, references
+from gsl.pat.variadic import check_segments, parts, references
 from gsl.rewrite.build import Builder, Free, Steps, check_demands
 from gsl.rewrite.emit import KnownCalls, Recipe
 from gsl.spec import REQUIRED, TABLE, OpSpec
@@ -87,7 +87,9 @@ class Target:
     def _check(self) -> None:
         bound = set(self.plan.known)
         templates = {t for pattern in bound if isinstance(pattern, Variadic) for t in pattern.templates}
-        for pattern in _unmatched(self.outputs, bound - templates):
+        new = _unmatched(self.outputs, bound - templates)
+        check_segments(new, self.outputs)
+        for pattern in new:
             if pattern in templates:
                 raise PatternError(
                     f"{pattern.location}: {pattern!r} is a template, of which there are many: the target must say "

@@ -263,7 +263,7 @@ def _with_children(pattern: Pattern, new: Mapping[Pattern, Pattern]) -> Pattern:
         case Module():
             return Module(pattern.factory, *[new[operand] for operand in pattern.operands])
         case Variadic():
-            return Variadic(
+            return type(pattern)(
                 new[pattern.field],
                 index=None if pattern.symbol is None else Expr(pattern.symbol),
                 length=None if pattern.count is None else Expr(pattern.count),

@@ -5,7 +5,7 @@ A sketch follows the source of a rule. It decides what is discrete: which altern
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from gsl.attr.evaluate import Evaluator
@@ -27,6 +27,7 @@ from gsl.pat import (
     OpClass,
     Pattern,
     Repeat,
+    Segment,
     Seq,
     Tuple,
     Use,
@@ -111,7 +112,7 @@ class Sketch:
                 self._call(pattern, path, draft)
             case Tuple():
                 self._become(draft, TUPLE)
-                draft.operands = [self.draft(item, path) for item in pattern.items]
+                draft.operands = [part for item in pattern.items for part in self._fields(item, path)]
             case Variadic():
                 self._become(draft, TUPLE)
                 draft.operands = [*self._instances(pattern, path)]
@@ -175,6 +176,10 @@ class Sketch:
             named = tuple(pattern.attrs)
             self.operators[op] = pick(self.choices, members_of(op, count, named), ("operator", op, count, named))
         return self.operators[op]
+
+    def _fields(self, item: Pattern, path: AttrPath) -> Iterable[NodeDraft]:
+        """The fields of a tuple for which a pattern stands."""
+        return self._instances(item, path) if isinstance(item, Segment) else [self.draft(item, path)]
 
     def _instances(self, pattern: Variadic, path: AttrPath) -> Iterator[NodeDraft]:
         count = self._given_length(pattern, path)
