@@ -9,6 +9,8 @@ lives and does not change.
     activation(x weightᵀ + bias + addend)
 ``gsl::conv2d(x, weight, bias=None, addend=None, stride, padding, dilation, groups, *, activation, precision)``
     The same of a convolution. The result lies in memory with the channels last.
+
+Those of numbers in eight bits are in :mod:`gsl.kernels.quantised`.
 """
 
 from __future__ import annotations
@@ -16,5 +18,6 @@ from __future__ import annotations
 from gsl.kernels.conv import CONV2D
 from gsl.kernels.linear import LINEAR
 from gsl.kernels.operator import choices, clear
+from gsl.kernels.quantised import QUANTISED_CONV2D, QUANTISED_LINEAR
 
-__all__ = ["CONV2D", "LINEAR", "choices", "clear"]
+__all__ = ["CONV2D", "LINEAR", "QUANTISED_CONV2D", "QUANTISED_LINEAR", "choices", "clear"]

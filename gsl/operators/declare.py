@@ -149,8 +149,7 @@ class UserOperator(op.Operator):
             return self.meaning.function(*given, **full)
         _ = self.torch_op  # which is made now, if torch has none
         if note_call(spec):
-            plain = {name: list(value) if isinstance(value, tuple) else value for name, value in full.items()}
-            return spec.native.twin(*given, **plain)
+            return spec.native.twin(*given, **spec.native.arguments_of(full))
         return run_operator(spec.native, given, full)
 
     # ------------------------------------------------------------ the meaning

@@ -8,11 +8,13 @@ Sizes that are not known at rewrite time satisfy a guard only if they are the sa
 ``NORMAL`` brings what is written in many ways to one form, and ``IDIOMS`` recognises what is written out, in that form.
 ``MODULE_FUSION`` is a rule set of its own: it makes modules, which only traced graphs have. ``CPU`` and ``APPROXIMATE``
 are for inference on a CPU: they write calls of ``gsl.kernels``, and the latter lowers their precision. ``ORT`` is for
-models that onnxruntime runs: its rules write operators of its own, whose declarations need torch.
+models that onnxruntime runs: its rules write operators of its own, whose declarations need torch. So do those of
+``QUANTISED``, for graphs that PT2E has quantised.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from gsl.rewrite import RuleSet, Subst
@@ -97,8 +99,7 @@ OPTIMISING: tuple[Subst, ...] = tuple(
 
 
 def __getattr__(name: str) -> Any:
-    if name != "ORT":
+    if name not in ("ORT", "QUANTISED"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from gsl.rules.ort import ORT
-
-    return ORT
+    module = importlib.import_module(f"gsl.rules.{name.lower()}")
+    return getattr(module, name)

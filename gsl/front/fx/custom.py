@@ -166,9 +166,9 @@ class TorchOperator:
                     f"{where}, which has no argument {own.name}; the parameters of the meaning have the names of the "
                     f"schema: {', '.join(argument.name for argument in schema.arguments)}"
                 )
-            if str(other.type) not in own.schema:
+            if _kind(other) not in own.schema:
                 raise PatternError(
-                    f"{where}, where {own.name} is of type {other.type}, but the meaning says {own.schema[0]}; "
+                    f"{where}, where {own.name} is of type {_kind(other)}, but the meaning says {own.schema[0]}; "
                     "annotate it as the schema does"
                 )
             if other.has_default_value() and own.default is not REQUIRED and not _same(own, other.default_value):
@@ -222,7 +222,7 @@ class TorchOperator:
         for argument in self.arguments:
             value = given.pop(argument.name, argument.default)
             if not argument.is_tensor:
-                attrs[argument.name] = tuple(value) if isinstance(value, list) else value
+                attrs[argument.name] = _plain(value)
             elif value is not None:
                 if len(operands) < spec.operands.index(argument.name):
                     return None  # an optional tensor before it is absent
@@ -260,11 +260,9 @@ class TorchOperator:
     ) -> Native | tuple[Native, ...]:
         """The native call on these operands, or the fields of its result. ValueError where a type is not known."""
         tensors = [argument.name for argument in self.arguments if argument.is_tensor]
-        given = dict(zip(tensors, operands))
-        for argument in self.arguments:
-            if not argument.is_tensor and not _same(argument, attrs[argument.name]):
-                value = attrs[argument.name]
-                given[argument.name] = list(value) if isinstance(value, tuple) else value
+        plain = {argument.name: attrs[argument.name] for argument in self.arguments
+                 if not argument.is_tensor and not _same(argument, attrs[argument.name])}  # fmt: skip
+        given = {**dict(zip(tensors, operands)), **self.arguments_of(plain)}
         if self.writes:
             return self._functional_call(spec, operands, attrs, types, given)
         args = []
@@ -274,6 +272,15 @@ class TorchOperator:
             args.append(given.pop(other.name))
         return Native(self.overload, tuple(args), given)
 
+    def arguments_of(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
+        """Attributes as arguments of the operator: lists for tuples, and dtypes for their names where it takes them."""
+        dtypes = {argument.name for argument in self.overload._schema.arguments if _takes_dtype(argument)}
+        return {
+            name: getattr(torch, value) if name in dtypes and isinstance(value, str)
+            else list(value) if isinstance(value, tuple) else value
+            for name, value in attrs.items()
+        }  # fmt: skip
+
     def _functional_call(
         self, spec: DeclaredSpec, operands: Sequence[Any], attrs: Mapping[str, Any], types: Types, given: dict[str, Any]
     ) -> Native | tuple[Native, ...]:
@@ -281,7 +288,7 @@ class TorchOperator:
         for argument in self.overload._schema.arguments:
             name = argument.name
             if name not in given and name in attrs:
-                given[name] = list(attrs[name]) if isinstance(attrs[name], tuple) else attrs[name]
+                given |= self.arguments_of({name: attrs[name]})
             elif name not in given and not _is_written(argument):
                 given[name] = argument.default_value if argument.has_default_value() else None
         result = infer(spec, types, attrs)
@@ -313,6 +320,23 @@ def overload_in(node: fx.Node) -> Any:
     if node.op != "call_function":
         return None
     return node.args[0] if node.target in FUNCTIONALIZED and node.args else node.target
+
+
+def _takes_dtype(argument: Any) -> bool:
+    return "ScalarType" in str(argument.real_type)
+
+
+def _kind(argument: Any) -> str:
+    """The type of an argument as a declaration says it: a dtype is a text, its name."""
+    kind = str(argument.type)
+    return kind.replace("int", "str") if _takes_dtype(argument) else kind
+
+
+def _plain(value: Any) -> Any:
+    """The value of an attribute: a tuple for a list, the name of a dtype."""
+    if isinstance(value, torch.dtype):
+        return str(value).removeprefix("torch.")
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _is_written(argument: Any) -> bool:
@@ -375,8 +399,7 @@ def _random(type: TensorType, generator: torch.Generator) -> torch.Tensor:
 def run_operator(native: TorchOperator, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
     """The results of the operator on tensors, which are left as they are."""
     names = [argument.name for argument in native.arguments if argument.is_tensor]
-    given = {**dict(zip(names, operands)), **attrs}
-    given = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+    given = {**dict(zip(names, operands)), **native.arguments_of(attrs)}
     if not native.writes:
         return native.overload(**given)
     if any(type(value).__name__ == "Proxy" for value in operands):

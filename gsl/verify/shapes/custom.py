@@ -32,7 +32,7 @@ def by_declaration(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         if said is not None and said.axes is not None and shape is not None:
             _unify(said.axes, shape, sizes)
     first = spec.shapes.get(spec.operands[0]) if spec.operands else None
-    wanted = goal.shape
+    wanted: Any = goal.shape if goal.rank is None else tuple(goal.sizes(goal.rank))
     if wanted is not None and first is not None and first.axes is not None:
         _unify(first.axes, wanted, sizes)
     free = wanted if wanted is not None else s.shape(draft.operands[0]) if draft.operands else None
@@ -79,16 +79,18 @@ def _unify(axes: tuple[Axis, ...], shape: tuple[int | None, ...], sizes: dict[st
     for number, axis in enumerate(axes):
         if axis.variadic:
             found = tuple(shape[number : number + more])
-            if all(size is not None for size in found):
-                sizes[axis.names[0]] = meet(sizes.get(axis.names[0]), found)
+            known = sizes.get(axis.names[0], (None,) * more)
+            if len(known) != more:
+                raise Dead(f"{more} axes where {axis.names[0]} is {len(known)}")
+            sizes[axis.names[0]] = tuple(map(meet, known, found))
             continue
         size = shape[number if place is None or number < place else number + more - 1]
         if size is not None and axis.name is not None:
             sizes[axis.name] = meet(sizes.get(axis.name), size)
 
 
-def _shape(s: Solver, axes: tuple[Axis, ...], sizes: dict[str, Any]) -> tuple[int, ...]:
-    shape: list[int] = []
+def _shape(s: Solver, axes: tuple[Axis, ...], sizes: dict[str, Any]) -> tuple[int | None, ...]:
+    shape: list[int | None] = []
     for axis in axes:
         for name in axis.names:
             if name not in sizes:

@@ -1,0 +1,86 @@
+"""Operators of quantised programs in torch: those that PT2E writes, and the quantised calls of ``gsl.kernels``.
+
+The first are those of ``quantized_decomposed``, with the attributes that torch gives them. ``quant_min``, ``quant_max``
+and ``dtype`` of what is dequantised are no part of its value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.ao.quantization.fx._decomposed  # defines the operators
+from torch import Tensor
+
+from gsl.kernels import quantised as kernels
+from gsl.operators.declare import operator
+
+_BYTE: Any = {"dtype": ["uint8", "uint8"], "quant_min": [0, 3], "quant_max": [255, 127]}
+_INT8: Any = {"dtype": ["int8", "int8"], "quant_min": [-128, -127], "quant_max": [127, 127], "axis": [0, 0]}
+_CHANNELS: Any = {"scales": "float32[o]", "zero_points": "int64[o]"}
+
+
+def _column(vector: Tensor, like: Tensor, axis: int) -> Tensor:
+    """A vector along an axis of a tensor."""
+    return vector.reshape([-1 if place == axis else 1 for place in range(like.dim())])
+
+
+@operator("quantized_decomposed::quantize_per_tensor", input="float32[*b]", **_BYTE)
+def quantise(input: Tensor, *, scale: float, zero_point: int, quant_min: int, quant_max: int, dtype: str) -> Tensor:
+    """clip(round(input / scale) + zero_point, quant_min, quant_max)"""
+    moved = torch.round(input.to(torch.float32) * (1.0 / scale)) + zero_point
+    return torch.clamp(moved, quant_min, quant_max).to(getattr(torch, dtype))
+
+
+@operator("quantized_decomposed::dequantize_per_tensor", input="uint8[*b]", **_BYTE)
+def dequantise(input: Tensor, *, scale: float, zero_point: int, quant_min: int, quant_max: int, dtype: str) -> Tensor:
+    """scale (input - zero_point)"""
+    return (input.to(torch.float32) - zero_point) * scale
+
+
+@operator("quantized_decomposed::quantize_per_channel", input="float32[o *r]", **_CHANNELS, **_INT8)
+def quantise_channels(
+    input: Tensor, scales: Tensor, zero_points: Tensor, *, axis: int, quant_min: int, quant_max: int, dtype: str
+) -> Tensor:
+    """clip(round(input / scales) + zero_points, quant_min, quant_max), with a scale and a zero for each channel"""
+    scale, zero = _column(scales, input, axis), _column(zero_points, input, axis)
+    moved = torch.round(input.to(torch.float32) * (1.0 / scale)) + zero
+    return torch.clamp(moved, quant_min, quant_max).to(getattr(torch, dtype))
+
+
+@operator("quantized_decomposed::dequantize_per_channel", input="int8[o *r]", **_CHANNELS, **_INT8)
+def dequantise_channels(
+    input: Tensor, scales: Tensor, zero_points: Tensor | None = None, *, axis: int, quant_min: int, quant_max: int,
+    dtype: str,
+) -> Tensor:  # fmt: skip
+    """scales (input - zero_points), with a scale and a zero for each channel"""
+    scale = _column(scales, input, axis)
+    if zero_points is None:
+        return input.to(torch.float32) * scale
+    return (input.to(torch.float32) - _column(zero_points, input, axis)) * scale
+
+
+_LAYER: Any = {"scales": "float32[o]", "zeros": "int64[o]", "bias": "float32[o]", "activation": ["none", "relu"]}
+_WINDOW: Any = {"stride": [(1, 1), (2, 1)], "padding": [(0, 0), (1, 2)], "dilation": [(1, 1), (1, 2)], "groups": [1, 1]}
+
+
+@operator("gsl::quantised_linear", x="uint8[*b i]", weight="int8[o i]", **_LAYER)
+def quantised_linear(
+    x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor, bias: Tensor | None = None, *, scale: float,
+    zero_point: int, activation: str = "none",
+) -> Tensor:  # fmt: skip
+    """A linear layer of what is dequantised, see :mod:`gsl.kernels.quantised`."""
+    how: Any = {"scale": scale, "zero_point": zero_point, "activation": activation}
+    return kernels.quantised_linear(x, weight, scales, zeros, bias, **how)
+
+
+@operator("gsl::quantised_conv2d", x="uint8[b i 6 6]", weight="int8[o i 3 2]", **_LAYER, **_WINDOW)
+def quantised_conv2d(
+    x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor, bias: Tensor | None = None, *, scale: float,
+    zero_point: int, stride: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...], groups: int,
+    activation: str = "none",
+) -> Tensor:  # fmt: skip
+    """The same of a convolution of images."""
+    window: Any = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    how: Any = {"scale": scale, "zero_point": zero_point, "activation": activation}
+    return kernels.quantised_conv2d(x, weight, scales, zeros, bias, **window, **how)

@@ -1,0 +1,163 @@
+"""Programs as PT2E quantises them: what the rules remove and join, that it is right, and that it is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import gsl.kernels
+from gsl import Refuted, Subst, Supported, Workload, op, pat
+from gsl.kernels.operator import entries
+from gsl.operators import quantised as q
+from gsl.rules import QUANTISED
+
+quantized = torch.ops.quantized_decomposed
+BYTE = (0.02, 128, 0, 255, torch.uint8)
+SEVEN_BITS = (0.04, 64, 0, 127, torch.uint8)
+COUNT = {"linear": "gsl::quantised_linear", "conv": "gsl::quantised_conv2d"}
+
+
+def fake(x: Tensor, scheme: Any = BYTE, other: Any = None) -> Tensor:
+    small = quantized.quantize_per_tensor(x, *scheme)
+    found: Tensor = quantized.dequantize_per_tensor(small, *(other or scheme))
+    return found
+
+
+class Layer(nn.Module):
+    """A layer of quantised weights, as PT2E leaves it in a graph."""
+
+    def __init__(self, run: Callable[..., Any], *shape: int, zero: int = 0) -> None:
+        super().__init__()
+        made = torch.Generator().manual_seed(0)
+        self.run = run
+        self.register_buffer("weight", torch.randint(-127, 128, shape, dtype=torch.int8, generator=made))
+        self.register_buffer("scales", torch.rand(shape[0], generator=made) * 0.01 + 0.001)
+        self.register_buffer("zeros", torch.full((shape[0],), zero))
+        self.bias = nn.Parameter(torch.randn(shape[0], generator=made))
+
+    def forward(self, x: Tensor) -> Any:
+        weight = quantized.dequantize_per_channel(self.weight, self.scales, self.zeros, 0, -127, 127, torch.int8)
+        return self.run(x, weight, self.bias)
+
+
+def of(model: nn.Module | Callable[..., Any], *example: Tensor) -> Workload:
+    class Whole(nn.Module):
+        def forward(self, *inputs: Tensor) -> Any:
+            return model(*inputs)
+
+    return Workload.from_torch(model.eval() if isinstance(model, nn.Module) else Whole(), example)
+
+
+X, IMAGE = torch.randn(4, 32), torch.randn(2, 4, 9, 9)
+LAYERS: dict[str, tuple[Layer, Tensor]] = {
+    "linear": (Layer(lambda x, w, b: F.linear(fake(x), w), 16, 32), X),
+    "linear bias": (Layer(lambda x, w, b: F.linear(fake(x), w, b), 16, 32), torch.randn(2, 3, 32)),
+    "linear relu": (Layer(lambda x, w, b: F.linear(fake(x, SEVEN_BITS), w).relu(), 16, 32), X),
+    "linear bias relu": (Layer(lambda x, w, b: F.linear(fake(x), w, b).relu(), 16, 32), X),
+    "conv": (Layer(lambda x, w, b: F.conv2d(fake(x), w, padding=1), 8, 4, 3, 3), IMAGE),
+    "conv bias": (Layer(lambda x, w, b: F.conv2d(fake(x), w, b, 2, (0, 1)), 8, 4, 3, 3), IMAGE),
+    "conv relu": (Layer(lambda x, w, b: F.conv2d(fake(x), w, groups=4).relu(), 8, 1, 3, 3), IMAGE),
+    "conv bias relu": (Layer(lambda x, w, b: F.conv2d(fake(x), w, b, dilation=2).relu(), 8, 4, 3, 3), IMAGE),
+    "linear zeros": (Layer(lambda x, w, b: F.linear(fake(x), w), 16, 32, zero=3), X),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_is_one_quantised_call(name: str, tmp_path: Path) -> None:
+    model, x = LAYERS[name]
+    wl = of(model, x)
+    new = QUANTISED(wl, iterative=True)
+    assert new.op_counts() == {"quantized_decomposed::quantize_per_tensor": 1, COUNT[name.partition(" ")[0]]: 1}
+    wl.compare(new).check()
+    torch.export.save(new.exported, tmp_path / "program.pt2")
+    again = torch.export.load(tmp_path / "program.pt2").module()
+    with torch.no_grad():
+        expected = model(x)
+        for _ in range(3):  # the second call packs the weight
+            torch.testing.assert_close(again(x), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_are_packed_where_there_is_a_kernel() -> None:
+    gsl.kernels.clear()
+    model, x = LAYERS["linear bias relu"]
+    run = QUANTISED(of(model, x)).exported.module()
+    with torch.no_grad():
+        for _ in range(3):
+            run(x)
+    packed = [entry for entry in entries() if entry]
+    assert len(packed) == (torch._C._has_mkldnn and torch.cpu._is_vnni_supported())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["linear bias relu", "conv bias"])
+def test_numbers_are_those_of_torchs_lowering(name: str) -> None:
+    """Inductor makes quantised calls of the same graph where its constants are frozen."""
+    import torch._inductor.config as config
+
+    model, x = LAYERS[name]
+    run = QUANTISED(of(model, x)).exported.module()
+    with torch.no_grad(), config.patch(freezing=True):
+        theirs = torch.compile(of(model, x).exported.module())(x)
+        for _ in range(2):
+            torch.testing.assert_close(run(x), theirs, rtol=1e-5, atol=1e-5)
+
+
+ONCE: dict[str, tuple[Callable[[Tensor], Any], int]] = {
+    "again": (lambda x: fake(fake(x)), 2),
+    "again in seven bits": (lambda x: fake(fake(x, SEVEN_BITS), SEVEN_BITS), 2),
+    "again by another scheme": (lambda x: fake(fake(x), SEVEN_BITS), 4),
+    "back by another scheme": (lambda x: fake(fake(x, BYTE, (0.04, *BYTE[1:])), BYTE), 4),
+    "twice": (lambda x: (fake(x) + 1, fake(x) * 2), 4),
+    "three times": (lambda x: (fake(x).relu(), fake(x).sin(), fake(x).cos()), 5),
+    "twice by two schemes": (lambda x: (fake(x), fake(x, SEVEN_BITS)), 4),
+}
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_what_is_quantised_twice(name: str) -> None:
+    function, count = ONCE[name]
+    wl = of(function, X)
+    new = QUANTISED(wl, iterative=True)
+    assert sum(new.op_counts().values()) == count
+    wl.compare(new, rtol=0, atol=0).check()
+
+
+def test_all_numbers_of_the_dtype_or_none() -> None:
+    def again(x: Tensor, scheme: Any) -> Tensor:
+        found: Tensor = quantized.quantize_per_tensor(quantized.dequantize_per_tensor(x, *scheme), *scheme)
+        return found
+
+    every = torch.arange(256).to(torch.uint8)
+    for scheme, count in ((BYTE, 0), (SEVEN_BITS, 2)):
+        new = QUANTISED(of(lambda x, scheme=scheme: again(x, scheme), every), iterative=True)
+        assert sum(new.op_counts().values()) == count
+        assert torch.equal(new(every), again(every, scheme))
+
+
+def test_a_weight_that_is_reshaped_stays() -> None:
+    def by_columns(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        return F.linear(fake(x), w.reshape(16, 32))
+
+    wl = of(Layer(by_columns, 32, 16), X)
+    assert "gsl::quantised_linear" not in QUANTISED(wl, iterative=True).op_counts()
+
+
+@pytest.mark.parametrize("rule", QUANTISED, ids=lambda rule: rule.name)
+def test_a_rule_holds(rule: Subst) -> None:
+    assert isinstance(rule.verify(max_examples=20), Supported)
+
+
+def test_a_wrong_rule_is_refuted() -> None:
+    """It leaves out the zero of the data."""
+    x, w = pat.Wildcard(dtype="uint8"), pat.Param(dtype="int8")
+    scales, zeros = pat.Param(dtype="float32"), pat.Param()
+    data = q.dequantise(x)
+    product = op.Dense(data, q.dequantise_channels(w, scales, zeros, axis=0), out_dtype="")
+    wrong = Subst(product, q.quantised_linear(x, w, scales, zeros, scale=data.scale, zero_point=0))
+    assert isinstance(wrong.verify(max_examples=60), Refuted)
