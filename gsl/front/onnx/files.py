@@ -108,7 +108,7 @@ def checked(model: ir.Model) -> ir.Model:
 
 def in_memory(model: ir.Model) -> ir.Model:
     """A copy of the model without references to files: its weights are those files, as they are mapped to memory."""
-    copy, _ = copied(model)
+    copy = copied(model)
     for value in copy.graph.initializers.values():
         tensor = value.const_value
         if isinstance(tensor, ir.ExternalTensor):

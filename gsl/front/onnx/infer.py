@@ -48,7 +48,7 @@ def declared_types(model: ir.Model) -> Mapping[str, tuple[Any, Any]]:
 
     Large weights are not looked at.
     """
-    copy, _ = copied(model)
+    copy = copied(model)
     graph = copy.graph
     for name, value in list(graph.initializers.items()):
         tensor = value.const_value

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final
 
 import onnx_ir as ir
@@ -26,7 +27,7 @@ LARGE: Final = 64
 class OnnxStorer(Storer):
     """Writes one rewritten view into a copy of the model that it was loaded from, or into that model itself.
 
-    New nodes are made first; then the model is changed, which can't fail.
+    New nodes are made first; then the model is copied without what has died, or changed, which can't fail.
     """
 
     framework = "ONNX"
@@ -37,7 +38,7 @@ class OnnxStorer(Storer):
     ) -> None:
         super().__init__(graph)
         self.old = model
-        self.model, self._copies = _same(model) if in_place else copied(model)
+        self._copies = None if in_place else Copies()
         self.opset = model.opset_imports.get("", 0)
         self.symbols = symbols
         """A function that gives the names of the symbolic sizes."""
@@ -48,12 +49,12 @@ class OnnxStorer(Storer):
         """Names that new things must not have, besides those of the model."""
         self._made: list[ir.Node] = []
         """The new nodes of the call that is written."""
-        self._placed: list[tuple[ir.Node | None, list[ir.Node]]] = []
-        """All new nodes, with the nodes in front of which they will stand."""
+        self._placed: dict[ir.Node | None, list[ir.Node]] = {}
+        """All new nodes, by the nodes of the old model in front of which they will stand; ``None``: at the end."""
         self._initializers: list[ir.Value] = []
         """The new ones."""
-        self._moved: list[tuple[ir.Node, Mapping[ir.Value, ir.Value]]] = []
-        """The nodes that will use other values, which stand for those that they use."""
+        self._moved: dict[ir.Node, Mapping[ir.Value, ir.Value]] = {}
+        """The nodes of the old model that will use other values, by those of it that they use."""
         self._lost: list[ir.Value] = []
         """The values that may have lost their last user."""
         self._layers: set[Node] = set()
@@ -72,14 +73,13 @@ class OnnxStorer(Storer):
             results = list(map(self.value, self.graph.outputs))
         except BaseException:
             # What uses no value of the model any more is no part of it.
-            for new in (*self._made, *(new for _, made in self._placed for new in made)):
+            for new in (*self._made, *self._new_nodes()):
                 _detach(new)
             raise
         ends = self._changed_ends(results)
         if not (self._placed or self._initializers or self._moved or ends):
             return self.old
-        self._write(results, ends)
-        return self.model
+        return self._write(results, ends)
 
     # ------------------------------------------------------------ what is kept
 
@@ -107,7 +107,7 @@ class OnnxStorer(Storer):
             own = tuple([self._own(node, value) for value in native.outputs])
         moved: dict[ir.Value, ir.Value] = {}
         for source, view in self.kept[reading].items():
-            if isinstance(source, ir.Value) and (value := self.value(view)) is not self._copy(source):
+            if isinstance(source, ir.Value) and not self._is_copy(source, value := self.value(view)):
                 moved[source] = value
         if moved:
             root: Any = native.producer() if isinstance(native, ir.Value) else native
@@ -121,13 +121,7 @@ class OnnxStorer(Storer):
             assert inner is not None
             if not moved.keys().isdisjoint(inner.inputs):
                 moved[value] = self._again(inner, moved)
-        self._moved.append((self._twin(root), {self._copy(old): new for old, new in moved.items()}))
-
-    def _twin(self, node: ir.Node) -> ir.Node:
-        """The node in the model that is written for one of the old model."""
-        twin = self._copy(node.outputs[0]).producer()
-        assert twin is not None
-        return twin
+        self._moved[root] = moved
 
     def _item(self, node: Node) -> Any:
         items = self.fields_of(self.value(node.operands[0]))
@@ -148,6 +142,10 @@ class OnnxStorer(Storer):
     def _copy(self, old: ir.Value) -> ir.Value:
         """The value in the model that is written for one of the old model."""
         return old if self._copies is None else self._copies[old]
+
+    def _is_copy(self, old: ir.Value | None, value: Any) -> bool:
+        """True if a value is written for that one of the old model."""
+        return old is not None and value is (old if self._copies is None else self._copies.get(old))
 
     def _own(self, node: Node, old: ir.Value) -> ir.Value:
         """The value in the model that is written for that of a node. FrontEndError for one of another model."""
@@ -289,7 +287,7 @@ class OnnxStorer(Storer):
     @cached_property
     def _names(self) -> FreeNames:
         """The names that new things may have."""
-        return FreeNames(names_of(self.model.graph) | self._taken)
+        return FreeNames(names_of(self.old.graph) | self._taken)
 
     # ------------------------------------------------------------ the whole
 
@@ -311,54 +309,78 @@ class OnnxStorer(Storer):
         if root is not None and root.metadata_props:
             for node in made:
                 node.metadata_props.update(root.metadata_props)
-        self._placed.append((None if root is None else self._twin(root), made))
+        self._placed.setdefault(root, []).extend(made)
+
+    def _new_nodes(self) -> Iterator[ir.Node]:
+        return chain.from_iterable(self._placed.values())
 
     def _changed_ends(self, results: Sequence[ir.Value]) -> list[int]:
         """The places of the outputs that are other values now."""
         return [
-            place for place, (old, new) in enumerate(zip(self.model.graph.outputs, results))
-            if old is not new and not ((end := old.producer()) is not None and is_alias(end) and end.inputs[0] is new)
+            place for place, (old, new) in enumerate(zip(self.old.graph.outputs, results))
+            if not (self._is_copy(old, new) or self._is_copy(_source_of_alias(old), new))
         ]  # fmt: skip
 
-    def _write(self, results: Sequence[ir.Value], ends: Sequence[int]) -> None:
-        """Change the model."""
-        graph = self.model.graph
+    def _write(self, results: Sequence[ir.Value], ends: Sequence[int]) -> ir.Model:
+        """The old model with the changes, or a copy that has them."""
+        copies = self._copies
+        model = self.old if copies is None else copied(self.old, copies, self._needed(copies, ends), self._placed)
+        graph = model.graph
         for value in self._initializers:
             graph.register_initializer(value)
-        for root, made in self._placed:
-            for domain in {node.domain for node in made} - {""}:
-                self.model.opset_imports.setdefault(domain, 1)
+        for root, made in self._placed.items() if copies is None else ():
             if root is None:
                 graph.extend(made)
             else:
                 graph.insert_before(root, made)
-        for node, moved in self._moved:
-            self._move(node, moved)
+        for node in self._new_nodes():
+            if node.domain:
+                model.opset_imports.setdefault(node.domain, 1)
+        moved = [self._move(node, values) for node, values in self._moved.items()]
         for place in ends:
-            self._end(place, results)
-        self._clean()
-        if not self._is_sorted():
+            self._end(graph, place, results)
+        self._clean(graph)
+        if not _are_sorted(graph, [*self._new_nodes(), *moved]):
             graph.sort()
+        return model
 
-    def _move(self, node: ir.Node, moved: Mapping[ir.Value, ir.Value]) -> None:
-        """Let a node of the model, and the graphs in it, use other values."""
+    def _needed(self, copies: Copies, ends: Sequence[int]) -> set[ir.Node]:
+        """The nodes of the old model that the new one has: what stays, what that uses, and what nothing ever used."""
+        graph = self.old.graph
+        kept = [*copies, *(value for place, value in enumerate(graph.outputs) if place not in ends)]
+        work = [node for value in kept if (node := value.producer()) is not None]
+        work += [node for node in graph if not _is_used(node)]
+        needed: set[ir.Node] = set()
+        while work:
+            node = work.pop()
+            if node not in needed:
+                needed.add(node)
+                moved = self._moved.get(node, ())
+                work += [source for value in _used_by(node)
+                         if value not in moved and (source := value.producer()) is not None]  # fmt: skip
+        return needed
+
+    def _move(self, old: ir.Node, values: Mapping[ir.Value, ir.Value]) -> ir.Node:
+        """Let the node that is written for one of the old model, and the graphs in it, use other values."""
+        node = self._copy(old.outputs[0]).producer()
+        assert node is not None
+        moved = {self._copy(value): new for value, new in values.items()}
         self._lost += moved
         for place, value in enumerate(node.inputs):
             if value is not None and value in moved:
                 node.replace_input_with(place, moved[value])
         for body in opaque.bodies(node):
             opaque.replace(body, moved)
+        return node
 
-    def _end(self, place: int, results: Sequence[ir.Value]) -> None:
+    def _end(self, graph: ir.Graph, place: int, results: Sequence[ir.Value]) -> None:
         """Let a result be an output, under the name that the output had."""
-        graph = self.model.graph
         old, new = graph.outputs[place], results[place]
         producer = new.producer()
         if producer is None or is_constant(producer) or new.is_graph_output() or new in results[:place]:
             (new,) = self.node("Identity", [new], [])
+            graph.extend(self._made)
             self._place(None)
-            _, made = self._placed[-1]
-            graph.extend(made)
         name = old.name
         old.name = self._names.free(f"{name}_before")
         new.name = name
@@ -368,12 +390,11 @@ class OnnxStorer(Storer):
         graph.outputs[place] = new
         self._lost.append(old)
 
-    def _clean(self) -> None:
+    def _clean(self, graph: ir.Graph) -> None:
         """Remove what has lost its last user, and what was made for nothing."""
-        graph = self.model.graph
         dead: dict[ir.Node, None] = {}
         work = [*self._lost, *self._initializers]
-        work += [value for _, made in self._placed for node in made for value in node.outputs]
+        work += [value for node in self._new_nodes() for value in node.outputs]
         while work:
             value = work.pop()
             if value.uses() or value.is_graph_output():
@@ -388,17 +409,6 @@ class OnnxStorer(Storer):
                     work += [value for value in part.inputs if value is not None]
                     _detach(part)
         graph.remove(dead)
-
-    def _is_sorted(self) -> bool:
-        """True if all new nodes, and those that use new values, stand behind what they use."""
-        order = {node: place for place, node in enumerate(self.model.graph)}
-        touched = [*(node for _, made in self._placed for node in made), *(node for node, _ in self._moved)]
-        return all(
-            order[producer] < order[node]
-            for node in touched if node in order
-            for value in (*node.inputs, *opaque.captured(list(opaque.bodies(node))))
-            if value is not None and (producer := value.producer()) is not None
-        )  # fmt: skip
 
 
 class OnnxDraft:
@@ -449,8 +459,26 @@ class OnnxDraft:
         return self._value(TensorType((1,), "int64"))
 
 
-def _same(model: ir.Model) -> tuple[ir.Model, Copies | None]:
-    return model, None
+def _are_sorted(graph: ir.Graph, nodes: Iterable[ir.Node]) -> bool:
+    """True if those of some nodes that are in a graph stand behind what they use."""
+    order = {node: place for place, node in enumerate(graph)}
+    return all(
+        order[producer] < order[node]
+        for node in nodes if node in order
+        for value in _used_by(node) if (producer := value.producer()) is not None
+    )  # fmt: skip
+
+
+def _source_of_alias(value: ir.Value) -> ir.Value | None:
+    """The value that an output of the model is, too; ``None`` for what is no alias."""
+    node = value.producer()
+    return node.inputs[0] if node is not None and is_alias(node) else None
+
+
+def _used_by(node: ir.Node) -> list[ir.Value]:
+    """The values that a node and the graphs in it use."""
+    used = [value for value in node.inputs if value is not None]
+    return [*used, *opaque.captured(graphs)] if (graphs := list(opaque.bodies(node))) else used
 
 
 def _is_used(node: ir.Node) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from gsl import Subst, Workload, op, pat, rules
 from gsl.errors import FrontEndError, WorkloadError
 from gsl.front.onnx import spellings
-from gsl.front.onnx.copying import copied
+from gsl.front.onnx.copying import Copies, copied
 from gsl.front.onnx.store import OnnxDraft
 from gsl.onnx import Pass
 from tests.front.onnx.onnx_helpers import bytes_of, check, model, nodes, workload
@@ -209,7 +209,8 @@ def test_a_copy_is_the_same(kind: str) -> None:
         "branches": lambda: model(BRANCHES, more="float zero = {0.0}"),
         "symbols": lambda: model("y = Add(x, w)", "float[n,3] x", "float[n,3] y", more="float[3] w = {1, 2, 3}"),
     }[kind]()
-    copy, values = copied(native)
+    values = Copies()
+    copy = copied(native, values)
     assert bytes_of(copy) == bytes_of(native)
     assert values.keys() >= {*native.graph.inputs, *(value for node in native.graph for value in node.outputs)}
     assert set(values).isdisjoint(values.values())
