@@ -60,8 +60,6 @@ class FrontEnd:
     """Whether a program can be run in which a symbolic size stands in several places."""
     untyped: bool = False
     """Whether inputs may have no type."""
-    outlines: bool = True
-    """Whether groups can be outlined."""
     few: Set[str] = frozenset()
     """The operators of a front end in the making, which has a few: whatever needs others is left out. None: all."""
     missing: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -423,7 +421,7 @@ def onnx_front_end() -> FrontEnd:
     return dataclasses.replace(
         front_end, opaque=Native(OnnxOp("Shrink"), {"lambd": 0.25}),
         impure=Native(OnnxOp("RandomNormalLike"), {"seed": 1.0}), missing=spellings.MISSING,
-        unspelled=TABLE.keys() - spellings.WRITERS.keys(), outlines=False, **known_onnx.LISTS,
+        unspelled=TABLE.keys() - spellings.WRITERS.keys(), **known_onnx.LISTS,
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ def with_bodies(model: ir.Model, change: Callable[[str, ir.Model, Set[str]], ir.
         return model
     taken, nodes, copy = names_of(model.graph), list(model.graph), None
     for place, name, body in places:
-        alone = _alone(model, body)
+        alone = _alone(model, body, model if copy is None else copy)
         new = change(f"{nodes[place].name or nodes[place].outputs[0].name}.{name}", alone, taken)
         if new is not alone:
             copy = model.clone() if copy is None else copy
@@ -31,11 +31,15 @@ def with_bodies(model: ir.Model, change: Callable[[str, ir.Model, Set[str]], ir.
             node.attributes[name] = ir.AttrGraph(name, _inner(new, body, copy))
             for domain, version in new.opset_imports.items():
                 copy.opset_imports.setdefault(domain, version)
+            copy.functions.update({key: each for key, each in new.functions.items() if key not in copy.functions})
     return model if copy is None else copy
 
 
-def _alone(model: ir.Model, body: ir.Graph) -> ir.Model:
-    """A model of a graph. Values from around it are initialisers if their elements are known, and inputs otherwise."""
+def _alone(model: ir.Model, body: ir.Graph, around: ir.Model) -> ir.Model:
+    """A model of a graph, with the functions of what is around it.
+
+    Values from around it are initialisers if their elements are known, and inputs otherwise.
+    """
     graph = body.clone(allow_outer_scope_values=True)
     instead: dict[ir.Value, ir.Value] = {}
     for value in opaque.captured([graph]):
@@ -52,7 +56,7 @@ def _alone(model: ir.Model, body: ir.Graph) -> ir.Model:
             graph.register_initializer(instead[value])
     opaque.replace(graph, instead)
     graph.opset_imports.update(model.opset_imports)
-    functions = [function.clone() for function in model.functions.values()]
+    functions = [function.clone() for function in around.functions.values()]
     return ir.Model(graph, ir_version=model.ir_version, functions=functions)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -13,13 +13,14 @@ from gsl.front.core.custom import attributes_of
 from gsl.front.core.handle import NativeLeaf, Reading, Single
 from gsl.front.core.infer import refined
 from gsl.front.core.load import Expansion, Loader, Rows, recorded
-from gsl.front.onnx import opaque, spellings
+from gsl.front.onnx import groups, opaque, spellings
 from gsl.front.onnx.dims import sizes_of
 from gsl.front.onnx.infer import declared_types, infer, inferred
 from gsl.front.onnx.spellings.reading import SMALL
 from gsl.front.onnx.types import DTYPES, OnnxTypes, const_tensor, shortest, to_torch
 from gsl.front.tree import Canon
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, Dim, Graph, Node, TensorType, TupleType, Type
+from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE, DeclaredSpec, meaning
 from gsl.spec.natives import OnnxOp
 
@@ -84,6 +85,8 @@ class OnnxLoader(Loader):
     def __init__(self, model: ir.Model, operators: Mapping[str, DeclaredSpec] = MappingProxyType({})) -> None:
         super().__init__()
         self.model = model
+        self.declared = operators
+        """The operators of users by name."""
         self.operators: dict[OnnxOp, list[DeclaredSpec]] = {}
         """The operators of users of which calls are read."""
         for name, spec in operators.items():
@@ -152,13 +155,13 @@ class OnnxLoader(Loader):
         if is_alias(node):
             self.views[node.outputs[0]] = self.views[node.inputs[0]]
             return
-        places = counted(node)
-        native = node.outputs[0] if places == [0] else node
+        group, places = self._group(node), counted(node)
+        native = node.outputs[0] if places == [0] and (group is None or len(node.outputs) == 1) else node
         call = spellings.OnnxCall(node, self)
         declared = self.operators.get(opaque.target_of(node), ()) if self.operators else ()
         canon = self._declared_call(call, declared, places) if declared else spellings.read(call, places)
         if canon is None or not self._tree(native, canon, call, key):
-            self._opaque(native, node)
+            self._opaque(native, node, group)
         if native is node:
             for place in places:
                 self._field(node, place)
@@ -263,15 +266,30 @@ class OnnxLoader(Loader):
     def is_value(self, operand: Any, native: Any) -> bool:
         return operand in self.views
 
-    def _opaque(self, native: Any, node: ir.Node) -> None:
-        """Add the one node of a call that stays as it is."""
+    def _group(self, node: ir.Node) -> tuple[Subgraph, Mapping[str, Any]] | None:
+        """The group that a node calls, and its attributes; ``None`` if it calls none."""
+        function = self.model.functions.get(node.op_identifier())
+        label = groups.label_of(function)
+        types = [self.type_of(value) for value in node.inputs if value is not None]
+        if function is None or label is None or len(types) != len(function.inputs):
+            return None
+        return Subgraph(label[0], lambda: self._body(function, types)), label[1]
+
+    def _body(self, function: ir.Function, types: Sequence[Type | None]) -> Graph:
+        """The graph that a function computes of operands of these types."""
+        model = groups.called(self.model, function, types, symbol_names(self.types).get)
+        return OnnxLoader(model, self.declared).load()
+
+    def _opaque(self, native: Any, node: ir.Node, group: tuple[Subgraph, Mapping[str, Any]] | None) -> None:
+        """Add the one node of a call that stays as it is, be it that of a group."""
+        op, attrs = (opaque.target_of(node), opaque.attributes(node)) if group is None else group
         inputs = tuple([value for value in node.inputs if value is not None])
         extra = opaque.captured(list(opaque.bodies(node)))
         type: Type | None = self._native_type(node.outputs[0])
         if native is node:
             type = TupleType(tuple(map(self._native_type, node.outputs)))
         view = Node(
-            opaque.target_of(node), tuple([self.views[value] for value in inputs]), opaque.attributes(node), type,
+            op, tuple([self.views[value] for value in inputs]), attrs, type,
             name=native.name or node.op_type.lower(), native=Single(native, (*inputs, *extra)),
             effect=opaque.effect_of(node), deps=tuple([self.views[value] for value in extra]),
         )  # fmt: skip

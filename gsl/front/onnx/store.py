@@ -12,13 +12,14 @@ import onnx_ir as ir
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import handle_of, is_literal, origins
 from gsl.front.core.store import FreeNames, Storer, added, foreign
-from gsl.front.onnx import opaque, spellings
+from gsl.front.onnx import groups, opaque, spellings
 from gsl.front.onnx.copying import Copies, copied
 from gsl.front.onnx.load import OnnxLeaf, is_alias, is_constant
 from gsl.front.onnx.types import annotate, number, to_onnx
 from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import OperatorName
+from gsl.spec.natives import OnnxOp
 
 LARGE: Final = 64
 """The number of elements from which an equal literal is not looked for."""
@@ -53,6 +54,8 @@ class OnnxStorer(Storer):
         """All new nodes, by the nodes of the old model in front of which they will stand; ``None``: at the end."""
         self._initializers: list[ir.Value] = []
         """The new ones."""
+        self._functions: list[ir.Function] = []
+        """Those of the new groups."""
         self._moved: dict[ir.Node, Mapping[ir.Value, ir.Value]] = {}
         """The nodes of the old model that will use other values, by those of it that they use."""
         self._lost: list[ir.Value] = []
@@ -188,7 +191,7 @@ class OnnxStorer(Storer):
         op: Any = node.op
         try:
             if isinstance(node.op, Subgraph):
-                raise FrontEndError(f"{node.op.name}: a group can't be outlined in ONNX")
+                return self._group(node, node.op)
             if isinstance(op, OperatorName):
                 op = opaque.target_named(op)
             if not isinstance(op, str):
@@ -207,6 +210,26 @@ class OnnxStorer(Storer):
     def _native(self, node: Node, op: Any) -> Any:
         """A call of a native operator."""
         inputs, attributes = opaque.arguments(op, list(map(self.value, node.operands)), node.attrs)
+        return self._call(node, op, inputs, attributes)
+
+    def _group(self, node: Node, group: Subgraph) -> Any:
+        """A call of an outlined group, and the function that it calls."""
+        groups.check(self.old, group, node.attrs)
+        view, inputs, names = group.body.copy(), [], FreeNames()
+        for part in view:
+            part.native = None
+            if part.op == INPUT:
+                inputs.append(ir.Value(name=names.free(part.name)))
+                annotate(inputs[-1], part.type, self._name_of)
+                part.native = OnnxLeaf(inputs[-1])
+        model = groups.draft(self.old, inputs, [output.type for output in view.outputs], self._name_of)
+        OnnxStorer(view, model, self.symbols, in_place=True).store()
+        function = groups.function_of(model, self._function_names.free(group.name), node)
+        self._functions += [*model.functions.values(), function]
+        return self._call(node, OnnxOp(function.name, function.domain), list(map(self.value, node.operands)), ())
+
+    def _call(self, node: Node, op: OnnxOp, inputs: Sequence[Any], attributes: Sequence[ir.Attr]) -> Any:
+        """A call with a value for each field of the type, or of those that are used."""
         types = node.type.fields if isinstance(node.type, TupleType) else (node.type,)
         fields = [user.attrs["index"] for user in node.users if user.op == GETITEM]
         count = max([len(types), *(index + 1 for index in fields)])
@@ -289,6 +312,11 @@ class OnnxStorer(Storer):
         """The names that new things may have."""
         return FreeNames(names_of(self.old.graph) | self._taken)
 
+    @cached_property
+    def _function_names(self) -> FreeNames:
+        """The names that the functions of new groups may have."""
+        return FreeNames({function.name for function in self.old.functions.values()})
+
     # ------------------------------------------------------------ the whole
 
     @cached_property
@@ -336,12 +364,14 @@ class OnnxStorer(Storer):
         for node in self._new_nodes():
             if node.domain:
                 model.opset_imports.setdefault(node.domain, 1)
+        model.functions.update({function.identifier(): function for function in self._functions})
         moved = [self._move(node, values) for node, values in self._moved.items()]
         for place in ends:
             self._end(graph, place, results)
         self._clean(graph)
         if not _are_sorted(graph, [*self._new_nodes(), *moved]):
             graph.sort()
+        groups.sweep(model)
         return model
 
     def _needed(self, copies: Copies, ends: Sequence[int]) -> set[ir.Node]:
