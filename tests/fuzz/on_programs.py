@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections import Counter
 from typing import Any
@@ -152,3 +153,48 @@ def in_relax(old: Workload) -> Workload | None:
     except Exception:
         return None
     return Workload.from_relax(module)
+
+
+@target("onnx", examples=12)
+def check_onnx(data: st.DataObject) -> None:
+    """A program comes from an exporter to ONNX, and rules leave its numbers as they are, in a copy and in place."""
+    from gsl.onnx import Pass
+    from tests.front.onnx.onnx_helpers import bytes_of, check, nodes
+
+    program, _, _ = drawn(data, sorted(PURE.keys() - {"opaque"}), ("traced",))
+    old = in_onnx(program)
+    assume(old is not None)
+    assert old is not None
+    rules = rules_of(data, old)
+    before = bytes_of(old.model)
+    try:
+        new = rules(old, max_steps=60)
+    except FixpointError:
+        return
+    event("fired" if new.trace.count() else "did not fire")
+    assert bytes_of(old.model) == before
+    assert faults(new.graph) == []
+    check(new.model)
+    compared(old, new)
+    model = old.model.clone()
+    Pass(rules)(model)
+    assert nodes(model) == nodes(new.model)
+    compared(new, Workload(model))
+
+
+def in_onnx(program: Program) -> Workload | None:
+    """A program in single precision as the exporter by tracing writes it, ``None`` where it can't, or where
+    onnxruntime can't run that."""
+    import onnx
+
+    file = io.BytesIO()
+    values = tuple([value.float() for value in inputs()])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(program.float(), values, file, dynamo=False, opset_version=17)
+        found = Workload.from_onnx(onnx.load_from_string(file.getvalue()))
+        found.program.build()(*[value.numpy() for value in values])
+    except Exception:
+        return None
+    return found

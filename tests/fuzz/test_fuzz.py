@@ -117,6 +117,7 @@ FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "rules that fire once more": ("programs", stops_too_early),
     "an update that does nothing": ("programs", instead(GraphModuleProgram, "update", updates_nothing)),
     "a wrong rule in Relax": ("relax", only(OVER)),
+    "a wrong rule in ONNX": ("onnx", only(WRONG)),
     "a crash in the reader of files": ("rule-files", instead(YamlReader, "flag", crashes)),
     "a file that is written wrong": ("rule-files", instead(RuleSet, "to_yaml", lambda to: lambda self: "r: {}")),
 }  # fmt: skip
