@@ -1,5 +1,6 @@
 """Rules of other systems: of their files, functions and patterns, as ordinary rules over canonical operators."""
 
+from gsl.exchange.dpl import from_dpl
 from gsl.exchange.imported import ImportedRules
 from gsl.exchange.inductor import from_inductor
 from gsl.exchange.inductor_pass import from_inductor_pass
@@ -10,6 +11,6 @@ from gsl.exchange.tensat import rules_from_tensat
 from gsl.exchange.terms import Semantics
 
 __all__ = [
-    "ImportedRules", "Semantics", "from_fx", "from_inductor", "from_inductor_pass", "from_onnxscript",
+    "ImportedRules", "Semantics", "from_dpl", "from_fx", "from_inductor", "from_inductor_pass", "from_onnxscript",
     "rules_from_taso", "rules_from_tensat",
 ]  # fmt: skip

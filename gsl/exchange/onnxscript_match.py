@@ -9,8 +9,8 @@ import onnx_ir as ir
 import torch
 
 from gsl import pat
-from gsl.attr.ast import Literal
 from gsl.errors import FrontEndError
+from gsl.exchange.made import made_of
 from gsl.front.core.handle import handle_of, intact, is_literal
 from gsl.front.onnx import opaque, spellings
 from gsl.front.onnx.load import OnnxLoader
@@ -19,7 +19,6 @@ from gsl.graph import CONST, GETITEM, PARAM, TUPLE, Node, SymDim, TensorType, Tu
 from gsl.graph.types import dim
 from gsl.match import Match
 from gsl.pat import Pattern
-from gsl.spec import TABLE
 
 OPSET: Final = 21
 """The version of ONNX's operators in which calls are shown that come from no model of ONNX."""
@@ -257,7 +256,7 @@ class Replacement:
         """The outputs as patterns on the nodes of the match."""
         made: dict[Node, Pattern] = {}
         for node in self.view.nodes:
-            made[node] = pat.Exactly(self.known[node]) if node in self.known else _pattern(node, made)
+            made[node] = pat.Exactly(self.known[node]) if node in self.known else made_of(node, made)
         return [made[node] for node in self.view.outputs]
 
 
@@ -274,22 +273,6 @@ def _stand_in(value: ir.Value, number: int) -> ir.Value:
     if value.const_value is not None:
         new.type, new.shape = ir.TensorType(value.const_value.dtype), ir.Shape(value.const_value.numpy().shape)
     return new
-
-
-def _pattern(node: Node, patterns: Mapping[Node, Pattern]) -> Pattern:
-    """The target of a node of a view, on those of its operands."""
-    operands = [patterns[operand] for operand in node.operands]
-    if node.op in (PARAM, CONST):
-        return pat.Const(node.attrs["value"])
-    if node.op == TUPLE:
-        return pat.Tuple(*operands)
-    if node.op == GETITEM:
-        return operands[0][node.attrs["index"]]
-    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
-    if spec is None:
-        return pat.Call(node.op, *operands, **{name: Literal(value) for name, value in node.attrs.items()})
-    own = {name: value for name, value in node.attrs.items() if spec.attrs[name].derive is None}
-    return pat.Call(spec, *operands, **own)
 
 
 def replacement(rule: Any, match: Match) -> list[Pattern] | str:

@@ -1,0 +1,322 @@
+"""Patterns of Relax's dataflow pattern language as sources over canonical operators.
+
+How calls of Relax are read depends on types, of which a pattern tells little. So a pattern is built as a Relax function
+on variables of several ranks, and each view of it that differs is an alternative. Types, shapes, constants and
+attributes are left open.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from tvm import ir, relax
+from tvm.relax.dpl import pattern as theirs
+
+from gsl import pat
+from gsl.errors import ExchangeError
+from gsl.front.relax.groups import SYMBOL
+from gsl.front.relax.program import RelaxProgram, from_module
+from gsl.front.relax.spellings import FIELD_READERS, READERS
+from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node
+from gsl.pat import Pattern
+from gsl.spec import TABLE
+
+_SIZE: Final = 6
+"""The size of the axes that are tried; three fields of a split can be made of it."""
+_BIAS: Final = (1, _SIZE, 1, 1)
+"""The shape of a vector that is added along the channels of a convolution."""
+_BASES: Final = (*[(_SIZE,) * rank for rank in (2, 4, 3, 1)], _BIAS)
+"""The shapes that all variables have, but for one of them."""
+_SHAPES: Final = (*_BASES, ())
+_MAKERS: Final[Mapping[str, int]] = {"matmul": 2, "nn.conv2d": 4}
+"""The calls whose results are read with what is added to them, with the ranks of their operands."""
+_CONSTANTS: Final = ((), _BIAS, *_MAKERS)
+"""What is tried with constants, too."""
+_DTYPES: Final = ("float32", "float16", "int8", "int32")
+_FIRST: Final = 40
+"""The value of the constant that stands for the first leaf; those for others follow."""
+_CHOICES: Final = 64
+"""The largest number of ways to choose among the alternatives of a pattern."""
+_GIVEN: Final[Mapping[str, Mapping[str, Any]]] = {
+    "relax.expand_dims": {"axis": 0}, "relax.nn.batch_norm": {"axis": 1},
+    "relax.nn.layer_norm": {"axes": [-1]}, "relax.nn.pad": {"pad_width": [0, 0, 0, 0, 1, 1, 1, 1]},
+    "relax.split": {"indices_or_sections": 3, "axis": -1},
+    "relax.strided_slice": {"axes": [0], "begin": [0], "end": [1]},
+}  # fmt: skip
+"""What calls of an operator need besides its tensors."""
+_VECTORS: Final = frozenset(("relax.nn.batch_norm",))
+"""The operators of which all operands but the first are vectors."""
+_AROUND: Final = (theirs.TypePattern, theirs.DataTypePattern, theirs.ShapePattern, theirs.AttrPattern)
+"""Patterns that ask something more of what another one matches."""
+
+_LOOKING: Final = frozenset(("relax.add",))
+"""The operators among those of ``LOOKS_AT`` that are not read together with what they look at."""
+
+Leaves = dict[Any, Pattern]
+"""The patterns of what a pattern is given."""
+
+
+class Source:
+    """The source of a rule for a pattern. Raises ExchangeError if there is none, with the reason."""
+
+    def __init__(self, title: str, root: Any, leaves: Leaves | None = None) -> None:
+        self.title = title
+        self.root = root
+        self.leaves: Leaves = {} if leaves is None else leaves
+        self.added: set[Any] = set()
+        """The operands of calls whose reading depends on what makes them."""
+        self.vectors: set[Any] = set()
+        found: dict[Any, Pattern] = {}
+        for chosen in _choices(root):
+            self._collect(root, chosen)
+            for program in self._programs(chosen):
+                view = program.load()
+                named = {f"x{number}": leaf for number, leaf in enumerate(self.leaves.values())}
+                form = _form(view.outputs[0], named)
+                if form not in found and not any(map(_has_reading, view.nodes)):
+                    found[form] = _pattern(view, named)
+        if not found:
+            raise ExchangeError(f"{title} can't be taken over: no types are known with which Relax takes its calls")
+        self.output = next(iter(found.values())) if len(found) == 1 else pat.Alt(*found.values())
+
+    def _collect(self, root: Any, chosen: Mapping[Any, int]) -> None:
+        """Note what the pattern is given, with a pattern for each."""
+        work = [root]
+        while work:
+            part = _inner(work.pop(), chosen)
+            if isinstance(part, theirs.CallPattern) and self._is_unread(part):
+                if part not in self.leaves:
+                    self.leaves[part] = self._unread(part, chosen)
+            elif isinstance(part, theirs.CallPattern):
+                work.extend(reversed(part.args))
+                self.added.update(part.args if part.op.expr.name in _LOOKING else ())
+                self.vectors.update(part.args[1:] if part.op.expr.name in _VECTORS else ())
+            elif isinstance(part, theirs.TupleGetItemPattern):
+                work.append(part.tuple)
+            elif isinstance(part, theirs.TuplePattern):
+                work.extend(reversed(part.fields))
+            else:
+                self.leaves.setdefault(part, pat.Wildcard())
+
+    def _is_unread(self, part: Any) -> bool:
+        """True for a call of an operator that has no canonical reading, or of a function of any name."""
+        op = getattr(part.op, "expr", None)
+        if not isinstance(op, ir.Op):
+            raise ExchangeError(f"{self.title} can't be taken over: it calls {part.op}, which is no operator")
+        return op.name not in READERS and op.name not in FIELD_READERS
+
+    def _unread(self, part: Any, chosen: Mapping[Any, int]) -> Pattern:
+        """The pattern of such a call, whose operands are read by themselves."""
+        op, args = part.op.expr, list(part.args)
+        if op.name == "relax.call_tir":
+            op, args = pat.AnyOp(), list(getattr(args[1], "fields", args[1:]))
+        operands = []
+        for arg in args:
+            inner = _inner(arg, chosen)
+            if isinstance(inner, (theirs.CallPattern, theirs.TupleGetItemPattern, theirs.TuplePattern)):
+                operands.append(Source(self.title, arg, self.leaves).output)
+            else:
+                operands.append(self.leaves.setdefault(inner, pat.Wildcard()))
+        return pat.Call(op, *operands)
+
+    def _programs(self, chosen: Mapping[Any, int]) -> Iterator[RelaxProgram]:
+        """The pattern as a program, with the first dtype and all shapes with which Relax takes it."""
+        for dtype in _DTYPES:
+            found = False
+            for types in self._types():
+                program = _Trial(self.root, chosen, self.leaves, self.vectors, dtype, types).program()
+                if program is not None:
+                    found = True
+                    yield program
+            if found:
+                return
+
+    def _types(self) -> Iterator[_Types]:
+        """The types that are tried: all leaves have one shape, but one has another or a maker, or is a constant."""
+        for shape in _BASES:
+            yield _Types(shape)
+            for leaf in [leaf for leaf in self.leaves if leaf not in self.vectors]:
+                others: tuple[Any, ...] = (*_SHAPES, *(_MAKERS if leaf in self.added else ()))
+                for other in others:
+                    if other != shape:
+                        yield _Types(shape, leaf, other)
+                    if other in _CONSTANTS:
+                        yield _Types(shape, leaf, other, True)
+
+
+def _pattern(view: Graph, leaves: Mapping[str, Pattern]) -> Pattern:
+    """The pattern of a view."""
+    made: dict[Node, Pattern] = {}
+    for node in view.nodes:
+        made[node] = _node(node, [made[operand] for operand in node.operands], leaves)
+    return made[view.outputs[0]]
+
+
+def _node(node: Node, operands: list[Pattern], leaves: Mapping[str, Pattern]) -> Pattern:
+    if _name(node) in leaves:
+        return leaves[_name(node)]
+    if node.op in (PARAM, CONST, INPUT):
+        return pat.Wildcard()
+    if node.op == TUPLE:
+        return pat.Tuple(*operands)
+    if node.op == GETITEM:
+        return operands[0][node.attrs["index"]]
+    return pat.Call(TABLE[node.op] if isinstance(node.op, str) else node.op, *operands)
+
+
+def _form(node: Node, names: Mapping[str, Any]) -> Any:
+    """A view without types and attributes."""
+    if _name(node) in names:
+        return _name(node)
+    own = node.attrs["index"] if node.op == GETITEM else None
+    return (node.op, own, *[_form(operand, names) for operand in node.operands])
+
+
+def _has_reading(node: Node) -> bool:
+    """True for a call that is shown as it is, of an operator that has a canonical reading for other types."""
+    return isinstance(node.op, ir.Op) and (node.op.name in READERS or node.op.name in FIELD_READERS)
+
+
+def _name(node: Node) -> str:
+    """The name of a node; of a constant, that of the leaf that it stands for."""
+    if node.op not in (PARAM, CONST):
+        return node.name
+    return f"x{int(np.ravel(np.asarray(node.attrs['value']))[0]) - _FIRST}"
+
+
+def _choices(root: Any) -> Iterator[dict[Any, int]]:
+    """The ways to choose a side of each alternative of a pattern."""
+    seen: dict[Any, None] = {}
+    work = [root]
+    while work:
+        part = work.pop()
+        if part not in seen:
+            seen[part] = None
+            work.extend(_parts(part))
+    both = [part for part in seen if isinstance(part, theirs.OrPattern)]
+    for sides in itertools.islice(itertools.product((0, 1), repeat=len(both)), _CHOICES):
+        yield dict(zip(both, sides))
+
+
+def _parts(part: Any) -> list[Any]:
+    match part:
+        case theirs.CallPattern():
+            return [part.op, *part.args]
+        case theirs.TuplePattern():
+            return list(part.fields)
+        case theirs.TupleGetItemPattern():
+            return [part.tuple]
+        case theirs.OrPattern() | theirs.AndPattern():
+            return [part.left, part.right]
+    return [part.pattern] if isinstance(part, _AROUND) else []
+
+
+def _inner(part: Any, chosen: Mapping[Any, int]) -> Any:
+    """What a pattern says about calls."""
+    while True:
+        if isinstance(part, theirs.OrPattern):
+            part = part.right if chosen[part] else part.left
+        elif isinstance(part, theirs.AndPattern):
+            part = part.right if isinstance(part.left, theirs.WildcardPattern) else part.left
+        elif isinstance(part, _AROUND):
+            part = part.pattern
+        else:
+            return part
+
+
+# ---------------------------------------------------------------- functions by trial
+
+
+class _Types(NamedTuple):
+    """The shape of all leaves but one, which has another shape or is made by a call. With ``constant``, that one is a
+    constant; where it is made by a call, all others are."""
+
+    shape: tuple[int, ...]
+    leaf: Any = None
+    other: Any = ()
+    constant: bool = False
+
+
+class _Trial:
+    """The pattern as a function on leaves of some types."""
+
+    def __init__(
+        self, root: Any, chosen: Mapping[Any, int], leaves: Leaves, vectors: set[Any], dtype: str, types: _Types
+    ) -> None:  # fmt: skip
+        self.root, self.chosen, self.types, self.dtype = root, chosen, types, dtype
+        self.made: dict[Any, Any] = {}
+        self.bindings: list[Any] = []
+        self.name = ""
+        """The name of the leaf that is made by a call."""
+        for number, part in enumerate(leaves):
+            own = (_SIZE,) if part in vectors else types.other if part is types.leaf else types.shape
+            if isinstance(own, str):
+                self.name = f"x{number}"
+            elif types.constant and (part is types.leaf) != isinstance(types.other, str):
+                self.made[part] = relax.const(np.full(own, _FIRST + number, dtype=dtype))
+            else:
+                self.made[part] = relax.Var(f"x{number}", relax.TensorType(own, dtype))
+
+    def program(self) -> RelaxProgram | None:
+        """The program; ``None`` where Relax does not take the calls."""
+        params = [made for made in self.made.values() if isinstance(made, relax.Var)]
+        shape = (_SIZE,) * _MAKERS.get(str(self.types.other), 0)
+        given = [relax.Var(name, relax.TensorType(shape, self.dtype)) for name in "ab"]
+        try:
+            if self.name:
+                self.made[self.types.leaf] = self._bound(_called(self.types.other)(*given), self.name)
+            last = self._expr(self.root)
+            result = relax.Var("result", last.ty)
+            block = relax.DataflowBlock([*self.bindings, relax.VarBinding(result, last)])
+            body = relax.BlockBuilder().normalize(relax.SeqExpr([block], result))
+            return from_module(relax.Function([*params, *given], body, None, True).with_attr(SYMBOL, "main"))
+        except Exception:  # Relax raises anything for a call that it does not take
+            return None
+
+    def _bound(self, value: Any, name: str = "call") -> Any:
+        """The variable to which a call is bound."""
+        value = relax.BlockBuilder().normalize(value)
+        var = relax.DataflowVar(name, value.ty)
+        self.bindings.append(relax.VarBinding(var, value))
+        return var
+
+    def _expr(self, part: Any) -> Any:
+        part = _inner(part, self.chosen)
+        if part not in self.made:
+            self.made[part] = self._new(part)
+        return self.made[part]
+
+    def _new(self, part: Any) -> Any:
+        if isinstance(part, theirs.TuplePattern):
+            return relax.Tuple([self._expr(field) for field in part.fields])
+        if isinstance(part, theirs.TupleGetItemPattern):
+            return self._bound(relax.TupleGetItem(self._expr(part.tuple), max(part.index, 0)))
+        op, args = part.op.expr, [self._expr(arg) for arg in part.args]
+        kinds = [str(argument.type_info) for argument in op.arguments]
+        for place, kind in enumerate(kinds[: len(args)]):
+            if "Shape" in kind:
+                args[place] = self._sizes(op, args[0])
+            elif "Prim" in kind:
+                args[place] = float(place)
+        given = {"dtype": self.dtype} if op.name == "relax.astype" else _GIVEN.get(op.name, {})
+        return self._bound(_called(op.name.removeprefix("relax."))(*args, **given))
+
+    @staticmethod
+    def _sizes(op: Any, given: Any) -> list[int]:
+        """A shape among the arguments of an operator, for what it is given."""
+        own = [int(size) for size in given.ty.shape.values]
+        if op.name.startswith("relax.image"):
+            return own[-2:]
+        return [*own[:-1], 1, own[-1]] if len(own) == 3 else [int(np.prod(own))]
+
+
+def _called(name: str) -> Any:
+    """The function of Relax that makes calls of an operator."""
+    return reduce(getattr, name.split("."), relax.op)
+
+
+__all__ = ["Source"]
