@@ -127,9 +127,11 @@ def test_relations_that_a_type_error_is_for() -> None:
 
 
 def test_no_class_of_patterns_is_asked_first() -> None:
-    """Python asks the right side of ``a > b`` first where its class is a subclass of the left side's."""
+    """Python asks the right side of ``a > b`` first where its class is a subclass of the left side's. A segment is no
+    node, and stands in no such relation."""
     kinds = [getattr(pat, name) for name in pat.__all__]
-    kinds = [k for k in kinds if isinstance(k, type) and issubclass(k, Pattern) and k not in (Pattern, pat.Leaf)]
+    others = (Pattern, pat.Leaf, pat.Segment)
+    kinds = [k for k in kinds if isinstance(k, type) and issubclass(k, Pattern) and k not in others]
     assert not [(a, b) for a in kinds for b in kinds if a is not b and issubclass(a, b)]
     alt, maybe = conv | relu, pat.Maybe(op.ReLU(x), on=x)
     for left, right in ((alt, maybe), (maybe, alt), (pat.Param(), x), (pat.Variable(), x)):
