@@ -83,6 +83,8 @@ def prove(rule: Subst, *, seconds: float = SECONDS) -> Proof | NoProof:
             shown = max(shown, steps, key=len)
     except ProofLimit as error:
         return NoProof(rule.name, str(error))
+    except RecursionError:
+        return NoProof(rule.name, "its sides nest too deep")
     except _Failed as error:
         return NoProof(rule.name, error.reason, error.case, error.lacking, error.condition)
     except GSLError as error:

@@ -146,6 +146,17 @@ def test_verify_tells_what_is_proved() -> None:
 
 
 @pytest.mark.torch
+def test_sides_that_nest_too_deep_are_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    def deep(rule: Subst, path: object) -> tuple[str, ...]:
+        return deep(rule, path)
+
+    monkeypatch.setattr("gsl.prove.proof._case", deep)
+    x = pat.Wildcard()
+    found = prove(Subst(op.ReLU(op.ReLU(x)), op.ReLU(x), name="twice"))
+    assert isinstance(found, NoProof)
+    assert "nest too deep" in str(found)
+
+
 def test_a_refuted_rule_that_is_proved_is_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     x = pat.Wildcard(dtype="float64")
     rule = Subst(op.ReLU(x * -1.0), op.ReLU(x) * -1.0, name="relu scaled")
