@@ -120,46 +120,12 @@ _JOINED: Final[dict[str, OperatorKind]] = {
     "baddbmm": _kind("matmul", joined=(BIAS, "add"), alone=False),
 }
 
-_TORCH: Final[dict[str, str]] = {
-    "bitwise_and": "and_ __and__", "bitwise_or": "or_ __or__", "bitwise_xor": "xor __xor__",
-    "bitwise_not": "invert", "left_shift": "bitwise_left_shift lshift __lshift__",
-    "right_shift": "bitwise_right_shift rshift __rshift__", "negative": "neg", "sigmoid": "expit", "trunc": "fix",
-    "floor_divide": "floordiv div", "floor_mod": "remainder mod", "mod": "fmod", "divide": "div truediv true_divide",
-    "subtract": "sub rsub", "multiply": "mul", "power": "pow", "maximum": "max clamp_min", "minimum": "min clamp_max",
-    "copy": "clone contiguous alias lift_fresh_copy",
-    "clip": "clamp clamp_min clamp_max hardtanh", "nn.relu6": "hardtanh",
-    "cast": "to type type_as _to_copy convert_element_type float double half bfloat16 int long short char byte bool",
-    "where": "masked_fill", "matmul": "mm bmm mv dot",
-    "nn.softmax": "_softmax", "nn.log_softmax": "_log_softmax",
-    "nn.batch_norm": "native_batch_norm _native_batch_norm_legit_no_training", "nn.layer_norm": "native_layer_norm",
-    "nn.group_norm": "native_group_norm", "nn.l2_normalize": "normalize",
-    "nn.dropout": "native_dropout dropout1d dropout2d dropout3d alpha_dropout feature_dropout feature_alpha_dropout",
-    "nn.attention": "scaled_dot_product_attention _scaled_dot_product_flash_attention "
-    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention "
-    "_scaled_dot_product_fused_attention_overrideable",
-    **{f"nn.max_pool{n}d": f"max_pool{n}d_with_indices" for n in (1, 2, 3)},
-    **{f"nn.adaptive_avg_pool{n}d": f"_adaptive_avg_pool{n}d" for n in (1, 2, 3)},
-    **{f"nn.adaptive_max_pool{n}d": f"adaptive_max_pool{n}d_with_indices" for n in (1, 2, 3)},
-    "nn.pad": "constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
-    "replication_pad3d",
-    "reshape": "view _unsafe_view view_as reshape_as flatten ravel unflatten",
-    "transpose": "permute t mT numpy_T swapaxes swapdims movedim moveaxis", "reverse": "flip",
-    "expand_dims": "unsqueeze",
-    "broadcast_to": "expand expand_as", "concatenate": "cat concat", "split": "split_with_sizes chunk tensor_split",
-    "tile": "repeat", "repeat": "repeat_interleave", "arange": "iota",
-    "take": "embedding index _unsafe_index index_select select unbind",
-    "strided_slice": "slice narrow", "trilu": "triu tril", "matrix_set_diag": "diagonal_scatter",
-    "max": "amax", "min": "amin", "variance": "var",
-    "full": "scalar_tensor new_full", "ones": "new_ones", "zeros": "new_zeros",
-}  # fmt: skip
-"""The names of torch's functions beside those by which an operator is known in any case."""
-
-
 def _by_name() -> dict[str, frozenset[str]]:
+    """The operators by the names of torch's functions that their declarations give."""
     found: dict[str, set[str]] = {}
-    for canonical, words in _TORCH.items():
-        for word in words.split():
-            found.setdefault(word, set()).add(canonical)
+    for spec in TABLE.values():
+        for word in spec.torch_names.split():
+            found.setdefault(word, set()).add(spec.name)
     return {word: frozenset(names) for word, names in found.items()}
 
 
@@ -168,7 +134,8 @@ _BY_NAME: Final = MappingProxyType(_by_name())
 
 def known_names() -> Collection[str]:
     """The names to which a mistyped one may be near."""
-    return {*_JOINED, *_BY_NAME, *TABLE, *(name.removeprefix("nn.") for name in TABLE), "getitem"}
+    aliases = (alias for spec in TABLE.values() for alias in spec.aliases)
+    return {*_JOINED, *_BY_NAME, *TABLE, *(name.removeprefix("nn.") for name in TABLE), *aliases, "getitem"}
 
 
 @functools.cache

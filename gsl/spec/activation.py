@@ -21,6 +21,7 @@ def _activation(
     aliases: tuple[str, ...] = (),
     examples: tuple[Example, ...] = (call(e.X),),
     decompose: Callable[..., Any] | None = None,
+    torch_names: str = "",
 ) -> OpSpec:
     """A function ``function(F, data, **attrs)`` of torch.nn.functional."""
 
@@ -28,7 +29,7 @@ def _activation(
         return function(torch.nn.functional, data, **values)
 
     return OpSpec(name, cls, ("data",), meaning, attrs or {}, traits=_ACTIVATION, aliases=aliases, examples=examples,
-                  decompose=decompose)  # fmt: skip
+                  decompose=decompose, torch_names=torch_names)  # fmt: skip
 
 
 def _prelu(torch: Any, data: Any, alpha: Any, axis: int) -> Any:
@@ -49,6 +50,7 @@ OPS: tuple[OpSpec, ...] = (
         aliases=("Relu6",),
         examples=(call(_WIDE),),
         decompose=lambda o, x: o("clip", x, a_min=0, a_max=6),
+        torch_names="hardtanh",
     ),
     _activation(
         "nn.leaky_relu",
@@ -128,6 +130,7 @@ OPS: tuple[OpSpec, ...] = (
         lambda torch, x, axis: torch.softmax(x, axis),
         _AXIS,
         examples=(call(e.X),),
+        torch_names="_softmax",
     ),
     OpSpec(
         "nn.log_softmax",
@@ -136,6 +139,7 @@ OPS: tuple[OpSpec, ...] = (
         lambda torch, x, axis: torch.log_softmax(x, axis),
         _AXIS,
         examples=(call(e.X, axis=1),),
+        torch_names="_log_softmax",
     ),
     # In inference, where it changes nothing.
     OpSpec(
@@ -146,5 +150,6 @@ OPS: tuple[OpSpec, ...] = (
         {"rate": AttrSpec(0.5, n.real)},
         traits=Trait.ELEMENT_WISE,
         examples=(call(e.X, rate=0.3),),
+        torch_names="native_dropout dropout1d dropout2d dropout3d alpha_dropout feature_dropout feature_alpha_dropout",
     ),
 )

@@ -44,6 +44,7 @@ OPS: tuple[OpSpec, ...] = (
         lambda torch, shape, dtype: torch.zeros(shape, dtype=getattr(torch, dtype)),
         {"shape": _SHAPE, "dtype": _FLOAT32},
         examples=(call(shape=(2, 3)),),
+        torch_names="new_zeros",
     ),
     OpSpec(
         "ones",
@@ -52,6 +53,7 @@ OPS: tuple[OpSpec, ...] = (
         lambda torch, shape, dtype: torch.ones(shape, dtype=getattr(torch, dtype)),
         {"shape": _SHAPE, "dtype": _FLOAT32},
         examples=(call(shape=3, dtype="int64"),),
+        torch_names="new_ones",
     ),
     # The value is an operand, a number or a tensor of one element; dtype "" is its own.
     OpSpec(
@@ -61,6 +63,7 @@ OPS: tuple[OpSpec, ...] = (
         _full,
         {"shape": _SHAPE, "dtype": AttrSpec("", n.dtype_or_same)},
         examples=(call(2.5, shape=(1, 2)), call(e.exactly([3], "int64"), shape=2, dtype="int8")),
+        torch_names="scalar_tensor new_full",
     ),
     OpSpec("zeros_like", "ZerosLike", ("data",), lambda torch, x: torch.zeros_like(x), examples=(call(e.I32),)),
     OpSpec("ones_like", "OnesLike", ("data",), lambda torch, x: torch.ones_like(x), examples=(call(e.X),)),
@@ -87,5 +90,6 @@ OPS: tuple[OpSpec, ...] = (
         examples=(
             call(stop=4), call(start=1, stop=2.5, step=0.5), call(start=3, stop=0, step=-2, dtype="float32"),
         ),
+        torch_names="iota",
     ),
 )

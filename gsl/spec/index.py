@@ -152,6 +152,7 @@ OPS: tuple[OpSpec, ...] = (
             call(e.X, begin=(0, 1), end=(4, 2), strides=2, axes=(2, 1)),
             call(e.X, begin=(None,), end=(None,), axes=(1,)),
         ),
+        torch_names="slice narrow",
     ),
     # data[..., indices, ...] at the axis, or in the flattened tensor; an embedding is take(weight, indices, axis=0).
     OpSpec(
@@ -165,6 +166,7 @@ OPS: tuple[OpSpec, ...] = (
             call(e.X, e.exactly([[2, 0], [1, 1]], "int32")),
             call(e.X, 2, axis=-1),
         ),
+        torch_names="embedding index _unsafe_index index_select select unbind",
     ),
     OpSpec(
         "gather",
@@ -200,6 +202,7 @@ OPS: tuple[OpSpec, ...] = (
             call(e.rand(2, 2, 3), e.exactly([[1.0, 2.0], [3.0, 4.0]]), k=1),
             call(e.rand(3, 3), e.exactly([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0], [6.0, 7.0, 0.0]]), k=(-1, 1)),
         ),
+        torch_names="diagonal_scatter",
     ),
     # The elements on and above the k-th diagonal (``upper``), or on and below it; all others are 0.
     OpSpec(
@@ -209,5 +212,6 @@ OPS: tuple[OpSpec, ...] = (
         lambda torch, data, k, upper: torch.triu(data, k) if upper else torch.tril(data, k),
         {"k": AttrSpec(0, n.integer), "upper": AttrSpec(True, n.flag)},
         examples=(call(e.MATRIX, k=1), call(e.MATRIX, upper=False)),
+        torch_names="triu tril",
     ),
 )

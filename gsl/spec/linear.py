@@ -81,6 +81,7 @@ OPS: tuple[OpSpec, ...] = (
         {"out_dtype": _OUT_DTYPE},
         aliases=("nn.matmul", "MatMul"),
         examples=(call(e.X, e.rand(4, 5)), call(*_BYTES, out_dtype="int32"), call(e.MATRIX, e.rand(4, 3))),
+        torch_names="mm bmm mv dot",
     ),
     OpSpec(
         "nn.batch_matmul",
@@ -144,5 +145,8 @@ OPS: tuple[OpSpec, ...] = (
             call(_Q, _K, _V, e.rand(3, 3), scale=0.5),
             call(_Q, *_PAIR, enable_gqa=True),
         ),
+        torch_names="scaled_dot_product_attention _scaled_dot_product_flash_attention "
+        "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention "
+        "_scaled_dot_product_fused_attention_overrideable",
     ),
 )

@@ -37,16 +37,16 @@ def tensors(torch: Any, *operands: Any) -> tuple[Any, ...]:
 
 def _unary(
     name: str, cls: str, on: Sample = e.X, *, traits: Trait = _EACH, aliases: tuple[str, ...] = (),
-    decompose: Callable[..., Any] | None = None,
+    decompose: Callable[..., Any] | None = None, torch_names: str = "",
 ) -> OpSpec:  # fmt: skip
     """A function of ``torch`` of one tensor, with an example of one."""
     return OpSpec(name, cls, ("data",), lambda torch, x: getattr(torch, name)(x), {}, traits=traits, aliases=aliases,
-                  examples=(call(on),), decompose=decompose)  # fmt: skip
+                  examples=(call(on),), decompose=decompose, torch_names=torch_names)  # fmt: skip
 
 
 def _operator(
     name: str, cls: str, operate: Callable[[Any, Any], Any], *examples: Example, traits: Trait = _BROADCAST,
-    aliases: tuple[str, ...] = (),
+    aliases: tuple[str, ...] = (), torch_names: str = "",
 ) -> OpSpec:  # fmt: skip
     """A Python operator of two tensors, either of which may be a number."""
 
@@ -55,18 +55,21 @@ def _operator(
             lhs = torch.tensor(lhs)
         return operate(lhs, rhs)
 
-    return OpSpec(name, cls, ("lhs", "rhs"), meaning, {}, traits=traits, aliases=aliases, examples=examples)
+    return OpSpec(name, cls, ("lhs", "rhs"), meaning, {}, traits=traits, aliases=aliases, examples=examples,
+                  torch_names=torch_names)  # fmt: skip
 
 
 def _binary(
-    name: str, cls: str, function: str, *examples: Example, traits: Trait = _BROADCAST, aliases: tuple[str, ...] = ()
-) -> OpSpec:
+    name: str, cls: str, function: str, *examples: Example, traits: Trait = _BROADCAST,
+    aliases: tuple[str, ...] = (), torch_names: str = "",
+) -> OpSpec:  # fmt: skip
     """A function of ``torch`` of two tensors, either of which may be a number here."""
 
     def meaning(torch: Any, lhs: Any, rhs: Any) -> Any:
         return getattr(torch, function)(*tensors(torch, lhs, rhs))
 
-    return OpSpec(name, cls, ("lhs", "rhs"), meaning, {}, traits=traits, aliases=aliases, examples=examples)
+    return OpSpec(name, cls, ("lhs", "rhs"), meaning, {}, traits=traits, aliases=aliases, examples=examples,
+                  torch_names=torch_names)  # fmt: skip
 
 
 _COLUMN = e.exactly([[2], [-3]], "int32")
@@ -75,21 +78,28 @@ _POSITIVE = e.exactly([[True, False, True], [True, False, False]], "bool")
 
 _ARITHMETIC = (
     _operator("add", "Add", operator.add, call(e.X, e.ROW), call(2, e.X), call(1, 2.5), traits=_COMMUTATIVE),
-    _operator("subtract", "Subtract", operator.sub, call(e.X, e.ROW), call(2.0, e.X), aliases=("sub",)),
+    _operator("subtract", "Subtract", operator.sub, call(e.X, e.ROW), call(2.0, e.X),
+              aliases=("sub",), torch_names="rsub"),
     _operator("multiply", "Multiply", operator.mul, call(e.X, e.ROW), call(e.I32, 0.5), traits=_COMMUTATIVE,
               aliases=("mul",)),
     # True division: of integers, a float.
-    _operator("divide", "Divide", operator.truediv, call(e.X, e.P), call(e.I32, 2), aliases=("div", "true_divide")),
+    _operator("divide", "Divide", operator.truediv, call(e.X, e.P), call(e.I32, 2),
+              aliases=("div", "true_divide"), torch_names="truediv"),
     # Rounded down, not towards zero.
-    _operator("floor_divide", "FloorDivide", operator.floordiv, call(e.I32, _COLUMN)),
+    _operator("floor_divide", "FloorDivide", operator.floordiv, call(e.I32, _COLUMN), torch_names="floordiv div"),
     # The remainder with the sign of the divisor (Python's %), and that with the sign of the dividend (C's fmod).
-    _operator("floor_mod", "FloorMod", operator.mod, call(e.I32, _COLUMN), call(e.X, 0.75), aliases=("remainder",)),
+    _operator("floor_mod", "FloorMod", operator.mod, call(e.I32, _COLUMN), call(e.X, 0.75),
+              aliases=("remainder",), torch_names="mod"),
     _binary("mod", "Mod", "fmod", call(e.I32, _COLUMN), call(e.X, -0.75), aliases=("fmod",)),
     _operator("power", "Power", operator.pow, call(e.P, 3), call(2.0, e.X), aliases=("pow",)),
-    _operator("left_shift", "LeftShift", operator.lshift, call(e.COUNTS, 2)),
-    _operator("right_shift", "RightShift", operator.rshift, call(e.I32, 1)),
-    _binary("maximum", "Maximum", "maximum", call(e.X, e.ROW), call(e.I32, 2.5), traits=_COMMUTATIVE),
-    _binary("minimum", "Minimum", "minimum", call(e.X, e.Y), call(0.5, e.X), traits=_COMMUTATIVE),
+    _operator("left_shift", "LeftShift", operator.lshift, call(e.COUNTS, 2),
+              torch_names="bitwise_left_shift lshift __lshift__"),
+    _operator("right_shift", "RightShift", operator.rshift, call(e.I32, 1),
+              torch_names="bitwise_right_shift rshift __rshift__"),
+    _binary("maximum", "Maximum", "maximum", call(e.X, e.ROW), call(e.I32, 2.5), traits=_COMMUTATIVE,
+            torch_names="max clamp_min"),
+    _binary("minimum", "Minimum", "minimum", call(e.X, e.Y), call(0.5, e.X), traits=_COMMUTATIVE,
+            torch_names="min clamp_max"),
     _binary("atan2", "Atan2", "atan2", call(e.X, e.Y)),
 )  # fmt: skip
 
@@ -98,7 +108,8 @@ _FUNCTIONS = (
     _unary("abs", "Abs"),
     _unary("sign", "Sign"),
     # The elements in memory of their own, or wherever they are: whoever changes memory in place is not matched.
-    OpSpec("copy", "Copy", ("data",), lambda torch, x: x, {}, traits=_EACH, examples=(call(e.X),)),
+    OpSpec("copy", "Copy", ("data",), lambda torch, x: x, {}, traits=_EACH, examples=(call(e.X),),
+           torch_names="clone contiguous alias lift_fresh_copy"),
     _unary("exp", "Exp"),
     _unary("expm1", "Expm1"),
     _unary("log", "Log", e.P),
@@ -122,12 +133,12 @@ _FUNCTIONS = (
     _unary("acosh", "Acosh", e.rand(2, 3, 4, low=1.1, high=1.9)),
     _unary("atanh", "Atanh", e.P),
     _unary("tanh", "Tanh", traits=_EACH | Trait.ACTIVATION, aliases=("nn.tanh",)),
-    _unary("sigmoid", "Sigmoid", traits=_EACH | Trait.ACTIVATION, aliases=("nn.sigmoid",)),
+    _unary("sigmoid", "Sigmoid", traits=_EACH | Trait.ACTIVATION, aliases=("nn.sigmoid",), torch_names="expit"),
     _unary("floor", "Floor", e.ODD),
     _unary("ceil", "Ceil", e.ODD),
     # Halves go to the even neighbour.
     _unary("round", "Round", e.ODD),
-    _unary("trunc", "Trunc", e.ODD),
+    _unary("trunc", "Trunc", e.ODD, torch_names="fix"),
     _unary("isnan", "IsNan", e.ODD),
     _unary("isinf", "IsInf", e.ODD),
     _unary("isfinite", "IsFinite", e.ODD),
@@ -147,10 +158,12 @@ _LOGIC = (
     _binary("logical_or", "LogicalOr", "logical_or", call(e.B1, e.B2), traits=_COMMUTATIVE),
     _binary("logical_xor", "LogicalXor", "logical_xor", call(e.B1, e.B2), traits=_COMMUTATIVE),
     _unary("logical_not", "LogicalNot", e.B1),
-    _binary("bitwise_and", "BitwiseAnd", "bitwise_and", call(e.I32, e.J32), traits=_COMMUTATIVE),
-    _binary("bitwise_or", "BitwiseOr", "bitwise_or", call(e.I32, 5), traits=_COMMUTATIVE),
-    _binary("bitwise_xor", "BitwiseXor", "bitwise_xor", call(e.B1, e.B2), traits=_COMMUTATIVE),
-    _unary("bitwise_not", "BitwiseNot", e.I32),
+    _binary("bitwise_and", "BitwiseAnd", "bitwise_and", call(e.I32, e.J32), traits=_COMMUTATIVE,
+            torch_names="and_ __and__"),
+    _binary("bitwise_or", "BitwiseOr", "bitwise_or", call(e.I32, 5), traits=_COMMUTATIVE, torch_names="or_ __or__"),
+    _binary("bitwise_xor", "BitwiseXor", "bitwise_xor", call(e.B1, e.B2), traits=_COMMUTATIVE,
+            torch_names="xor __xor__"),
+    _unary("bitwise_not", "BitwiseNot", e.I32, torch_names="invert"),
 )
 
 _OTHERS = (
@@ -161,6 +174,7 @@ _OTHERS = (
         lambda torch, condition, x, y: torch.where(*tensors(torch, condition), *tensors(torch, x, y)),
         traits=_BROADCAST,
         examples=(call(e.rand(2, 3, 4, dtype="bool"), e.X, e.Y), call(_POSITIVE, e.I32, 0.5), call(e.B1, 1.0, 0.0)),
+        torch_names="masked_fill",
     ),
     # A bound of None is none. A bound of a floating-point operand is a float.
     OpSpec(
@@ -172,6 +186,7 @@ _OTHERS = (
         traits=_EACH,
         aliases=("clamp",),
         examples=(call(e.X, a_min=-1, a_max=0.5), call(e.I32, a_max=3)),
+        torch_names="clamp clamp_min clamp_max hardtanh",
     ),
     OpSpec(
         "cast",
@@ -181,6 +196,8 @@ _OTHERS = (
         {"dtype": AttrSpec(REQUIRED, n.dtype)},
         traits=_EACH,
         examples=(call(e.exactly([0.0, -0.5, 0.5, 1.5, 2.5]), dtype="int8"),),
+        torch_names="to type type_as _to_copy convert_element_type float double half bfloat16 int "
+        "long short char byte bool",
     ),
 )
 

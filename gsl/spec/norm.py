@@ -125,6 +125,7 @@ OPS: tuple[OpSpec, ...] = (
             call(e.NHWC, *_CHANNEL, axis=-1, epsilon=0.1),
             call(e.IMAGE, *_CHANNEL, center=False, scale=False),
         ),
+        torch_names="native_batch_norm _native_batch_norm_legit_no_training",
     ),
     # ``axis`` is the tuple of the normalised axes (one axis stands for itself); gamma and beta have their sizes.
     OpSpec(
@@ -141,6 +142,7 @@ OPS: tuple[OpSpec, ...] = (
             call(e.X, axis=(0, 2)),
             call(e.X, e.GAMMA, e.BETA, scale=False),
         ),
+        torch_names="native_layer_norm",
     ),
     OpSpec(
         "nn.rms_norm",
@@ -159,6 +161,7 @@ OPS: tuple[OpSpec, ...] = (
         {"num_groups": AttrSpec(REQUIRED, n.positive), **_AFFINE},
         optional=2,
         examples=(call(e.IMAGE, e.GAMMA, e.BETA, num_groups=2), call(e.NHWC, num_groups=1, axis=3)),
+        torch_names="native_group_norm",
     ),
     OpSpec(
         "nn.instance_norm",
@@ -178,5 +181,6 @@ OPS: tuple[OpSpec, ...] = (
         {"eps": AttrSpec(REQUIRED, n.real), "axis": AttrSpec(None, n.axes)},
         examples=(call(e.X, eps=1e-6, axis=1), call(e.X, eps=1e6)),
         decompose=_by_squares,
+        torch_names="normalize",
     ),
 )

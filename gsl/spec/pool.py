@@ -56,6 +56,7 @@ def _pool(
     pool: Callable[..., Any],
     attrs: dict[str, AttrSpec],
     decompose: Callable[..., Any] | None = None,
+    torch_names: str = "",
 ) -> OpSpec:
     """A pooling ``pool(torch, data, **attrs)`` of a tensor whose spatial axes are the last ones."""
     plain = "NC" + spatial(count)
@@ -73,6 +74,7 @@ def _pool(
         joint=n.same_out_layout("layout"),
         examples=_EXAMPLES[name],
         decompose=decompose,
+        torch_names=torch_names,
     )
 
 
@@ -147,7 +149,8 @@ def _window(count: int, kind: str) -> OpSpec:
         "ceil_mode": AttrSpec(False, n.flag),
     }
     if kind == "max":
-        return _pool(count, f"nn.max_pool{count}d", f"MaxPool{count}D", _max_pool(count), attrs)
+        names = f"max_pool{count}d_with_indices"
+        return _pool(count, f"nn.max_pool{count}d", f"MaxPool{count}D", _max_pool(count), attrs, torch_names=names)
     attrs["count_include_pad"] = AttrSpec(False, n.flag)
     return _pool(count, f"nn.avg_pool{count}d", f"AvgPool{count}D", _avg_pool(count), attrs)
 
@@ -170,7 +173,9 @@ def _adaptive(count: int, kind: str) -> OpSpec:
         return getattr(torch.nn.functional, f"adaptive_{kind}_pool{count}d")(data, size)
 
     attrs = {"output_size": AttrSpec(REQUIRED, _output_size(count))}
-    return _pool(count, f"nn.adaptive_{kind}_pool{count}d", f"Adaptive{kind.title()}Pool{count}D", pool, attrs)
+    name, cls = f"adaptive_{kind}_pool{count}d", f"Adaptive{kind.title()}Pool{count}D"
+    names = f"{name}_with_indices" if kind == "max" else f"_{name}"
+    return _pool(count, f"nn.{name}", cls, pool, attrs, torch_names=names)
 
 
 def _global(count: int, kind: str) -> OpSpec:

@@ -34,6 +34,7 @@ def _reduction(
     attrs: Mapping[str, AttrSpec] | None = None,
     aliases: tuple[str, ...] = (),
     decompose: Callable[..., Any] | None = None,
+    torch_names: str = "",
 ) -> OpSpec:
     """A reduction ``reduce(torch, data, axis, keepdims, **attrs)`` over a tuple of at least one axis."""
 
@@ -54,6 +55,7 @@ def _reduction(
         aliases=aliases,
         examples=examples,
         decompose=decompose,
+        torch_names=torch_names,
     )
 
 
@@ -114,6 +116,7 @@ OPS: tuple[OpSpec, ...] = (
         lambda torch, x, axis, keepdims: torch.amax(x, axis, keepdim=keepdims),
         call(e.X, axis=(1, 2)),
         aliases=("amax",),
+        torch_names="amax",
     ),
     _reduction(
         "min",
@@ -121,6 +124,7 @@ OPS: tuple[OpSpec, ...] = (
         lambda torch, x, axis, keepdims: torch.amin(x, axis, keepdim=keepdims),
         call(e.X, axis=0, keepdims=True),
         aliases=("amin",),
+        torch_names="amin",
     ),
     _reduction("prod", "Prod", _one_by_one("prod"), call(e.X, axis=(0, 2)), call(e.X, axis=(0, 2), keepdims=True)),
     _reduction("all", "All", _one_by_one("all"), call(e.rand(2, 3, 4, dtype="bool", low=-1.0, high=9.0), axis=(0, 2))),
@@ -134,6 +138,7 @@ OPS: tuple[OpSpec, ...] = (
         call(e.X, axis=(0, 1), unbiased=True),
         attrs=_UNBIASED,
         aliases=("var",),
+        torch_names="var",
     ),
     _reduction(
         "std",

@@ -287,6 +287,7 @@ OPS: tuple[OpSpec, ...] = (
         {"axis": AttrSpec(0, n.axis(n.field_rank))},
         aliases=("concat", "cat"),
         examples=(call((e.X, e.Y), axis=-2),),
+        torch_names="cat concat",
     ),
     # The operand is a tuple.
     OpSpec(
@@ -308,6 +309,7 @@ OPS: tuple[OpSpec, ...] = (
         fields=True,
         joint=_cuts,
         examples=(call(e.X, indices_or_sections=3, axis=1), call(e.X, indices_or_sections=(1, 3), axis=-1)),
+        torch_names="split_with_sizes chunk tensor_split",
     ),
     # Relay's codes: -1 what remains, 0 the size of the operand's axis, -2 all its remaining axes, -3 the product of
     # two of them, -4 two sizes whose product is one of them. The canonical form is the shape of the result.
@@ -324,6 +326,7 @@ OPS: tuple[OpSpec, ...] = (
             call(e.rand(1, 3, 4), newshape=(1, -2)),
             call(e.X, newshape=(0, 1, -1, 4)),
         ),
+        torch_names="view _unsafe_view view_as reshape_as flatten ravel unflatten",
     ),
     OpSpec(
         "reshape_like",
@@ -348,6 +351,7 @@ OPS: tuple[OpSpec, ...] = (
         traits=_LAYOUT,
         aliases=("permute",),
         examples=(call(e.X), call(e.X, axes=(0, -1, 1))),
+        torch_names="permute t mT numpy_T swapaxes swapdims movedim moveaxis",
     ),
     OpSpec(
         "expand_dims",
@@ -358,6 +362,7 @@ OPS: tuple[OpSpec, ...] = (
         traits=_LAYOUT,
         aliases=("unsqueeze",),
         examples=(call(e.X, axis=-1), call(e.X, axis=1, num_newaxis=2)),
+        torch_names="unsqueeze",
     ),
     OpSpec(
         "squeeze",
@@ -378,6 +383,7 @@ OPS: tuple[OpSpec, ...] = (
         traits=_LAYOUT,
         aliases=("flip",),
         examples=(call(e.X, axis=(0, -1)),),
+        torch_names="flip",
     ),
     OpSpec(
         "layout_transform",
@@ -401,6 +407,7 @@ OPS: tuple[OpSpec, ...] = (
         {"shape": AttrSpec(REQUIRED, _broadcast_shape)},
         aliases=("expand",),
         examples=(call(e.ROW, shape=(2, -1)),),
+        torch_names="expand expand_as",
     ),
     # Each element several times in a row; without an axis, of the flattened operand.
     OpSpec(
@@ -411,6 +418,7 @@ OPS: tuple[OpSpec, ...] = (
         {"repeats": AttrSpec(REQUIRED, n.positive), "axis": AttrSpec(None, n.optional(n.axis()))},
         aliases=("repeat_interleave",),
         examples=(call(e.X, repeats=2, axis=-2), call(e.X, repeats=3)),
+        torch_names="repeat_interleave",
     ),
     # The whole tensor several times along each axis.
     OpSpec(
@@ -420,6 +428,7 @@ OPS: tuple[OpSpec, ...] = (
         lambda torch, data, reps: torch.tile(data, reps),
         {"reps": AttrSpec(REQUIRED, _reps)},
         examples=(call(e.X, reps=2), call(e.ROW, reps=(2, 1, 3))),
+        torch_names="repeat",
     ),
     OpSpec(
         "nn.pad",
@@ -437,5 +446,7 @@ OPS: tuple[OpSpec, ...] = (
             call(e.X, pad_width=_WIDTHS, pad_mode="edge"),
             call(e.X, pad_width=_WIDTHS, pad_mode="reflect"),
         ),
+        torch_names="constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d "
+        "replication_pad2d replication_pad3d",
     ),
 )

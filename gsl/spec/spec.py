@@ -120,6 +120,9 @@ class OpSpec:
     fields: bool = False
     """True when the result is a tuple."""
     aliases: tuple[str, ...] = ()
+    torch_names: str = ""
+    """The names of torch's functions, beside its own ones, by which rule files know it. One function may be several
+    operators, as ``clamp_min`` is."""
     joint: Callable[[Mapping[str, Any], Types], Mapping[str, Any]] | None = None
     """The canonical form of attributes that depend on each other (``axis`` and ``exclude``), given each of them in its
     own canonical form. Idempotent."""
