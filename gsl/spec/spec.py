@@ -101,7 +101,7 @@ class AttrSpec:
     are not known. A target never needs to give it, and building a call recomputes it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class OpSpec:
     """The declaration of one operator."""
 
@@ -126,13 +126,16 @@ class OpSpec:
     joint: Callable[[Mapping[str, Any], Types], Mapping[str, Any]] | None = None
     """The canonical form of attributes that depend on each other (``axis`` and ``exclude``), given each of them in its
     own canonical form. Idempotent."""
-    examples: tuple[Example, ...] = field(default=(), repr=False, compare=False)
+    examples: tuple[Example, ...] = field(default=(), compare=False)
     """Calls on which everything that is said of the operator is tried, the plainest ones too."""
-    decompose: Callable[..., Any] | None = field(default=None, repr=False, compare=False)
+    decompose: Callable[..., Any] | None = field(default=None, compare=False)
     """``decompose(o, *operands, **attrs)``: the operator by others, in a :class:`Calculus`, up to rounding. A front end
     that has no spelling of the operator writes this, and the models of the verifier compute it."""
-    _completed: dict[Any, dict[str, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _completed: dict[Any, dict[str, Any]] = field(default_factory=dict, init=False, compare=False)
     """The answers of :meth:`complete`."""
+
+    def __repr__(self) -> str:
+        return f"OpSpec({self.name!r})"
 
     @property
     def commutative(self) -> bool:
