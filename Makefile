@@ -13,7 +13,7 @@ RELAY_STAMP := $(RELAY_VENV)/.installed
 # A folder of its own for packages beside which others can't be imported.
 VISION_STAMP := $(VENV)/vision/.installed
 
-.PHONY: setup demo quick test test-torch test-relax test-relay bench docs lint clean
+.PHONY: setup demo quick test test-torch test-relax test-long test-relay bench docs lint clean
 
 setup: $(STAMP) $(VISION_STAMP)
 
@@ -29,11 +29,12 @@ $(VISION_STAMP): $(STAMP) constraints-vision.txt
 demo: setup
 	$(BIN)/python -m demo
 
-# The core, in seconds and without a framework; what needs torch and not TVM; what needs TVM; all.
+# The core, in seconds and without a framework; what needs torch and not TVM; what needs TVM; the long rest of sweeps;
+# all but that.
 quick: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal --tier quick
 
-test-torch test-relax: test-%: setup
+test-torch test-relax test-long: test-%: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal --tier $*
 
 test: setup

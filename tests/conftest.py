@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import tiers
+from tests import hurry, tiers
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,13 +34,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = config.getoption("--tier")
-    if wanted is not None:
-        config.hook.pytest_deselected(items=[item for item in items if tiers.of_test(item) != wanted])
-        items[:] = [item for item in items if tiers.of_test(item) == wanted]
+    kept = [item for item in items if tiers.runs(item, wanted)]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if not tiers.runs(item, wanted)])
+        items[:] = kept
 
 
 def pytest_collection_finish() -> None:
     """What is there before the first test stays; Python's collector need not go through it again and again."""
+    hurry.hurry()
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)

@@ -1,8 +1,9 @@
-"""Three tiers of tests: of the core, which needs no framework; of torch; of Relax.
+"""Tiers of tests: of the core, which needs no framework; of torch; of Relax; long ones.
 
 ``pytest --tier quick`` runs the test modules that import no framework, and makes it an error to import one. ``--tier
 torch`` runs what needs torch and not TVM, ``--tier relax`` what needs TVM. A module belongs where its imports put it,
-those of what it imports from here included; a single test that needs more than its module is marked.
+those of what it imports from here included; a single test that needs more than its module is marked. ``--tier long``
+runs the sweeps that are marked as long, of which ``pytest`` without a tier runs none: a part of each has no mark.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-TIERS: Final = ("quick", "torch", "relax")
+TIERS: Final = ("quick", "torch", "relax", "long")
 FRAMEWORKS: Final = {
     "torch": "torch", "transformers": "torch", "onnxscript": "torch", "onnx": "torch",
     "onnx_ir": "torch", "onnxruntime": "torch", "tvm": "relax", "tvm_ffi": "relax",
@@ -35,7 +36,7 @@ LATE: Final = {
 }  # fmt: skip
 """What imports no framework when it is loaded, and runs what does, or takes long (proofs); with its tier."""
 
-MARKS: Final = {"relax": "relax", "torch": "torch", "slow": "torch"}
+MARKS: Final = {"long": "long", "relax": "relax", "torch": "torch", "slow": "torch"}
 """The marks of tests that are of another tier than their module, each with that tier."""
 _IMPORT: Final = re.compile(
     r"^(?:from\s+([\w.]+)\s+import\s+(\([^)]*\)|[^\n]*)|import\s+([\w.]+)"
@@ -98,6 +99,12 @@ def of_test(item: pytest.Item) -> str:
     if "front_end" in params:
         return "torch" if params["front_end"].word == "torch" else "relax"
     return tier(item.path)
+
+
+def runs(item: pytest.Item, wanted: str | None) -> bool:
+    """Whether a test runs in a tier; without one, all do but the long ones."""
+    found = of_test(item)
+    return found == wanted if wanted is not None else found != "long"
 
 
 @cache

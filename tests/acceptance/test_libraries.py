@@ -34,16 +34,29 @@ UNREAD: Final[dict[str, dict[str, dict[str, int]]]] = {
 """The calls of the models of each library that have none."""
 
 
+SOME: Final = ("deberta_v2", "falcon", "swin", "whisper_encoder")
+"""The models of transformers that are not left to the long tests."""
+
+
 def judge(library: str, found: dict[str, dict[str, Any]]) -> None:
-    """The models are those expected, with few calls that are not read, all of them listed."""
+    """Few calls of the models are not read, all of them listed, and rules fire in most."""
     unread: Counter[str] = Counter()
     for result in found.values():
         unread.update(result["unread"])
-    assert {name: result["unread"] for name, result in found.items() if result["unread"]} == UNREAD[library]
+    assert {name: result["unread"] for name, result in found.items() if result["unread"]} == {
+        name: calls for name, calls in UNREAD[library].items() if name in found
+    }
     assert sum(unread.values()) < MOST * sum(result["calls"] for result in found.values())
     assert sum(result["fired"] > 0 for result in found.values()) >= len(found) // 2
 
 
+def test_some_models_of_transformers() -> None:
+    torch.manual_seed(0)
+    made = transformers()
+    judge("transformers", {name: check(*made[name]()) for name in SOME})
+
+
+@pytest.mark.long
 def test_models_of_transformers() -> None:
     torch.manual_seed(0)
     found = {name: check(*make()) for name, make in transformers().items()}
@@ -51,6 +64,7 @@ def test_models_of_transformers() -> None:
     judge("transformers", found)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not VISION.is_dir(), reason="make setup installs torchvision and timm in a folder of their own")
 def test_models_of_vision() -> None:
     command = [sys.executable, "-m", "tests.helpers.libraries"]

@@ -45,7 +45,10 @@ def test_exported(name: str) -> None:
     assert EVERY_RULE(new, iterative=True).trace.count() == 0
 
 
-@pytest.mark.parametrize("name", NAMES)
+LONG = [pytest.param(name, marks=pytest.mark.long if place % 3 else ()) for place, name in enumerate(NAMES)]
+
+
+@pytest.mark.parametrize("name", LONG)
 def test_decomposed(name: str) -> None:
     old = Workload(decomposed(name), name=name)
     new = EVERY_RULE(old, iterative=True)

@@ -16,6 +16,8 @@ from gsl import Workload
 from tests.helpers.book import EVERY_RULE
 
 SEEDS = int(os.environ.get("GSL_SEEDS", "100"))
+FEW = 40
+"""How many of the programs are not left to the long tests."""
 Value = torch.Tensor
 Layers = nn.ModuleList
 Step = Callable[[random.Random, Layers, list[Value]], Value]
@@ -155,7 +157,7 @@ class Program(nn.Module):
         return values[-1], pick(draw, values)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", [*range(FEW), *(pytest.param(n, marks=pytest.mark.long) for n in range(FEW, SEEDS))])
 def test_numbers_stay_equal(seed: int) -> None:
     torch.manual_seed(seed)
     model, value = Program(seed), torch.randn(2, 4, 6, 6)

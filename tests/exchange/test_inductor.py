@@ -92,7 +92,7 @@ def test_there_are_thirty_attention_patterns() -> None:
     assert numbers == set(map(str, range(1, 31)))
 
 
-QUICK = ("_sfdp_pattern_14",)
+QUICK = ("_sfdp_pattern_5", "_sfdp_pattern_14", "_sfdp_pattern_28")
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -100,7 +100,7 @@ def test_a_rule_finds_what_inductor_finds(name: str) -> None:
     assert count(name) == (1, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", [f"_sfdp_pattern_{number}" for number in range(1, 31)])
 def test_each_attention_pattern_finds_what_inductor_finds(name: str) -> None:
     assert count(name) == (1, 1)

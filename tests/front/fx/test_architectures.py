@@ -103,7 +103,10 @@ FORMS: Final[Mapping[str, Callable[[str], Any]]] = {
 }
 AS_MODULES: Final = ("conv_net", "attention", "stateful", "swin", "bert", "llama")
 """A module of an exported program has the calls of the program: a few of them tell."""
-MADE_ANEW: Final = [(name, form) for name in ARCHITECTURES for form in FORMS if form != "module" or name in AS_MODULES]
+MADE_ANEW: Final = [
+    pytest.param(name, form, marks=() if form == "exported" or name in AS_MODULES else pytest.mark.long)
+    for name in ARCHITECTURES for form in FORMS if form != "module" or name in AS_MODULES
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "form"), MADE_ANEW)

@@ -18,7 +18,7 @@ from tests.front.onnx.onnx_helpers import anew, bytes_of, check
 
 pytest.importorskip("onnxruntime")
 
-EVERY: Final = 16
+EVERY: Final = (48, pytest.param(16, marks=pytest.mark.long))
 """One of so many cases is taken; they take four minutes in all."""
 UNWRITTEN: Final = {"test_pow_types_int64_int64", "test_pow_types_int32_int32"}
 """Cases that are read and can't be written anew: powers of integers that are not known."""
@@ -26,13 +26,13 @@ RANDOM: Final = ("bernoulli", "range_bfloat16")
 """Cases of which onnxruntime does not give the results even for the models as they are."""
 
 
-def cases() -> list[Any]:
+def cases(every: int) -> list[Any]:
     with warnings.catch_warnings(), contextlib.redirect_stdout(None):
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
 
         found = collect_testcases(None)  # type: ignore[arg-type]
-    return [case for case in found[::EVERY] if _version(case.model) >= OLDEST]
+    return [case for case in found[::every] if _version(case.model) >= OLDEST]
 
 
 def _version(model: onnx.ModelProto) -> int:
@@ -61,10 +61,10 @@ def holds(wl: Workload, given: Any, wanted: Any) -> bool:
     return all(is_close(one, other) for one, other in zip(results, wanted, strict=True))
 
 
-@pytest.mark.slow
-def test_onnxs_own_tests() -> None:
+@pytest.mark.parametrize("every", EVERY)
+def test_onnxs_own_tests(every: int) -> None:
     ran: list[Any] = []
-    for case in cases():
+    for case in cases(every):
         wl = Workload.from_onnx(case.model)
         before = bytes_of(wl.model)
         assert wl.program.store(wl.program.load()).native is wl.model, case.name
@@ -79,7 +79,7 @@ def test_onnxs_own_tests() -> None:
                 ran.append((case.name, new, given, wanted))
     for name, new, given, wanted in ran:
         assert holds(new, given, wanted), f"{name}\n{new}"
-    assert len(ran) > 40
+    assert len(ran) * every > 640
 
 
 def test_another_result_is_told() -> None:

@@ -115,7 +115,7 @@ def test_an_export_comes_back(name: str) -> None:
 
 CASES = [
     *[pytest.param(name, "eager", id=name) for name in MODELS],
-    *[pytest.param(name, "sdpa", id=f"{name}-sdpa", marks=pytest.mark.slow) for name in MODELS if name != "t5"],
+    *[pytest.param(name, "sdpa", id=f"{name}-sdpa", marks=pytest.mark.long) for name in MODELS if name != "t5"],
 ]
 
 

@@ -98,13 +98,13 @@ NEW: Final = (18, 20, 21, 23)
 """The opsets of the new one."""
 UNKNOWN: Final = {(OLD, "encoder")}
 """What an exporter of torch can't write."""
-SLOW: Final = pytest.mark.slow
+LONG: Final = pytest.mark.long
 CASES = [
-    pytest.param(name, opset, opset >= NEW[0], id=f"{name}, opset {opset}", marks=() if place % every == 0 else SLOW)
+    pytest.param(name, opset, opset >= NEW[0], id=f"{name}, opset {opset}", marks=() if place % every == 0 else LONG)
     for opsets, every in ((OLD, 1), (NEW, 5)) for place, name in enumerate(MODELS) if (opsets, name) not in UNKNOWN
     for opset in [opsets[place % len(opsets)]]
 ]  # fmt: skip
-"""By the new exporter, which is slow, a fifth of the models in the usual tests."""
+"""By the new exporter, which is slow, a fifth of the models; the others in the long tests."""
 
 
 @contextmanager
