@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +11,7 @@ import torch
 from torch import fx
 
 from benchmarks import safe, search
+from benchmarks.__main__ import main
 from benchmarks.measure import Different, Job, Meter, Row, Sample, System, expected_seconds
 from benchmarks.models import Bottleneck, Model
 from benchmarks.parts import PARTS, chain, exports, footprint, inference, many_rules, optimised, worst
@@ -94,7 +93,7 @@ def test_exports_and_models(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_command_writes_the_page(tmp_path: Path) -> None:
     options = ["--only", "growth", "--rounds", "1", "--largest", "3000", "--output", str(tmp_path / "page.md")]
-    subprocess.run([sys.executable, "-m", "benchmarks", *options], cwd=Path(__file__).parents[1], check=True)
+    main(options)
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert "| growth, 1,000 to 3,000 operators | exponent at most 1.1 |" in text
     assert "## How it was measured" in text

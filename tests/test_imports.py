@@ -60,11 +60,13 @@ def statements(name: str) -> tuple[tuple[ast.AST, bool], ...]:
 
 def _statements(parent: ast.AST, inside: bool) -> Iterator[tuple[ast.AST, bool]]:
     for node in ast.iter_child_nodes(parent):
+        if isinstance(node, ast.expr):
+            continue  # there is no statement in it
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             continue
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             yield node, inside
-        yield from _statements(node, inside or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)))
+        yield from _statements(node, inside or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
 
 def _imported(node: ast.AST) -> Iterator[str]:
@@ -171,6 +173,7 @@ MANY = 13
 """So many modules are too many for one room."""
 
 
+@cache
 def room(module: str) -> Room | None:
     """The room of a module: the first one that has it."""
     return next((each for each in ROOMS if each.has(module)), None)

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,8 +17,8 @@ from gsl.workload import Workload
 
 SAVES: Final = "import tvm; tvm.ir.save_json(tvm.ir.PrimType('int64'))"
 """A program that shows whether TVM can save anything: with some versions of its package tvm-ffi, it crashes."""
-LOADS: Final = "import sys, tvm; tvm.ir.load_json(open(sys.argv[1], encoding='utf-8').read())"
-"""A program that shows whether TVM can load a file: of nodes that contain themselves, it crashes."""
+LOADS: Final = "import sys, tvm; tvm.ir.load_json(sys.stdin.buffer.read().decode())"
+"""A program that shows whether TVM can load a text: of nodes that contain themselves, it crashes."""
 COMPILED: Final = ("ffi.Module", "runtime.Module")
 """The kinds of nodes that are compiled code."""
 
@@ -27,11 +27,10 @@ def read(path: Path, values: Mapping[str, Any] | None) -> Workload:
     """The workload of a module in a file. UsageError if TVM crashes when it is loaded, or it has compiled code."""
     text = path.read_text(encoding="utf-8")
     _check(path, json.loads(text))
-    with _started(LOADS, str(path)) as probe:
-        import tvm
+    if cannot_load(text):
+        raise UsageError(f"{path} can't be read as a module of TVM: TVM crashes when it loads it")
+    import tvm
 
-        if _crashed(probe):
-            raise UsageError(f"{path} can't be read as a module of TVM: TVM crashes when it loads it")
     module = tvm.ir.load_json(text)
     if not isinstance(module, tvm.ir.IRModule):
         raise UsageError(f"{path} has a {type(module).__name__} in it; expected an IRModule")
@@ -79,10 +78,20 @@ def cannot_save() -> bool:
         return _crashed(probe)
 
 
-def _started(program: str, *arguments: str) -> subprocess.Popen[bytes]:
+@lru_cache(maxsize=4)
+def cannot_load(text: str) -> bool:
+    """True if TVM crashes when it loads a text; another process finds it out, once, while this one loads TVM."""
+    with _started(LOADS) as probe:
+        import tvm  # noqa: F401
+
+        return _crashed(probe, text)
+
+
+def _started(program: str) -> subprocess.Popen[bytes]:
     quiet = subprocess.DEVNULL
-    return subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=quiet, stderr=quiet)
+    return subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)
 
 
-def _crashed(probe: subprocess.Popen[bytes]) -> bool:
-    return probe.wait() not in (0, 1)  # an exception is no crash
+def _crashed(probe: subprocess.Popen[bytes], text: str = "") -> bool:
+    probe.communicate(text.encode())
+    return probe.returncode not in (0, 1)  # an exception is no crash

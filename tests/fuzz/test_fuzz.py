@@ -38,7 +38,7 @@ def only(rule: Subst) -> Callable[[pytest.MonkeyPatch], None]:
     def put(patch: pytest.MonkeyPatch) -> None:
         for module in (on_views, on_programs):
             patch.setattr(module, "LAWS", (rule,))
-        patch.setattr(on_programs, "RULES", {})
+        patch.setattr(on_programs, "rules_of", lambda data, old: RuleSet([rule]))
 
     return put
 

@@ -16,6 +16,7 @@ from gsl import Refuted, Subst, Supported, Workload, op, pat
 from gsl.kernels.operator import entries
 from gsl.operators import quantised as q
 from gsl.rules import QUANTISED
+from gsl.verify import verify
 
 quantized = torch.ops.quantized_decomposed
 BYTE = (0.02, 128, 0, 255, torch.uint8)
@@ -160,4 +161,4 @@ def test_a_wrong_rule_is_refuted() -> None:
     data = q.dequantise(x)
     product = op.Dense(data, q.dequantise_channels(w, scales, zeros, axis=0), out_dtype="")
     wrong = Subst(product, q.quantised_linear(x, w, scales, zeros, scale=data.scale, zero_point=0))
-    assert isinstance(wrong.verify(max_examples=60), Refuted)
+    assert isinstance(verify(wrong, max_examples=60, suggest=False), Refuted)

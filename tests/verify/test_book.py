@@ -16,6 +16,17 @@ NOT_POSSIBLE = {
 """What can't be generated, because there is no such graph."""
 
 
+AWKWARD = {
+    "conv-batch-norm", "diamond-conv-add", "parallel-conv-variadic", "parallel-two-conv", "parallel-two-dense",
+    "reshape-reshape", "transpose-transpose",
+}  # fmt: skip
+"""The rules whose instances are looked at, which takes as many of them as a user has."""
+
+
+def examples(name: str) -> int:
+    return 200 if name in AWKWARD else 80
+
+
 @pytest.fixture(scope="module")
 def verdicts() -> dict[str, tuple[Verdict, float]]:
     return {}
@@ -25,7 +36,7 @@ def verdict(name: str, verdicts: dict[str, tuple[Verdict, float]]) -> tuple[Verd
     """The verdict on a rule and the seconds of processor time that it took; computed once."""
     if name not in verdicts:
         start = time.process_time()
-        verdicts[name] = RULES[name].verify(), time.process_time() - start
+        verdicts[name] = RULES[name].verify(max_examples=examples(name)), time.process_time() - start
     return verdicts[name]
 
 
@@ -34,9 +45,9 @@ def test_rule(name: str, verdicts: dict[str, tuple[Verdict, float]]) -> None:
     found, seconds = verdict(name, verdicts)
     assert isinstance(found, Supported), str(found)
     evidence = found.evidence
-    assert evidence.evaluated == 200
+    assert evidence.evaluated == examples(name)
     assert evidence.unmatched == 0, "a graph was made that the rule does not match"
-    assert evidence.distinct >= 100
+    assert evidence.distinct >= examples(name) // 2
     missing = [text for text in evidence.missing if NOT_POSSIBLE.get(name, "?") not in text and "as Op" not in text]
     assert not missing
     assert seconds < 15  # about one, on a machine that does nothing else
