@@ -61,15 +61,15 @@ def suggestions(
     if not bad or len(good) < LEAST_PASSING:
         return
     names = names_of(rule, bad[0])
-    rows = _tested(_conditions(bad[0], good, names), bad, good)
-    telling = [row for row in rows if not any(row[1]) and sum(row[2]) >= LEAST_PASSING]
-    found = [(sum(g), c) for c, _, g in telling]
+    conditions, equations = list(_conditions(bad[0], good, names)), list(_of_numbers(bad, good, names))
+    telling = _telling(conditions, bad, good)
+    found = [(sum(g), c) for c, g in telling]
     most = max([count for count, _ in found], default=0)
-    numbers = _tested(_of_numbers(bad, good, names), bad, good)
-    others = [*_either([*telling, *numbers]), *((sum(g), c) for c, _, g in numbers if sum(g) >= LEAST_PASSING)]
+    numbers = _telling(equations, bad, good)
+    others = [*_either([*telling, *numbers]), *((sum(g), c) for c, g in numbers)]
     found += [(count, condition) for count, condition in others if NEARLY * count >= most]
     if not found:
-        found = list(_pairs([*rows, *numbers]))
+        found = list(_pairs(_tested([*conditions, *equations], bad, good)))
         most = max([count for count, _ in found], default=0)
     found.sort(key=lambda item: (item[1].cost > 1 or item[0] < NEARLY * most, -item[0], item[1].cost))
     told = legend(rule, names)
@@ -78,6 +78,14 @@ def suggestions(
             yield rebuilt(rule, more=[condition.expr]), condition.expr, condition.text, told
         except PatternError:
             continue
+
+
+def _telling(
+    conditions: Iterable[SideCondition], bad: Sequence[Match], good: Sequence[Match]
+) -> list[tuple[SideCondition, list[bool]]]:
+    """The conditions that hold on no failing instance, each with on which of the passing ones it holds: on enough."""
+    rows = [(c, [c.holds(m) for m in good]) for c in conditions if not any(map(c.holds, bad))]
+    return [row for row in rows if sum(row[1]) >= LEAST_PASSING]
 
 
 def _tested(
@@ -89,7 +97,7 @@ def _tested(
 
 def _either(rows: Sequence[Any]) -> Iterator[tuple[int, SideCondition]]:
     """Two conditions of which each excludes all that fails, and of which one holds where the other one does not."""
-    for (a, _, good_a), (b, _, good_b) in combinations(sorted(rows, key=lambda row: -sum(row[2]))[:MOST_EITHER], 2):
+    for (a, good_a), (b, good_b) in combinations(sorted(rows, key=lambda row: -sum(row[1]))[:MOST_EITHER], 2):
         count = sum(x or y for x, y in zip(good_a, good_b))
         if count > max(sum(good_a), sum(good_b)):
             yield count, SideCondition(a.expr | b.expr, f"({a.text}) | ({b.text})", a.cost + b.cost + 10)

@@ -230,7 +230,7 @@ def test_new_segments_have_as_many_fields_as_they_say() -> None:
 
 
 def test_the_rule_is_verified_and_wrong_ones_are_refuted() -> None:
-    assert isinstance(JOINED.verify(), Supported)
+    assert isinstance(JOINED.verify(max_examples=80), Supported)
     turned = Subst(CAT, CAT.like(pat.Tuple(AFTER, PIECE, BEFORE)), where=CAT.axis == AXIS)
     assert isinstance(turned.verify(), Refuted)
     anywhere = pat.GetItem(SPLIT)
