@@ -103,8 +103,7 @@ def of_test(item: pytest.Item) -> str:
 
 def runs(item: pytest.Item, wanted: str | None) -> bool:
     """Whether a test runs in a tier; without one, all do but the long ones."""
-    found = of_test(item)
-    return found == wanted if wanted is not None else found != "long"
+    return of_test(item) == wanted if wanted is not None else item.get_closest_marker("long") is None
 
 
 @cache

@@ -83,7 +83,7 @@ def loaded(text: str) -> RuleSet | None:
         return None
 
 
-@target("rule-files", examples=150)
+@target("rule-files", examples=60)
 def check_file(data: st.DataObject) -> None:
     rules = loaded(text_of(data))
     event("refused" if rules is None else "read")
