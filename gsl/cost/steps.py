@@ -435,7 +435,7 @@ def located(
     anchor, _ = plan.rarest(view.by_op())
     node = names.get(step.bound.get(anchor, step.at))
     if node is not None:
-        for match in plan.start(anchor).finder(1)(node, ends, (), Crowds()):
+        for match in plan.start(anchor).finder(1)(node, ends, (), Crowds(view.by_op())):
             if key_of(step.rule, match) == step.key:
                 return match, node
     return None

@@ -295,6 +295,7 @@ class RuleSide:
                 return "tuple"
             case Variadic():
                 least = f"{pattern.min_len} or more" if pattern.min_len else "any number"
+                least += "" if pattern.max_len is None else f", at most {pattern.max_len}"
                 return least if pattern.symbol is None else f"{least}, numbered {written(pattern.symbol, self.names)}"
             case Instance():
                 return f"instance {written(pattern.number, self.names)} of {self.names.get(pattern.template, '')}"

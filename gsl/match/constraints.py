@@ -110,7 +110,8 @@ class UsedOutside(Guard):
             node = search.bindings.get(self.pattern, path)
             return node is None or not is_bound(self, search, path) or self._check(search, self.pattern, node)
         ends = {node for output in self.outputs for node in search.bindings.all_of(output)}
-        return all(node in ends or self._check(search, owner[0], node) for node, owner in search.taken.items())
+        taken = [(node, owner) for node, owner in search.taken.items() if not path or owner[1] == path]
+        return all(node in ends or self._check(search, owner[0], node) for node, owner in taken)
 
     def _check(self, search: MatchSearch, pattern: Pattern | None, node: Node) -> bool:
         user: Node | str | None = next((user for user in node.users if user not in search.taken), None)

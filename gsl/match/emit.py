@@ -189,8 +189,10 @@ class Emitter(Machine[str]):
             return f"({var}.op == {only!r})" if type(only) is str else f"({var}.op in {self.of(matcher.ops)})"
         return None if matcher.accepts is None else f"{self.of(matcher.accepts)}({var}.op)"
 
-    def has_operands(self, matcher: Matcher, node: str, what: str, number: int, *, more: bool = False) -> bool:
-        self.out.fail_if(f"len({node}.operands) {'<' if more else '!='} {number}")
+    def has_operands(
+        self, matcher: Matcher, node: str, what: str, number: int, *, more: bool = False, fewer: bool = False
+    ) -> bool:
+        self.out.fail_if(f"len({node}.operands) {'<' if more else '>' if fewer else '!='} {number}")
         return True
 
     def has_literals(self, matcher: CallMatcher, node: str) -> bool:

@@ -147,13 +147,16 @@ def members_of(emitter: Emitter, matcher: VariadicMatcher, first: str, rest: Goa
     if emitter.plan.relations:
         raise NotCompiled
     pattern, out, of = matcher.pattern, emitter.out, emitter.of
-    nodes = emitter.in_order(matcher.members.nodes(emitter, ()))
-    if not pattern.first:  # without a first instance of its own kind, the first one in the graph is the first one
-        nodes = f"{of(not_before)}({nodes}, {first})"
+    if matcher.members is None:
+        nodes = f"crowds.apart({of(matcher)}, {first}, outputs, blocked)"
+    else:
+        nodes = emitter.in_order(matcher.members.nodes(emitter, ()))
+        if not pattern.first:  # without a first instance of its own kind, the first one in the graph is the first one
+            nodes = f"{of(not_before)}({nodes}, {first})"
     body, many = _body(emitter, matcher, matcher.field, ("number",), frozenset(), matcher.instance_guards, 1)
     taken = f"{{{', '.join(emitter.taken)}}}" if emitter.taken else f"{of(set)}()"
     links = out.variable()
-    out.line(f"{links} = {of(members)}({body}, {nodes}, {taken}, {of(many.own)})")
+    out.line(f"{links} = {of(members)}({body}, {nodes}, {taken}, {of(many.own)}, {pattern.max_len})")
     if pattern.min_len > 1:
         out.fail_if(f"len({links}) < {pattern.min_len - 1}")
     emitter.record(emitter.many, pattern, replace(many, var=links))

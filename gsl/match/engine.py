@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from gsl.graph import Node, Op
+from gsl.match.apart import Apart, Dependents
 from gsl.match.bindings import AttrPath
 from gsl.match.guard import Guard
 from gsl.match.machine import END, Goals, Machine
@@ -42,6 +43,7 @@ class Crowds:
         self._users: dict[Node, dict[frozenset[Op] | None, list[Node]]] = {}
         self._first: dict[tuple[Node, frozenset[Op] | None], int] = {}
         """The number of nodes at the beginning of a list that are no users, or are blocked."""
+        self._dependents: dict[VariadicMatcher, Dependents] = {}
 
     def above(self, node: Node, ops: frozenset[Op] | None, blocked: Collection[Node]) -> Iterator[Node]:
         """The users that have one of the operators (``None``: any) and are not blocked."""
@@ -68,6 +70,17 @@ class Crowds:
                 return nodes
         found = [user for user in node.users if ops is None or user.op in ops]
         return sorted(found, key=attrgetter("index"))
+
+    def apart(
+        self, group: VariadicMatcher, first: Node, outputs: Container[Node], blocked: Collection[Node]
+    ) -> Apart:
+        """The nodes that may be instances beside the first one of a group that shares none."""
+        found = self._dependents.get(group)
+        if found is None:
+            nodes = chain.from_iterable(each for each in self._by_op.values() if group.may_have(each[0]))
+            effects = [node for each in self._by_op.values() for node in each if node.effect is not None]
+            found = self._dependents[group] = Dependents(nodes, effects)
+        return Apart(found, first, outputs, blocked)
 
     def forget(self, node: Node) -> None:
         """Look at the users of a node anew: it has got others."""
@@ -178,9 +191,12 @@ class MatchSearch(Machine[Node]):
         accepts = matcher.accepts
         return accepts is None or accepts(node.op) or self.miss(matcher.pattern, node, what, expected, node.op)
 
-    def has_operands(self, matcher: Matcher, node: Node, what: str, number: int, *, more: bool = False) -> bool:
+    def has_operands(
+        self, matcher: Matcher, node: Node, what: str, number: int, *, more: bool = False, fewer: bool = False
+    ) -> bool:
         found = len(node.operands)
-        return found == number or (more and found > number) or self.miss(matcher.pattern, node, what, number, found)
+        holds = found == number or (more and found > number) or (fewer and found < number)
+        return holds or self.miss(matcher.pattern, node, what, number, found)
 
     def has_literals(self, matcher: CallMatcher, node: Node) -> bool:
         return matcher.literals_hold(self, node)
@@ -347,15 +363,28 @@ class MatchSearch(Machine[Node]):
         return (matcher.place, (node, 0, 0), path, rest)
 
     def members(self, matcher: VariadicMatcher, first: Node, rest: Goals) -> Goals | None:
-        number = 1
-        for other in sorted(matcher.members.nodes(self, ()), key=_index):
+        pattern, number = matcher.pattern, 1
+        others: Apart | list[Node]
+        if matcher.members is None:
+            assert self.crowds is not None, "the nodes of the graph are not known"
+            others = self.crowds.apart(matcher, first, self.outputs, self.blocked)
+        else:
+            others = sorted(matcher.members.nodes(self, ()), key=_index)
+        for other in others:
+            if number == pattern.max_len:
+                break
             # Without a first instance of its own kind, the first one in the graph is the first one.
-            if other in self.taken or (other.index < first.index and not matcher.pattern.first):
+            if other in self.taken or (other.index < first.index and not pattern.first):
                 continue
             if self.once(matcher.instance(number, other, (), END)):
                 number += 1
-        self.record(self.bindings.counts, (matcher.pattern, ()), number)
-        return rest if number >= matcher.pattern.min_len else None
+                if isinstance(others, Apart):
+                    others.take(other)
+        self.record(self.bindings.counts, (pattern, ()), number)
+        if number >= pattern.min_len:
+            return rest
+        self.miss(pattern, first, "instances", f"{pattern.min_len} or more", number)
+        return None
 
     # Nodes that may be skipped.
 

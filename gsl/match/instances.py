@@ -13,6 +13,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from gsl.graph import LEAVES, Node
+from gsl.match.apart import Apart
 from gsl.match.engine import MatchSearch
 from gsl.match.matchers import CallMatcher
 from gsl.match.result import Match
@@ -140,16 +141,25 @@ def fields(
             taken.difference_update(own(links.pop()))
 
 
-def members(body: NumberedBody, nodes: Iterable[Node], taken: set[Node], own: Own) -> list[FoundInstance]:
-    """Beside one, the first instance at each of some nodes that has one whose operators are nodes of their own."""
+def members(
+    body: NumberedBody, nodes: Iterable[Node], taken: set[Node], own: Own, most: int | None
+) -> list[FoundInstance]:
+    """Beside one, the first instance at each of some nodes that has one whose operators are nodes of their own.
+
+    ``most`` is the largest number of instances, with that one.
+    """
     found: list[FoundInstance] = []
     for node in nodes:
+        if len(found) + 1 == most:
+            break
         if node not in taken:
             for link in body(node, len(found) + 1):
                 mine = own(link)
                 if taken.isdisjoint(mine):
                     taken.update(mine)
                     found.append(link)
+                    if isinstance(nodes, Apart):
+                        nodes.take(node)
                     break
     return found
 

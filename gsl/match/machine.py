@@ -83,8 +83,10 @@ class Machine(ABC, Generic[N]):
         """The node has an operator that the pattern accepts."""
 
     @abstractmethod
-    def has_operands(self, matcher: Matcher, node: N, what: str, number: int, *, more: bool = False) -> bool:
-        """The node has so many operands, or more."""
+    def has_operands(
+        self, matcher: Matcher, node: N, what: str, number: int, *, more: bool = False, fewer: bool = False
+    ) -> bool:
+        """The node has so many operands, or more, or fewer."""
 
     @abstractmethod
     def has_literals(self, matcher: CallMatcher, node: N) -> bool:

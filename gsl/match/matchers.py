@@ -432,8 +432,8 @@ class VariadicMatcher(Matcher):
     pattern: Variadic
     field: Matcher
     first: Matcher | None
-    members: Up
-    """Of a group: the way from the patterns that all instances share to another one."""
+    members: Up | None
+    """Of a group: the way from the patterns that all instances share to another one; ``None`` if they share none."""
 
     def __init__(self, pattern: Variadic, level: int, identity: Pattern) -> None:
         super().__init__(pattern, level, identity)
@@ -449,8 +449,16 @@ class VariadicMatcher(Matcher):
         return frozenset((TUPLE,))
 
     def admits(self, search: Machine[N], node: N) -> bool:
-        is_tuple = search.has_operator(self, node, "kind", TUPLE)
-        return is_tuple and search.has_operands(self, node, "min_len", self.pattern.min_len, more=True)
+        pattern = self.pattern
+        if not search.has_operator(self, node, "kind", TUPLE):
+            return False
+        if not search.has_operands(self, node, "min_len", pattern.min_len, more=True):
+            return False
+        return pattern.max_len is None or search.has_operands(self, node, "max_len", pattern.max_len, fewer=True)
+
+    def may_have(self, node: Node) -> bool:
+        """True if a node may be an instance of a group."""
+        return self.field.plausible(node) or (self.first is not None and self.first.plausible(node))
 
     def descend(self, search: Machine[N], node: N, path: AttrPath, rest: Goals) -> Goals | None:
         return search.fields(self, node, path, rest)
@@ -489,7 +497,8 @@ class SegmentMatcher(VariadicMatcher):
         outer = path[: self.level]
 
         def longer() -> Iterator[Goals]:
-            if place < len(node.operands) - whole.least[number + 1]:
+            more = length != self.pattern.max_len
+            if more and place < len(node.operands) - whole.least[number + 1]:
                 onward = (self.stretch, (whole, node, number, place + 1, length + 1), path, rest)
                 yield self.instance(length, node.operands[place], outer, onward)
 

@@ -140,11 +140,11 @@ class Plan:
         for pattern in self.outputs:
             self._check_scopes(pattern, ())
         if self.variadic is not None:
-            shared = [p for p in walk(self.variadic.field) if p not in self.scopes]
-            if not shared:
+            field = self.variadic.field
+            if not self.variadic.shared and not isinstance(tail(field), (Alt, And, Call, GetItem, Tuple)):
                 raise PatternError(
-                    f"{self.variadic.location}: the instances of a variadic output must share a pattern that is not "
-                    "a template, or they would be unrelated"
+                    f"{self.variadic.location}: the instances of a variadic output share no pattern, and {field!r} may "
+                    "be any node: let them share a pattern that is not a template, or demand an operator of each"
                 )
 
     def _check_places(self) -> None:
@@ -309,13 +309,18 @@ class Plan:
         self.check(graph)
         where = candidates([self], graph.by_op())[0] if where is None else where
         start, nodes = where.start, where.nodes
-        outputs = graph.ends()
+        outputs, crowds = graph.ends(), Crowds(graph.by_op())
         if search is None:
-            find, crowds = start.finder(len(nodes)), Crowds(graph.by_op())
+            find = start.finder(len(nodes))
+        elif self.variadic is not None:
+            search.crowds = crowds
         grouped: set[Node] = set()
+        blocked = grouped if self.variadic is not None and not self.variadic.shared else ()
+        if search is not None:
+            search.blocked = blocked or search.blocked
         for node in nodes:
             if node not in grouped:
-                for match in find(node, outputs, (), crowds) if search is None else start.matches(node, search):
+                for match in find(node, outputs, blocked, crowds) if search is None else start.matches(node, search):
                     if self.variadic is not None:
                         grouped.update(match.outputs)
                     yield match

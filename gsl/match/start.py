@@ -120,6 +120,9 @@ class Start:
         if plan.extern_use is not None:
             ends = plan.outputs if plan.variadic is None else (plan.variadic.field, plan.variadic.first_field)
             self.final.append(UsedOutside(None, plan.extern_use, ends))
+            if self._is_apart:
+                assert self.group is not None
+                self.group.instance_guards.append(self.final[-1])
         self.final += [Guard(None, "where", node, None) for node in plan.where]
         for pattern in self.order:
             if isinstance(pattern, Leaf) and (pattern.distinct or plan.distinct):
@@ -296,6 +299,9 @@ class Start:
         self._visit(variadic.field, (variadic,))
         bound = {p for p in walk(variadic.field) if p not in self.plan.scopes}
         way = self._way(variadic.field, bound, bound)
+        if self._is_apart:
+            self.group.members = None
+            return
         if not way:
             raise PatternError(
                 f"{variadic.location}: from the patterns that the instances share no way leads up to the field "
@@ -303,13 +309,21 @@ class Start:
             )
         self.group.members = self._up(variadic.field, way)
 
+    @property
+    def _is_apart(self) -> bool:
+        """True for a group of instances that share nothing: what is outside of one is outside of all."""
+        return self.plan.variadic is not None and not self.plan.variadic.shared
+
     # When the guards are checked.
 
     def _constrain(self, guard: Guard | None, absent: Mapping[Not, Absent]) -> None:
         if isinstance(guard, UsedOutside):  # when it is known what is outside
             assert guard.owner is not None
             scopes = self.plan.scopes.get(guard.owner, ())
-            self.final.append(Everywhere(guard, scopes) if scopes else guard)
+            if scopes and self._is_apart:
+                self._schedule_instance(guard, scopes, [])
+            else:
+                self.final.append(Everywhere(guard, scopes) if scopes else guard)
         elif guard is not None:
             self._schedule(guard, absent)
 

@@ -21,16 +21,20 @@ class Variadic(Pattern):
 
     Patterns in ``templates`` are new for every instance, all others are shared; ``first`` gives what stands in their
     places in the first instance. ``index`` is the symbol of the instance's number, ``length`` the number of
-    instances, ``min_len`` the least number that matches.
+    instances, ``min_len`` the least number that matches, ``max_len`` the greatest one.
+
+    As the output of a source, it takes the instances that share its other patterns. If all of its patterns are
+    templates, these are instances anywhere in the graph, of which none depends on another one.
     """
 
-    __slots__ = ("count", "field", "first", "min_len", "symbol", "templates")
+    __slots__ = ("count", "field", "first", "max_len", "min_len", "symbol", "templates")
     field: Pattern
     templates: tuple[Pattern, ...]
     first: tuple[Pattern, ...]
     symbol: Symbol | None
     count: Ast | None
     min_len: int
+    max_len: int | None
 
     def __init__(
         self,
@@ -40,6 +44,7 @@ class Variadic(Pattern):
         index: Expr | None = None,
         length: Any = None,
         min_len: int = 0,
+        max_len: int | None = None,
     ) -> None:
         symbol = index.ast if isinstance(index, Expr) else index
         if symbol is not None and not isinstance(symbol, Symbol):
@@ -49,6 +54,9 @@ class Variadic(Pattern):
                 raise PatternTypeError(located(f"pat.Variadic: {name}= takes a list of patterns, got {patterns!r}"))
         if isinstance(min_len, bool) or not isinstance(min_len, int) or min_len < 0:
             raise PatternError(located(f"pat.Variadic: min_len= takes a number of instances, got {min_len!r}"))
+        least = max(min_len, 1)
+        if max_len is not None and (isinstance(max_len, bool) or not isinstance(max_len, int) or max_len < least):
+            raise PatternError(located(f"pat.Variadic: max_len= takes a number from {least} on, got {max_len!r}"))
         super().__init__(
             field=to_pattern(field),
             templates=tuple(templates),
@@ -56,6 +64,7 @@ class Variadic(Pattern):
             symbol=symbol,
             count=None if length is None else to_ast(length),
             min_len=min_len,
+            max_len=max_len,
         )
         self._check_templates()
         self._check_first()
@@ -108,6 +117,12 @@ class Variadic(Pattern):
                     )
 
     @property
+    def shared(self) -> tuple[Pattern, ...]:
+        """The patterns of the field that all instances have in common."""
+        own = {template for p in walk(self.field) if isinstance(p, (Variadic, Repeat)) for template in p.templates}
+        return tuple(p for p in walk(self.field) if p not in self.templates and p not in own)
+
+    @property
     def first_field(self) -> Pattern:
         """The field of the first instance."""
         return self.first[self.templates.index(self.field)] if self.first else self.field
@@ -139,7 +154,7 @@ class Segment(Variadic):
 
     In a target, a segment of the source stands for the fields that it matched, a new one for its instances. ``greedy``
     prefers long segments: by default where something is demanded of the fields. Every way to divide the fields is a
-    match. Arguments are those of :class:`pat.Variadic`; without templates, of any fields, each is one of its own.
+    match. Arguments are those of :class:`pat.Variadic`; without a field, the fields are any.
     """
 
     __slots__ = ("greedy",)
@@ -153,6 +168,7 @@ class Segment(Variadic):
         index: Expr | None = None,
         length: Any = None,
         min_len: int = 0,
+        max_len: int | None = None,
         *,
         greedy: bool | None = None,
     ) -> None:
@@ -160,7 +176,7 @@ class Segment(Variadic):
         if field is None:
             field = Wildcard()
             templates = (field,)
-        super().__init__(field, templates, first, index, length, min_len)
+        super().__init__(field, templates, first, index, length, min_len, max_len)
 
 
 def is_open(pattern: Pattern) -> bool:

@@ -69,7 +69,7 @@ def _canonical(
         value = tuple(value)
     if spec.name == "reshape":
         return newshape(calc, operands[0], value)
-    if spec.name == "split" and name != "axis" and isinstance(value, int):
+    if spec.name == "split" and name != "axis" and isinstance(value, (int, Whole)):
         return _sections(calc, operands[0], value, given_axis)
     if spec.name == "squeeze":
         if value is None or not all(calc.whole(operands[0].shape[axis]) == 1 for axis in _axes(value)):
@@ -93,12 +93,15 @@ def demanded(calc: Calculation, spec: OpSpec, name: str, value: Any, operands: t
         raise Impossible(str(error)) from None
 
 
-def _sections(calc: Calculation, x: Tensor, count: int, axis: Any) -> tuple[Any, ...]:
+def _sections(calc: Calculation, x: Tensor, count: int | Whole, axis: Any) -> tuple[Any, ...] | Family:
     """The places of the cuts into equal parts."""
-    if count < 1 or not isinstance(axis, int):
-        raise Unproved("a split into parts of which the number or the axis is not known")
-    each = calc.path.quotient(x.shape[axis], Poly.of(count))
-    calc.same(each * count, x.shape[axis], "a split")
+    if not isinstance(axis, int):
+        raise Unproved("a split along an axis that is not known")
+    parts = number(count)
+    each = calc.path.quotient(x.shape[axis], parts)
+    calc.same(each * parts, x.shape[axis], "a split")
+    if isinstance(count, Whole):
+        return Family(parts - 1, lambda place: calc.whole(each * (place + 1)))
     return tuple(calc.whole(each * place) for place in range(1, count))
 
 

@@ -244,7 +244,7 @@ class RulePass:
             raise ReplayError(f"there is no node %{firing.at}")
         if node in self.blocked or node in self.splicer.dead:
             raise ReplayError(f"%{firing.at} has gone in the same round")
-        search = MatchSearch(rule.plan, self.splicer.outputs, self.blocked)
+        search = MatchSearch(rule.plan, self.splicer.outputs, self.blocked, self.crowds)
         misses: list[Miss] = []
         search.on_miss = misses.append
         found = 0

@@ -184,7 +184,8 @@ class Sketch:
     def _instances(self, pattern: Variadic, path: AttrPath) -> Iterator[NodeDraft]:
         count = self._given_length(pattern, path)
         if count is None:
-            count = pattern.min_len + self.choices.index(LENGTHS, ("length", pattern))
+            most = LENGTHS if pattern.max_len is None else min(LENGTHS, pattern.max_len - pattern.min_len + 1)
+            count = pattern.min_len + self.choices.index(most, ("length", pattern))
         outer = path[: len(self.plan.scopes.get(pattern, ()))]
         self.bindings.counts[pattern, outer] = count
         for number in range(count):

@@ -34,7 +34,8 @@ def told(match: Match) -> tuple[Any, ...]:
 
 def both_ways(plan: Plan, view: Graph, counts: Counter[str] | None = None) -> None:
     """Compare function and search from every anchor, with every third node blocked and with none."""
-    outputs = set(view.outputs)
+    outputs, crowds = set(view.outputs), Crowds(view.by_op())
+    known = crowds if plan.variadic is not None and not plan.variadic.shared else None
     for anchor in plan.anchors:
         try:
             start = plan.start(anchor)
@@ -44,8 +45,8 @@ def both_ways(plan: Plan, view: Graph, counts: Counter[str] | None = None) -> No
             continue
         for blocked in (set(), set(view.nodes[::3])):
             for node in view:
-                mine = [told(match) for match in start.function(node, outputs, blocked, Crowds())]
-                theirs = [told(match) for match in start.matches(node, MatchSearch(plan, outputs, blocked))]
+                mine = [told(match) for match in start.function(node, outputs, blocked, crowds if known else Crowds())]
+                theirs = [told(match) for match in start.matches(node, MatchSearch(plan, outputs, blocked, known))]
                 assert mine == theirs
                 if counts is not None:
                     counts["several" if len(mine) > 1 else "one" if mine else "none"] += 1

@@ -69,3 +69,21 @@ def joined_family(calc: Calculation, parts: Family, axis: int) -> Tensor:
 
     shape = (*first.shape[:axis], path.prefix(each, parts.length), *first.shape[axis + 1 :])
     return Tensor(shape, calc.dtype(first, sample), at)
+
+
+def stacked_family(calc: Calculation, parts: Family, axis: int) -> Tensor:
+    """Any number of tensors beside each other along a new axis."""
+    first, sample = parts.at(Poly()), any_item(calc.path, parts)
+
+    def fits(part: Tensor) -> Tensor:
+        if part.ndim != first.ndim:
+            calc.refuse("tensors of different ranks are stacked")
+        for size, wanted in zip(part.shape, first.shape):
+            calc.same(size, wanted, "a stack")
+        return part
+
+    def at(index: Index) -> Sum:
+        return fits(parts.at(calc.path.reduce(index[axis]))).at((*index[:axis], *index[axis + 1 :]))
+
+    fits(sample)
+    return Tensor((*first.shape[:axis], parts.length, *first.shape[axis:]), calc.dtype(first, sample), at)

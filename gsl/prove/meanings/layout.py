@@ -8,7 +8,7 @@ from typing import Any
 
 from gsl.prove.family import Family
 from gsl.prove.meanings.elementwise import Meaning, picked
-from gsl.prove.meanings.families import joined_family, part_of, split_at
+from gsl.prove.meanings.families import joined_family, part_of, split_at, stacked_family
 from gsl.prove.poly import Poly, product
 from gsl.prove.relation import Relation, Unproved
 from gsl.prove.tensor import Calculation, Index, Tensor, element_at, flat_place, real
@@ -96,7 +96,9 @@ def _concatenate(calc: Calculation, parts: tuple[Tensor, ...] | Family, axis: in
     return joined_family(calc, parts, axis) if isinstance(parts, Family) else joined(calc, parts, axis)
 
 
-def _stack(calc: Calculation, parts: tuple[Tensor, ...], axis: int) -> Tensor:
+def _stack(calc: Calculation, parts: tuple[Tensor, ...] | Family, axis: int) -> Tensor:
+    if isinstance(parts, Family):
+        return stacked_family(calc, parts, axis)
     wide = [_expand_dims(calc, part, axis, 1) for part in parts]
     return joined(calc, wide, axis)
 
