@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gsl import Match, RuleSet, Subst, Workload, dup, is_op, pat
+from gsl import Match, RuleSet, Subst, Workload, attr, dup, is_op, pat
 from tests.front.nodes.node_terms import (
     Add,
     Fma,
@@ -80,6 +80,17 @@ def test_fusing_keeps_what_it_does_not_touch() -> None:
     assert root.inputs[0].inputs == (a, b, c)
     assert maker.calls == [(Fma, None), (Add, top)]  # nothing else was made
     assert (total.inputs, top.inputs) == ((product, c), (total, beside))
+
+
+def test_terms_that_share_nothing_are_one_match() -> None:
+    x0, x, k = pat.Wildcard(), pat.Wildcard(), attr.Symbol()
+    first = pat.Call(Shift, x0)
+    shift = pat.Call(Shift, x, n=first.n)
+    group = pat.Variadic(shift, templates=[shift, x], first=[first, x0], min_len=2)
+    numbered = Subst(group, pat.Variadic(pat.Call(Shift, group(x, k), n=first.n + k), index=k), name="numbered")
+    new = numbered(workload(Shift((Leaf(n=1),), 5), Shift((Shift((Leaf(n=2),), 5),), 5), Shift((Leaf(n=3),), 7)))
+    assert [firing.replaced for firing in new.trace.firings] == [("Shift", "Shift_1")]
+    assert [node.attrs["n"] for node in new.graph if node.op is Shift] == [5, 6, 5, 7]
 
 
 def test_shattering() -> None:
