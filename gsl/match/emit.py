@@ -16,8 +16,8 @@ source. A test that fails goes on with the innermost choice; a choice is a loop.
 The function gives the matches that the search gives, in the same order. Guards that are not written as source are asked
 of a search whose state is what is bound by then. For what is there any number of times (``pat.Variadic``,
 ``pat.Repeat``) a function beside this one gives the instances at one node, see :mod:`gsl.match.emit_instances`. With
-alternatives or skipped nodes in these, for tuples with segments, and for very many patterns or alternatives, there is
-no function, and the search itself finds the matches.
+alternatives or skipped nodes in these, and for very many patterns or alternatives, there is no function, and the search
+itself finds the matches.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from gsl.match.engine import MANY, Crowds, MatchSearch, connected
 from gsl.match.guard import Guard, decidedly_same
 from gsl.match.instances import all_of, free, with_instances, with_skipped
 from gsl.match.machine import END, Goals, Machine, Some
-from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher, TupleMatcher
+from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher
 from gsl.match.result import Match, found
 from gsl.match.uses import Link
 from gsl.pat import OpClass, Pattern, has_head
@@ -410,10 +410,8 @@ class Emitter(Machine[str]):
     chain_down = emit_instances.chain_down
     chain_up = emit_instances.chain_up
     fields = emit_instances.fields_of
+    divide = emit_instances.divide
     members = emit_instances.members_of
-
-    def divide(self, matcher: TupleMatcher, node: str, path: AttrPath, rest: Goals) -> None:
-        raise NotCompiled  # there are many ways, which the search tries one by one
 
 
 def both(*tests: str | None) -> str:

@@ -13,9 +13,9 @@ from gsl.match.bindings import AttrPath
 from gsl.match.conditions import pattern_of
 from gsl.match.emit_guards import Many
 from gsl.match.guard import Guard
-from gsl.match.instances import Keys, chains_down, chains_up, fields, members, not_before, own_nodes
+from gsl.match.instances import Keys, chains_down, chains_up, fields, members, not_before, own_nodes, stretches
 from gsl.match.machine import END, Goals
-from gsl.match.matchers import Matcher, VariadicMatcher, check_all
+from gsl.match.matchers import Matcher, SegmentMatcher, TupleMatcher, VariadicMatcher, check_all
 from gsl.match.uses import RepeatMatcher
 from gsl.pat import Alt, And, Call, GetItem, OpClass, Pattern, Seq, Tuple, has_head, walk
 
@@ -91,25 +91,36 @@ def _named(emitter: Emitter, node: str, above: frozenset[str] = frozenset()) -> 
 
 def fields_of(emitter: Emitter, matcher: VariadicMatcher, node: str, path: AttrPath, rest: Goals) -> None:
     """The operands of a tuple, each an instance. The first one also binds the patterns that all share."""
-    out, pattern = emitter.out, matcher.pattern
-    shared = [p for p in walk(pattern.field) if p not in emitter.plan.scopes]
-    classes = {_joint(p) for p in pattern.templates} - {None}
-    if matcher.first is None and emitter.bindings.nodes.keys() >= set(shared) and emitter.operators.keys() >= classes:
+    out = emitter.out
+    if _is_ready(emitter, matcher):
         _others(emitter, matcher, f"{node}.operands", 0, node, path, rest)
-    elif pattern.min_len:
+    elif matcher.pattern.min_len:
         _first(emitter, matcher, node, path, rest)
     else:
         mark = len(emitter.trail)
         with out.loop("(None,)"):
             out.fail_if(f"{node}.operands")
-            nothing = Many(pattern, "()", Keys((), 0), own_nodes(()), frozenset(), len(emitter.bindings.nodes))
-            emitter.record(emitter.many, pattern, nothing)
+            _nothing(emitter, matcher)
             emitter.write(rest)
         emitter.undo(mark)
         with out.loop("(None,)"):
             out.fail_if(f"not {node}.operands")
             _first(emitter, matcher, node, path, rest)
         emitter.undo(mark)
+
+
+def _is_ready(emitter: Emitter, matcher: VariadicMatcher) -> bool:
+    """True if all that the instances share is bound, and the first one is as the others."""
+    shared = [p for p in walk(matcher.pattern.field) if p not in emitter.plan.scopes]
+    classes = {_joint(p) for p in matcher.pattern.templates} - {None}
+    is_bound = emitter.bindings.nodes.keys() >= set(shared) and emitter.operators.keys() >= classes
+    return matcher.first is None and is_bound
+
+
+def _nothing(emitter: Emitter, matcher: VariadicMatcher) -> None:
+    """There are no instances."""
+    nothing = Many(matcher.pattern, "()", Keys((), 0), own_nodes(()), frozenset(), len(emitter.bindings.nodes))
+    emitter.record(emitter.many, matcher.pattern, nothing)
 
 
 def _first(emitter: Emitter, matcher: VariadicMatcher, node: str, path: AttrPath, rest: Goals) -> None:
@@ -131,12 +142,83 @@ def _others(
     """The operands of a tuple from some number on."""
     above, of, mark = emitter.above[node] | {node}, emitter.of, len(emitter.trail)
     body, many = _body(emitter, matcher, matcher.field, (*path, "number"), above, matcher.instance_guards, first)
-    own = [taken for taken, owner in emitter.taken.items() if owner[0] in matcher.pattern.templates]
-    taken = f"{of(set)}(({''.join(f'{each}, ' for each in own)}))"
+    taken = _taken(emitter, matcher)
     with emitter.out.loop(f"{of(fields)}({body}, {nodes}, {first}, {taken}, {of(many.own)})") as (links,):
         emitter.record(emitter.many, matcher.pattern, replace(many, var=links))
         emitter.write(rest)
     emitter.undo(mark)
+
+
+def _taken(emitter: Emitter, matcher: VariadicMatcher) -> str:
+    """A set of the nodes that the first instance has taken."""
+    own = [taken for taken, owner in emitter.taken.items() if owner[0] in matcher.pattern.templates]
+    return f"{emitter.of(set)}(({''.join(f'{each}, ' for each in own)}))"
+
+
+# ---------------------------------------------------------------- segments
+
+
+def divide(emitter: Emitter, matcher: TupleMatcher, node: str, path: AttrPath, rest: Goals) -> Goals:
+    """The fields of a tuple, divided among its items."""
+    return (_item, (matcher, node, 0, "0"), path, rest)
+
+
+def _item(emitter: Emitter, at: tuple[TupleMatcher, str, int, str], path: AttrPath, rest: Goals) -> Goals | None:
+    """The items from a number on are the fields from a place on. Behind the last segment there are as many of both."""
+    whole, node, number, place = at
+    if number == len(whole.items):
+        return rest
+    item = whole.items[number]
+    if isinstance(item, SegmentMatcher):
+        _segment(emitter, item, at, path, rest)
+        return None
+    field = emitter.variable(emitter.above[node] | {node})
+    emitter.out.line(f"{field} = {node}.operands[{place}]")
+    return (item.match, field, path, (_item, (whole, node, number + 1, f"{place} + 1"), path, rest))
+
+
+def _segment(
+    emitter: Emitter, matcher: SegmentMatcher, at: tuple[TupleMatcher, str, int, str], path: AttrPath, rest: Goals
+) -> None:
+    """The fields of a segment from a place on, and then the items after it."""
+    out, (whole, node, number, place) = emitter.out, at
+    is_last = not any(isinstance(item, SegmentMatcher) for item in whole.items[number + 1 :])
+    end = f"len({node}.operands) - {whole.least[number + 1]}"
+
+    def others(emitter: Emitter, first: int, path: AttrPath, rest: Goals) -> None:
+        above, of, mark = emitter.above[node] | {node}, emitter.of, len(emitter.trail)
+        body, many = _body(emitter, matcher, matcher.field, (*path, "number"), above, matcher.instance_guards, first)
+        nodes = f"{node}.operands[{place} + {first}:{end}]"
+        given = f"{of(matcher.pattern)}, {body}, {nodes}, {first}, {is_last}, {_taken(emitter, matcher)}"
+        with emitter.out.loop(f"{of(stretches)}({given}, {of(many.own)})") as (links,):
+            emitter.record(emitter.many, matcher.pattern, replace(many, var=links))
+            after = emitter.out.variable()
+            emitter.out.line(f"{after} = {place} + {first} + len({links})")
+            emitter.write((_item, (whole, node, number + 1, after), path, rest))
+        emitter.undo(mark)
+
+    def some() -> None:
+        _demand_plain(emitter, matcher.pattern.templates, path)
+        first = emitter.variable(emitter.above[node] | {node})
+        out.fail_if(f"{place} >= {end}")
+        out.line(f"{first} = {node}.operands[{place}]")
+        emitter.write(matcher.instance(0, first, path, (others, 1, path, rest)))
+
+    def none() -> None:
+        if is_last:
+            out.fail_if(f"{place} != {end}")
+        _nothing(emitter, matcher)
+        emitter.write((_item, (whole, node, number + 1, place), path, rest))
+
+    if _is_ready(emitter, matcher):
+        others(emitter, 0, path, rest)
+        return
+    both = [some, none] if matcher.pattern.greedy else [none, some]
+    for way in [some] if matcher.pattern.min_len else both:
+        mark = len(emitter.trail)
+        with out.loop("(None,)"):
+            way()
+        emitter.undo(mark)
 
 
 # ---------------------------------------------------------------- groups

@@ -18,7 +18,7 @@ from gsl.match.engine import MatchSearch
 from gsl.match.matchers import CallMatcher
 from gsl.match.result import Match
 from gsl.match.uses import RepeatMatcher, computed
-from gsl.pat import Pattern
+from gsl.pat import Pattern, Segment
 
 FoundInstance = tuple[Node, ...]
 InstancesAt = Callable[[Node], Iterable[FoundInstance]]
@@ -139,6 +139,37 @@ def fields(
             continue
         if links:
             taken.difference_update(own(links.pop()))
+
+
+def stretches(
+    segment: Segment, body: NumberedBody, nodes: Sequence[Node], first: int, is_last: bool, taken: set[Node], own: Own
+) -> Iterator[list[FoundInstance]]:
+    """The instances at some nodes in a row, in all ways and of all lengths, in the order that a segment prefers.
+
+    ``first`` is the number of the instance at the first node; a segment that is the last one takes all nodes.
+    """
+    longest = len(nodes) if segment.max_len is None else min(len(nodes), segment.max_len - first)
+    least = len(nodes) if is_last else segment.min_len - first
+    links: list[FoundInstance] = []
+    ways: list[Iterator[FoundInstance]] = []
+    link: FoundInstance | None = ()
+    while True:
+        if link is not None:
+            if not segment.greedy and least <= len(links) <= longest:
+                yield links
+            at_end = len(links) >= longest
+            ways.append(iter(() if at_end else body(nodes[len(links)], first + len(links))))
+        else:
+            ways.pop()
+            if segment.greedy and least <= len(links) <= longest:
+                yield links
+            if not ways:
+                return
+            taken.difference_update(own(links.pop()))
+        link = next((way for way in ways[-1] if taken.isdisjoint(own(way))), None)
+        if link is not None:
+            taken.update(own(link))
+            links.append(link)
 
 
 def members(

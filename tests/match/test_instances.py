@@ -270,8 +270,51 @@ CASES: dict[str, tuple[Pattern, dict[str, Any]]] = {
     "fields in either order": (op.Concatenate(pat.Variadic(both := op.Add(x, y), [both, y])), {}),
     "fields of one operator": (op.Concatenate(pat.Variadic(call := pat.Call(unary, x), [call, x])), {}),
     "at least one field": (op.Concatenate(pat.Variadic(call := pat.Call(unary, x), [call], min_len=1)), {}),
+    "a segment": (op.Concatenate(pat.Tuple(pat.Segment(relu, [relu]), pat.Segment())), {}),
     "as many fields": (op.Concatenate(pat.Variadic(relu, [relu, x], length=2)), {}),
 }
+SEGMENTS = [
+    lambda a, b, rest: [x, a, *rest, pat.Segment()],
+    lambda a, b, rest: [pat.Segment(), a, *rest, b, pat.Segment(min_len=1)],
+    lambda a, b, rest: [a, *rest],
+    lambda a, b, rest: [pat.Segment(), *rest, b],
+]
+
+
+@st.composite
+def divided(draw: st.DrawFn) -> tuple[Plan, Graph]:
+    """A tuple with segments, and calls of which some are of their kinds."""
+    call, other = op.ReLU(x), op.Add(y, w)
+    options = {"min_len": draw(st.integers(0, 2)), "greedy": draw(st.sampled_from([None, True, False]))}
+    first = pat.Segment(call, [call], max_len=draw(st.sampled_from([None, 2, 3])), **options)
+    second = pat.Segment(other, [other, y, w], min_len=draw(st.integers(0, 1)))
+    rest = [pat.Wildcard() for _ in range(draw(st.integers(0, 2)))]
+    items = draw(st.sampled_from(SEGMENTS))(first, second, rest)
+    kinds = draw(st.lists(st.sampled_from(["nn.relu", "nn.relu", "add", "tanh"]), max_size=6))
+
+    def make(b: Builder) -> Node:
+        data, weight = b.input("x", 4), b.param("w", 4)
+        calls = [b.call(kind, data, *[weight] * (kind == "add")) for kind in kinds]
+        return b.call("concatenate", b.tuple(data, *calls), axis=0)
+
+    return Plan([op.Concatenate(pat.Tuple(*items))]), graph(make)
+
+
+def test_segments() -> None:
+    """Every way to divide the fields of a tuple, in the same order."""
+    counts = Counter[str]()
+
+    @settings(QUICK, max_examples=examples(300))
+    @given(divided())
+    def law(case: tuple[Plan, Graph]) -> None:
+        plan, view = case
+        assert all(plan.start(anchor).function is not None for anchor in plan.anchors)
+        both_ways(plan, view, counts)
+
+    law()
+    assert min(counts["one"], counts["several"]) > examples(50)
+
+
 NOT_WRITTEN: dict[str, tuple[Pattern, dict[str, Any]]] = {
     "alternatives": (pat.Repeat(op.ReLU(x) | op.Tanh(x)), {}),
     "calls beside the chain": (pat.Repeat(op.ReLU(op.Tanh(x))), {}),
@@ -304,7 +347,7 @@ def test_what_is_not_written(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "case"),
     [("_row", "from the last node"), ("_chains", "either order"), ("_chains", "from the first node"),
-     ("fields", "fields"), ("members", "a group")],
+     ("fields", "fields"), ("members", "a group"), ("stretches", "a segment")],
 )  # fmt: skip
 def test_the_comparison_can_fail(name: str, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     right = getattr(instances, name)
