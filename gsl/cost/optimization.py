@@ -35,11 +35,12 @@ STAGES = ("NORMAL", "IDIOMS", "OPTIMISING", "CPU", "APPROXIMATE")
 """The rule sets of the book in the order in which they are applied; rules for processors are not for other devices."""
 
 
-def default_rules(*, on_cpu: bool) -> tuple[RuleSet, ...]:
-    """The stages of the rule book for a device."""
+def default_rules(*, on_cpu: bool, is_quantised: bool = False) -> tuple[RuleSet, ...]:
+    """The stages of the rule book for a device; for a quantised program, those for its layers go first."""
     import gsl.rules as book
 
-    sets = [getattr(book, name) for name in STAGES if on_cpu or name not in ("CPU", "APPROXIMATE")]
+    names = [name for name in STAGES if on_cpu or name not in ("CPU", "APPROXIMATE")]
+    sets = [getattr(book, name) for name in (*["QUANTISED"] * (on_cpu and is_quantised), *names)]
     return stages_of([rules if isinstance(rules, RuleSet) else RuleSet(rules) for rules in sets])
 
 
@@ -124,7 +125,7 @@ def optimize(
     with threads_of(threads) as number:
         run = _Optimization(
             workload,
-            stages_of(rules) if rules is not None else default_rules(on_cpu=_on_cpu(workload)),
+            stages_of(rules) if rules is not None else _rules_for(workload),
             model_of(cost, threads=number, store=(store := Store())),
             _search(search),
             TimedInputs(workload, given),
@@ -398,6 +399,11 @@ def _workload(model: Any, inputs: Any) -> Workload:
     if isinstance(inputs, Mapping):
         return Workload.from_torch(model, (), inputs)
     return Workload.from_torch(model, inputs)
+
+
+def _rules_for(workload: Workload) -> tuple[RuleSet, ...]:
+    is_quantised = any(str(node.op).startswith("quantized_decomposed") for node in workload.graph.nodes)
+    return default_rules(on_cpu=_on_cpu(workload), is_quantised=is_quantised)
 
 
 def _on_cpu(workload: Workload) -> bool:

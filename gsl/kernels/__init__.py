@@ -18,6 +18,14 @@ from __future__ import annotations
 from gsl.kernels.conv import CONV2D
 from gsl.kernels.linear import LINEAR
 from gsl.kernels.operator import choices, clear
-from gsl.kernels.quantised import QUANTISED_CONV2D, QUANTISED_LINEAR
+from gsl.kernels.quantised import (
+    QUANTISED_CONV2D,
+    QUANTISED_CONV2D_DYNAMIC,
+    QUANTISED_LINEAR,
+    QUANTISED_LINEAR_DYNAMIC,
+)
 
-__all__ = ["CONV2D", "LINEAR", "QUANTISED_CONV2D", "QUANTISED_LINEAR", "choices", "clear"]
+__all__ = [
+    "CONV2D", "LINEAR", "QUANTISED_CONV2D", "QUANTISED_CONV2D_DYNAMIC", "QUANTISED_LINEAR", "QUANTISED_LINEAR_DYNAMIC",
+    "choices", "clear",
+]  # fmt: skip

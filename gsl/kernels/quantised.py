@@ -1,17 +1,22 @@
 """Linear layers and convolutions of numbers in eight bits: data in uint8, weights in int8.
 
-``gsl::quantised_linear(x, weight, scales, zeros, bias=None, *, scale, zero_point, activation="none")``
-    activation(scale (x - zero_point) (scales (weight - zeros))ᵀ + bias), in single precision
-``gsl::quantised_conv2d(x, weight, scales, zeros, bias=None, *, stride, padding, dilation, groups, …)``
+``gsl::quantised_linear(x, weight, scales, zeros, bias=None, other=None, *, scale, zero_point, …)``
+    activation(scale (x - zero_point) (scales (weight - zeros))ᵀ + bias + other_scale (other - other_zero)), in single
+    precision, or quantised by ``out_scale`` and ``out_zero`` to uint8
+``gsl::quantised_conv2d(x, weight, scales, zeros, bias=None, other=None, *, stride, padding, dilation, groups, …)``
     The same of a convolution. The result lies in memory with the channels last.
+``gsl::quantised_linear_dynamic(x, weight, scales, zeros, scale, zero_point, bias=None, other=None, *, …)``
+    The same with a scale and a zero of the data that are tensors of one element; as is
+    ``gsl::quantised_conv2d_dynamic``.
 
-``scales`` and ``zeros`` have an element for each output channel. oneDNN computes it in whole numbers, as the code of
-``torch.compile`` does, where the processor has instructions for it (VNNI) and all ``zeros`` are 0; else the formula.
+``scales`` and ``zeros`` have an element for each output channel; ``other`` has the shape of the result. oneDNN computes
+it in whole numbers, as the code of ``torch.compile`` does, where the processor has instructions for it (VNNI), all
+``zeros`` are 0 and ``other`` has the dtype of the result; else the formula.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
@@ -21,8 +26,6 @@ from torch import Tensor
 from gsl.kernels.operator import ACTIVATIONS, packed, register
 
 _LAST: Final = torch.channels_last
-_IN_FLOATS: Final = (1.0, 0, torch.float32)
-"""The scale, the zero and the dtype of a result that is not quantised."""
 
 
 def _weight(weight: Tensor, scales: Tensor, zeros: Tensor) -> Tensor:
@@ -30,23 +33,42 @@ def _weight(weight: Tensor, scales: Tensor, zeros: Tensor) -> Tensor:
     return (weight.to(torch.float32) - zeros.reshape(column)) * scales.reshape(column)
 
 
-def quantised_linear(
-    x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor, bias: Tensor | None = None, *, scale: float,
-    zero_point: int, activation: str = "none",
+def quantised(x: Tensor, scale: float, zero_point: int) -> Tensor:
+    """clip(round(x / scale) + zero_point, 0, 255), in uint8"""
+    return torch.clamp(torch.round(x * (1.0 / scale)) + zero_point, 0, 255).to(torch.uint8)
+
+
+def _finished(
+    product: Tensor, bias: Tensor | None, other: Tensor | None, *, activation: str = "none", other_scale: float = 1.0,
+    other_zero: int = 0, out_scale: float | None = None, out_zero: int = 0,
 ) -> Tensor:  # fmt: skip
-    """activation(scale (x - zero_point) (scales (weight - zeros))ᵀ + bias)"""
+    """What follows a product: a bias (of the shape of a channel), a second term, an activation, quantisation."""
+    if bias is not None:
+        product = product + bias
+    if other is not None:
+        product = product + (other.to(torch.float32) - other_zero) * other_scale
+    result = ACTIVATIONS[activation].function(product)
+    return result if out_scale is None else quantised(result, out_scale, out_zero)
+
+
+def quantised_linear(
+    x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor, bias: Tensor | None = None, other: Tensor | None = None,
+    *, scale: float, zero_point: int, **end: Any,
+) -> Tensor:  # fmt: skip
+    """activation(scale (x - zero_point) (scales (weight - zeros))ᵀ + bias + other), which may be quantised"""
     data = (x.to(torch.float32) - zero_point) * scale
-    return ACTIVATIONS[activation].function(F.linear(data, _weight(weight, scales, zeros), bias))
+    return _finished(F.linear(data, _weight(weight, scales, zeros)), bias, other, **end)
 
 
 def quantised_conv2d(
-    x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor, bias: Tensor | None = None, *, scale: float,
-    zero_point: int, stride: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...], groups: int,
-    activation: str = "none",
+    x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor, bias: Tensor | None = None, other: Tensor | None = None,
+    *, scale: float, zero_point: int, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
+    groups: int, **end: Any,
 ) -> Tensor:  # fmt: skip
     """The same of a convolution of images, which is padded by ``zero_point``."""
     data, own = (x.to(torch.float32) - zero_point) * scale, _weight(weight, scales, zeros)
-    return ACTIVATIONS[activation].function(F.conv2d(data, own, bias, stride, padding, dilation, groups))
+    product = F.conv2d(data, own, None, list(stride), list(padding), list(dilation), groups)
+    return _finished(product, None if bias is None else bias.reshape(-1, 1, 1), other, **end)
 
 
 def _conv2d_formula(*args: Any, **how: Any) -> Tensor:
@@ -71,29 +93,48 @@ def _packed(
     return packed(weight, zeros, how, make) or None
 
 
+def _end(
+    other: Tensor | None, memory: torch.memory_format, *, activation: str = "none", other_scale: float = 1.0,
+    other_zero: int = 0, out_scale: float | None = None, out_zero: int = 0,
+) -> tuple[Any, ...] | None:  # fmt: skip
+    """What follows a product, as oneDNN takes it: what is added and becomes the result, the result's type, the rest.
+
+    ``None`` where it takes no such call.
+    """
+    dtype = torch.float32 if out_scale is None else torch.uint8
+    result = (1.0, 0, dtype) if out_scale is None else (out_scale, out_zero, dtype)
+    after: tuple[Any, ...] = (ACTIVATIONS[activation].name, [], ACTIVATIONS[activation].algorithm)
+    if other is None:
+        return None, result, after
+    if other.dtype != dtype:
+        return None
+    return other.clone(memory_format=memory), result, (other_scale, other_zero, "sum", 1.0, *after)
+
+
 def _linear(
-    x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor, bias: Tensor | None = None, *, scale: float,
-    zero_point: int, activation: str = "none",
+    x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor, bias: Tensor | None = None, other: Tensor | None = None,
+    *, scale: float, zero_point: int, **end: Any,
 ) -> Tensor:  # fmt: skip
     def pack() -> Tensor:
         found: Tensor = torch.ops.onednn.qlinear_prepack(weight, None)
         return found
 
     own = _packed(x, weight, scales, zeros, bias, "quantised linear", pack) if x.dim() > 1 else None
-    if own is None:
-        return quantised_linear(
-            x, weight, scales, zeros, bias, scale=scale, zero_point=zero_point, activation=activation
-        )
-    name, algorithm = ACTIVATIONS[activation].name, ACTIVATIONS[activation].algorithm
-    result: Tensor = torch.ops.onednn.qlinear_pointwise.default(
-        x.contiguous(), scale, zero_point, own[0], scales, own[1], bias, *_IN_FLOATS, name, [], algorithm
+    if own is None or (parts := _end(other, torch.contiguous_format, **end)) is None:
+        return quantised_linear(x, weight, scales, zeros, bias, other, scale=scale, zero_point=zero_point, **end)
+    added, result, after = parts
+    data = (x.contiguous(), scale, zero_point, own[0], scales, own[1])
+    run = torch.ops.onednn.qlinear_pointwise
+    found: Tensor = (
+        run.default(*data, bias, *result, *after) if added is None else run.binary(*data, added, bias, *result, *after)
     )
-    return result
+    return found
 
 
 def _conv2d(
-    x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor, bias: Tensor | None = None, *, scale: float,
-    zero_point: int, stride: list[int], padding: list[int], dilation: list[int], groups: int, activation: str = "none",
+    x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor, bias: Tensor | None = None, other: Tensor | None = None,
+    *, scale: float, zero_point: int, stride: list[int], padding: list[int], dilation: list[int], groups: int,
+    **end: Any,
 ) -> Tensor:  # fmt: skip
     window = (stride, padding, dilation, groups)
 
@@ -103,26 +144,59 @@ def _conv2d(
 
     key = ("quantised conv2d", str(window), x.shape)
     own = _packed(x, weight, scales, zeros, bias, key, pack) if x.dim() == 4 else None
-    if own is None:
+    if own is None or (parts := _end(other, _LAST, **end)) is None:
         return _conv2d_formula(
-            x, weight, scales, zeros, bias, scale=scale, zero_point=zero_point, stride=stride, padding=padding,
-            dilation=dilation, groups=groups, activation=activation,
+            x, weight, scales, zeros, bias, other, scale=scale, zero_point=zero_point, stride=stride, padding=padding,
+            dilation=dilation, groups=groups, **end,
         )  # fmt: skip
-    name, algorithm = ACTIVATIONS[activation].name, ACTIVATIONS[activation].algorithm
-    result: Tensor = torch.ops.onednn.qconv_pointwise.default(
-        x.contiguous(memory_format=_LAST), scale, zero_point, own[0], scales, own[1], bias, *window, *_IN_FLOATS,
-        name, [], algorithm,
+    added, result, after = parts
+    data = (x.contiguous(memory_format=_LAST), scale, zero_point, own[0], scales, own[1])
+    onednn = torch.ops.onednn
+    found: Tensor = (
+        onednn.qconv_pointwise.default(*data, bias, *window, *result, *after) if added is None
+        else onednn.qconv2d_pointwise.binary(*data, added, bias, *window, *result, *after)
     )  # fmt: skip
-    return result
+    return found
 
 
-_OPERANDS: Final = "Tensor x, Tensor weight, Tensor scales, Tensor zeros, Tensor? bias=None, *, float scale, "
-_END: Final = 'str activation="none") -> Tensor'
-QUANTISED_LINEAR: Final = register(
-    f"quantised_linear({_OPERANDS}int zero_point, {_END}", _linear, quantised_linear
+Kernel = Callable[..., Tensor]
+
+
+def _with_tensors(kernel: Kernel, *, on_values: bool) -> Kernel:
+    """A kernel that takes the scale and the zero of its data as tensors of one element."""
+
+    def run(
+        x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor, scale: Tensor, zero_point: Tensor,
+        bias: Tensor | None = None, other: Tensor | None = None, **how: Any,
+    ) -> Tensor:  # fmt: skip
+        scheme: dict[str, Any] = {"scale": scale.to(torch.float32), "zero_point": zero_point}
+        if on_values:
+            scheme = {"scale": scale.item(), "zero_point": zero_point.item()}
+        return kernel(x, weight, scales, zeros, bias, other, **scheme, **how)
+
+    return run
+
+
+quantised_linear_dynamic: Final = _with_tensors(quantised_linear, on_values=False)
+quantised_conv2d_dynamic: Final = _with_tensors(quantised_conv2d, on_values=False)
+
+
+_OPERANDS: Final = "Tensor x, Tensor weight, Tensor scales, Tensor zeros, "
+_LAST_OPERANDS: Final = "Tensor? bias=None, Tensor? other=None, *, "
+_WINDOW: Final = "int[] stride, int[] padding, int[] dilation, int groups, "
+_END: Final = (
+    'str activation="none", float other_scale=1.0, int other_zero=0, float? out_scale=None, int out_zero=0) -> Tensor'
 )
-QUANTISED_CONV2D: Final = register(
-    f"quantised_conv2d({_OPERANDS}int zero_point, int[] stride, int[] padding, int[] dilation, int groups, {_END}",
-    _conv2d,
-    _conv2d_formula,
-)
+
+
+def _registered(name: str, attributes: str, kernel: Kernel, formula: Kernel) -> tuple[Any, Any]:
+    """A layer with a scale and a zero that are numbers, and with those that are tensors."""
+    numbers = f"{_OPERANDS}{_LAST_OPERANDS}float scale, int zero_point, "
+    tensors = f"{_OPERANDS}Tensor scale, Tensor zero_point, {_LAST_OPERANDS}"
+    made = register(f"{name}({numbers}{attributes}{_END}", kernel, formula)
+    by_values, by_tensors = (_with_tensors(each, on_values=on) for each, on in ((kernel, True), (formula, False)))
+    return made, register(f"{name}_dynamic({tensors}{attributes}{_END}", by_values, by_tensors)
+
+
+QUANTISED_LINEAR, QUANTISED_LINEAR_DYNAMIC = _registered("quantised_linear", "", _linear, quantised_linear)
+QUANTISED_CONV2D, QUANTISED_CONV2D_DYNAMIC = _registered("quantised_conv2d", _WINDOW, _conv2d, _conv2d_formula)

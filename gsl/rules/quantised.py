@@ -1,12 +1,15 @@
 """Rules for quantised programs of torch, as PT2E writes them.
 
-They remove what is quantised or dequantised twice, and make one call of a layer between operands that are dequantised.
-They are for inference on a CPU; the operators are those of ``gsl.operators.quantised``.
+They remove what is quantised or dequantised twice, and make one call of a layer between operands that are dequantised,
+with its bias, a term that is added, a relu, and the quantisation of its result. They do so step by step, so apply them
+until nothing changes (``iterative=True``). They are for inference on a CPU; the operators are those of
+``gsl.operators.quantised``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gsl import attr, op, pat
@@ -31,9 +34,9 @@ def usual(floats: pat.Call) -> attr.Expr:
     return scale & (floats.zero_point >= -255) & (floats.zero_point <= 255)
 
 
-def once(function: Any) -> RuleSides:
+def once(function: Any, *scheme: pat.Pattern) -> RuleSides:
     x = pat.Wildcard()
-    first, second = function(x), function(x)
+    first, second = function(x, *scheme), function(x, *scheme)
     return [first, second], [first, first], pat.attr_eq(first, second)
 
 
@@ -80,47 +83,103 @@ def dequantise_once() -> RuleSides:
     return once(q.dequantise)
 
 
+@rule()
+def quantise_once_dynamic() -> RuleSides:
+    """q(x, s, z), q(x, s, z) = q(x, s, z)
+
+    For one way to quantise, and a scale and a zero that are tensors.
+    """
+    return once(q.quantise_dynamic, pat.Wildcard(), pat.Wildcard())
+
+
+@rule()
+def dequantise_once_dynamic() -> RuleSides:
+    """dq(x, s, z), dq(x, s, z) = dq(x, s, z)
+
+    For one way to dequantise, and a scale and a zero that are tensors.
+    """
+    return once(q.dequantise_dynamic, pat.Wildcard(), pat.Wildcard())
+
+
 # Layers
 
 
 Product = Callable[[pat.Pattern, pat.Pattern], pat.Call]
-Target = Callable[..., Any]
+"""The product of data and a weight."""
 
 
-def layers(name: str, product: Product, target: Target, where: Callable[[pat.Call], attr.Expr]) -> tuple[Subst, ...]:
-    """The rules for a product: alone, with a bias, and with a relu behind either. The larger ones go first."""
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer as a call: of what product, with which of its attributes, for which products, and on what axis
+    its result has the channels."""
 
-    def made(form: str, priority: int) -> Subst:
+    name: str
+    operator: Any
+    dequantise: Any
+    product: Product
+    window: Callable[[pat.Call], dict[str, attr.Expr]]
+    is_taken: Callable[[pat.Call], attr.Expr]
+    axis: Callable[[pat.Call], Any]
+    is_dynamic: bool = False
+
+    def rules(self) -> tuple[Subst, ...]:
+        """The product becomes a call, and what stands behind a call becomes a part of it."""
         x, w = pat.Wildcard(dtype="uint8"), pat.Param(dtype="int8")
         scales, zeros, b = pat.Param(dtype="float32"), pat.Param(), pat.Param(dtype="float32")
-        data, weight = q.dequantise(x), q.dequantise_channels(w, scales, zeros, axis=0)
-        found = product(data, weight)
-        biased = op.BiasAdd(found, b, axis=1 if name == "conv" else found.ndim - 1)
-        how = {"scale": data.scale, "zero_point": data.zero_point, "activation": "relu" if "relu" in form else "none"}
-        operands = (x, w, scales, zeros, b) if "bias" in form else (x, w, scales, zeros)
-        layer = biased if "bias" in form else found
-        return Subst(
-            op.ReLU(layer) if "relu" in form else layer, target(found, *operands, **how), where=where(found),
-            name="-".join(("quantised", name, *form.split())), priority=priority,
-            doc=f"{name} of dequantised operands{''.join(f', {part}' for part in form.split())} = one quantised call",
-        )  # fmt: skip
+        tensors = (pat.Wildcard(), pat.Wildcard()) if self.is_dynamic else ()
+        other = pat.Wildcard(dtype="float32")
+        plain = x, w, scales, zeros, *tensors
+        bare, biased = self._call(*plain, activation="none"), self._call(*plain, b, activation="none")
+        made = [
+            self._product("", *plain),
+            self._product("weight", x, q.quantise_channels(pat.Param(), scales, zeros, dtype="int8"), *plain[2:]),
+            self._rule("bias", op.BiasAdd(bare, b, axis=self.axis(bare)), bare.like(*plain, b), bare.extern_use(False)),
+            self._rule("sum", biased + other, biased.like(*plain, b, other), biased.extern_use(False),
+                       other.shape == biased.shape),
+        ]  # fmt: skip
+        for form, operands in (("", plain), ("bias", (*plain, b)), ("sum", (*plain, b, other))):
+            made.append(self._activated(form, operands))
+            if not self.is_dynamic:
+                made.append(self._quantised(form, operands))
+        return tuple(made)
 
-    return tuple(made(form, number + 2) for number, form in enumerate(("", "bias", "relu", "bias relu")))
+    def _call(self, *operands: pat.Pattern, **attrs: Any) -> pat.Call:
+        """A call of which the result is not quantised, and what is added is not dequantised."""
+        call: pat.Call = self.operator(*operands, out_scale=None, other_scale=1.0, other_zero=0, **attrs)
+        return call
 
+    def _product(self, form: str, x: pat.Pattern, w: Any, *rest: pat.Pattern) -> Subst:
+        """The rule for the product. A weight that the program quantises itself is so once, as a new parameter."""
+        scales, zeros, *tensors = rest
+        data = self.dequantise(x, *tensors)
+        found = self.product(data, q.dequantise_channels(w, scales, zeros, axis=0))
+        scheme = {} if self.is_dynamic else {"scale": data.scale, "zero_point": data.zero_point}
+        small = w.like(*w.operands) if form else w
+        call = self.operator(x, small, *rest, **scheme, **self.window(found))
+        return self._rule(form, found, call, self.is_taken(found))
 
-def _dense(data: pat.Pattern, weight: pat.Pattern) -> pat.Call:
-    return op.Dense(data, weight, out_dtype="")
+    def _activated(self, form: str, operands: Sequence[pat.Pattern]) -> Subst:
+        call = self._call(*operands, activation="none")
+        new = call.like(*operands, activation="relu")
+        return self._rule(f"{form} relu", op.ReLU(call), new, call.extern_use(False))
 
+    def _quantised(self, form: str, operands: Sequence[pat.Pattern]) -> Subst:
+        """The rule for a result that is quantised. What is added is dequantised then, as the kernel demands."""
+        given, scheme = list(operands), {}
+        if form == "sum":
+            second = q.dequantise(pat.Wildcard(dtype="uint8"))
+            operands, given[-1] = (*operands[:-1], second.operands[0]), second
+            scheme = {"other_scale": second.scale, "other_zero": second.zero_point}
+        call = self._call(*given)
+        small = q.quantise(call, dtype="uint8", quant_min=0, quant_max=255)
+        new = call.like(*operands, **scheme, out_scale=small.scale, out_zero=small.zero_point)
+        return self._rule(f"{form} quantised", small, new, call.extern_use(False), usual(small))
 
-def _linear(found: pat.Call, *operands: Any, **how: Any) -> Any:
-    return q.quantised_linear(*operands, **how)
-
-
-def _conv2d(found: pat.Call, *operands: Any, **how: Any) -> Any:
-    return q.quantised_conv2d(
-        *operands, **how, stride=found.strides, padding=attr.Tuple(found.padding[0], found.padding[1]),
-        dilation=found.dilation, groups=found.groups,
-    )  # fmt: skip
+    def _rule(self, form: str, source: Any, target: Any, *where: Any) -> Subst:
+        parts = form.split()
+        doc = f"{self.name} of dequantised operands{''.join(f', {part}' for part in parts)} = one quantised call"
+        name = "-".join(("quantised", self.name, *parts))
+        return Subst(source, target, where=list(where), name=name, doc=doc, priority=2)
 
 
 def _symmetric(found: pat.Call) -> attr.Expr:
@@ -128,10 +187,31 @@ def _symmetric(found: pat.Call) -> attr.Expr:
     return (padding[0] == padding[2]) & (padding[1] == padding[3])
 
 
+def _window(found: pat.Call) -> dict[str, attr.Expr]:
+    padding = attr.Tuple(found.padding[0], found.padding[1])
+    return {"stride": found.strides, "padding": padding, "dilation": found.dilation, "groups": found.groups}
+
+
+def _dense(name: str, call: Any, dequantise: Any, *, is_dynamic: bool = False) -> Layer:
+    return Layer(
+        name, call, dequantise, lambda data, weight: op.Dense(data, weight, out_dtype=""), lambda found: {},
+        lambda found: found.ndim > 1, lambda call: call.ndim - 1, is_dynamic,
+    )  # fmt: skip
+
+
+def _conv(name: str, call: Any, dequantise: Any, *, is_dynamic: bool = False) -> Layer:
+    return Layer(name, call, dequantise, conv, _window, _symmetric, lambda call: 1, is_dynamic)
+
+
 LAYERS = (
-    *layers("dense", _dense, _linear, lambda found: found.ndim > 1),
-    *layers("conv", conv, _conv2d, _symmetric),
+    _dense("dense", q.quantised_linear, q.dequantise),
+    _conv("conv", q.quantised_conv2d, q.dequantise),
+    _dense("dynamic-dense", q.quantised_linear_dynamic, q.dequantise_dynamic, is_dynamic=True),
+    _conv("dynamic-conv", q.quantised_conv2d_dynamic, q.dequantise_dynamic, is_dynamic=True),
 )
-SHARED = (quantise_again, quantise_dequantised, quantise_once, dequantise_once)
-QUANTISED = RuleSet((*SHARED, *LAYERS))
+SHARED = (
+    quantise_again, quantise_dequantised, quantise_once, dequantise_once, quantise_once_dynamic,
+    dequantise_once_dynamic,
+)  # fmt: skip
+QUANTISED = RuleSet((*SHARED, *(rule for layer in LAYERS for rule in layer.rules())))
 """The rules for quantised programs."""

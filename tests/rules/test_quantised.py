@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import gsl
 import gsl.kernels
 from gsl import Refuted, Subst, Supported, Workload, op, pat
 from gsl.kernels.operator import entries
@@ -21,12 +23,21 @@ from gsl.verify import verify
 quantized = torch.ops.quantized_decomposed
 BYTE = (0.02, 128, 0, 255, torch.uint8)
 SEVEN_BITS = (0.04, 64, 0, 127, torch.uint8)
-COUNT = {"linear": "gsl::quantised_linear", "conv": "gsl::quantised_conv2d"}
+WIDE = (0.2, 100, 0, 255, torch.uint8)
+CALL = {"linear": "gsl::quantised_linear", "conv": "gsl::quantised_conv2d"}
 
 
 def fake(x: Tensor, scheme: Any = BYTE, other: Any = None) -> Tensor:
     small = quantized.quantize_per_tensor(x, *scheme)
     found: Tensor = quantized.dequantize_per_tensor(small, *(other or scheme))
+    return found
+
+
+def dynamic(x: Tensor) -> Tensor:
+    """Quantised by a scale that is found at run time, as PT2E's dynamic scheme has it."""
+    scale, zero = quantized.choose_qparams.tensor(x, 0, 255, 1e-6, torch.uint8)
+    small = quantized.quantize_per_tensor.tensor(x, scale, zero, 0, 255, torch.uint8)
+    found: Tensor = quantized.dequantize_per_tensor.tensor(small, scale, zero, 0, 255, torch.uint8)
     return found
 
 
@@ -56,25 +67,40 @@ def of(model: nn.Module | Callable[..., Any], *example: Tensor) -> Workload:
 
 
 X, IMAGE = torch.randn(4, 32), torch.randn(2, 4, 9, 9)
-LAYERS: dict[str, tuple[Layer, Tensor]] = {
-    "linear": (Layer(lambda x, w, b: F.linear(fake(x), w), 16, 32), X),
-    "linear bias": (Layer(lambda x, w, b: F.linear(fake(x), w, b), 16, 32), torch.randn(2, 3, 32)),
-    "linear relu": (Layer(lambda x, w, b: F.linear(fake(x, SEVEN_BITS), w).relu(), 16, 32), X),
-    "linear bias relu": (Layer(lambda x, w, b: F.linear(fake(x), w, b).relu(), 16, 32), X),
-    "conv": (Layer(lambda x, w, b: F.conv2d(fake(x), w, padding=1), 8, 4, 3, 3), IMAGE),
-    "conv bias": (Layer(lambda x, w, b: F.conv2d(fake(x), w, b, 2, (0, 1)), 8, 4, 3, 3), IMAGE),
-    "conv relu": (Layer(lambda x, w, b: F.conv2d(fake(x), w, groups=4).relu(), 8, 1, 3, 3), IMAGE),
-    "conv bias relu": (Layer(lambda x, w, b: F.conv2d(fake(x), w, b, dilation=2).relu(), 8, 4, 3, 3), IMAGE),
-    "linear zeros": (Layer(lambda x, w, b: F.linear(fake(x), w), 16, 32, zero=3), X),
-}
+LAYERS: dict[str, tuple[Layer, Tensor, int, int]] = {
+    # with the calls that quantise, and that dequantise, beside the layer
+    "linear": (Layer(lambda x, w, b: F.linear(fake(x), w), 16, 32), X, 1, 0),
+    "linear bias": (Layer(lambda x, w, b: F.linear(fake(x), w, b), 16, 32), torch.randn(2, 3, 32), 1, 0),
+    "linear relu": (Layer(lambda x, w, b: F.linear(fake(x, SEVEN_BITS), w).relu(), 16, 32), X, 1, 0),
+    "linear bias relu": (Layer(lambda x, w, b: F.linear(fake(x), w, b).relu(), 16, 32), X, 1, 0),
+    "linear sum": (Layer(lambda x, w, b: F.linear(fake(x), w, b) + x, 32, 32), X, 1, 0),
+    "linear quantised": (Layer(lambda x, w, b: fake(F.linear(fake(x), w), WIDE), 16, 32), X, 1, 1),
+    "linear sum quantised": (Layer(lambda x, w, b: fake(F.linear(fake(x), w, b) + fake(x), WIDE), 32, 32), X, 1, 1),
+    "linear quantised in seven bits": (Layer(lambda x, w, b: fake(F.linear(fake(x), w), SEVEN_BITS), 16, 32), X, 2, 1),
+    "linear sum with a row": (Layer(lambda x, w, b: F.linear(fake(x), w, b) + x[:1], 32, 32), X, 1, 0),
+    "linear dynamic": (Layer(lambda x, w, b: F.linear(dynamic(x), w, b).relu() + 1, 16, 32), X, 1, 0),
+    "conv": (Layer(lambda x, w, b: F.conv2d(fake(x), w, padding=1), 8, 4, 3, 3), IMAGE, 1, 0),
+    "conv bias": (Layer(lambda x, w, b: F.conv2d(fake(x), w, b, 2, (0, 1)), 8, 4, 3, 3), IMAGE, 1, 0),
+    "conv relu": (Layer(lambda x, w, b: F.conv2d(fake(x), w, groups=4).relu(), 8, 1, 3, 3), IMAGE, 1, 0),
+    "conv bias relu": (Layer(lambda x, w, b: F.conv2d(fake(x), w, b, dilation=2).relu(), 8, 4, 3, 3), IMAGE, 1, 0),
+    "conv sum relu quantised": (
+        Layer(lambda x, w, b: fake((x + F.conv2d(fake(x), w, b, padding=1)).relu(), WIDE), 4, 4, 3, 3), IMAGE, 2, 1,
+    ),
+    "conv dynamic": (Layer(lambda x, w, b: F.conv2d(dynamic(x), w, b), 8, 4, 3, 3), IMAGE, 1, 0),
+    "linear zeros": (Layer(lambda x, w, b: F.linear(fake(x), w), 16, 32, zero=3), X, 1, 0),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_is_one_quantised_call(name: str, tmp_path: Path) -> None:
-    model, x = LAYERS[name]
+    model, x, quantise, dequantise = LAYERS[name]
     wl = of(model, x)
     new = QUANTISED(wl, iterative=True)
-    assert new.op_counts() == {"quantized_decomposed::quantize_per_tensor": 1, COUNT[name.partition(" ")[0]]: 1}
+    counts = Counter({each.replace("_dynamic", "").replace(".tensor", ""): n for each, n in new.op_counts().items()})
+    assert counts[CALL[name.partition(" ")[0]]] == 1
+    assert counts["quantized_decomposed::quantize_per_tensor"] == quantise
+    assert counts["quantized_decomposed::dequantize_per_tensor"] == dequantise
+    assert not {"nn.dense", "nn.conv2d", "nn.bias_add", "nn.relu"} & set(counts)
     wl.compare(new).check()
     torch.export.save(new.exported, tmp_path / "program.pt2")
     again = torch.export.load(tmp_path / "program.pt2").module()
@@ -86,7 +112,7 @@ def test_a_layer_is_one_quantised_call(name: str, tmp_path: Path) -> None:
 
 def test_weights_are_packed_where_there_is_a_kernel() -> None:
     gsl.kernels.clear()
-    model, x = LAYERS["linear bias relu"]
+    model, x, *_ = LAYERS["linear bias relu"]
     run = QUANTISED(of(model, x)).exported.module()
     with torch.no_grad():
         for _ in range(3):
@@ -95,18 +121,98 @@ def test_weights_are_packed_where_there_is_a_kernel() -> None:
     assert len(packed) == (torch._C._has_mkldnn and torch.cpu._is_vnni_supported())
 
 
+class Network(nn.Module):
+    """A network as ``torchao`` quantises it (0.18, with the quantiser for x86): what two layers read is dequantised for
+    each of them, and results are quantised where a layer reads them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = Layer(lambda x, w, b: F.conv2d(x, w, b, padding=1).relu(), 8, 4, 3, 3)
+        self.second = Layer(lambda x, w, b: F.conv2d(x, w, b, padding=1), 8, 8, 3, 3)
+        self.third = Layer(lambda x, w, b: F.linear(x, w, b).relu(), 16, 8)
+        self.last = Layer(lambda x, w, b: F.linear(x, w, b), 16, 16)
+
+    def forward(self, x: Tensor) -> Any:
+        small = quantized.quantize_per_tensor(self.first(fake(x)), *WIDE)
+        inner, outer = quantized.dequantize_per_tensor(small, *WIDE), quantized.dequantize_per_tensor(small, *WIDE)
+        pooled = F.max_pool2d((self.second(inner) + outer).relu(), 2).mean((2, 3))
+        return self.last(fake(self.third(fake(pooled, WIDE)), WIDE))
+
+
+def test_a_network_of_torchao() -> None:
+    wl = of(Network(), IMAGE)
+    new = QUANTISED(wl, iterative=True)
+    assert new.op_counts() == {
+        "gsl::quantised_conv2d": 2, "gsl::quantised_linear": 2, "nn.max_pool2d": 1, "mean": 1,
+        "quantized_decomposed::quantize_per_tensor": 2, "quantized_decomposed::dequantize_per_tensor": 1,
+    }  # fmt: skip
+    assert [node.attrs["out_scale"] for node in new.graph.nodes if node.op in CALL.values()] == [0.2, None, 0.2, None]
+    wl.compare(new).check()
+
+
+def test_a_weight_that_is_quantised_in_the_graph_is_folded() -> None:
+    scheme = (0, -127, 127, torch.int8)
+
+    class Own(Layer):
+        def forward(self, x: Tensor) -> Any:
+            small = quantized.quantize_per_channel(self.weight, self.scales, self.zeros, *scheme)
+            weight = quantized.dequantize_per_channel(small, self.scales, self.zeros, *scheme)
+            return self.run(x, weight, self.bias)
+
+    model = Own(lambda x, w, b: F.linear(fake(x), w, b), 16, 32)
+    model.weight = torch.randn(16, 32)
+    wl = of(model, X)
+    new = QUANTISED(wl, iterative=True)
+    assert new.op_counts() == {"quantized_decomposed::quantize_per_tensor": 1, "gsl::quantised_linear": 1}
+    assert {tensor.dtype for tensor in new.params.values() if tensor.dim() == 2} == {torch.int8}
+    wl.compare(new).check()
+
+
+def test_equal_dynamic_data_are_quantised_once() -> None:
+    def branches(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        scale, zero = quantized.choose_qparams.tensor(x, 0, 255, 1e-6, torch.uint8)
+        small = [quantized.quantize_per_tensor.tensor(x, scale, zero, 0, 255, torch.uint8) for _ in range(2)]
+        data = [quantized.dequantize_per_tensor.tensor(each, scale, zero, 0, 255, torch.uint8) for each in small]
+        return F.linear(data[0], w, b), data[1]
+
+    wl = of(Layer(branches, 16, 32), X)
+    new = QUANTISED(wl, iterative=True)
+    assert new.op_counts()["quantized_decomposed::quantize_per_tensor.tensor"] == 1
+    assert new.op_counts()["gsl::quantised_linear_dynamic"] == 1
+    wl.compare(new).check()
+
+
+def test_optimize_tries_the_rules_on_quantised_programs_only() -> None:
+    model, x, *_ = LAYERS["linear bias relu"]
+    for program, known in ((of(model, x), True), (of(torch.nn.Linear(32, 16), x), False)):
+        new, report = gsl.optimize(program, budget=1, threads=1)
+        assert ("quantised-dense" in str(report)) == known
+        program.compare(new).check()
+
+
+def test_a_result_with_other_uses_is_not_quantised_in_the_call() -> None:
+    def both(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        y = F.linear(fake(x), w, b)
+        return y, fake(y, WIDE)
+
+    wl = of(Layer(both, 16, 32), X)
+    new = QUANTISED(wl, iterative=True)
+    assert new.op_counts()["gsl::quantised_linear"] == 1
+    assert new.op_counts()["quantized_decomposed::quantize_per_tensor"] == 2
+    wl.compare(new).check()
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["linear bias relu", "conv bias"])
-def test_numbers_are_those_of_torchs_lowering(name: str) -> None:
+def test_numbers_are_those_of_torchs_lowering() -> None:
     """Inductor makes quantised calls of the same graph where its constants are frozen."""
     import torch._inductor.config as config
 
-    model, x = LAYERS[name]
-    run = QUANTISED(of(model, x)).exported.module()
+    wl = of(Network(), IMAGE)
+    run = QUANTISED(wl, iterative=True).exported.module()
     with torch.no_grad(), config.patch(freezing=True):
-        theirs = torch.compile(of(model, x).exported.module())(x)
+        theirs = torch.compile(wl.exported.module())(IMAGE)
         for _ in range(2):
-            torch.testing.assert_close(run(x), theirs, rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(run(IMAGE), theirs, rtol=1e-5, atol=1e-5)
 
 
 ONCE: dict[str, tuple[Callable[[Tensor], Any], int]] = {
@@ -149,7 +255,14 @@ def test_a_weight_that_is_reshaped_stays() -> None:
     assert "gsl::quantised_linear" not in QUANTISED(wl, iterative=True).op_counts()
 
 
-@pytest.mark.parametrize("rule", QUANTISED, ids=lambda rule: rule.name)
+VERIFIED = [
+    *(rule for rule in QUANTISED if "conv" not in rule.name and "dynamic-dense" not in rule.name),
+    *(QUANTISED[f"quantised-{name}"] for name in ("conv", "conv-bias-quantised", "dynamic-dense", "dynamic-conv-sum")),
+]
+"""Of rules that differ by their layer only, a few."""
+
+
+@pytest.mark.parametrize("rule", VERIFIED, ids=lambda rule: rule.name)
 def test_a_rule_holds(rule: Subst) -> None:
     assert isinstance(rule.verify(max_examples=20), Supported)
 
