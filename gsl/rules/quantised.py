@@ -101,6 +101,38 @@ def dequantise_once_dynamic() -> RuleSides:
     return once(q.dequantise_dynamic, pat.Wildcard(), pat.Wildcard())
 
 
+def pairs(quantise: Any, dequantise: Any, name: str) -> tuple[Subst, ...]:
+    """The same rules for two operators of any framework, which take a scale and a zero as tensors.
+
+    They fire where these are literals without axes. ``quantise`` has to use all numbers of its dtype. ``name`` is the
+    beginning of the rules' names.
+    """
+    first, second = _Literals(), _Literals()
+    x = pat.Wildcard()
+    floats = pat.Call(dequantise, x, first.scale, first.zero)
+    again = pat.Call(quantise, floats, second.scale, second.zero)
+    is_same = first.equal(second)
+    is_byte = attr.In(x.dtype, ("uint8", "int8")) & (x.dtype == again.dtype) & (floats.dtype == "float32")
+    is_usual = (first.scale.value > 1e-30) & (first.scale.value < 1e30)
+    where = [is_same, is_byte, is_usual]
+    found = [Subst(again, x, where=where, name=f"{name}-quantise-dequantised", doc="q(dq(x)) = x")]
+    for own, title in ((quantise, "quantise"), (dequantise, "dequantise")):
+        one, two = pat.Call(own, x, first.scale, first.zero), pat.Call(own, x, second.scale, second.zero)
+        found.append(Subst([one, two], [one, one], where=[is_same, pat.attr_eq(one, two)], name=f"{name}-{title}-once",
+                           doc="for one way to quantise"))
+    return tuple(found)
+
+
+class _Literals:
+    """A scale and a zero that are literals without axes."""
+
+    def __init__(self) -> None:
+        self.scale, self.zero = pat.Const(ndim=0), pat.Const(ndim=0)
+
+    def equal(self, other: _Literals) -> attr.Expr:
+        return (self.scale.value == other.scale.value) & (self.zero.value == other.zero.value)
+
+
 # Layers
 
 
@@ -213,5 +245,6 @@ SHARED = (
     quantise_again, quantise_dequantised, quantise_once, dequantise_once, quantise_once_dynamic,
     dequantise_once_dynamic,
 )  # fmt: skip
-QUANTISED = RuleSet((*SHARED, *(rule for layer in LAYERS for rule in layer.rules())))
+ONNX = pairs("onnx::QuantizeLinear", "onnx::DequantizeLinear", "onnx")
+QUANTISED = RuleSet((*SHARED, *ONNX, *(rule for layer in LAYERS for rule in layer.rules())))
 """The rules for quantised programs."""

@@ -256,10 +256,10 @@ def test_a_weight_that_is_reshaped_stays() -> None:
 
 
 VERIFIED = [
-    *(rule for rule in QUANTISED if "conv" not in rule.name and "dynamic-dense" not in rule.name),
+    *(rule for rule in QUANTISED if not any(each in rule.name for each in ("conv", "dynamic-dense", "onnx"))),
     *(QUANTISED[f"quantised-{name}"] for name in ("conv", "conv-bias-quantised", "dynamic-dense", "dynamic-conv-sum")),
 ]
-"""Of rules that differ by their layer only, a few."""
+"""Of rules that differ by their layer only, a few; those for calls of ONNX are not verified."""
 
 
 @pytest.mark.parametrize("rule", VERIFIED, ids=lambda rule: rule.name)
