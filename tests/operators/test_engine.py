@@ -6,6 +6,7 @@ import copy
 import functools
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -166,19 +167,25 @@ def captured(
     return found[0]
 
 
-def in_order(module: fx.GraphModule, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The inputs in the order in which a graph takes them, as far as types tell it."""
-    left = list(inputs)
-    values = [
-        node.meta.get("val", node.meta.get("example_value")) for node in module.graph.find_nodes(op="placeholder")
-    ]
-    places = [next(i for i, x in enumerate(left) if (x.shape, x.dtype) == (v.shape, v.dtype)) for v in values]
-    return [left[place] for place in places]
+def in_order(module: fx.GraphModule, inputs: Sequence[Tensor]) -> list[Any]:
+    """The inputs in the order in which a graph takes them, as far as types tell it, and the sizes among them."""
+
+    def number(size: Any) -> int:
+        return size if isinstance(size, int) else size.node.hint
+
+    def found(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return number(value)
+        form = [number(size) for size in value.shape], value.dtype
+        return next(x for x in inputs if ([*x.shape], x.dtype) == form)
+
+    placeholders = module.graph.find_nodes(op="placeholder")
+    return [found(node.meta.get("val", node.meta.get("example_value"))) for node in placeholders]
 
 
 def results(module: fx.GraphModule, inputs: Sequence[Tensor]) -> list[Tensor]:
     with torch.no_grad():
-        found = module(*[tensor.clone() for tensor in in_order(module, inputs)])
+        found = module(*[each.clone() if isinstance(each, Tensor) else each for each in in_order(module, inputs)])
     return [each.float() for each in (found if isinstance(found, (tuple, list)) else [found])]
 
 
@@ -191,7 +198,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(
-    ("point", "dynamic"), [(point, False) for point in POINTS] + [("post_grad_custom_post_pass", True)]
+    ("point", "dynamic"), [(point, is_open) for point in POINTS for is_open in (False, True)]
 )
 @pytest.mark.parametrize("form", ["called", "written"])
 @pytest.mark.parametrize("name", CASES)
@@ -204,9 +211,8 @@ def test_one_rule_finds_calls_and_what_is_written_out(name: str, form: str, poin
     fuse(module)
     is_mutable = point.startswith("pre_grad") and (form == "called" or name == "attention-quant")
     assert fuse.traces[0].count(name) == (0 if is_mutable else 1), "what writes is no function there yet"
-    if not dynamic:
-        for mine, theirs in zip(results(module, inputs), results(before, inputs)):
-            torch.testing.assert_close(mine, theirs, rtol=0.13, atol=1e-5)
+    for mine, theirs in zip(results(module, inputs), results(before, inputs)):
+        torch.testing.assert_close(mine, theirs, rtol=0.13, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["rms-norm-quant", "silu-quant", "attention-quant"])
@@ -235,9 +241,18 @@ def total(x: Tensor, group: str) -> Tensor:
     return EXCHANGES.wait_tensor(EXCHANGES.all_reduce(x, "sum", group))
 
 
-def layers(x: Tensor, w: Tensor, matrix: Tensor, *, group: str) -> tuple[Tensor, Tensor]:
+def norm_in_place(x: Tensor, weight: Tensor) -> Tensor:
+    result = torch.empty_like(x)
+    OPS.rms_norm(result, x, weight, 1e-6)
+    return result
+
+
+NORMS = {"called": norm_in_place, "written": functools.partial(rms_norm.meaning.function, epsilon=1e-6)}
+
+
+def layers(x: Tensor, w: Tensor, matrix: Tensor, *, group: str, form: str) -> tuple[Tensor, Tensor]:
     """Three sums over processes, each followed by an addition but the first, and a norm."""
-    norm: Callable[..., Tensor] = functools.partial(rms_norm.meaning.function, epsilon=1e-6)
+    norm = NORMS[form]
     residual = total(x, group)
     hidden = norm(residual, w)
     for _ in range(2):
@@ -281,22 +296,58 @@ def names_of(module: fx.GraphModule) -> list[str]:
     return [str(node.target).split(".")[1] for node in module.graph.nodes if "_c10d_functional" in str(node.target)]
 
 
-@pytest.mark.parametrize("point", POINTS)
-def test_sums_over_processes_and_norms_become_parallel_in_the_sequence(point: str, group: str) -> None:
+@pytest.mark.parametrize(
+    ("point", "form"), [(point, form) for point in POINTS for form in NORMS if (point, form) != (POINTS[0], "called")]
+)
+def test_sums_over_processes_and_norms_become_parallel_in_the_sequence(point: str, form: str, group: str) -> None:
     x, weight, matrix = torch.randn(6, 8), torch.rand(8), torch.randn(8, 8)
-    module = captured(functools.partial(layers, group=group), (x, weight, matrix), point)
+    module = captured(functools.partial(layers, group=group, form=form), (x, weight, matrix), point)
     before = fx.GraphModule(module, copy.deepcopy(module.graph))
     fuse = Pass([rms_norm.recognise(), *sequence_parallelism(group, 2)], iterative=True)
     fuse(module)
-    assert fuse.traces[0].summary() | {"recognise rms_norm": 3} == {
-        "recognise rms_norm": 3, "scatter": 3, "add-gathered": 2, "norm-gathered": 3,
-    }  # fmt: skip
+    fired = Counter(fuse.traces[0].summary())
+    assert fired.pop("recognise rms_norm", 0) == (3 if form == "written" else 0)
+    assert fired == Counter({"scatter": 3, "add-gathered": 2, "norm-gathered": 3})
     assert names_of(module).count("reduce_scatter_tensor") == 3
     assert names_of(module).count("all_gather_into_tensor") == 4, "one behind each norm, and one for the residual"
     assert "all_reduce" not in names_of(module)
     pairs = [(each, torch.randn(6, 8) if each is x else each) for each in in_order(module, (x, weight, matrix))]
     for mine, theirs in zip(on_two(module, pairs), on_two(before, pairs)):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+PROCESS = """
+import sys
+import torch, torch.distributed as dist
+from gsl.fx import Pass, PassList
+from tests.operators import test_engine as engine
+rank = int(sys.argv[1])
+dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+group = dist.group.WORLD.group_name
+torch.manual_seed(0)
+weight, matrix, x = torch.rand(8), torch.randn(8, 8), torch.randn(2, 6, 8)[rank]
+rules = [engine.rms_norm.recognise(), *engine.sequence_parallelism(group, 2)]
+passes = PassList({"parallel in the sequence": Pass(rules, iterative=True)})
+model = engine.functools.partial(engine.layers, group=group, form="written")
+with torch.no_grad(), engine.inductor.patch(post_grad_custom_post_pass=passes, fx_graph_cache=False):
+    found = torch.compile(model)(x, weight, matrix)
+assert passes.records[0].trace.summary()["scatter"] == 3
+for mine, theirs in zip(found, model(x, weight, matrix)):
+    torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_compile_and_exchange(tmp_path: Path) -> None:
+    """Real processes, with gloo, run what inductor makes of the rewritten graph."""
+    processes = [
+        subprocess.Popen([sys.executable, "-c", PROCESS, str(rank), str(tmp_path / "store")], stderr=subprocess.PIPE)
+        for rank in (0, 1)
+    ]
+    for process in processes:
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors.decode()
 
 
 def test_exchanges_keep_their_order_and_number(group: str) -> None:

@@ -228,9 +228,11 @@ class FxReader:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), replace)
         return args, kwargs
 
-    def size(self, node: fx.Node) -> SymDim | int | None:
-        """The dimension that a node computes, if it is a symbolic size."""
+    def size(self, node: fx.Node) -> SymDim | int | tuple[SymDim | int, ...] | None:
+        """The dimension that a node computes, if it is a symbolic size, or all those of a shape."""
         value = self.values.value(node)
+        if isinstance(value, torch.Size):
+            return tuple([dim_of(size) for size in value])
         return dim_of(value) if isinstance(value, torch.SymInt) else None
 
     # ------------------------------------------------------------ effects
