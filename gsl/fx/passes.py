@@ -19,7 +19,7 @@ from gsl.cost.table import columns
 from gsl.draw import pre
 from gsl.errors import FrontEndError, WorkloadError, nearest
 from gsl.front.fx.compiled import CompiledProgram, decompose, is_compiled
-from gsl.front.fx.program import GraphModuleProgram, dialect_of
+from gsl.front.fx.program import GraphModuleProgram
 from gsl.graph import Graph
 from gsl.pause import paused_collector
 from gsl.rewrite import RuleSet, Subst, Trace
@@ -92,7 +92,7 @@ class Pass(CustomInferenceAwareGraphPass):
         self.traces.append(trace)
         if trace.firings:
             program.update(new)
-            if compiled and dialect_of(module.graph) == "aten":
+            if compiled:
                 decompose(module.graph)
         new.release()
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import gsl
-from gsl import RuleSet, Subst, op, pat
+from gsl import RuleSet, Subst, attr, op, pat
 
 LIBRARY = torch.library.Library("gsl_engine", "DEF")
 for schema in (
@@ -91,24 +91,22 @@ def rotary_embedding(
     positions: Tensor, query: Tensor, key: Tensor, cos_sin_cache: Tensor, *, head_size: int, is_neox: bool
 ) -> tuple[Tensor, Tensor]:
     cos, sin = cos_sin_cache[positions].unsqueeze(-2).chunk(2, -1)
-    heads = [each.reshape(each.shape[0], -1, cos_sin_cache.shape[-1]) for each in (query, key)]
-    query_turned, key_turned = (rotated(each, cos, sin) for each in heads)
-    return query_turned.reshape(query.shape), key_turned.reshape(key.shape)
+    by_heads = (x if x.dim() == 3 else x.reshape(x.shape[0], -1, cos_sin_cache.shape[-1]) for x in (query, key))
+    turned = zip((rotated(x, cos, sin) for x in by_heads), (query, key))
+    return tuple(new if old.dim() == 3 else new.reshape(old.shape) for new, old in turned)
 
 
 def rotary_rule(name: str, **shapes: str) -> Subst:
     """The embedding written out: its call, with the size of the heads that the cache has."""
 
-    def written(positions: Tensor, query: Tensor, key: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
-        if query.dim() == 2:
-            return rotary_embedding.meaning.function(positions, query, key, cache, head_size=0, is_neox=True)
-        cos, sin = cache[positions].unsqueeze(-2).chunk(2, -1)
-        return rotated(query, cos, sin), rotated(key, cos, sin)
+    def side(run: Any) -> Any:
+        def program(positions: Tensor, query: Tensor, key: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
+            return run(positions, query, key, cache, head_size=cache.shape[-1], is_neox=True)
 
-    def called(positions: Tensor, query: Tensor, key: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
-        return rotary_embedding(positions, query, key, cache, head_size=cache.shape[-1], is_neox=True)
+        return program
 
-    return Subst.from_programs(written, called, name=name, positions="int64[t]", cache="n d", **shapes)
+    sides = side(rotary_embedding.meaning.function), side(rotary_embedding)
+    return Subst.from_programs(*sides, name=name, positions="int64[t]", cache="n d", **shapes)
 
 
 @gsl.operator(
@@ -119,37 +117,31 @@ def qk_norm_rope(
     qkv: Tensor, q_weight: Tensor, k_weight: Tensor, cos_sin_cache: Tensor, position_ids: Tensor, *,
     num_heads_q: int, num_heads_k: int, num_heads_v: int, head_dim: int, eps: float, is_neox: bool,
 ) -> Tensor:  # fmt: skip
-    heads = qkv.unflatten(-1, (-1, q_weight.shape[-1]))
+    parts = qkv.unflatten(-1, (-1, q_weight.shape[-1])).tensor_split((num_heads_q, num_heads_q + num_heads_k), 1)
     cos, sin = cos_sin_cache[position_ids].unsqueeze(-2).chunk(2, -1)
-    end = num_heads_q + num_heads_k
-    query = rotated(rms_norm(heads[:, :num_heads_q], q_weight, epsilon=eps), cos, sin)
-    key = rotated(rms_norm(heads[:, num_heads_q:end], k_weight, epsilon=eps), cos, sin)
-    return torch.cat((query, key, heads[:, end:]), -2).flatten(-2)
+    normed = (rms_norm(part, weight, epsilon=eps) for part, weight in zip(parts, (q_weight, k_weight)))
+    return torch.cat((*(rotated(each, cos, sin) for each in normed), parts[2]), -2).flatten(-2)
 
 
 def qk_norm_rope_rule() -> Subst:
     """Queries and keys, normed by heads and rotated: all in their places in the product that has them."""
-    qkv, cache, places, q_weight, k_weight = (pat.Wildcard() for _ in range(5))
+    qkv, cache, q_weight, k_weight = (pat.Wildcard() for _ in range(4))
+    tokens, places = qkv.shape[0], pat.Wildcard(shape=(qkv.shape[0],))
     parts = op.Split(qkv, axis=1)
-    query, key, value = parts[0], parts[1], parts[2]
-    q_heads, k_heads = op.Reshape(query), op.Reshape(key)
-    q_norm, k_norm = rms_norm(q_heads, q_weight), rms_norm(k_heads, k_weight)
-    q_seen, k_seen = (pat.Alt(op.Reshape(each), each) for each in (q_norm, k_norm))  # by heads, or side by side
-    turned = rotary_embedding(places, q_seen, k_seen, cache)
-    q_turned, k_turned = turned[0], turned[1]
+    q_heads, k_heads, value = op.Reshape(parts[0]), op.Reshape(parts[1]), parts[2]
     heads, groups, dim = q_heads.shape[1], k_heads.shape[1], q_heads.shape[2]
-    whole = qk_norm_rope(
+    q_norm = rms_norm(q_heads, q_weight)
+    k_norm = rms_norm(k_heads, k_weight, epsilon=q_norm.epsilon)
+    seen = (pat.Alt(op.Reshape(norm), norm) for norm in (q_norm, k_norm))  # by heads, or side by side
+    turned = rotary_embedding(places, *seen, cache, head_size=dim)
+    found = turned[0], turned[1], value
+    fields = parts.like(qk_norm_rope(
         qkv, q_weight, k_weight, cache, places, num_heads_q=heads, num_heads_k=groups, num_heads_v=groups,
         head_dim=dim, eps=q_norm.epsilon, is_neox=turned.is_neox,
-    )  # fmt: skip
-    fields = parts.like(whole)
-    where = [
-        q_norm.epsilon == k_norm.epsilon, turned.head_size == dim, k_heads.shape[2] == dim, q_heads.ndim == 3,
-        k_heads.ndim == 3, q_turned.shape[0] == qkv.shape[0], k_turned.shape[0] == qkv.shape[0],
-        query.shape[1] == heads * dim, key.shape[1] == groups * dim, value.shape[1] == groups * dim,
-    ]  # fmt: skip
-    target = op.Reshape(fields[0], newshape=q_turned.shape), op.Reshape(fields[1], newshape=k_turned.shape), fields[2]
-    return Subst((q_turned, k_turned, value), target, where=where, name="qk-norm-rope")
+    ))  # fmt: skip
+    shapes = q_heads.shape == attr.Tuple(tokens, heads, dim), k_heads.shape == attr.Tuple(tokens, groups, dim)
+    new = (op.Reshape(fields[place], newshape=found[place].shape) for place in (0, 1))
+    return Subst(found, (*new, fields[2]), where=[*shapes, value.shape[1] == groups * dim], name="qk-norm-rope")
 
 
 # ---------------------------------------------------------------- all-reduce with RMS norm, by parts of the sequence

@@ -157,7 +157,8 @@ def captured(
     found: list[fx.GraphModule] = []
 
     def take(graph: fx.Graph) -> None:
-        found.append(graph if isinstance(graph, fx.GraphModule) else graph.owning_module)  # type: ignore[arg-type]
+        own: Any = graph if isinstance(graph, fx.GraphModule) else graph.owning_module
+        found.append(copy.deepcopy(own))  # torch clears its own when a compilation fails
         raise _Captured
 
     torch._dynamo.reset()

@@ -343,7 +343,12 @@ def _without(module: fx.GraphModule, found: Sequence[fx.Node]) -> fx.GraphModule
 
 
 def decompose(graph: fx.Graph) -> None:
-    """Decompose the calls that rules made in a graph of overloads with fake values, as inductor did with the others."""
+    """Decompose the calls that rules made in a graph of overloads with fake values, as inductor did with the others.
+
+    Graphs as dynamo makes them are left as they are; they are decomposed later.
+    """
+    if not any("val" in node.meta for node in graph.nodes):
+        return
     from torch._inductor.decomposition import select_decomp_table
 
     table = select_decomp_table()
