@@ -8,7 +8,7 @@ attributes are left open.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any, Final, NamedTuple
 
@@ -32,6 +32,8 @@ _BIAS: Final = (1, _SIZE, 1, 1)
 _BASES: Final = (*[(_SIZE,) * rank for rank in (2, 4, 3, 1)], _BIAS)
 """The shapes that all variables have, but for one of them."""
 _SHAPES: Final = (*_BASES, ())
+_VOLUMES: Final = ((_SIZE,) * 5,)
+"""The shapes that are tried where Relax takes none of the others."""
 _MAKERS: Final[Mapping[str, int]] = {"matmul": 2, "nn.conv2d": 4}
 """The calls whose results are read with what is added to them, with the ranks of their operands."""
 _CONSTANTS: Final = ((), _BIAS, *_MAKERS)
@@ -42,7 +44,7 @@ _FIRST: Final = 40
 _CHOICES: Final = 64
 """The largest number of ways to choose among the alternatives of a pattern."""
 _GIVEN: Final[Mapping[str, Mapping[str, Any]]] = {
-    "relax.expand_dims": {"axis": 0}, "relax.nn.batch_norm": {"axis": 1},
+    "relax.expand_dims": {"axis": 0}, "relax.nn.batch_norm": {"axis": 1, "training": False},
     "relax.nn.layer_norm": {"axes": [-1]}, "relax.nn.pad": {"pad_width": [0, 0, 0, 0, 1, 1, 1, 1]},
     "relax.split": {"indices_or_sections": 3, "axis": -1},
     "relax.strided_slice": {"axes": [0], "begin": [0], "end": [1]},
@@ -125,9 +127,9 @@ class Source:
 
     def _programs(self, chosen: Mapping[Any, int]) -> Iterator[RelaxProgram]:
         """The pattern as a program, with the first dtype and all shapes with which Relax takes it."""
-        for dtype in _DTYPES:
+        for bases, dtype in itertools.product((_BASES, _VOLUMES), _DTYPES):
             found = False
-            for types in self._types():
+            for types in self._types(bases):
                 program = _Trial(self.root, chosen, self.leaves, self.vectors, dtype, types).program()
                 if program is not None:
                     found = True
@@ -135,9 +137,9 @@ class Source:
             if found:
                 return
 
-    def _types(self) -> Iterator[_Types]:
+    def _types(self, bases: Sequence[tuple[int, ...]]) -> Iterator[_Types]:
         """The types that are tried: all leaves have one shape, but one has another or a maker, or is a constant."""
-        for shape in _BASES:
+        for shape in bases:
             yield _Types(shape)
             for leaf in [leaf for leaf in self.leaves if leaf not in self.vectors]:
                 others: tuple[Any, ...] = (*_SHAPES, *(_MAKERS if leaf in self.added else ()))
@@ -303,6 +305,8 @@ class _Trial:
             elif "Prim" in kind:
                 args[place] = float(place)
         given = {"dtype": self.dtype} if op.name == "relax.astype" else _GIVEN.get(op.name, {})
+        if op.name == "relax.strided_slice":  # all its arguments but the first are numbers
+            args, given = args[:1], {**given, "strides": [1] if len(args) == 5 else None}
         return self._bound(_called(op.name.removeprefix("relax."))(*args, **given))
 
     @staticmethod

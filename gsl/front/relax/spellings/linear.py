@@ -173,8 +173,9 @@ def _attention(
     leading = {w.shape_of(x)[:-2] for x in (query, key, value)}
     if len(leading) != 1 or w.rank_of(query) < 3:
         return _spelt_out(w, query, key, value, mask, scale, is_causal)
-    if mask is not None:
-        mask = w.write("broadcast_to", mask, shape=(*w.shape_of(query)[:-1], w.shape_of(key)[-2]))
+    scores = (*w.shape_of(query)[:-1], w.shape_of(key)[-2])
+    if mask is not None and w.shape_of(mask) != scores:
+        mask = w.write("broadcast_to", mask, shape=scores)
     query, key, value, mask = (None if x is None else _with_four_axes(w, x) for x in (query, key, value, mask))
     swapped = [w.permute(x, _SWAP) for x in (query, key, value)]
     factor = None if scale is None else tirx.FloatImm("float32", scale)
