@@ -265,7 +265,9 @@ class Sampler:
             )
         else:
             mend = "sizes of different names are different, and those of equal names are equal"
-        return f"{first}; traced with {sample} ({shape_words(self.tensors)}); {mend}; a dtype is said as 'int64[b n]'"
+        more = "".join(f", values of {literal.name} as {literal.name}=[3, 5]" for literal in self.literals[:1])
+        said = f"a dtype is said as 'int64[b n]'{more}"
+        return f"{first}; traced with {sample} ({shape_words(self.tensors)}); {mend}; {said}"
 
 
 _Pair = tuple[InputSample, ProgramTrace, ProgramTrace]
