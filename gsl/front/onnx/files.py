@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -79,19 +80,7 @@ def checked(model: ir.Model) -> ir.Model:
             f"the model has version {version} of ONNX's operators; those from {OLDEST} to {newest} are read. "
             "onnx.version_converter.convert_version changes it"
         )
-    known: set[Any] = set()
-    names: set[str] = set()
-
-    def add(values: Iterable[ir.Value]) -> None:
-        for value in values:
-            name = value.name
-            if name:
-                if name in names and value not in known:
-                    raise FrontEndError(f"the model has two values of the name {name!r}")
-                names.add(name)
-            known.add(value)
-
-    add((*model.graph.inputs, *model.graph.initializers.values()))
+    known: set[Any] = {*model.graph.inputs, *model.graph.initializers.values()}
     for node in model.graph:
         for used in node.inputs:
             if used is not None and used not in known:
@@ -99,7 +88,11 @@ def checked(model: ir.Model) -> ir.Model:
                     f"the node {node.name or node.op_type!r} uses {used.name!r} before it is computed, or nothing "
                     "computes it"
                 )
-        add(node.outputs)
+        known.update(node.outputs)
+    names = [value.name for value in known if value.name]
+    if len(set(names)) < len(names):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise FrontEndError(f"the model has two values of the name {twice!r}")
     for value in model.graph.outputs:
         if value not in known:
             raise FrontEndError(f"the model has the output {value.name!r}, which nothing computes")

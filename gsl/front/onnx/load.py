@@ -114,9 +114,11 @@ class OnnxLoader(Loader):
             self._tensor(value)
         dead = []
         for node in graph:
-            self._node(node)
             outputs = node.outputs
-            value = outputs[0] if len(outputs) == 1 else outputs[counted(node)[0]]
+            alone = len(outputs) == 1
+            if not alone or node.op_type in _ALONE or not self._repeat(node, outputs[0]):
+                self._load(node)
+            value = outputs[0] if alone else outputs[counted(node)[0]]
             if not value.uses() and not is_constant(node) and value in self.views:
                 dead.append(self.views[value])
         results = [self.views[value] for value in graph.outputs]
@@ -139,15 +141,7 @@ class OnnxLoader(Loader):
 
     # ------------------------------------------------------------ nodes
 
-    def _node(self, node: ir.Node) -> None:
-        key = self._key(node)
-        form = None if key is None else self._forms.get(key)
-        if form is None:
-            self._load(node, key)
-        else:
-            self._repeat(node, *form)
-
-    def _load(self, node: ir.Node, key: tuple[Any, ...] | None) -> None:
+    def _load(self, node: ir.Node) -> None:
         """Load a node, of which no one that is read alike was loaded."""
         if is_constant(node) and _tensor_of(node.outputs[0]) is not None:
             self._tensor(node.outputs[0])
@@ -160,7 +154,7 @@ class OnnxLoader(Loader):
         call = spellings.OnnxCall(node, self)
         declared = self.operators.get(opaque.target_of(node), ()) if self.operators else ()
         canon = self._declared_call(call, declared, places) if declared else spellings.read(call, places)
-        if canon is None or not self._tree(native, canon, call, key):
+        if canon is None or not self._tree(native, canon, call):
             self._opaque(native, node, group)
         if native is node:
             for place in places:
@@ -180,7 +174,7 @@ class OnnxLoader(Loader):
                 return Canon(GETITEM, (whole,), {"index": 0}) if spec.fields and places == [0] else whole
         return None
 
-    def _tree(self, native: Any, canon: Canon, call: spellings.OnnxCall, key: tuple[Any, ...] | None) -> bool:
+    def _tree(self, native: Any, canon: Canon, call: spellings.OnnxCall) -> bool:
         """Load the tree of a canonical reading, and note it under its key; False if the view can't hold it."""
         name = native.name or ""
         tree = Expansion(self.leaf, inferred)
@@ -203,7 +197,7 @@ class OnnxLoader(Loader):
                  if value not in leaves and value not in through and self.constant(value) is None]  # fmt: skip
         root.type = self.types.shared(root.type)
         self.link(tree, Reading(native, len(tree.nodes), through), tuple(dict.fromkeys(extra)))
-        if key is not None and not call.looks_around:
+        if native is not call.node and not call.looks_around and (key := self._key(call.node, native)) is not None:
             rows = recorded(tree.nodes, tree.sources, "", [v for v in call.node.inputs if v is not None])
             self._forms[key] = rows, self._fact(native)
         root.name = name
@@ -214,29 +208,36 @@ class OnnxLoader(Loader):
 
     # ------------------------------------------------------------ nodes that are read alike
 
-    def _repeat(self, node: ir.Node, rows: Rows, fact: Any) -> None:
-        """Load a node that is read as another one was."""
-        native, known = node.outputs[0], self.views
-        inputs = [value for value in node.inputs if value is not None]
-        views = [known[value] for value in inputs]
+    def _repeat(self, node: ir.Node, native: ir.Value) -> bool:
+        """Load a node as one that is read alike was; False if there is none."""
+        form = self._forms.get(self._key(node, native))
+        if form is None:
+            return False
+        rows, fact = form
+        known = self.views
+        inputs = node.inputs if None not in node.inputs else tuple(filter(None, node.inputs))
+        views = tuple([known[value] for value in inputs])
         name = native.name or ""
         self._facts[native] = fact
         if len(rows) > 1:
             self.replay(rows, Reading(native, len(rows)), views, inputs, "").name = name
-            return
+            return True
         (row,) = rows
-        own, sources = (views, inputs) if row.is_whole else (row.take(views), row.take(inputs))
-        operands, deps = tuple(own[: row.operands]), tuple(own[row.operands :])
-        self.add(native, Node(row.op, operands, row.attrs, row.type, name, Single(native, tuple(sources)), None, deps))
+        operands, sources, deps = views, inputs, ()
+        if not row.is_whole:
+            own, sources = row.take(views), row.take(inputs)
+            operands, deps = own[: row.operands], own[row.operands :]
+        view = known[native] = Node(row.op, operands, row.attrs, row.type, name, Single(native, sources), None, deps)
+        self.nodes.append(view)
+        return True
 
-    def _key(self, node: ir.Node) -> tuple[Any, ...] | None:
-        """The facts on which the reading of a node depends unless it looks around; ``None``: there are too many."""
-        if len(node.outputs) != 1 or node.op_type in _ALONE:
-            return None
-        inputs = node.inputs
-        parts = [node.op_type, node.domain, node.overload, id(self._native_type(node.outputs[0]))]
+    def _key(self, node: ir.Node, native: ir.Value) -> tuple[Any, ...] | None:
+        """The facts on which the reading of a node with one result depends unless it looks around; ``None``: there are
+        too many."""
+        inputs, facts = node.inputs, self._facts
+        parts = [node.op_type, node.domain, node.overload, id(self._native_type(native))]
         for value in inputs:
-            fact = None if value is None else self._facts.get(value) or self._fact(value)
+            fact = None if value is None else facts.get(value) or self._fact(value)
             if fact is None and value is not None:
                 return None
             parts.append(fact)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import onnx_ir as ir
@@ -47,9 +47,13 @@ def _python(attr: ir.Attr) -> Any:
     return tuple(attr.value) if attr.type in _SEQUENCES else attr.value
 
 
-def bodies(node: ir.Node) -> Iterator[ir.Graph]:
+def bodies(node: ir.Node) -> Iterable[ir.Graph]:
     """The graphs among the attributes of a node."""
-    for attr in node.attributes.values() if node.attributes else ():
+    return _graphs(node.attributes.values()) if node.attributes else ()
+
+
+def _graphs(attrs: Iterable[ir.Attr]) -> Iterator[ir.Graph]:
+    for attr in attrs:
         if attr.type == ir.AttributeType.GRAPH and not attr.is_ref():
             yield attr.as_graph()
         elif attr.type == ir.AttributeType.GRAPHS and not attr.is_ref():
@@ -84,19 +88,22 @@ def replace(graph: ir.Graph, instead: Mapping[ir.Value, ir.Value]) -> None:
 
 def effect_of(node: ir.Node) -> Effect | None:
     """The effect of a call besides computing its value: random numbers, also in a graph among its attributes."""
-    drawn = (part.op_type in _RANDOM or _is_training(part) for part in (node, *nested(node)))
-    return Effect.RANDOM if any(drawn) else None
+    return Effect.RANDOM if _draws(node) or (node.attributes and any(map(_draws, nested(node)))) else None
 
 
-def _is_training(node: ir.Node) -> bool:
-    """True for a dropout that may drop something."""
-    return node.op_type == "Dropout" and len(node.inputs) > 2 and node.inputs[2] is not None
+def _draws(node: ir.Node) -> bool:
+    """True for a node that draws random numbers; a dropout is one if it may drop something."""
+    if node.op_type == "Dropout":
+        return len(node.inputs) > 2 and node.inputs[2] is not None
+    return node.op_type in _RANDOM
 
 
 def arguments(op: Any, operands: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[list[Any], list[ir.Attr]]:
     """The inputs and attributes of a call that a rule asks for. FrontEndError if it can't be made."""
     if not isinstance(op, OnnxOp):
         raise FrontEndError(f"{op_name(op)}: in ONNX, a rule can make calls of an OnnxOp only")
+    if not attrs:
+        return list(operands), []
     left, given = decoded(op, operands, attrs)
     inputs = positional((), left, given)
     own = {name: value for name, value in given.items() if value is not None and not isinstance(value, ir.Attr)}

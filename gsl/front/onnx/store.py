@@ -10,7 +10,7 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from gsl.errors import FrontEndError
-from gsl.front.core.handle import handle_of, is_literal, origins
+from gsl.front.core.handle import Arguments, Single, handle_of, intact, is_literal, origins
 from gsl.front.core.store import FreeNames, Storer, added, foreign
 from gsl.front.onnx import groups, opaque, spellings
 from gsl.front.onnx.copying import Copies, copied
@@ -62,6 +62,12 @@ class OnnxStorer(Storer):
         """The values that may have lost their last user."""
         self._layers: set[Node] = set()
         """The calls that are written together with a bias."""
+        self._same: dict[Node, Any] = {}
+        """The view nodes that stay what they are in the old model, with that."""
+        self._others: list[Node] = []
+        """The calls that do not, and those that get other arguments."""
+        self._nodes = tuple(model.graph)
+        """Those of the old model in order: to walk its linked list takes three times as long."""
 
     def store(self) -> ir.Model:
         """The model; the very same one if nothing has changed. FrontEndError if it can't be made; the model is then as
@@ -72,7 +78,7 @@ class OnnxStorer(Storer):
                     self.values[node] = self.weight(node)
             self.check_outputs(len(self.old.graph.outputs))
             self.keep_intact()
-            self.store_nodes(self.graph.nodes)
+            self.store_nodes(self._others)
             results = list(map(self.value, self.graph.outputs))
         except BaseException:
             # What uses no value of the model any more is no part of it.
@@ -87,8 +93,39 @@ class OnnxStorer(Storer):
     # ------------------------------------------------------------ what is kept
 
     def keep_intact(self) -> None:
-        super().keep_intact()
+        kept: dict[Any, Arguments] = {}
+        inner: set[Node] = set()
+        same, others = self._same, self._others
         for node in self.graph.nodes:
+            own = node.native
+            if own.__class__ is Single:
+                for source, operand in zip(own.sources, (*node.operands, *node.deps) if node.deps else node.operands):
+                    if same.get(operand) is not source:
+                        break
+                else:  # as nearly always
+                    same[node] = own.native
+                    continue
+            elif own.__class__ is OnnxLeaf:
+                same[node] = own.value
+                continue
+            found = None if own is None or not own.is_root else intact(node, self.outputs)
+            if found is None:
+                others.append(node)
+                continue
+            tree, arguments = found
+            inner.update(tree[1:])
+            moved = any(same.get(operand) is not source for source, operand in arguments.items())
+            if moved:
+                kept[own.reading] = arguments
+                others.append(node)
+            if not moved or node.op != GETITEM:  # the field of another tuple is another value
+                same[node] = own.reading.native
+        self.kept, self.inner = kept, inner
+        self._add_layers()
+
+    def _add_layers(self) -> None:
+        """Let dense layers and convolutions be written together with the bias that is added to them."""
+        for node in self._others:
             layer = node.operands[0] if node.op == "nn.bias_add" else None
             if layer is None or self._is_kept(node) or self._is_kept(layer) or layer in self.outputs:
                 continue
@@ -98,16 +135,26 @@ class OnnxStorer(Storer):
 
     def _is_kept(self, node: Node) -> bool:
         handle = handle_of(node)
-        return handle is not None and (node in self.inner or (handle.is_root and self.is_kept(handle.reading)))
+        return node in self._same or (
+            handle is not None and (node in self.inner or (handle.is_root and self.is_kept(handle.reading)))
+        )
+
+    def value(self, node: Node) -> Any:
+        if node not in self.values and (old := self._same.get(node)) is not None:
+            self.values[node] = self._known(node, self._all_own(node, old))
+        return super().value(node)
+
+    def _all_own(self, node: Node, native: Any) -> Any:
+        """What is written for a native value, or for all of those that a native node computes."""
+        if isinstance(native, ir.Value):
+            return self._own(node, native)
+        return tuple([self._own(node, value) for value in native.outputs])
 
     def keep(self, node: Node, reading: Any) -> Any:
         native = reading.native
         if node.op == GETITEM and reading.size == 1:
             return self._known(node, self._item(node))
-        if isinstance(native, ir.Value):
-            own: Any = self._own(node, native)
-        else:
-            own = tuple([self._own(node, value) for value in native.outputs])
+        own = self._all_own(node, native)
         moved: dict[ir.Value, ir.Value] = {}
         for source, view in self.kept[reading].items():
             if isinstance(source, ir.Value) and not self._is_copy(source, value := self.value(view)):
@@ -310,7 +357,7 @@ class OnnxStorer(Storer):
     @cached_property
     def _names(self) -> FreeNames:
         """The names that new things may have."""
-        return FreeNames(names_of(self.old.graph) | self._taken)
+        return FreeNames(names_of(self.old.graph, self._nodes) | self._taken)
 
     @cached_property
     def _function_names(self) -> FreeNames:
@@ -321,13 +368,14 @@ class OnnxStorer(Storer):
 
     @cached_property
     def _order(self) -> Mapping[ir.Node, int]:
-        return {node: place for place, node in enumerate(self.old.graph)}
+        return {node: place for place, node in enumerate(self._nodes)}
 
     def _root(self, node: Node) -> ir.Node | None:
         """The last of the nodes of the model in whose places a new one stands."""
-        natives = [handle.reading.native for old in origins(node) if (handle := handle_of(old)) is not None]
+        natives = [old.native.reading.native for old in origins(node)]
         roots = [native.producer() if isinstance(native, ir.Value) else native for native in natives]
-        return max([root for root in roots if root is not None], key=self._order.__getitem__, default=None)
+        known = [root for root in roots if root is not None]
+        return known[0] if len(known) == 1 else max(known, key=self._order.__getitem__, default=None)
 
     def _place(self, root: ir.Node | None) -> None:
         """Let the new nodes stand where one of the model stands, or at the end."""
@@ -351,7 +399,7 @@ class OnnxStorer(Storer):
 
     def _write(self, results: Sequence[ir.Value], ends: Sequence[int]) -> ir.Model:
         """The old model with the changes, or a copy that has them."""
-        copies = self._copies
+        copies, is_sorted = self._copies, self._is_sorted()
         model = self.old if copies is None else copied(self.old, copies, self._needed(copies, ends), self._placed)
         graph = model.graph
         for value in self._initializers:
@@ -365,32 +413,57 @@ class OnnxStorer(Storer):
             if node.domain:
                 model.opset_imports.setdefault(node.domain, 1)
         model.functions.update({function.identifier(): function for function in self._functions})
-        moved = [self._move(node, values) for node, values in self._moved.items()]
+        for node, values in self._moved.items():
+            self._move(node, values)
         for place in ends:
             self._end(graph, place, results)
         self._clean(graph)
-        if not _are_sorted(graph, [*self._new_nodes(), *moved]):
+        if not is_sorted:
             graph.sort()
         groups.sweep(model)
         return model
 
     def _needed(self, copies: Copies, ends: Sequence[int]) -> set[ir.Node]:
         """The nodes of the old model that the new one has: what stays, what that uses, and what nothing ever used."""
-        graph = self.old.graph
-        kept = [*copies, *(value for place, value in enumerate(graph.outputs) if place not in ends)]
+        kept = [*copies, *(value for place, value in enumerate(self.old.graph.outputs) if place not in ends)]
         work = [node for value in kept if (node := value.producer()) is not None]
-        work += [node for node in graph if not _is_used(node)]
         needed: set[ir.Node] = set()
+        for view, native in self._same.items():
+            root = native.producer() if isinstance(native, ir.Value) else native
+            if root is not None and (view.users or view in self.outputs or view.native.__class__ is not OnnxLeaf):
+                needed.add(root)
+                own = view.native
+                if root.attributes or own.__class__ is not Single or not all(map(own.sources.__contains__, root.inputs)):
+                    work.append(root)  # it may use what the view does not show
+        work += [node for node in self._nodes if node not in needed and not _is_used(node)]
+        done: set[ir.Node] = set()
         while work:
             node = work.pop()
-            if node not in needed:
-                needed.add(node)
+            if node not in done:
+                done.add(node)
                 moved = self._moved.get(node, ())
                 work += [source for value in _used_by(node)
                          if value not in moved and (source := value.producer()) is not None]  # fmt: skip
-        return needed
+        return needed | done
 
-    def _move(self, old: ir.Node, values: Mapping[ir.Value, ir.Value]) -> ir.Node:
+    def _is_sorted(self) -> bool:
+        """True if new nodes, and those that will use other values, will stand behind what they use."""
+        if not self._placed and not self._moved:
+            return True
+        order = self._order
+        copies = {} if self._copies is None else {new: old for old, new in self._copies.items()}
+        ranks = {node: (order.get(root, len(order)) - 1, place)  # type: ignore[arg-type]
+                 for root, made in self._placed.items() for place, node in enumerate(made)}  # fmt: skip
+
+        def rank(value: ir.Value) -> tuple[int, int]:
+            producer = copies.get(value, value).producer()
+            return (-1, -1) if producer is None else ranks.get(producer) or (order[producer], -1)
+
+        return all(
+            rank(value) < (order[node], -1) for node, moved in self._moved.items() for value in moved.values()
+        ) and all(rank(value) < own for node, own in ranks.items() for value in _used_by(node))
+
+    def _move(self, old: ir.Node, values: Mapping[ir.Value, ir.Value]) -> None:
         """Let the node that is written for one of the old model, and the graphs in it, use other values."""
         node = self._copy(old.outputs[0]).producer()
         assert node is not None
@@ -401,7 +474,6 @@ class OnnxStorer(Storer):
                 node.replace_input_with(place, moved[value])
         for body in opaque.bodies(node):
             opaque.replace(body, moved)
-        return node
 
     def _end(self, graph: ir.Graph, place: int, results: Sequence[ir.Value]) -> None:
         """Let a result be an output, under the name that the output had."""
@@ -433,10 +505,10 @@ class OnnxStorer(Storer):
             if node is None:
                 if value.is_initializer() and not value.is_graph_input():
                     del graph.initializers[value.name or ""]
-            elif node not in dead and not _is_used(node) and opaque.effect_of(node) is None:
+            elif node not in dead and (len(node.outputs) == 1 or not _is_used(node)) and not opaque.effect_of(node):
                 dead[node] = None
-                for part in (node, *opaque.nested(node)):
-                    work += [value for value in part.inputs if value is not None]
+                for part in (node, *opaque.nested(node)) if node.attributes else (node,):
+                    work += filter(None, part.inputs)
                     _detach(part)
         graph.remove(dead)
 
@@ -489,16 +561,6 @@ class OnnxDraft:
         return self._value(TensorType((1,), "int64"))
 
 
-def _are_sorted(graph: ir.Graph, nodes: Iterable[ir.Node]) -> bool:
-    """True if those of some nodes that are in a graph stand behind what they use."""
-    order = {node: place for place, node in enumerate(graph)}
-    return all(
-        order[producer] < order[node]
-        for node in nodes if node in order
-        for value in _used_by(node) if (producer := value.producer()) is not None
-    )  # fmt: skip
-
-
 def _source_of_alias(value: ir.Value) -> ir.Value | None:
     """The value that an output of the model is, too; ``None`` for what is no alias."""
     node = value.producer()
@@ -508,7 +570,7 @@ def _source_of_alias(value: ir.Value) -> ir.Value | None:
 def _used_by(node: ir.Node) -> list[ir.Value]:
     """The values that a node and the graphs in it use."""
     used = [value for value in node.inputs if value is not None]
-    return [*used, *opaque.captured(graphs)] if (graphs := list(opaque.bodies(node))) else used
+    return [*used, *opaque.captured(graphs)] if (graphs := tuple(opaque.bodies(node))) else used
 
 
 def _is_used(node: ir.Node) -> bool:
@@ -521,16 +583,12 @@ def _detach(node: ir.Node) -> None:
         node.replace_input_with(place, None)
 
 
-def names_of(graph: ir.Graph) -> set[Any]:
-    """All names of values and nodes, those of inner graphs included."""
+def names_of(graph: ir.Graph, nodes: Iterable[ir.Node] | None = None) -> set[Any]:
+    """All names of values and nodes, those of inner graphs included; ``nodes`` are those of the graph."""
+    nodes = tuple(graph) if nodes is None else nodes
     found: set[Any] = {value.name for value in (*graph.inputs, *graph.initializers.values())}
-    for node in graph:
-        found.add(node.name)
-        for value in node.outputs:
-            found.add(value.name)
-        for body in opaque.bodies(node):
-            found |= names_of(body)
-    return found
+    found.update([node.name for node in nodes], [value.name for node in nodes for value in node.outputs])
+    return found.union(*[names_of(body) for node in nodes for body in opaque.bodies(node)])
 
 
 __all__ = ["OnnxDraft", "OnnxStorer", "names_of"]

@@ -57,12 +57,12 @@ class OnnxTypes:
         """The type of the view for a type and a shape, the same one for equal ones; ``None`` if there is none."""
         if not isinstance(type, ir.TensorType) or shape is None:
             return None
-        dims = shape.dims
-        found = self._tensors.get((type.dtype, dims))
-        if found is None and type.dtype in DTYPES:
-            found = TensorType(tuple(map(self.dim, dims)), DTYPES[type.dtype])
+        dtype, dims = type.dtype, shape.dims
+        found = self._tensors.get((id(dtype), dims))  # members of an enumeration take long to be hashed
+        if found is None and dtype in DTYPES:
+            found = TensorType(tuple(map(self.dim, dims)), DTYPES[dtype])
             if not shape.has_unknown_dim():
-                self._tensors[type.dtype, dims] = found
+                self._tensors[id(dtype), dims] = found
         return found
 
     def shared(self, type: Type | None) -> Type | None:
