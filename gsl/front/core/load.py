@@ -157,13 +157,9 @@ class Loader(ABC):
         """The inputs, and the nodes that the roots need: without those that readings have seen through, and without
         weights that nothing uses."""
         found = set(roots)
-        work = list(found)
-        while work:
-            node = work.pop()
-            for operand in (*node.operands, *node.deps):
-                if operand not in found:
-                    found.add(operand)
-                    work.append(operand)
+        for node in reversed(self.nodes):  # operands stand before their users
+            if node in found:
+                found.update(node.operands, node.deps)
         return [node for node in self.nodes if node in found or node.op == INPUT]
 
     def expand(self, tree: Expansion, canon: Canon, native: Any, type: Type | None = None) -> bool:

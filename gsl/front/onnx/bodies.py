@@ -17,7 +17,7 @@ def with_bodies(model: ir.Model, change: Callable[[str, ir.Model, Set[str]], ir.
     names of all values. The very same model if none changes."""
     places = [
         (place, attr.name, attr.as_graph()) for place, node in enumerate(model.graph)
-        for attr in node.attributes.values() if attr.type == ir.AttributeType.GRAPH and not attr.is_ref()
+        for attr in (node.attributes.values() if node.attributes else ()) if attr.type == ir.AttributeType.GRAPH and not attr.is_ref()
     ]  # fmt: skip
     if not places:
         return model

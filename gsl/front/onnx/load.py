@@ -355,9 +355,9 @@ class OnnxLoader(Loader):
         """The type that the model declares, or that ONNX infers."""
         if value not in self._types:
             known = self.types.of(value)
-            is_told = value.type is not None and value.shape is not None
-            if known is None and not is_told and (found := self._declared.get(value.name or "")) is not None:
-                known = self.types.tensor(*found)
+            if known is None and (value.type is None or value.shape is None):
+                found = self._declared.get(value.name or "")
+                known = None if found is None else self.types.tensor(*found)
             self._types[value] = known
         return self._types[value]
 
