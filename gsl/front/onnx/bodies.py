@@ -1,23 +1,30 @@
-"""The graphs of ``If``, ``Loop`` and ``Scan`` as models of their own, and back in their places."""
+"""The graphs of ``If``, ``Loop`` and ``Scan``, and the functions of a model, as models of their own, and back in their
+places."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
+from typing import Any
 
 import onnx_ir as ir
 
-from gsl.front.onnx import opaque
+from gsl.front.onnx import groups, opaque
 from gsl.front.onnx.infer import declared_types
+from gsl.front.onnx.load import OnnxLoader, symbol_names
 from gsl.front.onnx.store import names_of
-from gsl.front.onnx.types import const_tensor
+from gsl.front.onnx.types import NAMES, const_tensor
+from gsl.graph import SymDim, TensorType, Type
+
+Change = Callable[[str, ir.Model, Set[str]], ir.Model]
+"""What becomes of a graph, told its name, a model of it, and the names around it."""
 
 
-def with_bodies(model: ir.Model, change: Callable[[str, ir.Model, Set[str]], ir.Model]) -> ir.Model:
+def with_bodies(model: ir.Model, change: Change) -> ir.Model:
     """The model, in which each graph of a node is what ``change`` makes of it: told its name, a model of it, and the
     names of all values. The very same model if none changes."""
     places = [
-        (place, attr.name, attr.as_graph()) for place, node in enumerate(model.graph)
-        for attr in (node.attributes.values() if node.attributes else ()) if attr.type == ir.AttributeType.GRAPH and not attr.is_ref()
+        (place, attr.name, attr.as_graph()) for place, node in enumerate(model.graph) if node.attributes
+        for attr in node.attributes.values() if attr.type == ir.AttributeType.GRAPH and not attr.is_ref()
     ]  # fmt: skip
     if not places:
         return model
@@ -73,3 +80,111 @@ def _inner(new: ir.Model, body: ir.Graph, outer: ir.Model) -> ir.Graph:
     for value in written:
         graph.initializers.pop(str(value.name))
     return graph
+
+
+# ---------------------------------------------------------------- functions
+
+Declared = tuple[ir.DataType, tuple[Any, ...]] | None
+"""The dtype and the sizes of a value: numbers, names, and ``None`` for an unknown one; ``None`` if they are unknown."""
+
+
+def with_functions(model: ir.Model, change: Change) -> ir.Model:
+    """The model, in which the body of each function but groups is what ``change`` makes of it. The very same model if
+    none changes.
+
+    A body stands for all calls, so its inputs have the types on which they agree; without any, it stays as it is.
+    """
+    bodies = {key: each for key, each in model.functions.items() if groups.label_of(each) is None}
+    calls: dict[Any, list[list[Declared]]] = {key: [] for key in bodies}
+    if bodies:
+        _note_calls(model, calls)
+    copy, taken = model, {function.name for function in model.functions.values()}
+    for key in _callers_first(bodies):
+        function = bodies[key]
+        alone = _function_alone(copy, function, calls[key])
+        if alone is None:
+            continue
+        new = change("::".join(part for part in key if part), alone, taken)
+        _note_calls(new, calls)
+        if new is not alone:
+            copy = model.clone() if copy is model else copy
+            copy.functions[key] = _function_of(new, function)
+            for domain, version in new.opset_imports.items():
+                copy.opset_imports.setdefault(domain, version)
+            copy.functions.update({key: each for key, each in new.functions.items() if key not in copy.functions})
+    return copy
+
+
+def _callers_first(functions: dict[Any, ir.Function]) -> list[Any]:
+    """The names of functions, those that call others before these."""
+    order: list[Any] = []
+    entered: set[Any] = set()
+    work = [(key, False) for key in functions]
+    while work:
+        key, is_done = work.pop()
+        if is_done:
+            order.append(key)
+        elif key not in entered:
+            entered.add(key)
+            work.append((key, True))
+            called = {node.op_identifier(): None for node in functions[key].all_nodes()}
+            work += [(other, False) for other in called if other in functions]
+    return order[::-1]
+
+
+def _note_calls(model: ir.Model, calls: dict[Any, list[list[Declared]]]) -> None:
+    """Note the types of the operands of each call of a function in a main graph; those in graphs of nodes are unknown.
+    """
+    if not any(node.op_identifier() in calls for node in model.graph.all_nodes()):
+        return
+    loader = OnnxLoader(model)
+    loader.load()
+    names, own = symbol_names(loader.types), set(model.graph)
+    for node in model.graph.all_nodes():
+        if node.op_identifier() in calls:
+            known = [loader.type_of(value) if node in own and value is not None else None for value in node.inputs]
+            calls[node.op_identifier()].append([_declared(type, names) for type in known])
+
+
+def _declared(type: Type | None, names: Any) -> Declared:
+    if not isinstance(type, TensorType):
+        return None
+    return NAMES[type.dtype], tuple([names.get(size) if isinstance(size, SymDim) else size for size in type.shape])
+
+
+def _agreed(types: Iterable[Declared]) -> Declared:
+    """What all types have in common."""
+    first, *others = types
+    for other in others:
+        if first is None or other is None or first[0] != other[0] or len(first[1]) != len(other[1]):
+            return None
+        first = first[0], tuple([a if a == b else None for a, b in zip(first[1], other[1])])
+    return first
+
+
+def _function_alone(model: ir.Model, function: ir.Function, calls: Sequence[Sequence[Declared]]) -> ir.Model | None:
+    """A model of the body of a function that is called so; ``None`` if nothing is known of an operand."""
+    if not calls or any(len(call) != len(function.inputs) for call in calls):
+        return None
+    graph = function.graph.clone()
+    for value, types in zip(graph.inputs, zip(*calls)):
+        known = _agreed(types)
+        if known is None:
+            return None
+        value.type, value.shape = ir.TensorType(known[0]), ir.Shape(known[1])
+    return ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))
+
+
+def _function_of(new: ir.Model, function: ir.Function) -> ir.Function:
+    """The function whose body is that of a model: without the types that only its calls tell."""
+    graph, known = new.graph.clone(), names_of(function.graph)
+    for value, old in zip(graph.inputs, function.inputs):
+        value.type, value.shape = old.type, old.shape
+    groups.write_constants(graph)
+    for node in graph.all_nodes():
+        for value in node.outputs:
+            if value.name not in known:
+                value.type = value.shape = None
+    return ir.Function(
+        function.domain, function.name, function.overload, graph=graph, attributes=function.attributes.values()
+    )

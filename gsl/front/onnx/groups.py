@@ -76,12 +76,17 @@ def function_of(model: ir.Model, name: str, group: Node) -> ir.Function:
     graph = model.graph
     for value in graph.inputs:  # those of a function have no types in a file: the operands of a call tell them
         value.type = value.shape = None
-    for value in list(graph.initializers.values()):  # functions have none
+    write_constants(graph)
+    graph.metadata_props.update({_NAME: str(group.op), _ATTRIBUTES: repr(dict(group.attrs))})
+    return ir.Function(DOMAIN, name, graph=graph, attributes=())
+
+
+def write_constants(graph: ir.Graph) -> None:
+    """Let the initialisers of the graph of a function be nodes, as functions have none."""
+    for value in list(graph.initializers.values()):
         del graph.initializers[str(value.name)]
         tensor = ir.AttrTensor("value", value.const_value)  # type: ignore[arg-type]
         graph.insert_before(graph[0], ir.Node("", "Constant", [], [tensor], outputs=[value]))
-    graph.metadata_props.update({_NAME: str(group.op), _ATTRIBUTES: repr(dict(group.attrs))})
-    return ir.Function(DOMAIN, name, graph=graph, attributes=())
 
 
 def sweep(model: ir.Model) -> None:

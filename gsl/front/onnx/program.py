@@ -14,7 +14,7 @@ import onnx_ir as ir
 from gsl.errors import FrontEndError
 from gsl.front.base import Extended, ProgramStep
 from gsl.front.onnx import run
-from gsl.front.onnx.bodies import with_bodies
+from gsl.front.onnx.bodies import with_bodies, with_functions
 from gsl.front.onnx.files import checked, opened, reason_of, save
 from gsl.front.onnx.infer import evaluate
 from gsl.front.onnx.load import OnnxLoader, symbol_names, weights_of
@@ -32,13 +32,13 @@ class OnnxProgram(Extended):
     """onnxruntime computes element-wise calls together with the call before them."""
 
     def __init__(
-        self, model: ir.Model, example_inputs: Sequence[Any] | None = None, taken: Set[str] = frozenset()
+        self, model: ir.Model, example_inputs: Sequence[Any] | None = None, taken: Set[str] | None = None
     ) -> None:
         self._model = model
         self.example_inputs = example_inputs
         """Inputs in order, from which symbolic sizes have their numbers where costs are measured."""
         self._taken = taken
-        """The names around the graph, which new things in it must not have."""
+        """The names around the graph, which new things in it must not have; ``None`` for the graph of a whole model."""
 
     def with_example_inputs(self, values: Sequence[Any]) -> OnnxProgram:
         """This program with other example inputs, in order."""
@@ -73,7 +73,7 @@ class OnnxProgram(Extended):
 
     def store(self, graph: Graph) -> OnnxProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
-        new = OnnxStorer(graph, self._model, lambda: self._symbols, self._taken).store()
+        new = OnnxStorer(graph, self._model, lambda: self._symbols, self._taken or frozenset()).store()
         return self if new is self._model else self._with(new)
 
     def _with(self, model: ir.Model) -> OnnxProgram:
@@ -82,20 +82,24 @@ class OnnxProgram(Extended):
     def update(self, graph: Graph) -> None:
         """Write a rewritten view into the model itself. FrontEndError if it can't be expressed; the model is then as it
         was."""
-        OnnxStorer(graph, self._model, lambda: self._symbols, self._taken, in_place=True).store()
+        OnnxStorer(graph, self._model, lambda: self._symbols, self._taken or frozenset(), in_place=True).store()
         for name in ("inputs", "params", "_symbols", "_steps"):
             self.__dict__.pop(name, None)
 
     def inside(self, change: Callable[[str, OnnxProgram], OnnxProgram]) -> OnnxProgram:
-        """This program, in which each graph of a node is what ``change`` makes of it, told its name and its program.
+        """This program, in which each graph of a node, and each function of the model that is no group, is what
+        ``change`` makes of it, told its name and its program.
 
-        Values from around a graph are inputs of its program, and weights where they are weights.
+        Values from around a graph are inputs of its program, and weights where they are weights. The inputs of a
+        function have the types that all its calls agree on.
         """
 
         def changed(name: str, model: ir.Model, taken: Set[str]) -> ir.Model:
             return change(name, OnnxProgram(model, taken=taken).with_operators(self.operators)).native
 
         new = with_bodies(self._model, changed)
+        if self._taken is None:
+            new = with_functions(new, changed)
         return self if new is self._model else self._with(new)
 
     @cached_property
