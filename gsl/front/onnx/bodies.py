@@ -99,7 +99,7 @@ def with_functions(model: ir.Model, change: Change) -> ir.Model:
     if bodies:
         _note_calls(model, calls)
     copy, taken = model, {function.name for function in model.functions.values()}
-    for key in _callers_first(bodies):
+    for key in groups.callers_first(bodies):
         function = bodies[key]
         alone = _function_alone(copy, function, calls[key])
         if alone is None:
@@ -113,23 +113,6 @@ def with_functions(model: ir.Model, change: Change) -> ir.Model:
                 copy.opset_imports.setdefault(domain, version)
             copy.functions.update({key: each for key, each in new.functions.items() if key not in copy.functions})
     return copy
-
-
-def _callers_first(functions: dict[Any, ir.Function]) -> list[Any]:
-    """The names of functions, those that call others before these."""
-    order: list[Any] = []
-    entered: set[Any] = set()
-    work = [(key, False) for key in functions]
-    while work:
-        key, is_done = work.pop()
-        if is_done:
-            order.append(key)
-        elif key not in entered:
-            entered.add(key)
-            work.append((key, True))
-            called = {node.op_identifier(): None for node in functions[key].all_nodes()}
-            work += [(other, False) for other in called if other in functions]
-    return order[::-1]
 
 
 def _note_calls(model: ir.Model, calls: dict[Any, list[list[Declared]]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from gsl.errors import FrontEndError
+from gsl.front.onnx import groups, opaque
 from gsl.front.onnx.copying import copied
 
 OLDEST: Final = 13
@@ -27,14 +28,37 @@ def opened(path: Path) -> ir.Model:
     if not path.is_file():
         raise FrontEndError(f"{path}: there is no such file")
     try:
-        model = ir.load(path)
+        model = deserialised(onnx.load(path, load_external_data=False))
     except Exception as error:
         # Whatever protobuf, onnx and onnx_ir find wrong in what should be a model.
         raise FrontEndError(f"{path}: it holds no model of ONNX: {reason_of(error)}") from error
     for tensor in _tensors(model):
         if isinstance(tensor, ir.ExternalTensor):
+            tensor.base_dir = path.parent
             _check_external(path, tensor)
     return model
+
+
+def deserialised(proto: onnx.ModelProto) -> ir.Model:
+    """The model of a message. FrontEndError for one in which onnx_ir would take the last of two things of one name, and
+    for a tensor whose shape or dtype is none."""
+    _refuse_twice("functions", [(each.domain, each.name, each.overload) for each in proto.functions])
+    graphs = [proto.graph]
+    for graph in graphs:  # the list grows while it is read
+        _refuse_twice("initialisers", [tensor.name for tensor in graph.initializer])
+        graphs += [attr.g for node in graph.node for attr in node.attribute if attr.HasField("g")]
+    model = ir.serde.deserialize_model(proto)
+    for tensor in _tensors(model):
+        if tensor is not None and (tensor.dtype == ir.DataType.UNDEFINED or min(tensor.shape.numpy(), default=0) < 0):
+            raise FrontEndError(f"the tensor {tensor.name!r} has the dtype {tensor.dtype} and the shape {tensor.shape}")
+    return model
+
+
+def _refuse_twice(what: str, names: Sequence[Any]) -> None:
+    """FrontEndError if a name stands there twice."""
+    for name, count in Counter(names).items() if len(set(names)) < len(names) else ():
+        if count > 1:
+            raise FrontEndError(f"the model has two {what} of the name {name!r}")
 
 
 def reason_of(error: BaseException) -> str:
@@ -72,31 +96,43 @@ def _check_external(path: Path, tensor: ir.ExternalTensor) -> None:
 
 
 def checked(model: ir.Model) -> ir.Model:
-    """The model, of which every name stands for one thing that is computed before it is used. FrontEndError for
-    another one, and for a version of ONNX's operators that is not read."""
+    """The model, of which every name stands for one thing that is computed before it is used. FrontEndError for another
+    one, for functions that call themselves, and for a version of ONNX's operators that is not read."""
     version, newest = model.opset_imports.get(""), onnx.defs.onnx_opset_version()
     if version is not None and not OLDEST <= version <= newest:
         raise FrontEndError(
             f"the model has version {version} of ONNX's operators; those from {OLDEST} to {newest} are read. "
             "onnx.version_converter.convert_version changes it"
         )
-    known: set[Any] = {*model.graph.inputs, *model.graph.initializers.values()}
-    for node in model.graph:
+    if version is None and any(node.domain == "" for node in model.graph):
+        raise FrontEndError("the model does not tell the version of ONNX's operators: opset_import lacks the domain ''")
+    _check_graph(model.graph, set())
+    for function in model.functions.values():
+        _check_graph(function.graph, set())
+    groups.callers_first(model.functions)
+    return model
+
+
+def _check_graph(graph: ir.Graph, known: set[Any]) -> None:
+    """FrontEndError unless all that a graph uses, and the graphs in it, is known or computed before; it is known then.
+    """
+    own = [*graph.inputs, *graph.initializers.values()]
+    known.update(own)
+    for node in graph:
         for used in node.inputs:
             if used is not None and used not in known:
                 raise FrontEndError(
                     f"the node {node.name or node.op_type!r} uses {used.name!r} before it is computed, or nothing "
                     "computes it"
                 )
+        for body in opaque.bodies(node):
+            _check_graph(body, known)
         known.update(node.outputs)
-    names = [value.name for value in known if value.name]
-    if len(set(names)) < len(names):
-        twice = next(name for name, count in Counter(names).items() if count > 1)
-        raise FrontEndError(f"the model has two values of the name {twice!r}")
-    for value in model.graph.outputs:
+        own += node.outputs
+    _refuse_twice("values", [value.name for value in dict.fromkeys(own) if value.name])
+    for value in graph.outputs:
         if value not in known:
             raise FrontEndError(f"the model has the output {value.name!r}, which nothing computes")
-    return model
 
 
 def in_memory(model: ir.Model) -> ir.Model:

@@ -81,6 +81,27 @@ def function_of(model: ir.Model, name: str, group: Node) -> ir.Function:
     return ir.Function(DOMAIN, name, graph=graph, attributes=())
 
 
+def callers_first(functions: Mapping[Any, ir.Function]) -> list[Any]:
+    """The names of functions, those that call others before these. FrontEndError if one calls itself, be it by others.
+    """
+    order: list[Any] = []
+    below: dict[Any, list[Any]] = {}
+    work = [(key, False) for key in functions]
+    while work:
+        key, is_done = work.pop()
+        if is_done:
+            order.append(key)
+        elif key not in below:
+            calls = dict.fromkeys([node.op_identifier() for node in functions[key].all_nodes()])
+            below[key] = [other for other in calls if other in functions]
+            work += [(key, True), *((other, False) for other in below[key])]
+    places = {key: place for place, key in enumerate(order)}
+    for key in order:
+        if any(places[other] >= places[key] for other in below[key]):
+            raise FrontEndError(f"the function {'::'.join(filter(None, key))} of the model calls itself")
+    return order[::-1]
+
+
 def write_constants(graph: ir.Graph) -> None:
     """Let the initialisers of the graph of a function be nodes, as functions have none."""
     for value in list(graph.initializers.values()):

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import onnx_ir as ir
 
+from gsl.errors import FrontEndError
 from gsl.front.core.custom import attributes_of
 from gsl.front.core.handle import NativeLeaf, Reading, Single
 from gsl.front.core.infer import refined
@@ -135,7 +136,11 @@ class OnnxLoader(Loader):
         shape = tuple([int(size) for size in tensor.shape])
         kind = PARAM if shape else CONST
         type = self.types.tensor(ir.TensorType(tensor.dtype), ir.Shape(shape))
-        view = Node(kind, attrs={"value": to_torch(tensor)}, type=type,
+        try:
+            data = to_torch(tensor)
+        except ValueError as error:
+            raise FrontEndError(f"the data of tensor {value.name!r} don't fit its shape and dtype: {error}") from None
+        view = Node(kind, attrs={"value": data}, type=type,
                     name=value.name or "const", native=OnnxLeaf(value))  # fmt: skip
         self.add(value, view)
 
@@ -210,12 +215,13 @@ class OnnxLoader(Loader):
 
     def _repeat(self, node: ir.Node, native: ir.Value) -> bool:
         """Load a node as one that is read alike was; False if there is none."""
-        form = self._forms.get(self._key(node, native))
+        key = self._key(node, native)
+        form = None if key is None else self._forms.get(key)
         if form is None:
             return False
         rows, fact = form
         known = self.views
-        inputs = node.inputs if None not in node.inputs else tuple(filter(None, node.inputs))
+        inputs = tuple(node.inputs if None not in node.inputs else filter(None, node.inputs))
         views = tuple([known[value] for value in inputs])
         name = native.name or ""
         self._facts[native] = fact

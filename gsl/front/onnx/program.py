@@ -15,7 +15,7 @@ from gsl.errors import FrontEndError
 from gsl.front.base import Extended, ProgramStep
 from gsl.front.onnx import run
 from gsl.front.onnx.bodies import with_bodies, with_functions
-from gsl.front.onnx.files import checked, opened, reason_of, save
+from gsl.front.onnx.files import checked, deserialised, opened, reason_of, save
 from gsl.front.onnx.infer import evaluate
 from gsl.front.onnx.load import OnnxLoader, symbol_names, weights_of
 from gsl.front.onnx.steps import OnnxSteps
@@ -179,7 +179,7 @@ def from_onnx(source: Any) -> OnnxProgram:
 
 def _deserialised(proto: Any) -> ir.Model:
     try:
-        return ir.serde.deserialize_model(proto)
+        return deserialised(proto)
     except Exception as error:
         raise FrontEndError(f"the ModelProto is ill-formed: {reason_of(error)}") from error
 

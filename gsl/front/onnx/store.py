@@ -433,7 +433,8 @@ class OnnxStorer(Storer):
             if root is not None and (view.users or view in self.outputs or view.native.__class__ is not OnnxLeaf):
                 needed.add(root)
                 own = view.native
-                if root.attributes or own.__class__ is not Single or not all(map(own.sources.__contains__, root.inputs)):
+                shown = own.__class__ is Single and all(map(own.sources.__contains__, root.inputs))
+                if root.attributes or not shown:
                     work.append(root)  # it may use what the view does not show
         work += [node for node in self._nodes if node not in needed and not _is_used(node)]
         done: set[ir.Node] = set()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -67,6 +69,32 @@ def test_weights_in_other_files_are_not_copied(tmp_path: Path) -> None:
     wl.compare(Workload.from_onnx(path)).check()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="files with holes, and the memory of a process, as Linux has them")
+def test_large_weights_are_not_read(tmp_path: Path) -> None:
+    """Three gigabytes in a file with a hole are opened and rewritten in the memory that a small model takes."""
+    made = proto("a = Relu(x) b = Relu(a) y = Add(b, w)", more="float[2,3] w = {0, 1, 2, 3, 4, 5}")
+    (weight,) = made.graph.initializer
+    weight.ClearField("float_data")
+    weight.dims[:] = [250_000_000, 3]
+    weight.raw_data = b""
+    set_external_data(weight, "w.bin")
+    weight.ClearField("raw_data")
+    del made.graph.value_info[:]
+    with (tmp_path / "w.bin").open("wb") as file:
+        file.truncate(3_000_000_000)
+    (tmp_path / "model.onnx").write_bytes(made.SerializeToString())
+    before = resident()
+    new = RELUS(Workload.from_onnx(tmp_path / "model.onnx"))
+    assert new.trace.count() == 1
+    assert isinstance(next(iter(new.params.values())), ir.ExternalTensor)
+    assert resident() - before < 200_000_000
+
+
+def resident() -> int:
+    """The bytes of memory that this process uses."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def test_what_cannot_be_saved_leaves_the_file(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(b"before")
@@ -118,6 +146,42 @@ def future(made: onnx.ModelProto) -> None:
     made.opset_import[0].version = 999
 
 
+def unnumbered(made: onnx.ModelProto) -> None:
+    del made.opset_import[:]
+
+
+def short(made: onnx.ModelProto) -> None:
+    made.graph.initializer.append(onnx.TensorProto(name="w", data_type=1, dims=[2, 3], float_data=[1.0]))
+
+
+def untyped(made: onnx.ModelProto) -> None:
+    made.graph.initializer.append(onnx.TensorProto(name="w", dims=[2, 3], raw_data=b"1234"))
+
+
+def negative(made: onnx.ModelProto) -> None:
+    made.graph.initializer.append(onnx.TensorProto(name="w", data_type=1, dims=[-2, 3], raw_data=b"1234"))
+
+
+def doubled(made: onnx.ModelProto) -> None:
+    for _ in range(2):
+        made.graph.initializer.append(onnx.TensorProto(name="w", data_type=1, dims=[1], float_data=[1.0]))
+
+
+def written(main: str, functions: str = "") -> Callable[[Path], Path]:
+    """A model as text, with an ``If`` or functions."""
+    def make(folder: Path) -> Path:
+        head = '<ir_version: 10, opset_import: ["" : 22, "local" : 1]> main (bool c, float[2,3] x) => (float[2,3] y)'
+        path = folder / "written.onnx"
+        path.write_bytes(onnx.parser.parse_model(f"{head} {{ {main} }} {functions}").SerializeToString())
+        return path
+
+    return make
+
+
+BRANCH = """{0} = If (c) <then_branch = one () => (float[2,3] u) {{ u = Relu ({1}) }},
+                          else_branch = two () => (float[2,3] v) {{ v = Abs (x) }}> {2}"""
+FUNCTION = '<domain: "local", opset_import: ["" : 22, "local" : 1]> {0} (u) => (v) {{ v = {1} }}'
+
 HOSTILE: dict[str, tuple[Callable[[Path], Path], str]] = {
     "no file": (lambda folder: folder / "none.onnx", "there is no such file"),
     "a folder": (lambda folder: folder, "there is no such file"),
@@ -127,6 +191,24 @@ HOSTILE: dict[str, tuple[Callable[[Path], Path], str]] = {
     "nobody computes it": (changed(nothing), "uses 'nobody' before"),
     "too old": (changed(old), "version 11 of ONNX's operators; those from 13"),
     "too new": (changed(future), "version 999"),
+    "no version": (changed(unnumbered), "does not tell the version"),
+    "data that don't fit": (changed(short), "the data of tensor 'w' don't fit"),
+    "a tensor of no dtype": (changed(untyped), "the dtype UNDEFINED"),
+    "a negative size": (changed(negative), "the shape [-2,3]"),
+    "two initialisers of a name": (changed(doubled), "two initialisers of the name 'w'"),
+    "nobody computes it, inside": (written(BRANCH.format("y", "nobody", "")), "uses 'nobody' before"),
+    "too early, inside": (written(BRANCH.format("t", "y", "y = Relu (t)")), "uses 'y' before"),
+    "a cycle inside": (written(BRANCH.format("y", "u", "")), "uses 'u' before"),
+    "nobody computes it, in a function": (
+        written("y = local.f (x)", FUNCTION.format("f", "Relu (w)")), "uses 'w' before"
+    ),
+    "a function that calls itself": (
+        written("y = local.f (x)", FUNCTION.format("f", "local.g (u)") + FUNCTION.format("g", "local.f (u)")),
+        "of the model calls itself",
+    ),
+    "two functions of a name": (
+        written("y = local.f (x)", FUNCTION.format("f", "Relu (u)") * 2), "two functions of the name"
+    ),
     "outside of the folder": (lambda folder: external(folder, "../w.bin"), "outside of the folder"),
     "an absolute path": (lambda folder: external(folder, "/etc/hostname"), "outside of the folder"),
     "no data": (lambda folder: external(folder, "v.bin"), "there is no such file"),
@@ -139,7 +221,7 @@ def test_hostile_files(name: str, tmp_path: Path) -> None:
     make, message = HOSTILE[name]
     path = make(tmp_path)
     with pytest.raises(FrontEndError) as caught:
-        Workload.from_onnx(path)
+        Workload.from_onnx(path).text()
     assert message in str(caught.value)
 
 
