@@ -229,13 +229,21 @@ def run(meter: Meter, largest: int) -> Section:
         have several outputs, but find at most one match from each node; networkx (`DiGraphMatcher`) compares the
         names of operators alone."""
     )
-    worst = max(met, default=None)
+    worst, chain = max(met, default=None), section.rows[-1].ratio(GSL, HAND)
     section.goals.append(
         Goal(
             "the worst cases of the literature",
             "bounded, and no slower than the best peer",
             "not measured" if worst is None else f"at most {times(worst[0])} {worst[2]} ({worst[1]})",
             None if worst is None else worst[0] <= 1,
+        )
+    )
+    section.goals.append(
+        Goal(
+            f"a chain as one `pat.Repeat`, {LENGTH:,} long",
+            "at most 1 × FX by hand",
+            "not measured" if chain is None else f"{times(chain)} {HAND}",
+            None if chain is None else chain <= 1,
         )
     )
     return section

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from gsl.attr.ast import Symbol
@@ -16,6 +16,8 @@ AttrPath = tuple[Any, ...]
 """The numbers of the instances of the enclosing variadics, outermost first; in source, what stands for them."""
 N = TypeVar("N")
 """A node, or the variable of one in source."""
+BoundNodes = dict[Any, Node] | Callable[[], Iterable[tuple[Any, Node]]]
+"""Nodes by their keys, or a function that gives both."""
 
 
 class Bindings(Generic[N]):
@@ -101,6 +103,29 @@ class Bindings(Generic[N]):
         """The values of the index symbols of the variadics around a pattern."""
         scopes = self.scopes.get(pattern, ()) if pattern is not None else ()
         return {v.symbol: i for v, i in zip(scopes, path) if v.symbol is not None}
+
+
+class LateBindings(Bindings[Node]):
+    """Bindings whose ``nodes`` are put together when something asks for them: of a chain they are many."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(
+        self, scopes: Mapping[Pattern, tuple[Variadic | Repeat, ...]], parts: Sequence[BoundNodes],
+        chosen: dict[Any, int], counts: dict[Any, int], heads: dict[Any, Node],
+    ) -> None:  # fmt: skip
+        self.scopes = scopes
+        self._parts = parts
+        self.chosen, self.counts, self.heads, self.skipped = chosen, counts, heads, {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "nodes":
+            raise AttributeError(name)
+        nodes: dict[Any, Node] = {}
+        for part in self._parts:
+            nodes.update(part if isinstance(part, dict) else part())
+        self.nodes = nodes
+        return nodes
 
 
 class MatchScope:

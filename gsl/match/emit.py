@@ -37,10 +37,10 @@ from gsl.match.conditions import pattern_of
 from gsl.match.emit_guards import Many, SearchWriter, guard_source
 from gsl.match.engine import MANY, Crowds, MatchSearch, connected
 from gsl.match.guard import Guard, decidedly_same
-from gsl.match.instances import all_of, free, with_instances, with_skipped
+from gsl.match.instances import free, with_skipped
 from gsl.match.machine import END, Goals, Machine, Some
 from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher
-from gsl.match.result import Match, found
+from gsl.match.result import Match, found, found_instances
 from gsl.match.uses import Link
 from gsl.pat import OpClass, Pattern, has_head
 from gsl.spec import OpSpec
@@ -107,10 +107,11 @@ class Emitter(Machine[str]):
     def end(self, _: Any, path: AttrPath, rest: Goals) -> None:
         """The goal of giving the match."""
         nodes, chosen, operators, counts, heads = self.tables()
-        known = f"{{{nodes}}}, {{{chosen}}}, {{{operators}}}, {self._outputs()}, {self._covered()}"
-        match = f"{self.of(found)}({self.of(self.plan)}, {known})"
+        known = f"{{{chosen}}}, {{{operators}}}, {self._outputs()}, {self._covered()}"
+        match = f"{self.of(found)}({self.of(self.plan)}, {{{nodes}}}, {known})"
         if self.many:
-            match = f"{self.of(with_instances)}({match}, {{{counts}}}, {{{heads}}})"
+            given = f"({self._nodes(late=True)}), {known}, {{{counts}}}, {{{heads}}}"
+            match = f"{self.of(found_instances)}({self.of(self.plan)}, {given})"
         if self.bindings.skipped:
             match = f"{self.of(with_skipped)}({match}, {self.skipped()})"
         self.out.result(match)
@@ -120,14 +121,19 @@ class Emitter(Machine[str]):
     def tables(self) -> tuple[str, str, str, str, str]:
         """The bindings as the items of tables: nodes, choices, operators, counts and heads."""
         of, bindings = self.of, self.bindings
-        nodes = [f"{self._key(key)}: {var}, " for key, var in bindings.nodes.items()]
-        for many in reversed(self.many.values()):
-            nodes.insert(many.place, f"**{of(many.keys.bind)}({many.var}), ")
         chosen = "".join(f"{of(alt)}: {number}, " for alt, number in bindings.chosen.items())
         operators = "".join(f"{of(op)}: {var}.op, " for op, var in self.operators.items())
         counts = "".join(f"({of(p)}, ()): {many.length}, " for p, many in self.many.items())
         heads = "".join(f"{self._key(key)}: {var}, " for key, var in bindings.heads.items())
-        return "".join(nodes), chosen, operators, counts, heads
+        return self._nodes(), chosen, operators, counts, heads
+
+    def _nodes(self, *, late: bool = False) -> str:
+        """The items of the table of nodes, or parts of which it is put together later."""
+        nodes = [f"{self._key(key)}: {var}, " for key, var in self.bindings.nodes.items()]
+        for many in reversed(self.many.values()):
+            bound, later = self.of(many.keys.bound), self.of(many.keys.later)
+            nodes.insert(many.place, f"}}, {later}({many.var}), {{" if late else f"**dict({bound}({many.var})), ")
+        return f"{{{''.join(nodes)}}}" if late else "".join(nodes)
 
     def skipped(self) -> str:
         """The nodes that are skipped, as a table."""
@@ -153,7 +159,7 @@ class Emitter(Machine[str]):
         matchers = self.start.matchers
         inner = [f"{v}, " if matchers[pattern_of(key)].operator else "" for key, v in self.bindings.nodes.items()]
         for many in reversed(self.many.values()):
-            inner.insert(many.place, f"*{self.of(all_of)}({many.var}, {self.of(many.own)}), ")
+            inner.insert(many.place, f"*{self.of(many.all_own)}({many.var}), ")
         covered = f"({''.join([*(f'*{var}, ' for var in self.bindings.skipped), *inner])})"
         is_unique = not self.plan.identity and not self.bindings.skipped
         return covered if is_unique else f"tuple({self.of(dict.fromkeys)}({covered}))"

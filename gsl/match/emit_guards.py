@@ -16,7 +16,7 @@ from gsl.match.conditions import LiteralValue
 from gsl.match.constraints import OneUser, Output, UsedOutside
 from gsl.match.engine import SKIPPED, MatchSearch
 from gsl.match.guard import Guard
-from gsl.match.instances import Keys, Own, all_of
+from gsl.match.instances import Keys, Own, OwnOfAll
 from gsl.pat import Instance, Pattern, Repeat, Variadic
 
 if TYPE_CHECKING:
@@ -39,7 +39,9 @@ class Many:
     keys: Keys
     """The keys of its bindings. Instances before the first of these have variables of their own."""
     own: Own
-    """The nodes of operators."""
+    """The nodes of operators in an instance."""
+    all_own: OwnOfAll
+    """Those in all instances."""
     ops: frozenset[Op] | None
     """The operators that these may have, ``None`` where they can't be enumerated."""
     place: int
@@ -67,9 +69,9 @@ class SearchWriter:
         """The number of other blocks around it."""
         self._number = 0
 
-    def other(self, parameters: Sequence[str]) -> SearchWriter:
+    def other(self, parameters: Sequence[str], kind: type[SearchWriter] | None = None) -> SearchWriter:
         """A function beside this one."""
-        other = SearchWriter(parameters, f"{self.name}_{len(self._others)}", self.names)
+        other = (kind or SearchWriter)(parameters, f"{self.name}_{len(self._others)}", self.names)
         other._number = self._number
         self._others.append(other)
         return other
@@ -88,13 +90,13 @@ class SearchWriter:
             raise NotCompiled
         self._lines.append("    " * (self._depth + self._inside) + text)
 
-    def mark(self) -> int:
-        """The place that is reached."""
-        return len(self._lines)
+    def mark(self) -> tuple[int, int]:
+        """The place that is reached, here and among the functions beside this one."""
+        return len(self._lines), len(self._others)
 
-    def back(self, mark: int) -> None:
-        """Forget the lines that were written since."""
-        del self._lines[mark:]
+    def back(self, mark: tuple[int, int]) -> None:
+        """Forget the lines and the functions that were written since."""
+        del self._lines[mark[0] :], self._others[mark[1] :]
 
     @property
     def miss(self) -> str:
@@ -149,6 +151,30 @@ class SearchWriter:
     def text(self) -> str:
         """The source of the function, and of those beside it."""
         return "\n".join(self._lines) + "\n" + "".join(f"\n{other.text()}" for other in self._others)
+
+
+class RowWriter(SearchWriter):
+    """A function that goes from node to node in one loop, ``this`` by ``this``, until a test fails: without choices."""
+
+    def __init__(self, parameters: Sequence[str], name: str, names: Names) -> None:
+        super().__init__(parameters, name, names)
+        self.line("links = []")
+        self.line("while True:")
+        self._inside = 1
+
+    @property
+    def miss(self) -> str:
+        return "break"
+
+    def result(self, value: str) -> None:
+        self.line(f"links.append({value})")
+
+    def loop(self, over: str, number: int = 1) -> NoReturn:
+        raise NotCompiled
+
+    def end(self) -> None:
+        """End the loop."""
+        self._inside = 0
 
 
 def guard_source(emitter: Emitter, guard: Guard, path: AttrPath) -> None:
@@ -250,7 +276,7 @@ def _ask(emitter: Emitter, guard: Guard, path: AttrPath) -> None:
     of = emitter.of
     taken = "".join(f"{var}: ({of(owner[0])}, ()), " for var, owner in emitter.taken.items())
     for many in emitter.many.values():
-        taken += f"**{of(dict.fromkeys)}({of(all_of)}({many.var}, {of(many.own)}), (None, ())), "
+        taken += f"**{of(dict.fromkeys)}({of(many.all_own)}({many.var}), (None, ())), "
     given = ", ".join(f"{{{table}}}" for table in (*emitter.tables(), taken))
     if emitter.bindings.skipped:
         given += f", {emitter.skipped()}"

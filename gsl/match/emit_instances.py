@@ -8,15 +8,25 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gsl.attr.evaluate import NotCompiled
-from gsl.graph import Op
+from gsl.graph import LEAVES, Op
 from gsl.match.bindings import AttrPath
 from gsl.match.conditions import pattern_of
-from gsl.match.emit_guards import Many
+from gsl.match.emit_guards import Many, RowWriter, SearchWriter
 from gsl.match.guard import Guard
-from gsl.match.instances import Keys, chains_down, chains_up, fields, members, not_before, own_nodes, stretches
+from gsl.match.instances import (
+    Keys,
+    chains_down,
+    chains_up,
+    fields,
+    members,
+    not_before,
+    own_nodes,
+    own_of_all,
+    stretches,
+)  # fmt: skip
 from gsl.match.machine import END, Goals
 from gsl.match.matchers import Matcher, SegmentMatcher, TupleMatcher, VariadicMatcher, check_all
-from gsl.match.uses import RepeatMatcher
+from gsl.match.uses import RepeatMatcher, computed
 from gsl.pat import Alt, And, Call, GetItem, OpClass, Pattern, Seq, Tuple, has_head, walk
 
 if TYPE_CHECKING:
@@ -27,11 +37,12 @@ if TYPE_CHECKING:
 
 def chain_down(emitter: Emitter, matcher: RepeatMatcher, last: str, path: AttrPath, rest: Goals) -> None:
     """The chains that end at a node."""
-    body, many, head, joint = _link(emitter, matcher, path, emitter.above[last])
-    of, mark = emitter.of, len(emitter.trail)
-    walk_down = f"{of(chains_down)}({of(matcher)}, {body}, {head}, {joint}, outputs, {last})"
-    with emitter.out.loop(walk_down) as (links,):
-        _bind_chain(emitter, matcher, replace(many, var=links), f"{links}[-1][{head}]", joint, emitter.above[last])
+    above, of, mark = emitter.above[last], emitter.of, len(emitter.trail)
+    row = _row(emitter, matcher, path, above)
+    body, many, head, joint = row or _link(emitter, matcher, path, above)
+    chains = f"{body}(" if row else f"{of(chains_down)}({of(matcher)}, {body}, {head}, {joint}, outputs, "
+    with emitter.out.loop(f"{chains}{last})") as (links,):
+        _bind_chain(emitter, matcher, replace(many, var=links), f"{links}[-1][{head}]", joint, above)
         emitter.write(rest)
     emitter.undo(mark)
 
@@ -48,10 +59,22 @@ def chain_up(emitter: Emitter, matcher: RepeatMatcher, first: str, path: AttrPat
     emitter.undo(mark)
 
 
-def _link(
-    emitter: Emitter, matcher: RepeatMatcher, path: AttrPath, above: frozenset[str]
-) -> tuple[str, Many, int, tuple[int, ...]]:
-    """The function of one node of a chain, its results, the place of the first node, and of joint operators."""
+Link = tuple[str, Many, int, tuple[int, ...]]
+"""The function of one node of a chain, its results, the place of the first node, and of joint operators."""
+
+
+def _link(emitter: Emitter, matcher: RepeatMatcher, path: AttrPath, above: frozenset[str]) -> Link:
+    """Write the function that gives the instances at a node."""
+    first = _head(emitter, matcher)
+    body, many, _ = _body(emitter, matcher, matcher.inner, (*path, 0), above, matcher.instance_guards, 0)
+    templates = many.keys.templates
+    classes = {_joint(p): place for place, p in reversed(list(enumerate(templates)))}
+    joint = tuple(place for op, place in classes.items() if op is not None and op not in emitter.operators)
+    return body, many, templates.index(first), joint
+
+
+def _head(emitter: Emitter, matcher: RepeatMatcher) -> Pattern:
+    """The pattern from whose node the chain goes on downward."""
     inner = matcher.pattern.pattern
     spine = inner.spine if isinstance(inner, Seq) else (inner,)
     operators = {p for p in walk(inner) if isinstance(p, (Call, Tuple, GetItem)) and emitter.start.negation(p) is None}
@@ -60,11 +83,50 @@ def _link(
     first = inner.head if isinstance(inner, Seq) else inner
     if has_head(first):
         raise NotCompiled
-    body, many = _body(emitter, matcher, matcher.inner, (*path, 0), above, matcher.instance_guards, 0)
-    templates = many.keys.templates
-    classes = {_joint(p): place for place, p in reversed(list(enumerate(templates)))}
-    joint = tuple(place for op, place in classes.items() if op is not None and op not in emitter.operators)
-    return body, many, templates.index(first), joint
+    return first
+
+
+def _row(emitter: Emitter, matcher: RepeatMatcher, path: AttrPath, above: frozenset[str]) -> Link | None:
+    """Write the function that gives the chains, where each node has at most one way on; ``None`` if it may have
+    several."""
+    pattern, number, mark = matcher.pattern, (*path, 0), emitter.out.mark()
+    first = _head(emitter, matcher)
+    if not pattern.sole or any(_joint(p) for p in pattern.templates):
+        return None
+    try:
+        chains, many, within = _body(
+            emitter, matcher, matcher.inner, number, above, matcher.instance_guards, 0, RowWriter
+        )
+    except NotCompiled:
+        emitter.out.back(mark)
+        return None
+    out = within.out
+    assert isinstance(out, RowWriter)
+    if not pattern.greedy:
+        out.line(f"if len(links) >= {pattern.min}: yield links")
+    if pattern.max is not None:
+        out.fail_if(f"len(links) == {pattern.max}")
+    _below(within, within.bindings.node(first, number), first, matcher.ops)
+    out.end()
+    if pattern.greedy:
+        with out.block(f"while len(links) >= {pattern.min}:"):
+            out.line("yield links")
+            out.line("links.pop()")
+    return chains, many, many.keys.templates.index(first), ()
+
+
+def _below(within: Emitter, head: str, first: Pattern, ops: frozenset[Op] | None) -> None:
+    """Go on to the only computed operand of a node."""
+    of, out = within.of, within.out
+    if isinstance(first, Call) and first.operands is not None and len(first.operands) == 1:
+        out.line(f"this, = {head}.operands")
+    else:
+        out.line(f"below = {head}.operands")
+        out.line(f"if len(below) != 1: below = tuple({of(computed)}({head}, (), sole=True))")
+        out.fail_if("not below")
+        out.line("this = below[0]")
+    if ops is None or not ops.isdisjoint(LEAVES):
+        out.fail_if(f"this.op in {of(LEAVES)}")
 
 
 def _bind_chain(
@@ -119,7 +181,8 @@ def _is_ready(emitter: Emitter, matcher: VariadicMatcher) -> bool:
 
 def _nothing(emitter: Emitter, matcher: VariadicMatcher) -> None:
     """There are no instances."""
-    nothing = Many(matcher.pattern, "()", Keys((), 0), own_nodes(()), frozenset(), len(emitter.bindings.nodes))
+    place = len(emitter.bindings.nodes)
+    nothing = Many(matcher.pattern, "()", Keys((), 0), own_nodes(()), own_of_all(()), frozenset(), place)
     emitter.record(emitter.many, matcher.pattern, nothing)
 
 
@@ -141,7 +204,7 @@ def _others(
 ) -> None:
     """The operands of a tuple from some number on."""
     above, of, mark = emitter.above[node] | {node}, emitter.of, len(emitter.trail)
-    body, many = _body(emitter, matcher, matcher.field, (*path, "number"), above, matcher.instance_guards, first)
+    body, many, _ = _body(emitter, matcher, matcher.field, (*path, "number"), above, matcher.instance_guards, first)
     taken = _taken(emitter, matcher)
     with emitter.out.loop(f"{of(fields)}({body}, {nodes}, {first}, {taken}, {of(many.own)})") as (links,):
         emitter.record(emitter.many, matcher.pattern, replace(many, var=links))
@@ -187,7 +250,7 @@ def _segment(
 
     def others(emitter: Emitter, first: int, path: AttrPath, rest: Goals) -> None:
         above, of, mark = emitter.above[node] | {node}, emitter.of, len(emitter.trail)
-        body, many = _body(emitter, matcher, matcher.field, (*path, "number"), above, matcher.instance_guards, first)
+        body, many, _ = _body(emitter, matcher, matcher.field, (*path, "number"), above, matcher.instance_guards, first)
         nodes = f"{node}.operands[{place} + {first}:{end}]"
         given = f"{of(matcher.pattern)}, {body}, {nodes}, {first}, {is_last}, {_taken(emitter, matcher)}"
         with emitter.out.loop(f"{of(stretches)}({given}, {of(many.own)})") as (links,):
@@ -235,7 +298,7 @@ def members_of(emitter: Emitter, matcher: VariadicMatcher, first: str, rest: Goa
         nodes = emitter.in_order(matcher.members.nodes(emitter, ()))
         if not pattern.first:  # without a first instance of its own kind, the first one in the graph is the first one
             nodes = f"{of(not_before)}({nodes}, {first})"
-    body, many = _body(emitter, matcher, matcher.field, ("number",), frozenset(), matcher.instance_guards, 1)
+    body, many, _ = _body(emitter, matcher, matcher.field, ("number",), frozenset(), matcher.instance_guards, 1)
     taken = f"{{{', '.join(emitter.taken)}}}" if emitter.taken else f"{of(set)}()"
     links = out.variable()
     out.line(f"{links} = {of(members)}({body}, {nodes}, {taken}, {of(many.own)}, {pattern.max_len})")
@@ -250,9 +313,9 @@ def members_of(emitter: Emitter, matcher: VariadicMatcher, first: str, rest: Goa
 
 def _body(
     emitter: Emitter, matcher: RepeatMatcher | VariadicMatcher, inner: Matcher, path: AttrPath, above: frozenset[str],
-    guards: list[Guard], first: int,
-) -> tuple[str, Many]:  # fmt: skip
-    """Write the function that gives the instances at a node: an expression for it, and its results."""
+    guards: list[Guard], first: int, kind: type[SearchWriter] = SearchWriter,
+) -> tuple[str, Many, Emitter]:  # fmt: skip
+    """Write the function that gives the instances at a node: an expression for it, its results, and what wrote it."""
     _demand_plain(emitter, matcher.pattern.templates, path[:-1])
     if emitter.plan.fuzzy:
         raise NotCompiled  # instances would skip nodes of their own
@@ -261,7 +324,7 @@ def _body(
     several = [each.var for each in within.many.values() if each.var.isidentifier()]
     visible = dict.fromkeys([*within.bindings.nodes.values(), *within.operators.values(), *several])
     given = ["outputs", "blocked", "crowds", *visible]
-    within.out = emitter.out.other([*given, *own])
+    within.out = emitter.out.other([*given, *own], kind)
     within.above["this"] = above
     outside, classes = len(within.bindings.nodes), within.operators.copy()
     templates: list[Pattern] = []
@@ -282,7 +345,8 @@ def _body(
     every = None if None in ops else frozenset[Op]().union(*(each for each in ops if each is not None))
     call = f"{emitter.of(partial)}({', '.join([within.out.name, *given])})"
     place = len(emitter.bindings.nodes)
-    return call, Many(matcher.pattern, "", Keys(templates, first), own_nodes(places), every, place)
+    many = Many(matcher.pattern, "", Keys(templates, first), own_nodes(places), own_of_all(places), every, place)
+    return call, many, within
 
 
 def _demand_plain(emitter: Emitter, templates: Sequence[Pattern], path: AttrPath) -> None:

@@ -7,12 +7,13 @@ that is given is extended and cut afterwards; a caller that keeps it copies it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from gsl.graph import LEAVES, Node
+from gsl.graph import Node
 from gsl.match.apart import Apart
 from gsl.match.engine import MatchSearch
 from gsl.match.matchers import CallMatcher
@@ -27,6 +28,8 @@ NumberedBody = Callable[[Node, int], Iterable[FoundInstance]]
 """The same of an instance with a number."""
 Own = Callable[[FoundInstance], tuple[Node, ...]]
 """The nodes of an instance that no other pattern may have."""
+OwnOfAll = Callable[[Iterable[FoundInstance]], Iterable[Node]]
+"""Those of several instances."""
 MOST_KEPT = 5_000
 """The largest number of instances for which keys are kept."""
 
@@ -43,31 +46,7 @@ def chains_down(
     def more(instance: FoundInstance) -> Iterable[FoundInstance]:
         return (found for below in computed(instance[head], outputs, sole=sole) for found in body(below))
 
-    found = body(last)
-    if sole and not joint and isinstance(found, tuple):
-        return _row(matcher, body, head, found)
-    return _chains(matcher, found, more, joint)
-
-
-def _row(
-    matcher: RepeatMatcher, body: InstancesAt, head: int, found: Iterable[FoundInstance]
-) -> Iterator[list[FoundInstance]]:
-    """The chains where each node has at most one instance, and one operand from which to go on."""
-    shortest, longest, is_greedy = matcher.pattern.min, matcher.pattern.max, matcher.pattern.greedy
-    links: list[FoundInstance] = []
-    while found:
-        links += found
-        if not is_greedy and len(links) >= shortest:
-            yield links
-        operands = links[-1][head].operands
-        if len(operands) != 1:
-            operands = tuple(computed(links[-1][head], (), sole=True))
-        if len(links) == longest or not operands or operands[0].op in LEAVES:
-            break
-        found = body(operands[0])
-    while is_greedy and len(links) >= shortest:
-        yield links
-        links.pop()
+    return _chains(matcher, body(last), more, joint)
 
 
 def chains_up(
@@ -207,9 +186,12 @@ def own_nodes(places: Sequence[int]) -> Own:
     return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))  # a tuple, too
 
 
-def all_of(links: Iterable[FoundInstance], own: Own) -> Iterable[Node]:
-    """The nodes that are the instances' own."""
-    return chain.from_iterable(map(own, links))
+def own_of_all(places: Sequence[int]) -> OwnOfAll:
+    """A function that gives the nodes at some places of all instances."""
+    if len(places) == 1:
+        return partial(map, itemgetter(places[0]))
+    own = own_nodes(places)
+    return lambda links: chain.from_iterable(map(own, links))
 
 
 class Keys:
@@ -222,15 +204,19 @@ class Keys:
         """The number of the first instance."""
         self._made: tuple[Any, ...] = ()
 
-    def bind(self, links: Sequence[FoundInstance]) -> dict[Any, Node]:
-        """The nodes to which the templates are bound."""
+    def later(self, links: Sequence[FoundInstance]) -> Callable[[], Iterable[tuple[Any, Node]]]:
+        """A function for the nodes to which the templates are bound; the list may change meanwhile."""
+        return partial(self.bound, links[:])
+
+    def bound(self, links: Sequence[FoundInstance]) -> Iterable[tuple[Any, Node]]:
+        """The keys of the templates, and the nodes to which they are bound."""
         keys = self._made
         if len(keys) < len(links) * len(self.templates):
             number = max(len(links), MOST_KEPT if len(links) > MOST_KEPT // 2 else 2 * len(links))
             keys = tuple([(p, (i,)) for i in range(self.first, self.first + number) for p in self.templates])
             if number <= MOST_KEPT:
                 self._made = keys
-        return dict(zip(keys, chain.from_iterable(links)))
+        return zip(keys, chain.from_iterable(links))
 
 
 def free(
@@ -243,13 +229,6 @@ def free(
 def with_skipped(match: Match, skipped: dict[Node, bool]) -> Match:
     """A match, and the nodes that it skips."""
     match.bindings.skipped.update(skipped)
-    return match
-
-
-def with_instances(match: Match, counts: Mapping[Any, int], heads: Mapping[Any, Node]) -> Match:
-    """A match, and how many instances there are and where chains begin."""
-    match.bindings.counts.update(counts)
-    match.bindings.heads.update(heads)
     return match
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gsl import draw
 from gsl.errors import EvaluationError
 from gsl.graph import Node, Op
-from gsl.match.bindings import Bindings
+from gsl.match.bindings import Bindings, BoundNodes, LateBindings
 from gsl.pat import Call, GetItem, OpClass, Pattern, Repeat, Seq, Tuple, Variadic
 
 if TYPE_CHECKING:
@@ -135,10 +135,20 @@ def found(
     plan: Plan, nodes: dict[Any, Node], chosen: dict[Any, int], operators: Mapping[OpClass, Op],
     outputs: tuple[Node, ...], inner: tuple[Node, ...],
 ) -> Match:  # fmt: skip
-    """A match of which all is known; of instances, see ``with_instances``."""
+    """A match of which all is known; with instances, see :func:`found_instances`."""
     match = Match(plan, Bindings(plan.scopes, nodes, chosen), operators)
     match.outputs = outputs  # what the cached properties would find
     match.inner = inner
+    return match
+
+
+def found_instances(
+    plan: Plan, parts: Sequence[BoundNodes], chosen: dict[Any, int], operators: Mapping[OpClass, Op],
+    outputs: tuple[Node, ...], inner: tuple[Node, ...], counts: dict[Any, int], heads: dict[Any, Node],
+) -> Match:  # fmt: skip
+    """A match of which all is known, also how many instances there are and where chains begin."""
+    match = Match(plan, LateBindings(plan.scopes, parts, chosen, counts, heads), operators)
+    match.outputs, match.inner = outputs, inner
     return match
 
 
