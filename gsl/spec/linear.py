@@ -62,6 +62,9 @@ def _attention(
     if key.shape[-2] != value.shape[-2]:
         # The kernels of some versions of torch would compute something.
         raise ValueError(f"nn.attention: {key.shape[-2]} keys, but {value.shape[-2]} values")
+    if enable_gqa and any(x.dim() > 2 and isinstance(x.shape[-3], int) and x.shape[-3] == 0 for x in (key, value)):
+        # Torch would divide by zero, which ends the process.
+        raise ValueError("nn.attention: keys or values without heads can't be shared by groups of queries")
     return torch.nn.functional.scaled_dot_product_attention(
         query, key, value, mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
     )
