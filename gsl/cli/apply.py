@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gsl.cli import models
+from gsl.cli import many, models, output
 from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, UsageError
 from gsl.cli.rules import HELP, selection
-from gsl.cli.terminal import Terminal
+from gsl.cli.terminal import TableRow, Terminal
 from gsl.rewrite import RuleSet
 from gsl.rewrite.ruleset import STRATEGIES
 from gsl.workload import Workload
@@ -21,19 +23,20 @@ gsl apply rules:BOOK model.pt2 -o smaller.pt2 --iterative --check   # the rule b
 gsl apply fusion.yaml model.pt2 -o fused.pt2                        # groups, by the rules of a file
 gsl apply mine.py:swish,conv-add model.pt2 -o new.pt2 --json        # two rules of a file of Python
 gsl apply rules:BOOK model.onnx -o new.onnx --check --sizes batch=1,length=8  # numbers for symbolic sizes
+gsl apply rules:BOOK models -o smaller --jobs 4                     # all models of a folder, into another one
 gsl apply mine.py module.json --params weights.npz -o new.json      # a module of TVM; writes new.npz too"""
 NOTES = f"""\
 {RULES_ARE_CODE} {MODELS_ARE_DATA}
 returns: 0 if the result was written; 1 if it was not, as it differs from the model (--check) or nothing was changed \
-(--must-fire); 2 for what can't be used; 3 if the rules fail on this model"""
+(--must-fire); 2 for what can't be used; 3 if the rules fail on this model; of several models, the highest"""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rules", metavar="RULES", help=HELP)
-    models.add_arguments(parser, f"{models.PARAMS_HELP}; those of the result are written beside it")
+    models.add_arguments(parser, f"{models.PARAMS_HELP}; those of the result are written beside it", many=True)
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="OUT",
-        help="where the result is written, whole or not at all; may be the model itself",
+        help="where the result is written, whole or not at all; may be the model itself; for several, a folder",
     )  # fmt: skip
     parser.add_argument("--iterative", action="store_true", help="apply the rules until none matches, not in one pass")
     parser.add_argument(
@@ -48,6 +51,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="run the model and the result on its example inputs and on random ones; if they differ, write nothing",
     )  # fmt: skip
     models.add_sizes(parser)
+    many.add_arguments(parser)
     parser.add_argument("--must-fire", action="store_true", help="if no rule fires, write nothing and return 1")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
     parser.add_argument(
@@ -56,11 +60,38 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
-    """Apply the rules and write the result; 1 if it is not written, because it differs or nothing fired."""
-    models.check_writable(options.output, options.model)
+    """Apply the rules and write the result; 1 if it is not written, because it differs or nothing fired. Of several
+    models, the highest status."""
     if options.max_steps is not None and options.max_steps < 1:
         raise UsageError(f"--max-steps: expected a positive number, found {options.max_steps}")
     rules = selection([options.rules], terminal).rule_set(options.strategy, options.max_steps)
+    if models.are_many(options.models):
+        return _run_many(options, rules, terminal)
+    status, found = _apply(rules, terminal, argparse.Namespace(**vars(options), model=options.models[0]))
+    if options.json:
+        terminal.json(found)
+    else:
+        _print(found, terminal)
+    return status
+
+
+def _run_many(options: argparse.Namespace, rules: RuleSet, terminal: Terminal) -> Exit:
+    models.check_params_of_one(options.params)
+    files = models.of_paths(options.models)
+    tasks = [
+        argparse.Namespace(**{**vars(options), "model": file, "output": place})
+        for file, place in zip(files, output.in_folder(options.output, files))
+    ]
+    found = many.results(partial(_apply, rules), tasks, options.jobs, terminal, "applying")
+    if options.json:
+        terminal.json({"models": [result.as_json() for result in found]})
+    else:
+        _print_many(found, terminal, options.verbose)
+    return many.status(found)
+
+
+def _apply(rules: RuleSet, terminal: Terminal, options: argparse.Namespace) -> tuple[Exit, many.Found]:
+    models.check_writable(options.output, options.model)
     with terminal.during(f"reading {options.model}"):
         old = models.given(options)
     with terminal.during(f"applying {len(rules)} rules"):
@@ -73,47 +104,71 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     if (report is None or report.passed) and (new.trace.count() or not options.must_fire):
         with terminal.during(f"writing {options.output}"):
             written = models.write(new, options.output, with_values=options.params is not None)
-    if options.json:
-        terminal.json(_as_json(rules, old, new, report, written))
-    else:
-        _print(rules, old, new, report, written, terminal, options.verbose)
-    return Exit.DONE if written else Exit.NEGATIVE
+    found = _as_json(rules, old, new, report, written)
+    if options.verbose:
+        found["trace"] = new.trace.text()
+    return Exit.DONE if written else Exit.NEGATIVE, found
 
 
-def _print(
-    rules: RuleSet, old: Workload, new: Workload, report: Report | None, written: list[Path], terminal: Terminal,
-    verbose: bool,
-) -> None:  # fmt: skip
-    trace = new.trace
-    refused = Counter(refusal.rule for refusal in trace.refused)
-    rows = [(rule.name, str(trace.count(rule.name)), str(refused[rule.name])) for rule in rules]
+def _print(found: many.Found, terminal: Terminal) -> None:
+    """Print what was done to one model."""
+    rows = [(row["rule"], str(row["fired"]), str(len(row["refused"]))) for row in found["rules"]]
     rows = [row for row in rows if row[1:] != ("0", "0")]
     if rows:
         terminal.table(rows, ("rule", "fired", "refused"))
         terminal.line()
-    groups = _groups(old, new)
-    if groups:
-        terminal.table([(name, str(count)) for name, count in groups.items()], ("group", "made"))
+    if found["groups"]:
+        terminal.table([(name, str(count)) for name, count in found["groups"].items()], ("group", "made"))
         terminal.line()
-    if verbose:
-        terminal.line(f"{trace.text()}\n")
-    before, after = _calls(old), _calls(new)
-    terminal.line(f"{_told(trace.count(), len(trace.summary()), len(rules))}; {before} calls before, {after} after")
-    if report is not None:
-        terminal.line(str(report).splitlines()[0] if report.passed else str(report))
-    if written:
-        terminal.line(f"wrote {' and '.join(map(str, written))}{'' if trace.count() else ', the model as it was'}")
-    elif report is not None and not report.passed:
-        terminal.line("nothing was written, because the result differs from the model")
-    else:
-        terminal.line("nothing was written, because no rule fired")
+    if "trace" in found:
+        terminal.line(f"{found['trace']}\n")
+    calls = found["calls"]
+    terminal.line(f"{_told(found)}; {calls['before']} calls before, {calls['after']} after")
+    if found["check"] is not None:
+        told = str(found["check"]["report"])
+        terminal.line(told.splitlines()[0] if found["check"]["passed"] else told)
+    terminal.line(_outcome(found))
 
 
-def _told(firings: int, fired: int, rules: int) -> str:
+def _outcome(found: many.Found) -> str:
+    """What was written, or why nothing was."""
+    if found["written"]:
+        return f"wrote {' and '.join(found['written'])}{'' if _fired(found) else ', the model as it was'}"
+    if found["check"] is not None and not found["check"]["passed"]:
+        return "nothing was written, because the result differs from the model"
+    return "nothing was written, because no rule fired"
+
+
+def _print_many(found: Sequence[many.Result], terminal: Terminal, verbose: bool) -> None:
+    rows: list[TableRow] = []
+    for result in found:
+        if result.found is None:
+            rows.append((str(result.model), "", "", "", f"error: {result.error}"))
+            continue
+        calls = result.found["calls"]
+        counts = sum(_fired(result.found).values()), calls["before"], calls["after"]
+        rows.append((str(result.model), *map(str, counts), _outcome(result.found)))
+        if verbose:
+            terminal.line(f"{result.model}\n")
+            _print(result.found, terminal)
+            terminal.line()
+    terminal.table(rows, ("model", "fired", "before", "after", "result"))
+    terminal.line()
+    terminal.line(many.summary(found, "written", "not written"))
+
+
+def _fired(found: many.Found) -> dict[str, int]:
+    """How often each rule fired that did."""
+    return {row["rule"]: row["fired"] for row in found["rules"] if row["fired"]}
+
+
+def _told(found: many.Found) -> str:
     """The number of firings and of rules that fired, in words."""
+    fired, rules = _fired(found), len(found["rules"])
+    firings = sum(fired.values())
     if not firings:
         return f"no rule fired, of {rules}"
-    return f"{fired} of {rules} rule{'s' * (rules > 1)} fired, {firings} time{'s' * (firings > 1)} in all"
+    return f"{len(fired)} of {rules} rule{'s' * (rules > 1)} fired, {firings} time{'s' * (firings > 1)} in all"
 
 
 def _as_json(

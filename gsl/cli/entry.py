@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from importlib import metadata
 
 from gsl.cli import apply, completion, draw, explain, listing, match, optimize, unread, verify
-from gsl.cli.command import Command, Exit, UsageError
+from gsl.cli.command import Command, Exit, failure
 from gsl.cli.terminal import Terminal
-from gsl.errors import GSLError
 
 COMMANDS: tuple[Command, ...] = (
     apply.COMMAND, optimize.COMMAND, match.COMMAND, explain.COMMAND, verify.COMMAND, listing.COMMAND, draw.COMMAND,
@@ -26,8 +25,6 @@ used; 3 the work failed; 130 interrupted. What was found goes to standard output
 
 gsl COMMAND --help shows examples of each command."""
 WIDTH = 118
-PACKAGES = {"torch": "torch", "tvm": "apache-tvm", "yaml": "pyyaml"}
-"""The package that installs a module which some commands need, and the library does not."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,28 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(Exit.CLOSED)
     except Exception as caught:
-        error = _missing(caught) or caught
         if options.traceback:
             traceback.print_exception(caught, file=sys.stderr)
-        missing = isinstance(error, GSLError) and isinstance(error, ImportError)
-        usage = missing or isinstance(error, UsageError)
-        terminal.complain(f"error: {_line(error, usage, options.traceback)}")
-        return int(Exit.USAGE if usage else Exit.FAILED)
-
-
-def _missing(error: Exception) -> UsageError | None:
-    """The error that a package which a command needs is not installed, if an error is that."""
-    if not isinstance(error, ModuleNotFoundError) or error.name not in PACKAGES:
-        return None
-    return UsageError(f"this needs {error.name}, which is not installed: pip install {PACKAGES[error.name]}")
-
-
-def _line(error: Exception, usage: bool, shown: bool) -> str:
-    """An error in one line, which says how to see more of it, if there is more."""
-    (first, *more) = str(error).splitlines() or [type(error).__name__]
-    rest = " …" if more and not shown else ""
-    explained = shown or (usage and error.__cause__ is None)
-    return f"{first}{rest}{'' if explained else ' (--traceback shows where)'}"
+        status, line = failure(caught, options.traceback)
+        terminal.complain(f"error: {line}")
+        return int(status)
 
 
 def parser() -> argparse.ArgumentParser:

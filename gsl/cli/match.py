@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from functools import partial
 from itertools import islice
-from typing import Any
 
-from gsl.cli import models
+from gsl.cli import many, models
 from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, UsageError
 from gsl.cli.rules import HELP, selection
-from gsl.cli.terminal import Terminal
+from gsl.cli.terminal import TableRow, Terminal
 from gsl.graph import Node
 from gsl.graph.text import node_names
 from gsl.match import Match
@@ -19,18 +20,20 @@ from gsl.workload import Workload
 EXAMPLES = """\
 gsl match rules:BOOK model.pt2                                      # where the rules of the rule book match
 gsl match mine.py:swish model.pt2 --graph                           # and the model, with the names in it
+gsl match rules:BOOK models model.onnx --jobs 4                     # in the models of a folder, and in another one
 gsl match mine.py module.json --params weights.npz --json           # a module of TVM"""
 NOTES = f"""\
 Matches may overlap, and a match may still be refused when it is to be rewritten, as the result would be another \
 graph: gsl explain tells why. {RULES_ARE_CODE} {MODELS_ARE_DATA}
-returns: 0 if a rule matches; 1 if none does; 2 for what can't be used"""
+returns: 0 if a rule matches; 1 if none does; 2 for what can't be used; of several models, the highest"""
 SHOWN = 60
 """The number of characters that the names of the nodes of a match may have in the table."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rules", metavar="RULES", help=HELP)
-    models.add_arguments(parser)
+    models.add_arguments(parser, many=True)
+    many.add_arguments(parser)
     parser.add_argument(
         "--limit", type=int, default=100, metavar="N", help="look for so many matches of each rule at most (100)"
     )
@@ -39,50 +42,84 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
-    """Print the matches of the rules; 1 if there is none."""
+    """Print the matches of the rules; 1 if there is none. Of several models, the highest status."""
     if options.limit < 1:
         raise UsageError(f"--limit: expected a positive number, found {options.limit}")
     rules = selection([options.rules], terminal).rules
+    if models.are_many(options.models):
+        return _run_many(options, rules, terminal)
+    status, found = _match(rules, terminal, argparse.Namespace(**vars(options), model=options.models[0]))
+    if options.json:
+        terminal.json(found)
+    else:
+        _print(found, terminal, options.limit)
+    return status
+
+
+def _run_many(options: argparse.Namespace, rules: Sequence[Subst], terminal: Terminal) -> Exit:
+    models.check_params_of_one(options.params)
+    tasks = [argparse.Namespace(**vars(options), model=file) for file in models.of_paths(options.models)]
+    found = many.results(partial(_match, rules), tasks, options.jobs, terminal, "matching")
+    if options.json:
+        terminal.json({"models": [result.as_json() for result in found]})
+    else:
+        _print_many(found, terminal)
+    return many.status(found)
+
+
+def _match(rules: Sequence[Subst], terminal: Terminal, options: argparse.Namespace) -> tuple[Exit, many.Found]:
     with terminal.during(f"reading {options.model}"):
         workload = models.given(options)
-    names = node_names(workload.graph)
     searched = terminal.progress(rules, len(rules), "matching")
     found = {rule: list(islice(rule.match(workload), options.limit + 1)) for rule in searched}
-    if options.json:
-        terminal.json(_as_json(found, workload, names, options))
-    else:
-        _print(found, workload, names, options, terminal)
-    return Exit.DONE if any(found.values()) else Exit.NEGATIVE
+    status = Exit.DONE if any(found.values()) else Exit.NEGATIVE
+    return status, _as_json(found, workload, node_names(workload.graph), options)
 
 
-def _print(
-    found: dict[Subst, list[Match]], workload: Workload, names: dict[Node, str], options: argparse.Namespace,
-    terminal: Terminal,
-) -> None:  # fmt: skip
-    if options.graph:
-        terminal.line(f"{workload.text()}\n")
+def _print(found: many.Found, terminal: Terminal, limit: int) -> None:
+    """Print the matches in one model."""
+    if "graph" in found:
+        terminal.line(f"{found['graph']}\n")
     rows = []
-    for rule, matches in found.items():
-        rows += [(rule.name, _listed(match.outputs, names), _listed(match.inner, names))
-                 for match in matches[: options.limit]]  # fmt: skip
-        if len(matches) > options.limit:
-            rows.append((rule.name, "…", f"--limit shows more than {options.limit}"))
+    for rule in found["rules"]:
+        rows += [(rule["rule"], _listed(match["replaces"]), _listed(match["covers"])) for match in rule["matches"]]
+        if not rule["complete"]:
+            rows.append((rule["rule"], "…", f"--limit shows more than {limit}"))
     if rows:
         terminal.table(rows, ("rule", "replaces", "covers"))
         terminal.line()
-    counts = [min(len(matches), options.limit) for matches in found.values() if matches]
-    total = f"{sum(counts)} match{'es' * (sum(counts) > 1)} in all" if counts else "no match"
-    terminal.line(f"{len(counts)} of {len(found)} rule{'s' * (len(found) > 1)} match, {total}")
+    matching, total = _counts(found)
+    told = f"{total} match{'es' * (total > 1)} in all" if total else "no match"
+    terminal.line(f"{matching} of {len(found['rules'])} rule{'s' * (len(found['rules']) > 1)} match, {told}")
 
 
-def _listed(nodes: tuple[Node, ...], names: dict[Node, str]) -> str:
-    text = ", ".join(f"%{names[node]}" for node in nodes)
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 2].rpartition(',')[0]}, … ({len(nodes)})"
+def _counts(found: many.Found) -> tuple[int, int]:
+    """The number of rules that match, and of their matches."""
+    counts = [len(rule["matches"]) for rule in found["rules"] if rule["matches"]]
+    return len(counts), sum(counts)
+
+
+def _print_many(found: Sequence[many.Result], terminal: Terminal) -> None:
+    rows: list[TableRow] = []
+    for result in found:
+        if result.found is None:
+            rows.append((str(result.model), "", "", f"error: {result.error}"))
+            continue
+        names = ", ".join(rule["rule"] for rule in result.found["rules"] if rule["matches"])
+        rows.append((str(result.model), *map(str, _counts(result.found)), names))
+    terminal.table(rows, ("model", "rules", "matches", "which rules"))
+    terminal.line()
+    terminal.line(many.summary(found, "matched", "without a match"))
+
+
+def _listed(names: Sequence[str]) -> str:
+    text = ", ".join(f"%{name}" for name in names)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 2].rpartition(',')[0]}, … ({len(names)})"
 
 
 def _as_json(
     found: dict[Subst, list[Match]], workload: Workload, names: dict[Node, str], options: argparse.Namespace
-) -> dict[str, Any]:
+) -> many.Found:
     rules = []
     for rule, matches in found.items():
         shown = [

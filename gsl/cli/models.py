@@ -6,7 +6,7 @@ import argparse
 import importlib
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,9 +59,14 @@ FORMATS: Mapping[str, Format] = {
 """The formats by how the names of their files end."""
 
 
-def add_arguments(parser: argparse.ArgumentParser, params_help: str = PARAMS_HELP) -> None:
-    """Add the arguments that name a model, and those that are needed to read it."""
-    parser.add_argument("model", metavar="MODEL", type=Path, help=HELP)
+def add_arguments(parser: argparse.ArgumentParser, params_help: str = PARAMS_HELP, *, many: bool = False) -> None:
+    """Add the arguments that name a model, or many, and those that are needed to read one."""
+    if many:
+        parser.add_argument(
+            "models", metavar="MODEL", type=Path, nargs="+", help=f"{HELP}; several, or folders of them"
+        )
+    else:
+        parser.add_argument("model", metavar="MODEL", type=Path, help=HELP)
     parser.add_argument("--params", type=Path, metavar="WEIGHTS", help=params_help)
     parser.add_argument(
         "--import", action="append", default=[], dest="imports", metavar="MODULE",
@@ -97,6 +102,31 @@ def with_sizes(workload: Workload, sizes: Mapping[str, int] | None) -> Workload:
     return workload.with_example_inputs(workload.random_inputs(sizes=sizes))
 
 
+def are_many(paths: Sequence[Path]) -> bool:
+    """Whether arguments name more than one file."""
+    return len(paths) > 1 or paths[0].is_dir()
+
+
+def check_params_of_one(params: Path | None) -> None:
+    """UsageError for values of parameters beside several models."""
+    if params is not None:
+        raise UsageError("--params has the values of one model, and several models are given")
+
+
+def of_paths(paths: Sequence[Path]) -> list[Path]:
+    """The files of models that arguments name: those files, and the models of those folders, by name. UsageError for a
+    folder without one."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        inside = [path]
+        if path.is_dir():
+            inside = sorted(file for file in path.iterdir() if file.suffix in FORMATS and file.is_file())
+        if not inside:
+            raise UsageError(f"{path} has no model: the name of one ends in {_known()}")
+        found.update(dict.fromkeys(inside))
+    return list(found)
+
+
 def given(options: argparse.Namespace) -> Workload:
     """The workload of the model that the arguments name. UsageError if it can't be read."""
     with importable(os.getcwd()):
@@ -112,9 +142,12 @@ def format_of(path: Path) -> Format:
     """The format of a file by its name. UsageError for another name."""
     found = FORMATS.get(path.suffix)
     if found is None:
-        known = " or ".join(f"{suffix} ({known.title})" for suffix, known in FORMATS.items())
-        raise UsageError(f"{path}: the name of a model ends in {known}")
+        raise UsageError(f"{path}: the name of a model ends in {_known()}")
     return found
+
+
+def _known() -> str:
+    return " or ".join(f"{suffix} ({known.title})" for suffix, known in FORMATS.items())
 
 
 def read(path: Path, params: Path | None = None) -> Workload:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,20 @@ def check_place(path: Path) -> None:
         raise UsageError(f"{path} is a folder; give the name of a file in it")
     if not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         raise UsageError(f"{path.parent}: no permission to write there")
+
+
+def in_folder(folder: Path, files: Sequence[Path]) -> list[Path]:
+    """Places in a folder, which is made if need be, under the names of files. UsageError for two of one name."""
+    places: dict[str, Path] = {}
+    for file in files:
+        other = places.setdefault(file.name, file)
+        if other is not file:
+            raise UsageError(f"{other} and {file} would both be written as {folder / file.name}; rename one")
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{_shown(folder)} can't be the folder of the results: {error.strerror}") from None
+    return [folder / file.name for file in files]
 
 
 def _shown(path: Path) -> str:

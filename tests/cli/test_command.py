@@ -38,6 +38,8 @@ def everything(here: Path) -> Path:
     """A folder with all files that the examples name."""
     (here / "mine.py").write_text(RULES.replace('"idle"', '"conv-add"'))
     (here / "module.json").write_bytes((Path(__file__).parent / "data" / "dense.json").read_bytes())
+    (here / "models").mkdir()
+    shutil.copy(here / "model.pt2", here / "models")
     onnx.save(onnx.parser.parse_model(MODEL), here / "model.onnx")
     np.savez(here / "weights.npz", w=np.arange(12, dtype="float32").reshape(4, 3) / 10)
     return here

@@ -1,0 +1,121 @@
+"""Many models in one call of a command: one after the other, or several at once, each in a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import traceback
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from gsl.cli.command import Exit, UsageError, failure
+from gsl.cli.terminal import Terminal
+
+Found = dict[str, Any]
+"""What a command prints for one model as JSON."""
+Work = Callable[[Terminal, argparse.Namespace], tuple[Exit, Found]]
+"""The work of a command on the model that its options name, with a terminal for its progress."""
+_Task = Callable[[argparse.Namespace], tuple[Exit, Found]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command found for one model: what it returned, and what it prints, or the line that says why it failed."""
+
+    model: Path
+    status: Exit
+    found: Found | None = None
+    error: str = ""
+
+    def as_json(self) -> Found:
+        return {"model": str(self.model), "status": int(self.status), **(self.found or {"error": self.error})}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that tells how many models are worked on at once."""
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N",
+        help="work on so many models at once, each in a process of its own (1: one after the other, in this process)",
+    )  # fmt: skip
+
+
+def results(work: Work, tasks: Sequence[argparse.Namespace], jobs: int, terminal: Terminal, title: str) -> list[Result]:
+    """What was found for each model, in order. A failure is the result of its model, and stops no other."""
+    if jobs < 1:
+        raise UsageError(f"--jobs: expected a positive number, found {jobs}")
+    one = partial(work, replace(terminal, rich_err=False))  # the terminal tells how many are done
+    done = (_attempt(one, task) for task in tasks) if jobs == 1 else _at_once(one, tasks, jobs)
+    found = {result.model: result for result in terminal.progress(done, len(tasks), title)}
+    return [found[task.model] for task in tasks]
+
+
+def status(found: Sequence[Result]) -> Exit:
+    """What a command returns for many models: the highest of what it would for each of them."""
+    return max(result.status for result in found)
+
+
+def summary(found: Sequence[Result], done: str, negative: str) -> str:
+    """How many models there are with each outcome, in a line; two outcomes have words of the command."""
+    words = {Exit.DONE: done, Exit.NEGATIVE: negative}
+    counts = Counter(words.get(result.status, "failed") for result in found)
+    listed = ", ".join(f"{count} {word}" for word, count in counts.items())
+    return f"{len(found)} model{'s' * (len(found) > 1)}: {listed}"
+
+
+def _attempt(work: _Task, task: argparse.Namespace) -> Result:
+    try:
+        return Result(task.model, *work(task))
+    except Exception as error:
+        if task.traceback:
+            traceback.print_exception(error, file=sys.stderr)
+        return Result(task.model, *_failed(error, task.traceback))
+
+
+def _failed(error: Exception, shown: bool) -> tuple[Exit, None, str]:
+    status, line = failure(error, shown)
+    return status, None, line
+
+
+def _at_once(work: _Task, tasks: Sequence[argparse.Namespace], jobs: int) -> Iterator[Result]:
+    """The results, in the order in which they come. A process that ends without one has failed."""
+    methods = multiprocessing.get_all_start_methods()
+    context = multiprocessing.get_context("fork" if "fork" in methods else None)
+    waiting = deque(tasks)
+    running: dict[Connection, tuple[BaseProcess, Path]] = {}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            task = waiting.popleft()
+            here, there = context.Pipe(duplex=False)
+            process = context.Process(target=_send, args=(there, work, task, jobs), daemon=True)
+            process.start()
+            there.close()
+            running[here] = process, task.model
+        for ready in wait(list(running)):
+            assert isinstance(ready, Connection)
+            yield _received(ready, *running.pop(ready))
+
+
+def _send(there: Connection, work: _Task, task: argparse.Namespace, jobs: int) -> None:
+    """The work of a process: it sends the result of one model."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
+    there.send(_attempt(work, task))
+
+
+def _received(here: Connection, process: BaseProcess, model: Path) -> Result:
+    with here:
+        try:
+            result: Result = here.recv()
+        except EOFError:
+            process.join()
+            result = Result(model, Exit.FAILED, error=f"its process ended with status {process.exitcode}")
+    process.join()
+    return result
