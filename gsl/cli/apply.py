@@ -94,8 +94,8 @@ def _apply(rules: RuleSet, terminal: Terminal, options: argparse.Namespace) -> t
     models.check_writable(options.output, options.model)
     with terminal.during(f"reading {options.model}"):
         old = models.given(options)
-    with terminal.during(f"applying {len(rules)} rules"):
-        new = rules(old, iterative=options.iterative, new_name=options.output.stem)
+    with terminal.during(f"applying {len(rules)} rules") as tell:
+        new = rules(old, iterative=options.iterative, new_name=options.output.stem, progress=tell)
     report = None
     if options.check:
         with terminal.during("comparing"):

@@ -13,11 +13,12 @@ from gsl.graph.node import (
     Node,
     Op,
     Origin,
+    by_operator,
     op_name,
 )
 from gsl.graph.types import Dim, SymDim, TensorType, TupleType, Type
 
 __all__ = [
     "CONST", "GETITEM", "INPUT", "LEAVES", "PARAM", "TUPLE", "Dim", "Effect", "Graph", "Inference", "Node", "Op",
-    "Origin", "SymDim", "TensorType", "TupleType", "Type", "op_name",
+    "Origin", "SymDim", "TensorType", "TupleType", "Type", "by_operator", "op_name",
 ]

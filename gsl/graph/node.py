@@ -281,6 +281,18 @@ class Writable(Protocol):
     def __call__(self, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None: ...
 
 
+def by_operator(nodes: Iterable[Node]) -> dict[Op, list[Node]]:
+    """The nodes of each operator, in the order in which they are given."""
+    table: dict[Op, list[Node]] = {}
+    for node in nodes:
+        group = table.get(node.op)
+        if group is None:
+            table[node.op] = [node]
+        else:
+            group.append(node)
+    return table
+
+
 class Graph:
     """A DAG of nodes in topological order, with its outputs."""
 
@@ -330,6 +342,8 @@ class Graph:
         self.formed: dict[Any, Any] = {}
         """The attributes and types of new calls while rules work on the graph, by the parts from which these calls are
         made."""
+        self.touched: dict[Node, None] | None = None
+        """The nodes that got other operands or users, and new ones, while somebody wants to know; else ``None``."""
         self._by_op: dict[Op, list[Node]] | None = None
         self._ends: tuple[list[Node], frozenset[Node]] | None = None
 
@@ -347,14 +361,7 @@ class Graph:
     def by_op(self) -> Mapping[Op, list[Node]]:
         """The nodes of each operator, in graph order. Kept, so not to be changed."""
         if self._by_op is None:
-            table: dict[Op, list[Node]] = {}
-            for node in self.nodes:
-                group = table.get(node.op)
-                if group is None:
-                    table[node.op] = [node]
-                else:
-                    group.append(node)
-            self._by_op = table
+            self._by_op = by_operator(self.nodes)
         return self._by_op
 
     def ends(self) -> frozenset[Node]:

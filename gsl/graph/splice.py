@@ -197,6 +197,8 @@ class Splicer:
             _put_in_order(new, taken)
         self.drop(matched, covers=True)
         self.drop([new for new in replacement.new if not new.users and new in created])
+        if self.graph.touched is not None:
+            self.graph.touched.update(dict.fromkeys((*created, *replacement.new)))
         names, dead = self._names, self.dead
         for node in created:
             if node not in dead:
@@ -222,6 +224,8 @@ class Splicer:
             for user in taken:
                 user.redirect(old, new)
             new.add_users(taken)
+            if self.graph.touched is not None:
+                self.graph.touched.update(dict.fromkeys(taken))
         positions = self.outputs.pop(old, None)
         if positions:
             self.outputs.setdefault(new, []).extend(positions)
@@ -273,7 +277,7 @@ class Splicer:
 
         Calls with effects stay, but for exchanges among the suspects where a match ``covers`` them.
         """
-        dead, outputs = self.dead, self.outputs
+        dead, outputs, touched = self.dead, self.outputs, self.graph.touched
         for suspect in suspects:
             if suspect.users:
                 continue
@@ -285,6 +289,8 @@ class Splicer:
                 if node.effect is not None and not (covers and node.effect is Effect.EXCHANGES and node in suspects):
                     continue
                 dead.add(node)
+                if touched is not None:
+                    touched.update(dict.fromkeys(node.operands))
                 for operand in node.operands if not node.deps else _needs(node):
                     users = operand.users
                     if isinstance(users, dict):  # as in drop_user, of which there are very many calls

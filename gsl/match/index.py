@@ -59,6 +59,8 @@ def candidates(plans: Iterable[Plan], by_op: Mapping[Op, list[Node]]) -> list[Ca
     for plan in plans:
         anchor, ops = plan.rarest(by_op)
         nodes = plan.in_order(anchor, ops, by_op, groups)
+        if nodes and plan.lacks(by_op):
+            nodes = []
         found.append(Candidates(plan.start(anchor), nodes, ops))
     rows = [_Row(each) for each in found if each.nodes and each.start.hints]
     for each in found:

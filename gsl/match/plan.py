@@ -17,6 +17,7 @@ rule whose condition refuses each of them pays for all. A ``>>`` chain of *m* pa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from operator import attrgetter, itemgetter
 
 from gsl.attr.ast import Ast, Literal
@@ -107,6 +108,7 @@ class Plan:
         self.anchors = operators or others or list(self.sure)
         """The patterns from which a search can start."""
         self.start(self.anchors[0])
+        self._alternatives = [p for p in self.sure if isinstance(p, Alt)]
         if len(self.required) > 1:
             self._check_alternatives()
 
@@ -271,6 +273,29 @@ class Plan:
                 continue  # from this one, alternatives hide what is connected; from the first anchor they don't
             return pattern, ops
         raise AssertionError("the first anchor has been compiled")
+
+    @cached_property
+    def reach(self) -> int:
+        """A bound of the number of steps, down and up, between any two nodes of a match; chains count as one call."""
+        heights: dict[Pattern, int] = {}
+        for pattern in self.patterns:  # operands first
+            own = isinstance(pattern, (Call, GetItem, Tuple))
+            heights[pattern] = own + max((heights.get(child, 0) for child in pattern.children()), default=0)
+        return 2 * max(heights.values()) + len(self.relations)
+
+    def lacks(self, by_op: Mapping[Op, list[Node]]) -> bool:
+        """True if each choice of an alternative needs an operator that a graph lacks, so that nothing can match."""
+        return not all(self._may_be(alternative, by_op) for alternative in self._alternatives)
+
+    def _may_be(self, pattern: Pattern, by_op: Mapping[Op, list[Node]]) -> bool:
+        """False if a pattern needs an operator that a graph lacks."""
+        ops = self.start(self.anchors[0]).matchers[pattern].ops
+        if ops is not None and ops.isdisjoint(by_op):
+            return False
+        if isinstance(pattern, Alt):
+            return any(self._may_be(choice, by_op) for choice in pattern.choices)
+        needed = pattern.children() if isinstance(pattern, (Call, GetItem, And)) else ()
+        return all(self._may_be(child, by_op) for child in needed)
 
     def _operators(self, anchor: Pattern, by_op: Mapping[Op, list[Node]]) -> frozenset[Op]:
         matcher = self.start(self.anchors[0]).matchers[anchor if self.variadic is None else self.variadic.first_field]

@@ -12,7 +12,8 @@ from gsl.graph import Graph, Node
 from gsl.graph.text import node_names
 from gsl.pause import paused_collector
 from gsl.rewrite.fold import Evaluate, fold
-from gsl.rewrite.passes import RulePass, Watch
+from gsl.rewrite.near import near_to
+from gsl.rewrite.passes import Progress, RulePass, Watch, silent
 from gsl.rewrite.share import drop_unused, share, take_fields
 from gsl.rewrite.trace import Trace
 from gsl.spec import DeclaredSpec
@@ -38,14 +39,17 @@ def rewrite(
     max_steps: int | None = None,
     fold_params: bool = True,
     new_name: str | None = None,
+    progress: Progress = silent,
 ) -> Subject:
     """Apply rules to a workload or a view; the result is new and the subject unchanged in every case."""
 
     def work(graph: Graph, evaluate: Evaluate | None, own: bool) -> tuple[Graph, Trace]:
-        return apply(
+        found = apply(
             rules, graph, strategy=strategy, tidy=tidy, iterative=iterative, max_steps=max_steps,
-            evaluate=evaluate if fold_params else None, own=own,
+            evaluate=evaluate if fold_params else None, own=own, progress=progress,
         )  # fmt: skip
+        progress(f"{len(found[1].firings):,} rewrites, making the new graph")
+        return found
 
     return on_subject(subject, work, new_name, [spec for rule in rules for spec in rule.operators], everywhere(work))
 
@@ -133,6 +137,7 @@ def apply(
     max_steps: int | None = None,
     evaluate: Evaluate | None = None,
     own: bool = False,
+    progress: Progress = silent,
 ) -> tuple[Graph, Trace]:
     """A rewritten copy of a view, and the trace; with ``evaluate``, weights are folded after each pass.
 
@@ -143,19 +148,26 @@ def apply(
     for rule in rules:
         rule.plan.check(source)
     trace = Trace(rules={rule.name: rule for rule in rules}, iterative=iterative, tidy=tidy)
-    run = RewriteRun(source, trace, evaluate, own and not iterative)
+    run = RewriteRun(source, trace, evaluate, own and not iterative, progress)
     run.start()
     limit = None
     if iterative:
         limit = max_steps if max_steps is not None else limit_of(source)
+    run.local = iterative
     watch: Watch | None = None
+    near: list[Node] | None = None
     while True:
         run.trace.refused.clear()  # what is refused in the end is what counts
-        fired = run.round(strategy, limit)
-        if not iterative or not fired:
+        if run.round(strategy, limit, near=near):
+            if not iterative:
+                break
+            watch = watch or Watch(source)
+            watch.check(run.graph, run.trace)
+            near = run.near_to_changes()
+        elif near is None:
             break
-        watch = watch or Watch(source)
-        watch.check(run.graph, run.trace)
+        else:
+            near = None  # a last look at all nodes
     return run.done()
 
 
@@ -196,8 +208,11 @@ def repeat(trace: Trace, source: Graph, steps: int | None, evaluate: Evaluate | 
 class RewriteRun:
     """A view on which rules work in rounds, and the trace of their work. It is copied when the first match is found."""
 
-    def __init__(self, source: Graph, trace: Trace, evaluate: Evaluate | None, own: bool = False) -> None:
+    def __init__(
+        self, source: Graph, trace: Trace, evaluate: Evaluate | None, own: bool = False, progress: Progress = silent
+    ) -> None:
         self.graph = source
+        self.progress = progress
         self.own = own
         """True if the view may be changed itself, as no other object refers to it."""
         self.trace = trace
@@ -205,6 +220,10 @@ class RewriteRun:
         self.evaluate = evaluate
         self.rounds = 0
         self.untyped = False
+        self._near: list[Node] | None = None
+        """The nodes at which the next round looks; ``None`` for all."""
+        self.local = False
+        """True if rounds may look near to what was changed only."""
         self._roots: dict[Node, str] = {}
         self._pass: RulePass | None = None
         self._owned = False
@@ -214,6 +233,7 @@ class RewriteRun:
         if not self.own:
             self.graph = self.graph.copy()
         self._owned = True
+        self.graph.touched = {} if self.local else None
         names = {node.name for node in self.graph}
         if len(names) < len(self.graph) or "" in names:
             for node, name in node_names(self.graph).items():
@@ -233,20 +253,36 @@ class RewriteRun:
         self.trace.shared += share(self.graph, all=True)
         self.trace.unused += drop_unused(self.graph)
 
-    def round(self, strategy: str, limit: int | None, rules: Iterable[Subst] | None = None) -> bool:
-        """Make a pass of some of the rules, or of all, and tidy up after it; whether any fired."""
+    def round(
+        self, strategy: str, limit: int | None, rules: Iterable[Subst] | None = None, near: list[Node] | None = None
+    ) -> bool:
+        """Make a pass of some of the rules, or of all, at some of the nodes, or at all, and tidy up after it; whether
+        any fired."""
         before = len(self.trace.firings)
         with paused_collector():
-            self.begin(strategy, limit, rules).run()
+            self.begin(strategy, limit, rules, near).run()
             self.end()
-        return len(self.trace.firings) > before
+        fired = len(self.trace.firings) > before
+        if not fired and near is not None:
+            self.rounds -= 1
+        return fired
 
-    def begin(self, strategy: str, limit: int | None, rules: Iterable[Subst] | None = None) -> RulePass:
-        """The pass of the next round, of some of the rules or of all."""
+    def near_to_changes(self) -> list[Node] | None:
+        """The nodes at which rules may match anew after a round; ``None`` for all."""
+        touched, self.graph.touched = self.graph.touched, {}
+        return near_to(self.graph, touched or (), [rule.plan for rule in self.trace.rules.values()])
+
+    def begin(
+        self, strategy: str, limit: int | None, rules: Iterable[Subst] | None = None, near: list[Node] | None = None
+    ) -> RulePass:
+        """The pass of the next round, of some of the rules or of all, at some of the nodes or at all."""
         self.rounds += 1
         chosen = list(self.trace.rules.values() if rules is None else rules)
         take = None if self._owned else self.take
-        self._pass = RulePass(self.graph, chosen, strategy, self.trace, round=self.rounds, limit=limit, take=take)
+        self._pass = RulePass(
+            self.graph, chosen, strategy, self.trace, round=self.rounds, limit=limit, take=take,
+            progress=self.progress, near=near,
+        )  # fmt: skip
         return self._pass
 
     def end(self) -> None:
@@ -267,6 +303,7 @@ class RewriteRun:
     def done(self) -> tuple[Graph, Trace]:
         """The graph and the trace; warns where types could not be checked."""
         self.graph.formed.clear()
+        self.graph.touched = None
         if self.untyped:
             place = caller()
             warnings.warn_explicit(

@@ -136,7 +136,7 @@ def computed_ahead(graph: Graph) -> dict[Node, bool]:
         if node.op in (PARAM, CONST):
             if node not in unsteady:
                 known[node] = node.op == PARAM or hasattr(node.attrs["value"], "shape")
-        elif is_foldable(node) and all(operand in known for operand in node.operands):
+        elif all(operand in known for operand in node.operands) and is_foldable(node):
             known[node] = any(known[operand] for operand in node.operands)
     return known
 

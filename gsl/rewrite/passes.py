@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gsl.attr.evaluate import same
 from gsl.errors import FixpointError, ReplayError, RewriteError
-from gsl.graph import LEAVES, Graph, Node
+from gsl.graph import LEAVES, Graph, Node, by_operator
 from gsl.graph.splice import Replacement, Splicer
 from gsl.match import Candidates, Crowds, Find, Match, MatchSearch, Miss, candidates
 from gsl.rewrite.check import Checker, Refusal
@@ -47,11 +47,19 @@ class Watch:
     def check(self, graph: Graph, trace: Trace) -> None:
         """Look at the graph after a round. Raises FixpointError, with the rewrites that lead back."""
         self.rounds += 1
+        renewed = self.rounds == self.renewal
+        if not renewed and not self._has_operators(graph):
+            return
         state = _state(graph)
         if _same_states(self.state, state):
             raise FixpointError(_circle(trace.firings[self.firings :]))
-        if self.rounds == self.renewal:
+        if renewed:
             self.state, self.firings, self.renewal = state, len(trace.firings), 2 * self.renewal + 1
+
+    def _has_operators(self, graph: Graph) -> bool:
+        """True if the graph has the operators of the earlier state in their order, which is cheap to see."""
+        nodes = graph.nodes
+        return len(nodes) == len(self.state) - 1 and all(node.op == row[0] for node, row in zip(nodes, self.state))
 
 
 def no_end(trace: Trace, limit: int) -> FixpointError:
@@ -147,6 +155,14 @@ def _same_values(before: Any, after: Any) -> bool:
     return tensors and bool(before.dtype == after.dtype) and same(before, after)
 
 
+Progress = Callable[[str], object]
+"""A function that is told, in a few words, what is being done."""
+
+
+def silent(_: str) -> None:
+    """Progress that nobody wants to be told."""
+
+
 Rank = tuple[int, ...]
 """The rank of a match by a strategy; the smallest is best."""
 MAX_REFUSALS = 1000
@@ -166,8 +182,13 @@ class RulePass:
         round: int = 1,
         limit: int | None = None,
         take: Callable[[], Graph] | None = None,
+        progress: Progress = silent,
+        near: Sequence[Node] | None = None,
     ) -> None:
         self.rules = rules
+        self.near = near
+        """The nodes, in graph order, among which matches are looked for; ``None`` for all."""
+        self.progress = progress
         self.strategy = strategy
         self.trace = trace
         self.round = round
@@ -210,13 +231,17 @@ class RulePass:
                     where.nodes = [copies[node.index] for node in where.nodes]
         if self.strategy == "priority":
             for rule, where in found:
+                if where.nodes:
+                    self.progress(f"round {self.round}, {len(self.trace.firings):,} rewrites: {rule.name}")
                 self._in_order(rule, where)
         else:
+            self.progress(f"round {self.round}, {len(self.trace.firings):,} rewrites")
             self._best_first(found)
         self.splicer.finish()
 
     def _candidates(self, rules: Sequence[Subst]) -> list[tuple[Subst, Candidates]]:
-        return list(zip(rules, candidates([rule.plan for rule in rules], self.graph.by_op())))
+        by_op = self.graph.by_op() if self.near is None else by_operator(self.near)
+        return list(zip(rules, candidates([rule.plan for rule in rules], by_op)))
 
     def _has_match(self, where: Candidates) -> bool:
         find = where.start.finder(len(where.nodes))

@@ -13,7 +13,7 @@ from gsl.match import Match, candidates
 from gsl.rewrite.apply import RewriteRun, apply, everywhere, limit_of, on_subject, rewrite, view_of
 from gsl.rewrite.explain import Explanation
 from gsl.rewrite.fold import Evaluate
-from gsl.rewrite.passes import Watch
+from gsl.rewrite.passes import Progress, Watch, silent
 from gsl.rewrite.subst import Subst
 from gsl.rewrite.trace import Trace
 from gsl.spec import DeclaredSpec
@@ -159,10 +159,12 @@ class RuleSet:
         max_steps: int | None = None,
         fold_params: bool = True,
         new_name: str | None = None,
+        progress: Progress = silent,
     ) -> Subject:
         """A new workload in which the rules have been applied: one pass, or until nothing matches.
 
-        As ``Subst`` does with one rule; ``max_steps`` goes before that of the set.
+        As ``Subst`` does with one rule; ``max_steps`` goes before that of the set. ``progress`` is a function that is
+        told in a line what is being done, for graphs that take long: ``rules(wl, progress=print)``.
         """
         return rewrite(
             self.rules,
@@ -173,6 +175,7 @@ class RuleSet:
             max_steps=self.max_steps if max_steps is None else max_steps,
             fold_params=fold_params,
             new_name=new_name,
+            progress=progress,
         )
 
     def apply(self, graph: Graph, *, iterative: bool = False, max_steps: int | None = None) -> tuple[Graph, Trace]:

@@ -49,6 +49,7 @@ def share(graph: Graph, *, all: bool = False) -> int:
     splicer = Splicer(graph)
     found: dict[Hashable, Node] = {}
     values: dict[Node, Hashable] = {}
+    keys: dict[int, Hashable] = {}
     for node in graph.nodes:
         if node.op in (PARAM, CONST) and node not in unsteady:
             values[node] = frozen(node.attrs["value"])
@@ -56,7 +57,10 @@ def share(graph: Graph, *, all: bool = False) -> int:
             continue
         try:
             operands = tuple([values.get(operand, operand) for operand in node.operands])
-            first = found.setdefault((node.op, operands, frozen(node.attrs), node.type, node.deps), node)
+            attrs = keys.get(id(node.attrs))
+            if attrs is None:  # equal calls have one mapping, often
+                attrs = keys[id(node.attrs)] = frozen(node.attrs)
+            first = found.setdefault((node.op, operands, attrs, node.type, node.deps), node)
         except TypeError:  # an attribute that has no hash
             continue
         if first is not node and (all or _is_touched(first) or _is_touched(node)):

@@ -36,14 +36,24 @@ class OnnxOp:
         return f"{self.domain or 'onnx'}::{self.name}" + f".{self.overload}" * bool(self.overload)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class OpName:
-    """An operator by its name alone, in a graph of objects whose operators are strings."""
+    """An operator by its name alone, in a graph of objects whose operators are strings. There is one of each name, so
+    that comparing two is cheap."""
 
     name: str
 
+    def __new__(cls, name: str) -> OpName:
+        return _NAMED.setdefault(name, object.__new__(cls))
+
+    def __reduce__(self) -> tuple[type[OpName], tuple[str]]:
+        return OpName, (self.name,)
+
     def __str__(self) -> str:
         return self.name
+
+
+_NAMED: dict[str, OpName] = {}
 
 
 def same_function(target: Any) -> frozenset[Any]:

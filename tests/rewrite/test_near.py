@@ -1,0 +1,99 @@
+"""Rounds that look near to what the round before changed: they find what all would find, and see few nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gsl import RuleSet, Subst, op, pat
+from gsl.graph import Graph, Node
+from gsl.match import Plan
+from gsl.match.index import candidates
+from gsl.rewrite import apply as rounds
+from gsl.rewrite import near
+from tests.helpers.graphs import Builder, graph
+from tests.match.random_cases import graphs
+from tests.rewrite.checks import rewritten
+from tests.rewrite.test_properties import ENDING, QUICK
+
+x, y = pat.Wildcard(), pat.Wildcard()
+MELT = Subst(op.ReLU(op.Tanh(x)), op.Tanh(op.Sigmoid(x)), name="melt")
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """The number of nodes at which each round looked that came after another one; ``None`` for all."""
+    found: list[int | None] = []
+
+    def noted(graph: Graph, touched: Iterable[Node], plans: Iterable[Plan]) -> list[Node] | None:
+        part = near.near_to(graph, touched, plans)
+        found.append(None if part is None else len(part))
+        return part
+
+    monkeypatch.setattr(rounds, "near_to", noted)
+    return found
+
+
+def comb(relus: int, rest: int) -> Graph:
+    """A tanh below some relus, which rise by one place in each round, and a long chain beside them."""
+
+    def make(b: Builder) -> tuple[Node, Node]:
+        first = b.call("tanh", b.input("x", 4))
+        for _ in range(relus):
+            first = b.call("nn.relu", first)
+        second = b.input("y", 4)
+        for _ in range(rest):
+            second = b.call("exp", second)
+        return first, second
+
+    return graph(make)
+
+
+def test_rounds_look_at_few_nodes(seen: list[int | None]) -> None:
+    new, trace = RuleSet([MELT]).apply(comb(30, 1500), iterative=True)
+    assert [firing.round for firing in trace.firings] == list(range(1, 31))
+    assert sum(node.op == "sigmoid" for node in new.nodes) == 30
+    assert len(seen) == 30
+    assert all(number is not None and number < 20 for number in seen)
+
+
+def test_small_graphs_are_looked_at_as_a_whole(seen: list[int | None]) -> None:
+    RuleSet([MELT]).apply(comb(3, 10), iterative=True)
+    assert seen == [None] * 3
+
+
+def test_what_is_too_far_is_found_in_the_end(seen: list[int | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(near, "FARTHEST", 0)
+    new, trace = RuleSet([MELT]).apply(comb(5, 1500), iterative=True)
+    assert (trace.count(), [firing.round for firing in trace.firings]) == (5, [1, 2, 3, 4, 5])
+    assert RuleSet([MELT]).apply(new)[1].count() == 0
+
+
+@QUICK
+@given(graphs(most=12), st.lists(st.sampled_from(ENDING), min_size=1, unique=True), st.sampled_from([0, 1, 8]))
+def test_in_the_end_nothing_matches(view: Graph, rules: list[Subst], farthest: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(near, "LEAST", 0)
+        patch.setattr(near, "SHARE", 1)
+        patch.setattr(near, "FARTHEST", farthest)
+        new, _ = rewritten(RuleSet(rules), view, iterative=True)
+    for rule in rules:
+        assert rewritten(rule, new)[1].count() == 0
+
+
+def test_alternatives_that_need_what_is_not_there_cost_nothing() -> None:
+    either = pat.Alt(op.Exp(op.Cos(x)), op.Exp(op.Sin(op.Log(x))))
+    rule = Subst(op.Exp(either), op.Exp(x), name="either")
+    lacking, there = comb(0, 9), graph(lambda b: b.call("exp", b.call("exp", b.call("cos", b.input("x", 4)))))
+    assert [len(found.nodes) for found in candidates([rule.plan], lacking.by_op())] == [0]
+    assert [len(found.nodes) for found in candidates([rule.plan], there.by_op())] == [2]
+    assert rewritten(rule, there, numbers=False)[1].count() == 1
+
+
+def test_progress_is_told() -> None:
+    told: list[str] = []
+    RuleSet([MELT])(comb(2, 1), iterative=True, progress=told.append)
+    assert told == ["round 1, 0 rewrites: melt", "round 2, 1 rewrites: melt", "2 rewrites, making the new graph"]
