@@ -16,8 +16,8 @@ from gsl.attr.expr import Expr, to_ast
 from gsl.errors import PatternError, PatternTypeError, located, nearest
 
 __all__ = [
-    "Cond", "Const", "Expr", "In", "LayoutRemap", "Len", "Map", "Match", "Range", "ReduceIndexed", "ReduceTuple",
-    "Reverse", "Sum", "Symbol", "Tuple", "Variadic", "Zip", "abs", "all", "any", "max", "min", "prod",
+    "Cond", "Const", "Expr", "In", "Inverse", "LayoutRemap", "Len", "Map", "Match", "Range", "ReduceIndexed",
+    "ReduceTuple", "Reverse", "Sum", "Symbol", "Tuple", "Variadic", "Zip", "abs", "all", "any", "max", "min", "prod",
 ]  # fmt: skip
 
 Body = Callable[[Expr], Any] | Expr
@@ -60,6 +60,11 @@ def In(value: Any, sequence: Any) -> Expr:
 def Reverse(sequence: Any) -> Expr:
     """The tuple in reverse order."""
     return _function("Reverse", sequence)
+
+
+def Inverse(permutation: Any) -> Expr:
+    """The permutation that undoes another: of ``axes`` of a transpose, those of the transpose back."""
+    return _function("Inverse", permutation)
 
 
 def Zip(*sequences: Any) -> Expr:

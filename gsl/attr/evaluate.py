@@ -104,9 +104,16 @@ def _remap(source: str, target: str) -> tuple[int, ...]:
     return tuple(source.index(axis) for axis in target)
 
 
+def _inverse(permutation: Sequence[int]) -> tuple[int, ...]:
+    if sorted(permutation) != list(range(len(permutation))):
+        raise ValueError(f"{short(permutation)} is not a permutation of the numbers from 0 on")
+    return tuple(map(list(permutation).index, range(len(permutation))))
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Len": len,
     "In": _contains,
+    "Inverse": _inverse,
     "Reverse": lambda sequence: tuple(reversed(sequence)),
     "Range": lambda *bounds: tuple(range(*bounds)),
     "Zip": lambda *sequences: tuple(zip(*sequences)),

@@ -10,7 +10,7 @@ from gsl.attr import ast
 from gsl.attr.ast import Ast
 from gsl.attr.evaluate import Evaluator, same
 from gsl.errors import EvaluationError, UndecidableError
-from gsl.graph import Node, TensorType
+from gsl.graph import CONST, PARAM, Node, TensorType
 from gsl.match.bindings import AttrPath, MatchScope
 from gsl.pat import Pattern, Variadic
 from gsl.pat.variadic import references
@@ -30,6 +30,19 @@ def decidedly_same(left: Any, right: Any) -> bool:
         return same(left, right)
     except UndecidableError:
         return False
+
+
+def known_value(node: Node) -> Any:
+    """The numbers of a weight or a literal; ``None`` where they are not known, as those of a weight without data."""
+    value = node.attrs.get("value") if node.op in (PARAM, CONST) else None
+    if value is None or not hasattr(value, "shape"):
+        return value if isinstance(value, (bool, int, float)) else None
+    odd = (str(value.dtype), str(getattr(value, "layout", "")), str(getattr(value, "device", "")), type(value).__name__)
+    return None if any(word in " ".join(odd) for word in _NOT_COMPARED) else value
+
+
+_NOT_COMPARED: Final = ("complex", "float8", "sparse", "qint", "quint", "meta", "FakeTensor")
+"""The words that tell tensors whose elements are not compared with numbers: by dtype, layout, device, and class."""
 
 
 def equal_literal(wanted: Any, actual: Any) -> bool:

@@ -15,7 +15,7 @@ from gsl.attr.ast import Literal
 from gsl.errors import EvaluationError
 from gsl.graph import CONST, GETITEM, TUPLE, Node, Op, TensorType, TupleType
 from gsl.match.bindings import AttrPath, N
-from gsl.match.guard import Guard, canonical, decidedly_same, equal_in_single, equal_literal
+from gsl.match.guard import Guard, canonical, decidedly_same, equal_in_single, equal_literal, known_value
 from gsl.match.machine import Goals, Machine
 from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, OpClass, Pattern, Segment, Tuple, Variadic, has_head
 from gsl.pat.variadic import is_open
@@ -129,6 +129,8 @@ class Matcher:
         for what, wanted, actual in demands:
             if isinstance(wanted, Literal) and not decidedly_same(wanted.value, actual):
                 return search.miss(self.pattern, node, what, wanted.value, actual)
+        if guard.values is not None and (wrong := guard.values.outside(known_value(node))) is not None:
+            return search.miss(self.pattern, node, "values", guard.values, wrong)
         return True
 
     def descend(self, search: Machine[N], node: N, path: AttrPath, rest: Goals) -> Goals | None:

@@ -100,6 +100,8 @@ class Plan:
         inside = [c for p in self.sure if isinstance(p, Seq) for c in p.constraints if isinstance(c, Use)]
         self.ways = (*self.relations, *inside)
         """The use relations that lead from one sure pattern to another."""
+        self.domains = {p: p.guard.values for p in self.patterns if p.guard is not None and p.guard.values is not None}
+        """The patterns of which the values are demanded to be of a domain."""
         self.natives = [p for p in self.patterns if isinstance(p, Call) and not isinstance(p.op, (OpSpec, OpClass))]
         self._check()
         self._starts: dict[Pattern, Start] = {}

@@ -199,6 +199,8 @@ class _Coder:
                 yield f"{name}={_tuple('None' if size is None else _bare(self.value(size)) for size in value)}"
             elif value is not None:
                 yield f"{name}={_bare(self.value(value))}"
+        if guard is not None and guard.values is not None:
+            yield f"values={guard.values!r}"
 
     # Expressions
 

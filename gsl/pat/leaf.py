@@ -18,7 +18,11 @@ from gsl.pat.typed import TENSOR, TypeGuard
 
 
 class Leaf(Pattern):
-    """A variable of the rule. Leaves may coincide unless they are ``distinct``."""
+    """A variable of the rule. Leaves may coincide unless they are ``distinct``.
+
+    ``values`` are the numbers that it may have (:class:`gsl.pat.values.Domain`): those of weights and literals are
+    checked, of others it is assumed, which the trace says.
+    """
 
     __slots__ = ("distinct",)
     distinct: bool
@@ -26,9 +30,10 @@ class Leaf(Pattern):
     """The kinds of node that match; ``None`` for all."""
 
     def __init__(
-        self, *, shape: Any = None, dtype: Any = None, ndim: Any = None, distinct: bool = False, **fields: Any
-    ) -> None:
-        super().__init__(TypeGuard.of(shape, dtype, ndim), distinct=distinct, **fields)
+        self, *, shape: Any = None, dtype: Any = None, ndim: Any = None, values: Any = None, distinct: bool = False,
+        **fields: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(TypeGuard.of(shape, dtype, ndim, values), distinct=distinct, **fields)
 
     def arguments(self) -> Iterator[Any]:
         yield from super().arguments()
@@ -42,8 +47,10 @@ class Leaf(Pattern):
 class _Free(Leaf):
     __slots__ = ()
 
-    def __init__(self, *, shape: Any = None, dtype: Any = None, ndim: Any = None, distinct: bool = False) -> None:
-        super().__init__(shape=shape, dtype=dtype, ndim=ndim, distinct=distinct)
+    def __init__(
+        self, *, shape: Any = None, dtype: Any = None, ndim: Any = None, values: Any = None, distinct: bool = False
+    ) -> None:
+        super().__init__(shape=shape, dtype=dtype, ndim=ndim, values=values, distinct=distinct)
 
 
 class Wildcard(_Free):
@@ -87,9 +94,11 @@ class Const(Leaf):
     """``None``, an Ast, or an array."""
 
     def __init__(
-        self, value: Any = None, dtype: Any = None, *, shape: Any = None, ndim: Any = None, distinct: bool = False
-    ) -> None:
-        super().__init__(shape=shape, dtype=dtype, ndim=ndim, distinct=distinct, literal=_literal(value))
+        self, value: Any = None, dtype: Any = None, *, shape: Any = None, ndim: Any = None, values: Any = None,
+        distinct: bool = False,
+    ) -> None:  # fmt: skip
+        literal = _literal(value)
+        super().__init__(shape=shape, dtype=dtype, ndim=ndim, values=values, distinct=distinct, literal=literal)
 
     def arguments(self) -> Iterator[Any]:
         if isinstance(self.literal, Ast):

@@ -1,4 +1,4 @@
-"""The demands of a pattern on the type of its node."""
+"""The demands of a pattern on the type of its node, and on its values."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from gsl.attr.expr import to_ast
 from gsl.attr.text import listed, render
 from gsl.errors import PatternError, located
 from gsl.graph import SymDim
+from gsl.pat.values import Domain
 from gsl.spec import normalise
 
 TENSOR = ("shape", "dtype", "ndim")
@@ -32,24 +33,26 @@ class KeywordText:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TypeGuard:
-    """The demands of a pattern on the type of its node; ``None`` where it demands nothing."""
+    """The demands of a pattern on the type and the values of its node; ``None`` where it demands nothing."""
 
     shape: Ast | tuple[Ast | None, ...] | None = None
     dtype: Ast | None = None
     ndim: Ast | None = None
+    values: Domain | None = None
 
     @staticmethod
-    def of(shape: Any = None, dtype: Any = None, ndim: Any = None) -> TypeGuard | None:
-        """The guard of the keywords ``shape=``, ``dtype=``, ``ndim=``; ``None`` if none is given.
+    def of(shape: Any = None, dtype: Any = None, ndim: Any = None, values: Any = None) -> TypeGuard | None:
+        """The guard of the keywords ``shape=``, ``dtype=``, ``ndim=``, ``values=``; ``None`` if none is given.
 
-        Raises PatternError for what is no shape, no dtype or no number of dimensions.
+        Raises PatternError for what is no shape, no dtype, no number of dimensions or no set of numbers.
         """
-        if shape is None and dtype is None and ndim is None:
+        if shape is None and dtype is None and ndim is None and values is None:
             return None
         return TypeGuard(
             None if shape is None else _shape(shape),
             None if dtype is None else _dtype(dtype),
             None if ndim is None else _size("ndim", ndim),
+            None if values is None else Domain.of(values),
         )
 
     def expressions(self) -> Iterator[Ast]:
@@ -62,7 +65,7 @@ class TypeGuard:
 
     def keywords(self) -> Iterator[KeywordText]:
         """The demands as they are written."""
-        for name in TENSOR:
+        for name in (*TENSOR, "values"):
             value = getattr(self, name)
             if isinstance(value, tuple):
                 value = ShapeText(value)

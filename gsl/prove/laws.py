@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from math import isqrt
+from math import inf, isqrt
 
 from gsl.prove.normal import TermAlgebra
-from gsl.prove.terms import ZERO, Fold, FunctionTerm, Integer, Sum, Term, atoms_of, constant
+from gsl.prove.terms import ZERO, Element, Factor, Fold, FunctionTerm, Integer, Sum, Term, atoms_of, constant
 
 Law = Callable[..., Sum | None]
 """The value of a function, simplified; ``None`` where nothing is known of it."""
@@ -23,8 +23,7 @@ def _inverse(algebra: TermAlgebra, value: Sum) -> Sum | None:
         total = constant(1 / term.coefficient)
         for factor, power in term.factors:
             of = factor.arguments[0] if isinstance(factor, FunctionTerm) and factor.name == "inverse" else None
-            single = Sum((Term(Fraction(1), ((factor, 1),)),))
-            total = algebra.times(total, algebra.power(of or algebra.opaque("inverse", [single]), power))
+            total = algebra.times(total, algebra.power(of or algebra.opaque("inverse", [_alone(factor)]), power))
         return total
     lead = min(value.terms, key=lambda term: term.key).coefficient
     common = set(value.terms[0].factors).intersection(*(term.factors for term in value.terms))
@@ -42,28 +41,103 @@ def _inverse(algebra: TermAlgebra, value: Sum) -> Sum | None:
 
 def _sqrt(algebra: TermAlgebra, value: Sum) -> Sum | None:
     known = value.constant
-    if known is None or known < 0:
+    if known is None:
+        return _root_of_squares(algebra, value)
+    if known < 0:
         return None
     above, below = isqrt(known.numerator), isqrt(known.denominator)
     exact = above**2 == known.numerator and below**2 == known.denominator
     return constant(Fraction(above, below)) if exact else None
 
 
+def _root_of_squares(algebra: TermAlgebra, value: Sum) -> Sum | None:
+    """The root of a product of squares: sqrt(a²) = abs(a)."""
+    (term, *others) = value.terms
+    squares = all(power % 2 == 0 for _, power in term.factors)
+    if others or term.bound or term.guards or not squares or term.coefficient <= 0:
+        return None
+    found = algebra.apply("sqrt", constant(term.coefficient))
+    for factor, power in term.factors:
+        found = algebra.times(found, algebra.power(algebra.apply("abs", _alone(factor)), power // 2))
+    return found
+
+
+def _alone(factor: Factor) -> Sum:
+    return Sum((Term(Fraction(1), ((factor, 1),)),))
+
+
+def _magnitude(algebra: TermAlgebra, x: Sum) -> Sum | None:
+    """abs(a·b) = abs(a)·abs(b), and abs(a) = a if that is not negative."""
+    if is_positive(algebra, x, strictly=False):
+        return x
+    if is_positive(algebra, algebra.negative(x), strictly=False):
+        return algebra.negative(x)
+    (term, *others) = x.terms
+    if others or term.bound or term.guards or (len(term.factors) == 1 and term.factors[0][1] == term.coefficient == 1):
+        return None
+    found = constant(abs(term.coefficient))
+    for factor, power in term.factors:
+        found = algebra.times(found, algebra.power(algebra.apply("abs", _alone(factor)), power))
+    return found
+
+
+def _signum(algebra: TermAlgebra, x: Sum) -> Sum | None:
+    if is_positive(algebra, x):
+        return constant(1)
+    return constant(-1) if is_positive(algebra, algebra.negative(x)) else None
+
+
 def _largest(algebra: TermAlgebra, *values: Sum) -> Sum | None:
-    flat: dict[str, Sum] = {}
-    for value in values:
-        inner = value.terms[0].factors[0][0] if len(value.terms) == 1 and value.terms[0].factors else None
-        whole = isinstance(inner, FunctionTerm) and inner.name == "max" and value == Sum(
-            (Term(Fraction(1), ((inner, 1),)),))  # fmt: skip
-        for part in inner.arguments if whole and isinstance(inner, FunctionTerm) else (value,):
-            flat[part.text] = part
+    """max(a, b) = max(b, a), max(max(a, b), c) = max(a, b, c), max(s·a, s·b) = s·max(a, b) where s is not negative."""
+    flat = {part.text: part for value in values for part in _of_largest(algebra, value)}
     known = [part for part in flat.values() if part.constant is not None]
     parts = [part for _, part in sorted(flat.items()) if part.constant is None]
     if known:
-        largest = max(part.constant or Fraction(0) for part in known)
-        if largest > 0 or not any(is_positive(algebra, part, strictly=False) for part in parts):
-            parts.append(constant(largest))
-    return parts[0] if len(parts) == 1 else algebra.opaque("max", parts)
+        least = constant(max(part.constant or Fraction(0) for part in known))
+        if not any(_is_at_least(algebra, part, least) for part in parts):
+            parts = [*(part for part in parts if not _is_at_least(algebra, least, part)), least]
+    outer = _common(algebra, parts)
+    if len(parts) == 1 or outer is None:
+        return parts[0] if len(parts) == 1 else algebra.opaque("max", parts)
+    left = [_without(part, outer) for part in parts]
+    return algebra.times(Sum((outer,)), algebra.apply("max", *map(algebra.renewed, left)))
+
+
+def _is_at_least(algebra: TermAlgebra, value: Sum, other: Sum) -> bool:
+    return is_positive(algebra, algebra.add(value, algebra.negative(other)), strictly=False)
+
+
+def _of_largest(algebra: TermAlgebra, value: Sum) -> list[Sum]:
+    """What a sum is the largest of."""
+    (term, *others) = value.terms or (None,)
+    if term is None or others or term.bound or term.guards or term.coefficient < 0:
+        return [value]
+    inner = [f for f, power in term.factors if isinstance(f, FunctionTerm) and f.name == "max" and power == 1]
+    rest = tuple(pair for pair in term.factors if pair[0] not in inner)
+    if len(inner) != 1 or any(_sign(algebra, *pair) < 0 for pair in rest):
+        return [value]
+    return [algebra.times(Sum((replace(term, factors=rest),)), part) for part in inner[0].arguments]
+
+
+def _common(algebra: TermAlgebra, parts: Sequence[Sum]) -> Term | None:
+    """The factors of all terms that are not negative, and the size of the first coefficient; ``None`` if that is 1."""
+    terms = [term for part in parts for term in part.terms]
+    lead = min((term for term in terms if term.factors), key=lambda term: term.key, default=None)
+    if lead is None:
+        return None
+    common = set(lead.factors).intersection(*(term.factors for term in terms))
+    outer = tuple(f for f in lead.factors if f in common and _sign(algebra, *f) >= 0 and all(
+        atoms_of(f[0]).isdisjoint(term.bound) for term in terms))  # fmt: skip
+    return Term(abs(lead.coefficient), outer) if outer or abs(lead.coefficient) != 1 else None
+
+
+def _without(value: Sum, outer: Term) -> Sum:
+    """A sum divided by what its terms have in common."""
+    return Sum(tuple(
+        replace(term, coefficient=term.coefficient / outer.coefficient,
+                factors=tuple(f for f in term.factors if f not in outer.factors))
+        for term in value.terms
+    ))  # fmt: skip
 
 
 def _exp(algebra: TermAlgebra, x: Sum) -> Sum | None:
@@ -83,7 +157,19 @@ def _exp(algebra: TermAlgebra, x: Sum) -> Sum | None:
 
 
 def _log(algebra: TermAlgebra, x: Sum) -> Sum | None:
-    return ZERO if x.constant == 1 else _argument(x, "exp")
+    """log(a·b) = log(a) + log(b) for positive numbers, and log(exp(a)) = a."""
+    if x.constant == 1 or len(x.terms) != 1:
+        return ZERO if x.constant == 1 else None
+    (term,) = x.terms
+    single = len(term.factors) == 1 and term.factors[0][1] == term.coefficient == 1
+    if single or term.bound or term.guards or term.coefficient <= 0 or not all(
+        _sign(algebra, *factor) > 0 for factor in term.factors
+    ):  # fmt: skip
+        return _argument(x, "exp")
+    parts = [algebra.apply("log", constant(term.coefficient))]
+    for factor, power in term.factors:
+        parts.append(algebra.scale(algebra.apply("log", _alone(factor)), power))
+    return algebra.add(*parts)
 
 
 def _argument(x: Sum, name: str) -> Sum | None:
@@ -116,7 +202,8 @@ def _sigmoid(algebra: TermAlgebra, x: Sum) -> Sum:
 
 
 LAWS: Mapping[str, Law] = {
-    "inverse": _inverse, "sqrt": _sqrt, "max": _largest, "exp": _exp, "sigmoid": _sigmoid,
+    "inverse": _inverse, "sqrt": _sqrt, "abs": _magnitude, "sign": _signum, "max": _largest, "exp": _exp,
+    "sigmoid": _sigmoid,
     **{name: _odd(name) for name in ("erf", "tanh", "sin", "tan", "asin", "atan", "sinh", "asinh", "atanh")},
     "cos": _at_zero(1), "cosh": _at_zero(1), "log": _log,
 }  # fmt: skip
@@ -124,6 +211,9 @@ LAWS: Mapping[str, Law] = {
 
 def is_positive(algebra: TermAlgebra, value: Sum, *, strictly: bool = True) -> bool:
     """True if it is seen that a sum is larger than 0, or not less than it."""
+    least = sum((_least(algebra, term) for term in value.terms), Fraction(0))
+    if least > 0 or (least == 0 and not strictly):
+        return True
     if any(term.coefficient < 0 for term in value.terms):
         return False
     if not all(all(_sign(algebra, *factor) >= 0 for factor in term.factors) for term in value.terms):
@@ -134,10 +224,42 @@ def is_positive(algebra: TermAlgebra, value: Sum, *, strictly: bool = True) -> b
     )
 
 
+def is_nonzero(algebra: TermAlgebra, value: Sum) -> bool:
+    """True if it is seen that a sum is not 0."""
+    if is_positive(algebra, value) or is_positive(algebra, algebra.negative(value)):
+        return True
+    (term, *others) = value.terms or (None,)
+    if term is None or others or term.bound or term.guards:
+        return False
+    return all(_sign(algebra, *factor) > 0 or _has_no_zero(algebra, factor[0]) for factor in term.factors)
+
+
+def _has_no_zero(algebra: TermAlgebra, factor: object) -> bool:
+    domain = algebra.path.domains.get(factor.leaf) if isinstance(factor, Element) else None
+    inverse = isinstance(factor, FunctionTerm) and factor.name == "inverse"
+    return inverse or (domain is not None and (domain.nonzero or domain.low > 0 or domain.high < 0))
+
+
+def _least(algebra: TermAlgebra, term: Term) -> Fraction | float:
+    """A number that a term is not less than."""
+    if not term.factors and not term.bound and not term.guards:
+        return term.coefficient
+    (factor, power), *others = term.factors or ((None, 0),)
+    domain = algebra.path.domains.get(factor.leaf) if isinstance(factor, Element) else None
+    if domain is None or others or power != 1 or term.bound or term.guards:
+        signs = (_sign(algebra, *pair) for pair in term.factors)
+        return Fraction(0) if term.coefficient > 0 and all(sign >= 0 for sign in signs) else -inf
+    end = domain.low if term.coefficient > 0 else domain.high
+    return term.coefficient * Fraction(end) if abs(end) < inf else -inf
+
+
 def _sign(algebra: TermAlgebra, factor: object, power: int) -> int:
     """1 for a factor that is positive, 0 for one that is not negative, -1 for one of which that is not seen."""
     sign = -1
     match factor:
+        case Element(leaf) if leaf in algebra.path.domains:
+            domain = algebra.path.domains[leaf]
+            sign = -1 if domain.low < 0 else 1 if domain.low > 0 or domain.nonzero else 0
         case Integer(atom):
             least = algebra.path.least(atom)
             sign = -1 if least is None else min(max(least, -1), 1)

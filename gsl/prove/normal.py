@@ -83,7 +83,7 @@ class TermAlgebra:
         coefficient = a.coefficient * b.coefficient
         for factor in [f for f in powers if isinstance(f, FunctionTerm) and f.name == "inverse"]:
             of = _single(factor.arguments[0])
-            if of is not None and of in powers and self.is_positive(factor.arguments[0]):
+            if of is not None and of in powers and self.is_nonzero(factor.arguments[0]):
                 less = min(powers[of], powers[factor])
                 powers[of] -= less
                 powers[factor] -= less
@@ -332,11 +332,11 @@ class TermAlgebra:
             return body
         return Sum((Term(Fraction(1), ((Fold(name, tuple(bound), kept, body), 1),)),))
 
-    def is_positive(self, value: Sum) -> bool:
-        """True if it is seen that a sum is larger than 0."""
-        from gsl.prove.laws import is_positive
+    def is_nonzero(self, value: Sum) -> bool:
+        """True if it is seen that a sum is not 0."""
+        from gsl.prove.laws import is_nonzero
 
-        return is_positive(self, value)
+        return is_nonzero(self, value)
 
 
 def _single(value: Sum) -> Factor | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Any, TypeVar
 
+from gsl.pat.values import Domain
 from gsl.prove.poly import (
     CODE,
     COMMON,
@@ -48,6 +49,8 @@ class Path:
         """What atoms are equal to."""
         self.facts: list[Relation] = []
         self.bounds: dict[IntAtom, int] = {}
+        self.domains: dict[str, Domain] = {}
+        """The numbers that the elements of leaves are demanded to be, by the names of the leaves."""
         self.groups: list[set[Poly]] = []
         """Sizes of which it is known that they can be broadcast to each other."""
         self.said: list[str] = []

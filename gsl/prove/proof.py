@@ -11,12 +11,12 @@ from gsl.prove.attributes import PARTS, RANKS
 from gsl.prove.equal import alike, equal
 from gsl.prove.family import Family
 from gsl.prove.lacking import Lacking
-from gsl.prove.laws import is_positive
+from gsl.prove.laws import is_nonzero, is_positive
 from gsl.prove.matched import Matched
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path, cases
 from gsl.prove.poly import Poly
-from gsl.prove.relation import ProofLimit, Unproved, written
+from gsl.prove.relation import Impossible, ProofLimit, Unproved, written
 from gsl.prove.source import SourceSide
 from gsl.prove.target import TargetSide
 from gsl.prove.tensor import Tensor
@@ -67,7 +67,7 @@ ASSUMED = (
     "numbers are real: nothing is rounded, nothing overflows, nothing is infinite; arithmetic is not of bools",
     "the out_dtype of a product holds the values of its operands",
     "no axis is empty",
-    "the results have the dtypes of the source, which is checked at each match",
+    "the results have the shapes and the dtypes of the source, which is checked at each match",
 )
 
 
@@ -149,9 +149,9 @@ def _equal_tensors(target: TargetSide, what: str, old: Tensor, new: Tensor) -> l
     calculations = [target.source.calc, target.calc]
     path, algebra = target.calc.path, target.calc.algebra
     if old.ndim != new.ndim:
-        raise Unproved(f"{what} has {old.ndim} axes before and {new.ndim} after")
-    for axis, (left, right) in enumerate(zip(old.shape, new.shape)):
-        path.require(("==", left - right), f"axis {axis} of {what}")
+        raise Impossible(f"{what} has {old.ndim} axes before and {new.ndim} after")
+    for left, right in zip(old.shape, new.shape):
+        path.assume(("==", left - right))
     first: tuple[Sum, Sum] | None = None
     before = [len(side.algebra.partial) for side in calculations]
     for place in _places(path, old):
@@ -216,8 +216,8 @@ def _factors(name: str, value: Sum) -> list[Sum]:
 
 
 def _always(algebra: TermAlgebra, name: str, value: Sum) -> bool:
-    if value.constant is not None and name in ("inverse", "sqrt", "log"):
-        return value.constant > 0 or (name == "inverse" and value.constant != 0) or (name == "sqrt")
+    if name == "inverse":
+        return is_nonzero(algebra, value)
     return is_positive(algebra, value, strictly=name != "sqrt")
 
 

@@ -28,6 +28,7 @@ from gsl.pat import (
     Variadic,
     walk,
 )
+from gsl.pat.values import Domain
 from gsl.pat.variadic import references
 from gsl.prove.attributes import RANKS, demanded, derived, free, type_of
 from gsl.prove.family import Family, FamilyBindings, FamilyEvaluator, within
@@ -161,6 +162,8 @@ class SourceSide:
             shape = self._try(guard.shape) if isinstance(guard.shape, Ast) else None
         ndim = len(shape) if shape is not None else self._try(guard.ndim) if guard is not None and guard.ndim else None
         label = self._label(pattern)
+        if guard is not None and guard.values is not None:
+            self.path.domains[label] = guard.values
         own = (Poly(),) if pattern in self.labels and not self.number else self.number
         rank = ndim if isinstance(ndim, int) else self.path.choose(ranks, f"the rank of {label}")
         sizes = tuple(
@@ -335,6 +338,10 @@ class SourceSide:
         match condition:
             case Function("In", (Attribute(_, "dtype"), Literal())) if not self.casts:
                 return  # real numbers have no dtype
+            case Binary(">" | ">=" | "!=" as relation, Attribute(pattern, "value"), Literal(0)):
+                domain = {">": "positive", ">=": "nonnegative", "!=": "nonzero"}[relation]
+                self.path.domains.setdefault(self.bindings.nodes[pattern].name, Domain.of(domain))
+                return
         try:
             if isinstance(condition, Binary) and condition.operator == "==":
                 self.equate(self.evaluated(condition.left), self.evaluated(condition.right))
@@ -489,6 +496,8 @@ def guarded(template: Pattern, node: Matched) -> list[tuple[Ast, Any]]:
     guard, found = template.guard, list[tuple[Ast, Any]]()
     if guard is None:
         return found
+    if guard.values not in (None, node.calc.path.domains.get(node.name)):
+        raise Unproved("the first instance may have other values")
     for name in ("shape", "dtype", "ndim"):
         wanted = getattr(guard, name)
         if name == "shape" and isinstance(wanted, tuple):

@@ -15,7 +15,7 @@ from gsl.graph.splice import Replacement, Splicer
 from gsl.match import Candidates, Crowds, Find, Match, MatchSearch, Miss, candidates
 from gsl.rewrite.check import Checker, Refusal
 from gsl.rewrite.share import frozen
-from gsl.rewrite.trace import Firing, Refused, Trace, identity, names_of
+from gsl.rewrite.trace import Firing, Refused, Trace, assumptions, identity, names_of
 
 if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst
@@ -404,9 +404,10 @@ class RulePass:
             kept = names_of([other for other in alive if other not in reused])
         new = names_of(replacement.new)
         made = new if replacement.created == replacement.new else names_of(replacement.created)
-        known, covered = identity(match), names_of(inner)
+        place = (self.round, node.name, identity(match))
+        assumed = assumptions(match) if rule.plan.domains else ()
         self.trace.firings.append(
-            Firing(rule.name, names_of(replacement.old), new, kept, self.round, node.name, known, covered, made)
+            Firing(rule.name, names_of(replacement.old), new, kept, *place, names_of(inner), made, assumed)
         )
 
     def _note_moves(self, replacement: Replacement) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gsl.draw import pre
 from gsl.graph import Node
 from gsl.match import Match
+from gsl.match.guard import known_value
 
 if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst
@@ -42,10 +43,13 @@ class Firing:
     """All nodes that matched, leaves excepted."""
     made: tuple[str, ...] = field(default=(), repr=False, compare=False)
     """All nodes that were made, those included that are inside of the result."""
+    assumed: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    """The demands on values (``values=``) of nodes whose values are not known."""
 
     def __str__(self) -> str:
         kept = f" (kept, as used elsewhere: {names(self.kept)})" if self.kept else ""
-        return f"{self.rule}: {names(self.replaced)} -> {names(self.by)}{kept}"
+        assumed = f" (assumed: {', '.join(self.assumed)})" if self.assumed else ""
+        return f"{self.rule}: {names(self.replaced)} -> {names(self.by)}{kept}{assumed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,16 @@ def names_of(nodes: Sequence[Node]) -> tuple[str, ...]:
     if len(nodes) == 1:  # as nearly always
         return (nodes[0].name,)
     return tuple([node.name for node in nodes])
+
+
+def assumptions(match: Match) -> tuple[str, ...]:
+    """The demands of a match on values that are not known."""
+    found: dict[str, None] = {}
+    for key, node in match.bindings.nodes.items():
+        domain = match.plan.domains.get(key[0] if isinstance(key, tuple) else key)
+        if domain is not None and known_value(node) is None:
+            found[f"%{node.name} is {domain.words}"] = None
+    return tuple(found)
 
 
 def identity(match: Match) -> tuple[Any, ...]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
-from gsl.attr.ast import Ast, Attribute, Binary, Each, Function, Item, Literal, Slice, Symbol, TupleOf
+from gsl.attr.ast import Ast, Attribute, Binary, Each, Function, Item, Literal, Slice, Symbol, TupleOf, Unary
 from gsl.attr.evaluate import Evaluator, same
 from gsl.errors import EvaluationError
 from gsl.match.bindings import AttrPath, MatchScope, read
@@ -159,6 +159,9 @@ class Facts:
             if side.operator == "+":
                 self._source(side.right, Binary("-", other, side.left), fact, False)
             return
+        if isinstance(side, Function) and side.name in ("Inverse", "Reverse") and not member:  # each undoes itself
+            self._source(side.operands[0], Function(side.name, (other,)), fact, False)
+            return
         if isinstance(side, (Item, Slice)) and isinstance(side.sequence, Attribute):
             if isinstance(side, Item):
                 part = self.value(side.index, fact.path, fact.symbols)
@@ -280,6 +283,12 @@ class Facts:
             near = sorted({n * times + more for n in named for times, more in ((1, 0), (1, 1), (2, 0), (3, 0))})
             self._sizes = [n for n in near if SIZES < n <= LARGEST]
         return self._sizes
+
+    @cached_property
+    def parts_dtypes(self) -> bool:
+        """True if a condition is that dtypes are not equal."""
+        tests = {id(fact.test): fact.test for facts in self.about.values() for fact in facts}
+        return any(isinstance(t, Unary) and t.operator == "~" and "dtype" in _names(_Same(t)) for t in tests.values())
 
     def holds(self, draft: NodeDraft) -> bool:
         """True if the conditions in which a draft occurs hold, as far as they are decided."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType
 from gsl.graph.node import short_name
+from gsl.pat.values import Domain
 from gsl.rewrite import Subst
 from gsl.spec import TABLE
 from gsl.verify.choices import Choices, Dead
@@ -36,11 +37,13 @@ def generate(rule: Subst, choices: Choices) -> Graph:
 def _graph(sketch: Sketch, choices: Choices) -> Graph:
     nodes: dict[NodeDraft, Node] = {}
     names: dict[str, int] = {}
+    domains = _domains(sketch)
     roots = sketch.outputs + [draft for draft in sketch.drafts if not draft.is_leaf]
     for draft in _ordered(roots):
         own = draft.same_as or draft
         if own not in nodes:
-            nodes[own] = _node(own, tuple([nodes[o.same_as or o] for o in own.operands if o is not None]), names)
+            operands = tuple([nodes[o.same_as or o] for o in own.operands if o is not None])
+            nodes[own] = _node(own, operands, names, domains.get(own))
         nodes[draft] = nodes[own]
     fuzzy = sorted(sketch.plan.fuzzy, key=str)
     outputs = [nodes[draft] for draft in dict.fromkeys(sketch.outputs)]
@@ -49,6 +52,22 @@ def _graph(sketch: Sketch, choices: Choices) -> Graph:
     if fuzzy:
         order = _interleave(order, fuzzy, choices)
     return Graph(order, list(dict.fromkeys([*outputs, *extra])), infer)
+
+
+def _domains(sketch: Sketch) -> dict[NodeDraft, Domain]:
+    """The numbers that are demanded of leaves. Dead where two demands meet, or where a call has to have the numbers."""
+    found: dict[NodeDraft, Domain] = {}
+    for draft in sketch.drafts if sketch.plan.domains else ():
+        for pattern, _ in draft.patterns:
+            domain = sketch.plan.domains.get(pattern)
+            if domain is not None:
+                if not draft.is_leaf:
+                    raise Dead(f"the values of a call can't be chosen, and {pattern!r} demands some")
+                if draft.dtype == "bool":
+                    raise Dead(f"{pattern!r} is to have numbers, not bools")
+                if found.setdefault(draft.same_as or draft, domain) != domain:
+                    raise Dead(f"one tensor is to be {domain.words}, and {found[draft.same_as or draft].words}")
+    return found
 
 
 def _ordered(roots: list[NodeDraft]) -> Iterator[NodeDraft]:
@@ -66,7 +85,7 @@ def _ordered(roots: list[NodeDraft]) -> Iterator[NodeDraft]:
             work += [(operand, False) for operand in reversed(below) if operand is not None]
 
 
-def _node(draft: NodeDraft, operands: tuple[Node, ...], names: dict[str, int]) -> Node:
+def _node(draft: NodeDraft, operands: tuple[Node, ...], names: dict[str, int], domain: Domain | None) -> Node:
     op: Any = draft.op
     kind = draft.type
     if isinstance(kind, TensorType) and prod(kind.shape) > MOST_ELEMENTS:  # type: ignore[operator]
@@ -77,15 +96,19 @@ def _node(draft: NodeDraft, operands: tuple[Node, ...], names: dict[str, int]) -
     name = base if number == 0 else f"{base}_{number}"
     if op in (PARAM, CONST):
         value = draft.attrs.get("value")
-        attrs = {"value": value if value is not None else _tensor(kind, name, draft.positive)}
+        attrs = {"value": value if value is not None else _tensor(kind, name, draft.positive, domain)}
+        if op == CONST and domain is not None and domain.outside(attrs["value"]) is not None:
+            raise Dead(f"{attrs['value']} is not {domain.words}")
     elif op == GETITEM:
         attrs = {"index": draft.attrs["index"]}
     elif op not in (INPUT, TUPLE):
         attrs = {key: draft.attrs[key] for key in TABLE[op].attrs}
+    if op in (INPUT, PARAM) and domain is not None:
+        attrs["values"] = domain
     return Node(op, operands, attrs, kind, name=name)
 
 
-def _tensor(kind: Any, name: str, positive: bool) -> Any:
+def _tensor(kind: Any, name: str, positive: bool, domain: Domain | None) -> Any:
     """The value of a weight or a literal tensor: small numbers that depend on its name and type only."""
     import torch
 
@@ -96,8 +119,10 @@ def _tensor(kind: Any, name: str, positive: bool) -> Any:
     if positive:
         drawn = drawn.abs() + 1
     if "int" in kind.dtype:
-        return (drawn.abs() if kind.dtype.startswith("u") else drawn).to(getattr(torch, kind.dtype))
-    return (drawn / 4 + 0.125).to(getattr(torch, kind.dtype))
+        drawn = drawn.abs() if kind.dtype.startswith("u") else drawn
+    else:
+        drawn = drawn / 4 + 0.125
+    return (drawn if domain is None else domain.mapped(drawn)).to(getattr(torch, kind.dtype))
 
 
 def _interleave(order: list[Node], fuzzy: list[Any], choices: Choices) -> list[Node]:

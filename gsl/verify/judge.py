@@ -33,7 +33,7 @@ MANY_ATTEMPTS = 100
 ALIKE = 30
 """The number of instances of a rule, and of a mutant, on which is asked if the two do the same."""
 REFUSED_MORE = 0.005
-"""A mutant that is refused on a larger share of its instances than the rule, by this much, is stopped by the engine."""
+"""A mutant of whose matches so much more are refused than of the rule's is stopped by the engine."""
 
 
 def verify(
@@ -224,6 +224,5 @@ def _kind(mutant: Mutant, own: CounterexampleSearch, max_examples: int) -> str:
 
 
 def _refused_share(search: CounterexampleSearch) -> float:
-    """The share of the instances matched by a rule on which the checks of the engine refuse it."""
-    refused = search.counts["refused"]
-    return refused / max(1, refused + search.evaluated + search.counts["fired"])
+    """The share of the matches of a rule that the checks of the engine refuse."""
+    return search.refusals / max(1, search.refusals + search.evaluated + search.counts["fired"])

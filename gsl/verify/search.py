@@ -37,6 +37,8 @@ class Outcome:
     comparison: Any = None
     reason: str = ""
     """The reason why the rule was refused, or the error."""
+    refusals: int = 0
+    """The number of matches that were refused, those beside one that was rewritten too."""
 
     @property
     def is_evaluated(self) -> bool:
@@ -53,15 +55,15 @@ def outcome(rule: Subst, before: Graph, compare: Any, seed: int) -> Outcome:
             return Outcome("refused", before, reason=str(error))
     if not trace.firings:
         if trace.refused:
-            return Outcome("refused", before, reason=trace.refused[0].reason)
+            return Outcome("refused", before, reason=trace.refused[0].reason, refusals=len(trace.refused))
         return Outcome("unmatched", before)
+    refusals = len(trace.refused)
     try:
         comparison = compare(before, after, seed=seed)
     except ValueError as error:
-        return Outcome("fired", before, after, reason=str(error))
-    if not comparison.compared:
-        return Outcome("fired", before, after, comparison)
-    return Outcome("equal" if comparison.equal else "different", before, after, comparison)
+        return Outcome("fired", before, after, reason=str(error), refusals=refusals)
+    status = "fired" if not comparison.compared else "equal" if comparison.equal else "different"
+    return Outcome(status, before, after, comparison, refusals=refusals)
 
 
 # ---------------------------------------------------------------- the search
@@ -87,6 +89,8 @@ class CounterexampleSearch:
         self.counts: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
+        self.refusals = 0
+        """The number of matches that were refused."""
         self.without: Counter[str] = Counter()
         """The reasons why nothing could be compared on an instance on which the rule fired."""
         self.equal: list[Graph] = []
@@ -128,6 +132,7 @@ class CounterexampleSearch:
             return
         found = self.attempt(before)
         self.counts[found.status] += 1
+        self.refusals += found.refusals
         choices.tried()
         if found.status == "fired":
             self.without[found.reason or "the source has no finite values on what was tried"] += 1

@@ -11,6 +11,7 @@ from typing import Any
 from gsl.graph import Graph, TensorType
 from gsl.verify.choices import Choices, Dead, Drawn
 from gsl.verify.models import comparison_on
+from gsl.verify.models.program import domains_of
 from gsl.verify.search import Outcome
 
 MOST_TRIED = 300
@@ -153,7 +154,7 @@ def size_of(outcome: Outcome) -> tuple[int, int, int, str]:
 # ---------------------------------------------------------------- values
 
 
-SIMPLE = (0, 1, -1, 2, -2)
+SIMPLE = (0, 1, -1, 2, -2, 0.5)
 """The values that stand in for others, the simplest first."""
 
 
@@ -165,7 +166,7 @@ def with_simple_values(outcome: Outcome) -> Outcome:
     compare_on = comparison_on(outcome.before, outcome.after, comparison)
     if compare_on(comparison.inputs) is None:  # a difference that is small beside the values
         return outcome
-    tried = 0
+    tried, domains = 0, domains_of(outcome.before)
     for name, tensor in comparison.inputs.items():
         for place in _places(tensor):
             for value in _simpler(comparison.inputs[name][place]):
@@ -174,6 +175,8 @@ def with_simple_values(outcome: Outcome) -> Outcome:
                 tried += 1
                 changed = comparison.inputs[name].clone()
                 changed[place] = value
+                if name in domains and domains[name].outside(changed) is not None:
+                    continue
                 found = compare_on({**comparison.inputs, name: changed})
                 if found is not None:
                     comparison = found
@@ -190,7 +193,7 @@ def _places(tensor: Any) -> Iterator[Any]:
 
 def _simpler(part: Any) -> Iterator[Any]:
     """Simpler values than that of an element, or than those of several."""
-    options = (False,) if str(part.dtype) == "torch.bool" else SIMPLE
+    options = (False,) if str(part.dtype) == "torch.bool" else SIMPLE[: None if part.dtype.is_floating_point else -1]
     first = part.reshape(-1)[:1].tolist() if part.numel() else []
     own = options.index(first[0]) if part.numel() == 1 and first[0] in options else len(options)
     yield from options[:own]

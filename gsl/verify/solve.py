@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from math import isfinite
 from typing import Any
 
 from gsl.graph import CONST, INPUT, PARAM, TensorType, TupleType
@@ -86,7 +87,8 @@ class Solver:
 
     def _alone(self) -> Pattern | None:
         leaves = free_leaves(self.sketch.plan)
-        return pick(self.choices, leaves, "leaf") if leaves and self.choices.index(4) == 3 else None
+        wanted = self.facts.parts_dtypes or (leaves and self.choices.index(4) == 3)
+        return pick(self.choices, leaves, "leaf") if leaves and wanted else None
 
     def joined(self, wanted: str | None) -> str | None:
         """The dtype that is wanted of one of several tensors that are joined."""
@@ -301,10 +303,12 @@ class Solver:
         """A number that the conditions allow, if there is one: those that they name come after the usual ones."""
         found = self.facts.options(draft, "value") or options
         start = self.choices.index(len(found)) if len(found) > 1 else 0
+        domains = [plan[p] for p, _ in draft.patterns if p in (plan := self.sketch.plan.domains)]
         near = [n + more for n in self.facts.numbers(draft, "value") for more in (0, 1, -1)]
-        for value in (*found[start:], *found[:start], *near, *[-value for value in near]):
+        ends = [end for domain in domains for end in (domain.low, domain.high, domain.low + 1) if isfinite(end)]
+        for value in (*found[start:], *found[:start], *near, *[-value for value in near], *ends):
             draft.attrs["value"] = value
-            if self.facts.holds(draft):
+            if self.facts.holds(draft) and all(domain.has(value) for domain in domains):
                 return value
         return found[start]
 

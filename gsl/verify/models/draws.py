@@ -91,6 +91,8 @@ class DrawnLeaves:
 
     def __init__(self, before: StraightLineProgram, after: StraightLineProgram) -> None:
         self.types: dict[str, TensorType] = {}
+        self.wanted = before.domains
+        """The numbers that the rule demands of leaves."""
         self._domain: dict[str, Callable[[Any], Any]] = {}
         self._below: dict[str, int] = {}
         """The number of places on the axis from which a leaf of indices selects."""
@@ -124,10 +126,14 @@ class DrawnLeaves:
 
     def draw(self, rng: Rng, kind: DrawKind) -> dict[str, Any]:
         """Values for all leaves by name: float64 for floats, and the leaf's own dtype for all others."""
-        return {
+        found = {
             name: self._real(rng, name, type, kind) if is_floating(type.dtype) else self.whole(rng, name, type)
             for name, type in self.types.items()
         }
+        for name, domain in self.wanted.items():
+            if is_floating(self.types[name].dtype):
+                found[name] = domain.mapped(found[name])
+        return found
 
     def _real(self, rng: Rng, name: str, type: TensorType, kind: DrawKind) -> Any:
         values = kind(rng, type.shape)
@@ -143,18 +149,19 @@ class DrawnLeaves:
         With ``sides``, each leaf is of both signs or of one, and over 1, 2 or 4.
         """
         return {
-            name: self._rational(rng, type.shape, range, sides)
+            name: self._rational(rng, name, type.shape, range, sides)
             if is_floating(type.dtype)
             else (self.whole(rng, name, type), 1)
             for name, type in self.types.items()
         }
 
-    def _rational(self, rng: Rng, shape: Shape, range: int, sides: bool) -> tuple[Any, int]:
+    def _rational(self, rng: Rng, name: str, shape: Shape, range: int, sides: bool) -> tuple[Any, int]:
         low, high, denominator = -range, range + 1, 1
         if sides:
             low, high = ((-range, range + 1), (-range, range + 1), (0, range + 1), (-range, 1))[rng.integers(4)]
             denominator = int(rng.choice((1, 2, 4)))
-        return torch.from_numpy(np.asarray(rng.integers(low, high, shape), dtype=np.float64)), denominator
+        found = torch.from_numpy(np.asarray(rng.integers(low, high, shape), dtype=np.float64))
+        return found if name not in self.wanted else self.wanted[name].mapped(found), denominator
 
     def whole(self, rng: Rng, name: str, type: TensorType) -> Any:
         """A value for a leaf of integers or booleans."""
@@ -171,4 +178,6 @@ class DrawnLeaves:
         values = np.asarray(rng.integers(low, high, shape))
         if name in self._divisors:
             values = np.where(values == 0, 1, values)
-        return torch.from_numpy(values).to(getattr(torch, type.dtype))
+        found = torch.from_numpy(values)
+        found = found if name not in self.wanted else self.wanted[name].mapped(found)
+        return found.to(getattr(torch, type.dtype))

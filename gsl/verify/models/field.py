@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import torch
 
+from gsl.pat.values import Domain
 from gsl.verify.models import kinds
 from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, meaning, moves
 from gsl.verify.models.definitions import DEFINITIONS, UncoveredCall
@@ -87,10 +88,13 @@ def power_of_generator(exponents: Any) -> Any:
     return tables()[0][exponents.long()].double()
 
 
-def draw(rng: Any, shape: Any) -> Residues:
-    """A leaf: independent residues modulo p and modulo q."""
+def draw(rng: Any, shape: Any, domain: Domain | None = None) -> Residues:
+    """A leaf: independent residues modulo p and modulo q; a square modulo p, if its numbers are not negative."""
     p, q = (torch.from_numpy(np.asarray(rng.integers(0, modulus, shape)).astype(np.float64)) for modulus in (P, Q))
-    return Residues(p, q, 1, 0, 1)
+    if domain is None:
+        return Residues(p, q, 1, 0, 1)
+    p = torch.where(p == 0, 1, p) if domain.nonzero else p
+    return Residues(p * p % P, q, 2, 0, 1) if domain.low == 0 else Residues(p, q, 1, 0, 1)
 
 
 # ---------------------------------------------------------------- the model

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Final
 
 import numpy as np
 import torch
 
 from gsl.graph import Graph
+from gsl.pat.values import Domain
 from gsl.verify.models import field, integers
 from gsl.verify.models.definitions import UncoveredCall
 from gsl.verify.models.draws import KINDS, DrawnLeaves, Rng
@@ -50,6 +52,9 @@ def by_exact_models(
     first: StraightLineProgram, second: StraightLineProgram, leaves: DrawnLeaves, rng: Rng
 ) -> list[OutputVerdict]:
     """The verdict, for each output, of the strongest model that covers it; of method float64 if none does."""
+    bounded = [name for name, domain in leaves.wanted.items() if not of_signs(domain)]
+    if bounded:
+        return [OutputVerdict("float64", reason=f"the numbers of {bounded[0]} have bounds") for _ in first.outputs]
     verdicts = by_integers(first, second, leaves, rng)
     if all(verdict.draws for verdict in verdicts):
         return verdicts
@@ -63,6 +68,11 @@ def by_exact_models(
         else:
             verdicts[number] = OutputVerdict("float64", reason=f"integers: {verdict.reason}; field: {other.reason}")
     return verdicts
+
+
+def of_signs(domain: Domain) -> bool:
+    """True if a domain is one of signs alone, on which two polynomials that agree are equal."""
+    return domain.step is None and domain.low in (0, -inf) and domain.high == inf
 
 
 def by_integers(
@@ -104,8 +114,9 @@ def by_field(
     verdicts = [OutputVerdict("field") for _ in first.outputs]
     for _ in range(_FIELD_DRAWS):
         model = field.Field(int(rng.integers(2**31)))
+        wanted = leaves.wanted.get
         values = {
-            name: draw(rng, type.shape) if is_floating(type.dtype) else leaves.whole(rng, name, type)
+            name: draw(rng, type.shape, wanted(name)) if is_floating(type.dtype) else leaves.whole(rng, name, type)
             for name, type in leaves.types.items()
         }
         _judge(verdicts, model.outputs(first, values), model.outputs(second, values), model.differing, model.chance)

@@ -11,6 +11,7 @@ from typing import Any
 from gsl.errors import GSLError
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type
 from gsl.graph.subgraph import with_bodies
+from gsl.pat.values import Domain
 from gsl.spec import TABLE, OperatorName, OpSpec
 from gsl.workload.inputs import as_tensor
 
@@ -48,6 +49,8 @@ class StraightLineProgram:
     """The literals by slot: Python numbers and tensors."""
     steps: tuple[StraightLineStep, ...]
     slots: int
+    domains: Mapping[str, Domain]
+    """The numbers that leaves are demanded to have, by name."""
     outputs: tuple[tuple[tuple[int, ...], int, TensorType], ...]
     """Path, slot and declared type of each output; the fields of a tuple are outputs of their own."""
 
@@ -87,7 +90,13 @@ def program_of(graph: Graph) -> StraightLineProgram:
             steps.append(_step(node, tuple([slots[operand] for operand in node.operands]), slot))
     extra: list[StraightLineStep] = []
     outputs = _outputs(graph, slots, extra)
-    return StraightLineProgram(leaves, literals, (*steps, *extra), len(slots) + len(extra), outputs)
+    return StraightLineProgram(leaves, literals, (*steps, *extra), len(slots) + len(extra), domains_of(graph), outputs)
+
+
+def domains_of(graph: Graph) -> dict[str, Domain]:
+    """The numbers that the leaves of an instance are demanded to have, by name."""
+    leaves = (node for node in graph.nodes if node.op in (INPUT, PARAM))
+    return {leaf.name: leaf.attrs["values"] for leaf in leaves if "values" in leaf.attrs}
 
 
 def _needed(graph: Graph) -> list[Node]:
