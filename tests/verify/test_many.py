@@ -50,6 +50,16 @@ def test_an_executor_gives_the_same_verdicts() -> None:
         exec(wrong.counterexample.code, {"print": lambda *_, **__: None})
 
 
+def test_dask_gives_the_same_verdicts() -> None:
+    distributed = pytest.importorskip("distributed")
+    rules = some()
+    here = rules.verify(max_examples=20)
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        there = rules.verify(max_examples=20, executor=client.get_executor())
+    assert {name: str(verdict) for name, verdict in there.items()} == {name: str(v) for name, v in here.items()}
+
+
 def test_processes_give_the_same_verdicts() -> None:
     rules = some()
     here, there = rules.verify(max_examples=20), rules.verify(max_examples=20, jobs=2)
