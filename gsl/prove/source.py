@@ -32,6 +32,7 @@ from gsl.pat.values import Domain
 from gsl.pat.variadic import references
 from gsl.prove.attributes import RANKS, demanded, derived, free, type_of
 from gsl.prove.family import Family, FamilyBindings, FamilyEvaluator, within
+from gsl.prove.instances import fits
 from gsl.prove.lacking import Origin
 from gsl.prove.matched import Matched, all_of, any_rank, asked, tensor_of
 from gsl.prove.meanings import call, known
@@ -102,7 +103,7 @@ class SourceSide:
         key = self.bindings.key(pattern, self.number)
         found = self.bindings.nodes.get(key)
         if found is None:
-            with self._instance(self.number if key is not pattern else ()):
+            with self.instance(self.number if key is not pattern else ()):
                 found = self.bindings.nodes[key] = self._matched(pattern, ranks)
             ready = [c for c, read in self.pending if read <= self.bindings.nodes.keys()]
             self.pending = [pair for pair in self.pending if pair[0] not in ready]
@@ -388,7 +389,7 @@ class SourceSide:
         if variadic not in self.lengths:
             if not isinstance(variadic, Variadic):
                 raise Unproved(f"{variadic!r} can't be read as an expression of indices")
-            with self._instance(()):
+            with self.instance(()):
                 self.lengths[variadic] = self.path.variable("n", max(variadic.min_len, 1))
                 if variadic.first:
                     for template, first in zip(variadic.templates, variadic.first):
@@ -407,7 +408,7 @@ class SourceSide:
             if not any(atom == EACH or atom.operation == MEMBER for atom in place.atoms):
                 self.path.require((">=", place), "the number of an instance")
                 self.path.require((">=", count - 1 - place), "the number of an instance")
-            with self._instance((place,)):
+            with self.instance((place,)):
                 self.node(variadic.field)
                 for own in variadic.templates:
                     if self.bindings.key(own, (place,)) in self.bindings.nodes:
@@ -415,7 +416,8 @@ class SourceSide:
         return self.bindings.nodes[template, (place,)]  # type: ignore[no-any-return]
 
     @contextmanager
-    def _instance(self, place: tuple[Poly, ...]) -> Iterator[None]:
+    def instance(self, place: tuple[Poly, ...]) -> Iterator[None]:
+        """Let what is matched be of the instance with a number."""
         outer, self.number = self.number, place
         try:
             with within(self.path, place[0] if place else None):
@@ -461,60 +463,3 @@ class SourceSide:
         count = self.path.variable("fields").poly
         self.path.assume(("==", x.shape[axis] - self.path.prefix(part, count)))
         return Family(count - 1, lambda place: self.calc.whole(self.path.prefix(part, place + 1)))
-
-
-def fits(side: SourceSide, variadic: Variadic) -> None:
-    """Show that what stands in the place of the templates in the first instance is an instance of them, too.
-
-    Unproved if it may not be one.
-    """
-    first = dict(zip(variadic.templates, variadic.first))
-    nodes = side.bindings.nodes
-    nodes.update({(template, (Poly(),)): nodes[other] for template, other in first.items()})
-    with side._instance((Poly(),)):
-        for template, other in first.items():
-            node = nodes[other]
-            if isinstance(template, Call) and isinstance(other, Call):
-                wanted = [first.get(operand, operand) for operand in template.operands or ()]
-                if template.op is not other.op or wanted != list(other.operands or ()):
-                    raise Unproved("the first instance may be another one than its template")
-                demands = [(name, node.attrs[name]) for name in template.attrs if name in node.attrs]
-                pairs = [(template.attrs[name], value) for name, value in demands]
-            elif isinstance(template, Leaf) and isinstance(other, Leaf):
-                pairs = []
-            else:
-                raise Unproved("the first instance may be another one than its template")
-            for expression, value in [*pairs, *guarded(template, node)]:
-                if not surely_equal(side.path, side.evaluated(expression), value):
-                    raise Unproved(f"the first instance may not satisfy {expression!r}")
-    for template in first:
-        del nodes[template, (Poly(),)]
-
-
-def guarded(template: Pattern, node: Matched) -> list[tuple[Ast, Any]]:
-    """What is demanded of the type of a node, with what it is."""
-    guard, found = template.guard, list[tuple[Ast, Any]]()
-    if guard is None:
-        return found
-    if guard.values not in (None, node.calc.path.domains.get(node.name)):
-        raise Unproved("the first instance may have other values")
-    for name in ("shape", "dtype", "ndim"):
-        wanted = getattr(guard, name)
-        if name == "shape" and isinstance(wanted, tuple):
-            if len(wanted) != node.ndim:
-                raise Unproved("the first instance may have another rank")
-            found += [(size, own) for size, own in zip(wanted, node.shape) if size is not None]
-        elif wanted is not None:
-            found.append((wanted, getattr(node, name)))
-    return found
-
-
-def surely_equal(path: Path, left: Any, right: Any) -> bool:
-    """True if two values are known to be equal."""
-    if isinstance(left, (tuple, list)) and isinstance(right, (tuple, list)):
-        return len(left) == len(right) and all(surely_equal(path, a, b) for a, b in zip(left, right))
-    if isinstance(left, Whole) or isinstance(right, Whole):
-        codes = [DTYPES.index(side) if isinstance(side, str) and side in DTYPES else side for side in (left, right)]
-        return all(isinstance(side, (int, Whole)) and not isinstance(side, bool) for side in codes) and path.holds(
-            ("==", number(codes[0]) - number(codes[1])))  # fmt: skip
-    return not isinstance(left, Real) and not isinstance(right, Real) and same(left, right)

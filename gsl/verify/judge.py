@@ -30,6 +30,8 @@ FEW_ATTEMPTS = 4
 """The number of attempts to generate an instance where there may be none."""
 MANY_ATTEMPTS = 100
 """The number of attempts to generate an instance of which it is known that there are some."""
+MORE_OFTEN = 5
+"""How many times as many instances a mutant without a condition gets: those on which it matters may be rare."""
 ALIKE = 30
 """The number of instances of a rule, and of a mutant, on which is asked if the two do the same."""
 REFUSED_MORE = 0.005
@@ -204,7 +206,7 @@ def _kind(mutant: Mutant, own: CounterexampleSearch, max_examples: int) -> str:
         return "unbuildable"
     if mutant.added is not None:  # where it differs from the rule
         search = CounterexampleSearch(mutant.added, own.compare, own.seed)
-        search.run(max_examples, until_different=True, attempts=FEW_ATTEMPTS)
+        search.run(MORE_OFTEN * max_examples, until_different=True, attempts=FEW_ATTEMPTS)
         if 0 < search.evaluated < MINIMUM:  # such instances are rare
             search.run(MINIMUM - search.evaluated, until_different=True, attempts=MANY_ATTEMPTS)
         if search.different:
