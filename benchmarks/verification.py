@@ -44,7 +44,7 @@ REASONS = (
     ("groups > 1", "with one group it is parallel-conv-variadic, which makes fewer calls"),
     ("kernel_size !=", "kernels of one size are those of parallel-two-conv, which makes fewer calls"),
     ("float32", "precision: fewer bits are equal for real numbers only"),
-    ("dtype ==", "dtypes are promoted alike on both sides, or the match is refused"),
+    (r"dtype ==|batch-norm, without the condition all", "both sides promote alike, or the match is refused"),
 )
 """Why a mistake survives, or why a condition stays that is not needed: by rule and mistake, the first that fits."""
 
@@ -162,7 +162,7 @@ def _mutation(mutants: Mapping[str, Mutants | None], few: int) -> Iterator[str]:
     share = counts["refuted"] / max(1, counts["refuted"] + counts["survived"])
     yield from (
         "", "## Mutants of the book", "",
-        f"Small mistakes in its rules, each tried on {few} instances ({MORE_OFTEN * few} without a condition): "
+        f"Small mistakes in its rules, each tried on {few} instances ({MORE_OFTEN * few} without a condition):",
         f"{counts['refuted']} of {counts['refuted'] + counts['survived']} are refuted, {share:.1%}. Counted apart are",
         f"{counts['equivalent']} that change nothing, {counts['unneeded']} conditions without which the rule is",
         f"supported, too, {counts['refused']} that the engine refuses where they matter, and {counts['unbuildable']}",
