@@ -90,7 +90,7 @@ def _run_many(options: argparse.Namespace, rules: RuleSet, terminal: Terminal) -
     return many.status(found)
 
 
-def _apply(rules: RuleSet, terminal: Terminal, options: argparse.Namespace) -> tuple[Exit, many.Found]:
+def _apply(rules: RuleSet, terminal: Terminal, options: argparse.Namespace) -> tuple[Exit, many.JsonObject]:
     models.check_writable(options.output, options.model)
     with terminal.during(f"reading {options.model}"):
         old = models.given(options)
@@ -110,7 +110,7 @@ def _apply(rules: RuleSet, terminal: Terminal, options: argparse.Namespace) -> t
     return Exit.DONE if written else Exit.NEGATIVE, found
 
 
-def _print(found: many.Found, terminal: Terminal) -> None:
+def _print(found: many.JsonObject, terminal: Terminal) -> None:
     """Print what was done to one model."""
     rows = [(row["rule"], str(row["fired"]), str(len(row["refused"]))) for row in found["rules"]]
     rows = [row for row in rows if row[1:] != ("0", "0")]
@@ -130,7 +130,7 @@ def _print(found: many.Found, terminal: Terminal) -> None:
     terminal.line(_outcome(found))
 
 
-def _outcome(found: many.Found) -> str:
+def _outcome(found: many.JsonObject) -> str:
     """What was written, or why nothing was."""
     if found["written"]:
         return f"wrote {' and '.join(found['written'])}{'' if _fired(found) else ', the model as it was'}"
@@ -157,12 +157,12 @@ def _print_many(found: Sequence[many.Result], terminal: Terminal, verbose: bool)
     terminal.line(many.summary(found, "written", "not written"))
 
 
-def _fired(found: many.Found) -> dict[str, int]:
+def _fired(found: many.JsonObject) -> dict[str, int]:
     """How often each rule fired that did."""
     return {row["rule"]: row["fired"] for row in found["rules"] if row["fired"]}
 
 
-def _told(found: many.Found) -> str:
+def _told(found: many.JsonObject) -> str:
     """The number of firings and of rules that fired, in words."""
     fired, rules = _fired(found), len(found["rules"])
     firings = sum(fired.values())

@@ -19,11 +19,11 @@ from typing import Any
 from gsl.cli.command import Exit, UsageError, failure
 from gsl.cli.terminal import Terminal
 
-Found = dict[str, Any]
+JsonObject = dict[str, Any]
 """What a command prints for one model as JSON."""
-Work = Callable[[Terminal, argparse.Namespace], tuple[Exit, Found]]
+OneModel = Callable[[Terminal, argparse.Namespace], tuple[Exit, JsonObject]]
 """The work of a command on the model that its options name, with a terminal for its progress."""
-_Task = Callable[[argparse.Namespace], tuple[Exit, Found]]
+_Task = Callable[[argparse.Namespace], tuple[Exit, JsonObject]]
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Result:
 
     model: Path
     status: Exit
-    found: Found | None = None
+    found: JsonObject | None = None
     error: str = ""
 
-    def as_json(self) -> Found:
+    def as_json(self) -> JsonObject:
         return {"model": str(self.model), "status": int(self.status), **(self.found or {"error": self.error})}
 
 
@@ -47,7 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def results(work: Work, tasks: Sequence[argparse.Namespace], jobs: int, terminal: Terminal, title: str) -> list[Result]:
+def results(
+    work: OneModel, tasks: Sequence[argparse.Namespace], jobs: int, terminal: Terminal, title: str
+) -> list[Result]:
     """What was found for each model, in order. A failure is the result of its model, and stops no other."""
     if jobs < 1:
         raise UsageError(f"--jobs: expected a positive number, found {jobs}")

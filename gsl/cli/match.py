@@ -67,7 +67,7 @@ def _run_many(options: argparse.Namespace, rules: Sequence[Subst], terminal: Ter
     return many.status(found)
 
 
-def _match(rules: Sequence[Subst], terminal: Terminal, options: argparse.Namespace) -> tuple[Exit, many.Found]:
+def _match(rules: Sequence[Subst], terminal: Terminal, options: argparse.Namespace) -> tuple[Exit, many.JsonObject]:
     with terminal.during(f"reading {options.model}"):
         workload = models.given(options)
     searched = terminal.progress(rules, len(rules), "matching")
@@ -76,7 +76,7 @@ def _match(rules: Sequence[Subst], terminal: Terminal, options: argparse.Namespa
     return status, _as_json(found, workload, node_names(workload.graph), options)
 
 
-def _print(found: many.Found, terminal: Terminal, limit: int) -> None:
+def _print(found: many.JsonObject, terminal: Terminal, limit: int) -> None:
     """Print the matches in one model."""
     if "graph" in found:
         terminal.line(f"{found['graph']}\n")
@@ -93,7 +93,7 @@ def _print(found: many.Found, terminal: Terminal, limit: int) -> None:
     terminal.line(f"{matching} of {len(found['rules'])} rule{'s' * (len(found['rules']) > 1)} match, {told}")
 
 
-def _counts(found: many.Found) -> tuple[int, int]:
+def _counts(found: many.JsonObject) -> tuple[int, int]:
     """The number of rules that match, and of their matches."""
     counts = [len(rule["matches"]) for rule in found["rules"] if rule["matches"]]
     return len(counts), sum(counts)
@@ -119,7 +119,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _as_json(
     found: dict[Subst, list[Match]], workload: Workload, names: dict[Node, str], options: argparse.Namespace
-) -> many.Found:
+) -> many.JsonObject:
     rules = []
     for rule, matches in found.items():
         shown = [

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gsl.cost.greedy import CostDifference
-from gsl.cost.space import DROPPED, KEPT, Candidate, Choice, Clock, Found, Kind, Progress, Space, Trial
+from gsl.cost.space import DROPPED, KEPT, Candidate, Choice, Clock, Found, Kind, Space, Trial
 from gsl.cost.whole import TimedInputs, error
+from gsl.rewrite.passes import Progress
 
 
 @dataclass(frozen=True, slots=True)

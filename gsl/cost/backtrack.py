@@ -20,7 +20,7 @@ from itertools import count, islice
 from operator import attrgetter
 
 from gsl.cost.greedy import Greedy
-from gsl.cost.space import DROPPED, KEPT, Candidate, Clock, Found, Kind, Progress, Space, Trial, kind_of
+from gsl.cost.space import DROPPED, KEPT, Candidate, Clock, Found, Kind, Space, Trial, kind_of
 from gsl.cost.steps import Changes, Priced, Prices, SearchStep, Starts, StepKey, bound_anew, is_local, key_of, located
 from gsl.errors import FixpointError, WorkloadError
 from gsl.graph import LEAVES, Graph, Node
@@ -29,9 +29,9 @@ from gsl.pause import paused_collector
 from gsl.rewrite import Subst, Trace
 from gsl.rewrite.apply import RewriteRun, on_subject
 from gsl.rewrite.check import Refusal
+from gsl.rewrite.cse import drop_unused, eliminate_common, take_fields
 from gsl.rewrite.fold import Evaluate, fold
-from gsl.rewrite.passes import MAX_REFUSALS, RulePass
-from gsl.rewrite.share import drop_unused, share, take_fields
+from gsl.rewrite.passes import MAX_REFUSALS, Progress, RulePass
 from gsl.workload import Workload
 
 ALPHA = 1.05
@@ -256,7 +256,7 @@ class Walk:
         view = Priced(graph, self.prices, state.view, changes)
         tidied = not view.is_tidy
         if tidied:
-            share(graph, all=True)
+            eliminate_common(graph, all=True)
             drop_unused(graph)
             changes = Changes.of(before, ends, graph)
             view = Priced(graph, self.prices, state.view, changes)
@@ -296,7 +296,7 @@ class Walk:
         nodes = [view.names[name] for name in names if name in view.names]
         for node in sorted([node for node in nodes if node.op not in LEAVES], key=_index):
             for rule, find in self.starts.of(node.op):
-                for match in islice(find(node, view.ends, (), view.crowds), MAX_REFUSALS):
+                for match in islice(find(node, view.ends, (), view.use_lists), MAX_REFUSALS):
                     key = key_of(rule, match)
                     if key not in known:
                         known.add(key)
@@ -311,7 +311,7 @@ class Walk:
                 return
             find = where.start.finder(len(where.nodes))
             for node in where.nodes:
-                for match in islice(find(node, view.ends, (), view.crowds), MAX_REFUSALS):
+                for match in islice(find(node, view.ends, (), view.use_lists), MAX_REFUSALS):
                     self._price(state, rule, match, node, key_of(rule, match))
 
     def _price(self, state: SearchState, rule: Subst, match: Match, node: Node, key: StepKey) -> None:

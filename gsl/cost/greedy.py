@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gsl.cost.space import DROPPED, KEPT, Candidate, Choice, Clock, Found, Kind, Progress, Space, Trial
+from gsl.cost.space import DROPPED, KEPT, Candidate, Choice, Clock, Found, Kind, Space, Trial
 from gsl.cost.table import Costs
+from gsl.rewrite.passes import Progress
 
 FEW = 0.002
 """Kinds of a rule are looked at one by one where it changes at least this share of the whole cost."""

@@ -17,7 +17,7 @@ from gsl.cost.decision import Decision
 from gsl.cost.greedy import Greedy
 from gsl.cost.model import Measured, Model, WantedCost, model_of
 from gsl.cost.report import Optimized, OptimizeReport
-from gsl.cost.space import Candidate, Choice, Clock, Found, Progress, Search, Space
+from gsl.cost.space import Candidate, Choice, Clock, Found, Search, Space
 from gsl.cost.store import Store
 from gsl.cost.table import Costs
 from gsl.cost.whole import RUNS, TimedInputs, Timing, checksum, error, in_turns, is_faster
@@ -27,6 +27,7 @@ from gsl.errors import ReplayError, WorkloadError, nearest
 from gsl.graph.text import text
 from gsl.rewrite import RuleSet, Subst
 from gsl.rewrite.fingerprint import fingerprint
+from gsl.rewrite.passes import Progress
 from gsl.workload import Workload
 
 RulesOrSets = Subst | RuleSet | Iterable[Subst | RuleSet]

@@ -17,9 +17,9 @@ from gsl.graph.text import attribute_texts, is_scalar, value_text
 from gsl.match import Match
 from gsl.rewrite import RuleSet, Subst, Trace
 from gsl.rewrite.apply import RewriteRun, limit_of, on_subject
+from gsl.rewrite.cse import frozen
 from gsl.rewrite.fold import Evaluate, computed_ahead, is_foldable
-from gsl.rewrite.passes import Watch
-from gsl.rewrite.share import frozen
+from gsl.rewrite.passes import Progress, Watch
 from gsl.rewrite.trace import identity
 from gsl.workload import Workload
 
@@ -183,7 +183,7 @@ class Choice:
         return None
 
 
-class Seen:
+class MatchKinds:
     """The kinds of the matches that were looked at, by rule and match."""
 
     def __init__(self, choice: Choice) -> None:
@@ -205,10 +205,6 @@ class Seen:
 
 
 # ---------------------------------------------------------------- programs
-
-
-Progress = Callable[[str], None]
-"""Is told what is being done."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -313,7 +309,7 @@ class Space:
 
     def applied(self, choice: Choice) -> tuple[Workload, Mapping[Kind, int]]:
         """The workload of a choice, which is not priced, and how often each kind was rewritten."""
-        seen = Seen(choice)
+        seen = MatchKinds(choice)
         stages = [
             (stage, [rule.narrowed(seen.condition(rule)) for rule in stage if rule.name not in choice.rules_out])
             for stage in self.stages

@@ -18,14 +18,14 @@ from gsl.cost.store import Store
 from gsl.cost.work import threads_of
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node, Op
 from gsl.graph.splice import Replacement
-from gsl.match import Crowds, Find, Match
+from gsl.match import Find, Match, UseLists
 from gsl.match.bindings import Bindings
 from gsl.match.start import PAYS
 from gsl.pat import Call, GetItem, Leaf, OpClass, Tuple
 from gsl.rewrite import Subst, Trace
 from gsl.rewrite.check import Refusal
+from gsl.rewrite.cse import frozen
 from gsl.rewrite.passes import RulePass
-from gsl.rewrite.share import frozen
 
 StepKey = tuple[Hashable, ...]
 FREE = (*LEAVES, TUPLE, GETITEM)
@@ -225,9 +225,9 @@ class Priced:
         return hash((*[self.hashes[node.name] for node in self.graph.outputs], *effects))
 
     @cached_property
-    def crowds(self) -> Crowds:
+    def use_lists(self) -> UseLists:
         """The users of nodes that have many."""
-        return Crowds(self.graph.by_op())
+        return UseLists(self.graph.by_op())
 
     @cached_property
     def _by_hash(self) -> dict[int, Node]:
@@ -435,7 +435,7 @@ def located(
     anchor, _ = plan.rarest(view.by_op())
     node = names.get(step.bound.get(anchor, step.at))
     if node is not None:
-        for match in plan.start(anchor).finder(1)(node, ends, (), Crowds(view.by_op())):
+        for match in plan.start(anchor).finder(1)(node, ends, (), UseLists(view.by_op())):
             if key_of(step.rule, match) == step.key:
                 return match, node
     return None

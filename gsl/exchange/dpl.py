@@ -87,9 +87,9 @@ def _rewriting(pattern: Any, rewriter: Any, name: str, priority: int) -> Subst:
 
 
 def _subst(pattern: Any, target: Any, check: Any, name: str, priority: int, **choices: Any) -> Subst:
-    from gsl.exchange.dpl_source import Source
+    from gsl.exchange.dpl_source import DplSource
 
     try:
-        return Subst(Source(name, pattern).output, target, where=check, name=name, priority=priority, **choices)
+        return Subst(DplSource(name, pattern).output, target, where=check, name=name, priority=priority, **choices)
     except PatternError as error:
         raise ExchangeError(f"{name} can't be taken over: {error}") from error

@@ -58,17 +58,17 @@ _AROUND: Final = (theirs.TypePattern, theirs.DataTypePattern, theirs.ShapePatter
 _LOOKING: Final = frozenset(("relax.add",))
 """The operators among those of ``LOOKS_AT`` that are not read together with what they look at."""
 
-Leaves = dict[Any, Pattern]
+DplLeaves = dict[Any, Pattern]
 """The patterns of what a pattern is given."""
 
 
-class Source:
+class DplSource:
     """The source of a rule for a pattern. Raises ExchangeError if there is none, with the reason."""
 
-    def __init__(self, title: str, root: Any, leaves: Leaves | None = None) -> None:
+    def __init__(self, title: str, root: Any, leaves: DplLeaves | None = None) -> None:
         self.title = title
         self.root = root
-        self.leaves: Leaves = {} if leaves is None else leaves
+        self.leaves: DplLeaves = {} if leaves is None else leaves
         self.added: set[Any] = set()
         """The operands of calls whose reading depends on what makes them."""
         self.vectors: set[Any] = set()
@@ -120,7 +120,7 @@ class Source:
         for arg in args:
             inner = _inner(arg, chosen)
             if isinstance(inner, (theirs.CallPattern, theirs.TupleGetItemPattern, theirs.TuplePattern)):
-                operands.append(Source(self.title, arg, self.leaves).output)
+                operands.append(DplSource(self.title, arg, self.leaves).output)
             else:
                 operands.append(self.leaves.setdefault(inner, pat.Wildcard()))
         return pat.Call(op, *operands)
@@ -247,7 +247,7 @@ class _Trial:
     """The pattern as a function on leaves of some types."""
 
     def __init__(
-        self, root: Any, chosen: Mapping[Any, int], leaves: Leaves, vectors: set[Any], dtype: str, types: _Types
+        self, root: Any, chosen: Mapping[Any, int], leaves: DplLeaves, vectors: set[Any], dtype: str, types: _Types
     ) -> None:  # fmt: skip
         self.root, self.chosen, self.types, self.dtype = root, chosen, types, dtype
         self.made: dict[Any, Any] = {}
@@ -323,4 +323,4 @@ def _called(name: str) -> Any:
     return reduce(getattr, name.split("."), relax.op)
 
 
-__all__ = ["Source"]
+__all__ = ["DplSource"]

@@ -18,7 +18,7 @@ from gsl.rewrite import Subst
 if TYPE_CHECKING:
     import torch
 
-Sizes = Mapping[str, tuple[int | str, ...]]
+LeafSizes = Mapping[str, tuple[int | str, ...]]
 """The sizes of tensors by name: numbers, and names, of which equal ones are equal sizes."""
 MemoryLayout = tuple[tuple[int, int], ...]
 """The axes of a tensor from the largest stride on, each with how many times its size lies between two steps of the axis
@@ -150,7 +150,7 @@ class InductorFunctions:
         from gsl.front.fx.trace import equal_sizes
 
         self.casts = False
-        self.sizes: list[Sizes] = []
+        self.sizes: list[LeafSizes] = []
         for given in (self.given, self.given.with_literals(self.given.scalars())):
             self.given = given
             try:
@@ -173,7 +173,7 @@ class InductorFunctions:
             yield self._types(sizes)
         yield self._types(own)
 
-    def _types(self, sizes: Sizes) -> dict[str, DeclaredType]:
+    def _types(self, sizes: LeafSizes) -> dict[str, DeclaredType]:
         halves = any(type.dtype in _HALVES for type in self.given.tensors.values())
         found: dict[str, DeclaredType] = {}
         for name, type in self.given.tensors.items():
@@ -181,7 +181,7 @@ class InductorFunctions:
             found[name] = DeclaredType(axes, _dtypes(type.dtype, halves), " ".join(map(str, sizes[name])))
         return found
 
-    def _broadcast(self, sizes: Sizes) -> Sizes:
+    def _broadcast(self, sizes: LeafSizes) -> LeafSizes:
         """The sizes, where those of 1 are ``#n`` if ``n`` is the one other size that stands there as well; so are then
         the other sizes of the same tensor, if 1 stands there as well."""
         from gsl.front.fx.trace import output_types

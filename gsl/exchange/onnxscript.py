@@ -57,7 +57,7 @@ def _name(rule: Any) -> str:
 
 def _rule(rule: Any, name: str) -> Subst:
     from gsl.exchange.onnxscript_match import replacement
-    from gsl.exchange.onnxscript_source import Source
+    from gsl.exchange.onnxscript_source import OnnxscriptSource
 
     if rule.as_function:
         raise ExchangeError(f"{name} can't be taken over: it makes a function of the model of what it replaces")
@@ -71,7 +71,7 @@ def _rule(rule: Any, name: str) -> Subst:
         assert not isinstance(found, str)
         return found
 
-    source = Source(name, rule._target_pattern).outputs
+    source = OnnxscriptSource(name, rule._target_pattern).outputs
     try:
         return Subst(source, target, where=check, name=name, extern_use=False if rule.remove_nodes else None)
     except PatternError as error:

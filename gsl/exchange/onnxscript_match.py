@@ -195,7 +195,7 @@ class OnnxExcerpt:
         return None
 
 
-class Replacement:
+class OnnxscriptReplacement:
     """What a rule of onnxscript makes of an excerpt, as a view."""
 
     def __init__(self, excerpt: OnnxExcerpt, made: Any) -> None:
@@ -282,7 +282,7 @@ def replacement(rule: Any, match: Match) -> list[Pattern] | str:
         made = _replaced(rule, excerpt)
         if isinstance(made, str):
             return made
-        found = Replacement(excerpt, made)
+        found = OnnxscriptReplacement(excerpt, made)
         return "both sides are the same calls here" if found.is_match(match) else found.patterns()
     except FrontEndError as error:
         return str(error)

@@ -54,7 +54,7 @@ class _Told(NamedTuple):
     same: int | None = None
 
 
-class Source:
+class OnnxscriptSource:
     """The source of a rule: a pattern for each output of a pattern of onnxscript.
 
     Raises ExchangeError for what has no source, with the reason.
@@ -337,4 +337,4 @@ def _form(canon: Any, values: Sequence[Any], kinds: Sequence[Any]) -> Any:
     return literals.index(canon.value) if canon.value in literals else None
 
 
-__all__ = ["Source"]
+__all__ = ["OnnxscriptSource"]

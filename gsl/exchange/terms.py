@@ -177,7 +177,7 @@ def is_trivial(rule: TermRule) -> bool:
 # ---------------------------------------------------------------- choices of the caller
 
 
-Meaning = Callable[[tuple[Pattern, ...], Mapping[Any, int]], Pattern]
+TermMeaning = Callable[[tuple[Pattern, ...], Mapping[Any, int]], Pattern]
 """The pattern of an operator, given its operands and its parameters (by TASO's key, or by their position)."""
 
 _CHOICES: dict[str, tuple[Any, ...]] = {
@@ -215,7 +215,7 @@ class Semantics:
     """True if average pooling counts the padding."""
     average_kernel: str = "depthwise"
     """The form of ``Cpool`` in a target: one channel with a group for each channel, or ``"dense"`` with one group."""
-    operators: Mapping[str, Meaning] = field(default_factory=lambda: MappingProxyType({}))
+    operators: Mapping[str, TermMeaning] = field(default_factory=lambda: MappingProxyType({}))
     """The meaning of further operators by their name in the file (``"DROPOUT"``): a function of the operands' patterns
     and of the parameters. It goes before the meaning that an operator has here."""
 

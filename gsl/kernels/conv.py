@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from gsl.kernels.linear import in_int8, quantised
 from gsl.kernels.operator import ACTIVATIONS, Activation, PackedKernel, fastest, is_packable, packed, register
 
-Tensor = torch.Tensor
 _LAST: Final = torch.channels_last
 _onednn = torch.ops.mkldnn._convolution_pointwise.default
 _onednn_with_addition = torch.ops.mkldnn._convolution_pointwise.binary

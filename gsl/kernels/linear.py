@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from gsl.kernels.operator import ACTIVATIONS, Activation, PackedKernel, fastest, is_packable, packed, register
 
-Tensor = torch.Tensor
 _onednn = torch.ops.mkldnn._linear_pointwise.default
 _reorder = torch.ops.mkldnn._reorder_linear_weight.default
 

@@ -10,7 +10,7 @@ The cost of matching, for a graph of *n* nodes and *r* rules:
   see :mod:`gsl.match.plan`, which states the worst cases. From a hundred candidates on it is a Python function,
   :mod:`gsl.match.emit`, which makes the same choices in the same order in about a tenth of the time.
 * *Many users.* A step up to a user looks at all users of a node. Where these are many, they are listed once for each
-  operator and graph (:class:`Crowds`), and what a pass has rewritten is left behind, so that *k* rewrites of branches
+  operator and graph (:class:`UseLists`), and what a pass has rewritten is left behind, so that *k* rewrites of branches
   of one node with *u* users cost *O(k + u)*, not *O(k · u)*.
 
 ``Search.steps`` counts the goals of a search, ``Pass.tried`` the searches of a pass: both depend on nothing but rules
@@ -18,11 +18,11 @@ and graph.
 """
 
 from gsl.match.emit import Find
-from gsl.match.engine import Crowds, MatchSearch
+from gsl.match.engine import MatchSearch, UseLists
 from gsl.match.index import Candidates, candidates
 from gsl.match.miss import Miss
 from gsl.match.plan import Plan
 from gsl.match.result import Match
 from gsl.match.start import Start
 
-__all__ = ["Candidates", "Crowds", "Find", "Match", "MatchSearch", "Miss", "Plan", "Start", "candidates"]
+__all__ = ["Candidates", "Find", "Match", "MatchSearch", "Miss", "Plan", "Start", "UseLists", "candidates"]

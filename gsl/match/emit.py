@@ -5,7 +5,7 @@ steps lead up, and what a node must be is the same for every node at which a sea
 the same goals are gone through with variables instead of nodes, and what is to be done with a node becomes a line of
 source. A test that fails goes on with the innermost choice; a choice is a loop. For ``relu(bias_add(x, b))``::
 
-    def find(node, outputs, blocked, crowds):
+    def find(node, outputs, blocked, use_lists):
         if not (node.op == 'nn.relu'): return ()
         if len(node.operands) != 1: return ()
         if node in blocked: return ()
@@ -35,7 +35,7 @@ from gsl.match import emit_instances
 from gsl.match.bindings import AttrPath, Bindings
 from gsl.match.conditions import pattern_of
 from gsl.match.emit_guards import Many, SearchWriter, guard_source
-from gsl.match.engine import MANY, Crowds, MatchSearch, connected
+from gsl.match.engine import MANY, MatchSearch, UseLists, connected
 from gsl.match.guard import Guard, decidedly_same
 from gsl.match.instances import free, with_skipped
 from gsl.match.machine import END, Goals, Machine, Some
@@ -48,7 +48,7 @@ from gsl.spec import OpSpec
 if TYPE_CHECKING:
     from gsl.match.start import Start
 
-Find = Callable[[Node, Container[Node], Collection[Node], Crowds], Iterable[Match]]
+Find = Callable[[Node, Container[Node], Collection[Node], UseLists], Iterable[Match]]
 """The matches from a node, given the outputs of the graph, the nodes that no operator of the pattern may be, and the
 facts about users."""
 MOST_PATTERNS = 60
@@ -60,7 +60,7 @@ def emitted(start: Start) -> Find | None:
     """The search of a start as a function; ``None`` if it is not written as one."""
     if len(start.order) > MOST_PATTERNS:
         return None
-    emitter = Emitter(start, SearchWriter(("node", "outputs", "blocked", "crowds")))
+    emitter = Emitter(start, SearchWriter(("node", "outputs", "blocked", "use_lists")))
     emitter.above["node"] = frozenset()
     try:
         emitter.write(start.goals("node", (Emitter.end, None, (), END)))
@@ -353,7 +353,7 @@ class Emitter(Machine[str]):
         """The users of a node that a pattern may be: a list, or of many users an iterator, which is in order."""
         found = f"[n for n in {self._users(var)}{given}]"
         if goal is not None and goal.operator and not self.plan.fuzzy:
-            several = f"crowds.above({var}, {self.of(goal.ops)}, blocked)"
+            several = f"use_lists.above({var}, {self.of(goal.ops)}, blocked)"
             found = f"{found} if len({var}.users) < {MANY} else {several}"
         self.out.line(f"{new} = {found}")
 

@@ -59,11 +59,11 @@ def chain_up(emitter: Emitter, matcher: RepeatMatcher, first: str, path: AttrPat
     emitter.undo(mark)
 
 
-Link = tuple[str, Many, int, tuple[int, ...]]
+LinkWriter = tuple[str, Many, int, tuple[int, ...]]
 """The function of one node of a chain, its results, the place of the first node, and of joint operators."""
 
 
-def _link(emitter: Emitter, matcher: RepeatMatcher, path: AttrPath, above: frozenset[str]) -> Link:
+def _link(emitter: Emitter, matcher: RepeatMatcher, path: AttrPath, above: frozenset[str]) -> LinkWriter:
     """Write the function that gives the instances at a node."""
     first = _head(emitter, matcher)
     body, many, _ = _body(emitter, matcher, matcher.inner, (*path, 0), above, matcher.instance_guards, 0)
@@ -86,7 +86,7 @@ def _head(emitter: Emitter, matcher: RepeatMatcher) -> Pattern:
     return first
 
 
-def _row(emitter: Emitter, matcher: RepeatMatcher, path: AttrPath, above: frozenset[str]) -> Link | None:
+def _row(emitter: Emitter, matcher: RepeatMatcher, path: AttrPath, above: frozenset[str]) -> LinkWriter | None:
     """Write the function that gives the chains, where each node has at most one way on; ``None`` if it may have
     several."""
     pattern, number, mark = matcher.pattern, (*path, 0), emitter.out.mark()
@@ -293,7 +293,7 @@ def members_of(emitter: Emitter, matcher: VariadicMatcher, first: str, rest: Goa
         raise NotCompiled
     pattern, out, of = matcher.pattern, emitter.out, emitter.of
     if matcher.members is None:
-        nodes = f"crowds.apart({of(matcher)}, {first}, outputs, blocked)"
+        nodes = f"use_lists.apart({of(matcher)}, {first}, outputs, blocked)"
     else:
         nodes = emitter.in_order(matcher.members.nodes(emitter, ()))
         if not pattern.first:  # without a first instance of its own kind, the first one in the graph is the first one
@@ -323,7 +323,7 @@ def _body(
     within = emitter.inside(matcher.pattern.templates)
     several = [each.var for each in within.many.values() if each.var.isidentifier()]
     visible = dict.fromkeys([*within.bindings.nodes.values(), *within.operators.values(), *several])
-    given = ["outputs", "blocked", "crowds", *visible]
+    given = ["outputs", "blocked", "use_lists", *visible]
     within.out = emitter.out.other([*given, *own], kind)
     within.above["this"] = above
     outside, classes = len(within.bindings.nodes), within.operators.copy()

@@ -30,7 +30,7 @@ MANY = 16
 NOTHING: Final[Mapping[Op, list[Node]]] = MappingProxyType({})
 
 
-class Crowds:
+class UseLists:
     """For nodes with many users, those of some operators in graph order, without the users that were rewritten before
     them.
 
@@ -102,7 +102,7 @@ class MatchSearch(Machine[Node]):
     """A function that is told each failed condition."""
 
     def __init__(
-        self, plan: Plan, outputs: Container[Node], blocked: Collection[Node] = (), crowds: Crowds | None = None
+        self, plan: Plan, outputs: Container[Node], blocked: Collection[Node] = (), use_lists: UseLists | None = None
     ) -> None:
         super().__init__(plan.scopes)
         self.fuzzy = plan.fuzzy
@@ -111,7 +111,7 @@ class MatchSearch(Machine[Node]):
         """The outputs of the graph, which count as uses."""
         self.blocked = blocked
         """Nodes that no operator of the pattern may be."""
-        self.crowds = crowds
+        self.use_lists = use_lists
         """The facts about users that are known, if there are any."""
         self.choices: list[tuple[Iterator[Goals], int]] = []
 
@@ -259,10 +259,10 @@ class MatchSearch(Machine[Node]):
         return self.choose(map(goals, nodes))
 
     def users(self, matcher: Matcher, below: Sequence[list[Node]], *, last: bool) -> list[Node] | Iterator[Node]:
-        if last and self.crowds is not None and len(below) == 1 and len(below[0]) == 1:
-            crowd = self._crowd(self.crowds, matcher, below[0][0])
-            if crowd is not None:
-                return crowd
+        if last and self.use_lists is not None and len(below) == 1 and len(below[0]) == 1:
+            use_list = self._use_list(self.use_lists, matcher, below[0][0])
+            if use_list is not None:
+                return use_list
         found: dict[Node, None] = {}
         accepts = matcher.accepts
         for node in below[0] if len(below) == 1 else chain.from_iterable(below):
@@ -274,11 +274,11 @@ class MatchSearch(Machine[Node]):
                 self.miss(matcher.pattern, node, "user", matcher.pattern, list(node.users))
         return list(found)
 
-    def _crowd(self, crowds: Crowds, matcher: Matcher, node: Node) -> Iterator[Node] | None:
+    def _use_list(self, use_lists: UseLists, matcher: Matcher, node: Node) -> Iterator[Node] | None:
         """The nodes that the pattern may be, one after the other, where they are among the many users of one node."""
         if len(node.users) < MANY or self.on_miss is not None or self.fuzzy or not isinstance(matcher, CallMatcher):
             return None
-        return crowds.above(node, matcher.ops, self.blocked)
+        return use_lists.above(node, matcher.ops, self.blocked)
 
     def connected(self, matcher: Matcher) -> list[Node]:
         return list(filter(matcher.plausible, connected(self.bindings.nodes.values())))
@@ -366,8 +366,8 @@ class MatchSearch(Machine[Node]):
         pattern, number = matcher.pattern, 1
         others: Apart | list[Node]
         if matcher.members is None:
-            assert self.crowds is not None, "the nodes of the graph are not known"
-            others = self.crowds.apart(matcher, first, self.outputs, self.blocked)
+            assert self.use_lists is not None, "the nodes of the graph are not known"
+            others = self.use_lists.apart(matcher, first, self.outputs, self.blocked)
         else:
             others = sorted(matcher.members.nodes(self, ()), key=_index)
         for other in others:

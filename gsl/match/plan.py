@@ -23,7 +23,7 @@ from operator import attrgetter, itemgetter
 from gsl.attr.ast import Ast, Literal
 from gsl.errors import PatternError
 from gsl.graph import Graph, Node, Op
-from gsl.match.engine import Crowds, MatchSearch
+from gsl.match.engine import MatchSearch, UseLists
 from gsl.match.index import Candidates, candidates
 from gsl.match.matchers import CallMatcher
 from gsl.match.result import Match
@@ -336,18 +336,18 @@ class Plan:
         self.check(graph)
         where = candidates([self], graph.by_op())[0] if where is None else where
         start, nodes = where.start, where.nodes
-        outputs, crowds = graph.ends(), Crowds(graph.by_op())
+        outputs, use_lists = graph.ends(), UseLists(graph.by_op())
         if search is None:
             find = start.finder(len(nodes))
         elif self.variadic is not None:
-            search.crowds = crowds
+            search.use_lists = use_lists
         grouped: set[Node] = set()
         blocked = grouped if self.variadic is not None and not self.variadic.shared else ()
         if search is not None:
             search.blocked = blocked or search.blocked
         for node in nodes:
             if node not in grouped:
-                for match in find(node, outputs, blocked, crowds) if search is None else start.matches(node, search):
+                for match in find(node, outputs, blocked, use_lists) if search is None else start.matches(node, search):
                     if self.variadic is not None:
                         grouped.update(match.outputs)
                     yield match

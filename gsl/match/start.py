@@ -13,7 +13,7 @@ from gsl.match.bindings import N
 from gsl.match.conditions import Distinct, Everywhere, guards_of
 from gsl.match.constraints import UsedOutside, guard_of
 from gsl.match.emit import Find, emitted
-from gsl.match.engine import Crowds, MatchSearch
+from gsl.match.engine import MatchSearch, UseLists
 from gsl.match.guard import Guard
 from gsl.match.index import Hint, hints_of
 from gsl.match.machine import END, Goals
@@ -153,9 +153,9 @@ class Start:
         return self.function
 
     def _search(
-        self, node: Node, outputs: Container[Node], blocked: Collection[Node], crowds: Crowds
+        self, node: Node, outputs: Container[Node], blocked: Collection[Node], use_lists: UseLists
     ) -> Iterator[Match]:
-        search = MatchSearch(self.plan, outputs, blocked, crowds)
+        search = MatchSearch(self.plan, outputs, blocked, use_lists)
         try:
             yield from self.matches(node, search)
         finally:

@@ -22,7 +22,7 @@ from gsl.programs.source import InputSample, ProgramTrace, RuleProgram, TracedNo
 from gsl.spec import TABLE
 
 Rule = TypeVar("Rule")
-Path = tuple[int, ...]
+ValuePath = tuple[int, ...]
 """A place in nested tuples."""
 MakeRule = Callable[..., Rule]
 """Makes the rule of a source, a target and conditions: ``Subst``."""
@@ -306,11 +306,11 @@ class FittedSides:
                 unknown[literal.name] = tuple(sample.literals[literal.name] for sample in samples)
         return unknown
 
-    def _told(self) -> dict[tuple[int, str], list[tuple[str, Path]]]:
+    def _told(self) -> dict[tuple[int, str], list[tuple[str, ValuePath]]]:
         """The nodes and attributes of the source that tell the values of names, with the places in a tuple."""
         traces = self.found.before
         left = {name: column for name, column in self.unknown.items() if not all(same(column[0], v) for v in column)}
-        told: dict[tuple[int, str], list[tuple[str, Path]]] = {}
+        told: dict[tuple[int, str], list[tuple[str, ValuePath]]] = {}
         for number, node in enumerate(traces[0].nodes):
             for attribute in () if node.op in (INPUT, GETITEM) else node.attrs:
                 values = tuple(trace.nodes[number].attrs[attribute] for trace in traces)
@@ -393,13 +393,13 @@ class FittedSides:
                        self.told[number, attribute])  # fmt: skip
         return call
 
-    def _tell(self, value: Expr, values: Column, told: Sequence[tuple[str, Path]]) -> None:
+    def _tell(self, value: Expr, values: Column, told: Sequence[tuple[str, ValuePath]]) -> None:
         """Let an attribute tell names, and demand the other items of a tuple of which some do."""
         for name, path in told:
             self._bind(name, functools.reduce(lambda whole, index: whole[index], path, value))
         self._demand(value, values, {path for _, path in told})
 
-    def _demand(self, value: Expr, values: Column, told: Collection[Path]) -> None:
+    def _demand(self, value: Expr, values: Column, told: Collection[ValuePath]) -> None:
         """Demand the parts of an attribute that tell no names."""
         if () in told:
             return
@@ -423,7 +423,7 @@ class FittedSides:
             raise UnfitError(reason) from None
 
 
-def _parts(values: Column, path: Path = ()) -> Iterator[tuple[Path, Column]]:
+def _parts(values: Column, path: ValuePath = ()) -> Iterator[tuple[ValuePath, Column]]:
     """The values, and the items of those that are tuples of one form, with their places."""
     yield path, values
     if all(isinstance(value, tuple) and len(value) == len(values[0]) for value in values):

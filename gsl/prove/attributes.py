@@ -13,7 +13,7 @@ from gsl.prove.meanings.layout import newshape
 from gsl.prove.poly import Poly, product
 from gsl.prove.relation import Impossible, Unproved
 from gsl.prove.tensor import Calculation, DType, Real, Tensor
-from gsl.prove.terms import Element, Sum, Term
+from gsl.prove.terms import Element, SumTerm, Term
 from gsl.prove.whole import Whole, number
 from gsl.spec import REQUIRED, OpSpec
 
@@ -125,21 +125,21 @@ def free(calc: Calculation, spec: OpSpec, name: str, operands: tuple[Any, ...]) 
     raise Unproved(f"{name} of {spec.name} is left free")
 
 
-Free = Callable[[Calculation, OpSpec, tuple[Any, ...]], Any]
+FreeRule = Callable[[Calculation, OpSpec, tuple[Any, ...]], Any]
 
 
 def _count(spec: OpSpec) -> int:
     return int(spec.name.removesuffix("_transpose")[-2])
 
 
-def _numbers(name: str, least: int, times: int = 1) -> Free:
+def _numbers(name: str, least: int, times: int = 1) -> FreeRule:
     def make(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
         return tuple(calc.path.variable(name, least) for _ in range(_count(spec) * times))
 
     return make
 
 
-def _layout(*orders: str) -> Free:
+def _layout(*orders: str) -> FreeRule:
     """One of some layouts, in which X stands for the spatial axes."""
 
     def make(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
@@ -154,14 +154,14 @@ def _rank(operands: tuple[Any, ...]) -> int:
     return first[0].ndim if isinstance(first, tuple) else first.ndim  # type: ignore[no-any-return]
 
 
-def _axis(more: int = 0) -> Free:
+def _axis(more: int = 0) -> FreeRule:
     def make(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
         return calc.path.choose(range(_rank(operands) + more), f"axis of {spec.cls}")
 
     return make
 
 
-def _some_axes(least: int) -> Free:
+def _some_axes(least: int) -> FreeRule:
     def make(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
         ndim = _rank(operands)
         sets = [axes for count in range(least, ndim + 1) for axes in combinations(range(ndim), count)]
@@ -223,7 +223,7 @@ def _one_at_least(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) ->
     return calc.path.variable("groups")
 
 
-_FREE: Mapping[Any, Free] = {
+_FREE: Mapping[Any, FreeRule] = {
     "strides": _numbers("stride", 1), "dilation": _numbers("dilation", 1), "padding": _numbers("padding", 0, 2),
     "output_padding": _numbers("output_padding", 0), "pool_size": _numbers("window", 1), "groups": _one_at_least,
     **{(f"nn.avg_pool{n}d", "dilation"): lambda calc, spec, operands: (1,) * _count(spec) for n in (1, 2, 3)},
@@ -253,4 +253,4 @@ def _bound(calc: Calculation) -> Any:
 def _any_number(calc: Calculation, name: str) -> Real:
     if calc.path.member is not None:
         raise Unproved(f"{name} is a number that is left free in each instance")
-    return Real(Sum((Term(Fraction(1), ((Element(calc.path.name(name)), 1),)),)), calc.algebra)
+    return Real(SumTerm((Term(Fraction(1), ((Element(calc.path.name(name)), 1),)),)), calc.algebra)

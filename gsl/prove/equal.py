@@ -8,17 +8,17 @@ from itertools import islice, permutations, product
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.poly import IntAtom, Poly, replaced
 from gsl.prove.relation import Relation, negations
-from gsl.prove.terms import Element, Factor, Fold, FunctionTerm, Sum, Term, rename, renamed_sum
+from gsl.prove.terms import Element, Factor, Fold, FunctionTerm, SumTerm, Term, rename, renamed_sum
 
 MOST_ORDERS = 500
 """No more ways to name the indices of a term like those of another one are tried."""
 
 
-def equal(algebra: TermAlgebra, left: Sum, right: Sum, given: tuple[Relation, ...] = ()) -> bool:
+def equal(algebra: TermAlgebra, left: SumTerm, right: SumTerm, given: tuple[Relation, ...] = ()) -> bool:
     """True if two sums are equal under some conditions on their free indices."""
     known = {term.key: term.coefficient for term in right.terms}
     shared = {term.key for term in left.terms if known.get(term.key) == term.coefficient}
-    left, right = (Sum(tuple(t for t in side.terms if t.key not in shared)) for side in (left, right))
+    left, right = (SumTerm(tuple(t for t in side.terms if t.key not in shared)) for side in (left, right))
     if not left.terms and not right.terms:
         return True
     guard = algebra.outer_guard((left, right))
@@ -34,7 +34,7 @@ def equal(algebra: TermAlgebra, left: Sum, right: Sum, given: tuple[Relation, ..
 
 
 def _equal_where(
-    algebra: TermAlgebra, left: Sum, right: Sum, case: Relation, guard: Relation, given: tuple[Relation, ...]
+    algebra: TermAlgebra, left: SumTerm, right: SumTerm, case: Relation, guard: Relation, given: tuple[Relation, ...]
 ) -> bool:
     path = algebra.path
     opposite = ("!=", case[1]) if case[0] == "==" else negations(case)[0]
@@ -42,7 +42,7 @@ def _equal_where(
         return True
     sides = [algebra.given(side, case) for side in (left, right)]
     if case != guard:
-        sides = [Sum(tuple(term for term in side.terms if guard not in term.guards)) for side in sides]
+        sides = [SumTerm(tuple(term for term in side.terms if guard not in term.guards)) for side in sides]
     return equal(algebra, sides[0], sides[1], (*given, case))
 
 

@@ -13,7 +13,7 @@ from gsl.pat import Pattern
 from gsl.prove.poly import QUOTIENT, IntAtom, Poly
 from gsl.prove.relation import Relation
 
-Origin = tuple[Pattern, str, int | None]
+AtomOrigin = tuple[Pattern, str, int | None]
 """A pattern, the name of an attribute or ``shape``, and a place in it, or none."""
 _COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {"==": operator.eq, ">=": operator.ge, "!=": operator.ne}
 
@@ -23,10 +23,10 @@ class Lacking:
     """A relation between sizes and attributes of a source, of which it is known where they stand."""
 
     relation: Relation
-    origins: Mapping[IntAtom, Origin]
+    origins: Mapping[IntAtom, AtomOrigin]
 
     @staticmethod
-    def of(relation: Relation, origins: Mapping[IntAtom, Origin]) -> Lacking | None:
+    def of(relation: Relation, origins: Mapping[IntAtom, AtomOrigin]) -> Lacking | None:
         """The condition that a relation is; ``None`` where it reads what is no size or attribute of the source."""
         read = relation[1].inner
         known = all(atom in origins or atom.operation == QUOTIENT for atom in read)

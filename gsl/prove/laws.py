@@ -8,13 +8,13 @@ from fractions import Fraction
 from math import inf, isqrt
 
 from gsl.prove.normal import TermAlgebra
-from gsl.prove.terms import ZERO, Element, Factor, Fold, FunctionTerm, Integer, Sum, Term, atoms_of, constant
+from gsl.prove.terms import ZERO, Element, Factor, Fold, FunctionTerm, Integer, SumTerm, Term, atoms_of, constant
 
-Law = Callable[..., Sum | None]
+Law = Callable[..., SumTerm | None]
 """The value of a function, simplified; ``None`` where nothing is known of it."""
 
 
-def _inverse(algebra: TermAlgebra, value: Sum) -> Sum | None:
+def _inverse(algebra: TermAlgebra, value: SumTerm) -> SumTerm | None:
     known = value.constant
     if known is not None:
         return constant(1 / known) if known else None
@@ -31,15 +31,15 @@ def _inverse(algebra: TermAlgebra, value: Sum) -> Sum | None:
         atoms_of(f[0]).isdisjoint(term.bound) for term in value.terms))  # fmt: skip
     if lead == 1 and not outer:
         return None
-    rest = Sum(tuple(
+    rest = SumTerm(tuple(
         replace(term, coefficient=term.coefficient / lead, factors=tuple(f for f in term.factors if f not in outer))
         for term in value.terms
     ))  # fmt: skip
-    before = algebra.apply("inverse", Sum((Term(lead, outer),)))
+    before = algebra.apply("inverse", SumTerm((Term(lead, outer),)))
     return algebra.times(before, algebra.apply("inverse", algebra.collected(rest.terms)))
 
 
-def _sqrt(algebra: TermAlgebra, value: Sum) -> Sum | None:
+def _sqrt(algebra: TermAlgebra, value: SumTerm) -> SumTerm | None:
     known = value.constant
     if known is None:
         return _root_of_squares(algebra, value)
@@ -50,7 +50,7 @@ def _sqrt(algebra: TermAlgebra, value: Sum) -> Sum | None:
     return constant(Fraction(above, below)) if exact else None
 
 
-def _root_of_squares(algebra: TermAlgebra, value: Sum) -> Sum | None:
+def _root_of_squares(algebra: TermAlgebra, value: SumTerm) -> SumTerm | None:
     """The root of a product of squares: sqrt(a²) = abs(a)."""
     (term, *others) = value.terms
     squares = all(power % 2 == 0 for _, power in term.factors)
@@ -62,11 +62,11 @@ def _root_of_squares(algebra: TermAlgebra, value: Sum) -> Sum | None:
     return found
 
 
-def _alone(factor: Factor) -> Sum:
-    return Sum((Term(Fraction(1), ((factor, 1),)),))
+def _alone(factor: Factor) -> SumTerm:
+    return SumTerm((Term(Fraction(1), ((factor, 1),)),))
 
 
-def _magnitude(algebra: TermAlgebra, x: Sum) -> Sum | None:
+def _magnitude(algebra: TermAlgebra, x: SumTerm) -> SumTerm | None:
     """abs(a·b) = abs(a)·abs(b), and abs(a) = a if that is not negative."""
     if is_positive(algebra, x, strictly=False):
         return x
@@ -81,13 +81,13 @@ def _magnitude(algebra: TermAlgebra, x: Sum) -> Sum | None:
     return found
 
 
-def _signum(algebra: TermAlgebra, x: Sum) -> Sum | None:
+def _signum(algebra: TermAlgebra, x: SumTerm) -> SumTerm | None:
     if is_positive(algebra, x):
         return constant(1)
     return constant(-1) if is_positive(algebra, algebra.negative(x)) else None
 
 
-def _largest(algebra: TermAlgebra, *values: Sum) -> Sum | None:
+def _largest(algebra: TermAlgebra, *values: SumTerm) -> SumTerm | None:
     """max(a, b) = max(b, a), max(max(a, b), c) = max(a, b, c), max(s·a, s·b) = s·max(a, b) where s is not negative."""
     flat = {part.text: part for value in values for part in _of_largest(algebra, value)}
     known = [part for part in flat.values() if part.constant is not None]
@@ -100,14 +100,14 @@ def _largest(algebra: TermAlgebra, *values: Sum) -> Sum | None:
     if len(parts) == 1 or outer is None:
         return parts[0] if len(parts) == 1 else algebra.opaque("max", parts)
     left = [_without(part, outer) for part in parts]
-    return algebra.times(Sum((outer,)), algebra.apply("max", *map(algebra.renewed, left)))
+    return algebra.times(SumTerm((outer,)), algebra.apply("max", *map(algebra.renewed, left)))
 
 
-def _is_at_least(algebra: TermAlgebra, value: Sum, other: Sum) -> bool:
+def _is_at_least(algebra: TermAlgebra, value: SumTerm, other: SumTerm) -> bool:
     return is_positive(algebra, algebra.add(value, algebra.negative(other)), strictly=False)
 
 
-def _of_largest(algebra: TermAlgebra, value: Sum) -> list[Sum]:
+def _of_largest(algebra: TermAlgebra, value: SumTerm) -> list[SumTerm]:
     """What a sum is the largest of."""
     (term, *others) = value.terms or (None,)
     if term is None or others or term.bound or term.guards or term.coefficient < 0:
@@ -116,10 +116,10 @@ def _of_largest(algebra: TermAlgebra, value: Sum) -> list[Sum]:
     rest = tuple(pair for pair in term.factors if pair[0] not in inner)
     if len(inner) != 1 or any(_sign(algebra, *pair) < 0 for pair in rest):
         return [value]
-    return [algebra.times(Sum((replace(term, factors=rest),)), part) for part in inner[0].arguments]
+    return [algebra.times(SumTerm((replace(term, factors=rest),)), part) for part in inner[0].arguments]
 
 
-def _common(algebra: TermAlgebra, parts: Sequence[Sum]) -> Term | None:
+def _common(algebra: TermAlgebra, parts: Sequence[SumTerm]) -> Term | None:
     """The factors of all terms that are not negative, and the size of the first coefficient; ``None`` if that is 1."""
     terms = [term for part in parts for term in part.terms]
     lead = min((term for term in terms if term.factors), key=lambda term: term.key, default=None)
@@ -131,32 +131,32 @@ def _common(algebra: TermAlgebra, parts: Sequence[Sum]) -> Term | None:
     return Term(abs(lead.coefficient), outer) if outer or abs(lead.coefficient) != 1 else None
 
 
-def _without(value: Sum, outer: Term) -> Sum:
+def _without(value: SumTerm, outer: Term) -> SumTerm:
     """A sum divided by what its terms have in common."""
-    return Sum(tuple(
+    return SumTerm(tuple(
         replace(term, coefficient=term.coefficient / outer.coefficient,
                 factors=tuple(f for f in term.factors if f not in outer.factors))
         for term in value.terms
     ))  # fmt: skip
 
 
-def _exp(algebra: TermAlgebra, x: Sum) -> Sum | None:
+def _exp(algebra: TermAlgebra, x: SumTerm) -> SumTerm | None:
     """exp(a + b) = exp(a) · exp(b), exp(-a) = 1 / exp(a), and exp(log(a)) = a where that is defined."""
     if len(x.terms) != 1:
         total = constant(1)
         for term in x.terms:
-            total = algebra.times(total, algebra.apply("exp", Sum((term,))))
+            total = algebra.times(total, algebra.apply("exp", SumTerm((term,))))
         return total
     (term,) = x.terms
     if term.coefficient < 0:
         return algebra.apply("inverse", algebra.apply("exp", algebra.negative(x)))
     if term.coefficient.denominator == 1 and 1 < term.coefficient <= 8:
-        return algebra.power(algebra.apply("exp", Sum((replace(term, coefficient=Fraction(1)),))), int(
+        return algebra.power(algebra.apply("exp", SumTerm((replace(term, coefficient=Fraction(1)),))), int(
             term.coefficient))  # fmt: skip
     return _argument(x, "log")
 
 
-def _log(algebra: TermAlgebra, x: Sum) -> Sum | None:
+def _log(algebra: TermAlgebra, x: SumTerm) -> SumTerm | None:
     """log(a·b) = log(a) + log(b) for positive numbers, and log(exp(a)) = a."""
     if x.constant == 1 or len(x.terms) != 1:
         return ZERO if x.constant == 1 else None
@@ -172,7 +172,7 @@ def _log(algebra: TermAlgebra, x: Sum) -> Sum | None:
     return algebra.add(*parts)
 
 
-def _argument(x: Sum, name: str) -> Sum | None:
+def _argument(x: SumTerm, name: str) -> SumTerm | None:
     """The argument of a function, where a sum is a value of it."""
     (term, *others) = x.terms
     (factor, power), *more = term.factors or ((None, 0),)
@@ -187,7 +187,7 @@ def _at_zero(value: int) -> Law:
 def _odd(name: str) -> Law:
     """The law f(-x) = -f(x), for x that begins with a minus."""
 
-    def law(algebra: TermAlgebra, x: Sum) -> Sum | None:
+    def law(algebra: TermAlgebra, x: SumTerm) -> SumTerm | None:
         if x == ZERO:
             return ZERO
         if min(x.terms, key=lambda term: term.key).coefficient < 0:
@@ -197,7 +197,7 @@ def _odd(name: str) -> Law:
     return law
 
 
-def _sigmoid(algebra: TermAlgebra, x: Sum) -> Sum:
+def _sigmoid(algebra: TermAlgebra, x: SumTerm) -> SumTerm:
     return algebra.apply("inverse", algebra.add(constant(1), algebra.apply("exp", algebra.negative(x))))
 
 
@@ -209,7 +209,7 @@ LAWS: Mapping[str, Law] = {
 }  # fmt: skip
 
 
-def is_positive(algebra: TermAlgebra, value: Sum, *, strictly: bool = True) -> bool:
+def is_positive(algebra: TermAlgebra, value: SumTerm, *, strictly: bool = True) -> bool:
     """True if it is seen that a sum is larger than 0, or not less than it."""
     least = sum((_least(algebra, term) for term in value.terms), Fraction(0))
     if least > 0 or (least == 0 and not strictly):
@@ -224,7 +224,7 @@ def is_positive(algebra: TermAlgebra, value: Sum, *, strictly: bool = True) -> b
     )
 
 
-def is_nonzero(algebra: TermAlgebra, value: Sum) -> bool:
+def is_nonzero(algebra: TermAlgebra, value: SumTerm) -> bool:
     """True if it is seen that a sum is not 0."""
     if is_positive(algebra, value) or is_positive(algebra, algebra.negative(value)):
         return True

@@ -17,7 +17,7 @@ from gsl.prove.terms import (
     Fold,
     FunctionTerm,
     Integer,
-    Sum,
+    SumTerm,
     Term,
     atoms_of,
     constant,
@@ -34,12 +34,12 @@ class TermAlgebra:
     """Computes with normal forms in one case of a proof."""
 
     path: Path
-    partial: list[tuple[str, Sum]] = field(default_factory=list)
+    partial: list[tuple[str, SumTerm]] = field(default_factory=list)
     """The functions that are not defined everywhere, with what they were applied to."""
 
     # Sums and products
 
-    def collected(self, terms: Iterable[Term]) -> Sum:
+    def collected(self, terms: Iterable[Term]) -> SumTerm:
         """The sum of terms."""
         found: dict[str, Term] = {}
         for term in terms:
@@ -51,23 +51,23 @@ class TermAlgebra:
                 found.pop(term.key, None)
         if len(found) > MOST_TERMS:
             raise Unproved("its normal form has too many terms")
-        return Sum(tuple(found.values()))
+        return SumTerm(tuple(found.values()))
 
-    def add(self, *values: Sum) -> Sum:
+    def add(self, *values: SumTerm) -> SumTerm:
         """The sum of sums."""
         return self.collected(term for value in values for term in value.terms)
 
-    def scale(self, value: Sum, factor: Fraction | int) -> Sum:
+    def scale(self, value: SumTerm, factor: Fraction | int) -> SumTerm:
         """A multiple of a sum."""
         if not factor:
             return ZERO
-        return Sum(tuple(replace(term, coefficient=term.coefficient * factor) for term in value.terms))
+        return SumTerm(tuple(replace(term, coefficient=term.coefficient * factor) for term in value.terms))
 
-    def negative(self, value: Sum) -> Sum:
+    def negative(self, value: SumTerm) -> SumTerm:
         """Minus a sum."""
         return self.scale(value, -1)
 
-    def times(self, left: Sum, right: Sum) -> Sum:
+    def times(self, left: SumTerm, right: SumTerm) -> SumTerm:
         """The product of two sums."""
         return self.collected(
             found for a, b in pairs(left.terms, right.terms) if (found := self._product(a, b)) is not None
@@ -96,7 +96,7 @@ class TermAlgebra:
         renamed = rename(term, {atom: Poly.of(new) for atom, new in names.items()})
         return replace(renamed, bound=tuple(names.get(atom, atom) for atom in term.bound))
 
-    def power(self, value: Sum, exponent: int) -> Sum:
+    def power(self, value: SumTerm, exponent: int) -> SumTerm:
         """A power; of a negative exponent that of the inverse."""
         if exponent < 0:
             value, exponent = self.inverse(value), -exponent
@@ -105,7 +105,7 @@ class TermAlgebra:
             total = self.times(total, value)
         return total
 
-    def number(self, p: Poly) -> Sum:
+    def number(self, p: Poly) -> SumTerm:
         """A whole number as a real one."""
         terms = []
         for monomial, count in self.path.reduce(p).terms.items():
@@ -115,15 +115,15 @@ class TermAlgebra:
             terms.append(Term(Fraction(count), tuple(powers.items())))
         return self.collected(terms)
 
-    def element(self, leaf: str, index: Sequence[Poly]) -> Sum:
+    def element(self, leaf: str, index: Sequence[Poly]) -> SumTerm:
         """An element of a leaf."""
-        return Sum((Term(Fraction(1), ((Element(leaf, tuple(map(self.path.reduce, index))), 1),)),))
+        return SumTerm((Term(Fraction(1), ((Element(leaf, tuple(map(self.path.reduce, index))), 1),)),))
 
-    def where(self, guards: Iterable[Relation], value: Sum) -> Sum:
+    def where(self, guards: Iterable[Relation], value: SumTerm) -> SumTerm:
         """A sum where conditions hold, and 0 elsewhere."""
-        return self.times(Sum((Term(Fraction(1), guards=frozenset(guards)),)), value)
+        return self.times(SumTerm((Term(Fraction(1), guards=frozenset(guards)),)), value)
 
-    def total(self, bound: Sequence[IntAtom], value: Sum) -> Sum:
+    def total(self, bound: Sequence[IntAtom], value: SumTerm) -> SumTerm:
         """The sum of what indices run over."""
         terms: list[Term] = []
         for term in value.terms:
@@ -132,13 +132,13 @@ class TermAlgebra:
                 terms += self._unused(found).terms
         return self.collected(terms)
 
-    def _unused(self, term: Term) -> Sum:
+    def _unused(self, term: Term) -> SumTerm:
         """A term without the indices that nothing in it depends on: it is that many times what stands there."""
         read = atoms_of(term).union(*(self.path.size(atom).inner for atom in term.bound))
         idle = [atom for atom in term.bound if atom not in read and self.path.at_least(self.path.size(atom))]
         if not idle:
-            return Sum((term,))
-        total = Sum((replace(term, bound=tuple(atom for atom in term.bound if atom not in idle)),))
+            return SumTerm((term,))
+        total = SumTerm((replace(term, bound=tuple(atom for atom in term.bound if atom not in idle)),))
         for atom in idle:
             total = self.times(total, self.number(self.path.size(atom)))
         return total
@@ -240,12 +240,12 @@ class TermAlgebra:
                 return Fold(name, bound, frozenset((k, reduce(p)) for k, p in guards), self.renewed(body))
         return factor
 
-    def renewed(self, value: Sum) -> Sum:
+    def renewed(self, value: SumTerm) -> SumTerm:
         """A sum with all its polynomials as simple as they are known to be."""
         found = [self.tidy(self.refreshed(term)) for term in value.terms]
         return self.collected(term for term in found if term is not None)
 
-    def given(self, value: Sum, guard: Relation) -> Sum:
+    def given(self, value: SumTerm, guard: Relation) -> SumTerm:
         """A sum in the case that a condition holds."""
         terms = []
         for term in value.terms:
@@ -255,7 +255,7 @@ class TermAlgebra:
             terms.append(replace(term, guards=left))
         return self.collected(terms)
 
-    def outer_guard(self, values: Iterable[Sum]) -> Relation | None:
+    def outer_guard(self, values: Iterable[SumTerm]) -> Relation | None:
         """A condition of a term that is on nothing that the term is summed over."""
         found = (
             guard for value in values for term in value.terms for guard in term.guards
@@ -265,7 +265,7 @@ class TermAlgebra:
 
     # Functions
 
-    def apply(self, name: str, *arguments: Sum, numbers: Sequence[Poly] = (), partial: bool = False) -> Sum:
+    def apply(self, name: str, *arguments: SumTerm, numbers: Sequence[Poly] = (), partial: bool = False) -> SumTerm:
         """A function of sums: case by case where conditions tell their values; ``partial`` if it has no value
         somewhere."""
         guard = self.outer_guard(arguments)
@@ -282,11 +282,11 @@ class TermAlgebra:
                 parts.append(self.where([case], self.apply(name, *chosen, numbers=numbers, partial=partial)))
         return self.add(*parts)
 
-    def _without(self, value: Sum, guard: Relation) -> Sum:
+    def _without(self, value: SumTerm, guard: Relation) -> SumTerm:
         """A sum in the case that a condition does not hold."""
-        return Sum(tuple(term for term in value.terms if guard not in term.guards))
+        return SumTerm(tuple(term for term in value.terms if guard not in term.guards))
 
-    def simplified(self, name: str, arguments: tuple[Sum, ...], numbers: tuple[Poly, ...]) -> Sum:
+    def simplified(self, name: str, arguments: tuple[SumTerm, ...], numbers: tuple[Poly, ...]) -> SumTerm:
         """A function of sums without conditions, by the laws that are known of it."""
         from gsl.prove.laws import LAWS
 
@@ -294,15 +294,15 @@ class TermAlgebra:
         found = law(self, *arguments) if law is not None else None
         return found if found is not None else self.opaque(name, arguments, numbers)
 
-    def opaque(self, name: str, arguments: Sequence[Sum], numbers: Sequence[Poly] = ()) -> Sum:
+    def opaque(self, name: str, arguments: Sequence[SumTerm], numbers: Sequence[Poly] = ()) -> SumTerm:
         """A function of which nothing is known."""
-        return Sum((Term(Fraction(1), ((FunctionTerm(name, tuple(arguments), tuple(numbers)), 1),)),))
+        return SumTerm((Term(Fraction(1), ((FunctionTerm(name, tuple(arguments), tuple(numbers)), 1),)),))
 
-    def inverse(self, value: Sum) -> Sum:
+    def inverse(self, value: SumTerm) -> SumTerm:
         """One divided by a sum."""
         return self.apply("inverse", value, partial=True)
 
-    def fold(self, name: str, bound: Sequence[IntAtom], guards: Iterable[Relation], body: Sum) -> Sum:
+    def fold(self, name: str, bound: Sequence[IntAtom], guards: Iterable[Relation], body: SumTerm) -> SumTerm:
         """The fold of what indices run over, under conditions on them."""
         own = set(bound)
         outer = [
@@ -330,16 +330,16 @@ class TermAlgebra:
         kept = frozenset(g for g in guards if self.path.quick(g) is not True)
         if not bound and not kept:
             return body
-        return Sum((Term(Fraction(1), ((Fold(name, tuple(bound), kept, body), 1),)),))
+        return SumTerm((Term(Fraction(1), ((Fold(name, tuple(bound), kept, body), 1),)),))
 
-    def is_nonzero(self, value: Sum) -> bool:
+    def is_nonzero(self, value: SumTerm) -> bool:
         """True if it is seen that a sum is not 0."""
         from gsl.prove.laws import is_nonzero
 
         return is_nonzero(self, value)
 
 
-def _single(value: Sum) -> Factor | None:
+def _single(value: SumTerm) -> Factor | None:
     """The factor that a sum consists of."""
     if len(value.terms) != 1:
         return None

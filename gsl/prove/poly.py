@@ -207,7 +207,7 @@ EACH = IntAtom("§", least=0)
 """The number of any instance: what holds for it holds for all."""
 
 
-Values = Mapping[IntAtom, Poly]
+PolyValues = Mapping[IntAtom, Poly]
 """Other values of atoms."""
 
 
@@ -218,7 +218,7 @@ def operation(name: str, *operands: Poly) -> Poly:
     return Poly.of(IntAtom(f"{name}({written})", name, operands, least))
 
 
-def replaced(p: Poly, values: Values) -> Poly:
+def replaced(p: Poly, values: PolyValues) -> Poly:
     """A polynomial with other values of atoms, also inside of operations."""
 
     def value(atom: IntAtom) -> Poly | None:

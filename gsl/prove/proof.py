@@ -20,7 +20,7 @@ from gsl.prove.relation import Impossible, ProofLimit, Unproved, written
 from gsl.prove.source import SourceSide
 from gsl.prove.target import TargetSide
 from gsl.prove.tensor import Tensor
-from gsl.prove.terms import FunctionTerm, Sum, Term, atoms_of
+from gsl.prove.terms import FunctionTerm, SumTerm, Term, atoms_of
 from gsl.rewrite import Subst
 
 MOST_CASES = 20_000
@@ -152,7 +152,7 @@ def _equal_tensors(target: TargetSide, what: str, old: Tensor, new: Tensor) -> l
         raise Impossible(f"{what} has {old.ndim} axes before and {new.ndim} after")
     for left, right in zip(old.shape, new.shape):
         path.assume(("==", left - right))
-    first: tuple[Sum, Sum] | None = None
+    first: tuple[SumTerm, SumTerm] | None = None
     before = [len(side.algebra.partial) for side in calculations]
     for place in _places(path, old):
         for side, count in zip(calculations, before):
@@ -180,7 +180,7 @@ def _places(path: Path, x: Tensor) -> Iterator[tuple[Poly, ...]]:
                 yield (*plain[:axis], Poly.of(high) * Poly.of(inner) + Poly.of(low), *plain[axis + 1 :])
 
 
-def _short(value: Sum) -> str:
+def _short(value: SumTerm) -> str:
     text = str(value)
     return text if len(text) < 300 else text[:297] + "…"
 
@@ -198,30 +198,30 @@ def _defined(source: TermAlgebra, target: TermAlgebra) -> None:
             raise Unproved(f"the target takes {name} of {_short(value)}, of which the source takes none")
 
 
-def _parts(name: str, value: Sum) -> list[Sum]:
+def _parts(name: str, value: SumTerm) -> list[SumTerm]:
     """What is not 0 (or negative, …) if a value is not: of a product, each factor."""
     return [value, *_factors(name, value)]
 
 
-def _factors(name: str, value: Sum) -> list[Sum]:
+def _factors(name: str, value: SumTerm) -> list[SumTerm]:
     """What has to be different from 0 so that a value is: of a product, each factor."""
     if name != "inverse" or len(value.terms) != 1 or value.terms[0].bound or not value.terms[0].factors:
         return [value]
-    inner: list[Sum] = []
+    inner: list[SumTerm] = []
     for factor, _ in value.terms[0].factors:
         inverse = isinstance(factor, FunctionTerm) and factor.name == "inverse"
-        inner.append(factor.arguments[0] if inverse and isinstance(factor, FunctionTerm) else Sum(
+        inner.append(factor.arguments[0] if inverse and isinstance(factor, FunctionTerm) else SumTerm(
             (Term(Fraction(1), ((factor, 1),)),)))  # fmt: skip
     return inner
 
 
-def _always(algebra: TermAlgebra, name: str, value: Sum) -> bool:
+def _always(algebra: TermAlgebra, name: str, value: SumTerm) -> bool:
     if name == "inverse":
         return is_nonzero(algebra, value)
     return is_positive(algebra, value, strictly=name != "sqrt")
 
 
-def _any_index(name: str, value: Sum) -> Term:
+def _any_index(name: str, value: SumTerm) -> Term:
     """A term that stands for a function of a sum at any values of its indices."""
     own = {atom for term in value.terms for atom in term.bound}
     indices = sorted(atom for atom in atoms_of(value) if atom.size is not None and atom not in own)

@@ -33,7 +33,7 @@ from gsl.pat.variadic import references
 from gsl.prove.attributes import RANKS, demanded, derived, free, type_of
 from gsl.prove.family import Family, FamilyBindings, FamilyEvaluator, within
 from gsl.prove.instances import fits
-from gsl.prove.lacking import Origin
+from gsl.prove.lacking import AtomOrigin
 from gsl.prove.matched import Matched, all_of, any_rank, asked, tensor_of
 from gsl.prove.meanings import call, known
 from gsl.prove.normal import TermAlgebra
@@ -41,7 +41,7 @@ from gsl.prove.path import Path
 from gsl.prove.poly import EACH, MEMBER, NUMBER, SIZE, IntAtom, Poly, operation
 from gsl.prove.relation import Impossible, Unproved
 from gsl.prove.tensor import DTYPES, Calculation, Real, Tensor, real
-from gsl.prove.terms import Sum
+from gsl.prove.terms import SumTerm
 from gsl.prove.whole import Whole, number
 from gsl.rewrite import Subst
 from gsl.spec import TABLE, OpSpec
@@ -72,7 +72,7 @@ class SourceSide:
         """The names of leaves of which each instance has its own."""
         self.number: tuple[Poly, ...] = ()
         """The number of the instance that is matched."""
-        self.origins: dict[IntAtom, Origin] = {}
+        self.origins: dict[IntAtom, AtomOrigin] = {}
         """Where the sizes and attributes stand of which a variable is known."""
         self.asked = asked(rule)
         self.pending = [(c, set(references(c))) for where in rule.plan.where for c in all_of(where)]
@@ -174,7 +174,7 @@ class SourceSide:
         dtype = self._size(f"dtype.{label}", own, NUMBER)
         algebra = self.calc.algebra
 
-        def at(index: tuple[Poly, ...]) -> Sum:
+        def at(index: tuple[Poly, ...]) -> SumTerm:
             return real(value) if value is not None else algebra.element(label, (*own, *index))
 
         attrs = {}

@@ -22,7 +22,7 @@ from gsl.prove.tensor import DTYPES, Calculation, DType, Real, Tensor, real
 from gsl.prove.whole import Whole, number
 from gsl.spec import TABLE, OpSpec
 
-Symbols = dict[Symbol, Any]
+SymbolValues = dict[Symbol, Any]
 
 
 class TargetSide:
@@ -48,7 +48,7 @@ class TargetSide:
         symbol = {} if pattern.symbol is None else {pattern.symbol: self.calc.whole(self.source.output_number)}
         return self.built(pattern.field, symbol)
 
-    def built(self, pattern: Pattern, symbols: Symbols) -> Matched:
+    def built(self, pattern: Pattern, symbols: SymbolValues) -> Matched:
         """The node of a pattern of the target."""
         found = self.source.bindings.nodes.get(pattern)
         if found is None:
@@ -58,10 +58,10 @@ class TargetSide:
                 found = self.made[key] = self._new(pattern, symbols)
         return found
 
-    def _value(self, expression: Ast, symbols: Symbols) -> Any:
+    def _value(self, expression: Ast, symbols: SymbolValues) -> Any:
         return self.source.evaluated(expression, symbols, _TargetScope(self))
 
-    def _new(self, pattern: Pattern, symbols: Symbols) -> Matched:
+    def _new(self, pattern: Pattern, symbols: SymbolValues) -> Matched:
         match pattern:
             case _ if pattern in self.source.rule.plan.known:
                 raise Unproved(f"{pattern!r} is part of an alternative that was not matched")
@@ -133,7 +133,7 @@ class TargetSide:
             if name not in pattern.attrs and matched is not None and matched.op == node.op and name in matched.attrs:
                 self.source.equate(matched.attrs[name], node.attrs[name])
 
-    def _literal(self, pattern: Const, symbols: Symbols) -> Matched:
+    def _literal(self, pattern: Const, symbols: SymbolValues) -> Matched:
         value = self._value(pattern.literal, symbols) if isinstance(pattern.literal, Ast) else pattern.literal
         dtype = self.calc.path.variable("dtype.number", 0).poly
         if pattern.guard is not None and pattern.guard.dtype is not None:
@@ -144,7 +144,7 @@ class TargetSide:
         found = real(value)
         return Matched(self.calc, CONST, Tensor((), dtype, lambda index: found), (), {"value": value})
 
-    def _operands(self, patterns: Sequence[Pattern], symbols: Symbols) -> tuple[Matched, ...]:
+    def _operands(self, patterns: Sequence[Pattern], symbols: SymbolValues) -> tuple[Matched, ...]:
         return tuple(self.built(pattern, symbols) for pattern in patterns)
 
     def _field(self, whole: Matched, family: Family, index: Any) -> Matched:
@@ -154,7 +154,7 @@ class TargetSide:
         self.calc.must((">=", family.length - 1 - place), "the number of a field")
         return Matched(self.calc, GETITEM, family.at(place), (whole,), {"index": index})
 
-    def _family(self, pattern: Variadic, symbols: Symbols) -> Matched:
+    def _family(self, pattern: Variadic, symbols: SymbolValues) -> Matched:
         assert pattern.count is not None
         count = self._value(pattern.count, symbols)
 

@@ -12,7 +12,7 @@ from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path
 from gsl.prove.poly import IntAtom, Poly, product
 from gsl.prove.relation import Impossible, Relation, Unproved
-from gsl.prove.terms import Sum, constant
+from gsl.prove.terms import SumTerm, constant
 from gsl.prove.whole import Whole, whole
 
 Index = tuple[Poly, ...]
@@ -43,11 +43,11 @@ class Real:
 
     __slots__ = ("algebra", "value")
 
-    def __init__(self, value: Sum, algebra: TermAlgebra) -> None:
+    def __init__(self, value: SumTerm, algebra: TermAlgebra) -> None:
         self.value = value
         self.algebra = algebra
 
-    def _with(self, other: Any, operate: Callable[[Sum, Sum], Sum]) -> Any:
+    def _with(self, other: Any, operate: Callable[[SumTerm, SumTerm], SumTerm]) -> Any:
         if isinstance(other, bool) or not isinstance(other, (int, float, Real)):
             return NotImplemented
         return Real(operate(self.value, real(other)), self.algebra)
@@ -85,7 +85,7 @@ class Real:
     __hash__ = None  # type: ignore[assignment]
 
 
-def real(value: Any) -> Sum:
+def real(value: Any) -> SumTerm:
     """The number of an attribute. Unproved for what is no finite number."""
     if isinstance(value, Real):
         return value.value
@@ -100,8 +100,8 @@ class Tensor:
 
     shape: tuple[Poly, ...]
     dtype: Poly
-    at: Callable[[Index], Sum]
-    flat: Callable[[Poly], Sum] | None = None
+    at: Callable[[Index], SumTerm]
+    flat: Callable[[Poly], SumTerm] | None = None
     """The element at a place in row-major order, where that is simpler than by its index."""
     holds: Callable[[], str] | None = None
     """A dtype that has all of the values, where they were converted to a wider one."""
@@ -161,7 +161,7 @@ def flat_place(index: Index, shape: Sequence[Poly]) -> Poly:
     return place
 
 
-def element_at(calc: Calculation, tensor: Tensor, place: Poly) -> Sum:
+def element_at(calc: Calculation, tensor: Tensor, place: Poly) -> SumTerm:
     """The element of a tensor at a place in row-major order."""
     if tensor.flat is not None:
         return tensor.flat(place)

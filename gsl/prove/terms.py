@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from gsl.prove.poly import IntAtom, Poly, Values, once, replaced
+from gsl.prove.poly import IntAtom, Poly, PolyValues, once, replaced
 from gsl.prove.relation import Relation, written
 
 
@@ -44,7 +44,7 @@ class FunctionTerm:
     """A function of sums of which only some laws are known; ``numbers`` are its attributes."""
 
     name: str
-    arguments: tuple[Sum, ...]
+    arguments: tuple[SumTerm, ...]
     numbers: tuple[Poly, ...] = ()
 
     @once
@@ -59,7 +59,7 @@ class Fold:
     name: str
     bound: tuple[IntAtom, ...]
     guards: frozenset[Relation]
-    body: Sum
+    body: SumTerm
 
     @once
     def text(self) -> str:
@@ -95,7 +95,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Sum:
+class SumTerm:
     """A sum of terms, of which no two are equal."""
 
     terms: tuple[Term, ...] = ()
@@ -118,13 +118,13 @@ class Sum:
         return term.coefficient if plain else None
 
 
-ZERO = Sum()
+ZERO = SumTerm()
 
 
-def constant(value: Fraction | int | float) -> Sum:
+def constant(value: Fraction | int | float) -> SumTerm:
     """A number."""
     exact = Fraction(value)
-    return Sum((Term(exact),)) if exact else ZERO
+    return SumTerm((Term(exact),)) if exact else ZERO
 
 
 def _domain(bound: Sequence[IntAtom], guards: Iterable[Relation], sign: str = "") -> str:
@@ -135,7 +135,7 @@ def _domain(bound: Sequence[IntAtom], guards: Iterable[Relation], sign: str = ""
 # ---------------------------------------------------------------- other indices
 
 
-def rename(term: Term, values: Values) -> Term:
+def rename(term: Term, values: PolyValues) -> Term:
     """A term with other values of its free indices; what it is summed over is renamed by ``bound`` alone."""
     return Term(
         term.coefficient, tuple((_renamed(factor, values), power) for factor, power in term.factors), term.bound,
@@ -143,12 +143,12 @@ def rename(term: Term, values: Values) -> Term:
     )  # fmt: skip
 
 
-def renamed_sum(value: Sum, values: Values) -> Sum:
+def renamed_sum(value: SumTerm, values: PolyValues) -> SumTerm:
     """A sum with other values of its free indices."""
-    return Sum(tuple(rename(term, values) for term in value.terms))
+    return SumTerm(tuple(rename(term, values) for term in value.terms))
 
 
-def _renamed(factor: Factor, values: Values) -> Factor:
+def _renamed(factor: Factor, values: PolyValues) -> Factor:
     match factor:
         case Element(leaf, index):
             return Element(leaf, tuple(replaced(p, values) for p in index))
@@ -164,7 +164,7 @@ def _renamed(factor: Factor, values: Values) -> Factor:
 def atoms_of(value: Any) -> frozenset[IntAtom]:
     """The atoms that a sum, a term or a factor reads, those of its own indices too."""
     match value:
-        case Sum(terms):
+        case SumTerm(terms):
             return frozenset[IntAtom]().union(*map(atoms_of, terms))
         case Term():
             parts = [p.inner for _, p in value.guards] + [atoms_of(factor) for factor, _ in value.factors]

@@ -5,27 +5,26 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from gsl.errors import ReplayError, RewriteError, UntypedWarning, caller
 from gsl.graph import Graph, Node
 from gsl.graph.text import node_names
 from gsl.pause import paused_collector
+from gsl.rewrite.cse import drop_unused, eliminate_common, take_fields
 from gsl.rewrite.fold import Evaluate, fold
 from gsl.rewrite.near import near_to
 from gsl.rewrite.passes import Progress, RulePass, Watch, silent
-from gsl.rewrite.share import drop_unused, share, take_fields
-from gsl.rewrite.trace import Trace
+from gsl.rewrite.trace import Subject, Trace
 from gsl.spec import DeclaredSpec
 
 if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst
 
-Subject = TypeVar("Subject")
 RoundWork = Callable[[Graph, "Evaluate | None", bool], tuple[Graph, Trace]]
 """A function that rewrites a view, given a function that computes calls ahead of time, and true if the view may be
 changed itself."""
-Within = Callable[[str], "tuple[RoundWork, Within] | None"]
+RoundsWithin = Callable[[str], "tuple[RoundWork, RoundsWithin] | None"]
 """Tells the work in the graph of a name within a call, and in those within that; ``None`` where it stays."""
 
 
@@ -54,7 +53,7 @@ def rewrite(
     return on_subject(subject, work, new_name, [spec for rule in rules for spec in rule.operators], everywhere(work))
 
 
-def everywhere(work: RoundWork) -> Within:
+def everywhere(work: RoundWork) -> RoundsWithin:
     """The same work in all graphs within calls, at any depth."""
     return lambda name: (work, everywhere(work))
 
@@ -72,7 +71,7 @@ def replay(trace: Trace, subject: Subject, steps: int | None = None) -> Subject:
     return on_subject(subject, work, None, [spec for rule in trace.rules.values() for spec in rule.operators], within)
 
 
-def _repetition(trace: Trace, steps: int | None) -> tuple[RoundWork, Within]:
+def _repetition(trace: Trace, steps: int | None) -> tuple[RoundWork, RoundsWithin]:
     """The work that repeats the firings of a trace, and that within calls; the first steps are those of the graph
     itself."""
 
@@ -85,7 +84,7 @@ def _repetition(trace: Trace, steps: int | None) -> tuple[RoundWork, Within]:
 
 def on_subject(
     subject: Subject, work: RoundWork, name: str | None, operators: Iterable[DeclaredSpec] = (),
-    within: Within = lambda name: None,
+    within: RoundsWithin = lambda name: None,
 ) -> Subject:  # fmt: skip
     """The workload or view that results when the view of a subject is rewritten, in which calls of these operators of
     users are read; ``within`` tells the work in the graphs within calls."""
@@ -102,7 +101,7 @@ def on_subject(
     return result
 
 
-def _rewritten(workload: Any, work: RoundWork, name: str | None, within: Within) -> Any:
+def _rewritten(workload: Any, work: RoundWork, name: str | None, within: RoundsWithin) -> Any:
     """The workload of the rewritten view of a workload, and of the graphs within its calls."""
     view, own = workload.lend()
     graph, trace = work(view, workload.program.evaluate, own)
@@ -112,7 +111,7 @@ def _rewritten(workload: Any, work: RoundWork, name: str | None, within: Within)
     return _with_inside(result, within, trace) if hasattr(result.program, "inside") else result
 
 
-def _with_inside(workload: Any, within: Within, trace: Trace) -> Any:
+def _with_inside(workload: Any, within: RoundsWithin, trace: Trace) -> Any:
     """A workload whose program has graphs within its calls, which are rewritten as programs of their own."""
 
     def change(name: str, program: Any) -> Any:
@@ -250,7 +249,7 @@ class RewriteRun:
 
     def _tidy(self) -> None:
         """Share equal calls, and drop unused ones."""
-        self.trace.shared += share(self.graph, all=True)
+        self.trace.shared += eliminate_common(self.graph, all=True)
         self.trace.unused += drop_unused(self.graph)
 
     def round(
@@ -295,7 +294,7 @@ class RewriteRun:
             if self.trace.tidy:
                 self._tidy()
             elif self.trace.iterative:
-                self.trace.shared += share(self.graph)
+                self.trace.shared += eliminate_common(self.graph)
             if self.evaluate is not None:
                 self.trace.folded += fold(self.graph, self.evaluate, self._roots)
         self._pass = None

@@ -44,7 +44,7 @@ from gsl.spec import TABLE, OpSpec
 from gsl.spec.meaning import has_symbols
 
 Symbols = dict[Symbol, Any]
-Free = Mapping[str, tuple[tuple[Call, str], ...]]
+FreeAttrs = Mapping[str, tuple[tuple[Call, str], ...]]
 """The source calls of every operator, each with an attribute that the source leaves free."""
 Make = Callable[["Builder", Any, Symbols], Node]
 """A method that makes the node of a pattern."""
@@ -54,7 +54,7 @@ Step = tuple[Pattern, Make]
 class Steps:
     """The steps of a target, for each pattern that is asked for: operands first, none for what every match binds."""
 
-    def __init__(self, plan: Plan, free: Free) -> None:
+    def __init__(self, plan: Plan, free: FreeAttrs) -> None:
         self.plan = plan
         self.free = free
         self._found: dict[Pattern, tuple[Step, ...]] = {}

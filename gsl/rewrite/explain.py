@@ -239,7 +239,7 @@ def _search(rule: Subst, graph: Graph, start: Start, nodes: list[Node]) -> _Foun
         if furthest is None or miss.bound > furthest[0].bound:
             furthest = miss, Attempt(dict(search.bindings.nodes), miss.pattern, miss.node, reason=miss.reason)
 
-    search = MatchSearch(rule.plan, checks.splicer.outputs, (), checks.crowds)
+    search = MatchSearch(rule.plan, checks.splicer.outputs, (), checks.use_lists)
     search.on_miss = note
     for node in nodes:
         furthest, before = None, found.matches

@@ -12,9 +12,9 @@ from gsl.attr.evaluate import same
 from gsl.errors import FixpointError, ReplayError, RewriteError
 from gsl.graph import LEAVES, Graph, Node, by_operator
 from gsl.graph.splice import Replacement, Splicer
-from gsl.match import Candidates, Crowds, Find, Match, MatchSearch, Miss, candidates
+from gsl.match import Candidates, Find, Match, MatchSearch, Miss, UseLists, candidates
 from gsl.rewrite.check import Checker, Refusal
-from gsl.rewrite.share import frozen
+from gsl.rewrite.cse import frozen
 from gsl.rewrite.trace import Firing, Refused, Trace, assumptions, identity, names_of
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class RulePass:
         self.graph = graph
         self.splicer = Splicer(graph)
         self.checker = Checker(graph, self.splicer.outputs)
-        self.crowds = Crowds(graph.by_op())
+        self.use_lists = UseLists(graph.by_op())
 
     def run(self) -> None:
         """Rewrite the matches of the rules."""
@@ -247,7 +247,7 @@ class RulePass:
         find = where.start.finder(len(where.nodes))
         for node in where.nodes:
             self.tried += 1
-            for _ in find(node, self.splicer.outputs, (), self.crowds):
+            for _ in find(node, self.splicer.outputs, (), self.use_lists):
                 return True
         return False
 
@@ -269,7 +269,7 @@ class RulePass:
             raise ReplayError(f"there is no node %{firing.at}")
         if node in self.blocked or node in self.splicer.dead:
             raise ReplayError(f"%{firing.at} has gone in the same round")
-        search = MatchSearch(rule.plan, self.splicer.outputs, self.blocked, self.crowds)
+        search = MatchSearch(rule.plan, self.splicer.outputs, self.blocked, self.use_lists)
         misses: list[Miss] = []
         search.on_miss = misses.append
         found = 0
@@ -298,7 +298,7 @@ class RulePass:
         for node in where.nodes if where.ops is None else self._also_moved(where):
             if node not in blocked and node not in dead and not (grouped and (rule, node) in grouped):
                 self.tried += 1
-                matches = find(node, outputs, blocked, self.crowds)
+                matches = find(node, outputs, blocked, self.use_lists)
                 if matches:
                     self._first(rule, matches, node)
 
@@ -367,7 +367,7 @@ class RulePass:
 
     def _matches(self, find: Find, node: Node) -> Iterable[Match]:
         self.tried += 1
-        return islice(find(node, self.splicer.outputs, self.blocked, self.crowds), MAX_REFUSALS)
+        return islice(find(node, self.splicer.outputs, self.blocked, self.use_lists), MAX_REFUSALS)
 
     def _key(self, rule: Subst, match: Match) -> Rank:
         place = min(output.index for output in match.outputs)
@@ -419,7 +419,7 @@ class RulePass:
             made = new.index < 0
             if made and new.operands:
                 continue
-            self.crowds.forget(new)
+            self.use_lists.forget(new)
             is_old = not made and new not in self.blocked
             if new is not old and (is_old or new.op in LEAVES):
                 for user in old.users:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from gsl.errors import PatternError, located, nearest
 from gsl.graph import Graph
@@ -15,7 +15,7 @@ from gsl.rewrite.explain import Explanation
 from gsl.rewrite.fold import Evaluate
 from gsl.rewrite.passes import Progress, Watch, silent
 from gsl.rewrite.subst import Subst
-from gsl.rewrite.trace import Trace
+from gsl.rewrite.trace import Subject, Trace
 from gsl.spec import DeclaredSpec
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from gsl.verify import Verdict
 
 
-Subject = TypeVar("Subject")
 STRATEGIES = ("priority", "largest", "first", "last")
 
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from gsl.attr.ast import Ast
 from gsl.draw import Drawing, saved
@@ -24,13 +24,12 @@ from gsl.rewrite.check import Refusal
 from gsl.rewrite.explain import Explanation, explain
 from gsl.rewrite.fingerprint import check
 from gsl.rewrite.target import RuleSource, Target
-from gsl.rewrite.trace import Trace
+from gsl.rewrite.trace import Subject, Trace
 from gsl.spec import DeclaredSpec, OpSpec
 
 if TYPE_CHECKING:
     from gsl.verify import Verdict
 
-Subject = TypeVar("Subject")
 
 
 class Subst:

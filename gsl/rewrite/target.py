@@ -38,7 +38,7 @@ from gsl.pat import (
 from gsl.pat import Match as MatchClause
 from gsl.pat.use import check_unique
 from gsl.pat.variadic import check_segments, parts, references
-from gsl.rewrite.build import Builder, Free, Steps, check_demands
+from gsl.rewrite.build import Builder, FreeAttrs, Steps, check_demands
 from gsl.rewrite.emit import KnownCalls, Recipe
 from gsl.spec import REQUIRED, TABLE, OpSpec
 
@@ -258,7 +258,7 @@ def _check_call(pattern: Call, bound: set[Pattern]) -> None:
             )
 
 
-def _free_attributes(patterns: Sequence[Pattern]) -> Free:
+def _free_attributes(patterns: Sequence[Pattern]) -> FreeAttrs:
     """The calls of every operator that the source names, with each attribute that none of them mentions."""
     calls: dict[str, list[Call]] = {}
     for pattern in patterns:

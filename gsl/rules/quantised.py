@@ -141,7 +141,7 @@ Product = Callable[[pat.Pattern, pat.Pattern], pat.Call]
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class LayerCall:
     """A layer as a call: of what product, with which of its attributes, for which products, and on what axis
     its result has the channels."""
 
@@ -224,15 +224,15 @@ def _window(found: pat.Call) -> dict[str, attr.Expr]:
     return {"stride": found.strides, "padding": padding, "dilation": found.dilation, "groups": found.groups}
 
 
-def _dense(name: str, call: Any, dequantise: Any, *, is_dynamic: bool = False) -> Layer:
-    return Layer(
+def _dense(name: str, call: Any, dequantise: Any, *, is_dynamic: bool = False) -> LayerCall:
+    return LayerCall(
         name, call, dequantise, lambda data, weight: op.Dense(data, weight, out_dtype=""), lambda found: {},
         lambda found: found.ndim > 1, lambda call: call.ndim - 1, is_dynamic,
     )  # fmt: skip
 
 
-def _conv(name: str, call: Any, dequantise: Any, *, is_dynamic: bool = False) -> Layer:
-    return Layer(name, call, dequantise, conv, _window, _symmetric, lambda call: 1, is_dynamic)
+def _conv(name: str, call: Any, dequantise: Any, *, is_dynamic: bool = False) -> LayerCall:
+    return LayerCall(name, call, dequantise, conv, _window, _symmetric, lambda call: 1, is_dynamic)
 
 
 LAYERS = (

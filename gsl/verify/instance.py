@@ -13,10 +13,10 @@ from gsl.pat.values import Domain
 from gsl.rewrite import Subst
 from gsl.spec import TABLE
 from gsl.verify.choices import Choices, Dead
+from gsl.verify.demands import Demands
 from gsl.verify.draft import NodeDraft
-from gsl.verify.facts import Facts
 from gsl.verify.shapes import dtypes_of, rule_of
-from gsl.verify.sketch import Sketch
+from gsl.verify.skeleton import Skeleton
 from gsl.verify.solve import Solver
 from gsl.verify.types import MOST_ELEMENTS, infer
 
@@ -24,29 +24,29 @@ from gsl.verify.types import MOST_ELEMENTS, infer
 def generate(rule: Subst, choices: Choices) -> Graph:
     """A graph that the source of the rule matches, as far as its constraints could be solved. Dead if there is none."""
     try:
-        sketch = Sketch(rule.plan, choices)
-        facts = Facts(sketch, rule.plan.where, choices)
-        dtypes = dtypes_of({draft.op for draft in sketch.drafts})
-        Solver(sketch, facts, choices, rule_of, dtypes).run()
-        return _graph(sketch, choices)
+        skeleton = Skeleton(rule.plan, choices)
+        demands = Demands(skeleton, rule.plan.where, choices)
+        dtypes = dtypes_of({draft.op for draft in skeleton.drafts})
+        Solver(skeleton, demands, choices, rule_of, dtypes).run()
+        return _graph(skeleton, choices)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         # An attribute that a shape rule can't work with: an axis that is a tuple.
         raise Dead(f"{type(error).__name__}: {error}") from error
 
 
-def _graph(sketch: Sketch, choices: Choices) -> Graph:
+def _graph(skeleton: Skeleton, choices: Choices) -> Graph:
     nodes: dict[NodeDraft, Node] = {}
     names: dict[str, int] = {}
-    domains = _domains(sketch)
-    roots = sketch.outputs + [draft for draft in sketch.drafts if not draft.is_leaf]
+    domains = _domains(skeleton)
+    roots = skeleton.outputs + [draft for draft in skeleton.drafts if not draft.is_leaf]
     for draft in _ordered(roots):
         own = draft.same_as or draft
         if own not in nodes:
             operands = tuple([nodes[o.same_as or o] for o in own.operands if o is not None])
             nodes[own] = _node(own, operands, names, domains.get(own))
         nodes[draft] = nodes[own]
-    fuzzy = sorted(sketch.plan.fuzzy, key=str)
-    outputs = [nodes[draft] for draft in dict.fromkeys(sketch.outputs)]
+    fuzzy = sorted(skeleton.plan.fuzzy, key=str)
+    outputs = [nodes[draft] for draft in dict.fromkeys(skeleton.outputs)]
     extra = [nodes[draft] for draft in nodes if draft.extern and isinstance(draft.type, TensorType)]
     order = list(dict.fromkeys(nodes.values()))
     if fuzzy:
@@ -54,12 +54,12 @@ def _graph(sketch: Sketch, choices: Choices) -> Graph:
     return Graph(order, list(dict.fromkeys([*outputs, *extra])), infer)
 
 
-def _domains(sketch: Sketch) -> dict[NodeDraft, Domain]:
+def _domains(skeleton: Skeleton) -> dict[NodeDraft, Domain]:
     """The numbers that are demanded of leaves. Dead where two demands meet, or where a call has to have the numbers."""
     found: dict[NodeDraft, Domain] = {}
-    for draft in sketch.drafts if sketch.plan.domains else ():
+    for draft in skeleton.drafts if skeleton.plan.domains else ():
         for pattern, _ in draft.patterns:
-            domain = sketch.plan.domains.get(pattern)
+            domain = skeleton.plan.domains.get(pattern)
             if domain is not None:
                 if not draft.is_leaf:
                     raise Dead(f"the values of a call can't be chosen, and {pattern!r} demands some")

@@ -18,7 +18,7 @@ from gsl.pat import Alt, Call, Cond, Const, GetItem, Instance, Leaf, Like, Modul
 from gsl.pat import Match as MatchClause
 from gsl.rewrite import Subst
 from gsl.spec import TABLE, OpSpec, Trait
-from gsl.verify.facts import conjuncts
+from gsl.verify.demands import conjuncts
 
 # ---------------------------------------------------------------- rules made from rules
 

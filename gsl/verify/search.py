@@ -19,7 +19,7 @@ from gsl.verify.choices import Coverage, Dead, Random
 from gsl.verify.instance import generate
 from gsl.verify.models import Comparison
 from gsl.verify.shapes.conv import DRAWN
-from gsl.verify.sketch import describe
+from gsl.verify.skeleton import describe
 from gsl.verify.solve import OWN, free_leaves, others
 from gsl.verify.verdict import Evidence
 

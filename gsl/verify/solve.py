@@ -1,4 +1,4 @@
-"""Types and attributes for a sketch: from the outputs down, by the shape rules of the operators.
+"""Types and attributes for a skeleton: from the outputs down, by the shape rules of the operators.
 
 Each operator has a rule (:mod:`gsl.verify.shapes`) that is the inverse of its type: from what is wanted of the result
 and what is known of some operands, it says what is wanted of the others, and decides the attributes. What the rule of
@@ -18,9 +18,9 @@ from gsl.match import Plan
 from gsl.pat import Const, Leaf, Pattern
 from gsl.spec import TABLE, Trait
 from gsl.verify.choices import SIZES, Choices, Dead, pick
+from gsl.verify.demands import Demands
 from gsl.verify.draft import ANY, Goal, NodeDraft, meet
-from gsl.verify.facts import Facts
-from gsl.verify.sketch import FIELDS, Sketch
+from gsl.verify.skeleton import FIELDS, Skeleton
 from gsl.verify.types import known_of, type_of_call
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -53,18 +53,20 @@ def others(dtype: str) -> Sequence[str]:
 
 
 class Solver:
-    """Decides the open properties of a sketch."""
+    """Decides the open properties of a skeleton."""
 
-    def __init__(self, sketch: Sketch, facts: Facts, choices: Choices, rule_of: Any, dtypes: Sequence[str]) -> None:
-        self.sketch = sketch
-        self.facts = facts
+    def __init__(
+        self, skeleton: Skeleton, demands: Demands, choices: Choices, rule_of: Any, dtypes: Sequence[str]
+    ) -> None:
+        self.skeleton = skeleton
+        self.demands = demands
         self.choices = choices
         self.rule_of = rule_of
-        allowed = facts.members("dtype")
+        allowed = demands.members("dtype")
         self.dtypes = [dtype for dtype in dtypes if allowed is None or dtype in allowed]
         self.dtype = pick(choices, self.dtypes)
         """The dtype of leaves, if nothing else is wanted."""
-        choices.hint(facts.sizes)
+        choices.hint(demands.sizes)
         self.mixed = self._mixed()
         """Two dtypes of which tensors that are joined are in turn, for some instances."""
         self.joins = 0
@@ -76,7 +78,7 @@ class Solver:
         """The values that attributes of an operator have had in this instance."""
 
     def _mixed(self) -> Sequence[str]:
-        ops = frozenset(draft.op for draft in self.sketch.drafts)
+        ops = frozenset(draft.op for draft in self.skeleton.drafts)
         options = [pair for pair in MIXED if set(pair) <= set(self.dtypes)]
         if ops.isdisjoint(JOINING) or not options:
             return ()
@@ -86,8 +88,8 @@ class Solver:
         return (second, first) if self.choices.index(2) else (first, second)
 
     def _alone(self) -> Pattern | None:
-        leaves = free_leaves(self.sketch.plan)
-        wanted = self.facts.parts_dtypes or (leaves and self.choices.index(4) == 3)
+        leaves = free_leaves(self.skeleton.plan)
+        wanted = self.demands.parts_dtypes or (leaves and self.choices.index(4) == 3)
         return pick(self.choices, leaves, "leaf") if leaves and wanted else None
 
     def joined(self, wanted: str | None) -> str | None:
@@ -99,9 +101,9 @@ class Solver:
 
     def run(self) -> None:
         """Decide everything. Dead where the decisions contradict."""
-        for output in self.sketch.outputs:
+        for output in self.skeleton.outputs:
             self.solve(output, ANY)
-        for draft in self.sketch.drafts:
+        for draft in self.skeleton.drafts:
             self.solve(draft, ANY)
 
     # Nodes
@@ -124,32 +126,32 @@ class Solver:
         else:
             self._call(draft, goal)
         draft.solved, draft.solving = True, False
-        if not self.facts.holds(draft):
+        if not self.demands.holds(draft):
             raise Dead(f"a condition on {draft!r} does not hold")
         return draft.type
 
     def wanted(self, draft: NodeDraft, goal: Goal = ANY) -> Goal:
         """The goal of a draft, together with the conditions of the rule on its type."""
         dtype: Any = None
-        for _, value in self.facts.given(draft, "dtype"):
+        for _, value in self.demands.given(draft, "dtype"):
             dtype = meet(dtype, value)
         if dtype is None:
-            options = self.facts.options(draft, "dtype")
+            options = self.demands.options(draft, "dtype")
             if options and goal.dtype not in options:
                 dtype = self.dtype if self.dtype in options else pick(self.choices, options)
         goal = goal.with_dtype(dtype if dtype is not None else goal.dtype)
         ndim: Any = goal.rank
         parts: list[tuple[Any, Any]] = []
-        for part, value in self.facts.given(draft, "shape"):
+        for part, value in self.demands.given(draft, "shape"):
             if part is None:
                 goal = goal.and_shape(value)
                 ndim = len(value)
             else:
                 parts.append((part, value))
-        for _, value in self.facts.given(draft, "ndim"):
+        for _, value in self.demands.given(draft, "ndim"):
             ndim = meet(ndim, value)
         if goal.shape is None and ndim is None:
-            shapes = self.facts.options(draft, "shape")
+            shapes = self.demands.options(draft, "shape")
             if shapes:
                 return goal.and_shape(pick(self.choices, shapes))
         if ndim is not None and goal.rank is None:
@@ -190,7 +192,7 @@ class Solver:
     def is_bound(self, draft: NodeDraft | None) -> bool:
         """True if the shape of a draft is decided, or will follow from a condition of the rule."""
         assert draft is not None
-        return draft.solved or any(self.facts.binds(draft, name) for name in ("shape", "ndim"))
+        return draft.solved or any(self.demands.binds(draft, name) for name in ("shape", "ndim"))
 
     def allows(self, draft: NodeDraft | None, ndim: int) -> bool:
         """True if the conditions of the rule allow a rank of a draft, as far as they are decided."""
@@ -199,12 +201,12 @@ class Solver:
             return draft.tensor.ndim == ndim
         before, draft.wants_ndim = draft.wants_ndim, ndim
         try:
-            return self.facts.holds(draft)
+            return self.demands.holds(draft)
         finally:
             draft.wants_ndim = before
 
     def _leaf(self, draft: NodeDraft, goal: Goal) -> None:
-        literal = self.sketch.leaf_pattern(draft)
+        literal = self.skeleton.leaf_pattern(draft)
         if draft.kinds == {CONST} and (literal is not None or (goal.rank in (None, 0) and self.may_be_number(draft))):
             self._number(draft, literal, goal)
             return
@@ -224,7 +226,7 @@ class Solver:
         """The dtype that is wished for, or else one that the conditions allow."""
         for dtype in dict.fromkeys((wish, *OWN, *self.dtypes)):
             draft.wants_dtype = dtype
-            if self.facts.holds(draft):
+            if self.demands.holds(draft):
                 return dtype
         return wish
 
@@ -232,14 +234,14 @@ class Solver:
         """The dtype that a leaf has on its own, if it is to have one, and nothing is demanded of it."""
         if self.alone is None or self.odd is not None or all(p is not self.alone for p, _ in draft.patterns):
             return None
-        if self.facts.binds(draft, "dtype") or self.facts.options(draft, "dtype"):
+        if self.demands.binds(draft, "dtype") or self.demands.options(draft, "dtype"):
             return None
         self.odd = draft
         return pick(self.choices, others(self.dtype), ("dtype", self.alone, self.dtype))
 
     def _sizes(self, draft: NodeDraft, sizes: list[int | None]) -> tuple[int, ...]:
         """Decide the sizes of a leaf, one after the other, so that one may follow from another."""
-        sources = self.facts.sources.get((draft, "shape"), ())
+        sources = self.demands.sources.get((draft, "shape"), ())
         bound = {part % len(sizes) for _, part, _, _ in sources if isinstance(part, int) and sizes}
         wishes = [self.choices.size() if size is None else size for size in sizes]
         tried = iter(range(MOST_SIZES))
@@ -249,7 +251,7 @@ class Solver:
             if not axes:
                 return True
             axis, before = axes[0], list(sizes)
-            for part, value in self.facts.given(draft, "shape") if bound else ():
+            for part, value in self.demands.given(draft, "shape") if bound else ():
                 if isinstance(part, int) and -len(sizes) <= part < len(sizes):
                     if sizes[part] not in (None, value):
                         sizes[:] = before
@@ -258,7 +260,7 @@ class Solver:
             options = (sizes[axis],) if sizes[axis] is not None else self._free_sizes(wishes[axis])
             for size in options:
                 sizes[axis] = size
-                if self.facts.holds(draft) and decide(axes[1:]):
+                if self.demands.holds(draft) and decide(axes[1:]):
                     return True
                 if next(tried, None) is None:
                     break
@@ -273,19 +275,19 @@ class Solver:
     def _free_sizes(self, wish: int) -> Sequence[int]:
         """The sizes to try for an axis: those that the conditions name come after the usual ones."""
         usual = [(wish - 1 + more) % SIZES + 1 for more in range(SIZES)]
-        return list(dict.fromkeys((wish, *usual, *self.facts.sizes)))
+        return list(dict.fromkeys((wish, *usual, *self.demands.sizes)))
 
     def may_be_number(self, draft: NodeDraft) -> bool:
         """True if a leaf is to be a Python number: a literal of which no shape or dtype is demanded, mostly."""
-        if draft.kinds != {CONST} or any(True for _ in self.facts.given(draft, "dtype")):
+        if draft.kinds != {CONST} or any(True for _ in self.demands.given(draft, "dtype")):
             return False
-        return (draft, "shape") not in self.facts.sources and not self.choices.rare()
+        return (draft, "shape") not in self.demands.sources and not self.choices.rare()
 
     def _number(self, draft: NodeDraft, literal: Any, goal: Goal) -> None:
         """A literal: the given one, or some number."""
         draft.op = CONST
         value: Any = None
-        for _, found in self.facts.given(draft, "value"):
+        for _, found in self.demands.given(draft, "value"):
             value = found
         if value is None and literal is not None and hasattr(literal.literal, "__array__"):
             value = literal.literal
@@ -301,23 +303,24 @@ class Solver:
 
     def _free_number(self, draft: NodeDraft, options: Sequence[Any]) -> Any:
         """A number that the conditions allow, if there is one: those that they name come after the usual ones."""
-        found = self.facts.options(draft, "value") or options
+        found = self.demands.options(draft, "value") or options
         start = self.choices.index(len(found)) if len(found) > 1 else 0
-        domains = [plan[p] for p, _ in draft.patterns if p in (plan := self.sketch.plan.domains)]
-        near = [n + more for n in self.facts.numbers(draft, "value") for more in (0, 1, -1)]
+        domains = [plan[p] for p, _ in draft.patterns if p in (plan := self.skeleton.plan.domains)]
+        near = [n + more for n in self.demands.numbers(draft, "value") for more in (0, 1, -1)]
         ends = [end for domain in domains for end in (domain.low, domain.high, domain.low + 1) if isfinite(end)]
         for value in (*found[start:], *found[:start], *near, *[-value for value in near], *ends):
             draft.attrs["value"] = value
-            if self.facts.holds(draft) and all(domain.has(value) for domain in domains):
+            if self.demands.holds(draft) and all(domain.has(value) for domain in domains):
                 return value
         return found[start]
 
     def _may_coincide(self, draft: NodeDraft) -> bool:
-        return all(isinstance(p, Leaf) and not p.distinct for p, _ in draft.patterns) and not self.sketch.plan.distinct
+        free = all(isinstance(p, Leaf) and not p.distinct for p, _ in draft.patterns)
+        return free and not self.skeleton.plan.distinct
 
     def _coincide(self, draft: NodeDraft) -> None:
         """Let a leaf be the same node as an earlier one of its type."""
-        for other in self.sketch.drafts:
+        for other in self.skeleton.drafts:
             alike = other.solved and other.op == draft.op and other.type == draft.type and other.op != CONST
             if alike and other.same_as is None and self._may_coincide(other):
                 draft.same_as = other
@@ -328,8 +331,8 @@ class Solver:
         if whole.is_leaf and not whole.solved:
             whole.op = TUPLE
             whole.operands = [NodeDraft(-1 - i) for i in range(pick(self.choices, FIELDS))]
-            self.sketch.drafts += [operand for operand in whole.operands if operand is not None]
-        index = next((value for _, value in self.facts.given(draft, "index")), None)
+            self.skeleton.drafts += [operand for operand in whole.operands if operand is not None]
+        index = next((value for _, value in self.demands.given(draft, "index")), None)
         if index is not None and goal != ANY and not whole.solved:
             whole.field_goals[index] = goal
         if whole.op == TUPLE and index is not None and -len(whole.operands) <= index < len(whole.operands):
@@ -365,7 +368,7 @@ class Solver:
 
     def given_attr(self, draft: NodeDraft, name: str) -> tuple[bool, Any]:
         """A pair: true if an attribute follows from the conditions of the rule, and its value."""
-        for part, value in self.facts.given(draft, name):
+        for part, value in self.demands.given(draft, name):
             if part is None:
                 return True, value
         return False, None
@@ -397,7 +400,7 @@ class Solver:
                 raise Dead(f"{name}={value!r} of {draft!r} does not fit")
             draft.attrs[name] = value
             return value
-        found = self.facts.options(draft, name)
+        found = self.demands.options(draft, name)
         candidates = list(options) if found is None else self._valid(draft, name, found)
         before = [value for value in self.decided.get((draft.op, name), ()) if value in candidates or found is None]
         start = 0
@@ -407,7 +410,7 @@ class Solver:
             if before:  # the last one only if no other fits
                 candidates.sort(key=lambda value: value == before[-1])
             start = self.choices.index(len(candidates) - (len(before) > 0)) if len(candidates) > 1 else 0
-        allowed = self.facts.allows(draft, name)
+        allowed = self.demands.allows(draft, name)
         for value in chain(candidates[start:], candidates[:start], self._named(draft, name, candidates)):
             draft.attrs[name] = value
             if fits(value) and allowed():
@@ -417,7 +420,7 @@ class Solver:
 
     def _named(self, draft: NodeDraft, name: str, options: Sequence[Any]) -> Iterator[Any]:
         """The numbers that the conditions on an attribute name, alone or as often as an option has items."""
-        for number in (n for n in self.facts.numbers(draft, name) if n > 0):
+        for number in (n for n in self.demands.numbers(draft, name) if n > 0):
             if any(type(option) is int for option in options):
                 yield number
             count = next((len(option) for option in options if isinstance(option, tuple)), None)

@@ -126,7 +126,7 @@ def _matches(rule: Subst, graphs: Sequence[Graph]) -> Iterator[Match]:
 # Candidates
 
 
-Number = tuple[Expr, str, tuple[int | None, ...]]
+ReadNumber = tuple[Expr, str, tuple[int | None, ...]]
 """A size, or a number in an attribute: as an expression, as it is written, and what it is in each instance."""
 
 
@@ -164,7 +164,7 @@ def _of_numbers(
                 yield SideCondition(times * f + g == h, f"{factor}{a} + {b} == {c}", 8)
 
 
-def _numbers(matches: Sequence[Match], names: Mapping[Pattern, str]) -> Iterator[Number]:
+def _numbers(matches: Sequence[Match], names: Mapping[Pattern, str]) -> Iterator[ReadNumber]:
     """The sizes and the numbers in attributes that differ among instances."""
     for pattern, name in names.items():
         nodes = [match.get(pattern) for match in matches]

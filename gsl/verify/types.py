@@ -22,7 +22,7 @@ Known = TensorType | TupleType | bool | int | float | None
 
 
 def known_of(node: Any) -> Known:
-    """The known facts about an operand: its type, or the number that it is."""
+    """The known demands about an operand: its type, or the number that it is."""
     value: Any = node.attrs.get("value") if node.op == CONST else None
     return cast(Known, value if isinstance(value, (bool, int, float)) else node.type)
 

@@ -14,7 +14,7 @@ from gsl import RuleSet, Subst, Workload, attr, op, pat
 from gsl.attr import Expr
 from gsl.errors import PatternError
 from gsl.graph import Graph
-from gsl.match import Crowds, Plan
+from gsl.match import Plan, UseLists
 from gsl.verify import Refuted, Supported
 from tests.helpers.graphs import Builder, graph
 
@@ -74,7 +74,7 @@ def test_every_run_is_found_from_every_anchor(fields: list[int | None]) -> None:
     for anchor in plan.anchors:
         start = plan.start(anchor)
         nodes = plan.possible(anchor, made.by_op())
-        found = [m for node in nodes for m in start.finder(1)(node, made.ends(), (), Crowds(made.by_op()))]
+        found = [m for node in nodes for m in start.finder(1)(node, made.ends(), (), UseLists(made.by_op()))]
         assert sorted((m.length(BEFORE), m.length(RUN)) for m in found) == sorted(runs(fields))
         assert all(m.length(BEFORE) + m.length(RUN) + m.length(AFTER) == len(fields) for m in found)
 

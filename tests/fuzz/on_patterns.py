@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gsl import RuleSet, Subst, dup
 from gsl.errors import EvaluationError, GSLError, PatternError, RewriteError
 from gsl.graph import Graph
-from gsl.match import Crowds, MatchSearch, Plan
+from gsl.match import MatchSearch, Plan, UseLists
 from gsl.pat import Pattern, walk
 from gsl.rewrite.fingerprint import fingerprint
 from tests.fuzz import expressions
@@ -85,7 +85,7 @@ def matched(plan: Plan, view: Graph) -> int:
             continue
         if start.function is not None:
             for node in view:
-                mine = [told(match) for match in start.function(node, outputs, (), Crowds())]
+                mine = [told(match) for match in start.function(node, outputs, (), UseLists())]
                 assert mine == [told(match) for match in start.matches(node, MatchSearch(plan, outputs))]
     return number
 

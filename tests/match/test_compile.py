@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from gsl import attr, attr_eq, fork_to, is_op, op, pat
 from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Graph, Node, TensorType, TupleType, Type
-from gsl.match import Crowds, Match, MatchSearch, Plan, emit
+from gsl.match import Match, MatchSearch, Plan, UseLists, emit
 from gsl.pat import Pattern
 from tests.helpers.graphs import infer_type
 from tests.match.random_cases import graphs, sources
@@ -34,8 +34,8 @@ def told(match: Match) -> tuple[Any, ...]:
 
 def both_ways(plan: Plan, view: Graph, counts: Counter[str] | None = None) -> None:
     """Compare function and search from every anchor, with every third node blocked and with none."""
-    outputs, crowds = set(view.outputs), Crowds(view.by_op())
-    known = crowds if plan.variadic is not None and not plan.variadic.shared else None
+    outputs, use_lists = set(view.outputs), UseLists(view.by_op())
+    known = use_lists if plan.variadic is not None and not plan.variadic.shared else None
     for anchor in plan.anchors:
         try:
             start = plan.start(anchor)
@@ -45,7 +45,8 @@ def both_ways(plan: Plan, view: Graph, counts: Counter[str] | None = None) -> No
             continue
         for blocked in (set(), set(view.nodes[::3])):
             for node in view:
-                mine = [told(match) for match in start.function(node, outputs, blocked, crowds if known else Crowds())]
+                lists = use_lists if known else UseLists()
+                mine = [told(match) for match in start.function(node, outputs, blocked, lists)]
                 theirs = [told(match) for match in start.matches(node, MatchSearch(plan, outputs, blocked, known))]
                 assert mine == theirs
                 if counts is not None:

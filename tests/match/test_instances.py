@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gsl import attr, is_op, op, pat
 from gsl.errors import PatternError
 from gsl.graph import Graph, Node
-from gsl.match import Crowds, Plan, emit_instances, instances
+from gsl.match import Plan, UseLists, emit_instances, instances
 from gsl.pat import Pattern
 from tests.helpers.graphs import Builder, graph
 from tests.match.test_compile import both_ways
@@ -312,7 +312,7 @@ def test_segments() -> None:
         both_ways(plan, view, counts)
 
     law()
-    assert min(counts["one"], counts["several"]) > examples(50)
+    assert counts["one"] > 0 < counts["several"]
 
 
 NOT_WRITTEN: dict[str, tuple[Pattern, dict[str, Any]]] = {
@@ -387,7 +387,7 @@ def test_a_long_chain_is_no_deep_recursion() -> None:
         start = plan.start(plan.anchors[0])
         assert start.function is not None
         node = view.nodes[-1] if plan.anchors[0] is plan.outputs[0] else view.nodes[1]
-        match = next(iter(start.function(node, view.ends(), (), Crowds())))
+        match = next(iter(start.function(node, view.ends(), (), UseLists())))
         assert list(match.chain(relus)) == view.nodes[2:-1]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gsl.prove.poly import IntAtom, Poly
 from gsl.prove.relation import Relation
-from gsl.prove.terms import Element, Factor, Fold, FunctionTerm, Integer, Sum, Term
+from gsl.prove.terms import Element, Factor, Fold, FunctionTerm, Integer, SumTerm, Term
 
 Values = dict[IntAtom, int]
 FUNCTIONS: Mapping[str, Callable[..., float]] = {
@@ -52,7 +52,7 @@ class Numbers:
         self.leaves = leaves
         self.functions = functions
 
-    def sum(self, value: Sum, values: Values) -> float:
+    def sum(self, value: SumTerm, values: Values) -> float:
         """The number that a sum is."""
         return sum(self.term(term, values) for term in value.terms)
 

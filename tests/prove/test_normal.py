@@ -13,7 +13,7 @@ from gsl.prove.equal import equal
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path
 from gsl.prove.poly import IntAtom, Poly, operation
-from gsl.prove.terms import Sum, constant
+from gsl.prove.terms import SumTerm, constant
 from tests.prove.numbers import Numbers, whole
 
 SIZE = 3
@@ -38,7 +38,7 @@ class Both:
         self.algebra = TermAlgebra(self.path)
         self.i = self.path.index(Poly.of(SIZE), "i")
 
-    def form(self, tree: Any, r: Poly) -> Sum:
+    def form(self, tree: Any, r: Poly) -> SumTerm:
         """The normal form; ``r`` is the index that is summed over."""
         a = self.algebra
         if isinstance(tree, int):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gsl import RuleSet, Subst, Supported, Workload, op, pat
 from gsl.graph import LEAVES, Graph, Node
-from gsl.rewrite.share import frozen
+from gsl.rewrite.cse import frozen
 from gsl.rules import NORMAL, RULES
 from tests.helpers.models import MODELS
 from tests.rules.harness import Build, build, largest_error, shown

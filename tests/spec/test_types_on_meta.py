@@ -14,6 +14,7 @@ from gsl.graph import TensorType, TupleType, Type
 from gsl.spec import TABLE, OpSpec, meaning
 from gsl.spec.examples import Sample
 
+pytestmark = pytest.mark.torch
 DTYPES = ("float64", "float16", "bfloat16", "int64", "bool", "complex64")
 FOR_EACH = 2
 """The number of calls that are made of each example."""

@@ -22,10 +22,10 @@ class LoweringTarget(Protocol):
         """The type of a native value, ``None`` where its shape or dtype is not known."""
 
 
-Target = TypeVar("Target", bound=LoweringTarget)
+LoweringT = TypeVar("LoweringT", bound=LoweringTarget)
 
 
-class Lowering(Generic[Target]):
+class Lowering(Generic[LoweringT]):
     """The writing of one canonical call: its type, the types of native values, and other calls as parts of it.
 
     A front end adds the means to make native calls.
@@ -34,7 +34,7 @@ class Lowering(Generic[Target]):
     framework: ClassVar[str]
     """Its name in messages."""
 
-    def __init__(self, writers: Mapping[str, Lower], target: Target, result: Type) -> None:
+    def __init__(self, writers: Mapping[str, Lower], target: LoweringT, result: Type) -> None:
         self.writers = writers
         self.target = target
         self.result = result
@@ -85,8 +85,8 @@ class Lowering(Generic[Target]):
 
 
 def lower(
-    kind: type[Lowering[Target]], writers: Mapping[str, Lower], op: str, attrs: Mapping[str, Any],
-    operands: Sequence[Any], target: Target,
+    kind: type[Lowering[LoweringT]], writers: Mapping[str, Lower], op: str, attrs: Mapping[str, Any],
+    operands: Sequence[Any], target: LoweringT,
 ) -> Any:  # fmt: skip
     """The native value of a canonical call, of just the type that its declaration gives it.
 

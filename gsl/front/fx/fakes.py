@@ -15,7 +15,7 @@ from torch.fx.passes.shape_prop import TensorMetadata, _extract_tensor_metadata
 from torch.utils._mode_utils import no_dispatch
 
 from gsl.front.fx.devices import check_joint
-from gsl.front.fx.forms import NoKeyError, key
+from gsl.front.fx.signatures import NoKeyError, key
 from gsl.front.fx.values import META_KEYS, UNKNOWN, Values, device_of, dim_of, type_of_value
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
 from gsl.spec.meaning import has_symbols

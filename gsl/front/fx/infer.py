@@ -18,8 +18,8 @@ from gsl.errors import FrontEndError
 from gsl.front.core import infer as core
 from gsl.front.core.handle import Handle, handle_of, is_literal
 from gsl.front.fx.devices import Devices, is_created, is_placed
-from gsl.front.fx.home import as_tensor
 from gsl.front.fx.opaque import native_call
+from gsl.front.fx.parameters import as_tensor
 from gsl.front.fx.tree import Native
 from gsl.front.fx.values import faked, type_of_value
 from gsl.graph import Node, Op, TensorType, Type, op_name

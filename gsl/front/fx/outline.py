@@ -11,7 +11,7 @@ from torch import fx
 
 from gsl.errors import FrontEndError
 from gsl.front.fx.groups import INVOKE, label
-from gsl.front.fx.home import ModuleHome
+from gsl.front.fx.parameters import ModuleParameterStore
 from gsl.front.fx.plan import is_written, plan_anew
 from gsl.graph import CONST, INPUT, TUPLE, Node
 from gsl.graph.subgraph import Subgraph
@@ -25,7 +25,7 @@ def write_group(outer: FxWriter, node: Node) -> Any:
     assert isinstance(node.op, Subgraph)
     operands = tuple([outer.value(operand) for operand in node.operands])
     module, values = _module(outer, node, operands)
-    path = outer.home.add_graph(module, _path(node.op.name))
+    path = outer.parameters.add_graph(module, _path(node.op.name))
     if outer.dialect == "torch":
         call = outer.create("call_module", path, operands, {}, node.name, node)
         outer.fakes.set(call, values[0] if len(values) == 1 else values)
@@ -55,9 +55,9 @@ def _module(outer: FxWriter, node: Node, operands: tuple[Any, ...]) -> tuple[fx.
             return tuple([value(operand) for operand in view.operands])
         return view.attrs["value"] if view.op == CONST else results[view]
 
-    home = ModuleHome(fx.GraphModule(torch.nn.Module(), fx.Graph(), class_name=_path(node.op.name)))
-    inner = outer.inner(value, home)
-    graph = inner.draft.graph
+    parameters = ModuleParameterStore(fx.GraphModule(torch.nn.Module(), fx.Graph(), class_name=_path(node.op.name)))
+    inner = outer.inner(value, parameters)
+    graph = inner.builder.graph
     for parameter, operand in zip([node for node in body.nodes if node.op == INPUT], operands):
         if not isinstance(operand, fx.Node):
             raise FrontEndError(f"{node.name}: the operand {operand!r} of a group is no tensor")
@@ -71,7 +71,7 @@ def _module(outer: FxWriter, node: Node, operands: tuple[Any, ...]) -> tuple[fx.
     outputs = tuple([value(output) for output in body.outputs])
     graph.output(outputs[0] if len(outputs) == 1 and outer.dialect == "torch" else outputs)
     graph.lint()
-    module = home.finish(graph)
+    module = parameters.finish(graph)
     module.recompile()
     return module, tuple([inner.fakes.values.value(output) for output in outputs])
 

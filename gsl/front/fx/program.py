@@ -16,14 +16,14 @@ from torch.export.graph_signature import InputKind
 
 from gsl.errors import FrontEndError
 from gsl.front.base import Extended, Program, ProgramStep, Unchangeable
+from gsl.front.fx.builder import InPlace, NewGraph
 from gsl.front.fx.custom import declared_targets
 from gsl.front.fx.devices import Devices
-from gsl.front.fx.draft import InPlace, NewGraph
 from gsl.front.fx.handle import module_path
-from gsl.front.fx.home import ExportedHome, ModuleHome, OwnHome
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.leaves import ExportedLeaves, ModuleLeaves
 from gsl.front.fx.load import FxLoader
+from gsl.front.fx.parameters import ExportedParameterStore, InPlaceParameterStore, ModuleParameterStore
 from gsl.front.fx.reader import exchanges
 from gsl.front.fx.reasons import FxReasons
 from gsl.front.fx.spellings.table import Dialect
@@ -137,12 +137,12 @@ class GraphModuleProgram(Extended):
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
         native = self._module.graph
         with _STORING, paused_collector():
-            home = ModuleHome(self._module)
-            draft = NewGraph(native)
-            storer = FxStorer(graph, native, self._values, self._devices, home, dialect_of(native), draft)
+            parameters = ModuleParameterStore(self._module)
+            builder = NewGraph(native)
+            storer = FxStorer(graph, native, self._values, self._devices, parameters, dialect_of(native), builder)
             storer.store()
-            draft.graph.lint()
-            new = GraphModuleProgram(home.finish(draft.graph), self._examples, storer.writer.fakes.values)
+            builder.graph.lint()
+            new = GraphModuleProgram(parameters.finish(builder.graph), self._examples, storer.writer.fakes.values)
             new._is_compiled = False
             new.operators = self.operators
             return new
@@ -155,13 +155,13 @@ class GraphModuleProgram(Extended):
         """
         native = self._module.graph
         with _STORING, paused_collector():
-            with InPlace(native) as draft:
-                home = OwnHome(self._module, draft.note)
-                storer = FxStorer(graph, native, self._values, self._devices, home, dialect_of(native), draft)
+            with InPlace(native) as builder:
+                parameters = InPlaceParameterStore(self._module, builder.note)
+                storer = FxStorer(graph, native, self._values, self._devices, parameters, dialect_of(native), builder)
                 storer.store()
                 self._check_updated()
-                dead = draft.finish(storer.new)
-            home.forget(dead)
+                dead = builder.finish(storer.new)
+            parameters.forget(dead)
             self._values.forget(dead)
 
     def _check_updated(self) -> None:
@@ -273,12 +273,12 @@ class ExportProgram(Extended, Unchangeable):
     def store(self, graph: Graph) -> ExportProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
         with _STORING, paused_collector():
-            home = ExportedHome(self._exported)
-            draft = NewGraph(self._exported.graph)
-            storer = FxStorer(graph, self._exported.graph, self._values, self._devices, home, "aten", draft)
+            parameters = ExportedParameterStore(self._exported)
+            builder = NewGraph(self._exported.graph)
+            storer = FxStorer(graph, self._exported.graph, self._values, self._devices, parameters, "aten", builder)
             storer.store()
             try:
-                exported = home.finish(draft.graph, storer.renamed())
+                exported = parameters.finish(builder.graph, storer.renamed())
             except FrontEndError:
                 raise
             except Exception as error:

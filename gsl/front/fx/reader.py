@@ -14,8 +14,8 @@ from torch.fx.node import _side_effectful_functions
 
 from gsl.front.fx import spellings
 from gsl.front.fx.custom import FUNCTIONALIZED
-from gsl.front.fx.forms import FxCallForm, NoKeyError, Role, key_of_call
 from gsl.front.fx.groups import INVOKE
+from gsl.front.fx.signatures import FxCallSignature, NoKeyError, Role, key_of_call
 from gsl.front.fx.tree import Weight
 from gsl.front.fx.values import Values, device_of, dim_of
 from gsl.front.tree import Canon
@@ -25,7 +25,7 @@ from gsl.spec.meaning import has_symbols
 
 CALLS: Final = ("call_function", "call_method", "call_module")
 
-_SHARED: Final[dict[int, dict[Any, FxCallForm]]] = {}
+_SHARED: Final[dict[int, dict[Any, FxCallSignature]]] = {}
 """The forms of calls of operators by their keys, all by how many functions torch was told to have side effects: more
 of them may be made known at any time."""
 
@@ -46,12 +46,12 @@ class FxReader:
     def __init__(self, root: torch.nn.Module, values: Values) -> None:
         self.root = root
         self.values = values
-        self.forms: dict[fx.Node, FxCallForm | None] = {}
+        self.forms: dict[fx.Node, FxCallSignature | None] = {}
         """The forms of calls that were found so far."""
         self.operands: dict[fx.Node, tuple[fx.Node, ...]] = {}
         """The native operands of the calls that have one."""
         self._read: dict[fx.Node, Canon | None] = {}
-        self._by_key: dict[Any, FxCallForm] = {}
+        self._by_key: dict[Any, FxCallSignature] = {}
         """The forms that hold for this graph only."""
         self._shared = _shared_forms()
 
@@ -70,7 +70,7 @@ class FxReader:
                     changes = True
         return changes
 
-    def form(self, node: fx.Node) -> FxCallForm | None:
+    def form(self, node: fx.Node) -> FxCallSignature | None:
         """The form of a call; ``None`` for one that is looked at by itself."""
         try:
             return self.forms[node]
@@ -78,7 +78,7 @@ class FxReader:
             found = self.forms[node] = self._find_form(node)
             return found
 
-    def _find_form(self, node: fx.Node) -> FxCallForm | None:
+    def _find_form(self, node: fx.Node) -> FxCallSignature | None:
         # Looked for once, because the hash of a target takes longer than all else here.
         looks_around = node.target in _LOOKING_AROUND
         if node.op == "call_module" or (looks_around and self.is_elsewhere(node)):
@@ -93,13 +93,13 @@ class FxReader:
             own = (*own, "literal")
         return self._shared.get(own) or self._by_key.get(own) or self._new_form(node, own)
 
-    def _new_form(self, node: fx.Node, own: tuple[Any, ...]) -> FxCallForm:
+    def _new_form(self, node: fx.Node, own: tuple[Any, ...]) -> FxCallSignature:
         target = node.target
         types = tuple([self.values.type(each) for each in (node, *node.all_input_nodes)])
         # Operators are the same in all graphs, whereas functions may do something else at any time.
         is_shared = isinstance(target, OpOverload) and not has_symbols(types)
         canon = self.read(node)
-        form = FxCallForm(
+        form = FxCallSignature(
             op=None if canon is None else canon.op,
             mutated=spellings.mutated(target, node.args, node.kwargs),
             unknown=_is_foreign(node),
@@ -348,7 +348,7 @@ class FxReader:
         return node.op == "call_module" or not spellings.is_view(node.target)
 
 
-def _shared_forms() -> dict[Any, FxCallForm]:
+def _shared_forms() -> dict[Any, FxCallSignature]:
     """The forms that hold for all graphs."""
     count = len(_side_effectful_functions)
     if count not in _SHARED:
@@ -363,7 +363,8 @@ _NOT_ALONE: Final = frozenset(
         torch.amp.autocast_mode._exit_autocast,
     )
 )  # fmt: skip
-"""The roles of calls that are read together with others, or have no reading: see :class:`gsl.front.fx.forms.Role`."""
+"""The roles of calls that are read together with others, or have no reading: see
+:class:`gsl.front.fx.signatures.Role`."""
 
 
 def _role(target: Any, canon: Canon | None) -> Role:

@@ -12,12 +12,12 @@ from torch import fx
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import Arguments, Handle, handle_of, intact
 from gsl.front.core.store import Storer
+from gsl.front.fx.builder import GraphBuilder
 from gsl.front.fx.devices import Devices
-from gsl.front.fx.draft import GraphBuilder
 from gsl.front.fx.fakes import Fakes, MetadataFields
 from gsl.front.fx.handle import FxLeaf, FxReading, native_index, native_of
-from gsl.front.fx.home import FxParameterStore
 from gsl.front.fx.load import arguments
+from gsl.front.fx.parameters import FxParameterStore
 from gsl.front.fx.plan import plan, stands_for
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.values import Values
@@ -36,18 +36,18 @@ class FxStorer(Storer):
         native: fx.Graph,
         values: Values,
         devices: Devices,
-        home: FxParameterStore,
+        parameters: FxParameterStore,
         dialect: Dialect,
-        draft: GraphBuilder,
+        builder: GraphBuilder,
     ) -> None:
         super().__init__(graph)
         self.native = native
-        self.draft = draft
-        self.order = draft.order
+        self.builder = builder
+        self.order = builder.order
         self.placeholders = deque(native.find_nodes(op="placeholder"))
         """The placeholders that do not stand yet before everything that is written."""
         self.plan = plan(graph, self.order, self.order[self.placeholders[-1]] if self.placeholders else -1)
-        self.is_in_place = draft.graph is native
+        self.is_in_place = builder.graph is native
         self.inner = self.plan.inner
         self.new: dict[fx.Node, fx.Node] = {}
         """The counterpart of each old native node that is kept."""
@@ -62,10 +62,10 @@ class FxStorer(Storer):
         self.waiting: dict[fx.Node, list[fx.Node]] = {}
         """The nodes that wait for an argument that does not exist yet, by that argument."""
         fakes = Fakes(values, values if self.is_in_place else Values(), MetadataFields.of(self.order, values))
-        self.writer = FxWriter(self.value, draft, fakes, home, dialect, devices)
+        self.writer = FxWriter(self.value, builder, fakes, parameters, dialect, devices)
 
     def store(self) -> None:
-        """Write the view to the draft."""
+        """Write the view to the builder."""
         self.store_nodes(self._changed() if self.is_in_place else self.graph.nodes)
         self._flush(len(self.order))
         self._output()
@@ -77,7 +77,7 @@ class FxStorer(Storer):
         for node, before in self.plan.steps:
             if before > passed:
                 self._flush(self.order[staying[before - 1]])
-                self.draft.catch_up(staying[before - 1])
+                self.builder.catch_up(staying[before - 1])
                 self.writer.sizes.note(staying[passed:before])
                 passed = before
             yield node
@@ -93,7 +93,7 @@ class FxStorer(Storer):
             handle = handle_of(later)
             if handle is not None and handle.is_root and later.op != INPUT:
                 for native in (handle.reading.native, handle.reading.call):
-                    if native in self.new and not self.draft.has_passed(native):
+                    if native in self.new and not self.builder.has_passed(native):
                         del self.new[native]
         return nodes
 
@@ -201,7 +201,7 @@ class FxStorer(Storer):
         """A native node that reads a weight or a literal tensor: an old one if there is one, else a new one."""
         reads = node.native.reads if isinstance(node.native, FxLeaf) else {}
         for native in reads:
-            if native in self.new and self.draft.has_passed(native):
+            if native in self.new and self.builder.has_passed(native):
                 return self.new[native]
         for native in reads:
             return self._becomes(native, self.writer.fetch(native))
@@ -212,7 +212,7 @@ class FxStorer(Storer):
         while self.placeholders:
             placeholder = self.placeholders.popleft()
             self._keep_native(placeholder, None)
-            self.draft.catch_up(placeholder)
+            self.builder.catch_up(placeholder)
         return self.writer.write(node, self.plan.joined.get(node))
 
     def _output(self) -> None:

@@ -12,8 +12,8 @@ from torch import fx
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import handle_of
 from gsl.front.fx.devices import Devices, is_created, tensors
-from gsl.front.fx.forms import FxCallForm
 from gsl.front.fx.handle import FxLeaf, native_of
+from gsl.front.fx.signatures import FxCallSignature
 from gsl.front.fx.spellings import is_by_strides
 from gsl.front.fx.values import Values, device_of
 from gsl.front.fx.write import spelled, stand_in
@@ -52,7 +52,7 @@ class Admits:
     memory."""
 
     def __init__(
-        self, native: fx.Graph, values: Values, places: Devices, forms: Mapping[fx.Node, FxCallForm | None]
+        self, native: fx.Graph, values: Values, places: Devices, forms: Mapping[fx.Node, FxCallSignature | None]
     ) -> None:
         self.native = native
         self.values = values

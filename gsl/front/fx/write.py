@@ -16,13 +16,13 @@ from gsl.errors import FrontEndError, nearest
 from gsl.front.core.handle import handle_of, is_literal
 from gsl.front.core.store import unique
 from gsl.front.fx import spellings
+from gsl.front.fx.builder import GraphBuilder, NewGraph
 from gsl.front.fx.devices import Devices, check_same, is_created, is_placed
-from gsl.front.fx.draft import GraphBuilder, NewGraph
 from gsl.front.fx.fakes import Fakes
 from gsl.front.fx.handle import RULE, native_index, native_of
-from gsl.front.fx.home import FxParameterStore, as_tensor
 from gsl.front.fx.opaque import native_call
 from gsl.front.fx.outline import write_group
+from gsl.front.fx.parameters import FxParameterStore, as_tensor
 from gsl.front.fx.sizes import ComputedSizes
 from gsl.front.fx.spellings.lower import lowered
 from gsl.front.fx.spellings.table import Dialect
@@ -51,16 +51,16 @@ class FxWriter:
     def __init__(
         self,
         value: Callable[[Node], Any],
-        draft: GraphBuilder,
+        builder: GraphBuilder,
         fakes: Fakes,
-        home: FxParameterStore,
+        parameters: FxParameterStore,
         dialect: Dialect,
         devices: Devices,
     ) -> None:
         self.value = value
-        self.draft = draft
+        self.builder = builder
         self.fakes = fakes
-        self.home = home
+        self.parameters = parameters
         self.dialect = dialect
         self.devices = devices
         self.sizes = ComputedSizes(self.fakes, self.create, dialect)
@@ -71,9 +71,9 @@ class FxWriter:
         """Forget the data for writing: it refers to this object, which would wait for the garbage collector."""
         del self.value, self.sizes
 
-    def inner(self, value: Callable[[Node], Any], home: FxParameterStore) -> FxWriter:
+    def inner(self, value: Callable[[Node], Any], parameters: FxParameterStore) -> FxWriter:
         """A writer of a graph of its own within this one."""
-        return FxWriter(value, NewGraph(), self.fakes.inner(), home, self.dialect, self.devices)
+        return FxWriter(value, NewGraph(), self.fakes.inner(), parameters, self.dialect, self.devices)
 
     # ------------------------------------------------------------ what is kept
 
@@ -98,10 +98,10 @@ class FxWriter:
         if not changed:
             args, kwargs = node.args, node.kwargs
         target = self._for_any_strides(node) if moved else node.target
-        new = self.draft.keep(node, target, args, kwargs)
+        new = self.builder.keep(node, target, args, kwargs)
         self._kept(node, new)
         if moved and node.op != "output":
-            self.fakes.move(new, self.draft.note)
+            self.fakes.move(new, self.builder.note)
         return new
 
     def keep_as_it_is(self, node: fx.Node, new: Mapping[fx.Node, fx.Node]) -> fx.Node | None:
@@ -118,15 +118,15 @@ class FxWriter:
         if changed:
             replace: Any = new.__getitem__
             args, kwargs = fx.node.map_arg(node.args, replace), fx.node.map_arg(node.kwargs, replace)
-            result = self.draft.keep(node, node.target, args, kwargs)
+            result = self.builder.keep(node, node.target, args, kwargs)
         else:
-            result = self.draft.stay(node)
+            result = self.builder.stay(node)
         self._kept(node, result)
         return result
 
     def fetch(self, node: fx.Node) -> fx.Node:
         """The read of a weight, which has no arguments, from where it stands."""
-        new = self.draft.fetch(node)
+        new = self.builder.fetch(node)
         self._kept(node, new)
         return new
 
@@ -230,13 +230,13 @@ class FxWriter:
         """A call of a new submodule: the one given as ``module``, or one built from the attributes."""
         module = node.attrs.get("module")
         if module is None:
-            module = node.op(**node.attrs).train(self.home.training)  # type: ignore[operator]
+            module = node.op(**node.attrs).train(self.parameters.training)  # type: ignore[operator]
             if module.state_dict():
                 raise FrontEndError(
                     f"{node.name}: a new {type(module).__name__} would have weights that nobody set; "
                     f"give the module itself as the attribute module="
                 )
-        path = self.home.add_module(module, _identifier(node.name or type(module).__name__.lower()))
+        path = self.parameters.add_module(module, _identifier(node.name or type(module).__name__.lower()))
         args = tuple([self.value(operand) for operand in node.operands])
         new = self.create("call_module", path, args, {}, node.name, node)
         self.fakes.record(new, node.type)
@@ -244,7 +244,7 @@ class FxWriter:
 
     def weight(self, node: Node) -> fx.Node:
         """The native node that reads a weight or a literal tensor."""
-        return self.home.read(node, self)
+        return self.parameters.read(node, self)
 
     def tensor(self, node: Node) -> Any:
         """The tensor of a new weight or literal, where it belongs."""
@@ -265,14 +265,14 @@ class FxWriter:
 
     def add(self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> fx.Node:
         """A new native node that stands for none of the view."""
-        new = self.draft.create(kind, target, args, kwargs, name)
-        self.draft.note(lambda: self.fakes.values.forget((new,)))
+        new = self.builder.create(kind, target, args, kwargs, name)
+        self.builder.note(lambda: self.fakes.values.forget((new,)))
         return new
 
     def name(self, wanted: str, kind: str = "", target: Any = None) -> str:
         """A name for a new native node that no other has or will have, and that torch leaves as it is."""
-        base = _identifier(wanted) if wanted else self.draft.graph._target_to_str(target if kind else "weight")
-        name = unique(base, lambda name: name in self.draft.names or name in self._used or name in _illegal_names)
+        base = _identifier(wanted) if wanted else self.builder.graph._target_to_str(target if kind else "weight")
+        name = unique(base, lambda name: name in self.builder.names or name in self._used or name in _illegal_names)
         self._used.add(name)
         return name
 

@@ -18,13 +18,13 @@ class Copies(dict[ir.Value, ir.Value]):
         return new
 
 
-Placed = Mapping[ir.Node | None, Sequence[ir.Node]]
+NodesByUser = Mapping[ir.Node | None, Sequence[ir.Node]]
 """New nodes by the nodes of the model in front of which they stand; those by ``None`` stand at the end."""
 
 
 def copied(
     model: ir.Model, values: Copies | None = None, kept: Collection[ir.Node] | None = None,
-    placed: Placed = MappingProxyType({}),
+    placed: NodesByUser = MappingProxyType({}),
 ) -> ir.Model:  # fmt: skip
     """A copy of a model, of the nodes ``kept`` of its main graph alone, with new ones among them.
 
@@ -47,7 +47,7 @@ def copied(
 
 
 def _graph(
-    graph: ir.Graph, values: Copies, kept: Collection[ir.Node] | None = None, placed: Placed = MappingProxyType({})
+    graph: ir.Graph, values: Copies, kept: Collection[ir.Node] | None = None, placed: NodesByUser = MappingProxyType({})
 ) -> ir.Graph:
     nodes: list[ir.Node] = []
     for node in graph:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from gsl.graph import Dim, SymDim, TensorType, Type
 
-Sizes = tuple[Dim, ...]
+OnnxDims = tuple[Dim, ...]
 
 _ARITHMETIC: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "Add": operator.add, "Sub": operator.sub, "Mul": operator.mul, "Div": operator.floordiv,
@@ -26,10 +26,10 @@ class KnownSizes(Protocol):
 
     def constant(self, value: Any) -> Any: ...
 
-    def sizes(self, value: Any) -> Sizes | None: ...
+    def sizes(self, value: Any) -> OnnxDims | None: ...
 
 
-def sizes_of(node: ir.Node | None, known: KnownSizes) -> Sizes | None:
+def sizes_of(node: ir.Node | None, known: KnownSizes) -> OnnxDims | None:
     """The integers that a node computes from sizes; ``None`` if they do not follow."""
     if node is None or node.domain not in ("", "ai.onnx") or not node.inputs:
         return None
@@ -60,7 +60,7 @@ def sizes_of(node: ir.Node | None, known: KnownSizes) -> Sizes | None:
     return None
 
 
-def _slice(node: ir.Node, known: KnownSizes) -> Sizes | None:
+def _slice(node: ir.Node, known: KnownSizes) -> OnnxDims | None:
     """A part of a list of sizes."""
     own, *bounds = [known.sizes(value) for value in node.inputs]
     numbers = [bound[0] for bound in bounds if bound is not None and len(bound) == 1 and isinstance(bound[0], int)]
@@ -71,7 +71,7 @@ def _slice(node: ir.Node, known: KnownSizes) -> Sizes | None:
     return own[first:last:step] if axis in (0, -1) and step > 0 else None
 
 
-def _elements(compute: Callable[[Any, Any], Any], left: Sizes, right: Sizes) -> Sizes | None:
+def _elements(compute: Callable[[Any, Any], Any], left: OnnxDims, right: OnnxDims) -> OnnxDims | None:
     """Arithmetic on sizes. Integers of ONNX are divided towards zero: so neither may be negative then."""
     length = max(len(left), len(right))
     pairs = list(zip(left * (length // max(len(left), 1)), right * (length // max(len(right), 1))))

@@ -19,10 +19,10 @@ RUNTIMES: Final = ("onnxruntime", "reference")
 LIMIT: Final = 1 << 30
 """The number of bytes of weights from which a model is handed over as files: one message holds two gigabytes."""
 
-Call = Callable[..., Any]
+NodeFunction = Callable[..., Any]
 
 
-def session(model: ir.Model, *, runtime: str | None = None, **options: Any) -> Call:
+def session(model: ir.Model, *, runtime: str | None = None, **options: Any) -> NodeFunction:
     """A callable that takes the inputs of a model in order and returns numpy arrays, a tuple if there are several.
 
     ``runtime`` is ``"onnxruntime"``, or ``"reference"``, which is taken where the first one is not installed, or has no
@@ -51,7 +51,7 @@ class _NoKernel(Exception):
     """Onnxruntime can't compute a node for some dtype."""
 
 
-def _reference(model: ir.Model, names: Sequence[Any]) -> Call:
+def _reference(model: ir.Model, names: Sequence[Any]) -> NodeFunction:
     from onnx.reference import ReferenceEvaluator
 
     evaluator = ReferenceEvaluator(ir.to_proto(model))
@@ -62,7 +62,7 @@ def _reference(model: ir.Model, names: Sequence[Any]) -> Call:
     return call
 
 
-def _onnxruntime(model: ir.Model, names: Sequence[Any], *, providers: Any = None, **options: Any) -> Call:
+def _onnxruntime(model: ir.Model, names: Sequence[Any], *, providers: Any = None, **options: Any) -> NodeFunction:
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()

@@ -14,13 +14,13 @@ from gsl.front.core.handle import Handle, NativeLeaf, Reading, Single, Source, h
 from gsl.front.core.load import Expansion, Loader, Rows
 from gsl.front.relax import spellings
 from gsl.front.relax.dims import is_constant, is_tensors
-from gsl.front.relax.forms import Forms
 from gsl.front.relax.function import RelaxFunction, effect_of
 from gsl.front.relax.groups import body_of, called_group, label_of
 from gsl.front.relax.handle import RelaxExpansion, RelaxLeaf, RelaxLeaves, tuple_of
 from gsl.front.relax.opaque import describe, is_tensor_expr
 from gsl.front.relax.reasons import canonical
 from gsl.front.relax.scope import FunctionScope
+from gsl.front.relax.signatures import RelaxSignatures
 from gsl.front.relax.tree import Reshaped
 from gsl.front.tree import Canon
 from gsl.graph import GETITEM, INPUT, PARAM, Effect, Graph, Inference, Node, TensorType, Type
@@ -157,7 +157,7 @@ class RelaxLoader(Loader):
         self.fields: dict[Any, Canon] = {}
         """The readings of fields of calls that have no view node of their own, by the variables of the fields."""
         self._leaves = RelaxLeaves(self.nodes)
-        self._forms = Forms(function, scope)
+        self._forms = RelaxSignatures(function, scope)
         self._wanted = result_tuples(function)
         self._has_more = False
         """True if there may be nodes that only serve readings which see through them."""

@@ -43,7 +43,7 @@ class WrittenPart:
     """True if the operands are the tensors, in their order."""
 
 
-Recipe = tuple[WrittenPart, ...]
+WriteRecipe = tuple[WrittenPart, ...]
 """Calls in order, each with the types that Relax gave it; the last one has the value."""
 
 
@@ -93,7 +93,7 @@ def key_of(node: Node) -> bytes | None:
         return None
 
 
-def recipe(tensors: Sequence[Any], calls: Sequence[tuple[Any, Any]]) -> Recipe | None:
+def recipe(tensors: Sequence[Any], calls: Sequence[tuple[Any, Any]]) -> WriteRecipe | None:
     """The recipe of calls that were written, each with the variable that has it (the last one has none).
 
     ``None`` where a part is not a call of variables and constants.
@@ -120,7 +120,7 @@ def recipe(tensors: Sequence[Any], calls: Sequence[tuple[Any, Any]]) -> Recipe |
 
 
 def follow(
-    parts: Recipe, tensors: Sequence[Any], name: str, span: Any,
+    parts: WriteRecipe, tensors: Sequence[Any], name: str, span: Any,
     make: Callable[[str, Any], Any], emit: Callable[[Any, Any], None],
 ) -> Any:  # fmt: skip
     """The expression of a call by a recipe: all parts but the last are bound to variables."""
@@ -159,8 +159,8 @@ class RelaxCallWriter:
         self.value = value
         self.outliner = outliner
         self.builder: Any = loaded.scope.builder if around is None else around.builder
-        self._recipes: dict[bytes, Recipe | None] = {} if around is None else around._recipes
-        self._nearby: dict[Any, Recipe] = {}
+        self._recipes: dict[bytes, WriteRecipe | None] = {} if around is None else around._recipes
+        self._nearby: dict[Any, WriteRecipe] = {}
         """The recipes for the calls of one view, by a key that is quicker to make than the whole one."""
         self.fresh: list[Any] = [] if around is None else around.fresh
         """The calls that were written without a recipe: all others have the types of one of them."""
@@ -171,7 +171,7 @@ class RelaxCallWriter:
         """Forget the parts that refer to this object, which would wait for the garbage collector."""
         del self.value, self.outliner
 
-    def known(self, node: Node) -> Recipe | None:
+    def known(self, node: Node) -> WriteRecipe | None:
         """The recipe of a call of the view, if one that is written alike has been written."""
         nearby = nearby_key(node)
         known = self._nearby.get(nearby)
@@ -209,7 +209,7 @@ class RelaxCallWriter:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise FrontEndError(f"{node.name or op_name(node.op)}: can't be written in Relax: {reason}") from error
 
-    def follow(self, known: Recipe, node: Node, make: Callable[[str, Any], Any], emit: Emit) -> Any:
+    def follow(self, known: WriteRecipe, node: Node, make: Callable[[str, Any], Any], emit: Emit) -> Any:
         """The expression of a call of the view by a recipe, as :meth:`write` gives it."""
         span = span_of(node, self.loaded) if self.loaded.function.has_spans else None
         return follow(known, self.tensors(node), node.name, span, make, emit)

@@ -9,10 +9,10 @@ from gsl.prove.normal import TermAlgebra
 from gsl.prove.poly import Poly
 from gsl.prove.relation import Unproved
 from gsl.prove.tensor import DTYPES, Calculation, DType, Index, Tensor, real
-from gsl.prove.terms import ZERO, Sum, constant
+from gsl.prove.terms import ZERO, SumTerm, constant
 from gsl.prove.whole import Whole, number
 
-Meaning = Callable[..., Any]
+ElementMeaning = Callable[..., Any]
 TOTAL = frozenset((
     "abs", "sign", "exp", "expm1", "erf", "sin", "cos", "atan", "sinh", "cosh", "asinh", "tanh", "sigmoid", "floor",
     "ceil", "round", "trunc", "softplus", "elu", "selu", "mish", "nn.leaky_relu",
@@ -22,7 +22,7 @@ PARTIAL = frozenset(("log", "log2", "log10", "log1p", "tan", "asin", "acos", "ac
 """Those that have one on a part of the numbers only."""
 
 
-def each(calc: Calculation, function: Callable[..., Sum], *operands: Tensor, dtype: Poly | None = None) -> Tensor:
+def each(calc: Calculation, function: Callable[..., SumTerm], *operands: Tensor, dtype: Poly | None = None) -> Tensor:
     """A function of the elements at the same place, of operands that are broadcast to each other."""
     ndim = max(operand.ndim for operand in operands)
     shape = []
@@ -30,7 +30,7 @@ def each(calc: Calculation, function: Callable[..., Sum], *operands: Tensor, dty
         sizes = [o.shape[axis - ndim + o.ndim] for o in operands if axis - ndim + o.ndim >= 0]
         shape.append(calc.path.broadcast(sizes, given=calc.given) if len(sizes) > 1 else sizes[0])
 
-    def at(index: Index) -> Sum:
+    def at(index: Index) -> SumTerm:
         return function(*[
             operand.at(index if operand.shape == tuple(shape) else picked(calc, operand.shape, index))
             for operand in operands
@@ -45,24 +45,24 @@ def picked(calc: Calculation, shape: Sequence[Poly], index: Index) -> Index:
     return tuple(calc.path.pick(size, p) for size, p in zip(shape, own, strict=True))
 
 
-def _arithmetic(operate: Callable[[TermAlgebra, Sum, Sum], Sum]) -> Meaning:
+def _arithmetic(operate: Callable[[TermAlgebra, SumTerm, SumTerm], SumTerm]) -> ElementMeaning:
     def meaning(calc: Calculation, left: Tensor, right: Tensor) -> Tensor:
         return each(calc, lambda a, b: operate(calc.algebra, a, b), left, right)
 
     return meaning
 
 
-def _quotient(algebra: TermAlgebra, a: Sum, b: Sum) -> Sum:
+def _quotient(algebra: TermAlgebra, a: SumTerm, b: SumTerm) -> SumTerm:
     return algebra.times(a, algebra.inverse(b))
 
 
-def smaller(algebra: TermAlgebra, a: Sum, b: Sum) -> Sum:
+def smaller(algebra: TermAlgebra, a: SumTerm, b: SumTerm) -> SumTerm:
     """The smaller of two numbers."""
     return algebra.negative(algebra.apply("max", algebra.negative(a), algebra.negative(b)))
 
 
 def _power(calc: Calculation, base: Tensor, exponent: Tensor) -> Tensor:
-    def power(a: Sum, b: Sum) -> Sum:
+    def power(a: SumTerm, b: SumTerm) -> SumTerm:
         known = b.constant
         if known is None or known.denominator != 1 or not 0 <= known <= 8:
             raise Unproved("a power that is no small whole number")
@@ -71,16 +71,16 @@ def _power(calc: Calculation, base: Tensor, exponent: Tensor) -> Tensor:
     return each(calc, power, base, exponent)
 
 
-def _unary(function: Callable[[TermAlgebra, Sum], Sum]) -> Meaning:
+def _unary(function: Callable[[TermAlgebra, SumTerm], SumTerm]) -> ElementMeaning:
     return lambda calc, x, **_: each(calc, lambda value: function(calc.algebra, value), x)
 
 
-def root(algebra: TermAlgebra, x: Sum) -> Sum:
+def root(algebra: TermAlgebra, x: SumTerm) -> SumTerm:
     """A square root."""
     return algebra.apply("sqrt", x, partial=True)
 
 
-def _gelu(algebra: TermAlgebra, x: Sum) -> Sum:
+def _gelu(algebra: TermAlgebra, x: SumTerm) -> SumTerm:
     scaled = algebra.times(x, algebra.inverse(algebra.apply("sqrt", constant(2))))
     return algebra.scale(algebra.times(x, algebra.add(constant(1), algebra.apply("erf", scaled))), constant(
         0.5).terms[0].coefficient)  # fmt: skip
@@ -91,18 +91,18 @@ def _gelu_call(calc: Calculation, x: Tensor, approximate: str) -> Tensor:
 
 
 def _clip(calc: Calculation, x: Tensor, a_min: Any, a_max: Any) -> Tensor:
-    def clipped(value: Sum) -> Sum:
+    def clipped(value: SumTerm) -> SumTerm:
         value = value if a_min is None else calc.algebra.apply("max", value, real(a_min))
         return value if a_max is None else smaller(calc.algebra, value, real(a_max))
 
     return each(calc, clipped, x)
 
 
-def _relu6(algebra: TermAlgebra, x: Sum) -> Sum:
+def _relu6(algebra: TermAlgebra, x: SumTerm) -> SumTerm:
     return smaller(algebra, algebra.apply("max", x, ZERO), constant(6))
 
 
-def _hardswish(algebra: TermAlgebra, x: Sum) -> Sum:
+def _hardswish(algebra: TermAlgebra, x: SumTerm) -> SumTerm:
     inner = _relu6(algebra, algebra.add(x, constant(3)))
     return algebra.times(algebra.times(x, inner), algebra.inverse(constant(6)))
 
@@ -115,7 +115,7 @@ def _cast(calc: Calculation, x: Tensor, dtype: Any) -> Tensor:
         own = x.holds() if x.holds is not None else _chosen(calc, x.dtype)
         return own if exact_cast(own, _chosen(calc, code)) else _chosen(calc, code)
 
-    def at(index: Index) -> Sum:
+    def at(index: Index) -> SumTerm:
         before, after = _chosen(calc, x.dtype), _chosen(calc, code)
         if exact_cast(x.holds() if x.holds is not None else before, after):
             return x.at(index)
@@ -169,21 +169,21 @@ def opaque(calc: Calculation, name: str, *operands: Tensor, **attrs: Any) -> Ten
     if name.split(" ")[0] not in TOTAL | PARTIAL:
         numbers += [operand.dtype for operand in operands]
 
-    def function(*values: Sum) -> Sum:
+    def function(*values: SumTerm) -> SumTerm:
         partial = name.split(" ")[0] not in TOTAL
         return calc.algebra.apply(name, *values, *arguments, numbers=numbers, partial=partial)
 
     return each(calc, function, *operands)
 
 
-def filled(calc: Calculation, value: Sum, shape: Any, dtype: Any) -> Tensor:
+def filled(calc: Calculation, value: SumTerm, shape: Any, dtype: Any) -> Tensor:
     """A tensor that is filled with a number."""
     sizes = shape if isinstance(shape, tuple) else (shape,)
     code = number(dtype) if isinstance(dtype, DType) else Poly.of(DTYPES.index(dtype))
     return Tensor(tuple(map(number, sizes)), code, lambda index: value, lambda place: value)
 
 
-def _like(value: int) -> Meaning:
+def _like(value: int) -> ElementMeaning:
     return lambda calc, x: Tensor(x.shape, x.dtype, lambda _: constant(value), lambda _: constant(value))
 
 
@@ -193,7 +193,7 @@ def _full(calc: Calculation, value: Tensor, shape: Any, dtype: Any) -> Tensor:
     return filled(calc, value.at(()), shape, dtype)
 
 
-MEANINGS: dict[str, Meaning] = {
+MEANINGS: dict[str, ElementMeaning] = {
     "add": _arithmetic(lambda algebra, a, b: algebra.add(a, b)),
     "subtract": _arithmetic(lambda algebra, a, b: algebra.add(a, algebra.negative(b))),
     "multiply": _arithmetic(lambda algebra, a, b: algebra.times(a, b)),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from gsl.prove.family import Family, any_item
 from gsl.prove.poly import EACH, MEMBER, PREFIX, Poly, operation, replaced
 from gsl.prove.tensor import Calculation, Index, Tensor
-from gsl.prove.terms import Sum
+from gsl.prove.terms import SumTerm
 from gsl.prove.whole import number
 
 
 def part_of(x: Tensor, axis: int, begin: Poly, size: Poly, step: int = 1) -> Tensor:
     """A part of a tensor along an axis."""
 
-    def at(index: Index) -> Sum:
+    def at(index: Index) -> SumTerm:
         return x.at((*index[:axis], index[axis] * step + begin, *index[axis + 1 :]))
 
     return Tensor((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype, at)
@@ -53,7 +53,7 @@ def joined_family(calc: Calculation, parts: Family, axis: int) -> Tensor:
 
     each = fits(sample).shape[axis]
 
-    def at(index: Index) -> Sum:
+    def at(index: Index) -> SumTerm:
         place = path.reduce(index[axis])
         for atom in sorted(place.atoms):
             if atom.operation == PREFIX and path.reduce(atom.operands[0]) == path.reduce(each):
@@ -64,7 +64,7 @@ def joined_family(calc: Calculation, parts: Family, axis: int) -> Tensor:
         part = operation(MEMBER, path.reduce(each), place)
         return element(part, index, place - path.prefix(each, part))
 
-    def element(part: Poly, index: Index, inside: Poly) -> Sum:
+    def element(part: Poly, index: Index, inside: Poly) -> SumTerm:
         return fits(parts.at(part)).at((*index[:axis], inside, *index[axis + 1 :]))
 
     shape = (*first.shape[:axis], path.prefix(each, parts.length), *first.shape[axis + 1 :])
@@ -82,7 +82,7 @@ def stacked_family(calc: Calculation, parts: Family, axis: int) -> Tensor:
             calc.same(size, wanted, "a stack")
         return part
 
-    def at(index: Index) -> Sum:
+    def at(index: Index) -> SumTerm:
         return fits(parts.at(calc.path.reduce(index[axis]))).at((*index[:axis], *index[axis + 1 :]))
 
     fits(sample)

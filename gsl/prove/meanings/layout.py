@@ -7,19 +7,19 @@ from itertools import pairwise
 from typing import Any
 
 from gsl.prove.family import Family
-from gsl.prove.meanings.elementwise import Meaning, picked
+from gsl.prove.meanings.elementwise import ElementMeaning, picked
 from gsl.prove.meanings.families import joined_family, part_of, split_at, stacked_family
 from gsl.prove.poly import Poly, product
 from gsl.prove.relation import Relation, Unproved
 from gsl.prove.tensor import Calculation, Index, Tensor, element_at, flat_place, real
-from gsl.prove.terms import Sum
+from gsl.prove.terms import SumTerm
 from gsl.prove.whole import number
 
 
 def moved(x: Tensor, axes: Sequence[int]) -> Tensor:
     """A tensor with other axes first: axis ``i`` of the result is axis ``axes[i]``."""
 
-    def at(index: Index) -> Sum:
+    def at(index: Index) -> SumTerm:
         return x.at(tuple(index[axes.index(axis)] for axis in range(x.ndim)))
 
     return x if list(axes) == list(range(x.ndim)) else Tensor(tuple(x.shape[axis] for axis in axes), x.dtype, at)
@@ -29,7 +29,7 @@ def reshaped(calc: Calculation, x: Tensor, shape: tuple[Poly, ...]) -> Tensor:
     """The elements of a tensor in row-major order, in another shape."""
     calc.same(product(x.shape), product(shape), "a reshape")
 
-    def flat(place: Poly) -> Sum:
+    def flat(place: Poly) -> SumTerm:
         return element_at(calc, x, place)
 
     return Tensor(shape, x.dtype, lambda index: flat(flat_place(index, shape)), flat)
@@ -45,7 +45,7 @@ def _expand_dims(calc: Calculation, x: Tensor, axis: int, num_newaxis: int) -> T
 def _squeeze(calc: Calculation, x: Tensor, axis: tuple[int, ...]) -> Tensor:
     kept = [a for a in range(x.ndim) if a not in axis]
 
-    def at(index: Index) -> Sum:
+    def at(index: Index) -> SumTerm:
         return x.at(tuple(index[kept.index(a)] if a in kept else Poly() for a in range(x.ndim)))
 
     return Tensor(tuple(x.shape[a] for a in kept), x.dtype, at, x.flat)
@@ -74,7 +74,7 @@ def joined(calc: Calculation, parts: Sequence[Tensor], axis: int) -> Tensor:
     for part in parts:
         total += part.shape[axis]
 
-    def at(index: Index) -> Sum:
+    def at(index: Index) -> SumTerm:
         found, before, place = [], Poly(), index[axis]
         for number_, part in enumerate(parts):
             inside: list[Relation] = []
@@ -112,14 +112,14 @@ def _split(calc: Calculation, x: Tensor, indices_or_sections: Any, axis: int) ->
     return tuple(part_of(x, axis, before, calc.path.reduce(after - before)) for before, after in pairwise(edges))
 
 
-def padded(calc: Calculation, x: Tensor, widths: Sequence[tuple[Poly, Poly]], value: Sum) -> Tensor:
+def padded(calc: Calculation, x: Tensor, widths: Sequence[tuple[Poly, Poly]], value: SumTerm) -> Tensor:
     """A tensor among copies of a number."""
     shape = tuple(calc.path.reduce(size + low + high) for size, (low, high) in zip(x.shape, widths, strict=True))
     for low, high in widths:
         for width in (low, high):
             calc.must((">=", width), "a padding")
 
-    def at(index: Index) -> Sum:
+    def at(index: Index) -> SumTerm:
         inside: list[Relation] = []
         for p, size, (low, high) in zip(index, x.shape, widths):
             inside += [(">=", p - low)] if low.number != 0 else []
@@ -145,7 +145,7 @@ def _set_diagonal(calc: Calculation, x: Tensor, diagonal: Tensor, k: Any, align:
     calc.same(x.shape[0], diagonal.shape[0], "a diagonal")
     algebra = calc.algebra
 
-    def at(index: Index) -> Sum:
+    def at(index: Index) -> SumTerm:
         row, column = index
         change = algebra.add(diagonal.at((row,)), algebra.negative(x.at(index)))
         return algebra.add(x.at(index), algebra.where([("==", row - column)], change))
@@ -154,7 +154,7 @@ def _set_diagonal(calc: Calculation, x: Tensor, diagonal: Tensor, k: Any, align:
 
 
 def _reverse(calc: Calculation, x: Tensor, axis: tuple[int, ...]) -> Tensor:
-    def at(index: Index) -> Sum:
+    def at(index: Index) -> SumTerm:
         return x.at(tuple(x.shape[a] - 1 - p if a in axis else p for a, p in enumerate(index)))
 
     return Tensor(x.shape, x.dtype, at)
@@ -205,7 +205,7 @@ def _reshape_like(
     return reshaped(calc, x, (*x.shape[:begin], *like.shape[slice(rhs_begin, rhs_end)], *x.shape[end:]))
 
 
-MEANINGS: dict[str, Meaning] = {
+MEANINGS: dict[str, ElementMeaning] = {
     "transpose": lambda calc, x, axes: moved(x, axes),
     "reshape": lambda calc, x, newshape: reshaped(calc, x, tuple(map(number, newshape))),
     "reshape_like": _reshape_like,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gsl.prove.meanings.elementwise import Meaning, each, root
+from gsl.prove.meanings.elementwise import ElementMeaning, each, root
 from gsl.prove.meanings.layout import moved
 from gsl.prove.poly import Poly, product
 from gsl.prove.relation import Relation, Unproved
 from gsl.prove.tensor import DTYPES, Calculation, Index, Tensor, real
-from gsl.prove.terms import Sum, constant
+from gsl.prove.terms import SumTerm, constant
 from gsl.prove.whole import number
 
 # ---------------------------------------------------------------- products
@@ -39,7 +39,7 @@ def matmul(calc: Calculation, a: Tensor, b: Tensor, out_dtype: Any = "") -> Tens
     batch = each(calc, lambda *_: constant(0), _plain(a, left), _plain(b, right)).shape
     shape = (*batch, *([a.shape[-2]] if row else []), *([b.shape[-1]] if column else []))
 
-    def at(index: Index) -> Sum:
+    def at(index: Index) -> SumTerm:
         (r,) = calc.index([a.shape[-1]])
         outer = index[: len(batch)]
         first = tuple(calc.path.pick(s, p) for s, p in zip(left, outer[len(outer) - len(left) :]))
@@ -76,7 +76,7 @@ def _bias_add(calc: Calculation, x: Tensor, bias: Tensor, axis: int) -> Tensor:
     demand_rank(calc, x, axis + 1, least=True)
     calc.same(x.shape[axis], bias.shape[0], "a bias")
 
-    def at(index: Index) -> Sum:
+    def at(index: Index) -> SumTerm:
         return calc.algebra.add(x.at(index), bias.at((index[axis],)))
 
     return Tensor(x.shape, calc.dtype(x, bias), at)
@@ -111,7 +111,7 @@ def _inside(place: Poly, size: Poly) -> list[Relation]:
     return [(">=", place), (">=", size - 1 - place)]
 
 
-def _conv(count: int) -> Meaning:
+def _conv(count: int) -> ElementMeaning:
     letters = _spatial(count)
 
     def meaning(
@@ -125,7 +125,7 @@ def _conv(count: int) -> Meaning:
         each_group = _part(calc, outputs, g, "the output channels of a group")
         places = _windows(calc, x.shape[2:], w.shape[2:], strides, padding, dilation)
 
-        def at(index: Index) -> Sum:
+        def at(index: Index) -> SumTerm:
             n, o, *at_ = index
             c, *k = calc.index([inputs, *w.shape[2:]])
             spots = [
@@ -160,7 +160,7 @@ def _part(calc: Calculation, whole: Poly, count: Poly, what: str) -> Poly:
     return found
 
 
-def _conv_transpose(count: int) -> Meaning:
+def _conv_transpose(count: int) -> ElementMeaning:
     letters = _spatial(count)
 
     def meaning(
@@ -179,7 +179,7 @@ def _conv_transpose(count: int) -> Meaning:
             calc.must((">=", size - 1), "a result that is not empty")
             places.append(calc.path.reduce(size))
 
-        def at(index: Index) -> Sum:
+        def at(index: Index) -> SumTerm:
             n, o, *at_ = index
             c, *rest = calc.index([each_group, *x.shape[2:], *w.shape[2:]])
             spots, k = rest[:count], rest[count:]
@@ -203,7 +203,7 @@ def _conv_transpose(count: int) -> Meaning:
 # ---------------------------------------------------------------- poolings
 
 
-def _pool(count: int, kind: str) -> Meaning:
+def _pool(count: int, kind: str) -> ElementMeaning:
     letters = _spatial(count)
 
     def meaning(
@@ -216,7 +216,7 @@ def _pool(count: int, kind: str) -> Meaning:
         places = _windows(calc, x.shape[2:], window, strides, padding, dilation)
         algebra = calc.algebra
 
-        def at(index: Index) -> Sum:
+        def at(index: Index) -> SumTerm:
             n, c, *at_ = index
             k = calc.index(window)
             spots = [
@@ -240,7 +240,7 @@ def _pool(count: int, kind: str) -> Meaning:
     return meaning
 
 
-def _global_pool(count: int, kind: str) -> Meaning:
+def _global_pool(count: int, kind: str) -> ElementMeaning:
     def meaning(calc: Calculation, x: Tensor, layout: str, out_layout: str) -> Tensor:
         demand_rank(calc, x, 2 + count)
         axes = tuple(a for a, letter in enumerate(layout) if letter not in "NC")
@@ -254,17 +254,18 @@ def _global_pool(count: int, kind: str) -> Meaning:
 
 
 def reduced(
-    calc: Calculation, x: Tensor, axes: Sequence[int], keepdims: bool, fold: Callable[[Any, Callable[..., Sum]], Sum]
-) -> Tensor:
+    calc: Calculation, x: Tensor, axes: Sequence[int], keepdims: bool,
+    fold: Callable[[Any, Callable[..., SumTerm]], SumTerm],
+) -> Tensor:  # fmt: skip
     """What a fold makes of the elements along some axes."""
     demand_rank(calc, x, max(axes, default=-1) + 1, least=True)
     kept = [a for a in range(x.ndim) if a not in axes]
 
-    def at(index: Index) -> Sum:
+    def at(index: Index) -> SumTerm:
         r = calc.index([x.shape[a] for a in axes])
         outer = dict(zip(kept, [index[a] for a in kept] if keepdims else index))
 
-        def element(values: Sequence[Poly]) -> Sum:
+        def element(values: Sequence[Poly]) -> SumTerm:
             return x.at(tuple(outer[a] if a in outer else values[list(axes).index(a)] for a in range(x.ndim)))
 
         return fold(r, element)
@@ -273,14 +274,14 @@ def reduced(
     return Tensor(shape, x.dtype, at)
 
 
-def mean_of(calc: Calculation, r: Any, value: Sum) -> Sum:
+def mean_of(calc: Calculation, r: Any, value: SumTerm) -> SumTerm:
     """The mean of what indices run over."""
     algebra = calc.algebra
     count = algebra.number(product(calc.path.size(atom) for atom in r))
     return algebra.times(algebra.total(r, value), algebra.inverse(count))
 
 
-def _variance(calc: Calculation, r: Any, element: Callable[..., Sum], unbiased: bool) -> Sum:
+def _variance(calc: Calculation, r: Any, element: Callable[..., SumTerm], unbiased: bool) -> SumTerm:
     algebra, path = calc.algebra, calc.path
     own = [path.index(path.size(atom), "r") for atom in r]
     mean = mean_of(calc, own, element(list(map(Poly.of, own))))
@@ -290,7 +291,7 @@ def _variance(calc: Calculation, r: Any, element: Callable[..., Sum], unbiased: 
     return algebra.times(total, algebra.inverse(count))
 
 
-def _reduction(name: str) -> Meaning:
+def _reduction(name: str) -> ElementMeaning:
     def meaning(
         calc: Calculation, x: Tensor, axis: Any, keepdims: bool, exclude: bool, unbiased: bool = False
     ) -> Tensor:
@@ -299,7 +300,7 @@ def _reduction(name: str) -> Meaning:
         if exclude:
             axes = tuple(a for a in range(x.ndim) if a not in axes)
 
-        def fold(r: Any, element: Callable[..., Sum]) -> Sum:
+        def fold(r: Any, element: Callable[..., SumTerm]) -> SumTerm:
             places = list(map(Poly.of, r))
             match name:
                 case "sum":
@@ -324,7 +325,7 @@ def _reduction(name: str) -> Meaning:
 def _softmax(calc: Calculation, x: Tensor, axis: int) -> Tensor:
     algebra = calc.algebra
 
-    def at(index: Index) -> Sum:
+    def at(index: Index) -> SumTerm:
         (r,) = calc.index([x.shape[axis]])
         value = algebra.apply("exp", x.at((*index[:axis], Poly.of(r), *index[axis + 1 :])))
         return algebra.times(algebra.apply("exp", x.at(index)), algebra.inverse(algebra.total((r,), value)))
@@ -336,7 +337,7 @@ def _softmax(calc: Calculation, x: Tensor, axis: int) -> Tensor:
 def _log_softmax(calc: Calculation, x: Tensor, axis: int) -> Tensor:
     algebra = calc.algebra
 
-    def at(index: Index) -> Sum:
+    def at(index: Index) -> SumTerm:
         (r,) = calc.index([x.shape[axis]])
         value = algebra.apply("exp", x.at((*index[:axis], Poly.of(r), *index[axis + 1 :])))
         return algebra.add(x.at(index), algebra.negative(algebra.apply("log", algebra.total((r,), value))))
@@ -357,7 +358,7 @@ def _batch_norm(
         calc.same(operand.shape[0], x.shape[axis], "the channels of a normalisation")
     algebra = calc.algebra
 
-    def at(index: Index) -> Sum:
+    def at(index: Index) -> SumTerm:
         c = (index[axis],)
         factor = algebra.inverse(root(algebra, algebra.add(var.at(c), real(epsilon))))
         factor = algebra.times(factor, gamma.at(c)) if scale else factor
@@ -371,7 +372,7 @@ def _over_axes(calc: Calculation, x: Tensor, axes: Sequence[int], epsilon: Any, 
     """A tensor divided by the root of its mean square along axes, with the mean subtracted or not."""
     algebra = calc.algebra
 
-    def fold(r: Any, element: Callable[..., Sum]) -> Sum:
+    def fold(r: Any, element: Callable[..., SumTerm]) -> SumTerm:
         if centred:
             return _variance(calc, r, element, False)
         return mean_of(calc, r, algebra.power(element(list(map(Poly.of, r))), 2))
@@ -379,7 +380,7 @@ def _over_axes(calc: Calculation, x: Tensor, axes: Sequence[int], epsilon: Any, 
     square = reduced(calc, x, axes, True, fold)
     means = reduced(calc, x, axes, True, lambda r, element: mean_of(calc, r, element(list(map(Poly.of, r)))))
 
-    def at(index: Index) -> Sum:
+    def at(index: Index) -> SumTerm:
         own = tuple(Poly() if a in axes else p for a, p in enumerate(index))
         value = algebra.add(x.at(index), algebra.negative(means.at(own))) if centred else x.at(index)
         return algebra.times(value, algebra.inverse(root(algebra, algebra.add(square.at(own), real(epsilon)))))
@@ -394,7 +395,7 @@ def _affine(calc: Calculation, x: Tensor, axes: Sequence[int], gamma: Tensor | N
             for size, axis in zip(operand.shape, axes):
                 calc.same(size, x.shape[axis], "the weight of a normalisation")
 
-    def at(index: Index) -> Sum:
+    def at(index: Index) -> SumTerm:
         own = tuple(index[a] for a in axes)
         value = x.at(index) if gamma is None else calc.algebra.times(x.at(index), gamma.at(own))
         return value if beta is None else calc.algebra.add(value, beta.at(own))
@@ -414,7 +415,7 @@ def _rms_norm(calc: Calculation, x: Tensor, weight: Tensor | None = None, *, axi
     return _affine(calc, _over_axes(calc, x, axis, epsilon, False), axis, weight, None)
 
 
-MEANINGS: dict[str, Meaning] = {
+MEANINGS: dict[str, ElementMeaning] = {
     "matmul": matmul,
     "nn.dense": _dense,
     "nn.batch_matmul": _batch_matmul,

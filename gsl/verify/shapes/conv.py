@@ -96,7 +96,7 @@ def convolution(count: int, transposed: bool) -> ShapeRule:
         weight = known(s, w, order)
         data["N"] = meet(data["N"], result["N"])
         dtype = x.dtype if x.solved else w.dtype if w.solved else goal.dtype
-        if s.facts.equate(draft, x, "shape") and not draft.attrs["out_layout"]:
+        if s.demands.equate(draft, x, "shape") and not draft.attrs["out_layout"]:
             for letter in layout:
                 data[letter] = result[letter] = s.alike(draft, letter, meet(data.get(letter), result.get(letter)))
         _channels(s, draft, data, weight, result, transposed)
@@ -181,7 +181,7 @@ def _channels(
     whole = meet(of_outer.get("C"), weight.get(outer))
     if whole is None:
         whole = groups * (s.choices.size() if groups in GROUPS[:3] else 1 + s.choices.index(2))
-        if not transposed and s.facts.reads(draft, "shape"):
+        if not transposed and s.demands.reads(draft, "shape"):
             whole = _allowed_channels(s, draft, groups, whole)
     total = of_inner.get("C")
     each = weight.get(inner) if total is None else total // groups
@@ -197,10 +197,10 @@ def _channels(
 def _allowed_channels(s: Solver, draft: NodeDraft, groups: int, wish: int) -> int:
     """A number of channels of the result that the conditions on its shape allow, if there is one."""
     layout, before = draft.attrs["out_layout"] or draft.attrs["data_layout"], draft.sizes
-    named = (size for size in s.facts.sizes if size % groups == 0)
+    named = (size for size in s.demands.sizes if size % groups == 0)
     for channels in (wish, *(groups * size for size in range(1, SIZES + 1)), *named):
         draft.sizes = [channels if letter == "C" else None for letter in layout]
-        if s.facts.holds(draft):
+        if s.demands.holds(draft):
             wish = channels
             break
     draft.sizes = before
@@ -223,7 +223,7 @@ def _window(
             for i, (c, k, d, st, e) in enumerate(zip(letters, kernel, dilation, strides, extra or (0,) * count))
         )
 
-    follows = (draft, "padding") in s.facts.sources and not s.given_attr(draft, "padding")[0]
+    follows = (draft, "padding") in s.demands.sources and not s.given_attr(draft, "padding")[0]
     if follows and not transposed and not draft.operand(0).solved:
         _sizes_before_padding(s, draft, data, result, letters)
     padding = s.attr(draft, "padding", paddings(count), fits)
@@ -270,7 +270,7 @@ def _dilations(
     than it does, and give a result of its size."""
     count = len(letters)
     options = per_axis(DILATIONS, count)
-    same = (d for d in s.sketch.drafts if d.solved and d.op == draft.op and d.operands[0] is draft.operands[0])
+    same = (d for d in s.skeleton.drafts if d.solved and d.op == draft.op and d.operands[0] is draft.operands[0])
     other = next(same, None)
     strides, padding = (s.given_attr(draft, name)[1] for name in ("strides", "padding"))
     if other is None or transposed or strides is None or padding is None:
@@ -296,7 +296,7 @@ def _strides(
 ) -> list[tuple[int, ...]]:
     """Strides; now and then only those that give results of the size of an earlier convolution of the same operand."""
     options = per_axis(STRIDES, len(letters))
-    same = (d for d in s.sketch.drafts if d.solved and d.op == draft.op and d.operands[0] is draft.operands[0])
+    same = (d for d in s.skeleton.drafts if d.solved and d.op == draft.op and d.operands[0] is draft.operands[0])
     other = next(same, None)
     is_given, padding = s.given_attr(draft, "padding")
     if other is None or not is_given or draft.attrs["data_layout"] != other.attrs["data_layout"] or s.choices.again():

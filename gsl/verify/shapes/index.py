@@ -21,7 +21,7 @@ def strided_slice(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         rank = s.rank(s.wanted(x, Goal(ndim=rank)), max(1, least))
         sizes = s.wanted(x, Goal(ndim=rank)).sizes(rank)
         for axis in given.get("axes") or ():
-            if sizes[axis] is None and not s.facts.binds(x, "shape"):  # so that a part of it is less than all
+            if sizes[axis] is None and not s.demands.binds(x, "shape"):  # so that a part of it is less than all
                 sizes[axis] = s.choices.size() + 2
     data = s.solve(x, Goal(None if sizes is None else tuple(sizes), goal.dtype, rank))
     axes = given.get("axes") or (tuple(range(len(ends[0]))) if ends else (s.choices.index(data.ndim),))

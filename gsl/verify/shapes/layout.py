@@ -56,7 +56,7 @@ def _open_tuple(s: Solver, whole: NodeDraft) -> None:
     whole.op = TUPLE
     new = [NodeDraft(100 + 10 * whole.number + i) for i in range(pick(s.choices, (2, 3, 1)))]
     whole.operands = [*new]
-    s.sketch.drafts += new
+    s.skeleton.drafts += new
 
 
 def _fields(s: Solver, fields: list[NodeDraft], goal: Goal, axis: int, rank: int) -> None:
@@ -136,9 +136,9 @@ def split(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 def _fields_used(s: Solver, draft: NodeDraft) -> int:
     least = 1
-    for user in s.sketch.drafts:
+    for user in s.skeleton.drafts:
         if user.op == GETITEM and user.operands[0] is draft:
-            for _, index in s.facts.given(user, "index"):
+            for _, index in s.demands.given(user, "index"):
                 if isinstance(index, int):
                     least = max(least, index + 1 if index >= 0 else -index)
     return least

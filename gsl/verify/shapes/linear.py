@@ -14,7 +14,7 @@ from gsl.verify.solve import ShapeRule, Solver
 def first_computed(s: Solver, *drafts: NodeDraft | None) -> list[NodeDraft]:
     """Operands in the order in which to decide them: computed ones, then leaves on whose sizes there are conditions."""
     waiting = [draft for draft in drafts if draft is not None and not draft.solved]
-    return sorted(waiting, key=lambda draft: (draft.is_leaf, not s.facts.reads(draft, "shape")))
+    return sorted(waiting, key=lambda draft: (draft.is_leaf, not s.demands.reads(draft, "shape")))
 
 
 def dense(s: Solver, draft: NodeDraft, goal: Goal) -> None:

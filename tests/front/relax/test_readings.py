@@ -10,8 +10,8 @@ import torch
 from tvm import ir, relax, tirx
 
 from gsl.front.relax import from_module
-from gsl.front.relax.forms import Forms
 from gsl.front.relax.function import RelaxFunction
+from gsl.front.relax.signatures import RelaxSignatures
 from gsl.front.relax.spellings import read, read_field
 from gsl.front.relax.tree import Reshaped
 from gsl.front.tree import Canon, LiteralOperand
@@ -463,7 +463,7 @@ def test_calls_of_a_known_form_are_read_as_the_first_one_was(
 
     source = relax_helpers.function([tensor("x", 4, 4), tensor("w", 4, 4), tensor("bias", 4)], body, dataflow=dataflow)
     fast = from_module(source).load()
-    monkeypatch.setattr(Forms, "known", lambda *args: None)
+    monkeypatch.setattr(RelaxSignatures, "known", lambda *args: None)
     slow = from_module(source).load()
     assert [(node.name, node.op, node.attrs, node.type) for node in fast] == [
         (node.name, node.op, node.attrs, node.type) for node in slow

@@ -13,14 +13,14 @@ from gsl.front.fx.spellings.bind import BoundCall, FxSignature, FxUnreadError, T
 from gsl.front.fx.spellings.families import FAMILIES
 from gsl.front.fx.spellings.modules import ROWS as MODULES
 from gsl.front.fx.spellings.modules import is_plain
-from gsl.front.fx.spellings.table import FxLift, Index, index
+from gsl.front.fx.spellings.table import FxIndex, FxLift, index
 from gsl.front.fx.tree import Weight
 from gsl.front.tree import NO_SPELLING, Canon
 from gsl.graph import TUPLE, TensorType, Type
 from gsl.modules import FUSION_OF, Fusion
 
-CALLS: Final[Index] = index(itertools.chain.from_iterable(family.ROWS for family in FAMILIES))
-FIELDS: Final[Index] = index(itertools.chain.from_iterable(getattr(family, "FIELDS", ()) for family in FAMILIES))
+CALLS: Final[FxIndex] = index(itertools.chain.from_iterable(family.ROWS for family in FAMILIES))
+FIELDS: Final[FxIndex] = index(itertools.chain.from_iterable(getattr(family, "FIELDS", ()) for family in FAMILIES))
 
 
 def read(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of: TypeOf) -> Canon | None:
@@ -110,7 +110,7 @@ def read_any_module(
 
 
 def _first(
-    table: Index, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of: TypeOf
+    table: FxIndex, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of: TypeOf
 ) -> Canon | None:
     for signature, reader in _rows(table, target):
         found = _read(signature, reader, target, args, kwargs, type_of)
@@ -119,7 +119,7 @@ def _first(
     return None
 
 
-def _rows(table: Index, target: Any) -> Sequence[tuple[FxSignature, FxLift]]:
+def _rows(table: FxIndex, target: Any) -> Sequence[tuple[FxSignature, FxLift]]:
     try:
         return table.get(target, ())
     except TypeError:

@@ -73,10 +73,10 @@ def resolve(spelling: str) -> Any:
     return getattr(_SPACES[space], name, None)
 
 
-Index = Mapping[Any, Sequence[tuple[FxSignature, FxLift]]]
+FxIndex = Mapping[Any, Sequence[tuple[FxSignature, FxLift]]]
 
 
-def index(rows: Iterable[FxRow]) -> Index:
+def index(rows: Iterable[FxRow]) -> FxIndex:
     """The rows by target. A target may have several, which are tried in order."""
     table: dict[Any, list[tuple[FxSignature, FxLift]]] = {}
     for row in rows:

@@ -50,7 +50,7 @@ class FxParameterStore(Protocol):
         """Register the graph of an outlined group; its path."""
 
 
-class ModuleHome:
+class ModuleParameterStore:
     """The weights of a ``GraphModule``: attributes of it and of its submodules.
 
     A new weight is a ``Parameter`` if it is floating, else a buffer; a new literal tensor is a buffer. A parameter
@@ -80,7 +80,7 @@ class ModuleHome:
             self.new.register_parameter(name, parameter)
         else:
             self.new.register_buffer(name, value)
-        writer.draft.note(lambda: delattr(self.new, name))
+        writer.builder.note(lambda: delattr(self.new, name))
         return name
 
     @property
@@ -167,7 +167,7 @@ class ModuleHome:
         return module
 
 
-class OwnHome(ModuleHome):
+class InPlaceParameterStore(ModuleParameterStore):
     """The weights of a ``GraphModule`` that is changed itself.
 
     Modules that others may hold too are not changed: only the ``GraphModule``, and the bare containers within it.
@@ -265,7 +265,7 @@ def _is_empty(module: Any) -> bool:
 _PREFIX = {InputKind.PARAMETER: "p_", InputKind.BUFFER: "b_", InputKind.CONSTANT_TENSOR: "c_"}
 
 
-class ExportedHome:
+class ExportedParameterStore:
     """The weights and constants that a rewritten exported program adds to the old one.
 
     A new weight is a ``Parameter`` that requires no gradient if it is floating, else a persistent buffer; a new
@@ -291,7 +291,7 @@ class ExportedHome:
             kind = InputKind.CONSTANT_TENSOR
         target = unique(node.name or "weight", lambda name: name in self.state or name in self.constants)
         (self.constants if kind is InputKind.CONSTANT_TENSOR else self.state)[target] = value
-        new = self._placeholder(kind, writer.name(_PREFIX[kind] + target.replace(".", "_")), writer.draft.graph)
+        new = self._placeholder(kind, writer.name(_PREFIX[kind] + target.replace(".", "_")), writer.builder.graph)
         writer.fakes.set(new, writer.fakes.of_tensor(tensor))
         persistent = True if kind is InputKind.BUFFER else None
         self._added[new.name] = InputSpec(kind, TensorArgument(new.name), target, persistent)

@@ -38,7 +38,7 @@ def take_fields(graph: Graph) -> None:
     splicer.finish()
 
 
-def share(graph: Graph, *, all: bool = False) -> int:
+def eliminate_common(graph: Graph, *, all: bool = False) -> int:
     """Let one call stand for all that have its operator, operands, attributes and type; how many went.
 
     Of two equal calls, at least one was made by a rewrite or got other operands by one, unless ``all`` is true: calls

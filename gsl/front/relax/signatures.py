@@ -36,7 +36,7 @@ class _Operator:
         """The rows of its calls, by the facts on which their readings depend."""
 
 
-class Forms:
+class RelaxSignatures:
     """The forms of the calls of one function."""
 
     def __init__(self, function: RelaxFunction, scope: FunctionScope) -> None:

@@ -1,6 +1,7 @@
 """The structure of an instance: its nodes and their users, before types and attributes are known.
 
-A sketch follows the source of a rule. It decides what is discrete: which alternative, how many fields, which operator.
+A skeleton follows the source of a rule. It decides what is discrete: which alternative, how many fields, which
+operator.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ FIELDS = (2, 3, 1)
 """The numbers of fields of a tuple that the pattern leaves open."""
 
 
-class Sketch:
+class Skeleton:
     """The drafts of an instance, by pattern as a match would bind them."""
 
     def __init__(self, plan: Plan, choices: Choices) -> None:

@@ -34,7 +34,7 @@ class Role(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FxCallForm:
+class FxCallSignature:
     """The facts that hold for all calls of one form."""
 
     op: str | None

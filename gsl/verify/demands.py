@@ -21,13 +21,13 @@ from gsl.pat.variadic import parts, references
 from gsl.spec import TABLE
 from gsl.verify.choices import LARGEST, SIZES, Choices
 from gsl.verify.draft import NodeDraft, is_decided
-from gsl.verify.sketch import Sketch
+from gsl.verify.skeleton import Skeleton
 
-FactTerm = tuple[NodeDraft, str]
+DemandTerm = tuple[NodeDraft, str]
 
 
 @dataclass(frozen=True, eq=False)
-class Fact:
+class Demand:
     """A condition, seen from an instance of the variadics around it."""
 
     test: Ast
@@ -75,35 +75,35 @@ def _are_current(readings: list[_AttrReading]) -> bool:
     return True
 
 
-class Facts:
-    """The conditions of a rule for one sketch."""
+class Demands:
+    """The conditions of a rule for one skeleton."""
 
-    def __init__(self, sketch: Sketch, where: tuple[Ast, ...], choices: Choices) -> None:
-        self.bindings = sketch.bindings
+    def __init__(self, skeleton: Skeleton, where: tuple[Ast, ...], choices: Choices) -> None:
+        self.bindings = skeleton.bindings
         self.choices = choices
-        self.sources: dict[FactTerm, list[tuple[Fact, Any, Ast, Any]]] = {}
+        self.sources: dict[DemandTerm, list[tuple[Demand, Any, Ast, Any]]] = {}
         """The terms that equal each attribute of a draft (or a part of it), or have it as an item."""
-        self.about: dict[NodeDraft, list[Fact]] = {}
+        self.about: dict[NodeDraft, list[Demand]] = {}
         """The conditions in which a draft occurs."""
         self._sizes: list[int] | None = None
-        self._answers: dict[tuple[Fact, int], tuple[list[_AttrReading], Any]] = {}
+        self._answers: dict[tuple[Demand, int], tuple[list[_AttrReading], Any]] = {}
         """What is known of an expression, with all that was read to find it."""
-        for draft in sketch.drafts:
+        for draft in skeleton.drafts:
             for pattern, path in draft.patterns:
                 self._pattern(pattern, path)
-        for key in list(sketch.bindings.counts):
+        for key in list(skeleton.bindings.counts):
             if isinstance(key[0], Variadic) and key[0].count is not None:
                 self._add(Binary("==", Attribute(key[0], "length"), key[0].count), key[1], {})
         for node in where:
             self._add(node, (), {})
-        for constraint, path in sketch.constraints:
+        for constraint, path in skeleton.constraints:
             if isinstance(constraint, AttrEqual):
                 self._equal(constraint, path)
 
     def _pattern(self, pattern: Pattern, path: AttrPath) -> None:
         symbols = self.bindings.symbols(pattern, path)
         for test, exact in _equations(pattern):
-            self._note(Fact(test, path, symbols, exact))
+            self._note(Demand(test, path, symbols, exact))
 
     def _equal(self, constraint: AttrEqual, path: AttrPath) -> None:
         node: Any = self.bindings.get(constraint.left, path)
@@ -112,7 +112,7 @@ class Facts:
         if names is None:
             names = () if spec is None else tuple(name for name, a in spec.attrs.items() if a.derive is None)
         for name in names:
-            self._note(Fact(_equation(Attribute(constraint.left, name), Attribute(constraint.right, name)), path, {}))
+            self._note(Demand(_equation(Attribute(constraint.left, name), Attribute(constraint.right, name)), path, {}))
 
     def _add(self, node: Ast, path: AttrPath, symbols: Mapping[Symbol, Any]) -> None:
         """Add a condition as the conditions of which it is the conjunction; of a disjunction one side is chosen."""
@@ -131,9 +131,9 @@ class Facts:
                 for number in range(count if isinstance(count, int) else 0):
                     self._add(body, path, {**symbols, symbol: number})
             case _:
-                self._note(Fact(node, path, symbols))
+                self._note(Demand(node, path, symbols))
 
-    def _note(self, fact: Fact) -> None:
+    def _note(self, fact: Demand) -> None:
         test = fact.test
         if isinstance(test, Binary) and test.operator == "==":
             for side, other in ((test.left, test.right), (test.right, test.left)):
@@ -151,7 +151,7 @@ class Facts:
         for draft in dict.fromkeys(self._drafts(test, fact)):
             self.about.setdefault(draft, []).append(fact)
 
-    def _source(self, side: Ast, other: Ast, fact: Fact, member: Any) -> None:
+    def _source(self, side: Ast, other: Ast, fact: Demand, member: Any) -> None:
         part: Any = None
         if isinstance(side, Binary) and side.operator in "+-" and not member:
             back = "-" if side.operator == "+" else "+"
@@ -177,14 +177,14 @@ class Facts:
             if draft is not None:
                 self.sources.setdefault((draft, side.name), []).append((fact, part, other, member))
 
-    def _draft(self, pattern: Any, fact: Fact) -> NodeDraft | None:
+    def _draft(self, pattern: Any, fact: Demand) -> NodeDraft | None:
         try:
             found: Any = self.bindings.get(pattern, fact.path, dict(fact.symbols))
         except EvaluationError:
             return None
         return found if isinstance(found, NodeDraft) else None
 
-    def _drafts(self, test: Ast, fact: Fact) -> Iterator[NodeDraft]:
+    def _drafts(self, test: Ast, fact: Demand) -> Iterator[NodeDraft]:
         for pattern in _references(_Same(test)):
             if isinstance(pattern, Instance) and pattern.number.symbols - set(fact.symbols):
                 continue
@@ -214,10 +214,10 @@ class Facts:
                 return True
         return False
 
-    def _found(self, other: Ast, fact: Fact) -> Any:
+    def _found(self, other: Ast, fact: Demand) -> Any:
         return self._answer(other, fact, _decided_value)
 
-    def _answer(self, node: Ast, fact: Fact, question: Callable[[Evaluator, Ast], Any]) -> Any:
+    def _answer(self, node: Ast, fact: Demand, question: Callable[[Evaluator, Ast], Any]) -> Any:
         """The answer to a question about an expression, which is asked again only if what it reads has changed.
 
         Where the last thing that it read was not decided, that is what it waits for.
@@ -239,7 +239,7 @@ class Facts:
                     return list(found) if member is True else self._items(found, fact, *member)
         return None
 
-    def _items(self, found: tuple[Any, ...], fact: Fact, value: TupleOf, place: int) -> list[Any]:
+    def _items(self, found: tuple[Any, ...], fact: Demand, value: TupleOf, place: int) -> list[Any]:
         """Of the tuples of which one must be the value, the items at a place, as far as the others are not decided."""
         known = [None if i == place else self._found(item, fact) for i, item in enumerate(value.items)]
         fit = [row for row in found if len(row) == len(known)]
@@ -277,7 +277,7 @@ class Facts:
     def sizes(self) -> Sequence[int]:
         """Sizes larger than the usual ones that conditions on shapes are likely to allow, by the numbers in them."""
         if self._sizes is None:
-            tests = {id(fact.test): fact.test for facts in self.about.values() for fact in facts}
+            tests = {id(fact.test): fact.test for demands in self.about.values() for fact in demands}
             shaped = (test for test in tests.values() if "shape" in _names(_Same(test)))
             named = {n for test in shaped for n in _numbers(_Same(test)) if isinstance(n, int) and 1 < n <= LARGEST}
             near = sorted({n * times + more for n in named for times, more in ((1, 0), (1, 1), (2, 0), (3, 0))})
@@ -287,7 +287,7 @@ class Facts:
     @cached_property
     def parts_dtypes(self) -> bool:
         """True if a condition is that dtypes are not equal."""
-        tests = {id(fact.test): fact.test for facts in self.about.values() for fact in facts}
+        tests = {id(fact.test): fact.test for demands in self.about.values() for fact in demands}
         return any(isinstance(t, Unary) and t.operator == "~" and "dtype" in _names(_Same(t)) for t in tests.values())
 
     def holds(self, draft: NodeDraft) -> bool:
@@ -311,7 +311,7 @@ class Facts:
 
         return holds
 
-    def holds_fact(self, fact: Fact) -> bool:
+    def holds_fact(self, fact: Demand) -> bool:
         """True if a condition holds, or is not decided."""
         holds, left, right = self._answer(fact.test, fact, _is_true)
         if holds or fact.exact:
@@ -319,7 +319,7 @@ class Facts:
         assert isinstance(fact.test, Binary)
         return not self._differ(left, right, fact.test.left, fact)
 
-    def _differ(self, found: Any, wanted: Any, side: Ast, fact: Fact) -> bool:
+    def _differ(self, found: Any, wanted: Any, side: Ast, fact: Demand) -> bool:
         """True if an attribute differs from what the user wrote, in canonical form, too; false if that is not known."""
         assert isinstance(side, Attribute)
         draft = self._draft(side.pattern, fact)

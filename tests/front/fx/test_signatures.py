@@ -11,7 +11,7 @@ from torch import fx, nn
 
 from gsl import Subst, Workload, op, pat
 from gsl.front.fx import reader
-from gsl.front.fx.forms import key_of_call
+from gsl.front.fx.signatures import key_of_call
 from gsl.front.fx.values import Values
 from gsl.graph import Graph
 
