@@ -329,7 +329,7 @@ def source(
     node: Ast, names: Names, attribute: Callable[[Any, str], str], choice: Callable[[Any], int | None],
     number: str | None = None,
 ) -> str:  # fmt: skip
-    """The source of an expression; Uncovered if there is none.
+    """The source of an expression; NotCompiled if there is none.
 
     ``attribute`` gives the source of an attribute of a pattern, ``choice`` the number of the choice that an alternative
     has taken, if that is known; ``number`` is the source of the number for which an index stands, if it does.

@@ -16,8 +16,8 @@ source. A test that fails goes on with the innermost choice; a choice is a loop.
 The function gives the matches that the search gives, in the same order. Guards that are not written as source are asked
 of a search whose state is what is bound by then. For what is there any number of times (``pat.Variadic``,
 ``pat.Repeat``) a function beside this one gives the instances at one node, see :mod:`gsl.match.emit_instances`. With
-alternatives or skipped nodes in these, and for very many patterns or alternatives, there is no function, and the search
-itself finds the matches.
+skipped nodes in these, and for very many patterns or alternatives, there is no function, and the search itself finds
+the matches.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from gsl.graph import Node
 from gsl.match import emit_instances
 from gsl.match.bindings import AttrPath, Bindings
 from gsl.match.conditions import pattern_of
-from gsl.match.emit_guards import Many, SearchWriter, guard_source
+from gsl.match.emit_guards import Many, SearchWriter, TakenNeeded, guard_source
 from gsl.match.engine import MANY, MatchSearch, UseLists, connected
 from gsl.match.guard import Guard, decidedly_same
-from gsl.match.instances import free, with_skipped
+from gsl.match.instances import Layouts, free, with_skipped
 from gsl.match.machine import END, Goals, Machine, Some
 from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher
 from gsl.match.result import Match, found, found_instances
@@ -60,22 +60,29 @@ def emitted(start: Start) -> Find | None:
     """The search of a start as a function; ``None`` if it is not written as one."""
     if len(start.order) > MOST_PATTERNS:
         return None
-    emitter = Emitter(start, SearchWriter(("node", "outputs", "blocked", "use_lists")))
-    emitter.above["node"] = frozenset()
-    try:
-        emitter.write(start.goals("node", (Emitter.end, None, (), END)))
-    except NotCompiled:
-        return None
-    function: Find = emitter.out.function()
-    return function
+    apart = set[Pattern]()
+    while True:
+        emitter = Emitter(start, SearchWriter(("node", "outputs", "blocked", "use_lists")), apart)
+        emitter.above["node"] = frozenset()
+        try:
+            emitter.write(start.goals("node", (Emitter.end, None, (), END)))
+        except TakenNeeded as needed:
+            apart.add(needed.pattern)
+        except NotCompiled:
+            return None
+        else:
+            function: Find = emitter.out.function()
+            return function
 
 
 class Emitter(Machine[str]):
     """Prints what is done with a node. A choice prints all goals that follow it, and then takes back what is bound."""
 
-    def __init__(self, start: Start, out: SearchWriter) -> None:
+    def __init__(self, start: Start, out: SearchWriter, apart: Container[Pattern] = ()) -> None:
         super().__init__(start.plan.scopes)
         self.start = start
+        self.apart = apart
+        """The chains and variadics of whose instances a set of the nodes is kept."""
         self.plan = start.plan
         self.out = out
         self.of = out.names.of
@@ -121,18 +128,26 @@ class Emitter(Machine[str]):
     def tables(self) -> tuple[str, str, str, str, str]:
         """The bindings as the items of tables: nodes, choices, operators, counts and heads."""
         of, bindings = self.of, self.bindings
-        chosen = "".join(f"{of(alt)}: {number}, " for alt, number in bindings.chosen.items())
+        chosen = self._chosen()
         operators = "".join(f"{of(op)}: {var}.op, " for op, var in self.operators.items())
         counts = "".join(f"({of(p)}, ()): {many.length}, " for p, many in self.many.items())
         heads = "".join(f"{self._key(key)}: {var}, " for key, var in bindings.heads.items())
         return self._nodes(), chosen, operators, counts, heads
 
+    def _chosen(self) -> str:
+        """The items of the table of choices."""
+        chosen = [f"{self._key(key)}: {number}, " for key, number in self.bindings.chosen.items()]
+        for many in reversed(self.many.values()):
+            if isinstance(many.layout, Layouts):
+                chosen.insert(many.places[1], f"**dict({self.of(many.layout)}.chosen({many.var})), ")
+        return "".join(chosen)
+
     def _nodes(self, *, late: bool = False) -> str:
         """The items of the table of nodes, or parts of which it is put together later."""
         nodes = [f"{self._key(key)}: {var}, " for key, var in self.bindings.nodes.items()]
         for many in reversed(self.many.values()):
-            bound, later = self.of(many.keys.bound), self.of(many.keys.later)
-            nodes.insert(many.place, f"}}, {later}({many.var}), {{" if late else f"**dict({bound}({many.var})), ")
+            bound, later = self.of(many.layout.bound), self.of(many.layout.later)
+            nodes.insert(many.places[0], f"}}, {later}({many.var}), {{" if late else f"**dict({bound}({many.var})), ")
         return f"{{{''.join(nodes)}}}" if late else "".join(nodes)
 
     def skipped(self) -> str:
@@ -159,7 +174,7 @@ class Emitter(Machine[str]):
         matchers = self.start.matchers
         inner = [f"{v}, " if matchers[pattern_of(key)].operator else "" for key, v in self.bindings.nodes.items()]
         for many in reversed(self.many.values()):
-            inner.insert(many.place, f"*{self.of(many.all_own)}({many.var}), ")
+            inner.insert(many.places[0], f"*{self.of(many.layout.own_of_all)}({many.var}), ")
         covered = f"({''.join([*(f'*{var}, ' for var in self.bindings.skipped), *inner])})"
         is_unique = not self.plan.identity and not self.bindings.skipped
         return covered if is_unique else f"tuple({self.of(dict.fromkeys)}({covered}))"
@@ -255,8 +270,10 @@ class Emitter(Machine[str]):
                 self.out.fail_if(f"{node} in {skipped}")
         for many in self.many.values():
             is_apart = matcher.ops is not None and many.ops is not None and not matcher.ops & many.ops
-            if many.var not in self.above[node] and not is_apart:
-                raise NotCompiled  # it would be looked for among all instances
+            if is_first and many.var not in self.above[node] and not is_apart:
+                if many.taken is None:
+                    raise TakenNeeded(many.pattern)
+                self.out.fail_if(f"{node} in {many.taken}")
         if is_first:
             self.record(self.taken, node, owner)
         return True

@@ -16,7 +16,7 @@ from gsl.match.conditions import LiteralValue
 from gsl.match.constraints import OneUser, Output, UsedOutside
 from gsl.match.engine import SKIPPED, MatchSearch
 from gsl.match.guard import Guard
-from gsl.match.instances import Keys, Own, OwnOfAll
+from gsl.match.instances import Layout, Layouts
 from gsl.pat import Instance, Pattern, Repeat, Variadic
 
 if TYPE_CHECKING:
@@ -36,21 +36,27 @@ class Many:
 
     pattern: Repeat | Variadic
     var: str
-    keys: Keys
-    """The keys of its bindings. Instances before the first of these have variables of their own."""
-    own: Own
-    """The nodes of operators in an instance."""
-    all_own: OwnOfAll
-    """Those in all instances."""
+    layout: Layout | Layouts
+    """What their nodes are. Instances before the first of these have variables of their own."""
     ops: frozenset[Op] | None
-    """The operators that these may have, ``None`` where they can't be enumerated."""
-    place: int
-    """The number of patterns that were bound before."""
+    """The operators that their own nodes may have, ``None`` where they can't be enumerated."""
+    places: tuple[int, int]
+    """The number of patterns that were bound before, and of alternatives that were chosen."""
+    taken: str | None = None
+    """The variable of a set of their own nodes, where there is one."""
 
     @property
     def length(self) -> str:
         """The number of all instances."""
-        return f"(len({self.var}) + {self.keys.first})" if self.keys.first else f"len({self.var})"
+        return f"(len({self.var}) + {self.layout.first})" if self.layout.first else f"len({self.var})"
+
+
+class TakenNeeded(Exception):
+    """Raised where a node may be one of the instances of a pattern, of which no set is kept."""
+
+    def __init__(self, pattern: Repeat | Variadic) -> None:
+        super().__init__()
+        self.pattern = pattern
 
 
 class SearchWriter:
@@ -85,7 +91,7 @@ class SearchWriter:
         return name
 
     def line(self, text: str) -> None:
-        """Write a line. Uncovered if there are too many."""
+        """Write a line. NotCompiled if there are too many."""
         if len(self._lines) > MOST_LINES:
             raise NotCompiled
         self._lines.append("    " * (self._depth + self._inside) + text)
@@ -211,10 +217,13 @@ def _expression(emitter: Emitter, guard: Guard, path: AttrPath) -> None:
         var = bindings.get(pattern, path)
         return f"{of(_unbound)}({of(pattern)})" if var is None else f"{of(read)}({var}, {name!r})"
 
+    def choice(alternative: Any) -> int | None:
+        return bindings.chosen.get(bindings.key(alternative, path))
+
     around = emitter.plan.scopes.get(guard.owner, ()) if guard.owner is not None else ()
     is_numbered = path and {each.symbol for each in around} >= guard.expected.symbols
     number = str(path[-1]) if is_numbered else None
-    value = source(guard.expected, out.names, attribute, bindings.chosen.get, number)
+    value = source(guard.expected, out.names, attribute, choice, number)
     if guard.actual is None:
         out.attempt(f"value = {value}", errors=of(NO_VALUE))
         out.fail_if("value is not True")
@@ -276,7 +285,7 @@ def _ask(emitter: Emitter, guard: Guard, path: AttrPath) -> None:
     of = emitter.of
     taken = "".join(f"{var}: ({of(owner[0])}, ()), " for var, owner in emitter.taken.items())
     for many in emitter.many.values():
-        taken += f"**{of(dict.fromkeys)}({of(many.all_own)}({many.var}), (None, ())), "
+        taken += f"**{of(dict.fromkeys)}({of(many.layout.own_of_all)}({many.var}), (None, ())), "
     given = ", ".join(f"{{{table}}}" for table in (*emitter.tables(), taken))
     if emitter.bindings.skipped:
         given += f", {emitter.skipped()}"

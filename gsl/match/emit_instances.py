@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,21 +13,11 @@ from gsl.match.bindings import AttrPath
 from gsl.match.conditions import pattern_of
 from gsl.match.emit_guards import Many, RowWriter, SearchWriter
 from gsl.match.guard import Guard
-from gsl.match.instances import (
-    Keys,
-    chains_down,
-    chains_up,
-    fields,
-    members,
-    not_before,
-    own_nodes,
-    own_of_all,
-    stretches,
-)  # fmt: skip
+from gsl.match.instances import Layout, Layouts, chains_down, chains_up, fields, members, not_before, stretches
 from gsl.match.machine import END, Goals
 from gsl.match.matchers import Matcher, SegmentMatcher, TupleMatcher, VariadicMatcher, check_all
 from gsl.match.uses import RepeatMatcher, computed
-from gsl.pat import Alt, And, Call, GetItem, OpClass, Pattern, Seq, Tuple, has_head, walk
+from gsl.pat import Alt, Call, GetItem, OpClass, Pattern, Seq, Tuple, walk
 
 if TYPE_CHECKING:
     from gsl.match.emit import Emitter
@@ -39,59 +29,70 @@ def chain_down(emitter: Emitter, matcher: RepeatMatcher, last: str, path: AttrPa
     """The chains that end at a node."""
     above, of, mark = emitter.above[last], emitter.of, len(emitter.trail)
     row = _row(emitter, matcher, path, above)
-    body, many, head, joint = row or _link(emitter, matcher, path, above)
-    chains = f"{body}(" if row else f"{of(chains_down)}({of(matcher)}, {body}, {head}, {joint}, outputs, "
-    with emitter.out.loop(f"{chains}{last})") as (links,):
-        _bind_chain(emitter, matcher, replace(many, var=links), f"{links}[-1][{head}]", joint, above)
+    body, many, joint = row or _link(emitter, matcher, path, above)
+    given = f"{of(matcher)}, {body}, {of(many.layout)}, {joint}, {many.taken}, outputs"
+    chains = f"{body}({last})" if row else f"{of(chains_down)}({given}, {last})"
+    with emitter.out.loop(chains) as (links,):
+        _bind_chain(emitter, matcher, replace(many, var=links), f"{links}[-1]", joint, above)
         emitter.write(rest)
     emitter.undo(mark)
 
 
 def chain_up(emitter: Emitter, matcher: RepeatMatcher, first: str, path: AttrPath, rest: Goals) -> None:
     """The chains that begin at a node."""
-    body, many, head, joint = _link(emitter, matcher, path, frozenset())
+    body, many, joint = _link(emitter, matcher, path, frozenset())
     of, mark = emitter.of, len(emitter.trail)
-    given = f"{of(matcher)}, {body}, {head}, {joint}, outputs, {emitter.quiet}, {first}"
+    given = f"{of(matcher)}, {body}, {of(many.layout)}, {joint}, {many.taken}, outputs, {emitter.quiet}, {first}"
     with emitter.out.loop(f"{of(chains_up)}({given})") as (links,):
-        _bind_chain(emitter, matcher, replace(many, var=links), f"{links}[0][{head}]", joint, frozenset())
+        _bind_chain(emitter, matcher, replace(many, var=links), f"{links}[0]", joint, frozenset())
         emitter.record(emitter.bindings.nodes, matcher.pattern, _named(emitter, f"{links}[-1][0]"))
         emitter.write((check_all, matcher.guards, path, rest))
     emitter.undo(mark)
 
 
-LinkWriter = tuple[str, Many, int, tuple[int, ...]]
-"""The function of one node of a chain, its results, the place of the first node, and of joint operators."""
+LinkWriter = tuple[str, Many, tuple[int, ...]]
+"""The function of one node of a chain, its results, and the places of joint operators."""
 
 
 def _link(emitter: Emitter, matcher: RepeatMatcher, path: AttrPath, above: frozenset[str]) -> LinkWriter:
     """Write the function that gives the instances at a node."""
-    first = _head(emitter, matcher)
     body, many, _ = _body(emitter, matcher, matcher.inner, (*path, 0), above, matcher.instance_guards, 0)
-    templates = many.keys.templates
-    classes = {_joint(p): place for place, p in reversed(list(enumerate(templates)))}
-    joint = tuple(place for op, place in classes.items() if op is not None and op not in emitter.operators)
-    return body, many, templates.index(first), joint
+    if matcher.pattern in emitter.apart or _has_operators_beside(emitter, matcher.pattern.pattern):
+        many = replace(many, taken=_taken_set(emitter, ()))
+    return body, many, _joint_places(emitter, many.layout, matcher.pattern.templates)
 
 
-def _head(emitter: Emitter, matcher: RepeatMatcher) -> Pattern:
-    """The pattern from whose node the chain goes on downward."""
-    inner = matcher.pattern.pattern
-    spine = inner.spine if isinstance(inner, Seq) else (inner,)
-    operators = {p for p in walk(inner) if isinstance(p, (Call, Tuple, GetItem)) and emitter.start.negation(p) is None}
-    if not set(spine) >= operators:
-        raise NotCompiled  # beside the chain, an instance might want a node of another one
-    first = inner.head if isinstance(inner, Seq) else inner
-    if has_head(first):
-        raise NotCompiled
-    return first
+def _joint_places(emitter: Emitter, layout: Layout | Layouts, templates: Sequence[Pattern]) -> tuple[int, ...]:
+    """The places of the nodes of which all instances have the same operator."""
+    if isinstance(layout, Layout):
+        classes = {_joint(p): place for place, p in reversed(list(enumerate(layout.templates)))}
+        return tuple(place for op, place in classes.items() if op is not None and op not in emitter.operators)
+    if any(op is not None and op not in emitter.operators for op in map(_joint, templates)):
+        raise NotCompiled  # not each instance has such a node
+    return ()
+
+
+def _has_operators_beside(emitter: Emitter, inner: Pattern) -> bool:
+    """True if an instance has operators beside the way of the chain, which might want a node of another instance."""
+    on_way = set(_on_way(inner))
+    operators = (p for p in walk(inner) if isinstance(p, (Call, Tuple, GetItem)) and emitter.start.negation(p) is None)
+    return any(p not in on_way for p in operators)
+
+
+def _on_way(pattern: Pattern) -> Iterator[Pattern]:
+    """The patterns between the last and the first node of an instance."""
+    yield pattern
+    for part in pattern.spine if isinstance(pattern, Seq) else pattern.same_node():
+        yield from _on_way(part)
 
 
 def _row(emitter: Emitter, matcher: RepeatMatcher, path: AttrPath, above: frozenset[str]) -> LinkWriter | None:
     """Write the function that gives the chains, where each node has at most one way on; ``None`` if it may have
     several."""
     pattern, number, mark = matcher.pattern, (*path, 0), emitter.out.mark()
-    first = _head(emitter, matcher)
-    if not pattern.sole or any(_joint(p) for p in pattern.templates):
+    has_choices = any(_joint(p) or isinstance(p, Alt) for p in pattern.templates)
+    is_alone = pattern not in emitter.apart and not _has_operators_beside(emitter, pattern.pattern)
+    if not pattern.sole or has_choices or not is_alone:
         return None
     try:
         chains, many, within = _body(
@@ -106,18 +107,19 @@ def _row(emitter: Emitter, matcher: RepeatMatcher, path: AttrPath, above: frozen
         out.line(f"if len(links) >= {pattern.min}: yield links")
     if pattern.max is not None:
         out.fail_if(f"len(links) == {pattern.max}")
-    _below(within, within.bindings.node(first, number), first, matcher.ops)
+    _below(within, matcher, number)
     out.end()
     if pattern.greedy:
         with out.block(f"while len(links) >= {pattern.min}:"):
             out.line("yield links")
             out.line("links.pop()")
-    return chains, many, many.keys.templates.index(first), ()
+    return chains, many, ()
 
 
-def _below(within: Emitter, head: str, first: Pattern, ops: frozenset[Op] | None) -> None:
-    """Go on to the only computed operand of a node."""
-    of, out = within.of, within.out
+def _below(within: Emitter, matcher: RepeatMatcher, path: AttrPath) -> None:
+    """Go on to the only computed operand of the first node of an instance."""
+    of, out, inner, ops = within.of, within.out, matcher.pattern.pattern, matcher.ops
+    first, head = inner.head if isinstance(inner, Seq) else inner, within.bindings.head(inner, path)
     if isinstance(first, Call) and first.operands is not None and len(first.operands) == 1:
         out.line(f"this, = {head}.operands")
     else:
@@ -130,13 +132,18 @@ def _below(within: Emitter, head: str, first: Pattern, ops: frozenset[Op] | None
 
 
 def _bind_chain(
-    emitter: Emitter, matcher: RepeatMatcher, many: Many, head: str, joint: Sequence[int], above: frozenset[str]
+    emitter: Emitter, matcher: RepeatMatcher, many: Many, first: str, joint: Sequence[int], above: frozenset[str]
 ) -> None:
-    """The chain is bound to a list."""
+    """The chain is bound to a list, of which the first instance is an item."""
+    layout = many.layout
     emitter.record(emitter.many, matcher.pattern, many)
-    emitter.record(emitter.bindings.heads, (matcher.pattern, ()), _named(emitter, head, above | {many.var}))
+    head = f"{first}[{layout.head_place}]" if isinstance(layout, Layout) else f"{emitter.of(layout)}.head({first})"
+    if many.taken is None or not _has_operators_beside(emitter, matcher.pattern.pattern):
+        above |= {many.var}
+    emitter.record(emitter.bindings.heads, (matcher.pattern, ()), _named(emitter, head, above))
     for place in joint:
-        op = _joint(many.keys.templates[place])
+        assert isinstance(layout, Layout)
+        op = _joint(layout.templates[place])
         assert op is not None
         emitter.record(emitter.operators, op, _named(emitter, f"{many.var}[0][{place}]"))
 
@@ -181,9 +188,13 @@ def _is_ready(emitter: Emitter, matcher: VariadicMatcher) -> bool:
 
 def _nothing(emitter: Emitter, matcher: VariadicMatcher) -> None:
     """There are no instances."""
-    place = len(emitter.bindings.nodes)
-    nothing = Many(matcher.pattern, "()", Keys((), 0), own_nodes(()), own_of_all(()), frozenset(), place)
+    nothing = Many(matcher.pattern, "()", Layout(()), frozenset(), _places(emitter))
     emitter.record(emitter.many, matcher.pattern, nothing)
+
+
+def _places(emitter: Emitter) -> tuple[int, int]:
+    """The number of patterns that are bound, and of alternatives that are chosen."""
+    return len(emitter.bindings.nodes), len(emitter.bindings.chosen)
 
 
 def _first(emitter: Emitter, matcher: VariadicMatcher, node: str, path: AttrPath, rest: Goals) -> None:
@@ -205,17 +216,23 @@ def _others(
     """The operands of a tuple from some number on."""
     above, of, mark = emitter.above[node] | {node}, emitter.of, len(emitter.trail)
     body, many, _ = _body(emitter, matcher, matcher.field, (*path, "number"), above, matcher.instance_guards, first)
-    taken = _taken(emitter, matcher)
-    with emitter.out.loop(f"{of(fields)}({body}, {nodes}, {first}, {taken}, {of(many.own)})") as (links,):
-        emitter.record(emitter.many, matcher.pattern, replace(many, var=links))
+    taken = _taken_set(emitter, _taken(emitter, matcher))
+    with emitter.out.loop(f"{of(fields)}({body}, {nodes}, {first}, {taken}, {of(many.layout)}.own)") as (links,):
+        emitter.record(emitter.many, matcher.pattern, replace(many, var=links, taken=taken))
         emitter.write(rest)
     emitter.undo(mark)
 
 
-def _taken(emitter: Emitter, matcher: VariadicMatcher) -> str:
-    """A set of the nodes that the first instance has taken."""
-    own = [taken for taken, owner in emitter.taken.items() if owner[0] in matcher.pattern.templates]
-    return f"{emitter.of(set)}(({''.join(f'{each}, ' for each in own)}))"
+def _taken(emitter: Emitter, matcher: VariadicMatcher) -> Sequence[str]:
+    """The nodes that the first instance has taken."""
+    return [taken for taken, owner in emitter.taken.items() if owner[0] in matcher.pattern.templates]
+
+
+def _taken_set(emitter: Emitter, taken: Iterable[str]) -> str:
+    """A variable for a set of nodes, to which those of instances are added."""
+    new = emitter.out.variable()
+    emitter.out.line(f"{new} = {emitter.of(set)}(({''.join(f'{each}, ' for each in taken)}))")
+    return new
 
 
 # ---------------------------------------------------------------- segments
@@ -252,9 +269,10 @@ def _segment(
         above, of, mark = emitter.above[node] | {node}, emitter.of, len(emitter.trail)
         body, many, _ = _body(emitter, matcher, matcher.field, (*path, "number"), above, matcher.instance_guards, first)
         nodes = f"{node}.operands[{place} + {first}:{end}]"
-        given = f"{of(matcher.pattern)}, {body}, {nodes}, {first}, {is_last}, {_taken(emitter, matcher)}"
-        with emitter.out.loop(f"{of(stretches)}({given}, {of(many.own)})") as (links,):
-            emitter.record(emitter.many, matcher.pattern, replace(many, var=links))
+        taken = _taken_set(emitter, _taken(emitter, matcher))
+        given = f"{of(matcher.pattern)}, {body}, {nodes}, {first}, {is_last}, {taken}"
+        with emitter.out.loop(f"{of(stretches)}({given}, {of(many.layout)}.own)") as (links,):
+            emitter.record(emitter.many, matcher.pattern, replace(many, var=links, taken=taken))
             after = emitter.out.variable()
             emitter.out.line(f"{after} = {place} + {first} + len({links})")
             emitter.write((_item, (whole, node, number + 1, after), path, rest))
@@ -299,12 +317,11 @@ def members_of(emitter: Emitter, matcher: VariadicMatcher, first: str, rest: Goa
         if not pattern.first:  # without a first instance of its own kind, the first one in the graph is the first one
             nodes = f"{of(not_before)}({nodes}, {first})"
     body, many, _ = _body(emitter, matcher, matcher.field, ("number",), frozenset(), matcher.instance_guards, 1)
-    taken = f"{{{', '.join(emitter.taken)}}}" if emitter.taken else f"{of(set)}()"
-    links = out.variable()
-    out.line(f"{links} = {of(members)}({body}, {nodes}, {taken}, {of(many.own)}, {pattern.max_len})")
+    taken, links = _taken_set(emitter, emitter.taken), out.variable()
+    out.line(f"{links} = {of(members)}({body}, {nodes}, {taken}, {of(many.layout)}.own, {pattern.max_len})")
     if pattern.min_len > 1:
         out.fail_if(f"len({links}) < {pattern.min_len - 1}")
-    emitter.record(emitter.many, pattern, replace(many, var=links))
+    emitter.record(emitter.many, pattern, replace(many, var=links, taken=taken))
     return rest
 
 
@@ -321,40 +338,51 @@ def _body(
         raise NotCompiled  # instances would skip nodes of their own
     own = ["this", "number"] if isinstance(matcher, VariadicMatcher) else ["this"]
     within = emitter.inside(matcher.pattern.templates)
-    several = [each.var for each in within.many.values() if each.var.isidentifier()]
-    visible = dict.fromkeys([*within.bindings.nodes.values(), *within.operators.values(), *several])
+    several = [each for many in within.many.values() for each in (many.var, many.taken or "") if each.isidentifier()]
+    bound = [*within.bindings.nodes.values(), *within.bindings.heads.values(), *within.operators.values()]
+    visible = dict.fromkeys([*bound, *several])
     given = ["outputs", "blocked", "use_lists", *visible]
     within.out = emitter.out.other([*given, *own], kind)
     within.above["this"] = above
-    outside, classes = len(within.bindings.nodes), within.operators.copy()
-    templates: list[Pattern] = []
+    outside, classes = _places(within), within.operators.copy()
+    templates = [p for p in matcher.pattern.templates if emitter.start.negation(p) is None]
+    has_choices = any(isinstance(p, Alt) for p in templates)
+    layouts: list[Layout] = []
 
     def end(within: Emitter, _: Any, path: AttrPath, rest: Goals) -> None:
-        bound = list(within.bindings.nodes.items())[outside:]
-        templates.extend(pattern_of(key) for key, _ in bound)
-        if not emitter.plan.scopes.keys() >= set(templates):
-            raise NotCompiled  # what all instances share is bound by one of them
         if isinstance(matcher, VariadicMatcher) and within.operators.keys() != classes.keys():
-            raise NotCompiled  # and so is the operator that all have
-        within.out.result(f"({''.join(f'{var}, ' for _, var in bound)})")
+            raise NotCompiled  # the operator that all instances have is bound by one of them
+        layout, variables = _layout(within, inner.pattern, outside, path, first)
+        layouts.append(layout)
+        last = emitter.of(layout) if has_choices else ""
+        within.out.result(f"({''.join(f'{var}, ' for var in variables)}{last})")
 
     within.write((inner.match, "this", path, (check_all, guards, path, (end, None, path, END))))
-    matchers = [emitter.start.matchers[p] for p in templates]
-    places = tuple(place for place, each in enumerate(matchers) if each.operator)
-    ops = [matchers[place].ops for place in places]
+    ops = [emitter.start.matchers[p].ops for p in templates if emitter.start.matchers[p].operator]
     every = None if None in ops else frozenset[Op]().union(*(each for each in ops if each is not None))
     call = f"{emitter.of(partial)}({', '.join([within.out.name, *given])})"
-    place = len(emitter.bindings.nodes)
-    many = Many(matcher.pattern, "", Keys(templates, first), own_nodes(places), own_of_all(places), every, place)
-    return call, many, within
+    layout = Layouts(first) if has_choices else layouts[0]
+    return call, Many(matcher.pattern, "", layout, every, _places(emitter)), within
+
+
+def _layout(
+    within: Emitter, inner: Pattern, outside: tuple[int, int], path: AttrPath, first: int
+) -> tuple[Layout, Sequence[str]]:
+    """What one of an instance's ways has bound, and the variables of the nodes."""
+    bindings = within.bindings
+    templates = [pattern_of(key) for key in list(bindings.nodes)[outside[0] :]]
+    variables = list(bindings.nodes.values())[outside[0] :]
+    if not within.plan.scopes.keys() >= set(templates):
+        raise NotCompiled  # what all instances share is bound by one of them
+    own = [place for place, p in enumerate(templates) if within.start.matchers[p].operator]
+    chosen = {pattern_of(key): number for key, number in list(bindings.chosen.items())[outside[1] :]}
+    head = bindings.head(inner, path)
+    return Layout(templates, own, variables.index(head) if head in variables else 0, first, chosen), variables
 
 
 def _demand_plain(emitter: Emitter, templates: Sequence[Pattern], path: AttrPath) -> None:
-    """NotCompiled for instances within instances, or of which not each binds the same patterns."""
-    bound = [p for p in templates if emitter.start.negation(p) is None]
-    if path or any(isinstance(p, (Alt, And)) or p in emitter.plan.identity for p in bound):
-        raise NotCompiled
-    if any(len(emitter.plan.scopes[p]) > 1 for p in templates):
+    """NotCompiled for instances within instances."""
+    if path or any(len(emitter.plan.scopes[p]) > 1 for p in templates):
         raise NotCompiled
 
 

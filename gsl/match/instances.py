@@ -1,16 +1,18 @@
 """Instances of templates, found by functions that are written for a rule.
 
-Such a function (a ``Body``) gives the instances at one node, each as a tuple of nodes. The functions below put
-instances together in the order of the search: chains of them, the fields of a tuple, the members of a group. A list
-that is given is extended and cut afterwards; a caller that keeps it copies it.
+Such a function (a ``Body``) gives the instances at one node, each as a tuple of nodes; where there are alternatives,
+the last item tells which nodes these are (:class:`Layout`). The functions below put instances together in the order of
+the search: chains of them, the fields of a tuple, the members of a group. A list that is given is extended and cut
+afterwards; a caller that keeps it copies it. So is a set of the nodes that instances have taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from operator import attrgetter, itemgetter
+from types import MappingProxyType
 from typing import Any
 
 from gsl.graph import Node
@@ -21,57 +23,56 @@ from gsl.match.result import Match
 from gsl.match.uses import RepeatMatcher, computed
 from gsl.pat import Pattern, Segment
 
-FoundInstance = tuple[Node, ...]
+FoundInstance = tuple[Any, ...]
 InstancesAt = Callable[[Node], Iterable[FoundInstance]]
 """The instances at a node; the first node of an instance is that one. A tuple if there is one at most at any node."""
 NumberedBody = Callable[[Node, int], Iterable[FoundInstance]]
 """The same of an instance with a number."""
 Own = Callable[[FoundInstance], tuple[Node, ...]]
 """The nodes of an instance that no other pattern may have."""
-OwnOfAll = Callable[[Iterable[FoundInstance]], Iterable[Node]]
-"""Those of several instances."""
 MOST_KEPT = 5_000
 """The largest number of instances for which keys are kept."""
 
 
 def chains_down(
-    matcher: RepeatMatcher, body: InstancesAt, head: int, joint: Sequence[int], outputs: Container[Node], last: Node
-) -> Iterator[list[FoundInstance]]:
+    matcher: RepeatMatcher, body: InstancesAt, layout: Layout | Layouts, joint: Sequence[int],
+    taken: set[Node] | None, outputs: Container[Node], last: Node,
+) -> Iterator[list[FoundInstance]]:  # fmt: skip
     """The chains that end at a node, numbered from there.
 
-    ``head`` is the place of an instance's first node; at the places of ``joint`` all have the same operators.
+    At the places of ``joint`` all have the same operators. Where a set is given, instances must be apart.
     """
-    sole = matcher.pattern.sole
+    sole, head = matcher.pattern.sole, layout.head
 
     def more(instance: FoundInstance) -> Iterable[FoundInstance]:
-        return (found for below in computed(instance[head], outputs, sole=sole) for found in body(below))
+        return (found for below in computed(head(instance), outputs, sole=sole) for found in body(below))
 
-    return _chains(matcher, body(last), more, joint)
+    return _chains(matcher, body(last), more, joint, taken, layout.own)
 
 
 def chains_up(
-    matcher: RepeatMatcher, body: InstancesAt, head: int, joint: Sequence[int], outputs: Container[Node],
-    search: MatchSearch, first: Node,
+    matcher: RepeatMatcher, body: InstancesAt, layout: Layout | Layouts, joint: Sequence[int],
+    taken: set[Node] | None, outputs: Container[Node], search: MatchSearch, first: Node,
 ) -> Iterator[list[FoundInstance]]:  # fmt: skip
     """The chains that begin at a node, numbered from there. In the name of the search, users are looked up."""
-    sole, is_one_node = matcher.pattern.sole, isinstance(matcher.inner, CallMatcher)
+    sole, head, is_one_node = matcher.pattern.sole, layout.head, isinstance(matcher.inner, CallMatcher)
 
     def more(instance: FoundInstance) -> Iterator[FoundInstance]:
         last = instance[0]
         users = last.users if is_one_node else list(matcher.firsts(search, last.users))
         for user in sorted(users, key=_index) if len(users) > 1 else users:
             for found in body(user):
-                operands = found[head].operands
+                operands = head(found).operands
                 is_sole = sole and len(operands) == 1 and operands[0] is last
-                if is_sole or last in computed(found[head], outputs, sole=sole):
+                if is_sole or last in computed(head(found), outputs, sole=sole):
                     yield found
 
-    return _chains(matcher, body(first), more, joint)
+    return _chains(matcher, body(first), more, joint, taken, layout.own)
 
 
 def _chains(
     matcher: RepeatMatcher, first: Iterable[FoundInstance], more: Callable[[FoundInstance], Iterable[FoundInstance]],
-    joint: Sequence[int],
+    joint: Sequence[int], taken: set[Node] | None, own: Own,
 ) -> Iterator[list[FoundInstance]]:  # fmt: skip
     """Chains of any length, depth first: each one before or after those that it begins."""
     shortest, longest, is_greedy = matcher.pattern.min, matcher.pattern.max, matcher.pattern.greedy
@@ -82,6 +83,10 @@ def _chains(
         if link is not None:
             if joint and links and any(link[place].op != links[0][place].op for place in joint):
                 continue
+            if taken is not None:
+                if not taken.isdisjoint(own(link)):
+                    continue
+                taken.update(own(link))
             links.append(link)
             if not is_greedy and len(links) >= shortest:
                 yield links
@@ -91,7 +96,9 @@ def _chains(
             if links:
                 if is_greedy and len(links) >= shortest:
                     yield links
-                links.pop()
+                link = links.pop()
+                if taken is not None:
+                    taken.difference_update(own(link))
 
 
 def fields(
@@ -179,37 +186,35 @@ def not_before(nodes: Iterable[Node], node: Node) -> list[Node]:
     return [other for other in nodes if other.index >= node.index]
 
 
-def own_nodes(places: Sequence[int]) -> Own:
-    """A function that gives the nodes at some places of an instance."""
-    if len(places) > 1:
-        return itemgetter(*places)
-    return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))  # a tuple, too
+class Layout:
+    """What the nodes of an instance are: the patterns that are bound to them, and the choices of alternatives."""
 
-
-def own_of_all(places: Sequence[int]) -> OwnOfAll:
-    """A function that gives the nodes at some places of all instances."""
-    if len(places) == 1:
-        return partial(map, itemgetter(places[0]))
-    own = own_nodes(places)
-    return lambda links: chain.from_iterable(map(own, links))
-
-
-class Keys:
-    """The keys under which the templates of numbered instances are bound: made for the longest list so far, and
-    kept."""
-
-    def __init__(self, templates: Sequence[Pattern], first: int) -> None:
+    def __init__(
+        self, templates: Sequence[Pattern], own: Sequence[int] = (), head: int = 0, first: int = 0,
+        chosen: Mapping[Pattern, int] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         self.templates = tuple(templates)
+        self.chosen = chosen
         self.first = first
         """The number of the first instance."""
+        self.head_place = head
+        """The place of the node from which a chain goes on downward."""
+        self.head = itemgetter(head)
+        self.own = _items(own)
+        """The nodes of operators, which no other pattern may have."""
+        self.own_of_all = partial(map, itemgetter(own[0])) if len(own) == 1 else self._own_of_all
         self._made: tuple[Any, ...] = ()
+
+    def _own_of_all(self, links: Iterable[FoundInstance]) -> Iterable[Node]:
+        return chain.from_iterable(map(self.own, links))
 
     def later(self, links: Sequence[FoundInstance]) -> Callable[[], Iterable[tuple[Any, Node]]]:
         """A function for the nodes to which the templates are bound; the list may change meanwhile."""
         return partial(self.bound, links[:])
 
     def bound(self, links: Sequence[FoundInstance]) -> Iterable[tuple[Any, Node]]:
-        """The keys of the templates, and the nodes to which they are bound."""
+        """The keys of the templates, and the nodes to which they are bound. Keys are made for the longest list so far,
+        and kept."""
         keys = self._made
         if len(keys) < len(links) * len(self.templates):
             number = max(len(links), MOST_KEPT if len(links) > MOST_KEPT // 2 else 2 * len(links))
@@ -217,6 +222,51 @@ class Keys:
             if number <= MOST_KEPT:
                 self._made = keys
         return zip(keys, chain.from_iterable(links))
+
+
+class Layouts:
+    """The layouts of instances of alternatives: each instance has its own one as its last item."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        """The number of the first instance."""
+
+    def head(self, link: FoundInstance) -> Node:
+        """The node from which a chain goes on downward."""
+        found: Node = link[-1].head(link)
+        return found
+
+    def own(self, link: FoundInstance) -> tuple[Node, ...]:
+        """The nodes of operators in an instance."""
+        found: tuple[Node, ...] = link[-1].own(link)
+        return found
+
+    def own_of_all(self, links: Iterable[FoundInstance]) -> Iterable[Node]:
+        """Those of several instances."""
+        return chain.from_iterable(map(self.own, links))
+
+    def later(self, links: Sequence[FoundInstance]) -> Callable[[], Iterable[tuple[Any, Node]]]:
+        """A function for the nodes to which the templates are bound; the list may change meanwhile."""
+        return partial(self.bound, links[:])
+
+    def bound(self, links: Sequence[FoundInstance]) -> Iterable[tuple[Any, Node]]:
+        """The keys of the templates, and the nodes to which they are bound."""
+        for number, link in enumerate(links, self.first):
+            for template, node in zip(link[-1].templates, link):
+                yield (template, (number,)), node
+
+    def chosen(self, links: Sequence[FoundInstance]) -> Iterator[tuple[Any, int]]:
+        """The keys of the alternatives, and the numbers of the choices."""
+        for number, link in enumerate(links, self.first):
+            for alternative, choice in link[-1].chosen.items():
+                yield (alternative, (number,)), choice
+
+
+def _items(places: Sequence[int]) -> Own:
+    """A function that gives the items at some places."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))  # a tuple, too
 
 
 def free(

@@ -98,7 +98,12 @@ def link(draw: st.DrawFn, outside: list[Any]) -> Pattern:
         lambda: is_op(unary) > is_op(unary),
         lambda: is_op("nn.relu") >> is_op(unary),
         lambda: pat.Call("add", x, leaf) >> is_op("nn.relu"),
-        lambda: is_op("nn.relu") | is_op("tanh"),
+        *[lambda: is_op("nn.relu") | is_op("tanh")] * 2,
+        lambda: op.ReLU(x) | (is_op("tanh") > is_op(unary)),
+        lambda: (is_op("tanh") | is_op("nn.relu").uniq()) > (is_op("exp") | op.ReLU(leaf) | is_op("nn.relu")),
+        lambda: op.Add(op.ReLU(x), leaf) | is_op(pat.OneOf("tanh", "exp", joint=False)),
+        lambda: op.ReLU(op.Tanh(x) | op.ReLU(leaf)),
+        lambda: is_op(unary) & is_op("nn.relu"),
         lambda: scaled > pat.Call("nn.leaky_relu", x, alpha=scaled.alpha),
         lambda: op.ReLU(pat.Wildcard(distinct=True)),
         lambda: op.ReLU(op.Tanh(x)),
@@ -169,7 +174,10 @@ def variadics(draw: st.DrawFn) -> Made:
         (call := op.LeakyReLU(shared, alpha=attr.Sum(attr.Tuple(index, 0.0))), [call]),
         (part := pat.GetItem(shared, index), [part]),
         (part := pat.GetItem(pat.Variadic(own, [own])), [part]),
-        (either := op.ReLU(shared) | op.Tanh(shared), [either]),
+        (either := (one := op.ReLU(shared)) | (two := op.Tanh(shared)), [either, one, two]),
+        (outer := op.ReLU(either := (one := op.Exp(shared)) | (two := op.Tanh(shared))), [outer, either, one, two]),
+        (outer := (two := op.Add(inner, own)) | (one := op.ReLU(shared)), [outer, one, two, inner, own]),
+        (both := (one := op.ReLU(shared)) & (two := pat.Call(unary, shared)), [both, one, two]),
     ]
     field, templates = draw(st.sampled_from(fields))
     options: dict[str, Any] = {"min_len": draw(st.sampled_from([0, 0, 1, 2, 3])), "index": index}
@@ -231,6 +239,7 @@ relus = pat.Repeat(op.ReLU(y))
 top, below = op.Tanh(x), op.ReLU(op.Exp(x))
 group = pat.Variadic(relu, [relu])
 late = pat.Variadic(below, [below])
+either = (one := op.ReLU(x)) | (two := op.Tanh(x))
 CASES: dict[str, tuple[Pattern, dict[str, Any]]] = {
     "from the last node": (pat.Repeat(relu), {}),
     "below a call": (op.Tanh(pat.Repeat(relu)), {}),
@@ -271,6 +280,16 @@ CASES: dict[str, tuple[Pattern, dict[str, Any]]] = {
     "fields of one operator": (op.Concatenate(pat.Variadic(call := pat.Call(unary, x), [call, x])), {}),
     "at least one field": (op.Concatenate(pat.Variadic(call := pat.Call(unary, x), [call], min_len=1)), {}),
     "a segment": (op.Concatenate(pat.Tuple(pat.Segment(relu, [relu]), pat.Segment())), {}),
+    "alternatives": (pat.Repeat(op.ReLU(x) | op.Tanh(x)), {}),
+    "alternatives above": (is_op("exp") > pat.Repeat(op.ReLU(x) | op.Tanh(x)), {}),
+    "alternatives of one node and two": (pat.Repeat(op.Tanh(x) | (is_op("nn.relu") > is_op("nn.relu"))), {}),
+    "alternatives in a group": (pat.Variadic(either, [either, one, two]), {}),
+    "alternatives of fields": (op.Concatenate(pat.Variadic(either, [either, one, two])), {}),
+    "a choice in a condition": (pat.Repeat(op.LeakyReLU(either, alpha=attr.Match(either, (0.0, 1.0)))), {}),
+    "both of two": (pat.Repeat(op.ReLU(x) & is_op(unary)), {}),
+    "calls beside the chain": (pat.Repeat(op.ReLU(op.Tanh(x))), {}),
+    "two chains of one operator": (op.Add(pat.Repeat(relu), relus), {}),
+    "a call of the chain's operator": (op.Add(pat.Repeat(op.ReLU(y)), op.ReLU(w | x)), {}),
     "as many fields": (op.Concatenate(pat.Variadic(relu, [relu, x], length=2)), {}),
 }
 SEGMENTS = [
@@ -316,9 +335,7 @@ def test_segments() -> None:
 
 
 NOT_WRITTEN: dict[str, tuple[Pattern, dict[str, Any]]] = {
-    "alternatives": (pat.Repeat(op.ReLU(x) | op.Tanh(x)), {}),
-    "calls beside the chain": (pat.Repeat(op.ReLU(op.Tanh(x))), {}),
-    "two chains of one operator": (op.Add(pat.Repeat(relu), relus), {}),
+    "a class in an alternative": (pat.Repeat(op.Exp(x) | pat.Call(unary, x)), {}),
     "operators that may be skipped": (pat.Repeat(relu), {"fuzzy": ("cast",)}),
 }
 
