@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -313,39 +314,42 @@ def _on_meta(spec: OpSpec, operands: tuple[Operand, ...], attrs: Mapping[str, An
     import torch
 
     try:
-        return _run_without_data(torch.device("meta"), lambda value: value, spec, operands, attrs)
+        return _run_without_data(torch.device("meta"), lambda value: value, spec, operands, attrs, torch.empty)
     except ValueError:
         return None
 
 
 def _on_fakes(spec: OpSpec, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Type:
     """The type of a call by a run on fake tensors, which tell why a call is ill-typed."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    return _run_without_data(FakeTensorMode(), lambda value: value, spec, operands, attrs)
+    return _run_without_data(fake_mode(), lambda value: value, spec, operands, attrs, empty_fake)
 
 
 def _infer_symbolic(spec: OpSpec, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Type:
     """The type of a call with symbolic sizes, which has to be the same for all sizes."""
+    import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     def run(sizes: SymbolSizes) -> Type:
-        return _run_without_data(FakeTensorMode(shape_env=sizes.env), sizes.concrete, spec, operands, attrs)
+        return _run_without_data(
+            FakeTensorMode(shape_env=sizes.env), sizes.concrete, spec, operands, attrs, torch.empty
+        )
 
     return whatever_sizes(spec.name, run, operands, attrs)
 
 
 def _run_without_data(
-    mode: Any, concrete: Callable[[Any], Any], spec: OpSpec, operands: tuple[Operand, ...], attrs: Mapping[str, Any]
-) -> Type:
-    """The type of a call by a run on tensors without data, whose sizes are made by ``concrete``."""
+    mode: Any, concrete: Callable[[Any], Any], spec: OpSpec, operands: tuple[Operand, ...], attrs: Mapping[str, Any],
+    empty: Callable[..., Any],
+) -> Type:  # fmt: skip
+    """The type of a call by a run on tensors without data, whose sizes are made by ``concrete``, and they by
+    ``empty``."""
     import torch
 
     def fake(operand: Any) -> Any:
         if isinstance(operand, TupleType):
             return tuple(map(fake, operand.fields))
         if isinstance(operand, TensorType):
-            return torch.empty(concrete(operand.shape), dtype=getattr(torch, operand.dtype))
+            return empty(concrete(operand.shape), dtype=getattr(torch, operand.dtype))
         return operand
 
     try:
@@ -358,6 +362,39 @@ def _run_without_data(
     if found is None:
         raise ValueError(f"{spec.name}: the result is not a tensor")
     return found
+
+
+class _FakeModes(threading.local):
+    """The fake modes of a thread, by whether they take tensors with data, too."""
+
+    def __init__(self) -> None:
+        self.known: dict[bool, Any] = {}
+
+
+_FAKE_MODES: Final = _FakeModes()
+
+
+def fake_mode(*, lenient: bool = False) -> Any:
+    """The fake mode of this thread for runs with known sizes, the results of which are kept here: torch's own cache is
+    off, because a key of it takes longer than a run. ``lenient``: it takes tensors with data among the others."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    mode = _FAKE_MODES.known.get(lenient)
+    if mode is None:
+        mode = _FAKE_MODES.known[lenient] = FakeTensorMode(allow_non_fake_inputs=lenient)
+        mode.cache_enabled = False
+    return mode
+
+
+def empty_fake(shape: Sequence[int], *, dtype: Any) -> Any:
+    """A tensor as ``torch.empty`` makes it in the fake mode that is on, of the CPU, in a tenth of the time."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils._mode_utils import no_dispatch
+
+    mode = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
+    with no_dispatch():
+        return FakeTensor(mode, torch.empty(shape, dtype=dtype, device="meta"), torch.device("cpu"))
 
 
 @contextmanager

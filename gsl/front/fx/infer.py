@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
 
@@ -19,7 +18,7 @@ from gsl.errors import FrontEndError
 from gsl.front.core import infer as core
 from gsl.front.core.handle import Handle, handle_of, is_literal
 from gsl.front.fx.devices import Devices, is_created, is_placed
-from gsl.front.fx.fakes import empty, remember
+from gsl.front.fx.fakes import remember
 from gsl.front.fx.opaque import native_call
 from gsl.front.fx.parameters import as_tensor
 from gsl.front.fx.tree import Native
@@ -87,8 +86,10 @@ def _type_of_function(
 def _run_on_fakes(
     op: Op, operands: Sequence[_Operand], attrs: Mapping[str, Any], sizes: SymbolSizes | None = None
 ) -> Type | None:
-    mode = _MODES.known if sizes is None else FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes.env)
-    make = partial(empty, mode) if sizes is None else torch.empty
+    if sizes is None:
+        mode, make = meaning.fake_mode(lenient=True), meaning.empty_fake
+    else:
+        mode, make = FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes.env), torch.empty
     with mode, torch.no_grad(), torch._C._DisableAutocast(), meaning.quiet():
         try:
             if "module" in attrs and isinstance(attrs["module"], torch.nn.Module):
@@ -109,17 +110,6 @@ def _run_on_fakes(
             # Whatever stands in the way, the call is not understood: it has no type, which is no error.
             return None
     return _run_on_zeros(op, operands, attrs) if sizes is None else None
-
-
-class _Modes(threading.local):
-    """The fake mode of each thread for calls of known sizes."""
-
-    def __init__(self) -> None:
-        self.known = FakeTensorMode(allow_non_fake_inputs=True)
-        self.known.cache_enabled = False  # what is run here is kept, and a key for torch takes longer than the run
-
-
-_MODES: Final = _Modes()
 
 
 def _run_on_zeros(op: Op, operands: Sequence[_Operand], attrs: Mapping[str, Any]) -> Type | None:

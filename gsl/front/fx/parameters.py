@@ -363,7 +363,7 @@ class ExportedParameterStore:
                 graph.erase_node(node)
                 removed.append(spec)
             else:
-                result.append(copy.deepcopy(spec))
+                result.append(dataclasses.replace(spec, arg=copy.copy(spec.arg)))
         self._forget(removed, {spec.target for spec in result})
         return result
 
@@ -384,7 +384,7 @@ class ExportedParameterStore:
         (results,) = next(node for node in reversed(graph.nodes) if node.op == "output").args
         specs: list[OutputSpec] = []
         for spec, result in zip(self.old.graph_signature.output_specs, results):
-            spec = copy.deepcopy(spec)
+            spec = dataclasses.replace(spec, arg=copy.copy(spec.arg))
             if isinstance(result, fx.Node):
                 if isinstance(spec.arg, ConstantArgument):
                     raise FrontEndError(f"{result.name}: takes the place of an output that was a constant")
