@@ -30,6 +30,7 @@ from gsl.pat import (
     Not,
     OpClass,
     Pattern,
+    Repeat,
     Seq,
     Variadic,
     Wildcard,
@@ -86,14 +87,13 @@ class Target:
 
     def _check(self) -> None:
         bound = set(self.plan.known)
-        templates = {t for pattern in bound if isinstance(pattern, Variadic) for t in pattern.templates}
+        templates = {t for pattern in bound if isinstance(pattern, (Variadic, Repeat)) for t in pattern.templates}
         new = _unmatched(self.outputs, bound - templates)
         check_segments(new, self.outputs)
         for pattern in new:
             if pattern in templates:
                 raise PatternError(
-                    f"{pattern.location}: {pattern!r} is a template, of which there are many: the target must say "
-                    "which, as variadic(pattern, index)"
+                    f"{pattern.location}: {pattern!r} is a template, of which there are many: {self._which(pattern)}"
                 )
             if isinstance(pattern, Leaf) and not (isinstance(pattern, Const) and pattern.literal is not None):
                 raise PatternError(
@@ -107,8 +107,8 @@ class Target:
             check_demands(pattern)
             if isinstance(pattern, (Alt, And, Not)):
                 raise PatternError(f"{pattern.location}: {pattern!r} can't be built in a target; use pat.Match or Cond")
-            if isinstance(pattern, MatchClause) and pattern.alternative not in bound:
-                raise PatternError(f"{pattern.location}: {pattern.alternative!r} is not part of the source")
+            if isinstance(pattern, MatchClause):
+                self._check_clause(pattern)
             if isinstance(pattern, Instance) and pattern.variadic not in bound:
                 raise PatternError(f"{pattern.location}: {pattern.variadic!r} is not part of the source")
             if isinstance(pattern, GetItem) and pattern.number is None:
@@ -120,13 +120,32 @@ class Target:
             for used in (used for node in pattern.expressions() for used in references(node)):
                 if used in templates:
                     raise PatternError(
-                        f"{pattern.location}: {pattern!r} refers to {used!r}, a template, of which there are many: say "
-                        "which, as variadic(pattern, index)"
+                        f"{pattern.location}: {pattern!r} refers to {used!r}, a template, of which there are many: "
+                        f"{self._which(used)}"
                     )
                 if isinstance(used, (Leaf, Alt)) and used not in bound:
                     raise PatternError(f"{pattern.location}: {pattern!r} refers to {used!r}, which the source lacks")
             if isinstance(pattern, Variadic) and pattern.count is None and pattern not in self.outputs:
                 raise PatternError(f"{pattern.location}: a variadic inside a target needs length=…")
+
+    def _check_clause(self, clause: MatchClause) -> None:
+        """Refuse a choice that the source does not make, or that each node of a chain makes for itself."""
+        alternative = clause.alternative
+        if alternative not in self.plan.known:
+            raise PatternError(f"{clause.location}: {alternative!r} is not part of the source")
+        if any(isinstance(scope, Repeat) for scope in self.plan.scopes.get(alternative, ())):
+            raise PatternError(
+                f"{clause.location}: {alternative!r} is a template, of which there are many: {self._which(alternative)}"
+            )
+
+    def _which(self, template: Pattern) -> str:
+        """What a target can write instead of a template, which is the pattern of many nodes."""
+        if any(isinstance(scope, Repeat) for scope in self.plan.scopes[template]):
+            return (
+                "refer to the pat.Repeat, which stands for the last node of the chain, or make the target by a "
+                "function, of match.chain(repeat)"
+            )
+        return "the target must say which, as variadic(pattern, index)"
 
     def build(self, match: Match, graph: Graph, rule: str) -> tuple[list[Node], tuple[Node, ...] | None]:
         """The nodes that replace the outputs of a match, in order, and, if that is known, all nodes that were made.

@@ -13,6 +13,7 @@ from gsl.pat import Pattern, Repeat, Seq, walk
 
 conv, bias, relu, add = (is_op(name) for name in ("nn.conv2d", "nn.bias_add", "nn.relu", "add"))
 x, y = wildcard(), wildcard()
+either = op.Exp(x) | op.Negative(x)
 
 
 def keep(match: Any) -> Any:
@@ -108,6 +109,8 @@ def q_in_where() -> Any:
         (lambda: Subst(add, keep, where=relu > is_op("tanh")), "is not connected with the others"),
         (lambda: Subst(~relu, keep, where=relu.uniq()), "is part of a negation only: say it there"),
         (lambda: Subst(y > pat.Repeat(relu), keep, where=relu.uniq()), "is a template, of which there are many"),
+        (lambda: Subst(op.Tanh(pat.Repeat(relu)), op.Tanh(relu)), "is a template, of which there are many: refer to"),
+        (lambda: Subst(pat.Repeat(either), pat.Match(either, [y, y])), "is a template, of which there are many: refer"),
         (lambda: Subst([op.ReLU(x) | op.Sigmoid(y), x + 1], keep), "the alternative sigmoid(Wildcard) of"),
     ],
 )  # fmt: skip
