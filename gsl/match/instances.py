@@ -13,7 +13,7 @@ from functools import partial
 from itertools import chain
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from gsl.graph import Node
 from gsl.match.apart import Apart
@@ -57,15 +57,20 @@ def chains_up(
     """The chains that begin at a node, numbered from there. In the name of the search, users are looked up."""
     sole, head, is_one_node = matcher.pattern.sole, layout.head, isinstance(matcher.inner, CallMatcher)
 
-    def more(instance: FoundInstance) -> Iterator[FoundInstance]:
+    def follows(found: FoundInstance, last: Node) -> bool:
+        operands = head(found).operands
+        is_sole = sole and len(operands) == 1 and operands[0] is last
+        return is_sole or last in computed(head(found), outputs, sole=sole)
+
+    def more(instance: FoundInstance) -> Iterable[FoundInstance]:
         last = instance[0]
         users = last.users if is_one_node else list(matcher.firsts(search, last.users))
-        for user in sorted(users, key=_index) if len(users) > 1 else users:
-            for found in body(user):
-                operands = head(found).operands
-                is_sole = sole and len(operands) == 1 and operands[0] is last
-                if is_sole or last in computed(head(found), outputs, sole=sole):
-                    yield found
+        if len(users) == 1:
+            (user,) = users
+            found = body(user)
+            if found.__class__ is tuple:  # no generator is kept for each node of a chain
+                return found if not found or follows(found[0], last) else ()
+        return (found for user in sorted(users, key=_index) for found in body(user) if follows(found, last))
 
     return _chains(matcher, body(first), more, joint, taken, layout.own)
 
@@ -80,25 +85,34 @@ def _chains(
     ways = [iter(first)]
     while ways:
         link = next(ways[-1], None)
-        if link is not None:
-            if joint and links and any(link[place].op != links[0][place].op for place in joint):
+        while link is not None:
+            if (joint and _is_excluded(link, links, joint)) or not (taken is None or taken.isdisjoint(own(link))):
+                link = next(ways[-1], None)
                 continue
-            if taken is not None:
-                if not taken.isdisjoint(own(link)):
-                    continue
-                taken.update(own(link))
             links.append(link)
+            if taken is not None:
+                taken.update(own(link))
             if not is_greedy and len(links) >= shortest:
                 yield links
-            ways.append(iter(()) if len(links) == longest else iter(more(link)))
-        else:
-            ways.pop()
-            if links:
-                if is_greedy and len(links) >= shortest:
-                    yield links
-                link = links.pop()
-                if taken is not None:
-                    taken.difference_update(own(link))
+            found: Any = () if len(links) == longest else more(link)
+            is_sole = found.__class__ is tuple and len(found) < 2  # the usual case: no iterator is kept for it
+            ways.append(_NOTHING if is_sole else iter(found))
+            link = (found[0] if found else None) if is_sole else next(ways[-1], None)
+        ways.pop()
+        if links:
+            if is_greedy and len(links) >= shortest:
+                yield links
+            link = links.pop()
+            if taken is not None:
+                taken.difference_update(own(link))
+
+
+def _is_excluded(link: FoundInstance, links: Sequence[FoundInstance], joint: Sequence[int]) -> bool:
+    """True if the operator of an instance is not the one that all instances of a chain have."""
+    return bool(links) and any(link[place].op != links[0][place].op for place in joint)
+
+
+_NOTHING: Final[Iterator[Any]] = iter(())
 
 
 def fields(
