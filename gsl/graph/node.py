@@ -308,6 +308,7 @@ class Graph:
         writable: Writable | None = None,
         admits: Callable[[Replaced], None] | None = None,
         exchanges: Callable[[Op], bool] | None = None,
+        shares_bodies: bool = False,
     ) -> None:
         self.nodes = list(nodes)
         self.outputs = list(outputs)
@@ -322,6 +323,8 @@ class Graph:
         tell: devices, and how tensors lie in memory. ``None`` where that can't happen."""
         self.exchanges = exchanges
         """True for the operator of a call that exchanges data with other processes. ``None`` where there are none."""
+        self.shares_bodies = shares_bodies
+        """True if groups that compute the same may have one body, whatever native calls their nodes came from."""
         self.typed = typed
         """True if nodes of this kind of graph have types; where they have none, none are missed."""
         self.written: Mapping[Node, int | None] = dict(written or {})
@@ -411,4 +414,5 @@ class Graph:
         return Graph(
             new.values(), outputs, self.infer, self.canonical, written,
             typed=self.typed, writable=self.writable, admits=self.admits, exchanges=self.exchanges,
+            shares_bodies=self.shares_bodies,
         )  # fmt: skip

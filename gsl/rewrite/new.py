@@ -11,6 +11,7 @@ from gsl.errors import EvaluationError, FrontEndError
 from gsl.graph import CONST, GETITEM, TUPLE, Graph, Node, Op, Origin, TensorType, TupleType, Type, op_name
 from gsl.graph.node import short_name
 from gsl.graph.splice import is_new, new_node
+from gsl.graph.subgraph import Subgraph
 from gsl.rewrite.check import Refusal
 from gsl.spec import TABLE, OpSpec
 from gsl.spec.spec import exact
@@ -183,8 +184,8 @@ def _may_be_number(node: Node) -> bool:
 
 
 def is_stateless(op: OpSpec | Op) -> bool:
-    """True if an operator is canonical, or a function that holds no state, so that equal calls have equal types."""
-    if isinstance(op, (str, OpSpec)):
+    """True if an operator is canonical, a group, or a function that holds no state, so that equal calls have equal types."""
+    if isinstance(op, (str, OpSpec, Subgraph)):
         return True
     if type(op) is FunctionType:
         return op.__closure__ is None

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any, TypeGuard
 
 from gsl.attr import Expr
-from gsl.attr.ast import Ast, Attribute, Each
+from gsl.attr.ast import Ast, Attribute, Each, Literal
 from gsl.errors import PatternError, PatternTypeError, located
-from gsl.graph import INPUT, PARAM, Graph, Node, Origin
+from gsl.graph import INPUT, PARAM, TUPLE, Graph, Node, Origin
 from gsl.graph.splice import created_for
 from gsl.match import Match, Plan
 from gsl.pat import (
@@ -41,6 +41,7 @@ from gsl.pat.use import check_unique
 from gsl.pat.variadic import check_segments, parts, references
 from gsl.rewrite.build import Builder, FreeAttrs, Steps, check_demands
 from gsl.rewrite.emit import KnownCalls, Recipe
+from gsl.rewrite.new import NUMBERS
 from gsl.spec import REQUIRED, TABLE, OpSpec
 
 BUILDS = 8
@@ -168,11 +169,18 @@ class Target:
         bindings = match.bindings
         bound = tuple([node for node in map(bindings.nodes.get, self.plan.patterns) if node is not None])
         beyond = bindings.counts or bindings.heads or bindings.skipped or len(bound) < len(bindings.nodes)
-        if self.callable is not None or beyond:
+        links = _links(match, bound, graph) if self._is_fused else ()
+        if self.callable is not None or beyond or links is None:
             return self._built(match, graph, rule), None
-        without = () if self._reads_values else (INPUT, PARAM)
-        read = [part for node in bound for part in (node.op, id(node.type), node.op in without or id(node.attrs))]
-        key = (self, *bindings.chosen.items(), *read)
+        if self._is_fixed_group:
+            # Of an operand, nothing but its type counts, unless it is a number, which becomes part of the body.
+            parts = {*match.inner, *[node for node in bound if node.op in NUMBERS]}
+            read = [part for node in bound
+                    for part in ((node.op, id(node.type), id(node.attrs)) if node in parts else (id(node.type),))]  # fmt: skip
+        else:
+            without = () if self._reads_values else (INPUT, PARAM)
+            read = [part for node in bound for part in (node.op, id(node.type), node.op in without or id(node.attrs))]
+        key = (self, *bindings.chosen.items(), *read, links)
         recipe: Recipe | None = graph.formed.get(key)
         if recipe is not None and len({*bound}) == len(bound):
             return recipe.again(bound, Origin(rule, match.inner))
@@ -182,6 +190,15 @@ class Target:
         if made is not None:
             graph.formed[key] = made
         return new, created
+
+    @cached_property
+    def _is_fused(self) -> bool:
+        return _is_fused(self.outputs)
+
+    @cached_property
+    def _is_fixed_group(self) -> bool:
+        """True for a group whose attributes are written out."""
+        return _is_fused(self.outputs) and all(isinstance(node, Literal) for node in self.outputs[0].attrs.values())
 
     @cached_property
     def _reads_values(self) -> bool:
@@ -214,6 +231,19 @@ class Target:
         if self._known is not None:
             self._known.remember(builder, graph)
         return new if len(new) != len(old) else list(map(builder.new.instead, old, new))
+
+
+def _links(match: Match, bound: Sequence[Node], graph: Graph) -> tuple[tuple[int, ...], ...] | None:
+    """The operands of the nodes that a group consists of, by their places among the bound nodes. ``None`` where its body
+    depends on more than the bound nodes."""
+    inside = (*match.inner, *[node for node in bound if node.op == TUPLE])
+    if not graph.shares_bodies or any([node.deps for node in inside]):
+        return None
+    places = {node: place for place, node in enumerate(bound)}
+    try:
+        return tuple([tuple([places[operand] for operand in node.operands]) for node in inside])
+    except KeyError:
+        return None
 
 
 def _made(item: Any) -> Pattern:

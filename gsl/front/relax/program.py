@@ -87,7 +87,7 @@ class RelaxProgram(Extended, Unchangeable):
             shown = partial(canonical, scope=scope)
             loader = RelaxLoader(function, scope, self._values or {}, infer, shown, self._module)
             graph, infer.loaded = read_groups(loader.load(), self.operators), loader.loaded
-            graph.writable = infer.writable
+            graph.writable, graph.shares_bodies = infer.writable, True
             self._leaves = loader.loaded.leaves
             return graph
 

@@ -15,7 +15,7 @@ from gsl.front.core.custom import as_group
 from gsl.front.core.handle import is_literal, origins
 from gsl.front.core.store import FreeNames
 from gsl.front.relax import spellings
-from gsl.front.relax.function import call, items
+from gsl.front.relax.function import VARIABLES, call, items
 from gsl.front.relax.groups import Outliner, Write
 from gsl.front.relax.load import Loaded
 from gsl.front.relax.opaque import Caller
@@ -53,7 +53,7 @@ def nearby_key(node: Node) -> tuple[Any, ...] | None:
     Other calls may be written alike as well. It holds as long as none of these objects goes.
     """
     operands = node.operands
-    if type(node.type) is not TensorType:
+    if node.type is None:
         return None
     if len(operands) == 1:  # as below, for those of which there are most
         (operand,) = operands
@@ -103,7 +103,7 @@ def recipe(tensors: Sequence[Any], calls: Sequence[tuple[Any, Any]]) -> WriteRec
         return None
     parts: list[WrittenPart] = []
     for var, expr in calls:
-        if type(expr) is not ir.Call or type(expr.op) is not ir.Op:
+        if type(expr) is not ir.Call or type(expr.op) not in (ir.Op, ir.GlobalVar):
             return None
         args: list[Any] = []
         for arg in items(expr.args):
@@ -111,7 +111,7 @@ def recipe(tensors: Sequence[Any], calls: Sequence[tuple[Any, Any]]) -> WriteRec
             if place is None and relax.analysis.free_vars(arg):
                 return None
             args.append(arg if place is None else place)
-        name = expr.op.name.rpartition(".")[2]
+        name = _own_name(expr)
         is_plain = [arg if type(arg) is int else None for arg in args] == list(range(len(tensors)))
         parts.append(WrittenPart(expr.op, tuple(args), expr.attrs, expr.ty_args, expr.ty, name, is_plain))
         if var is not None:
@@ -173,7 +173,7 @@ class RelaxCallWriter:
 
     def known(self, node: Node) -> WriteRecipe | None:
         """The recipe of a call of the view, if one that is written alike has been written."""
-        nearby = nearby_key(node)
+        nearby = self._nearby_key(node)
         known = self._nearby.get(nearby)
         if known is None:
             key = key_of(node)
@@ -181,6 +181,12 @@ class RelaxCallWriter:
             if known is not None and nearby is not None:
                 self._nearby[nearby] = known
         return known
+
+    def _nearby_key(self, node: Node) -> tuple[Any, ...] | None:
+        """The same for a call of a group, unless a constant is part of its function."""
+        if type(node.op) is Subgraph and any(type(self.value(operand)) not in VARIABLES for operand in node.operands):
+            return None
+        return nearby_key(node)
 
     def write(self, node: Node, make: Callable[[str, Any], Any], emit: Emit) -> Any:
         """The expression of a call of the view, in pieces: ``make`` makes a variable of a name and a type.
@@ -202,12 +208,20 @@ class RelaxCallWriter:
             self.fresh += [*[expr for _, expr in written], found]
             if key is not None and key not in self._recipes:
                 self._recipes[key] = recipe(self.tensors(node), [*written, (None, found)])
+            elif type(node.op) is Subgraph:
+                self._note_group(node, found)
             return found
         except FrontEndError:
             raise
         except Exception as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise FrontEndError(f"{node.name or op_name(node.op)}: can't be written in Relax: {reason}") from error
+
+    def _note_group(self, node: Node, written: Any) -> None:
+        """Remember how the call of a group was written, for others of the very same group."""
+        nearby, parts = self._nearby_key(node), recipe(self.tensors(node), [(None, written)])
+        if nearby is not None and parts is not None:
+            self._nearby[nearby] = parts
 
     def follow(self, known: WriteRecipe, node: Node, make: Callable[[str, Any], Any], emit: Emit) -> Any:
         """The expression of a call of the view by a recipe, as :meth:`write` gives it."""
