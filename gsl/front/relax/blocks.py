@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import is_
 from typing import Any, Final
 
+import tvm
 from tvm import ir, relax
 from tvm.relax.expr import _update_type
 from tvm.sym import Analyzer
@@ -138,7 +139,7 @@ def check(module: Any, function: Any, fresh: Sequence[Any] | None) -> None:
     others have those that they had before. All else is checked everywhere.
     """
     bindings = sum([len(block.bindings) for block in function.body.blocks])
-    calls = None if fresh is None or len(fresh) * _MANY > bindings else _alone(fresh)
+    calls = None if fresh is None or len(fresh) * _MANY > bindings else _alone(module, fresh)
     relax.analysis.well_formed(module, check_ty=calls is None)
     if calls is not None:
         relax.analysis.well_formed(calls)
@@ -159,20 +160,26 @@ def _is_same(found: Any, wanted: Any, analyzer: Any) -> bool:
     return all(analyzer.can_prove_equal(a, b) for a, b in zip(found.shape.values, wanted.shape.values))
 
 
-def _alone(calls: Sequence[Any]) -> Any | None:
-    """A function of nothing but these calls; ``None`` if they call other functions."""
+def _alone(module: Any, calls: Sequence[Any]) -> Any:
+    """A module of a function of nothing but these calls, and of the functions that they call."""
     params: list[Any] = []
     bindings: list[Any] = []
     for expr in calls:
-        if type(expr) is not ir.Call or type(expr.op) is not ir.Op or relax.analysis.all_global_vars(expr):
-            return None
         instead = {var: relax.Var(var.name, var.ty) for var in relax.analysis.free_vars(expr) if type(var) in VARIABLES}
         params += instead.values()
         bindings.append(relax.VarBinding(relax.Var("call", expr.ty), replaced(expr, instead)))
     result = relax.Tuple([])
     body = relax.SeqExpr([relax.BindingBlock(bindings)], result)
     _update_type(body, result.ty)
-    return relax.Function(params, body, result.ty, is_pure=False)
+    function = relax.Function(params, body, result.ty, is_pure=False)
+    called: dict[Any, Any] = {}
+    work = list(relax.analysis.all_global_vars(function))
+    while work:
+        var = work.pop()
+        if var not in called:
+            called[var] = module[var]
+            work += relax.analysis.all_global_vars(called[var]) if isinstance(called[var], relax.Function) else ()
+    return tvm.IRModule({"calls": function, **called})
 
 
 # ---------------------------------------------------------------- exchange of variables

@@ -163,12 +163,22 @@ Write = Callable[..., Any]
 ``Writer.write``."""
 
 
-class Outliner:
-    """The new functions of one program; ``weight`` gives the expression of a weight."""
+_FUNCTIONS: Final[dict[Any, Any]] = {}
+"""The functions of groups, by all that they depend on. TVM never changes a function, so that modules can share it."""
+_MOST: Final = 1024
 
-    def __init__(self, module: Any, weight: Callable[[Node], Any]) -> None:
+
+class Outliner:
+    """The new functions of one program; ``weight`` gives the expression of a weight.
+
+    ``loaded`` is the program, if functions that were written for others may be used: its types show all of those of
+    Relax, and it has no source locations.
+    """
+
+    def __init__(self, module: Any, weight: Callable[[Node], Any], loaded: Any = None) -> None:
         self.module = module
         self.weight = weight
+        self.loaded = loaded
         self.functions: dict[Any, Any] = {}
         """The new functions by their variables. Equal ones are one, and one with that of the module."""
         self._names = FreeNames({var.name_hint for var in module.functions})
@@ -209,12 +219,14 @@ class Outliner:
             return call(result, var, operands, None, [], None)
         operands = [relax.BlockBuilder().normalize(arg) if arg.ty.is_missing() else arg for arg in operands]
         passed = [operand for operand in operands if not is_constant(operand)]
-        function = _Body(self, node, operands, writer).function()
-        function = relax.utils.copy_with_new_vars(function).with_attr(COMPOSITE, node.op.name)
-        if codegen is None:
-            function = function.with_attr(PRIMITIVE, True)
-        for name, value in attrs.items():
-            function = function.with_attr(PREFIX + name, value)
+        known = None if key is None or not self._reuses else (key, *[inner.name for inner in node.op.body.nodes])
+        function = _FUNCTIONS.get(known)
+        if function is None:
+            function = self._function(node, operands, writer)
+            if known is not None:
+                if len(_FUNCTIONS) >= _MOST:
+                    _FUNCTIONS.clear()
+                _FUNCTIONS[known] = function
         sizes = relax.analysis.free_symbolic_vars(function)
         if sizes:
             names = ", ".join(sorted(var.name for var in sizes))
@@ -223,6 +235,24 @@ class Outliner:
         if key is not None:
             self._written[key] = (var, function.ret_ty)
         return ir.Call(var, passed)
+
+    @cached_property
+    def _reuses(self) -> bool:
+        """True if the function of a group depends on nothing but its view."""
+        return self.loaded is not None and self.loaded.scope.is_exact and not self.loaded.function.has_spans
+
+    def _function(
+        self, node: Node, operands: list[Any], writer: Callable[[Callable[[Node], Any]], Write]
+    ) -> Any:
+        """The function of a group, with its name and attributes."""
+        function = _Body(self, node, operands, writer).function()
+        function = relax.utils.copy_with_new_vars(function).with_attr(COMPOSITE, str(node.op))
+        if node.attrs.get("codegen") is None:
+            function = function.with_attr(PRIMITIVE, True)
+        for name, value in node.attrs.items():
+            if name != "codegen":
+                function = function.with_attr(PREFIX + name, value)
+        return function
 
     def bring(self, function: Any) -> Any:
         """The variable of a function that a target brings along, as a private one of the module."""

@@ -116,7 +116,7 @@ class RelaxStorer(RelaxValues):
         """The numbers of the bindings that have been stored."""
         self.tuples = self._result_tuples()
         self.pending = deque(sorted((*self.plan.hidden, *self.tuples)))
-        self.outliner = Outliner(caller.module, home.weight)
+        self.outliner = Outliner(caller.module, home.weight, loaded)
         calls = Caller(caller.module, caller.dims, self.outliner.bring)
         self.writer = RelaxCallWriter(loaded, calls, self.value, self.outliner)
         self.blocks = Blocks(self.function)
@@ -141,7 +141,7 @@ class RelaxStorer(RelaxValues):
     @property
     def fresh(self) -> list[Any] | None:
         """Calls among which every new one has its like; ``None`` where types of others may have changed as well."""
-        exact = self.loaded.scope.is_exact and not self._retyped and not self.outliner.functions
+        exact = self.loaded.scope.is_exact and not self._retyped
         return self.writer.fresh if exact else None
 
     def _check(self) -> None:

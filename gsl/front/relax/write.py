@@ -162,8 +162,9 @@ class RelaxCallWriter:
         self._recipes: dict[bytes, WriteRecipe | None] = {} if around is None else around._recipes
         self._nearby: dict[Any, WriteRecipe] = {}
         """The recipes for the calls of one view, by a key that is quicker to make than the whole one."""
-        self.fresh: list[Any] = [] if around is None else around.fresh
-        """The calls that were written without a recipe: all others have the types of one of them."""
+        self.fresh: list[Any] = []
+        """The calls that were written without a recipe: all others have the types of one of them, or of one in a
+        function that these call."""
         self.names: FreeNames = FreeNames(loaded.function.all_names) if around is None else around.names
         """The names of new variables."""
 
