@@ -311,7 +311,7 @@ class RulePass:
         while True:
             if len(self.moved) > noted:
                 last = -1 if current is None else self.places[current]
-                for other in islice(self.moved, noted, None):
+                for other in islice(reversed(self.moved), len(self.moved) - noted):
                     if where.ops is not None and other.op in where.ops and self.places[other] > last:
                         heapq.heappush(late, self.places[other])
                 noted = len(self.moved)
