@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -137,7 +137,7 @@ class Loader(ABC):
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
-        self.views: dict[Any, Node] = {}
+        self.views: MutableMapping[Any, Node] = {}
         """The view node that stands for each native value."""
 
     @abstractmethod

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tvm import relay
 from tvm.ir import Op
+from tvm.runtime import Object
 
 from gsl.front.core.handle import Handle, NativeLeaf, Single
+from gsl.front.relay.spellings.table import items
 from gsl.graph import Node
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +40,34 @@ def native_of(node: Node) -> Any:
     return None
 
 
+class ByExpression(MutableMapping[Any, Value]):
+    """A mapping from expressions, which are told by their addresses: TVM would be called for each of their hashes."""
+
+    __slots__ = ("_found",)
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Any, Value]] = {}
+        """The expressions stay, so that no other one gets their address."""
+
+    def __getitem__(self, expr: Any) -> Value:
+        return self._found[expr.handle.value][1]
+
+    def __setitem__(self, expr: Any, value: Value) -> None:
+        self._found[expr.handle.value] = expr, value
+
+    def __delitem__(self, expr: Any) -> None:
+        del self._found[expr.handle.value]
+
+    def __contains__(self, expr: object) -> bool:
+        return isinstance(expr, Object) and expr.handle.value in self._found
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([expr for expr, _ in self._found.values()])
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
 def parts(expr: Any) -> tuple[Any, ...]:
     """The expressions that are certain to be computed where this one is, in order; none for a leaf.
 
@@ -44,14 +76,31 @@ def parts(expr: Any) -> tuple[Any, ...]:
     """
     match expr:
         case relay.Call():
-            return tuple(expr.args) if _is_target(expr.op) else (expr.op, *expr.args)
+            callee = expr.op
+            return items(expr.args) if _is_target(callee) else (callee, *items(expr.args))
         case relay.Tuple():
-            return tuple(expr.fields)
+            return items(expr.fields)
         case relay.TupleGetItem():
             return (expr.tuple_value,)
         case relay.If():
             return (expr.cond,)
     return ()
+
+
+class KnownParts:
+    """:func:`parts`, of which those of each expression are read once."""
+
+    __slots__ = ("_found",)
+
+    def __init__(self) -> None:
+        self._found = ByExpression[tuple[Any, ...]]()
+
+    def __call__(self, expr: Any) -> tuple[Any, ...]:
+        try:
+            return self._found[expr]
+        except KeyError:
+            found = self._found[expr] = parts(expr)
+            return found
 
 
 def _is_target(callee: Any) -> bool:
@@ -114,22 +163,25 @@ def hidden_variables(expr: Any) -> tuple[Any, ...]:
 
 def in_order(roots: Iterable[Any], below: Callable[[Any], Sequence[Any]] = parts) -> Iterator[Any]:
     """The expressions of which some are made, each once, after those that it is made of."""
-    done: set[Any] = set()
+    done: set[int] = set()  # addresses, as in ByExpression
+    kept: list[Any] = []
     for root in roots:
+        if root.handle.value in done:
+            continue
         stack = [(root, iter(below(root)))]
         while stack:
             expr, rest = stack[-1]
-            if expr in done:
-                stack.pop()
-                continue
             for part in rest:
-                if part not in done:
+                if part.handle.value not in done:
                     stack.append((part, iter(below(part))))
                     break
             else:
                 stack.pop()
-                done.add(expr)
-                yield expr
+                address = expr.handle.value
+                if address not in done:
+                    done.add(address)
+                    kept.append(expr)
+                    yield expr
 
 
 def output_exprs(body: Any) -> list[Any]:
@@ -147,12 +199,13 @@ def output_exprs(body: Any) -> list[Any]:
 
 def unique_names(function: Any) -> list[str]:
     """The names of a function's variables, in which those that share one are numbered."""
-    names: list[str] = []
-    own = {str(var.name_hint) for var in function.params}
-    for var in function.params:
-        name, number = str(var.name_hint), 0
+    hints = [str(var.name_hint) for var in items(function.params)]
+    names: dict[str, None] = {}
+    own = set(hints)
+    for hint in hints:
+        name, number = hint, 0
         while name in names or (number and name in own):
             number += 1
-            name = f"{var.name_hint}_{number}"
-        names.append(name)
-    return names
+            name = f"{hint}_{number}"
+        names[name] = None
+    return list(names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,15 +15,18 @@ from gsl.front.core.infer import refined
 from gsl.front.core.load import Expansion, Loader
 from gsl.front.relay import groups, opaque, spellings
 from gsl.front.relay.handle import (
+    ByExpression,
     FrozenReading,
+    KnownParts,
     RelayLeaf,
     hidden_variables,
     in_order,
     output_exprs,
-    parts,
     unique_names,
 )
 from gsl.front.relay.infer import infer, inferred
+from gsl.front.relay.signatures import RelaySignatures
+from gsl.front.relay.spellings.table import name_of
 from gsl.front.relay.types import RelayTypes, checked_type, infer_local
 from gsl.front.tree import Canon
 from gsl.front.tvm.tensors import known_dtype, to_torch
@@ -71,18 +74,26 @@ class RelayLoader(Loader):
     """Builds the view of one function, whose expressions have types. It is the scope of readings, too."""
 
     def __init__(
-        self, module: Any, function: relay.Function, names: Sequence[str], params: Mapping[str, Any]
-    ) -> None:
+        self, module: Any, function: relay.Function, names: Sequence[str], params: Mapping[str, Any],
+        known: KnownParts | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
+        self.views = ByExpression()
         self.module = module
         self.function = function
         self.names = names
         """The names of the function's variables in the view."""
         self.params = params
         self.types = RelayTypes()
-        self._types: dict[Any, Type | None] = {}
-        self.order: dict[Any, int] = {}
+        self._types = ByExpression[Type | None]()
+        self.parts = KnownParts() if known is None else known
+        self.order = ByExpression[int]()
         """The places of the expressions in the order in which they are computed."""
+        self.operators = ByExpression[str]()
+        """The names of the operators that calls are of."""
+        self._signatures = RelaySignatures()
+        self._key: Hashable = None
+        """The key of the call that is being loaded."""
 
     def load(self) -> Graph:
         """The view."""
@@ -96,7 +107,7 @@ class RelayLoader(Loader):
             self._frozen(body)
             outputs = [body]
         else:
-            for number, expr in enumerate(in_order(outputs)):
+            for number, expr in enumerate(in_order(outputs, self.parts)):
                 self.order[expr] = number
                 self._expression(expr)
         results = [self.views[expr] for expr in outputs]
@@ -131,20 +142,64 @@ class RelayLoader(Loader):
             case relay.Tuple():
                 self._own(expr, TUPLE, {}, "tuple")
             case relay.TupleGetItem():
-                if not self._field(expr):
-                    self._own(expr, GETITEM, {"index": int(expr.index)}, "getitem")
-            case relay.Call() if groups.composite(expr.op) is not None:
-                self._group(expr)
+                self._field(expr)
             case relay.Call():
-                canon = spellings.read(expr, self)
-                if canon is None or not self._tree(expr, canon):
-                    self._opaque(expr)
+                self._call(expr)
             case _:
                 self._opaque(expr)
 
+    def _call(self, expr: relay.Call) -> None:
+        callee = expr.op
+        if not isinstance(callee, ir.Op):
+            if groups.composite(callee) is None:
+                self._opaque(expr)
+            else:
+                self._group(expr)
+            return
+        name = self.operators[expr] = name_of(callee)
+        if not self._is_known(expr, expr, name):
+            start = len(self.nodes)
+            canon = spellings.read(expr, self)
+            if canon is None or not self._tree(expr, canon):
+                self._opaque(expr)
+            self._note(expr, start, ())
+
+    def _field(self, expr: relay.TupleGetItem) -> None:
+        """Load a field of a call by its own reading where it has one."""
+        (whole,), index = self.parts(expr), int(expr.index)
+        name = self.operators.get(whole)
+        if name is not None and (name, index) in spellings.FIELDS:
+            if self._is_known(expr, whole, name, index):
+                return
+            start = len(self.nodes)
+            canon = spellings.read_field(whole, index, self)
+            if canon is not None and self._tree(expr, canon):
+                self._note(whole, start, (whole,))
+                return
+        self._own(expr, GETITEM, {"index": index}, "getitem")
+
+    def _is_known(self, expr: Any, call: relay.Call, name: str, index: int = -1) -> bool:
+        """Load an expression, which is a call or the field of one, if it is like one that was loaded before."""
+        operands = self.parts(call)
+        views = [self.views[operand] for operand in operands]
+        looks_at = spellings.LOOKS_AT.get(name)
+        looks = looks_at is not None and any(self.operators.get(operand) in looks_at for operand in operands)
+        self._key = None if looks else self._signatures.key(call, name, operands, views, index)
+        rows = self._signatures.known(self._key)
+        if rows is None:
+            return False
+        self.replay(rows, Reading(expr, len(rows), () if expr is call else (call,)), views, operands, "")
+        return True
+
+    def _note(self, call: relay.Call, start: int, through: tuple[Any, ...]) -> None:
+        """Note the nodes from a place on, which are those of a call, or of a field of it, that is not yet known."""
+        operands = self.parts(call)
+        views = [self.views[operand] for operand in operands]
+        self._signatures.note(self._key, self.nodes[start:], operands, views, through)
+
     def _own(self, expr: Any, op: Any, attrs: Mapping[str, Any], name: str, effect: Effect | None = None) -> None:
         """Add a node that alone makes up the reading of an expression, with the expression's parts as operands."""
-        sources = parts(expr)
+        sources = self.parts(expr)
         extra = hidden_variables(expr)
         view = Node(
             op,
@@ -157,14 +212,6 @@ class RelayLoader(Loader):
             deps=tuple([self.views[var] for var in extra]),
         )
         self.add(expr, view)
-
-    def _field(self, expr: relay.TupleGetItem) -> bool:
-        """Load a field of a call by its own reading, or of a tuple that is in sight; False if there is neither."""
-        whole = expr.tuple_value
-        if isinstance(whole, relay.Call):
-            canon = spellings.read_field(whole, int(expr.index), self)
-            return canon is not None and self._tree(expr, canon)
-        return False
 
     def _group(self, expr: relay.Call) -> None:
         """Load the call of an outlined group, whose function is loaded at its first use."""
@@ -206,7 +253,9 @@ class RelayLoader(Loader):
         if root.type is None and native is not None:
             # Relay says something else than the meaning of the operator.
             return False
-        leaves = {source for sources in tree.sources for source in sources if not isinstance(source, int)}
+        leaves = ByExpression[None]()
+        for sources in tree.sources:
+            leaves.update((source, None) for source in sources if not isinstance(source, int))
         through, extra = self._between(expr, leaves)
         self.link(tree, Reading(expr, len(tree.nodes), through), extra)
         return True
@@ -214,11 +263,13 @@ class RelayLoader(Loader):
     def is_value(self, operand: Any, native: Any) -> bool:
         return operand in self.views
 
-    def _between(self, root: Any, leaves: set[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def _between(self, root: Any, leaves: Collection[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The expressions between the leaves of a reading and its root, and the other expressions from which those and
         the root are computed."""
+        if all(part in leaves for part in self.parts(root)):
+            return (), ()  # as nearly always
         lowest = min([self.order.get(leaf, -1) for leaf in leaves], default=len(self.order))
-        extra: dict[Any, None] = {}
+        extra = ByExpression[None]()
 
         def below(expr: Any) -> Sequence[Any]:
             if expr in leaves or isinstance(expr, relay.Constant):
@@ -226,7 +277,7 @@ class RelayLoader(Loader):
             if expr in extra or (expr is not root and self.order[expr] < lowest):
                 extra[expr] = None
                 return ()
-            return parts(expr)
+            return self.parts(expr)
 
         *through, _ = [expr for expr in in_order([root], below) if expr not in leaves and expr not in extra]
         return tuple(through), tuple([expr for expr in extra if not isinstance(expr, relay.Constant)])
@@ -240,11 +291,15 @@ class RelayLoader(Loader):
 
     def _native_type(self, expr: Any) -> Type | None:
         """The type that Relay knows, in which every unknown size is a symbol of its own."""
-        if expr not in self._types:
-            self._types[expr] = self.types.of(checked_type(expr))
-        return self._types[expr]
+        try:
+            return self._types[expr]
+        except KeyError:
+            found = self._types[expr] = self.types.of(checked_type(expr))
+            return found
 
     def _type(self, expr: Any, op: Any, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+        if op in (TUPLE, GETITEM) and not has_symbols(tuple([operand.type for operand in operands])):
+            return inferred(op, operands, attrs)
         native = self._native_type(expr)
         if has_symbols(native) and op in (TUPLE, GETITEM):
             return refined(native, inferred(op, operands, attrs)) or native

@@ -13,7 +13,7 @@ from tvm import relay
 from gsl.errors import FrontEndError, nearest
 from gsl.front.base import Extended, Unchangeable
 from gsl.front.core.custom import read_groups
-from gsl.front.relay.handle import in_order, unique_names
+from gsl.front.relay.handle import KnownParts, in_order, parts, unique_names
 from gsl.front.relay.infer import evaluate
 from gsl.front.relay.load import RelayLoader
 from gsl.front.relay.reasons import RelayReasons
@@ -40,11 +40,12 @@ class RelayProgram(Extended, Unchangeable):
         self._names = unique_names(main_of(module))
         given = {str(name): value for name, value in (params or {}).items()}
         self._params = {name: _weight(name, given[name]) for name in self._names if name in given}
+        self._known = KnownParts()
 
     @cached_property
     def _typed(self) -> Any:
         """The module, of which every expression has a type."""
-        typed = typed_module(self._native)
+        typed = typed_module(self._native, self._known)
         for name, var in zip(self._names, main_of(typed).params):
             if name in self._params:
                 _check_weight(name, self._params[name], checked_type(var))
@@ -80,7 +81,8 @@ class RelayProgram(Extended, Unchangeable):
 
     def _loader(self) -> RelayLoader:
         weights = {name: to_torch(value) for name, value in self._params.items()}
-        return RelayLoader(self._typed, main_of(self._typed), self._names, weights)
+        typed, known, self._known = self._typed, self._known, KnownParts()  # they are as large as the program
+        return RelayLoader(typed, main_of(typed), self._names, weights, known)
 
     def why_unread(self) -> Callable[[Node], str | None]:
         """A function that tells why an opaque node of a view has no canonical reading."""
@@ -176,13 +178,13 @@ def main_of(module: Any) -> Any:
     return function
 
 
-def typed_module(module: Any) -> Any:
+def typed_module(module: Any, below: Callable[[Any], Sequence[Any]] = parts) -> Any:
     """The module with a type for every expression of ``@main``; itself if it has them already.
 
     Raises FrontEndError with Relay's reason if it is ill-typed.
     """
     main = module["main"]
-    if checked_type(main) is not None and all(checked_type(expr) is not None for expr in in_order([main.body])):
+    if checked_type(main) is not None and all(checked_type(expr) is not None for expr in in_order([main.body], below)):
         return module
     try:
         with diagnosed():

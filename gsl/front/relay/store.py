@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 from tvm import relay
@@ -16,6 +17,7 @@ from gsl.front.core.infer import dtype_of_number, type_of_literal
 from gsl.front.core.store import Storer, added, foreign
 from gsl.front.relay import groups, opaque, spellings
 from gsl.front.relay.handle import (
+    ByExpression,
     FrozenReading,
     RelayLeaf,
     bound,
@@ -25,6 +27,7 @@ from gsl.front.relay.handle import (
     parts,
     rebuilt,
 )  # fmt: skip
+from gsl.front.relay.spellings.table import items
 from gsl.front.relay.types import RelayTypes, checked_type, infer_local, native_type
 from gsl.front.tvm.tensors import dtype_name, to_torch, to_tvm
 from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, Type, op_name
@@ -46,14 +49,26 @@ class RelayStorer(Storer):
         self.function: relay.Function = module["main"]
         self.weights: dict[str, Any] = {}
         """The new weights by name, as tensors of TVM."""
-        self._types: dict[Any, Type | None] = {}
+        self._types = ByExpression[Type | None]()
         """The types of the expressions so far, as the view knows them."""
         self._sizes = RelayTypes()
-        self._variables = {var: str(var.name_hint) for var in self.function.params}
-        self._names = set(self._variables.values())
         self._new_variables: list[relay.Var] = []
         self._symbols: set[str] | None = None
         """The symbols of the functions for code generators, once one is made."""
+
+    @cached_property
+    def _variables(self) -> ByExpression[str]:
+        """The variables of the function, with their names."""
+        found = ByExpression[str]()
+        for var in items(self.function.params):
+            found[var] = str(var.name_hint)
+        return found
+
+    @cached_property
+    def _new_names(self) -> Iterator[str]:
+        """The names for new weights, which no variable has."""
+        known = set(self._variables.values())
+        return (name for number in count(1) if (name := f"{PREFIX}{number}") not in known)
 
     def store(self) -> relay.Function:
         """The function; the very same one if nothing has changed. FrontEndError if it can't be made."""
@@ -69,6 +84,7 @@ class RelayStorer(Storer):
         operands."""
         if isinstance(op, Subgraph) or any(native_type(operand.type, unknown=True) is None for operand in operands):
             return
+        self._rows = {}
         for number, operand in enumerate(operands):
             if operand.op == TUPLE:
                 parts = [relay.Var(f"x{number}", native_type(item.type, unknown=True)) for item in operand.operands]
@@ -95,7 +111,8 @@ class RelayStorer(Storer):
 
     def _moved(self, reading: Any) -> Any:
         """The expression of a reading, with the new nodes of its parts."""
-        instead = {source: self.value(view) for source, view in self.kept[reading].items()}
+        instead = ByExpression[Any]()
+        instead.update((source, self.value(view)) for source, view in self.kept[reading].items())
         moved = {source: new for source, new in instead.items() if not new.same_as(source)}
         if not moved:
             return reading.native
@@ -166,8 +183,8 @@ class RelayStorer(Storer):
     @cached_property
     def _rows(self) -> dict[tuple[Any, tuple[int, ...]], Any]:
         """The reshapes of the function, by their operand and their new shape."""
-        keys = {expr: _reshape_of(expr) for expr in in_order([self.function.body])}
-        return {key: expr for expr, key in keys.items() if key is not None}
+        keys = [(expr, _reshape_of(expr)) for expr in in_order([self.function.body])]
+        return {key: expr for expr, key in keys if key is not None}
 
     def _outlined(self, group: Subgraph, attrs: Mapping[str, Any]) -> relay.Function:
         """An outlined group as a function that carries its name and attributes."""
@@ -209,11 +226,7 @@ class RelayStorer(Storer):
         return self._typed(relay.const(operand, dtype_of_number(operand)))
 
     def _new_weight(self, node: Node) -> relay.Var:
-        number = 1
-        while f"{PREFIX}{number}" in self._names:
-            number += 1
-        name = f"{PREFIX}{number}"
-        self._names.add(name)
+        name = next(self._new_names)
         value = to_torch(node.attrs["value"])
         self.weights[name] = to_tvm(value)
         var = relay.var(name, shape=tuple(value.shape), dtype=dtype_name(value.dtype))

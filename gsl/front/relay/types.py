@@ -11,6 +11,7 @@ import tvm
 from tvm import relay, tir
 from tvm.ir import diagnostics
 
+from gsl.front.relay.spellings.table import items
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
 from gsl.spec.meaning import has_symbols
 
@@ -25,14 +26,23 @@ class RelayTypes:
     def __init__(self) -> None:
         self._variables: dict[tir.Var, SymDim] = {}
         self._names: set[str] = set()
+        self._known: dict[int, tuple[TensorType, Any]] = {}
+        """The types without unknown sizes that were met, by the addresses of those of Relay, which are kept as well."""
 
     def of(self, type: Any) -> Type | None:
         """The type; ``None`` for a type without a counterpart in the view: functions, references, data types."""
         match type:
             case relay.TensorType():
-                return TensorType(tuple([self.dim(size) for size in type.shape]), str(type.dtype))
+                known = self._known.get(type.handle.value)
+                if known is not None:
+                    return known[0]
+                sizes = tuple([self.dim(size) for size in items(type.shape)])
+                found = TensorType(sizes, str(type.dtype))
+                if all(isinstance(size, int) for size in sizes):
+                    self._known[type.handle.value] = found, type
+                return found
             case relay.TupleType():
-                return TupleType(tuple([self.of(field) for field in type.fields]))
+                return TupleType(tuple([self.of(field) for field in items(type.fields)]))
         return None
 
     def dim(self, size: Any) -> Dim:

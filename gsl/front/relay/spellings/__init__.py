@@ -8,7 +8,25 @@ NaN, so a reading does not either.
 
 from __future__ import annotations
 
-from gsl.front.relay.spellings.rows import CALLS, MISSING, read, read_field, write
+from collections.abc import Mapping
+from typing import Final
+
+from gsl.front.relay.spellings import linear, reduce
+from gsl.front.relay.spellings.rows import CALLS, FIELDS, MISSING, read, read_field, write
 from gsl.front.relay.spellings.table import RelayCall, RelayScope, RelayUnreadError
 
-__all__ = ["CALLS", "MISSING", "RelayCall", "RelayScope", "RelayUnreadError", "read", "read_field", "write"]
+LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {**linear.LOOKS_AT, **reduce.LOOKS_AT}
+"""The operators whose readings depend on what computes the operands, with the operators at which they look there."""
+
+__all__ = [
+    "CALLS",
+    "FIELDS",
+    "LOOKS_AT",
+    "MISSING",
+    "RelayCall",
+    "RelayScope",
+    "RelayUnreadError",
+    "read",
+    "read_field",
+    "write",
+]

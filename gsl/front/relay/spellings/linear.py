@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -186,6 +186,15 @@ def _is_product(expr: Any, scope: RelayScope) -> bool:
         return True
     is_back = _is_call(expr, "reshape") or _is_call(expr, "reshape_like")
     return is_back and read_layer(RelayCall(expr, scope)) is not None
+
+
+_BACK: Final = frozenset(("nn.dense",))
+LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {
+    "reshape": _BACK,
+    "reshape_like": _BACK,
+    "add": frozenset(("nn.dense", "nn.matmul", "nn.batch_matmul", "reshape", "reshape_like")),
+}
+"""The operators whose readings depend on what computes the operands, with the operators at which they look there."""
 
 
 # ---------------------------------------------------------------- einsum

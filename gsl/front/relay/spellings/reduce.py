@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tvm import relay
@@ -89,6 +89,10 @@ def _is_mean(r: RelayCall) -> bool:
     own = RelayCall(mean, r.scope)
     same_axes = own["axis"] == r["axis"] and bool(own["exclude"]) == bool(r["exclude"])
     return bool(mean.args[0].same_as(r.x)) and same_axes and bool(own["keepdims"])
+
+
+LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {"variance": frozenset(("mean",))}
+"""As in ``linear``."""
 
 
 def _variance(w: RelayLowering) -> Any:

@@ -25,6 +25,7 @@ from gsl.front.relay.spellings.table import (
     RelayRow,
     RelayScope,
     RelayUnreadError,
+    name_of,
     type_of_tree,
 )
 from gsl.front.tree import Canon, compose
@@ -48,22 +49,24 @@ FIELDS: Final[dict[tuple[str, int], RelayLift]] = {
 
 def read(call: Any, scope: RelayScope) -> Canon | None:
     """The canonical reading of a call; its leaves are expressions of Relay's. ``None``: there is no exact one."""
-    if not isinstance(call.op, Op):
-        return None
-    return _read(CALLS.get(call.op.name), call, scope, scope.type_of(call))
+    callee = call.op
+    reader = CALLS.get(name_of(callee)) if isinstance(callee, Op) else None
+    return None if reader is None else _read(reader, call, scope, scope.type_of(call))
 
 
 def read_field(call: Any, index: int, scope: RelayScope) -> Canon | None:
     """The canonical reading of one of the results of a call."""
-    if not isinstance(call.op, Op):
+    callee = call.op
+    reader = FIELDS.get((name_of(callee), index)) if isinstance(callee, Op) else None
+    if reader is None:
         return None
     whole = scope.type_of(call)
     field = whole.fields[index] if isinstance(whole, TupleType) and index < len(whole.fields) else None
-    return _read(FIELDS.get((call.op.name, index)), call, scope, field)
+    return _read(reader, call, scope, field)
 
 
-def _read(reader: RelayLift | None, call: relay.Call, scope: RelayScope, expected: Type | None) -> Canon | None:
-    if reader is None or expected is None:
+def _read(reader: RelayLift, call: relay.Call, scope: RelayScope, expected: Type | None) -> Canon | None:
+    if expected is None:
         return None
     try:
         found = reader(RelayCall(call, scope))

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 import tvm
 from tvm import relay
+from tvm.ir import Op
+from tvm.runtime import _ffi_api
 
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import SymDim, TensorType, TupleType, Type
@@ -41,6 +43,24 @@ def check(condition: bool) -> None:
 # ---------------------------------------------------------------- reading
 
 
+def items(array: Any) -> tuple[Any, ...]:
+    """The items of an array of TVM, of which none is asked for more than once."""
+    get = _ffi_api.ArrayGetItem
+    return tuple([get(array, number) for number in range(len(array))])
+
+
+def name_of(op: Op) -> str:
+    """The name of an operator, which TVM is asked for once: operators stay where they are registered."""
+    address = op.handle.value
+    found = _NAMES.get(address)
+    if found is None:
+        found = _NAMES[address] = str(op.name)
+    return found
+
+
+_NAMES: Final[dict[int, str]] = {}
+
+
 @dataclass(frozen=True)
 class RelayCall:
     """A call of Relay's that is to be read: ``r["axis"]`` is an attribute as a Python value, ``r.x`` the first
@@ -63,15 +83,15 @@ class RelayCall:
 
     @property
     def x(self) -> Any:
-        return self.call.args[0]
+        return self.operands[0]
 
-    @property
+    @cached_property
     def operands(self) -> tuple[Any, ...]:
-        return tuple(self.call.args)
+        return items(self.call.args)
 
     def type(self, position: int = 0) -> TensorType:
         """The type of an operand that the reading depends on."""
-        return tensor_type(self.scope.type_of(self.call.args[position]))
+        return tensor_type(self.scope.type_of(self.operands[position]))
 
     @property
     def result(self) -> TensorType:
