@@ -1,13 +1,14 @@
-"""TENSAT's rules: pairs of s-expressions."""
+"""TENSAT's rules: pairs of s-expressions, or equations of calls."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from string import ascii_letters, digits
+from typing import Any, NamedTuple
 
 from gsl.errors import ExchangeError, PatternError, nearest
 from gsl.exchange.imported import Conditions, ImportedRules, rule_set
@@ -36,6 +37,8 @@ _CALLED = {
 """Names of operators where rules are written with calls, and those that they have in s-expressions."""
 _OF_IMAGES = ("conv2d", "pool", "enlarge")
 _NUMBER = re.compile(r"-?\d+")
+_DEPTH = {"(": 1, ")": -1}
+_WORD = f"{ascii_letters}{digits}_"
 _PERMUTATION = re.compile(r"\d+(_\d+)+")
 FIELDS = ("split_0", "split_1")
 KNOWN = (*(name for name in SIGNATURES if name != "enlarge_like"), *FIELDS)
@@ -56,7 +59,8 @@ def rules_from_tensat(
     an error.
 
     So are rules with a line that can't be read, with line and column. Raises ExchangeError for a file of which no line
-    can. Rules may also be written with calls, ``relu(relu(x))==relu(x)``.
+    can. Rules may also be written with calls, ``relu(relu(x))==relu(x)``. A line may have several of those, one right
+    after the other: the rules of such a file are numbered in order.
     """
     if outputs not in (None, 1, 2):
         raise PatternError(f"outputs: expected 1, 2 or None, found {outputs!r}")
@@ -80,28 +84,75 @@ def read_tensat(
     return _rules(lines, file.name, outputs, operators)
 
 
+class _Row(NamedTuple):
+    """The text of a rule with one output, and its place."""
+
+    number: int
+    """The number by which the rule is known."""
+    line: int
+    column: int
+    text: str
+
+
+def _rows(lines: Sequence[str]) -> list[_Row]:
+    """The rules of a file, numbered by their lines, or in order where a line has several."""
+    found = [(number, *part) for number, line in enumerate(lines, 1) if line.strip() for part in _equations(line)]
+    in_order = len({line for line, *_ in found}) < len(found)
+    return [_Row(place if in_order else row[0], *row) for place, row in enumerate(found, 1)]
+
+
+def _equations(line: str) -> Iterator[tuple[int, str]]:
+    """The rules of a line with their columns: several, if calls follow each other without anything between them."""
+    ends = [match.start() for match in re.finditer(EQUALS, line)]
+    if ARROW in line or len(ends) < 2:
+        yield 1, line
+        return
+    start = 0
+    for left, right in zip(ends, ends[1:]):
+        cut = _end(line, left, right)
+        yield start + 1, line[start:cut]
+        start = cut
+    yield start + 1, line[start:]
+
+
+def _end(line: str, left: int, right: int) -> int:
+    """Where the call after one ``==`` ends, and the one before the next begins; found from the other side if the first
+    one is not closed."""
+    depth = 0
+    for place in range(left, right):
+        depth += _DEPTH.get(line[place], 0)
+        if not depth and line[place] == ")":
+            return place + 1
+    depth = 0
+    for place in range(right - 1, left, -1):
+        depth -= _DEPTH.get(line[place], 0)
+        if not depth and line[place] == "(":
+            return left + len(EQUALS) + len(line[left + len(EQUALS) : place].rstrip(_WORD))
+    return right
+
+
 def _rules(
     lines: Sequence[str], file: str, outputs: int | None, operators: Collection[str]
 ) -> tuple[list[TermRule], dict[str, str]]:
-    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-    if not numbered:
+    rows = _rows(lines)
+    if not rows:
         raise ExchangeError(f"{file}: it has no rules")
     if outputs is None:
-        alone = [_alone(_Parser(file, operators), *row) for row in numbered]
+        alone = [_alone(_Parser(file, operators), row) for row in rows]
         closed = all(sides is None or _unbound([sides[0]], [sides[1]]) is None for sides in alone)
-        outputs = 1 if closed or len(numbered) % 2 else 2
-    if len(numbered) % outputs:
+        outputs = 1 if closed or len(rows) % 2 else 2
+    if len(rows) % outputs:
         raise ExchangeError(
-            f"{file}: line {numbered[-1][0]}: a rule with two outputs has two lines, so their number must be even; "
-            f"found {len(numbered)}"
+            f"{file}: line {rows[-1].line}: a rule with two outputs has two lines, so their number must be even; "
+            f"found {len(rows)}"
         )
     read: list[TermRule] = []
     refused: dict[str, ExchangeError] = {}
-    for start in range(0, len(numbered), outputs):
-        rows = numbered[start : start + outputs]
-        name = "-".join(["tensat", *(str(number) for number, _ in rows)])
+    for start in range(0, len(rows), outputs):
+        own = rows[start : start + outputs]
+        name = "-".join(["tensat", *(str(row.number) for row in own)])
         try:
-            read.append(_rule(name, rows, file, operators))
+            read.append(_rule(name, own, file, operators))
         except ExchangeError as error:
             refused[name] = error
     if not read:
@@ -109,25 +160,25 @@ def _rules(
     return read, {name: str(error) for name, error in refused.items()}
 
 
-def _alone(parser: _Parser, number: int, text: str) -> tuple[RuleTerm, RuleTerm] | None:
-    """The two sides of a line; ``None`` if it can't be read."""
+def _alone(parser: _Parser, row: _Row) -> tuple[RuleTerm, RuleTerm] | None:
+    """The two sides of a rule; ``None`` if it can't be read."""
     try:
-        return parser.line(number, text)
+        return parser.row(row)
     except ExchangeError:
         return None
 
 
-def _rule(name: str, rows: Sequence[tuple[int, str]], file: str, operators: Collection[str]) -> TermRule:
+def _rule(name: str, rows: Sequence[_Row], file: str, operators: Collection[str]) -> TermRule:
     """The rule of a line, or of as many as it has outputs. Raises ExchangeError."""
     parser = _Parser(file, operators)
-    sides = [parser.line(*row) for row in rows]
+    sides = [parser.row(row) for row in rows]
     source, target = [old for old, _ in sides], [new for _, new in sides]
     unbound = _unbound(source, target)
     if unbound is not None:
         raise ExchangeError(f"{unbound.place}: the source has no variable ?{unbound.params['name']}")
     if len(set(source)) < len(source):
         raise ExchangeError(f"{source[-1].place}: both lines replace the same expression")
-    return TermRule(name, f"{file}: line {rows[0][0]}", tuple(source), tuple(target))
+    return TermRule(name, f"{file}: line {rows[0].line}", tuple(source), tuple(target))
 
 
 def _unbound(source: Sequence[RuleTerm], target: Sequence[RuleTerm]) -> RuleTerm | None:
@@ -146,12 +197,12 @@ class _Open:
 
 
 class _Parser:
-    """Reads the lines of one rule. Equal expressions are one term, as they are one class of an e-graph."""
+    """Reads the rows of one rule. Equal expressions are one term, as they are one class of an e-graph."""
 
     def __init__(self, file: str, operators: Collection[str]) -> None:
         self.file = file
         self.operators = operators
-        self.number = 0
+        self.line = 0
         self.known: dict[Any, RuleTerm] = {}
 
     def error(self, column: int, problem: str) -> ExchangeError:
@@ -159,38 +210,39 @@ class _Parser:
         return ExchangeError(f"{self._place(column)}: {problem}")
 
     def _place(self, column: int) -> str:
-        return f"{self.file}: line {self.number}, column {column}"
+        return f"{self.file}: line {self.line}, column {column}"
 
-    def line(self, number: int, text: str) -> tuple[RuleTerm, RuleTerm]:
+    def row(self, row: _Row) -> tuple[RuleTerm, RuleTerm]:
         """The two sides of a rule."""
-        self.number = number
+        self.line, column, text = row.line, row.column, row.text
         if ARROW not in text and text.count(EQUALS) == 1:
             old, new = text.split(EQUALS)
             rank = "4" if any(name in text for name in _OF_IMAGES) else "2"
-            return self._called(old, 1, rank), self._called(new, len(old) + len(EQUALS) + 1, rank)
+            return self._called(old, column, rank), self._called(new, column + len(old) + len(EQUALS), rank)
         sides = text.split(ARROW)
         if len(sides) != 2:
-            column = len(text) + 1 if len(sides) == 1 else len(ARROW.join(sides[:2])) + 1
-            raise self.error(column, f"expected source{ARROW}target, found {len(sides) - 1} times {ARROW!r}")
-        target = len(sides[0]) + len(ARROW)
-        return self._side(sides[0], 1), self._side(sides[1], target + 1)
+            wrong = column + (len(text) if len(sides) == 1 else len(ARROW.join(sides[:2])))
+            raise self.error(wrong, f"expected source{ARROW}target, found {len(sides) - 1} times {ARROW!r}")
+        return self._side(sides[0], column), self._side(sides[1], column + len(sides[0]) + len(ARROW))
 
     def _called(self, text: str, column: int, rank: str) -> RuleTerm:
-        """The term of one side that is written with calls. Names without parentheses are variables, products have no
-        activation, and concatenated tensors the rank that is given."""
+        """The term of one side that is written with calls. Names without parentheses are variables. A product that says
+        no activation has none, and concatenated tensors have the rank that is given where nothing tells it."""
         tokens: list[tuple[int, str]] = []
-        for match in _CALL_TOKEN.finditer(text):
-            place, token = column + match.start(), match.group()
+        found = [(column + match.start(), match.group()) for match in _CALL_TOKEN.finditer(text)]
+        found = [(place, token) for place, token in found if token != ","]
+        for number, (place, token) in enumerate(found):
             name = _CALLED.get(token.rstrip("("), token.rstrip("("))
+            told = number + 1 < len(found) and _NUMBER.fullmatch(found[number + 1][1])
             if token.endswith("("):
                 tokens += [(place, "("), (place, name)]
-                tokens += [(place, "0")] if name == "matmul" else []
+                tokens += [(place, "0")] if name == "matmul" and not told else []
             elif token == ")":
                 tokens.append((place, token))
-            elif token != ",":
+            else:
                 plain = _NUMBER.fullmatch(name) or name in CONSTANTS or name in self.operators
                 tokens.append((place, name if plain else f"?{name}"))
-                if len(tokens) > 1 and tokens[-2][1] == "concat":
+                if len(tokens) > 1 and tokens[-2][1] == "concat" and not told:
                     tokens.append((place, rank))
         return self._side(text, column, tokens)
 

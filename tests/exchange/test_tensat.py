@@ -78,6 +78,46 @@ def test_rules_may_be_written_with_calls(read: Callable[..., ImportedRules]) -> 
     assert [rule.doc for rule in read(fields)] == [rule.doc for rule in read(PAIR)]
 
 
+TOGETHER = (
+    "relu(relu(x))==relu(x)", "ewadd(x,y)==ewadd(y,ewmul(Iewmul,x))", "matmul(0,x,y)==matmul(x,y)",
+    "concat(1,2,relu(x),relu(y))==relu(concat(1,2,x,y))",
+)  # fmt: skip
+
+
+def test_calls_that_follow_each_other_in_one_line_are_rules_by_their_number(
+    read: Callable[..., ImportedRules]
+) -> None:
+    with pytest.warns(RefusedRulesWarning):  # both sides are one product
+        together, apart = (read(text.join(TOGETHER), strict=False) for text in ("", "\n"))
+    assert [rule.name for rule in together] == ["tensat-1", "tensat-2", "tensat-4"]
+    assert [rule.doc for rule in together] == [rule.doc for rule in apart]
+    assert list(together.refused) == list(apart.refused) == ["tensat-3"]
+    two = read("\n".join(TOGETHER[:2]) + TOGETHER[3])
+    assert [rule.name for rule in two] == ["tensat-1", "tensat-2", "tensat-3"], "in order, over all lines"
+
+
+@pytest.mark.parametrize(
+    ("number", "damage", "refused"),
+    [
+        (1, "ewadd(x,y)==ewadd(y,ewmul(Iewmul,x)", "not closed"), (1, "ewad(x,y)==ewadd(y,x)", "unknown operator 'ewad'"),
+        (1, "ewadd(x,y==ewadd(y,x)", "not closed"), (3, "relu(x)==relu(relu(x)", "not closed"),
+    ],
+)  # fmt: skip
+def test_a_rule_among_others_in_a_line_that_cannot_be_read_is_refused_alone(
+    read: Callable[..., ImportedRules], number: int, damage: str, refused: str
+) -> None:
+    rows = [*TOGETHER[:2], "tanh(relu(x))==tanh(x)", TOGETHER[3]]
+    before = len("".join(rows[:number]))
+    rows[number] = damage
+    with pytest.warns(RefusedRulesWarning):
+        rules = read("".join(rows), strict=False)
+    name = f"tensat-{number + 1}"
+    assert list(rules.refused) == [name]
+    assert refused in rules.refused[name]
+    column = int(rules.refused[name].partition("column ")[2].partition(":")[0])
+    assert before < column <= before + len(damage) + 1
+
+
 def test_lines_are_joined_where_a_target_needs_it(read: Callable[..., ImportedRules]) -> None:
     (pair,) = read(PAIR)
     assert pair.name == "tensat-1-2"
