@@ -6,7 +6,10 @@ Their shape comes from the context: a convolution's data, the other operand of a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from gsl import attr, op, pat
 from gsl.exchange.patterns import Inexpressible, PatternSide
@@ -21,7 +24,7 @@ def ones(side: PatternSide, term: RuleTerm) -> Pattern:
     other = _other(side, term, "ewmul")
     if not side.is_source:
         return op.OnesLike(other)
-    return _known(side, "ones", lambda value: equal_literal(1.0, value) or equal_literal(1, value))
+    return _known(side, "ones", _is_ones, np.ones)
 
 
 def identity(side: PatternSide, term: RuleTerm) -> Pattern:
@@ -30,7 +33,10 @@ def identity(side: PatternSide, term: RuleTerm) -> Pattern:
     if not side.is_source:
         _, position = side.context(term)
         return identity_matrix(other.shape[-1 if position == 1 else -2], other.dtype)
-    return _known(side, "the identity matrix", _is_identity)
+    leaf = _known(side, "the identity matrix", _is_identity, lambda shape: np.eye(*shape))
+    side.demand(leaf.ndim == 2)
+    side.demand(leaf.shape[0] == leaf.shape[1])
+    return leaf
 
 
 def identity_matrix(size: Any, dtype: Any) -> pat.Call:
@@ -43,7 +49,13 @@ def identity_kernel(side: PatternSide, term: RuleTerm) -> Pattern:
     size = _size(side, term)
     low = side.semantics.odd_padding == "low"
     if side.is_source:
-        return _known(side, "an identity kernel", lambda value: _is_identity_kernel(value, size, low))
+        centre = (size[0] // 2, size[1] // 2) if low else ((size[0] - 1) // 2, (size[1] - 1) // 2)
+        test, value = partial(_is_identity_kernel, size=size, centre=centre), partial(_identity_kernel, centre=centre)
+        leaf = _known(side, "an identity kernel", test, value)
+        side.demand(leaf.ndim == 4)
+        side.demand(leaf.shape[2:] == size)
+        side.demand(leaf.shape[0] == _data(side, term).shape[1])
+        return leaf
     data = _data(side, term)
     eye = op.Reshape(
         identity_matrix(data.shape[1], data.dtype), newshape=attr.Tuple(data.shape[1], data.shape[1], 1, 1)
@@ -57,7 +69,13 @@ def average_kernel(side: PatternSide, term: RuleTerm) -> Pattern:
     size = _size(side, term)
     share = 1.0 / (size[0] * size[1])
     if side.is_source:
-        return _known(side, "an averaging kernel", lambda value: _is_average_kernel(value, size, share))
+        test = partial(_is_average_kernel, size=size, share=share)
+        leaf = _known(side, "an averaging kernel", test, partial(_average_kernel, share=share))
+        side.demand(leaf.ndim == 4)
+        side.demand(leaf.shape[2:] == size)
+        side.demand(leaf.shape[0] == _data(side, term).shape[1])
+        side.demand((leaf.shape[1] == 1) | (leaf.shape[1] == leaf.shape[0]))
+        return leaf
     data = _data(side, term)
     channels = data.shape[1]
     single = op.Full(share, shape=attr.Tuple(channels, 1, *size), dtype=data.dtype)
@@ -93,17 +111,34 @@ def _other(side: PatternSide, term: RuleTerm, op_name: str) -> Pattern:
     return side.patterns[other]
 
 
-def _known(side: PatternSide, what: str, test: Callable[[Any], bool]) -> Pattern:
+class KnownValue:
+    """The condition that a parameter or literal has a certain value, which a test tells from others."""
+
+    def __init__(
+        self, leaf: Pattern, what: str, test: Callable[[Any], bool], value: Callable[[tuple[int, ...]], Any]
+    ) -> None:
+        self.__name__ = f"is {what}"  # what a rule's text says
+        self.what = what
+        self.test = test
+        self.values = {leaf: value}
+        """For verification: the value, as an array, for each shape."""
+
+    def __call__(self, match: Match) -> bool | str:
+        (leaf,) = self.values
+        return self.test(match[leaf].attrs["value"]) or f"%{match[leaf].name} is not {self.what}"
+
+
+def _known(
+    side: PatternSide, what: str, test: Callable[[Any], bool], value: Callable[[tuple[int, ...]], Any]
+) -> Pattern:
     """A parameter or literal whose value passes a test."""
     leaf = pat.Alt(pat.Param(), pat.Const())
-
-    def holds(match: Match) -> bool | str:
-        value = match[leaf].attrs["value"]
-        return test(value) or f"%{match[leaf].name} is not {what}"
-
-    holds.__name__ = f"is {what}"  # what a rule's text says
-    side.demand(holds)
+    side.demand(KnownValue(leaf, what, test, value))
     return leaf
+
+
+def _is_ones(value: Any) -> bool:
+    return bool(equal_literal(1.0, value) or equal_literal(1, value))
 
 
 def _is_identity(value: Any) -> bool:
@@ -114,15 +149,21 @@ def _is_identity(value: Any) -> bool:
     return bool((value[list(places), list(places)] == 1).all()) and int((value != 0).sum()) == shape[0]
 
 
-def _is_identity_kernel(value: Any, size: Sequence[int], low: bool) -> bool:
+def _is_identity_kernel(value: Any, size: Sequence[int], centre: Sequence[int]) -> bool:
     """True if each channel is taken to itself, by the element of the kernel that *same* padding puts on its place."""
     shape = tuple(getattr(value, "shape", ()))
     if len(shape) != 4 or shape[2:] != tuple(size) or not shape[1] or shape[0] % shape[1]:
         return False
-    centre = [k // 2 if low else (k - 1) // 2 for k in size]
     filters = list(range(shape[0]))
     inside = value[filters, [f % shape[1] for f in filters], centre[0], centre[1]]
     return bool((inside == 1).all()) and int((value != 0).sum()) == shape[0]
+
+
+def _identity_kernel(shape: tuple[int, ...], centre: Sequence[int]) -> Any:
+    found = np.zeros(shape)
+    filters = np.arange(shape[0])
+    found[filters, filters % shape[1], centre[0], centre[1]] = 1
+    return found
 
 
 def _is_average_kernel(value: Any, size: Sequence[int], share: float) -> bool:
@@ -136,3 +177,8 @@ def _is_average_kernel(value: Any, size: Sequence[int], share: float) -> bool:
     if shape[0] != shape[1] or int((value != 0).sum()) != shape[0] * size[0] * size[1]:
         return False
     return equal_literal(share, value[filters, filters])
+
+
+def _average_kernel(shape: tuple[int, ...], share: float) -> Any:
+    channels = np.eye(shape[0]) if shape[1] > 1 else np.ones((shape[0], 1))
+    return np.broadcast_to(channels[:, :, None, None] * share, shape)

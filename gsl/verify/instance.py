@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from typing import Any
 
@@ -28,13 +28,24 @@ def generate(rule: Subst, choices: Choices) -> Graph:
         demands = Demands(skeleton, rule.plan.where, choices)
         dtypes = dtypes_of({draft.op for draft in skeleton.drafts})
         Solver(skeleton, demands, choices, rule_of, dtypes).run()
-        return _graph(skeleton, choices)
+        return _graph(skeleton, choices, _values(rule, skeleton))
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         # An attribute that a shape rule can't work with: an axis that is a tuple.
         raise Dead(f"{type(error).__name__}: {error}") from error
 
 
-def _graph(skeleton: Skeleton, choices: Choices) -> Graph:
+GivenValue = Callable[[tuple[int, ...]], Any]
+"""The value of a leaf as an array, for its shape."""
+
+
+def _values(rule: Subst, skeleton: Skeleton) -> dict[NodeDraft, GivenValue]:
+    """The values of leaves with which the conditions hold that are functions with ``values``, by pattern."""
+    given = [item for predicate in rule.source.predicates for item in getattr(predicate, "values", {}).items()]
+    drafts = ((skeleton.bindings.get(leaf, ()), value) for leaf, value in given)
+    return {draft.same_as or draft: value for draft, value in drafts if isinstance(draft, NodeDraft)}
+
+
+def _graph(skeleton: Skeleton, choices: Choices, values: Mapping[NodeDraft, GivenValue]) -> Graph:
     nodes: dict[NodeDraft, Node] = {}
     names: dict[str, int] = {}
     domains = _domains(skeleton)
@@ -43,7 +54,7 @@ def _graph(skeleton: Skeleton, choices: Choices) -> Graph:
         own = draft.same_as or draft
         if own not in nodes:
             operands = tuple([nodes[o.same_as or o] for o in own.operands if o is not None])
-            nodes[own] = _node(own, operands, names, domains.get(own))
+            nodes[own] = _node(own, operands, names, domains.get(own), values.get(own))
         nodes[draft] = nodes[own]
     fuzzy = sorted(skeleton.plan.fuzzy, key=str)
     outputs = [nodes[draft] for draft in dict.fromkeys(skeleton.outputs)]
@@ -85,8 +96,10 @@ def _ordered(roots: list[NodeDraft]) -> Iterator[NodeDraft]:
             work += [(operand, False) for operand in reversed(below) if operand is not None]
 
 
-def _node(draft: NodeDraft, operands: tuple[Node, ...], names: dict[str, int], domain: Domain | None) -> Node:
-    op: Any = draft.op
+def _node(
+    draft: NodeDraft, operands: tuple[Node, ...], names: dict[str, int], domain: Domain | None, given: GivenValue | None
+) -> Node:
+    op: Any = CONST if given is not None and draft.op == PARAM else draft.op  # a literal keeps its value
     kind = draft.type
     if isinstance(kind, TensorType) and prod(kind.shape) > MOST_ELEMENTS:  # type: ignore[operator]
         raise Dead(f"{kind} is too large")
@@ -96,7 +109,9 @@ def _node(draft: NodeDraft, operands: tuple[Node, ...], names: dict[str, int], d
     name = base if number == 0 else f"{base}_{number}"
     if op in (PARAM, CONST):
         value = draft.attrs.get("value")
-        attrs = {"value": value if value is not None else _tensor(kind, name, draft.positive, domain)}
+        if value is None:
+            value = _tensor(kind, name, draft.positive, domain) if given is None else _given(kind, given)
+        attrs = {"value": value}
         if op == CONST and domain is not None and domain.outside(attrs["value"]) is not None:
             raise Dead(f"{attrs['value']} is not {domain.words}")
     elif op == GETITEM:
@@ -123,6 +138,13 @@ def _tensor(kind: Any, name: str, positive: bool, domain: Domain | None) -> Any:
     else:
         drawn = drawn / 4 + 0.125
     return (drawn if domain is None else domain.mapped(drawn)).to(getattr(torch, kind.dtype))
+
+
+def _given(kind: Any, value: GivenValue) -> Any:
+    """The given value as a tensor, whose floats are not rounded to the dtype: values are compared in float64."""
+    import torch
+
+    return torch.tensor(value(kind.shape), dtype=torch.float64 if "float" in kind.dtype else getattr(torch, kind.dtype))
 
 
 def _interleave(order: list[Node], fuzzy: list[Any], choices: Choices) -> list[Node]:

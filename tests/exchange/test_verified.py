@@ -52,3 +52,21 @@ def test_the_missing_condition_is_suggested(rule: Callable[..., Subst]) -> None:
 def test_a_rule_gets_its_verdict(rule: Callable[..., Subst], line: str, verdict: type[Verdict]) -> None:
     found = verify(rule(line), max_examples=60, suggest=False)
     assert isinstance(found, verdict), str(found)
+
+
+@pytest.mark.parametrize(("line", "choices", "verdict"), [
+    ("(conv2d 1 1 0 2 ?x (Iconv 3 3))=>(relu ?x)", {}, Supported),
+    ("(conv2d 1 1 0 0 ?x (Iconv 2 3))=>?x", {"groups": True, "odd_padding": "high"}, Supported),
+    ("(conv2d 1 1 0 0 ?x (Iconv 3 3))=>(relu ?x)", {}, Refuted),
+    ("(conv2d 1 1 1 0 ?x (Cpool 2 3))=>(poolavg 2 3 1 1 1 ?x)", {"groups": True}, Supported),
+    ("(conv2d 1 1 0 0 ?x (Cpool 3 3))=>(poolavg 3 3 1 1 0 ?x)", {}, Refuted),  # the padding is not counted
+    ("(conv2d 1 1 0 0 ?x (Cpool 3 3))=>(poolavg 3 3 1 1 0 ?x)", {"count_include_pad": True}, Supported),
+    ("(matmul 0 Imatmul ?x)=>?x", {}, Supported),
+    ("(matmul 0 ?x Imatmul)=>(transpose ?x)", {}, Refuted),
+    ("(relu (ewmul Iewmul ?x))=>(relu ?x)", {}, Supported),
+])  # fmt: skip
+def test_constants_in_a_source_are_drawn_as_what_they_are(
+    rule: Callable[..., Subst], line: str, choices: dict[str, object], verdict: type[Verdict]
+) -> None:
+    found = verify(rule(line, **choices), max_examples=40, suggest=False)
+    assert isinstance(found, verdict), str(found)
