@@ -21,7 +21,9 @@ from gsl.verify.verdict import MINIMUM, Counterexample, Mutants, Refuted, Sugges
 
 MORE = 100
 """The largest number of instances that are evaluated after a counterexample, to tell failing instances from passing
-ones; and of those of each of two seeds, to test a condition."""
+ones; and of those that test a condition."""
+AGAIN = 50
+"""The number of instances of another seed that test a condition."""
 SOME = 20
 """The number of them after which is asked if more are needed."""
 CONDITIONS = 6
@@ -76,9 +78,10 @@ def _verdict(rule: Subst, max_examples: int, seed: int, compare: Compare, sugges
     verdict = _judge(search, max_examples)
     if isinstance(verdict, Refuted):
         suggestion = None
+        search.compare = _on_tensors(compare)
         if suggest:
             _contrast(search, min(MORE, max_examples))
-            suggestion = _suggestion(search)
+            suggestion = _suggestion(search, compare)
         verdict = replace(verdict, counterexample=_least(search), suggestion=suggestion)
     return verdict
 
@@ -97,6 +100,7 @@ def _judge(search: CounterexampleSearch, max_examples: int, attempts: int = ATTE
             reason = f"{pattern!r} in the target has no meaning of its own, with which the source could be compared"
             return Unchecked(rule.name, search.evidence(), reason=reason)
     search.run(max_examples, until_different=True, attempts=attempts)
+    _rare(search)
     if search.different and rule.approximate:
         reason = "it is approximate, and its two sides differ; gsl.optimize measures by how much they do in a program"
         return Unchecked(rule.name, search.evidence(), reason=reason)
@@ -106,6 +110,12 @@ def _judge(search: CounterexampleSearch, max_examples: int, attempts: int = ATTE
     if search.evaluated < MINIMUM:
         return Unchecked(rule.name, search.evidence(), reason=_reason(search))
     return Supported(rule.name, search.evidence())
+
+
+def _rare(search: CounterexampleSearch) -> None:
+    """Look longer for instances if there are some, and too few were found."""
+    if 0 < search.evaluated < MINIMUM and not search.different:
+        search.run(MINIMUM - search.evaluated, until_different=True, attempts=MANY_ATTEMPTS)
 
 
 def _reason(search: CounterexampleSearch) -> str:
@@ -126,17 +136,21 @@ def _reason(search: CounterexampleSearch) -> str:
 
 def _least(search: CounterexampleSearch) -> Counterexample:
     """The smallest counterexample that is found from the ones that are known, with a program that shows it."""
-    compare = partial(models.compare, exact=False) if search.compare is models.compare else search.compare
     first, tape = min(search.different, key=lambda found: size_of(found[0]))
     least = smallest(
         tape,
         lambda choices: generate(search.rule, choices),
-        lambda graph: outcome(search.rule, graph, compare, search.seed),
+        lambda graph: outcome(search.rule, graph, search.compare, search.seed),
         first,
     )
     least = with_simple_values(least)
     assert least.after is not None
     return _counterexample(least, search.seed, code(least.before, least.after, least.comparison.inputs))
+
+
+def _on_tensors(compare: Compare) -> Compare:
+    """A comparison by real tensors only, which costs a third: enough to tell failing instances from passing ones."""
+    return partial(models.compare, exact=False) if compare is models.compare else compare
 
 
 def _counterexample(found: Outcome, seed: int, program: str) -> Counterexample:
@@ -149,11 +163,11 @@ def _contrast(search: CounterexampleSearch, most: int) -> None:
     for _ in range(0, most, SOME):
         search.run(SOME, until_different=False, attempts=FEW_ATTEMPTS)
         few = min(len(search.different), len(search.equal))
-        if few >= 2 * SOME or (search.evaluated >= 3 * SOME and len(search.equal) < LEAST_PASSING):
+        if few >= 2 * SOME or (search.evaluated >= 2 * SOME and len(search.equal) < LEAST_PASSING):
             return
 
 
-def _suggestion(search: CounterexampleSearch) -> Suggestion | None:
+def _suggestion(search: CounterexampleSearch, compare: Compare) -> Suggestion | None:
     """The weakest condition that tells failing from passing instances and makes the rule supported.
 
     A rule that still fails with a condition gives further failing instances, which the next one has to exclude.
@@ -167,24 +181,24 @@ def _suggestion(search: CounterexampleSearch) -> Suggestion | None:
         if guarded is None:
             return None
         tried.add(text)
-        verdict = _confirmed(search, guarded, failing, passing)
+        verdict = _confirmed(search, compare, guarded, failing, passing)
         if verdict is not None:
             return Suggestion(condition, text, names, verdict)
     return None
 
 
 def _confirmed(
-    search: CounterexampleSearch, guarded: Subst, failing: list[Graph], passing: list[Graph]
+    search: CounterexampleSearch, compare: Compare, guarded: Subst, failing: list[Graph], passing: list[Graph]
 ) -> Supported | None:
     """The verdict on the rule with a condition, if it is supported, by instances of another seed as well.
 
     Instances that are found on the way are added to the failing and the passing ones.
     """
-    inner = CounterexampleSearch(guarded, search.compare, search.seed)
+    inner = CounterexampleSearch(guarded, compare, search.seed)
     again = CounterexampleSearch(guarded, search.compare, search.seed + 1)
     verdict = _judge(inner, MORE)
     wrong_target = inner.counts["refused"] > inner.evaluated  # as it has the type of the source in few cases only
-    confirmed = isinstance(verdict, Supported) and not wrong_target and isinstance(_judge(again, MORE), Supported)
+    confirmed = isinstance(verdict, Supported) and not wrong_target and isinstance(_judge(again, AGAIN), Supported)
     for searched in (inner, again):
         failing += [found.before for found, _ in searched.different]
         passing += searched.equal
@@ -207,8 +221,7 @@ def _kind(mutant: Mutant, own: CounterexampleSearch, max_examples: int) -> str:
     if mutant.added is not None:  # where it differs from the rule
         search = CounterexampleSearch(mutant.added, own.compare, own.seed)
         search.run(MORE_OFTEN * max_examples, until_different=True, attempts=FEW_ATTEMPTS)
-        if 0 < search.evaluated < MINIMUM:  # such instances are rare
-            search.run(MINIMUM - search.evaluated, until_different=True, attempts=MANY_ATTEMPTS)
+        _rare(search)
         if search.different:
             return "refuted"
         if search.evaluated:

@@ -38,7 +38,7 @@ def verdicts(
     ``submit`` of :mod:`concurrent.futures`; GSL has to be installed there. The rules go there by pickle. One that has a
     function that can't be pickled is verified here. With ``keep``, the name of a file, verdicts are taken from there
     as long as neither the rule nor GSL, torch or an option has changed, and new ones are written to it; refuted rules
-    are always verified anew.
+    are always verified anew. PatternError for a number of jobs below 1, and for a file of something else.
     """
     if jobs < 1:
         raise PatternError(f"jobs: expected a positive number, found {jobs!r}")

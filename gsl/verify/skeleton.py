@@ -7,6 +7,7 @@ operator.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from gsl.attr.evaluate import Evaluator
@@ -312,7 +313,8 @@ class Skeleton:
         return next((p for p, _ in draft.patterns if isinstance(p, Const) and p.literal is not None), None)
 
 
-def members_of(op: OpClass, count: int | None, attributes: Sequence[str] = ()) -> Sequence[str]:
+@lru_cache(maxsize=1024)
+def members_of(op: OpClass, count: int | None, attributes: tuple[str, ...] = ()) -> Sequence[str]:
     """The declared operators of a class that take so many operands and have these attributes, in the table's order."""
     found = []
     for name, spec in TABLE.items():

@@ -14,7 +14,7 @@ from gsl import attr
 from gsl.attr import Expr
 from gsl.attr.evaluate import Evaluator
 from gsl.errors import EvaluationError, GSLError, PatternError
-from gsl.graph import Graph, TensorType
+from gsl.graph import Graph, Node, TensorType
 from gsl.match import Match
 from gsl.match.bindings import MatchScope
 from gsl.pat import Alt, And, Call, Const, GetItem, Not, Pattern, Seq, Tuple, Variadic
@@ -126,8 +126,8 @@ def _matches(rule: Subst, graphs: Sequence[Graph]) -> Iterator[Match]:
 # Candidates
 
 
-ReadNumber = tuple[Expr, str, tuple[int | None, ...]]
-"""A size, or a number in an attribute: as an expression, as it is written, and what it is in each instance."""
+ReadNumber = tuple[Expr, str, tuple[int | float | None, ...]]
+"""A size, a literal, or a number in an attribute: as an expression, as it is written, and what it is in each instance."""
 
 
 def _of_numbers(
@@ -165,11 +165,15 @@ def _of_numbers(
 
 
 def _numbers(matches: Sequence[Match], names: Mapping[Pattern, str]) -> Iterator[ReadNumber]:
-    """The sizes and the numbers in attributes that differ among instances."""
+    """The sizes, the literals and the numbers in attributes that differ among instances."""
     for pattern, name in names.items():
         nodes = [match.get(pattern) for match in matches]
         if nodes[0] is None:
             continue
+        if isinstance(pattern, Const):
+            literals = tuple([None if node is None else _literal(node) for node in nodes])
+            if len(set(literals)) > 1:
+                yield pattern.value, f"{name}.value", literals
         keys = ["shape"] if isinstance(nodes[0].type, TensorType) else []
         spec = TABLE.get(nodes[0].op) if isinstance(nodes[0].op, str) else None
         keys += [key for key, given in spec.attrs.items() if given.derive is None] if spec is not None else []
@@ -188,6 +192,12 @@ def _numbers(matches: Sequence[Match], names: Mapping[Pattern, str]) -> Iterator
             for expr, text, values in columns:
                 if len(set(values)) > 1 and all(value is None or _is_whole(value) for value in values):
                     yield expr, text, tuple(values)
+
+
+def _literal(node: Node) -> int | float | None:
+    """The number that a literal is, if it is one."""
+    value = node.attrs.get("value")
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def _is_whole(value: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -91,9 +92,42 @@ def test_kept_verdicts_are_those_that_were_found(tmp_path: Path, monkeypatch: py
 
 def test_a_damaged_file_of_verdicts_is_begun_anew(tmp_path: Path) -> None:
     file, rules = tmp_path / "kept", RuleSet([RULES["copy-identity"]])
-    file.write_bytes(b"no verdicts" * 1000)
+    file.write_bytes(b"SQLite format 3\0" + b"no verdicts" * 1000)
     for _ in range(2):
         assert rules.verify(max_examples=20, keep=file)["copy-identity"]
+
+
+def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "rules.py"
+    file.write_text("from gsl import *")
+    with pytest.raises(PatternError, match=r"keep: expected the name of a file of verdicts, .*rules.py is another file"):
+        RuleSet([RULES["copy-identity"]]).verify(max_examples=20, keep=file)
+    assert file.read_text() == "from gsl import *"
+
+
+HOSTILE = (
+    "Supported", "('Refuted', {})", "('Supported', 1)", "('Supported', {'rule': 'copy-identity', 'evidence': None})",
+    "__import__('os').abort()", "(" * 5000, "('Unchecked', {'rule': 'copy-identity', 'evidence': {}, 'reason': ''})",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_is_no_verdict_is_not_taken_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    rules = RuleSet([RULES["copy-identity"]])
+    monkeypatch.setattr("gsl.verify.keep.Store.get", lambda self, *key: text)
+    assert rules.verify(max_examples=20, keep=tmp_path / "kept")["copy-identity"].title == "supported by 20 instances"
+
+
+@pytest.mark.parametrize("change", [{"rule": "another"}, {"evidence": {"seed": 1}}, {"evidence": {"evaluated": 3}}])
+def test_a_verdict_on_something_else_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    rules = RuleSet([RULES["copy-identity"]])
+    fields = asdict(rules.verify(max_examples=20)["copy-identity"])
+    wrong = {**fields, **change, "evidence": {**fields["evidence"], **change.get("evidence", {})}}
+    monkeypatch.setattr("gsl.verify.keep.Store.get", lambda self, *key: repr(("Supported", wrong)))
+    found = rules.verify(max_examples=20, keep=tmp_path / "kept")["copy-identity"]
+    assert (found.rule, found.evidence.seed, found.evidence.evaluated) == ("copy-identity", 0, 20)
 
 
 def test_kept_proofs(tmp_path: Path) -> None:

@@ -106,6 +106,41 @@ def test_one_of_two_conditions_is_suggested_and_which_wildcards_are_meant() -> N
     assert ", operand 1 of multiply" in found.suggestion.names["x1"]
 
 
+def even_power() -> Subst:
+    x, k = pat.Wildcard(dtype="float32"), pat.Const(ndim=0)
+    return Subst(op.Power(op.Negative(x), k), op.Power(x, k))
+
+
+def middle_of_a_reversed_vector() -> Subst:
+    x = pat.Wildcard(ndim=1, dtype="float32")
+    part = op.StridedSlice(x, strides=(1,), axes=(0,))
+    same_part = op.StridedSlice(op.Reverse(x, axis=0), begin=part.begin, end=part.end, strides=(1,), axes=(0,))
+    return Subst(op.Reverse(part, axis=0), same_part)
+
+
+def mean_of_both_halves() -> Subst:
+    x = pat.Wildcard(ndim=1, dtype="float32")
+    size = x.shape[0]
+    halves = [op.StridedSlice(x, begin=(begin,), end=(end,), strides=(1,), axes=(0,))
+              for begin, end in ((0, (size + 1) // 2), (size // 2, size))]  # fmt: skip
+    whole = op.Mean(x, axis=(0,), keepdims=False, exclude=False)
+    left, right = (whole.like(half) for half in halves)
+    return Subst(whole, (left + right) * 0.5)
+
+
+@pytest.mark.parametrize(("make", "conditions"), [
+    (even_power, ["c.value % 2 == 0", "k.value % 2 == 0"]),
+    (middle_of_a_reversed_vector,
+     ["part.begin[0] + part.end[0] == x.shape[0]", "2 * part.begin[0] + part.shape[0] == x.shape[0]"]),
+    (mean_of_both_halves, ["x.shape[0] % 2 == 0", "(x.shape[0] % 2 == 0) | (x.shape[0] == 1)"]),
+])  # fmt: skip
+def test_conditions_on_numbers_are_suggested(make: Callable[[], Subst], conditions: list[str]) -> None:
+    found = verify(make(), max_examples=60)
+    assert isinstance(found, Refuted)
+    assert found.suggestion is not None
+    assert found.suggestion.text in conditions
+
+
 def test_a_target_that_is_wrong_itself_gets_no_condition() -> None:
     x, w = pat.Wildcard(ndim=2), pat.Wildcard(ndim=2)
     turned = op.Matmul(op.Transpose(w, axes=(1, 0)), op.Transpose(x, axes=(1, 0)), out_dtype="")
