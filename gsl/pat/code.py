@@ -6,6 +6,7 @@ import keyword
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, count
 from typing import Any, Final
 
 from gsl.attr import ast
@@ -15,9 +16,9 @@ from gsl.graph import SymDim, op_name
 from gsl.pat.base import Pattern, walk
 from gsl.pat.call import Call, GetItem, Like, Tuple
 from gsl.pat.choice import Alt, And, Cond, Match, Not
-from gsl.pat.leaf import Const, Leaf
+from gsl.pat.leaf import Const, Leaf, Wildcard
 from gsl.pat.typed import TENSOR, TypeGuard
-from gsl.pat.variadic import references
+from gsl.pat.variadic import Instance, Repeat, Segment, Variadic, references
 from gsl.spec import DeclaredSpec, OpSpec
 
 INFIX: Final = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "matmul": "@"}
@@ -51,6 +52,20 @@ class _Coder:
         read += [used for condition in where if isinstance(condition, Ast) for used in references(condition)]
         read += [used.of for used in patterns if isinstance(used, Like)]
         read += [used.alternative for used in patterns if isinstance(used, Match)]
+        instances = [used for used in (*patterns, *read) if isinstance(used, Instance)]
+        read += [part for used in instances for part in (used.variadic, used.template)]
+        variadics = [used for used in patterns if isinstance(used, Variadic)]
+        self.any = {used.field for used in variadics if _is_any(used) and used.field not in read}
+        """The fields of segments of any fields, which are not written."""
+        self.named = {part for used in variadics for part in (*used.templates, *used.first)} - self.any
+        """The fields of tuples that have to be one object at all places."""
+        self.named |= {used for used in read if isinstance(used, GetItem) and used.number is None}
+        read += self.named
+        self.symbols: dict[ast.Symbol, str] = {}
+        """The names of symbols."""
+        for used in variadics:
+            if used.symbol is not None and used.symbol not in self.symbols:
+                self.symbols[used.symbol] = self._free(used.symbol.name)
         self.alone = {
             pattern for pattern, uses in Counter(child for p in patterns for child in p.children()).items() if uses == 1
         } - {*read, *source, *target, *self.given}  # fmt: skip
@@ -58,10 +73,15 @@ class _Coder:
 
     def text(self, name: str, arguments: Mapping[str, Any]) -> str:
         """All statements."""
-        lines: list[str] = []
+        lines = [f"{name} = attr.Symbol({'' if symbol.name == 'i' else repr(symbol.name)})"
+                 for symbol, name in self.symbols.items()]  # fmt: skip
         for pattern in self._ordered():
+            if isinstance(pattern, Instance) or pattern in self.any:
+                continue
             written = self._pattern(pattern)
-            inside = (pattern in self.alone and len(written) <= WIDTH // 2) or isinstance(pattern, GetItem)
+            inside = (pattern in self.alone and len(written) <= WIDTH // 2) or (
+                isinstance(pattern, GetItem) and pattern not in self.named
+            )
             if inside and (not isinstance(pattern, Leaf) or isinstance(pattern, Const)):
                 self.texts[pattern] = written
                 continue
@@ -88,6 +108,8 @@ class _Coder:
         while stack:
             pattern = stack[-1]
             needed = [*pattern.children(), *(used for node in pattern.expressions() for used in references(node))]
+            if isinstance(pattern, Instance):
+                needed += [pattern.variadic, pattern.template]
             missing = [] if pattern in open_ else [p for p in needed if p not in done]
             open_.add(pattern)
             if missing:
@@ -108,6 +130,10 @@ class _Coder:
         stem = "x" if isinstance(pattern, Leaf) else _identifier(op_name(_operator(pattern)).split(".")[-1])
         if stem in ("default", ""):
             stem = "y"
+        return self._free(stem)
+
+    def _free(self, stem: str) -> str:
+        """A name that is not taken, and is now."""
         number, found = 1, stem
         while found in self.taken:
             number += 1
@@ -115,8 +141,15 @@ class _Coder:
         self.taken.add(found)
         return found
 
+    def _text(self, pattern: Pattern) -> str:
+        """What stands for a pattern where it is used."""
+        if isinstance(pattern, Instance):
+            number = _bare(self.value(pattern.number))
+            return _called(self.texts[pattern.variadic], [self.texts[pattern.template], number])
+        return self.texts[pattern]
+
     def _outputs(self, outputs: Sequence[Pattern]) -> str:
-        texts = [self.texts[output] for output in outputs]
+        texts = [self._text(output) for output in outputs]
         return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
     def _condition(self, condition: Any) -> str:
@@ -141,26 +174,52 @@ class _Coder:
                 return self._call(pattern)
             case Like():
                 parts = [*map(self._operand, pattern.operands), *self._attributes(pattern.attrs)]
-                return _called(f"{self.texts[pattern.of]}.like", parts)
+                return _called(f"{self._text(pattern.of)}.like", parts)
             case Tuple():
                 return _called("pat.Tuple", map(self._operand, pattern.items))
             case GetItem():
                 index = "" if pattern.number is None else self.value(pattern.number)
-                whole = self.texts[pattern.tuple]
+                whole = self._text(pattern.tuple)
                 return f"{whole}[{index}]" if index else f"pat.GetItem({whole})"
             case Alt():
-                return _called("pat.Alt", map(self.texts.__getitem__, pattern.choices))
+                return _called("pat.Alt", map(self._text, pattern.choices))
             case Match():
                 clauses = ", ".join(map(self._operand, pattern.children()))
-                return f"pat.Match({self.texts[pattern.alternative]}, [{clauses}])"
+                return f"pat.Match({self._text(pattern.alternative)}, [{clauses}])"
             case Cond():
                 sides = map(self._operand, pattern.children())
                 return _called("pat.Cond", [self.value(next(iter(pattern.expressions()))), *sides])
             case And():
-                return f"({' & '.join(self.texts[child] for child in pattern.children())})"
+                return f"({' & '.join(self._text(child) for child in pattern.children())})"
             case Not():
-                return f"~{self.texts[next(iter(pattern.children()))]}"
+                return f"~{self._text(next(iter(pattern.children())))}"
+            case Variadic():
+                return _called(f"pat.{type(pattern).__name__}", self._fields(pattern))
+            case Repeat():
+                least = [f"min={pattern.min}"] if pattern.min > 1 else []
+                most = [f"max={pattern.max}"] if pattern.max is not None else []
+                flags = [f"{name}=False" for name in ("greedy", "sole") if not getattr(pattern, name)]
+                return _called("pat.Repeat", [_bare(self._operand(pattern.pattern)), *least, *most, *flags])
         raise PatternError(f"{pattern!r} can't be written as Python: a rule with it is written by hand")
+
+    def _fields(self, pattern: Variadic) -> Iterator[str]:
+        """The arguments of a variadic or a segment."""
+        is_any = pattern.field in self.any
+        if not is_any:
+            yield _bare(self._text(pattern.field))
+            for name in ("templates", "first"):
+                parts = ", ".join(map(self._text, getattr(pattern, name)))
+                yield from [f"{name}=[{parts}]"] if parts else []
+        if pattern.symbol is not None:
+            yield f"index={self.symbols[pattern.symbol]}"
+        if pattern.count is not None:
+            yield f"length={_bare(self.value(pattern.count))}"
+        if pattern.min_len:
+            yield f"min_len={pattern.min_len}"
+        if pattern.max_len is not None:
+            yield f"max_len={pattern.max_len}"
+        if isinstance(pattern, Segment) and pattern.greedy == is_any:
+            yield f"greedy={pattern.greedy}"
 
     def _literal(self, pattern: Const) -> str:
         if not isinstance(pattern.literal, Ast):
@@ -174,7 +233,7 @@ class _Coder:
         operands = [self._operand(operand) for operand in pattern.operands]
         if symbol and not pattern.attrs and pattern.guard is None and len(operands) == 2:
             if all(_is_number(operand) for operand in pattern.operands):
-                operands[0] = self.texts[pattern.operands[0]]
+                operands[0] = self._text(pattern.operands[0])
             return f"({operands[0]} {symbol} {operands[1]})"
         parts = [*map(_bare, operands), *self._attributes(pattern.attrs), *self._demands(pattern.guard)]
         if isinstance(pattern.op, OpSpec):
@@ -186,7 +245,7 @@ class _Coder:
         """A pattern as an operand, where a number stands for a literal."""
         if pattern in self.alone and _is_number(pattern):
             return self._literal(pattern)  # type: ignore[arg-type]
-        return self.texts[pattern]
+        return self._text(pattern)
 
     def _attributes(self, attrs: Mapping[str, Ast]) -> Iterator[str]:
         for name, value in attrs.items():
@@ -210,9 +269,9 @@ class _Coder:
             case ast.Literal(value):
                 return _plain(value)
             case ast.Attribute():
-                return f"{self.texts[node.pattern]}.{node.name}"
+                return f"{self._text(node.pattern)}.{node.name}"
             case ast.Symbol():
-                return node.name
+                return self.symbols.get(node, node.name)
             case ast.TupleOf():
                 return _tuple(_bare(self.value(item)) for item in node.items)
             case ast.Unary():
@@ -234,17 +293,26 @@ class _Coder:
                 return _called("attr.Cond", (_bare(self.value(part)) for part in parts))
             case ast.Chosen():
                 clauses = ", ".join(_bare(self.value(clause)) for clause in node.clauses)
-                return f"attr.Match({self.texts[node.alternative]}, [{clauses}])"
+                return f"attr.Match({self._text(node.alternative)}, [{clauses}])"
             case ast.Each(over=None, length=length):
                 rest = [] if length is None else [_bare(self.value(length))]
-                return _called("attr.Variadic", [f"lambda {node.symbol.name}: {self.value(node.body)}", *rest])
+                return _called("attr.Variadic", [self._function(node), *rest])
             case ast.Each():
                 assert node.over is not None
-                return f"attr.Map({self.value(node.over)}, lambda {node.symbol.name}: {self.value(node.body)})"
+                return f"attr.Map({self.value(node.over)}, {self._function(node)})"
             case ast.Reduce():
                 rest = [] if node.initial is None else [self.value(node.initial)]
                 return _called("attr.ReduceTuple", [repr(node.operator), self.value(node.sequence), *rest])
         raise PatternError(f"{node!r} can't be written as Python")
+
+    def _function(self, node: ast.Each) -> str:
+        """The function of an index, whose name is that of no other symbol around it."""
+        around = {*self.symbols.values(), *self.taken}
+        stems = chain([node.symbol.name], (f"{node.symbol.name}{number}" for number in count(2)))
+        self.symbols[node.symbol] = name = next(stem for stem in stems if stem not in around)
+        text = f"lambda {name}: {self.value(node.body)}"
+        del self.symbols[node.symbol]
+        return text
 
     def _sequence(self, node: Ast) -> str:
         if isinstance(node, (ast.TupleOf, ast.Literal)):
@@ -301,6 +369,13 @@ def _operator(pattern: Pattern) -> Any:
 def _identifier(name: str) -> str:
     found = re.sub(r"\W", "_", name)
     return f"_{found}" if found[:1].isdigit() else found
+
+
+def _is_any(pattern: Variadic) -> bool:
+    """True for a segment of any fields."""
+    field = pattern.field
+    plain = type(field) is Wildcard and field.guard is None and not field.distinct
+    return isinstance(pattern, Segment) and plain and pattern.templates == (field,) and not pattern.first
 
 
 def _is_number(pattern: Pattern) -> bool:

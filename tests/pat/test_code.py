@@ -18,6 +18,22 @@ split = op.Split(x, indices_or_sections=2, axis=0)
 half = pat.Const()
 view = op.Reshape(x)
 
+CONV = op.Conv2D(x, w)
+w2, u = pat.Variable(), wildcard()
+other = op.Conv2D(x, w2, groups=1, **pat.same_attr(CONV, ["strides", "padding"]))
+branches = pat.Variadic(other, templates=[other, w2], first=[CONV, w], min_len=2)
+apart = op.Dense(u, w2)
+layers = pat.Variadic(apart, templates=[apart, u, w2], min_len=2, max_len=4)
+I, J = attr.Symbol(), attr.Symbol("j")  # noqa: E741
+parts = op.Split(x)
+head = pat.GetItem(parts)
+following = pat.GetItem(parts, head.index + I)
+before, after = pat.Segment(), pat.Segment(max_len=3, greedy=True)
+run = pat.Segment(following, templates=[following], first=[head], index=I, min_len=2)
+joined = op.Concatenate(pat.Tuple(before, run, after), axis=parts.axis)
+link = wildcard()
+chain = pat.Repeat(op.Exp(link), sole=False)
+
 RULES: dict[str, Subst] = {
     "arithmetic": Subst((x + 1) * y - w / 2.0 @ x, -x),
     "attributes": Subst(conv, conv.like(x, w, padding=conv.padding), name="like"),
@@ -39,6 +55,27 @@ RULES: dict[str, Subst] = {
         & (attr.Cond(x.ndim == 2, x.shape[1], 1) == attr.Variadic(lambda i: x.shape[i], x.ndim)[0])
         & (x.shape[0].max(3) == x.shape[1:][0]),
     ),
+    "variadics": Subst(
+        branches,
+        pat.Variadic(
+            op.Split(
+                CONV.like(x, op.Concatenate(pat.Variadic(branches(w2, I), index=I, length=branches.length), axis=0)),
+                indices_or_sections=attr.Variadic(
+                    lambda k: attr.Sum(lambda n: branches(w2, n).shape[0], k + 1), branches.length - 1
+                ),
+                axis=1,
+            )[J],
+            index=J,
+        ),
+        where=CONV.groups == 1,
+    ),
+    "instances apart": Subst(layers, pat.Variadic(op.ReLU(layers(u, I)), index=I)),
+    "segments": Subst(
+        joined, joined.like(pat.Tuple(before, op.ReLU(x), pat.Segment(op.Exp(after(after.field, J)), index=J,
+                                                                      length=after.length)))
+    ),
+    "chains": Subst(pat.Repeat(op.ReLU(x), min=2, max=5, greedy=False), op.ReLU(x)),
+    "long chains": Subst(chain, link * chain.length, where=chain.length > 3),
     "arguments": Subst(op.ReLU(x), op.Maximum(x, 0.0), priority=3, extern_use=False, distinct=True, doc="two\nlines"),
 }  # fmt: skip
 
@@ -73,7 +110,6 @@ def test_the_text_reads_like_what_is_written_by_hand() -> None:
         (lambda: Subst(op.ReLU(x), op.Exp(x), where=lambda match: True), "only expressions can"),
         (lambda: Subst(op.ReLU(x) > op.Exp(w), x), "can't be written as Python"),
         (lambda: Subst(x * [1.0, 2.0], x), "an array can't be written as Python"),
-        (lambda: Subst(pat.Repeat(op.ReLU(x)), x), "can't be written as Python"),
         (lambda: Subst(pat.Call(print, x), x), "it has no name by which it is found"),
     ],
 )
