@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._inductor import config as inductor
+from torch._inductor.fx_passes import split_cat
 
 from gsl import RuleSet, Subst, Workload, attr, op, pat
 from gsl.attr import Expr
@@ -182,6 +185,35 @@ def within(join: Callable[..., torch.Tensor], axis: int) -> Callable[..., torch.
     return function
 
 
+def pieces_of_inductor(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> int:
+    """The pieces into which a program still splits a tensor when inductor's passes on splits have changed it."""
+    found: list[torch.fx.GraphModule] = []
+
+    def take(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
+        found.append(module)
+        return module.forward
+
+    torch._dynamo.reset()
+    wanted = torch.compile(function, backend=take)(*inputs)
+    (module,) = found
+    passes = ("normalization_pass", "split_cat_pass", "split_cat_to_slices_pass", "split_stack_to_cats_pass")
+    with inductor.patch(pre_grad_fusion_options={name: {"threshold_to_cat": 2} for name in passes}):
+        for name in passes:
+            split_cat.PRE_GRAD_PATTERNS[name].apply(module.graph)
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    assert torch.equal(module(*inputs)[0], wanted)
+    fields = [node for node in module.graph.find_nodes(op="call_function", target=operator.getitem)
+              if isinstance(node.args[1], int)]  # fmt: skip
+    return len(fields)
+
+
+def test_inductor_is_asked() -> None:
+    """Fields that do not stand next to each other are left apart by its passes."""
+    apart = lambda x, y: torch.cat([x.split(4, 1)[2], y, x.split(4, 1)[0]], 1)  # noqa: E731
+    assert pieces_of_inductor(apart, torch.randn(4, 12), torch.randn(4, 4)) == 2
+
+
 @pytest.mark.parametrize(
     ("function", "x", "y"),
     [
@@ -198,12 +230,13 @@ def within(join: Callable[..., torch.Tensor], axis: int) -> Callable[..., torch.
         (within(torch.cat, 2), (4, 32, 8, 16), (4, 4, 8, 16)),
     ],
 )
-def test_runs_in_a_cat_or_stack_on_the_same_or_another_axis(
+def test_runs_in_a_cat_or_stack_are_joined_as_by_inductor(
     function: Callable[..., torch.Tensor], x: tuple[int, ...], y: tuple[int, ...]
 ) -> None:
     old = workload(function, x, y)
     new = RuleSet([JOINED, ACROSS, STACKED])(old, iterative=True)
     assert "split" not in new.op_counts()
+    assert new.op_counts()["strided_slice"] == pieces_of_inductor(function, torch.randn(x), torch.randn(y))
     old.compare(new).check()
 
 
