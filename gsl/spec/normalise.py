@@ -347,5 +347,11 @@ def spatial(count: int) -> str:
 def padded(torch: Any, tensor: Any, padding: tuple[int, ...], value: float = 0.0) -> Any:
     """A tensor with its last axes padded; ``padding`` is that before each of them, then that after each."""
     count = len(padding) // 2
+    if any(isinstance(size, torch.SymInt) for size in tensor.shape):
+        # Only a type is asked for, and torch's kernel asks for the numbers.
+        sizes = list(tensor.shape)
+        for axis in range(count):
+            sizes[len(sizes) - count + axis] += padding[axis] + padding[count + axis]
+        return tensor.new_empty(sizes)
     pairs = [side for axis in reversed(range(count)) for side in (padding[axis], padding[count + axis])]
     return torch.nn.functional.pad(tensor, pairs, value=value)

@@ -189,7 +189,7 @@ def _pad_width(value: Any, types: Types) -> int | tuple[tuple[int, int], ...]:
 
 def _pad(torch: Any, data: Any, pad_width: tuple[tuple[int, int], ...], pad_value: float, pad_mode: str) -> Any:
     if pad_mode == "constant":
-        return torch.nn.functional.pad(data, [width for pair in reversed(pad_width) for width in pair], value=pad_value)
+        return n.padded(torch, data, tuple([pair[side] for side in (0, 1) for pair in pad_width]), pad_value)
     for axis, (before, after) in enumerate(pad_width):
         size = data.shape[axis]
         if (before, after) == (0, 0):

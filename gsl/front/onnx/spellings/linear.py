@@ -160,7 +160,7 @@ def _padding(r: OnnxCall, count: int, attrs: Mapping[str, Any], transposed: bool
         given = r.attr("pads", (0,) * 2 * count) if kind == "NOTSET" else (0,) * 2 * count
         return tuple(given)
     unread_unless(not transposed)
-    return same_padding(r.sizes()[2:], r.sizes(1)[2:], attrs["strides"], attrs["dilation"], kind == "SAME_UPPER")
+    return same_padding(r.sizes(0, 2), r.sizes(1, 2), attrs["strides"], attrs["dilation"], kind == "SAME_UPPER")
 
 
 def same_padding(sizes: Any, kernel: Any, strides: Any, dilation: Any, upper: bool) -> tuple[int, ...]:

@@ -180,7 +180,7 @@ def _read_window(kind: str) -> OnnxLift:
         given: dict[str, Any] = {"pool_size": size, "strides": r.attr("strides", ones), "ceil_mode": ceil}
         given |= {"dilation": r.attr("dilations", ones), "padding": r.attr("pads", ones[:0] or (0,) * 2 * count)}
         if (auto := r.attr("auto_pad", "NOTSET")) != "NOTSET":
-            sizes = (r.sizes()[2:], size, given["strides"], given["dilation"])
+            sizes = (r.sizes(0, 2), size, given["strides"], given["dilation"])
             given["padding"] = (0,) * 2 * count if auto == "VALID" else same_padding(*sizes, auto == "SAME_UPPER")
         op = f"nn.{kind}_pool{count}d"
         if kind == "avg":

@@ -93,9 +93,9 @@ class OnnxCall:
         """The type that the model tells of the result."""
         return self.type_of(self.node.outputs[0])
 
-    def sizes(self, place: int = 0) -> tuple[int, ...]:
-        """The shape of an operand. Unread where a size is not known."""
-        shape = self.type(place).shape
+    def sizes(self, place: int = 0, first: int = 0) -> tuple[int, ...]:
+        """The sizes of an operand from an axis on. Unread where one is not known."""
+        shape = self.type(place).shape[first:]
         unread_unless(all(isinstance(size, int) for size in shape))
         return shape  # type: ignore[return-value]
 
