@@ -9,12 +9,13 @@ import onnx_ir as ir
 import torch
 
 from gsl import pat
+from gsl.attr.ast import Literal
 from gsl.errors import FrontEndError
 from gsl.exchange.made import made_of
 from gsl.front.core.handle import handle_of, intact, is_literal
 from gsl.front.onnx import opaque, spellings
 from gsl.front.onnx.load import OnnxLoader
-from gsl.front.onnx.types import annotate, number, to_onnx
+from gsl.front.onnx.types import DTYPES, annotate, const_tensor, number, to_onnx, to_torch
 from gsl.graph import CONST, GETITEM, PARAM, TUPLE, Node, SymDim, TensorType, TupleType, Type
 from gsl.graph.types import dim
 from gsl.match import Match
@@ -41,7 +42,10 @@ class OnnxExcerpt:
         self._copies: dict[ir.Value, ir.Value] = {}
         self._types: dict[ir.Value, Type | None] = {}
         self._nodes: list[ir.Node] = []
-        self.imports = self._imports(match.inner)
+        imports = self._imports(match.inner)
+        self.is_of_model = imports is not None
+        """True if the user's model is one of ONNX."""
+        self.imports = {"": OPSET, **(imports or {})}
         self.opset = self.imports[""]
         # The first nodes of the model are what onnxscript tries for the later outputs of a pattern.
         self.outputs = [self.value(node) for node in reversed(match.outputs)][::-1]
@@ -55,15 +59,15 @@ class OnnxExcerpt:
         )  # fmt: skip
         self.model = ir.Model(graph, ir_version=10)
 
-    def _imports(self, nodes: Sequence[Node]) -> dict[str, int]:
-        """The versions of the domains of the user's model."""
+    def _imports(self, nodes: Sequence[Node]) -> Mapping[str, int] | None:
+        """The versions of the domains of the user's model; ``None`` if that is not one of ONNX."""
         for node in nodes:
             handle = handle_of(node)
             native = None if handle is None else handle.reading.native
             root = native.producer() if isinstance(native, ir.Value) else native
             if isinstance(root, ir.Node) and root.graph is not None:
-                return {"": OPSET, **root.graph.opset_imports}
-        return {"": OPSET}
+                return root.graph.opset_imports
+        return None
 
     def _is_shared(self, node: Node) -> bool:
         """True for a node that is used outside the match."""
@@ -218,6 +222,7 @@ class OnnxscriptReplacement:
             initializers=[value for value in fixed if fixed[value]],
             opset_imports={**dict.fromkeys([node.domain for node in nodes], 1), **excerpt.imports},
         )  # fmt: skip
+        self._graph, self._ends = graph, ends
         loader = OnnxLoader(ir.Model(graph, ir_version=10))
         self.view = loader.load()
         owners = {value: node for node, value in excerpt.values.items() if isinstance(value, ir.Value)}
@@ -228,6 +233,7 @@ class OnnxscriptReplacement:
         names = {new.name: owners[old] for old, new in given.items() if old in owners}
         self.known = {node: names[node.name] for node in self.view.nodes if node.name in names}
         """The nodes of the match for which nodes of the view stand."""
+        self._given = {new: pat.Exactly(owners[old]) for old, new in given.items() if old in owners}
 
     def _own(self, value: Any) -> Any:
         """An attribute with the symbolic sizes of the user's graph. FrontEndError if it has others."""
@@ -260,6 +266,28 @@ class OnnxscriptReplacement:
         return [made[node] for node in self.view.outputs]
 
 
+    def by_name(self) -> list[Pattern]:
+        """The outputs as calls of ONNX by their names. FrontEndError for constants of dtypes that the view lacks."""
+        made: dict[ir.Value, Pattern] = dict(self._given)
+
+        def of(value: ir.Value) -> Pattern:
+            if value not in made:
+                tensor = const_tensor(value)
+                if tensor is None or tensor.dtype not in DTYPES:
+                    raise FrontEndError("both sides are the same calls here")
+                made[value] = pat.Const(to_torch(tensor))
+            return made[value]
+
+        for node in self._graph:
+            if node.op_type != "Constant":
+                attrs = {name: Literal(value) for name, value in opaque.attributes(node).items()}
+                operands = [of(value) for value in node.inputs if value is not None]
+                call = pat.Call(opaque.target_of(node), *operands, **attrs)
+                several = len(node.outputs) > 1
+                made.update({value: call[place] if several else call for place, value in enumerate(node.outputs)})
+        return [of(value) for value in self._ends]
+
+
 def _equal(one: Any, other: Any) -> bool:
     """True for equal numbers, and for equal tensors of one dtype."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
@@ -283,7 +311,9 @@ def replacement(rule: Any, match: Match) -> list[Pattern] | str:
         if isinstance(made, str):
             return made
         found = OnnxscriptReplacement(excerpt, made)
-        return "both sides are the same calls here" if found.is_match(match) else found.patterns()
+        if not found.is_match(match):
+            return found.patterns()
+        return found.by_name() if excerpt.is_of_model else "both sides are the same calls here"
     except FrontEndError as error:
         return str(error)
     except Exception as error:  # whatever the functions of the rule read that is not there

@@ -63,6 +63,18 @@ class SymDim:
 Dim = Union[int, SymDim]
 
 
+def unknown_size() -> SymDim:
+    """A size of which nothing is known. It equals no other one."""
+    import sympy
+
+    return SymDim(sympy.Dummy("unknown", integer=True, nonnegative=True))
+
+
+def is_unknown(size: Dim) -> bool:
+    """True for a size that follows from no other one, or is computed from such a size."""
+    return isinstance(size, SymDim) and any(symbol.is_Dummy for symbol in size.expr.free_symbols)
+
+
 def dim(expr: Any) -> Dim:
     """The dimension of a sympy expression: an ``int`` where the expression is a number."""
     import sympy
@@ -144,3 +156,8 @@ class TupleType:
 
 
 Type = Union[TensorType, TupleType]
+
+
+def has_unknown(type: Type | None) -> bool:
+    """True for the type of a tensor with a size of which nothing is known."""
+    return isinstance(type, TensorType) and any(map(is_unknown, type.shape))

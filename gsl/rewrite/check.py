@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import Final
 
 from gsl.errors import FrontEndError
-from gsl.graph import GETITEM, LEAVES, TUPLE, Effect, Graph, Node
+from gsl.graph import GETITEM, LEAVES, TUPLE, Effect, Graph, Node, TensorType, Type
 from gsl.graph.splice import Replacement, closes_cycle, is_new
+from gsl.graph.types import is_unknown
 from gsl.match import Match
 from gsl.spec import TABLE, Trait
 from gsl.spec.natives import written_operands
@@ -110,7 +111,11 @@ class Checker:
         for old, new in zip(replacement.old, replacement.new):
             if old.type is None or new.type is None:
                 self.untyped = self.untyped or (self.typed and old is not new)
-            elif old.type is not new.type and old.type != new.type:
+            elif old.type is new.type or old.type == new.type:
+                pass
+            elif is_new(new) and _may_be(old.type, new.type):
+                self.untyped, new.type = True, old.type
+            else:
                 raise Refusal(f"%{old.name} is {old.type}, but its replacement {new!r} is {new.type}")
             if new.index >= 0 and new is not old and new in replacement.old and _is_replaced(new, replacement):
                 raise Refusal(f"%{new.name} would replace %{old.name}, but is itself replaced")
@@ -196,6 +201,14 @@ class Checker:
             for old, new in zip(replacement.old, replacement.new):
                 if old in self.changed:
                     self.changed[new] = self.changed[old]
+
+
+def _may_be(type: Type, found: Type) -> bool:
+    """True if a new type is the given one but for sizes that are unknown."""
+    if not isinstance(type, TensorType) or not isinstance(found, TensorType):
+        return False
+    alike = type.dtype == found.dtype and type.ndim == found.ndim
+    return alike and all(a == b or is_unknown(b) for a, b in zip(type.shape, found.shape))
 
 
 def _is_replaced(node: Node, replacement: Replacement) -> bool:

@@ -31,6 +31,7 @@ from typing import Any, Final
 from gsl.attr.ast import Literal
 from gsl.attr.evaluate import Names
 from gsl.graph import CONST, Graph, Node, Op, Origin, Type
+from gsl.graph.types import has_unknown
 from gsl.match import Match
 from gsl.pat import Call, Like, OpClass, Pattern
 from gsl.rewrite.build import Builder, Steps, needed
@@ -83,6 +84,8 @@ class KnownCalls:
             node = builder.nodes[pattern]
             near = [other.type for other in (*node.operands, *builder.match.outputs)]
             node.type = next((type for type in near if type == node.type), node.type)
+            if has_unknown(node.type):
+                continue  # its sizes are its own
             if is_stateless(node.op) and not any(operand.op in NUMBERS for operand in node.operands):
                 if len(known) >= MOST_CALLS:
                     known.clear()
@@ -139,7 +142,7 @@ class Recipe:
             return None  # which of the nodes that are one is meant can't be told
         for node in created:
             alone = node.op != CONST and is_stateless(node.op) and not node.deps and node.effect is None
-            if not alone or not places.keys() >= {*node.operands}:
+            if not alone or has_unknown(node.type) or not places.keys() >= {*node.operands}:
                 return None
         if not places.keys() >= {*new}:
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,9 +16,10 @@ from gsl.front.core.infer import dtype_of_number
 from gsl.front.onnx import opaque
 from gsl.front.onnx.copying import copied
 from gsl.front.onnx.run import session
-from gsl.front.onnx.types import OnnxTypes, annotate, array_to_torch, number, to_onnx
-from gsl.graph import Node, Op, TensorType, TupleType, Type, op_name
+from gsl.front.onnx.types import DTYPES, annotate, array_to_torch, number, to_onnx
+from gsl.graph import Node, Op, SymDim, TensorType, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
+from gsl.graph.types import unknown_size
 from gsl.spec.meaning import has_symbols
 
 LARGE = 1024
@@ -81,22 +82,32 @@ def _inferred(model: ir.Model) -> Mapping[str, tuple[Any, Any]]:
 
 
 def _infer_opaque(model: ir.Model, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
-    """The type that ONNX infers for an opaque call; ``None`` where it has none."""
+    """The type that ONNX infers for an opaque call, with sizes that are unknown; ``None`` where it has none."""
     if isinstance(op, Subgraph) or any(not isinstance(operand.type, TensorType) for operand in operands):
         return None
+    names: dict[SymDim, str] = {}
     try:
-        found = _inferred(_alone(model, op, operands, attrs, 1)).get("y0")
+        alone = _alone(model, op, operands, attrs, 1, lambda size: names.setdefault(size, f"gsl_{len(names)}"))
+        type, shape = _inferred(alone).get("y0", (None, None))
     except FrontEndError as error:
         raise ValueError(str(error)) from None
-    return None if found is None else OnnxTypes().tensor(*found)
+    if not isinstance(type, ir.TensorType) or type.dtype not in DTYPES or shape is None:
+        return None
+    sizes = {name: size for size, name in names.items()}
+    dims = [size if isinstance(size, int) else sizes.get(size.value) or unknown_size() for size in shape.dims]
+    return TensorType(tuple(dims), DTYPES[type.dtype])
 
 
-def _alone(model: ir.Model, op: Any, operands: Sequence[Node], attrs: Mapping[str, Any], outputs: int) -> ir.Model:
-    """A model of one call, on inputs of the types of the operands; numbers and literals are initialisers."""
+def _alone(
+    model: ir.Model, op: Any, operands: Sequence[Node], attrs: Mapping[str, Any], outputs: int,
+    name_of: Callable[[SymDim], str | None] = lambda size: None,
+) -> ir.Model:  # fmt: skip
+    """A model of one call, on inputs of the types of the operands, with names for symbolic sizes; numbers and literals
+    are initialisers."""
     values, fed, written = [], [], []
     for place, operand in enumerate(operands):
         value = ir.Value(name=f"x{place}")
-        annotate(value, operand.type)
+        annotate(value, operand.type, name_of)
         values.append(value)
         if is_literal(operand):
             value.const_value = to_onnx(number(operand.attrs["value"], operand.dtype or "float32"), value.name)
