@@ -195,7 +195,7 @@ folder of tests; *applied* is how often they apply a list of rules to a model, *
 it here. *Runs* is how often onnxruntime runs GSL's result, and *wrong* how often numbers differ.
 """
 FOLDERS: Final = {
-    "rules/common": "rules", "rules/fusion": "fusions", "ort_fusions": "fusions for onnxruntime",
+    "rules/fusion": "fusions", "rules/": "rules", "ort_fusions": "fusions for onnxruntime",
     "": "the rewriter itself",
 }  # fmt: skip
 WHY: Final = (

@@ -16,6 +16,7 @@ from onnxscript.rewriter import pattern
 from onnxscript.rewriter.rules import common
 from onnxscript.rewriter.rules.fusion import _gqa, _layer_norm, _rms_normalization, _rotary_embedding
 
+from benchmarks import onnxscript_tests
 from gsl import RuleSet, Workload
 from gsl.errors import ExchangeError, UntypedWarning
 from gsl.exchange import from_onnxscript
@@ -271,3 +272,41 @@ def test_random_models_are_rewritten() -> None:
     new = [ALL(Workload.from_onnx(model(written([step, step]))), iterative=True) for step in STEPS]
     fired = {firing.rule for each in new for firing in each.trace.firings}
     assert len(fired) >= 10, fired
+
+
+# ---------------------------------------------------------------- onnxscript's own tests
+
+THEIR_TESTS: Final = '''
+import unittest
+import onnx, onnx_ir as ir
+from onnxscript.rewriter import pattern
+
+TEXT = """<ir_version: 10, opset_import: ["" : 20]>
+net (float[2,3] x) => (float[2,3] y) { a = Relu (x) y = Relu (a) }"""
+
+class Rules(unittest.TestCase):
+    def apply(self, after, **options):
+        rule = pattern.RewriteRule(lambda op, x: op.Relu(op.Relu(x)), after, **options)
+        self.assertEqual(rule.apply_to_model(ir.from_proto(onnx.parser.parse_model(TEXT))), 1)
+
+    def test_a_right_rule(self):
+        self.apply(lambda op, x: op.Relu(x))
+
+    def test_a_wrong_rule(self):
+        self.apply(lambda op, x: op.Sigmoid(x))
+
+    def test_a_function(self):
+        self.apply(lambda op, x: op.Twice(x, _domain="own"), as_function=True)
+'''
+
+
+def test_the_list_of_onnxscripts_tests(tmp_path: Path) -> None:
+    """The command tells the same rewrites, other numbers, and what differs, with the reason."""
+    folder = tmp_path / "onnxscript" / "rewriter" / "rules"
+    folder.mkdir(parents=True)
+    (folder / "twice_test.py").write_text(THEIR_TESTS, encoding="utf-8")
+    page = tmp_path / "page.md"
+    onnxscript_tests.main([str(tmp_path), "--lines", str(tmp_path / "lines.jsonl"), "--page", str(page)])
+    text = page.read_text(encoding="utf-8")
+    assert "| rules | 3 | 2 | 66.7% | 2 | 1 |" in text
+    assert "| `rules/twice_test.py::Rules.test_a_function` | <lambda> | 1 | 0 | `as_function=True` is not taken" in text
