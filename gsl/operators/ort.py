@@ -73,7 +73,10 @@ def _attention(
     return found.transpose(1, 2).reshape(query.shape[0], query.shape[1], value.shape[2])
 
 
-@operator("com.microsoft::MultiHeadAttention", query="b s 8", key="b t 8", value="b t 8", num_heads=[1, 2, 4])
+@operator(
+    "com.microsoft::MultiHeadAttention",
+    query="b s 8", key="b t 8", value="b t 8", num_heads=[1, 2, 4], scale=[None, 0.5, 2.0],
+)  # fmt: skip
 def multi_head_attention(
     query: Tensor, key: Tensor, value: Tensor, *, num_heads: int, scale: float | None = None,
     unidirectional: bool = False,
@@ -84,7 +87,7 @@ def multi_head_attention(
 
 @operator(
     "com.microsoft::MultiHeadAttention.masked",
-    query="b s 8", key="b t 8", value="b t 8", mask="1 1 s t", num_heads=[1, 2, 4],
+    query="b s 8", key="b t 8", value="b t 8", mask="1 1 s t", num_heads=[1, 2, 4], scale=[None, 0.5, 2.0],
 )  # fmt: skip
 def masked_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, *, num_heads: int, scale: float | None = None,
@@ -92,3 +95,37 @@ def masked_attention(
 ) -> Tensor:  # fmt: skip
     """The same with a mask of four axes that is added to the scores, without a bias and a mask of keys before it."""
     return _attention(query, key, value, mask, num_heads, scale, False)
+
+
+@operator("com.microsoft::Attention", x="b s c", weight="c 24", bias="24", num_heads=[1, 2, 4])
+def packed_attention(
+    x: Tensor, weight: Tensor, bias: Tensor, *, num_heads: int, scale: float | None = None, unidirectional: bool = False
+) -> Tensor:
+    """Attention of one tensor, whose queries, keys and values are three equal parts of one layer."""
+    query, key, value = (x @ weight + bias).chunk(3, -1)
+    return _attention(query, key, value, None, num_heads, scale, unidirectional)
+
+
+@operator(
+    "com.microsoft::Attention.masked", x="b s c", weight="c 24", bias="24", mask="1 1 s s", num_heads=[1, 2, 4],
+)  # fmt: skip
+def packed_masked_attention(
+    x: Tensor, weight: Tensor, bias: Tensor, mask: Tensor, *, num_heads: int, scale: float | None = None,
+    arg3: int | None = None, arg4: int | None = None,
+) -> Tensor:  # fmt: skip
+    """The same with a mask of four axes that is added to the scores, without a mask of keys and past ones before it."""
+    query, key, value = (x @ weight + bias).chunk(3, -1)
+    return _attention(query, key, value, mask, num_heads, scale, False)
+
+
+def _turned(x: Tensor, position: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    places = position + torch.arange(x.shape[-2], device=x.device)
+    cos, sin = cos[places], sin[places]
+    one, other = x.chunk(2, -1)
+    return torch.cat([one * cos - other * sin, other * cos + one * sin], -1)
+
+
+@operator("com.microsoft::RotaryEmbedding", x="b n s 8", position="int64[1]", cos="s 4", sin="s 4")
+def rotary_embedding(x: Tensor, position: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Pairs of places of the two halves of the last axis, turned by the angles of the rows from a position on."""
+    return _turned(x, position, cos, sin)

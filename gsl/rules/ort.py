@@ -6,7 +6,11 @@ model; nothing else knows these operators.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from gsl import attr, op, pat
+from gsl.match import Match
 from gsl.operators import ort
 from gsl.rewrite import RuleSet
 from gsl.rules.common import RuleSides, rule, same_dtype, same_type
@@ -190,10 +194,16 @@ def attention_sides(mask: pat.Wildcard | None) -> RuleSides:
     return whole, ort.masked_attention(*heads, full, **attrs), fits
 
 
-def scaled_sides(query: pat.Pattern, key: pat.Pattern, q: pat.Pattern, k: pat.Pattern, c: pat.Const) -> RuleSides:
-    """Attention, with a mask or without, of which an operand has a factor; ``q`` and ``k`` are those without it."""
+def scaled_sides(
+    query: pat.Pattern, key: pat.Pattern, q: pat.Pattern, k: pat.Pattern, c: pat.Const,
+    kinds: tuple[Any, Any] = (op.Attention, op.Attention),
+) -> RuleSides:  # fmt: skip
+    """Attention, with a mask or without, of which an operand has a factor; ``q`` and ``k`` are those without it.
+
+    ``kinds`` are the operators without a mask and with one.
+    """
     v, mask = pat.Wildcard(), pat.Wildcard()
-    plain, masked = op.Attention(query, key, v), op.Attention(query, key, v, mask)
+    plain, masked = kinds[0](query, key, v), kinds[1](query, key, v, mask)
     found = plain | masked
     targets = [
         plain.like(q, k, v, scale=plain.scale * c.value), masked.like(q, k, v, mask, scale=masked.scale * c.value),
@@ -225,6 +235,16 @@ def attention_scaled_key() -> RuleSides:
     return scaled_sides(q, key, q, pat.Match(key, [turned.like(k), k]), c)
 
 
+@rule()
+def multi_head_attention_scaled_query() -> RuleSides:
+    """multi_head_attention(q · c, k, v; s) = multi_head_attention(q, k, v; c · s)
+
+    As attention-scaled-query, where the heads are taken apart after the product with the number.
+    """
+    q, k, c = pat.Wildcard(), pat.Wildcard(), pat.Const(ndim=0)
+    return scaled_sides(q * c, k, q, k, c, (ort.multi_head_attention, ort.masked_attention))
+
+
 @rule(priority=-1)
 def multi_head_attention() -> RuleSides:
     """attention of (batch, heads, length, size) = multi_head_attention of (batch, length, heads · size)
@@ -243,9 +263,110 @@ def masked_attention() -> RuleSides:
     return attention_sides(pat.Wildcard())
 
 
+def layer_of(x: pat.Wildcard, size: attr.Expr | None = None) -> tuple[pat.Pattern, pat.Wildcard, pat.Pattern]:
+    """A layer with a bias or without; its weight; its bias, zeros where there is none."""
+    w = pat.Wildcard(shape=(x.shape[2], size))
+    b = pat.Wildcard(shape=w.shape[1:])
+    layer = op.BiasAdd(op.Matmul(x, w, out_dtype=""), b, axis=2) | op.Matmul(x, w, out_dtype="")
+    return layer, w, pat.Match(layer, [b, op.Zeros(shape=w.shape[1:], dtype=w.dtype)])
+
+
+def packed_sides(x: pat.Wildcard, parts: Sequence[pat.Pattern], w: pat.Pattern, b: pat.Pattern) -> RuleSides:
+    """Attention of three parts of layers of a tensor, with a mask or without; ``w`` and ``b`` are theirs together."""
+    mask = pat.Wildcard()
+    plain, masked = ort.multi_head_attention(*parts), ort.masked_attention(*parts, mask)
+    found = plain | masked
+    targets = [
+        ort.packed_attention(
+            x, w, b, num_heads=plain.num_heads, scale=plain.scale, unidirectional=plain.unidirectional
+        ),
+        ort.packed_masked_attention(x, w, b, mask, num_heads=masked.num_heads, scale=masked.scale),
+    ]
+    return found, pat.Match(found, targets), attr.In(x.dtype, FLOATS)
+
+
+@rule(priority=-2)
+def packed_attention() -> RuleSides:
+    """multi_head_attention(x wq + bq, x wk + bk, x wv + bv) = packed_attention(x, [wq, wk, wv], [bq, bk, bv])
+
+    For layers of equal sizes, of which some may have no bias, with a mask or without.
+    """
+    x = pat.Wildcard(ndim=3)
+    first = layer_of(x)
+    parts, weights, biases = zip(first, *(layer_of(x, first[1].shape[1]) for _ in range(2)))
+    return packed_sides(x, parts, op.Concatenate(list(weights), axis=1), op.Concatenate(list(biases), axis=0))
+
+
+@rule(priority=-2)
+def packed_attention_split() -> RuleSides:
+    """multi_head_attention of the three parts of x w + b = packed_attention(x, w, b)
+
+    For equal parts along the last axis, with a mask or without. The layer may have no bias.
+    """
+    x = pat.Wildcard(ndim=3)
+    layer, w, b = layer_of(x)
+    third = w.shape[1] // 3
+    parts = op.Split(layer, indices_or_sections=attr.Tuple(third, third * 2), axis=2)
+    found, target, fits = packed_sides(x, [parts[place] for place in range(3)], w, b)
+    return found, target, fits & (w.shape[1] % 3 == 0)
+
+
+# Positions
+
+
+def part(x: pat.Pattern, begin: attr.Expr | int, end: attr.Expr) -> pat.Call:
+    """Places of the last one of four axes."""
+    return op.StridedSlice(x, begin=attr.Tuple(begin), end=attr.Tuple(end), strides=(1,), axes=(3,))
+
+
+def rotary_sides(x: pat.Wildcard, tables: Sequence[pat.Pattern], halves: Sequence[pat.Pattern]) -> RuleSides:
+    """Pairs of places of heads turned by angles; ``halves`` are the first halves of the tables of cosines and sines."""
+    cos, sin = tables
+    half = x.shape[3] // 2
+    turned = op.Concatenate([-part(x, half, x.shape[3]), part(x, 0, half)], axis=3)
+    rows = [op.Reshape(each, newshape=attr.Tuple(x.shape[2], half)) for each in halves]
+    fits = (x.shape[3] % 2 == 0) & attr.In(x.dtype, FLOATS) & same_dtype(x, cos, sin)
+    return x * cos + turned * sin, ort.rotary_embedding(x, op.Zeros(shape=(1,), dtype="int64"), *rows), fits
+
+
+@rule(priority=-1)
+def rotary_embedding() -> RuleSides:
+    """x · [cos a, cos a] + [-x2, x1] · [sin a, sin a] = rotary_embedding(x, 0, cos a, sin a), where x = [x1, x2]
+
+    For angles that depend on places alone, and heads of an even size.
+    """
+    angles = pat.Wildcard(shape=(1, None, None))
+    x = pat.Wildcard(shape=(None, None, angles.shape[1], angles.shape[2] * 2))
+    length, size = x.shape[2], x.shape[3]
+    twice = op.Concatenate([angles, angles], axis=2)
+    tables = [
+        op.Reshape(function(twice, shape=(1, length, size)), newshape=attr.Tuple(1, 1, length, size))
+        for function in (op.Cos, op.Sin)
+    ]
+    return rotary_sides(x, tables, [op.Cos(angles), op.Sin(angles)])
+
+
+@rule(priority=-1)
+def rotary_embedding_tables() -> RuleSides:
+    """x · cos + [-x2, x1] · sin = rotary_embedding(x, 0, cos1, sin1), where x = [x1, x2]
+
+    As rotary-embedding, for weights of which both halves are equal.
+    """
+    x = pat.Wildcard(ndim=4)
+    tables = [pat.Param(shape=(1, 1, x.shape[2], x.shape[3])) for _ in range(2)]
+
+    def halves_are_equal(match: Match) -> bool:
+        halves = [match[each].attrs["value"].chunk(2, -1) for each in tables]
+        return all(bool((one == other).all()) for one, other in halves)
+
+    return *rotary_sides(x, tables, [part(each, 0, x.shape[3] // 2) for each in tables]), halves_are_equal
+
+
 RULES = (
     skip_layer_norm, skip_layer_norm_bias, skip_rms_norm, bias_gelu, bias_fast_gelu, fast_gelu, quick_gelu, quick_silu,
     matmul_turned, matmul_scaled, attention_scaled_query, attention_scaled_key, multi_head_attention, masked_attention,
+    multi_head_attention_scaled_query, packed_attention, packed_attention_split, rotary_embedding,
+    rotary_embedding_tables,
 )  # fmt: skip
 ORT = IDIOMS + RuleSet(RULES)
 """The rules of the normal form, the idioms in it, and those for onnxruntime."""
