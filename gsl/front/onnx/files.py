@@ -117,18 +117,19 @@ def _check_graph(graph: ir.Graph, known: set[Any]) -> None:
     """FrontEndError unless all that a graph uses, and the graphs in it, is known or computed before; it is known then.
     """
     own = [*graph.inputs, *graph.initializers.values()]
-    known.update(own)
+    known.update(own, [None])
     for node in graph:
-        for used in node.inputs:
-            if used is not None and used not in known:
-                raise FrontEndError(
-                    f"the node {node.name or node.op_type!r} uses {used.name!r} before it is computed, or nothing "
-                    "computes it"
-                )
-        for body in opaque.bodies(node):
-            _check_graph(body, known)
-        known.update(node.outputs)
-        own += node.outputs
+        if not known.issuperset(node.inputs):
+            used = next(value.name for value in node.inputs if value is not None and value not in known)
+            raise FrontEndError(
+                f"the node {node.name or node.op_type!r} uses {used!r} before it is computed, or nothing computes it"
+            )
+        if node.attributes.data:
+            for body in opaque.bodies(node):
+                _check_graph(body, known)
+        outputs = node.outputs
+        known.update(outputs)
+        own += outputs
     _refuse_twice("values", [value.name for value in dict.fromkeys(own) if value.name])
     for value in graph.outputs:
         if value not in known:

@@ -249,8 +249,8 @@ class OnnxLoader(Loader):
             parts.append(fact)
         if len(inputs) > 1 and len(set(inputs)) < len(inputs):
             parts.append(tuple([inputs.index(value) for value in inputs]))
-        if node.attributes:
-            for name, attr in node.attributes.items():
+        if attributes := node.attributes.data:
+            for name, attr in attributes.items():
                 if attr.type not in _PLAIN or attr.is_ref():
                     return None
                 value = attr.value

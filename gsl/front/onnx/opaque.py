@@ -49,7 +49,8 @@ def _python(attr: ir.Attr) -> Any:
 
 def bodies(node: ir.Node) -> Iterable[ir.Graph]:
     """The graphs among the attributes of a node."""
-    return _graphs(node.attributes.values()) if node.attributes else ()
+    attributes = node.attributes.data  # of the mapping itself, Python asks the length by a call
+    return _graphs(attributes.values()) if attributes else ()
 
 
 def _graphs(attrs: Iterable[ir.Attr]) -> Iterator[ir.Graph]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 
 import onnx_ir as ir
@@ -21,6 +22,8 @@ from gsl.graph.subgraph import Subgraph
 from gsl.spec import OperatorName
 from gsl.spec.natives import OnnxOp
 
+_NAME: Final = attrgetter("name")
+_OUTPUTS: Final = attrgetter("outputs")
 LARGE: Final = 64
 """The number of elements from which an equal literal is not looked for."""
 
@@ -434,7 +437,7 @@ class OnnxStorer(Storer):
                 needed.add(root)
                 own = view.native
                 shown = own.__class__ is Single and all(map(own.sources.__contains__, root.inputs))
-                if root.attributes or not shown:
+                if root.attributes.data or not shown:
                     work.append(root)  # it may use what the view does not show
         work += [node for node in self._nodes if node not in needed and not _is_used(node)]
         done: set[ir.Node] = set()
@@ -508,7 +511,7 @@ class OnnxStorer(Storer):
                     del graph.initializers[value.name or ""]
             elif node not in dead and (len(node.outputs) == 1 or not _is_used(node)) and not opaque.effect_of(node):
                 dead[node] = None
-                for part in (node, *opaque.nested(node)) if node.attributes else (node,):
+                for part in (node, *opaque.nested(node)) if node.attributes.data else (node,):
                     work += filter(None, part.inputs)
                     _detach(part)
         graph.remove(dead)
@@ -580,16 +583,17 @@ def _is_used(node: ir.Node) -> bool:
 
 def _detach(node: ir.Node) -> None:
     """Let a node use nothing any more."""
-    for place in range(len(node.inputs)):
-        node.replace_input_with(place, None)
+    for place, value in enumerate(node.inputs):
+        if value is not None:
+            node.replace_input_with(place, None)
 
 
 def names_of(graph: ir.Graph, nodes: Iterable[ir.Node] | None = None) -> set[Any]:
     """All names of values and nodes, those of inner graphs included; ``nodes`` are those of the graph."""
     nodes = tuple(graph) if nodes is None else nodes
     found: set[Any] = {value.name for value in (*graph.inputs, *graph.initializers.values())}
-    found.update([node.name for node in nodes], [value.name for node in nodes for value in node.outputs])
-    return found.union(*[names_of(body) for node in nodes for body in opaque.bodies(node)])
+    found.update(map(_NAME, nodes), map(_NAME, chain.from_iterable(map(_OUTPUTS, nodes))))
+    return found.union(*[names_of(body) for node in nodes if node.attributes.data for body in opaque.bodies(node)])
 
 
 __all__ = ["OnnxDraft", "OnnxStorer", "names_of"]
