@@ -18,7 +18,7 @@ NOTEBOOKS = sorted(notebooks.FOLDER.glob("*.ipynb"))
 
 
 def test_there_are_notebooks() -> None:
-    names = ["custom", "faster", "first_rule", "fusion", "three_frameworks", "use_style", "verify"]
+    names = ["custom", "faster", "first_rule", "frameworks", "fusion", "use_style", "verify"]
     assert [path.name for path in NOTEBOOKS] == [f"{name}.ipynb" for name in names]
 
 

@@ -1,4 +1,4 @@
-"""The notebook on three frameworks, where Relay is: its cells as a script, as that environment has no kernel."""
+"""The notebook on frameworks, where Relay is: its cells as a script, as that environment has no kernel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-NOTEBOOK = Path(__file__).resolve().parents[3] / "notebooks" / "three_frameworks.ipynb"
+NOTEBOOK = Path(__file__).resolve().parents[3] / "notebooks" / "frameworks.ipynb"
 
 
 def test_it_shows_relay(capsys: pytest.CaptureFixture[str]) -> None:
