@@ -108,10 +108,11 @@ def _is_target(callee: Any) -> bool:
     return isinstance(callee, (Op, relay.GlobalVar, relay.Function)) or not isinstance(callee, relay.Expr)
 
 
-def rebuilt(expr: Any, instead: Mapping[Any, Any], span: Any = None) -> Any:
+def rebuilt(expr: Any, instead: Mapping[Any, Any], span: Any = None, infer: bool = False) -> Any:
     """The expression with other parts, and all else as it was; the very same one if there is nothing to change.
 
-    ``span`` is the place in the source for an expression that has none.
+    ``span`` is the place in the source for an expression that has none. It keeps its type, if it has one, unless that
+    is to be inferred anew because the parts may have other types.
     """
     old = parts(expr)
     new = [instead.get(part, part) for part in old]
@@ -120,14 +121,18 @@ def rebuilt(expr: Any, instead: Mapping[Any, Any], span: Any = None) -> Any:
     span = expr.span if expr.span is not None else span
     match expr:
         case relay.Call():
-            callee, args = (expr.op, new) if len(old) == len(expr.args) else (new[0], new[1:])
-            # What an operator's types are follows from its operands; a function may be given its own.
-            types = None if isinstance(callee, Op) else expr.type_args
-            return relay.Call(callee, args, expr.attrs, types, span)
+            own = len(new) - len(expr.args)
+            if infer:
+                # What an operator's types are follows from its operands; a function may be given its own.
+                types = None if isinstance(expr.op, Op) else expr.type_args
+                return relay.Call(new[0] if own else expr.op, new[own:], expr.attrs, types, span)
+            return relay.expr.CallWithFields(expr, new[0] if own else None, new[own:], None, None, None, span)
         case relay.Tuple():
-            return relay.Tuple(new, span)
+            return relay.Tuple(new, span) if infer else relay.expr.TupleWithFields(expr, new, None, span)
         case relay.TupleGetItem():
-            return relay.TupleGetItem(new[0], expr.index, span)
+            if infer:
+                return relay.TupleGetItem(new[0], expr.index, span)
+            return relay.expr.TupleGetItemWithFields(expr, new[0], None, None, span)
         case relay.If():
             return relay.If(new[0], expr.true_branch, expr.false_branch, span)
     return expr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from gsl.front.core.custom import read_groups
 from gsl.front.relay.handle import KnownParts, in_order, parts, unique_names
 from gsl.front.relay.infer import evaluate
 from gsl.front.relay.load import RelayLoader
+from gsl.front.relay.recipes import Recipe
 from gsl.front.relay.reasons import RelayReasons
 from gsl.front.relay.run import compiled, with_room
 from gsl.front.relay.store import RelayStorer
@@ -41,6 +42,7 @@ class RelayProgram(Extended, Unchangeable):
         given = {str(name): value for name, value in (params or {}).items()}
         self._params = {name: _weight(name, given[name]) for name in self._names if name in given}
         self._known = KnownParts()
+        self._recipes: dict[Hashable, Recipe] = {}
 
     @cached_property
     def _typed(self) -> Any:
@@ -76,7 +78,7 @@ class RelayProgram(Extended, Unchangeable):
     def load(self) -> Graph:
         """A fresh view of the function ``@main``."""
         graph = read_groups(self._loader().load(), self.operators)
-        graph.writable = partial(_check_writable, self._typed, graph.infer)
+        graph.writable = partial(_check_writable, self._typed, graph.infer, self._recipes)
         return graph
 
     def _loader(self) -> RelayLoader:
@@ -91,14 +93,16 @@ class RelayProgram(Extended, Unchangeable):
     def store(self, graph: Graph) -> RelayProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
         old = main_of(self._typed)
-        storer = RelayStorer(graph, self._typed)
+        storer = RelayStorer(graph, self._typed, self._recipes)
         new = with_room(storer.store)
         if new.same_as(old):
             return self
         functions = dict(self._typed.functions.items())
         functions[self._typed.get_global_var("main")] = new
         module = tvm.IRModule(functions, self._typed.type_definitions, attrs=self._typed.attrs)
-        return RelayProgram(module, {**self._params, **storer.weights}).with_operators(self.operators)
+        program = RelayProgram(module, {**self._params, **storer.weights})
+        program._recipes = self._recipes
+        return program.with_operators(self.operators)
 
     def build(self, **options: Any) -> Callable[..., Any]:
         """A callable that takes the inputs in order and returns numpy arrays.
@@ -114,10 +118,11 @@ class RelayProgram(Extended, Unchangeable):
 
 
 def _check_writable(
-    module: Any, infer: Inference, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]
-) -> None:
+    module: Any, infer: Inference, recipes: dict[Hashable, Recipe], op: Op, operands: tuple[Node, ...],
+    attrs: Mapping[str, Any],
+) -> None:  # fmt: skip
     """Raise FrontEndError if a new call can't be written in a module."""
-    RelayStorer(Graph((), (), infer), module).try_call(op, operands, attrs)
+    RelayStorer(Graph((), (), infer), module, recipes).try_call(op, operands, attrs)
 
 
 def from_module(module: Any, params: Mapping[str, Any] | None = None) -> RelayProgram:

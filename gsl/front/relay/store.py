@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import count
 from typing import Any
 
+import tvm
 from tvm import relay
 from tvm.ir import Op
 
 from gsl.errors import FrontEndError
 from gsl.front.core.custom import as_group
-from gsl.front.core.handle import is_literal
+from gsl.front.core.handle import NUMBERS, is_literal
 from gsl.front.core.infer import dtype_of_number, type_of_literal
 from gsl.front.core.store import Storer, added, foreign
 from gsl.front.relay import groups, opaque, spellings
@@ -27,8 +28,9 @@ from gsl.front.relay.handle import (
     parts,
     rebuilt,
 )  # fmt: skip
+from gsl.front.relay.recipes import Recipe, key_of, recipe_of
 from gsl.front.relay.spellings.table import items
-from gsl.front.relay.types import RelayTypes, checked_type, infer_local, native_type
+from gsl.front.relay.types import RelayTypes, checked_type, infer_local, is_static, native_type
 from gsl.front.tvm.tensors import dtype_name, to_torch, to_tvm
 from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
@@ -43,9 +45,14 @@ class RelayStorer(Storer):
 
     framework = "Relay"
 
-    def __init__(self, graph: Graph, module: Any) -> None:
+    def __init__(self, graph: Graph, module: Any, recipes: dict[Hashable, Recipe] | None = None) -> None:
         super().__init__(graph)
         self.module = module
+        self.recipes: dict[Hashable, Recipe] = {} if recipes is None else recipes
+        """The known ways to write calls, by :func:`key_of`."""
+        self._static = ByExpression[bool]()
+        self._spans: dict[int, Any] = {}
+        """The places in the source for what was made in place of some nodes, by the identity of the tuple of these."""
         self.function: relay.Function = module["main"]
         self.weights: dict[str, Any] = {}
         """The new weights by name, as tensors of TVM."""
@@ -118,8 +125,9 @@ class RelayStorer(Storer):
             return reading.native
         if isinstance(reading, FrozenReading):
             return self._typed(relay.bind(reading.native, moved))
+        same = all(tvm.ir.structural_equal(checked_type(old), checked_type(new)) for old, new in moved.items())
         for expr in (*reading.through, reading.native):
-            instead[expr] = self._typed(rebuilt(bound(expr, moved), instead))
+            instead[expr] = self._typed(rebuilt(bound(expr, moved), instead, infer=not same))
         return instead[reading.native]
 
     # ------------------------------------------------------------ what is new
@@ -157,16 +165,35 @@ class RelayStorer(Storer):
             if isinstance(node.op, Subgraph):
                 expr = relay.Call(self._outlined(node.op, node.attrs), [self._number(operand) for operand in operands])
             elif isinstance(node.op, str):
-                expr = self._with_shared_rows(spellings.write(node.op, node.attrs, tuple(operands), self))
+                return self._canonical(node, operands)
             else:
                 expr = opaque.call(self.module, node.op, [self._number(operand) for operand in operands], node.attrs)
         except FrontEndError:
             raise
         except Exception as error:
             raise FrontEndError(f"{node.name or op_name(node.op)}: can't be written in Relay: {error}") from error
-        if isinstance(expr, relay.expr.TupleWrapper):
-            expr = expr.astuple()
-        return self._spanned(expr, self._span(node))
+        return self._spanned(_plain(expr), self._span(node))
+
+    def _canonical(self, node: Node, operands: list[Any]) -> Any:
+        """A canonical call, written as one before that was like it."""
+        span, key = self._span(node), key_of(node, operands) if all(map(self._is_static, operands)) else None
+        recipe = None if key is None else self.recipes.get(key)
+        if recipe is None:
+            expr = _plain(spellings.write(str(node.op), node.attrs, tuple(operands), self))
+            recipe = None if key is None else recipe_of(expr, operands, self._typed)
+            if recipe is None:
+                return self._spanned(self._with_shared_rows(expr), span)
+            self.recipes[key] = recipe
+        return recipe.follow(operands, span)
+
+    def _is_static(self, operand: Any) -> bool:
+        """True if Relay, too, knows all sizes of an operand."""
+        if isinstance(operand, NUMBERS):
+            return True
+        known = self._static.get(operand)
+        if known is None:
+            known = self._static[operand] = is_static(checked_type(operand))
+        return known
 
     def _with_shared_rows(self, expr: Any) -> Any:
         """A new product with the matrix that another one has made of the same tensor."""
@@ -188,7 +215,7 @@ class RelayStorer(Storer):
 
     def _outlined(self, group: Subgraph, attrs: Mapping[str, Any]) -> relay.Function:
         """An outlined group as a function that carries its name and attributes."""
-        inner = RelayStorer(group.body, self.module)
+        inner = RelayStorer(group.body, self.module, self.recipes)
         variables = []
         for node in group.body:
             if node.op == INPUT:
@@ -252,9 +279,12 @@ class RelayStorer(Storer):
 
     def _span(self, node: Node) -> Any:
         """The place in the source from which a node came: its own, or that of the nodes that it replaces."""
-        nodes = [node] if node.origin is None else sorted(node.origin.replaced, key=lambda old: -old.index)
-        spans = [native_of(old).span for old in nodes if native_of(old) is not None]
-        return next((span for span in spans if span is not None), None)
+        if node.origin is None:
+            return _first_span([node])
+        replaced = node.origin.replaced
+        if id(replaced) not in self._spans:
+            self._spans[id(replaced)] = _first_span(sorted(replaced, key=lambda old: -old.index))
+        return self._spans[id(replaced)]
 
     def _spanned(self, expr: Any, span: Any) -> Any:
         """A new expression with this place in the source for all its new parts."""
@@ -295,6 +325,16 @@ class RelayStorer(Storer):
         params = kept + [var for var in self._new_variables if var in used]
         new = relay.Function(params, body, checked_type(body), old.type_params, old.attrs, old.span)
         return self._typed(new)
+
+
+def _first_span(nodes: Sequence[Node]) -> Any:
+    """The first place in the source that one of some nodes has."""
+    native = (native_of(node) for node in nodes)
+    return next((expr.span for expr in native if expr is not None and expr.span is not None), None)
+
+
+def _plain(expr: Any) -> Any:
+    return expr.astuple() if isinstance(expr, relay.expr.TupleWrapper) else expr
 
 
 def _reshape_of(expr: Any) -> tuple[Any, tuple[int, ...]] | None:

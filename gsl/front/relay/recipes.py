@@ -1,0 +1,84 @@
+"""The expressions of new calls: calls that differ in nothing but their operands are written, and their types inferred,
+once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from tvm import relay
+from tvm.ir import Op
+
+from gsl.front.core.handle import NUMBERS
+from gsl.front.relay.handle import ByExpression, in_order, parts, rebuilt
+from gsl.front.relay.types import checked_type
+from gsl.graph import Node
+from gsl.spec.meaning import has_symbols
+from gsl.spec.spec import exact
+
+
+class Recipe:
+    """An expression with types, which can be made again of other operands of the same types."""
+
+    __slots__ = ("_operands", "_parts", "_result")
+
+    def __init__(self, operands: Sequence[Any], parts: Sequence[Any], result: Any) -> None:
+        self._operands = operands
+        self._parts = parts
+        self._result = result
+
+    def follow(self, operands: Sequence[Any], span: Any) -> Any:
+        """The expression of these operands, at a place in the source."""
+        instead = ByExpression[Any]()
+        for old, new in zip(self._operands, operands):
+            if not isinstance(old, NUMBERS):
+                instead[old] = new
+        for part in self._parts:
+            instead[part] = rebuilt(part, instead, span)
+        return instead.get(self._result, self._result)
+
+
+def recipe_of(expr: Any, operands: Sequence[Any], typed: Callable[[Any], Any]) -> Recipe | None:
+    """The recipe of a new expression of some operands, which ``typed`` gives its types; ``None`` if it refers to
+    expressions that were there and are no operands."""
+    own = ByExpression[None]()
+    own.update((operand, None) for operand in operands if not isinstance(operand, NUMBERS))
+
+    def below(part: Any) -> Sequence[Any]:
+        return () if part in own or checked_type(part) is not None else parts(part)
+
+    made = [part for part in in_order([expr], below) if part not in own and not isinstance(part, relay.Constant)]
+    if not all(map(_is_repeatable, made)):
+        return None
+    typed(expr)
+    return Recipe(operands, made, expr)
+
+
+def _is_repeatable(part: Any) -> bool:
+    if checked_type(part) is not None:
+        return False
+    return isinstance(part, (relay.Tuple, relay.TupleGetItem)) or (
+        isinstance(part, relay.Call) and isinstance(part.op, Op) and part.op.name != "reshape"
+    )
+
+
+def key_of(node: Node, operands: Sequence[Any]) -> Hashable:
+    """A key of all on which the writing of a canonical call depends; ``None`` where there is no such key.
+
+    A writer looks at the values of numbers and constants; all that it takes of other operands is their types.
+    """
+    if any(isinstance(operand, relay.Constant) for operand in operands):
+        return None
+    types = tuple([view.type for view in node.operands])
+    if None in types or has_symbols(types):
+        return None
+    try:
+        numbers = tuple([exact(operand) if isinstance(operand, NUMBERS) else None for operand in operands])
+        attrs = (tuple(node.attrs), *map(exact, node.attrs.values()))
+    except TypeError:
+        return None
+    views = tuple(map(node.operands.index, node.operands))
+    return node.op, attrs, types, numbers, views
+
+
+__all__ = ["Recipe", "key_of", "recipe_of"]
