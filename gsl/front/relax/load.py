@@ -253,9 +253,10 @@ class RelaxLoader(Loader):
     def _call(self, number: int, operands: tuple[Node, ...] | None) -> bool:
         known = operands is not None and all(type(operand.type) is TensorType for operand in operands)
         key = self._forms.key if known else None
-        looked = self.scope.lookups
+        looked_up = self.scope.looked_up
+        looked_up.clear()
         canon = spellings.read(self.function.values[number], self.scope)
-        if self.scope.lookups != looked and not self._forms.may_look(number):
+        if looked_up and not self._forms.may_look(number, looked_up):
             key = None
         return (canon is not None and self._tree(number, canon, key)) or self._has_fields(number)
 

@@ -22,8 +22,8 @@ class FunctionScope:
     def __init__(self, function: RelaxFunction, dims: Dims) -> None:
         self.function = function
         self.dims = dims
-        self.lookups = 0
-        """The number of times that a variable's binding was asked for."""
+        self.looked_up: list[Any] = []
+        """The variables whose bindings were asked for."""
         self.is_exact = True
         """True if equal types in the view mean equal types in Relax, for all variables whose types were asked for."""
         self._types: dict[Any, Type | None] = {}
@@ -37,7 +37,7 @@ class FunctionScope:
 
     def lookup(self, var: Any) -> Any:
         """The expression that is bound to the variable in the function; ``None`` for a parameter."""
-        self.lookups += 1
+        self.looked_up.append(var)
         return self.function.lookup(var)
 
     def type_of(self, expr: Any) -> Type | None:

@@ -5,8 +5,7 @@ A reading depends on the operator, its attributes and the types; only for some o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import repeat
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import tvm_ffi
@@ -69,9 +68,8 @@ class RelaxSignatures:
     ) -> Rows | None:
         """The form of a call of plain arguments with these view nodes, if one was noted. ``key`` is then its key."""
         operator = self._operators.get(op) or self._operator(number)
-        if not operator.reads or (self.aliases and not self.aliases.isdisjoint(args)) or (
-            operator.looks_at is not None and not all(map(self._is_plain, args, repeat(operator.looks_at)))
-        ):
+        producers = () if operator.looks_at is None else self._producers(args, operator.looks_at)
+        if not operator.reads or producers is None or (self.aliases and not self.aliases.isdisjoint(args)):
             self.key = None
             return None
         # Types are told apart by their addresses: they stay as long as the view's nodes do.
@@ -83,18 +81,37 @@ class RelaxSignatures:
                 key += (tuple([args.index(arg) for arg in args]),)
         attrs = self.function.values[number].attrs
         self.key = key = key if attrs is None else (*key, _StructuralKey(attrs))
+        if producers:
+            self.key = key = (*key, producers)
         return operator.forms.get(key)
 
-    def _is_plain(self, var: Any, looks_at: frozenset[str]) -> bool:
-        """True unless a variable is bound to something at which a reading may look."""
-        place = self.function.place.get(var)
-        if place is None:
-            return True
-        return self.function.ops[place] is not None and self._operator(place).name not in looks_at
+    def _producers(self, args: Sequence[Any], looks_at: frozenset[str]) -> tuple[Any, ...] | None:
+        """A key of the calls that compute the arguments; an empty one if they have none of these operators, ``None``
+        if an argument is bound to something else than a call."""
+        function = self.function
+        places = [function.place.get(arg) for arg in args]
+        found = [place for place in places if place is not None]
+        if any([function.ops[place] is None for place in found]):
+            return None
+        if all([self._operator(place).name not in looks_at for place in found]):
+            return ()
+        where = {id(arg): number for number, arg in enumerate(args)}
+        return tuple([None if place is None else self._producer(place, where) for place in places])
 
-    def may_look(self, number: int) -> bool:
-        """True if readings of that operator look at the bindings that compute the arguments."""
-        return self.function.ops[number] is not None and self._operator(number).looks_at is not None
+    def _producer(self, place: int, where: Mapping[int, int]) -> tuple[Any, ...]:
+        """All that a reading may see of a call that computes one of its arguments; ``where`` has the numbers of these
+        by their addresses."""
+        own = self.function.args[place]
+        assert own is not None
+        attrs = self.function.values[place].attrs
+        types = [(self.scope.type_of(arg), where.get(id(arg))) for arg in own]
+        return (self.function.ops[place], None if attrs is None else _StructuralKey(attrs), *types)
+
+    def may_look(self, number: int, looked_up: Sequence[Any]) -> bool:
+        """True if the key of a call covers what its reading has looked at, the bindings of these variables."""
+        args = self.function.args[number]
+        looks = args is not None and self._operator(number).looks_at is not None
+        return looks and not any(var not in args for var in looked_up)
 
     def note(self, key: tuple[Any, ...], number: int, tree: Expansion) -> None:
         """Remember the reading of a call under its key, if it is one of the call's arguments alone."""

@@ -136,6 +136,37 @@ def test_several_outputs_and_equal_groups() -> None:
     before.compare(after.inline()).check()
 
 
+UNLIKE: list[tuple[Any, Any, int]] = [
+    # attributes of what is inside, numbers that become part of it, the order of its operands, types
+    (op.Exp(op.Softmax(X)), lambda b, x, w, t: [R.exp(b.emit(R.nn.softmax(x, axis))) for axis in (0, 1, 0)], 2),
+    (op.Exp(X * W), lambda b, x, w, t: [R.exp(b.emit(R.multiply(x, number(n)))) for n in (2.0, 3.0, 2.0)], 2),
+    (op.Exp(X - W), lambda b, x, w, t: [R.exp(b.emit(R.subtract(*pair))) for pair in ((x, w), (w, x), (x, x))], 2),
+    (op.Exp(X + pat.Variable()), lambda b, x, w, t: [R.exp(b.emit(R.add(*pair))) for pair in ((x, w), (w, x))], 1),
+    (op.Exp(op.Tanh(X)), lambda b, x, w, t: [R.exp(b.emit(R.tanh(each))) for each in (x, t, w)], 2),
+    (RELU, lambda b, x, w, t: [R.nn.relu(b.emit(R.add(x, c))) for c in (WEIGHT, OTHER, WEIGHT)], 2),
+]
+R = relax.op
+OTHER = relax.const(np.full((3, 4), 2, dtype="float32"))
+
+
+def number(value: float) -> Any:
+    return relax.const(value, "float32")
+
+
+@pytest.mark.parametrize(("source", "calls", "functions"), UNLIKE)
+def test_groups_share_a_function_only_if_they_compute_the_same(source: Any, calls: Any, functions: int) -> None:
+    def body(b: Any, *params: Any) -> Any:
+        return b.emit(relax.Tuple([b.emit(call) for _ in range(2) for call in calls(b, *params)]))
+
+    params = [tensor("x", 3, 4), tensor("w", 3, 4), tensor("t", 5)]
+    before = Workload.from_relax(function(params, body), {"w": WEIGHT.value})
+    for _ in range(2):  # also when functions of the first time are known
+        after = Subst(source, pat.Fused("group"), name="group")(before, fold_params=False)
+        assert len(after.groups()) == len(before.graph.outputs[0].operands)
+        assert len(groups_of(after.native)) == functions
+        before.compare(after).check()
+
+
 def _pair(b: Any, x: Any, y: Any) -> Any:
     shared = b.emit(relax.op.nn.relu(b.emit(relax.op.add(x, y))))
     return b.emit(relax.op.multiply(b.emit(relax.op.exp(shared)), shared))

@@ -459,6 +459,13 @@ def test_calls_of_a_known_form_are_read_as_the_first_one_was(
             x = b.emit(relax.op.matmul(x, b.emit(relax.op.nn.relu(w))))
             x = b.emit(relax.op.add(b.emit(relax.op.matmul(x, b.emit(relax.op.permute_dims(w)))), bias))
             x = b.emit(relax.op.nn.softmax(b.emit(relax.op.nn.softmax(x, 0)), 1))
+            # sums with products, as biases or not: by what the product is one of, and by what is added
+            row = b.emit(relax.op.reshape(bias, (1, 4)))
+            turned = b.emit(relax.op.permute_dims(w))
+            for product in (b.emit(relax.op.matmul(x, w)), b.emit(relax.op.matmul(x, turned))):
+                for other in (bias, row, b.emit(relax.op.exp(row)), w, turned):
+                    x = b.emit(relax.op.add(product, other))
+                    x = b.emit(relax.op.add(other, product))
         return x
 
     source = relax_helpers.function([tensor("x", 4, 4), tensor("w", 4, 4), tensor("bias", 4)], body, dataflow=dataflow)
