@@ -16,8 +16,11 @@ GOAL = 1_000
 SHAPES = {"x": (4,)}
 RULE = Rule("tanh_exp_log", ("log", ("exp", ("tanh", "x"))))
 TARGET = ("tanh", "x")
+GROUP = Rule("tanh_exp", ("exp", ("tanh", "x")))
+GROUP_SIZES = (50, 200, 800)
 GSL, ENGINE = "GSL, module to module", "GSL, engine"
 CALL, BINDINGS = "Relax `rewrite_call`", "Relax `rewrite_bindings`"
+FUSE = "Relax `FuseOpsByPattern`"
 
 
 def rule() -> Subst:
@@ -37,6 +40,20 @@ def systems(count: int) -> dict[str, System | str]:
         ENGINE: tvm_relax.gsl_engine(before, rule(), SHAPES),
         CALL: tvm_relax.call_rewriting(before, RULE, TARGET, after, SHAPES),
         BINDINGS: tvm_relax.bindings_rewriting(before, RULE, TARGET, after, SHAPES),
+    }
+
+
+def grouping(count: int) -> dict[str, System | str]:
+    """The systems that make groups of two operators in a chain of so many."""
+    from benchmarks.peers import tvm_relax
+
+    before = chain(("x",), [("tanh", ()), ("exp", ())], count)
+    after = chain(("x",), [(GROUP.name, ())], count // 2)
+    x = pat.Wildcard()
+    rule = Subst(op.Exp(op.Tanh(x)), pat.Fused(GROUP.name), name=GROUP.name)
+    return {
+        GSL: tvm_relax.gsl(before, rule, after, SHAPES),
+        FUSE: tvm_relax.fuse_ops(before, GROUP, after, SHAPES),
     }
 
 
@@ -93,4 +110,16 @@ def run(meter: Meter, largest: int) -> Section:
                 None if slope is None else slope <= 1.1,
             )
         )
+    groups = [meter.measure(f"groups, {size}", size, grouping(size)) for size in GROUP_SIZES]
+    section.add(
+        """A chain of `tanh` and `exp`, in which each pair becomes the call of a private function that carries the name
+        of the group. Functions of groups that are equal are one, which GSL also keeps for later modules."""
+    )
+    section.systems(groups, GSL)
+    section.goals.append(
+        goal_of_ratios(
+            "Relax, groups of two operators", "at most 1 × `FuseOpsByPattern` at each size",
+            [(f"at {row.size}", row.ratio(GSL, FUSE), 1.0) for row in groups],
+        )
+    )
     return section

@@ -184,7 +184,7 @@ def _may_be_number(node: Node) -> bool:
 
 
 def is_stateless(op: OpSpec | Op) -> bool:
-    """True if an operator is canonical, a group, or a function that holds no state, so that equal calls have equal types."""
+    """True if an operator is canonical, a group, or a function without state, so that equal calls have equal types."""
     if isinstance(op, (str, OpSpec, Subgraph)):
         return True
     if type(op) is FunctionType:

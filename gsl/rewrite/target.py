@@ -175,8 +175,8 @@ class Target:
         if self._is_fixed_group:
             # Of an operand, nothing but its type counts, unless it is a number, which becomes part of the body.
             parts = {*match.inner, *[node for node in bound if node.op in NUMBERS]}
-            read = [part for node in bound
-                    for part in ((node.op, id(node.type), id(node.attrs)) if node in parts else (id(node.type),))]  # fmt: skip
+            read = [part for node in bound for part in (
+                (node.op, id(node.type), id(node.attrs)) if node in parts else (id(node.type), ))]  # fmt: skip
         else:
             without = () if self._reads_values else (INPUT, PARAM)
             read = [part for node in bound for part in (node.op, id(node.type), node.op in without or id(node.attrs))]
@@ -234,10 +234,12 @@ class Target:
 
 
 def _links(match: Match, bound: Sequence[Node], graph: Graph) -> tuple[tuple[int, ...], ...] | None:
-    """The operands of the nodes that a group consists of, by their places among the bound nodes. ``None`` where its body
-    depends on more than the bound nodes."""
+    """The operands of the nodes that a group consists of, by their places among the bound nodes.
+
+    ``None`` where the body of the group depends on more than the bound nodes.
+    """
     inside = (*match.inner, *[node for node in bound if node.op == TUPLE])
-    if not graph.shares_bodies or any([node.deps for node in inside]):
+    if not graph.shares_bodies or any(node.deps for node in inside):
         return None
     places = {node: place for place, node in enumerate(bound)}
     try:

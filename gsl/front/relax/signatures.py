@@ -91,9 +91,9 @@ class RelaxSignatures:
         function = self.function
         places = [function.place.get(arg) for arg in args]
         found = [place for place in places if place is not None]
-        if any([function.ops[place] is None for place in found]):
+        if any(function.ops[place] is None for place in found):
             return None
-        if all([self._operator(place).name not in looks_at for place in found]):
+        if all(self._operator(place).name not in looks_at for place in found):
             return ()
         where = {id(arg): number for number, arg in enumerate(args)}
         return tuple([None if place is None else self._producer(place, where) for place in places])
@@ -110,8 +110,9 @@ class RelaxSignatures:
     def may_look(self, number: int, looked_up: Sequence[Any]) -> bool:
         """True if the key of a call covers what its reading has looked at, the bindings of these variables."""
         args = self.function.args[number]
-        looks = args is not None and self._operator(number).looks_at is not None
-        return looks and not any(var not in args for var in looked_up)
+        if args is None or self._operator(number).looks_at is None:
+            return False
+        return all(var in args for var in looked_up)
 
     def note(self, key: tuple[Any, ...], number: int, tree: Expansion) -> None:
         """Remember the reading of a call under its key, if it is one of the call's arguments alone."""
