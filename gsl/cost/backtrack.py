@@ -242,7 +242,7 @@ class Walk:
         before = {node: tuple(node.users) for node in graph.nodes}
         ends = graph.ends()
         now = RulePass(graph, [], "priority", Trace())
-        found = located(step, now.by_name, state.view.graph, ends)
+        found = located(step, now.splicer.names, state.view.graph, ends)
         try:
             if found is None:
                 raise Refusal("it does not match any more")
@@ -336,7 +336,7 @@ def _candidate(space: Space, start: Candidate, path: Sequence[SearchStep]) -> Ca
         run = _tidied(space, graph)
         for step in path:
             now = run.begin("priority", None)
-            found = located(step, now.by_name, run.graph, run.graph.ends())
+            found = located(step, now.splicer.names, run.graph, run.graph.ends())
             assert found is not None, "what was found once is found again"
             match, node = found
             fired[kind_of(step.rule, match)] += 1

@@ -167,6 +167,8 @@ class Splicer:
             self.outputs.setdefault(node, []).append(position)
         self.dead: set[Node] = set()
         """The nodes that the replacements left unused."""
+        self.size = len(graph)
+        """The number of nodes that the graph has with these replacements."""
         self._numbers: dict[str, int] = {}
         """The last number that was put behind each name."""
         self._instead: dict[Node, list[Node]] = {}
@@ -176,6 +178,7 @@ class Splicer:
         created: Collection[Node] = replacement.created
         if len(created) > FEW:
             created = dict.fromkeys(created)
+        self.size += len(created)
         for node in created:
             high = 0
             for operand in node.operands:
@@ -198,8 +201,8 @@ class Splicer:
         self.drop(matched, covers=True)
         self.drop([new for new in replacement.new if not new.users and new in created])
         if self.graph.touched is not None:
-            self.graph.touched.update(dict.fromkeys((*created, *replacement.new)))
-        names, dead = self._names, self.dead
+            self.graph.touched.update(dict.fromkeys(created))
+        names, dead = self.names, self.dead
         for node in created:
             if node not in dead:
                 wanted = node.name or short_name(node.op)
@@ -233,7 +236,7 @@ class Splicer:
         return taken
 
     @cached_property
-    def _names(self) -> dict[str, Node]:
+    def names(self) -> dict[str, Node]:
         """The node of each name, or one that never dies if there are several."""
         found: dict[str, Node] = {}
         for node in self.graph.nodes:
@@ -242,7 +245,7 @@ class Splicer:
 
     def _numbered(self, wanted: str) -> str:
         """The name with a number behind it that no other node of the graph has."""
-        name, names, dead = wanted, self._names, self.dead
+        name, names, dead = wanted, self.names, self.dead
         while name in names and names[name] not in dead:
             self._numbers[wanted] = number = self._numbers.get(wanted, 0) + 1
             name = f"{wanted}_{number}"
@@ -266,9 +269,12 @@ class Splicer:
                 else:
                     _emit(node, done, order)
             if node in self._instead:
-                for root in self._instead[node]:
+                roots = list(self._instead[node])
+                for root in roots:  # grows: what stands for it may have been replaced in turn
                     if root not in done:
                         _emit(root, done, order)
+                    if root in self.dead:
+                        roots += self._instead.pop(root, ())
         graph.reorder(order)
         self._instead.clear()
 
@@ -289,6 +295,7 @@ class Splicer:
                 if node.effect is not None and not (covers and node.effect is Effect.EXCHANGES and node in suspects):
                     continue
                 dead.add(node)
+                self.size -= 1
                 if touched is not None:
                     touched.update(dict.fromkeys(node.operands))
                 for operand in node.operands if not node.deps else _needs(node):

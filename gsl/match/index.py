@@ -52,14 +52,16 @@ class Candidates:
     users of other nodes of these operators change, the rule may match there too."""
 
 
-def candidates(plans: Iterable[Plan], by_op: Mapping[Op, list[Node]]) -> list[Candidates]:
-    """The start of each plan with the fewest nodes, and the nodes."""
+def candidates(
+    plans: Iterable[Plan], by_op: Mapping[Op, list[Node]], *, at_roots: bool = False
+) -> list[Candidates]:
+    """The start of each plan with the fewest nodes, and the nodes; the root of each, where the nodes are such."""
     groups: dict[frozenset[Op], list[Node]] = {}
     found: list[Candidates] = []
     for plan in plans:
-        anchor, ops = plan.rarest(by_op)
+        anchor, ops = plan.from_root(by_op) if at_roots else plan.rarest(by_op)
         nodes = plan.in_order(anchor, ops, by_op, groups)
-        if nodes and plan.lacks(by_op):
+        if nodes and not at_roots and plan.lacks(by_op):
             nodes = []
         found.append(Candidates(plan.start(anchor), nodes, ops))
     rows = [_Row(each) for each in found if each.nodes and each.start.hints]

@@ -276,14 +276,39 @@ class Plan:
             return pattern, ops
         raise AssertionError("the first anchor has been compiled")
 
+    def starts(self) -> Iterator[Start]:
+        """The searches from all anchors from which there is one."""
+        for anchor in self.anchors:
+            try:
+                yield self.start(anchor)
+            except PatternError:
+                continue
+
     @cached_property
-    def reach(self) -> int:
-        """A bound of the number of steps, down and up, between any two nodes of a match; chains count as one call."""
+    def height(self) -> int:
+        """The largest number of operators on a way down through a match; chains count as one."""
         heights: dict[Pattern, int] = {}
         for pattern in self.patterns:  # operands first
             own = isinstance(pattern, (Call, GetItem, Tuple))
             heights[pattern] = own + max((heights.get(child, 0) for child in pattern.children()), default=0)
-        return 2 * max(heights.values()) + len(self.relations)
+        return max(heights.values())
+
+    @cached_property
+    def root(self) -> Pattern | None:
+        """The pattern below which all nodes of a match stand, if there is one from which a search can start."""
+        first, *others = self.outputs
+        if others or self.ways or self.fuzzy or self.variadic is not None or first not in self.anchors:
+            return None
+        try:
+            self.start(first)
+        except PatternError:
+            return None
+        return first
+
+    def from_root(self, by_op: Mapping[Op, list[Node]]) -> tuple[Pattern, frozenset[Op]]:
+        """The root, and the operators that it may have; some may have no nodes."""
+        assert self.root is not None
+        return self.root, self._operators(self.root, by_op)
 
     def lacks(self, by_op: Mapping[Op, list[Node]]) -> bool:
         """True if each choice of an alternative needs an operator that a graph lacks, so that nothing can match."""

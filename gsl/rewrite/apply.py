@@ -11,9 +11,9 @@ from gsl.errors import ReplayError, RewriteError, UntypedWarning, caller
 from gsl.graph import Graph, Node
 from gsl.graph.text import node_names
 from gsl.pause import paused_collector
-from gsl.rewrite.cse import drop_unused, eliminate_common, take_fields
+from gsl.rewrite.cse import drop_unused, eliminate_common, share_near, take_fields
 from gsl.rewrite.fold import Evaluate, fold
-from gsl.rewrite.near import near_to
+from gsl.rewrite.near import NOWHERE, Near, near_to, needs_order
 from gsl.rewrite.passes import Progress, RulePass, Watch, silent
 from gsl.rewrite.trace import Subject, Trace
 from gsl.spec import DeclaredSpec
@@ -154,14 +154,14 @@ def apply(
         limit = max_steps if max_steps is not None else limit_of(source)
     run.local = iterative
     watch: Watch | None = None
-    near: list[Node] | None = None
+    near: Near | None = None
     while True:
         run.trace.refused.clear()  # what is refused in the end is what counts
         if run.round(strategy, limit, near=near):
             if not iterative:
                 break
             watch = watch or Watch(source)
-            watch.check(run.graph, run.trace)
+            run.watched_by(watch)
             near = run.near_to_changes()
         elif near is None:
             break
@@ -184,10 +184,11 @@ def repeat(trace: Trace, source: Graph, steps: int | None, evaluate: Evaluate | 
         raise ReplayError("weights were folded between the rounds, so replay the trace on a workload, not on a view")
     again = Trace(rules=trace.rules, iterative=trace.iterative, tidy=trace.tidy)
     run = RewriteRun(source, again, evaluate if trace.folds else None)
+    run.local = bool(trace.near)
     run.take()
     run.start()
-    for _, firings in groupby(trace.firings[:steps], key=lambda firing: firing.round):
-        current = run.begin("priority", None)
+    for number, firings in groupby(trace.firings[:steps], key=lambda firing: firing.round):
+        current = run.begin("priority", None, near=NOWHERE if number in trace.near else None)
         for firing in firings:
             try:
                 current.repeat(firing)
@@ -197,8 +198,11 @@ def repeat(trace: Trace, source: Graph, steps: int | None, evaluate: Evaluate | 
                     f"step {number} of {total} ({firing}; round {firing.round}) does not apply: {error}. A trace is "
                     "replayed on a graph that is equal, with equal names, to the one on which it was made"
                 ) from None
-        current.splicer.finish()
+        current.finish()
         run.end()
+        if trace.near.get(number):
+            run.settle()
+        run.near_to_changes()
     if trace.folded and not trace.folds and evaluate is not None and steps in (None, total):
         again.folded += fold(run.graph, evaluate)
     return run.done()
@@ -219,12 +223,14 @@ class RewriteRun:
         self.evaluate = evaluate
         self.rounds = 0
         self.untyped = False
-        self._near: list[Node] | None = None
+        self._near: Near | None = None
         """The nodes at which the next round looks; ``None`` for all."""
         self.local = False
         """True if rounds may look near to what was changed only."""
         self._roots: dict[Node, str] = {}
         self._pass: RulePass | None = None
+        self._open: RulePass | None = None
+        """The last pass, where the nodes are not in order after it."""
         self._owned = False
 
     def take(self) -> Graph:
@@ -253,7 +259,7 @@ class RewriteRun:
         self.trace.unused += drop_unused(self.graph)
 
     def round(
-        self, strategy: str, limit: int | None, rules: Iterable[Subst] | None = None, near: list[Node] | None = None
+        self, strategy: str, limit: int | None, rules: Iterable[Subst] | None = None, near: Near | None = None
     ) -> bool:
         """Make a pass of some of the rules, or of all, at some of the nodes, or at all, and tidy up after it; whether
         any fired."""
@@ -266,21 +272,39 @@ class RewriteRun:
             self.rounds -= 1
         return fired
 
-    def near_to_changes(self) -> list[Node] | None:
+    def near_to_changes(self) -> Near | None:
         """The nodes at which rules may match anew after a round; ``None`` for all."""
-        touched, self.graph.touched = self.graph.touched, {}
-        return near_to(self.graph, touched or (), [rule.plan for rule in self.trace.rules.values()])
+        touched = self._touched()
+        self.graph.touched = {} if self.local else None
+        return near_to(self.graph, touched, [rule.plan for rule in self.trace.rules.values()])
+
+    def _touched(self) -> list[Node]:
+        """What was changed since the last round began, as far as it is still there."""
+        touched, nodes = self.graph.touched or {}, self.graph.nodes
+        if self._open is not None:
+            return [node for node in touched if node not in self._open.splicer.dead]
+        return [node for node in touched if 0 <= node.index < len(nodes) and nodes[node.index] is node]
+
+    def watched_by(self, watch: Watch) -> None:
+        """Let the graph be compared with what it was, after a round in which rules fired."""
+        if self._open is not None and not watch.wants(self._open.splicer.size):
+            watch.skip()
+            return
+        self.settle()
+        watch.check(self.graph, self.trace)
 
     def begin(
-        self, strategy: str, limit: int | None, rules: Iterable[Subst] | None = None, near: list[Node] | None = None
+        self, strategy: str, limit: int | None, rules: Iterable[Subst] | None = None, near: Near | None = None
     ) -> RulePass:
         """The pass of the next round, of some of the rules or of all, at some of the nodes or at all."""
+        if near is None:
+            self.settle()
         self.rounds += 1
         chosen = list(self.trace.rules.values() if rules is None else rules)
         take = None if self._owned else self.take
         self._pass = RulePass(
             self.graph, chosen, strategy, self.trace, round=self.rounds, limit=limit, take=take,
-            progress=self.progress, near=near,
+            progress=self.progress, near=near, before=self._open,
         )  # fmt: skip
         return self._pass
 
@@ -288,19 +312,39 @@ class RewriteRun:
         """Tidy up after a pass: take fields of tuples that it made, share calls that it made equal, and fold
         weights."""
         assert self._pass is not None
-        self.untyped |= self._pass.checker.untyped
-        if self._pass.blocked:
-            take_fields(self.graph)
-            if self.trace.tidy:
-                self._tidy()
-            elif self.trace.iterative:
-                self.trace.shared += eliminate_common(self.graph)
-            if self.evaluate is not None:
-                self.trace.folded += fold(self.graph, self.evaluate, self._roots)
-        self._pass = None
+        ended, self._pass = self._pass, None
+        self.untyped |= ended.checker.untyped
+        if not ended.blocked:
+            return
+        if ended.near is None:
+            self._tidy_up()
+            return
+        self._open, self.trace.near[self.rounds] = ended, False
+        touched = self._touched()
+        if ended.checker.lasting or needs_order(touched):
+            self.settle()
+        elif self.trace.tidy or self.trace.iterative:
+            self.trace.shared += share_near(ended.splicer, touched)
+
+    def settle(self) -> None:
+        """Put the nodes in order, and tidy up, after rounds that looked at a part of the graph."""
+        if self._open is not None:
+            self._open.splicer.finish()
+            self._open, self.trace.near[self.rounds] = None, True
+            self._tidy_up()
+
+    def _tidy_up(self) -> None:
+        take_fields(self.graph)
+        if self.trace.tidy:
+            self._tidy()
+        elif self.trace.iterative:
+            self.trace.shared += eliminate_common(self.graph)
+        if self.evaluate is not None:
+            self.trace.folded += fold(self.graph, self.evaluate, self._roots)
 
     def done(self) -> tuple[Graph, Trace]:
         """The graph and the trace; warns where types could not be checked."""
+        self.settle()
         self.graph.formed.clear()
         self.graph.touched = None
         if self.untyped:

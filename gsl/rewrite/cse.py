@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 from gsl.graph import CONST, GETITEM, INPUT, LEAVES, PARAM, TUPLE, Graph, Node
 from gsl.graph.splice import Replacement, Splicer
 from gsl.rewrite.check import changed, may_be_view
+
+CROWD: Final = 16
+"""The largest number of users of an operand among which an equal call is looked for."""
 
 
 def drop_unused(graph: Graph) -> int:
@@ -55,18 +60,59 @@ def eliminate_common(graph: Graph, *, all: bool = False) -> int:
             values[node] = frozen(node.attrs["value"])
         if node.op in (PARAM, CONST, INPUT) or node in splicer.dead or not _is_pure(node, unsteady):
             continue
+        operands = tuple([values.get(operand, operand) for operand in node.operands])
         try:
-            operands = tuple([values.get(operand, operand) for operand in node.operands])
-            attrs = keys.get(id(node.attrs))
-            if attrs is None:  # equal calls have one mapping, often
-                attrs = keys[id(node.attrs)] = frozen(node.attrs)
-            first = found.setdefault((node.op, operands, attrs, node.type, node.deps), node)
+            first = found.setdefault(_key(node, operands, keys), node)
         except TypeError:  # an attribute that has no hash
             continue
         if first is not node and (all or _is_touched(first) or _is_touched(node)):
             splicer.apply(Replacement([node], [first]), [node])
     splicer.finish()
     return _calls(splicer.dead)
+
+
+def share_near(splicer: Splicer, touched: Iterable[Node]) -> int:
+    """As :func:`eliminate_common`, for equal calls of which one was touched since the last time, in a graph whose nodes
+    are not in order and whose memory nothing changes."""
+    keys: dict[int, Hashable] = {}
+    waiting = deque(sorted(touched, key=attrgetter("index")))
+    gone = 0
+    while waiting:
+        node = waiting.popleft()
+        other = None if node in splicer.dead else _equal_to(node, splicer.dead, keys)
+        if other is not None:
+            first, second = (other, node) if other.index <= node.index else (node, other)
+            waiting.extend(second.users)
+            splicer.apply(Replacement([second], [first]), [second])
+            gone += 1
+    return gone
+
+
+def _equal_to(node: Node, dead: set[Node], keys: dict[int, Hashable]) -> Node | None:
+    """Another call that is equal to a node, looked for among the users of the operand that has the fewest."""
+    used = [operand.users for operand in node.operands if operand.op != CONST]  # a number is an operand of one call
+    users = min(used, key=len, default=())
+    if len(users) < 2 or len(users) > CROWD or not _is_pure(node, set()):
+        return None
+    alike = [user for user in users if user.op == node.op and user is not node and user not in dead]
+    try:
+        own = _key(node, _values(node), keys) if alike else None
+        return next((user for user in alike if _is_pure(user, set()) and _key(user, _values(user), keys) == own), None)
+    except TypeError:  # an attribute that has no hash
+        return None
+
+
+def _values(node: Node) -> tuple[Hashable, ...]:
+    leaves = (PARAM, CONST)
+    return tuple([frozen(each.attrs["value"]) if each.op in leaves else each for each in node.operands])
+
+
+def _key(node: Node, operands: tuple[Hashable, ...], keys: dict[int, Hashable]) -> tuple[Hashable, ...]:
+    """All that tells a call from others; ``keys`` are the attributes of mappings that were seen before."""
+    attrs = keys.get(id(node.attrs))
+    if attrs is None:  # equal calls have one mapping, often
+        attrs = keys[id(node.attrs)] = frozen(node.attrs)
+    return node.op, operands, attrs, node.type, node.deps
 
 
 def _calls(nodes: Iterable[Node]) -> int:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import heapq
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import count, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gsl.attr.evaluate import same
 from gsl.errors import FixpointError, ReplayError, RewriteError
-from gsl.graph import LEAVES, Graph, Node, by_operator
+from gsl.graph import LEAVES, Effect, Graph, Node, Op, Type, by_operator
 from gsl.graph.splice import Replacement, Splicer
 from gsl.match import Candidates, Find, Match, MatchSearch, Miss, UseLists, candidates
 from gsl.rewrite.check import Checker, Refusal
 from gsl.rewrite.cse import frozen
+from gsl.rewrite.near import Near
 from gsl.rewrite.trace import Firing, Refused, Trace, assumptions, identity, names_of
 
 if TYPE_CHECKING:
@@ -23,10 +25,18 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """The largest number of firings that an error shows."""
+SELDOM = 8
+"""One in so many rounds that leave a graph out of order is looked at for a loop."""
 
-GraphState = list[tuple[Any, ...]]
-"""The state of a graph: for each node everything that rewriting depends on, nodes being told by their places; then the
-outputs."""
+class GraphState(NamedTuple):
+    """The state of a graph: for each node everything that rewriting depends on, nodes being told by their places."""
+
+    ops: list[Op]
+    types: list[Type | None]
+    effects: list[Effect | None]
+    attrs: list[Mapping[str, Any]]
+    links: array[int]
+    """The operands, users and deps of each node, and the outputs."""
 
 
 class Watch:
@@ -45,7 +55,7 @@ class Watch:
         self.renewal = 1
 
     def check(self, graph: Graph, trace: Trace) -> None:
-        """Look at the graph after a round. Raises FixpointError, with the rewrites that lead back."""
+        """Look at the graph after a round, in order. Raises FixpointError, with the rewrites that lead back."""
         self.rounds += 1
         renewed = self.rounds == self.renewal
         if not renewed and not self._has_operators(graph):
@@ -56,10 +66,22 @@ class Watch:
         if renewed:
             self.state, self.firings, self.renewal = state, len(trace.firings), 2 * self.renewal + 1
 
+    def wants(self, size: int) -> bool:
+        """True if a graph of so many nodes, which is not in order, has to be looked at after this round, too.
+
+        Of such rounds one in a few is enough: a loop takes a few times as long to be found.
+        """
+        rounds = self.rounds + 1
+        return rounds == self.renewal or (rounds % SELDOM == 0 and size == len(self.state.ops))
+
+    def skip(self) -> None:
+        """Let a round pass without a look at the graph."""
+        self.rounds += 1
+
     def _has_operators(self, graph: Graph) -> bool:
         """True if the graph has the operators of the earlier state in their order, which is cheap to see."""
-        nodes = graph.nodes
-        return len(nodes) == len(self.state) - 1 and all(node.op == row[0] for node, row in zip(nodes, self.state))
+        nodes, ops = graph.nodes, self.state.ops
+        return len(nodes) == len(ops) and all(node.op == op for node, op in zip(nodes, ops))
 
 
 def no_end(trace: Trace, limit: int) -> FixpointError:
@@ -119,29 +141,36 @@ def _lines(firings: Sequence[Firing]) -> str:
 
 
 def _state(graph: Graph) -> GraphState:
-    state: GraphState = [
-        (
-            node.op,
-            [operand.index for operand in node.operands],
-            [user.index for user in node.users],
-            [dep.index for dep in node.deps],
-            node.type,
-            node.effect,
-            node.attrs,
-        )
-        for node in graph.nodes
-    ]
-    state.append(tuple([output.index for output in graph.outputs]))
-    return state
+    return GraphState(
+        [node.op for node in graph.nodes],
+        [node.type for node in graph.nodes],
+        [node.effect for node in graph.nodes],
+        [node.attrs for node in graph.nodes],
+        array("q", _links(graph)),
+    )
+
+
+def _links(graph: Graph) -> Iterator[int]:
+    """The places of the operands, users and deps of each node, and those of the outputs."""
+    for node in graph.nodes:
+        for operand in node.operands:
+            yield operand.index
+        yield -1
+        for user in node.users:
+            yield user.index
+        yield -1
+        for dep in node.deps:
+            yield dep.index
+        yield -1
+    for output in graph.outputs:
+        yield output.index
 
 
 def _same_states(before: GraphState, after: GraphState) -> bool:
-    if len(before) != len(after) or before[-1] != after[-1]:
-        return False
     # What is cheap comes first: attributes are compared where all else is equal.
-    if any(a[:-1] != b[:-1] for a, b in zip(before[:-1], after[:-1])):
+    if before[:3] != after[:3] or before.links != after.links:
         return False
-    return all(a[-1] is b[-1] or _same_attributes(a[-1], b[-1]) for a, b in zip(before[:-1], after[:-1]))
+    return all(a is b or _same_attributes(a, b) for a, b in zip(before.attrs, after.attrs))
 
 
 def _same_attributes(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
@@ -183,11 +212,13 @@ class RulePass:
         limit: int | None = None,
         take: Callable[[], Graph] | None = None,
         progress: Progress = silent,
-        near: Sequence[Node] | None = None,
+        near: Near | None = None,
+        before: RulePass | None = None,
     ) -> None:
         self.rules = rules
         self.near = near
-        """The nodes, in graph order, among which matches are looked for; ``None`` for all."""
+        """The nodes at which matches are looked for; ``None`` for all. The list of all nodes is not put in order then:
+        the next such pass goes on where this one, as its ``before``, ended."""
         self.progress = progress
         self.strategy = strategy
         self.trace = trace
@@ -197,7 +228,7 @@ class RulePass:
         self.take = take
         """A function for a graph that must not be changed: it gives the copy that is worked on from the first match
         on."""
-        self._work_on(graph)
+        self._work_on(graph, before)
         self.blocked: set[Node] = set()
         """The nodes that this pass has rewritten or made."""
         self.grouped: set[tuple[Subst, Node]] = set()
@@ -208,11 +239,11 @@ class RulePass:
         self.moved: dict[Node, None] = {}
         """The nodes that have others near to them than before, as a ``Hint`` sees it; all are older than the pass."""
 
-    def _work_on(self, graph: Graph) -> None:
+    def _work_on(self, graph: Graph, before: RulePass | None = None) -> None:
         self.graph = graph
-        self.splicer = Splicer(graph)
-        self.checker = Checker(graph, self.splicer.outputs)
-        self.use_lists = UseLists(graph.by_op())
+        self.splicer: Splicer = Splicer(graph) if before is None else before.splicer
+        self.checker: Checker = Checker(graph, self.splicer.outputs) if before is None else before.checker
+        self.use_lists = UseLists(graph.by_op()) if self.near is None else UseLists()
 
     def run(self) -> None:
         """Rewrite the matches of the rules."""
@@ -237,11 +268,24 @@ class RulePass:
         else:
             self.progress(f"round {self.round}, {len(self.trace.firings):,} rewrites")
             self._best_first(found)
-        self.splicer.finish()
+        self.finish()
+
+    def finish(self) -> None:
+        """Put the nodes in order, unless the pass looked at some of them only."""
+        if self.near is None:
+            self.splicer.finish()
 
     def _candidates(self, rules: Sequence[Subst]) -> list[tuple[Subst, Candidates]]:
-        by_op = self.graph.by_op() if self.near is None else by_operator(self.near)
-        return list(zip(rules, candidates([rule.plan for rule in rules], by_op)))
+        if self.near is None:
+            return list(zip(rules, candidates([rule.plan for rule in rules], self.graph.by_op())))
+        groups: dict[tuple[bool, int], list[Subst]] = {}
+        for rule in rules:
+            groups.setdefault((rule.plan.root is not None, rule.plan.height), []).append(rule)
+        found: dict[Subst, Candidates] = {}
+        for (at_roots, _), group in groups.items():
+            by_op = by_operator(self.near.of(group[0].plan))
+            found.update(zip(group, candidates([rule.plan for rule in group], by_op, at_roots=at_roots)))
+        return [(rule, found[rule]) for rule in rules]
 
     def _has_match(self, where: Candidates) -> bool:
         find = where.start.finder(len(where.nodes))
@@ -252,19 +296,18 @@ class RulePass:
         return False
 
     @cached_property
-    def by_name(self) -> dict[str, Node]:
-        """The nodes by their names when the pass began."""
-        return {node.name: node for node in self.graph.nodes}
-
-    @cached_property
     def places(self) -> dict[Node, int]:
-        """The nodes with their places when the pass began."""
-        return {node: place for place, node in enumerate(self.graph.nodes)}
+        """The nodes at which the pass looks, with their places when it began."""
+        return {node: place for place, node in enumerate(self._seen)}
+
+    @property
+    def _seen(self) -> Sequence[Node]:
+        return self.graph.nodes if self.near is None else self.near.around
 
     def repeat(self, firing: Firing) -> None:
         """Rewrite the match of a firing. Raises ReplayError with the reason why that can't be."""
         rule = self.trace.rules[firing.rule]
-        node = self.by_name.get(firing.at)
+        node = self.splicer.names.get(firing.at)
         if node is None:
             raise ReplayError(f"there is no node %{firing.at}")
         if node in self.blocked or node in self.splicer.dead:
@@ -273,8 +316,7 @@ class RulePass:
         misses: list[Miss] = []
         search.on_miss = misses.append
         found = 0
-        anchor, _ = rule.plan.rarest(self.graph.by_op())
-        for match in rule.plan.start(anchor).matches(node, search):
+        for match in self._from_any_anchor(rule, node, search):
             found += 1
             if identity(match) == firing.match:
                 try:
@@ -287,6 +329,15 @@ class RulePass:
         miss = max(misses, key=lambda miss: miss.bound, default=None)
         place = f" at %{miss.node.name}" if miss is not None and miss.node is not None else ""
         raise ReplayError(f"there is no match from %{node.name}" + (f"{place}: {miss.reason}" if miss else ""))
+
+    def _from_any_anchor(self, rule: Subst, node: Node, search: MatchSearch) -> Iterator[Match]:
+        """The matches from a node: first those from the pattern from which a search in all nodes starts."""
+        rarest = rule.plan.start(rule.plan.rarest(self.graph.by_op())[0])
+        yield from rarest.matches(node, search)
+        if self.near is not None:
+            for start in rule.plan.starts():
+                if start is not rarest:
+                    yield from start.matches(node, search)
 
     def _is_free(self, rule: Subst, node: Node) -> bool:
         return node not in self.blocked and node not in self.splicer.dead and (rule, node) not in self.grouped
@@ -312,11 +363,11 @@ class RulePass:
             if len(self.moved) > noted:
                 last = -1 if current is None else self.places[current]
                 for other in islice(reversed(self.moved), len(self.moved) - noted):
-                    if where.ops is not None and other.op in where.ops and self.places[other] > last:
+                    if where.ops is not None and other.op in where.ops and self.places.get(other, -1) > last:
                         heapq.heappush(late, self.places[other])
                 noted = len(self.moved)
             if late and (following is None or late[0] <= self.places[following]):
-                current = self.graph.nodes[heapq.heappop(late)]
+                current = self._seen[heapq.heappop(late)]
                 following = next(nodes, None) if current is following else following
             elif following is not None:
                 current, following = following, next(nodes, None)

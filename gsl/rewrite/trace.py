@@ -100,6 +100,9 @@ class Trace:
     folds: bool = field(default=False, repr=False)
     """True if weights were folded after each round; otherwise after the last one, if any were."""
 
+    near: dict[int, bool] = field(default_factory=dict, repr=False)
+    """The rounds that looked near to what the one before changed, each with whether the graph was put in order after
+    it."""
     inside: dict[str, Trace] = field(default_factory=dict, repr=False)
     """The records of the graphs within calls in which rules fired, by the names of these graphs."""
 

@@ -9,11 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gsl import RuleSet, Subst, op, pat
+from gsl.errors import FixpointError
 from gsl.graph import Graph, Node
 from gsl.match import Plan
 from gsl.match.index import candidates
 from gsl.rewrite import apply as rounds
 from gsl.rewrite import near
+from gsl.rewrite.cse import eliminate_common
+from gsl.rewrite.passes import Watch
+from gsl.rewrite.trace import Trace
 from tests.helpers.graphs import Builder, graph
 from tests.match.random_cases import graphs
 from tests.rewrite.checks import rewritten
@@ -28,7 +32,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
     """The number of nodes at which each round looked that came after another one; ``None`` for all."""
     found: list[int | None] = []
 
-    def noted(graph: Graph, touched: Iterable[Node], plans: Iterable[Plan]) -> list[Node] | None:
+    def noted(graph: Graph, touched: Iterable[Node], plans: Iterable[Plan]) -> near.Near | None:
         part = near.near_to(graph, touched, plans)
         found.append(None if part is None else len(part))
         return part
@@ -60,6 +64,48 @@ def test_rounds_look_at_few_nodes(seen: list[int | None]) -> None:
     assert all(number is not None and number < 20 for number in seen)
 
 
+def test_the_nodes_are_put_in_order_in_few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[int] = []
+
+    class Noting(Watch):
+        def check(self, graph: Graph, trace: Trace) -> None:
+            super().check(graph, trace)
+            checked.append(self.rounds)
+
+    monkeypatch.setattr(rounds, "Watch", Noting)
+    before = comb(30, 1500)
+    new, trace = RuleSet([MELT]).apply(before, iterative=True)
+    assert checked == [1, 3, 7, 8, 15, 16, 24]  # the number of nodes stays, so that one in eight is looked at
+    assert [number for number, ordered in trace.near.items() if ordered] == [*checked[1:], 30]
+    assert str(trace.replay(before)) == str(new)
+
+
+def test_calls_that_become_equal_are_shared_near_to_changes() -> None:
+    def make(b: Builder) -> tuple[Node, ...]:
+        first, second = b.input("x", 4), b.input("y", 4)
+        ends = []
+        for _ in range(2):  # equal after several rounds, which melt a relu each
+            value = b.call("tanh", first)
+            for _ in range(5):
+                value = b.call("nn.relu", value)
+            ends.append(b.call("exp", value))
+        for _ in range(1500):
+            second = b.call("exp", second)
+        return *ends, second
+
+    new, trace = RuleSet([MELT]).apply(graph(make), iterative=True)
+    assert new.outputs[0] is new.outputs[1]
+    assert sum(node.op == "sigmoid" for node in new.nodes) == 5
+    assert trace.shared > 0
+
+
+def test_a_loop_is_found_in_rounds_that_leave_the_nodes_out_of_order() -> None:
+    there = Subst(op.ReLU(op.Tanh(x)), op.Tanh(op.ReLU(x)), name="there")
+    back = Subst(op.Tanh(op.ReLU(x)), op.ReLU(op.Tanh(x)), name="back")
+    with pytest.raises(FixpointError, match="the rules back, there go round in circles"):
+        RuleSet([there, back]).apply(comb(1, 1500), iterative=True)
+
+
 def test_small_graphs_are_looked_at_as_a_whole(seen: list[int | None]) -> None:
     RuleSet([MELT]).apply(comb(3, 10), iterative=True)
     assert seen == [None] * 3
@@ -77,11 +123,14 @@ def test_what_is_too_far_is_found_in_the_end(seen: list[int | None], monkeypatch
 def test_in_the_end_nothing_matches(view: Graph, rules: list[Subst], farthest: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(near, "LEAST", 0)
-        patch.setattr(near, "SHARE", 1)
+        patch.setattr(near, "SHARE", 2)
         patch.setattr(near, "FARTHEST", farthest)
-        new, _ = rewritten(RuleSet(rules), view, iterative=True)
+        new, trace = rewritten(RuleSet(rules), view, iterative=True)
+        again = trace.replay(view)
+    assert str(again) == str(new)
     for rule in rules:
         assert rewritten(rule, new)[1].count() == 0
+    assert eliminate_common(new) == 0
 
 
 def test_alternatives_that_need_what_is_not_there_cost_nothing() -> None:
