@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -169,22 +170,34 @@ def _passes(node: Node) -> bool:
 
 
 def _values(graph: Graph, wanted: Sequence[Node], evaluate: Evaluate) -> dict[Node, Any]:
-    """The values of the wanted nodes, and of what they are computed from."""
+    """The values of the wanted nodes. What they are computed from is let go as soon as nothing more needs it."""
     values: dict[Node, Any] = {}
-    stack = [(node, iter(node.operands)) for node in reversed(wanted)]
+    needed = _below(wanted)
+    left = Counter(operand for node in needed for operand in node.operands)  # the uses that are still to come
+    left.update(wanted)
+    for node in needed:
+        values[node] = _value(node, [values[operand] for operand in node.operands], evaluate)
+        for operand in node.operands:
+            left[operand] -= 1
+            if not left[operand]:
+                del values[operand]
+    return values
+
+
+def _below(roots: Sequence[Node]) -> list[Node]:
+    """Some nodes, and all that they are computed from, operands first; for one root after the other."""
+    found: dict[Node, None] = {}
+    stack = [(node, iter(node.operands)) for node in reversed(roots)]
     while stack:
         node, operands = stack[-1]
-        if node in values:
-            stack.pop()
-            continue
-        for operand in operands:
-            if operand not in values:
-                stack.append((operand, iter(operand.operands)))
-                break
-        else:
-            stack.pop()
-            values[node] = _value(node, [values[operand] for operand in node.operands], evaluate)
-    return values
+        if node not in found:
+            missing = next((operand for operand in operands if operand not in found), None)
+            if missing is not None:
+                stack.append((missing, iter(missing.operands)))
+                continue
+            found[node] = None
+        stack.pop()
+    return list(found)
 
 
 def _value(node: Node, operands: Sequence[Any], evaluate: Evaluate) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakSet
 
 import torch
 
@@ -128,3 +129,28 @@ def test_deep_and_shared_weights_take_linear_time() -> None:
     assert number == 120
     assert len(evaluated) == 120
     assert random_inputs(new).keys() == {"x"}
+
+
+def test_what_is_not_needed_any_more_is_let_go() -> None:
+    """Ten weights are computed in three steps each: no more values are there at once than the results and one step."""
+
+    class Value:
+        shape, dtype = (3,), "float32"
+
+    def make(b: Builder) -> list[Node]:
+        return [b.call("add", b.input(f"x{n}", 3), b.call("exp", b.param(f"w{n}", 3))) for n in range(10)]
+
+    new, _ = rewritten(Subst(op.Exp(w), op.Exp(op.Tanh(op.Abs(op.Exp(w))))), graph(make), numbers=False)
+    alive = WeakSet[Value]()
+    most = []
+
+    def noted(node: Node, operands: Sequence[Any]) -> Value:
+        value = Value()
+        alive.add(value)
+        most.append(len(alive))
+        return value
+
+    assert fold(new, noted) == 40
+    assert len(alive) == 10
+    assert most[-1] == 11
+    assert max(most) <= 11
