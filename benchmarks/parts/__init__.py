@@ -7,7 +7,19 @@ import warnings
 from collections.abc import Callable
 
 from benchmarks.measure import Meter
-from benchmarks.parts import chain, exports, footprint, growth, inference, many_rules, onnx, optimised, relax, worst
+from benchmarks.parts import (
+    chain,
+    exports,
+    footprint,
+    growth,
+    inference,
+    many_rules,
+    onnx,
+    optimised,
+    relax,
+    scale,
+    worst,
+)
 from benchmarks.section import Section
 
 PARTS: dict[str, Callable[[Meter, int], Section]] = {
@@ -19,6 +31,7 @@ PARTS: dict[str, Callable[[Meter, int], Section]] = {
     "growth": growth.run,
     "worst": worst.run,
     "footprint": footprint.run,
+    "scale": scale.run,
     "onnx": onnx.run,
     "inference": inference.run,
     "optimised": optimised.run,

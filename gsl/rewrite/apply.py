@@ -13,7 +13,7 @@ from gsl.graph.text import node_names
 from gsl.pause import paused_collector
 from gsl.rewrite.cse import drop_unused, eliminate_common, share_near, take_fields
 from gsl.rewrite.fold import Evaluate, fold
-from gsl.rewrite.near import NOWHERE, Near, near_to, needs_order
+from gsl.rewrite.near import LEAST, NOWHERE, Near, near_to, needs_order
 from gsl.rewrite.passes import Progress, RulePass, Watch, silent
 from gsl.rewrite.trace import Subject, Trace
 from gsl.spec import DeclaredSpec
@@ -140,14 +140,14 @@ def apply(
 ) -> tuple[Graph, Trace]:
     """A rewritten copy of a view, and the trace; with ``evaluate``, weights are folded after each pass.
 
-    One pass does nothing but rewrite (and fold); with ``own``, it may change the view itself instead of a copy. With
-    ``iterative``, what the rewrites of a pass made equal is shared before the next one; with ``tidy``, whatever is
-    equal, and what nothing uses goes. Raises FixpointError where there is no end.
+    One pass does nothing but rewrite (and fold); with ``own``, it may change the view itself instead of a copy, and so
+    may the rounds over a large one. With ``iterative``, what the rewrites of a pass made equal is shared before the
+    next one; with ``tidy``, whatever is equal, and what nothing uses goes. Raises FixpointError where there is no end.
     """
     for rule in rules:
         rule.plan.check(source)
     trace = Trace(rules={rule.name: rule for rule in rules}, iterative=iterative, tidy=tidy)
-    run = RewriteRun(source, trace, evaluate, own and not iterative, progress)
+    run = RewriteRun(source, trace, evaluate, own and (not iterative or len(source) >= LEAST), progress)
     run.start()
     limit = None
     if iterative:
@@ -160,8 +160,11 @@ def apply(
         if run.round(strategy, limit, near=near):
             if not iterative:
                 break
-            watch = watch or Watch(source)
-            run.watched_by(watch)
+            if watch is None and run.graph is source:  # which is changed itself: from now on
+                watch = Watch(source, len(trace.firings))
+            else:
+                watch = watch or Watch(source)
+                run.watched_by(watch)
             near = run.near_to_changes()
         elif near is None:
             break

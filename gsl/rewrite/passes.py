@@ -47,9 +47,9 @@ class Watch:
     state is kept, and a loop is found within three times its rounds, or three times the rounds that lead to it.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, firings: int = 0) -> None:
         self.state = _state(graph)
-        self.firings = 0
+        self.firings = firings
         """The number of firings by then."""
         self.rounds = 0
         self.renewal = 1
