@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from benchmarks import safe, search
 from benchmarks.__main__ import main
 from benchmarks.measure import Different, Job, Meter, Row, Sample, System, expected_seconds
 from benchmarks.models import Bottleneck, Model
-from benchmarks.parts import PARTS, chain, exports, footprint, inference, many_rules, optimised, worst
+from benchmarks.parts import PARTS, chain, exports, footprint, inference, many_rules, optimised, scale, worst
 from benchmarks.peers import absent, native, torch_fx
 from benchmarks.report import page
 from benchmarks.section import Goal, Section, goal_of_ratios
@@ -70,6 +71,34 @@ def test_a_part_at_its_smallest(part: str, monkeypatch: pytest.MonkeyPatch) -> N
     section = PARTS[part](once(), 100)
     assert section.goals or absent("Relax")
     assert page([section], once(), 60.0).startswith("# Results")
+
+
+def test_large_graphs_compute_the_same_after_their_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    def outputs(gates: list[scale.Gate], inputs: list[scale.Gate]) -> list[int]:
+        drawn = random.Random(1)
+        values = {gate: drawn.getrandbits(64) for gate in inputs}
+        every = (1 << 64) - 1
+        compute: dict[str, Callable[..., int]] = {
+            "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
+            "nand": lambda a, b: every ^ (a & b), "not": lambda a: every ^ a, "buf": lambda a: a,
+        }  # fmt: skip
+        for gate in scale.gates_below(gates):
+            if gate not in values:
+                values[gate] = compute[gate.kind](*[values[each] for each in gate.inputs])
+        return [values[gate] for gate in gates]
+
+    gates = scale.circuit(2000)
+    inputs = [gate for gate in scale.gates_below(gates) if gate.kind == "input"]
+    workload = scale.circuit_workload(gates)
+    new = scale.algebra()(workload, iterative=True)
+    assert new.trace.count() > 1000
+    assert outputs(new.native, inputs) == outputs(gates, inputs)
+    assert len(new.trace.summary()) >= 10
+    found = scale.on_decoder(200)
+    assert (found.rewrites > 20, found.peak >= found.native) == (True, True)
+    monkeypatch.setattr(scale, "SIZES", (200,))
+    monkeypatch.setattr(scale, "in_process", lambda function, size: function(min(size, 200)))
+    assert len(scale.run(once(), 200).goals) == 3
 
 
 def test_exports_and_models(monkeypatch: pytest.MonkeyPatch) -> None:

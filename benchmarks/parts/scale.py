@@ -188,29 +188,27 @@ def on_decoder(size: int) -> Found:
     """The normal form and the idioms on the decoder."""
     module = decoder(size)
     rules = RuleSet(dict.fromkeys((*NORMAL, *IDIOMS)))
-    return _found(size, rules, Workload.from_fx(module), lambda: copy_of(module))
+    return _found(size, rules, lambda: Workload.from_fx(module), lambda: copy_of(module))
 
 
 def on_circuit(size: int) -> Found:
     """The laws of gates on the circuit; the objects are read when the workload is made."""
     outputs = circuit(size)
-    rules = algebra()
+    return _found(size, algebra(), lambda: circuit_workload(outputs), lambda: copied(outputs))
+
+
+def circuit_workload(outputs: list[Gate]) -> Workload:
+    """The workload of a circuit."""
 
     def rebuild(op: Any, inputs: Any, attrs: Any, old: Any) -> Gate:
         return Gate(op, tuple(inputs))
 
-    def workload() -> Workload:
-        return Workload.from_nodes(
-            outputs, operands=lambda gate: gate.inputs, op=lambda gate: gate.kind, rebuild=rebuild
-        )
-
-    return _found(size, rules, workload, lambda: copied(outputs))
+    return Workload.from_nodes(outputs, operands=lambda gate: gate.inputs, op=lambda gate: gate.kind, rebuild=rebuild)
 
 
-def _found(size: int, rules: RuleSet, given: Any, copy: Callable[[], object]) -> Found:
+def _found(size: int, rules: RuleSet, workload: Callable[[], Workload], copy: Callable[[], object]) -> Found:
     native, start = resident(), time.process_time()
-    workload = given() if callable(given) and not isinstance(given, Workload) else given
-    new = rules(workload, iterative=True)
+    new = rules(workload(), iterative=True)
     seconds = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     with paused_collector():

@@ -50,6 +50,8 @@ def rewrite(
         progress(f"{len(found[1].firings):,} rewrites, making the new graph")
         return found
 
+    if not isinstance(subject, Graph):
+        progress("reading the graph")
     return on_subject(subject, work, new_name, [spec for rule in rules for spec in rule.operators], everywhere(work))
 
 
