@@ -39,6 +39,7 @@ def _prelu(torch: Any, data: Any, alpha: Any, axis: int) -> Any:
 
 
 _AXIS = {"axis": AttrSpec(-1, n.axis())}
+_ALPHAS = (0.01, 0.5, 1.0)
 _WIDE = e.rand(2, 3, 4, low=-10.0, high=10.0)
 
 OPS: tuple[OpSpec, ...] = (
@@ -56,7 +57,7 @@ OPS: tuple[OpSpec, ...] = (
         "nn.leaky_relu",
         "LeakyReLU",
         lambda F, x, alpha: F.leaky_relu(x, alpha),
-        {"alpha": AttrSpec(0.01, n.real)},
+        {"alpha": AttrSpec(0.01, n.real, candidates=_ALPHAS)},
         aliases=("LeakyRelu",),
         examples=(call(e.X, alpha=0.2),),
     ),
@@ -64,7 +65,7 @@ OPS: tuple[OpSpec, ...] = (
         "elu",
         "ELU",
         lambda F, x, alpha: F.elu(x, alpha),
-        {"alpha": AttrSpec(1.0, n.real)},
+        {"alpha": AttrSpec(1.0, n.real, candidates=_ALPHAS)},
         ("nn.elu",),
         (call(e.X, alpha=2),),
     ),
@@ -74,7 +75,7 @@ OPS: tuple[OpSpec, ...] = (
         "gelu",
         "GELU",
         lambda F, x, approximate: F.gelu(x, approximate=approximate),
-        {"approximate": AttrSpec("none", n.one_of("none", "tanh"))},
+        {"approximate": n.word("none", "tanh")},
         ("nn.gelu", "Gelu"),
         (call(e.X), call(e.X, approximate="tanh")),
     ),
@@ -109,7 +110,10 @@ OPS: tuple[OpSpec, ...] = (
         "softplus",
         "Softplus",
         lambda F, x, beta, threshold: F.softplus(x, beta, threshold),
-        {"beta": AttrSpec(1.0, n.real), "threshold": AttrSpec(20.0, n.real)},
+        {
+            "beta": AttrSpec(1.0, n.real, candidates=(1.0, 0.5, 2.0)),
+            "threshold": AttrSpec(20.0, n.real, candidates=(20.0, 1.0)),
+        },
         ("nn.softplus",),
         (call(e.X, beta=2, threshold=2.5),),
     ),
@@ -147,7 +151,7 @@ OPS: tuple[OpSpec, ...] = (
         "Dropout",
         ("data",),
         lambda torch, x, rate: x,
-        {"rate": AttrSpec(0.5, n.real)},
+        {"rate": AttrSpec(0.5, n.real, candidates=(0.5, 0.1))},
         traits=Trait.ELEMENT_WISE,
         examples=(call(e.X, rate=0.3),),
         torch_names="native_dropout dropout1d dropout2d dropout3d alpha_dropout feature_dropout feature_alpha_dropout",

@@ -91,7 +91,7 @@ OPS: tuple[OpSpec, ...] = (
         "BatchMatmul",
         ("tensor_a", "tensor_b"),
         _batch_matmul,
-        {"out_dtype": _OUT_DTYPE, "transpose_a": AttrSpec(False, n.flag), "transpose_b": AttrSpec(True, n.flag)},
+        {"out_dtype": _OUT_DTYPE, "transpose_a": n.switch(False), "transpose_b": n.switch(True)},
         aliases=("BatchMatMul",),
         examples=(
             call(e.X, e.rand(2, 5, 4)),
@@ -136,8 +136,8 @@ OPS: tuple[OpSpec, ...] = (
         ("query", "key", "value", "mask"),
         _attention,
         {
-            "scale": AttrSpec(None, n.optional(n.real)),
-            "is_causal": AttrSpec(False, n.flag),
+            "scale": AttrSpec(None, n.optional(n.real), candidates=(None, 0.5)),
+            "is_causal": n.switch(False),
             "enable_gqa": AttrSpec(False, n.flag),
         },
         optional=1,

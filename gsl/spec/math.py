@@ -182,7 +182,10 @@ _OTHERS = (
         "Clip",
         ("data",),
         lambda torch, x, a_min, a_max: torch.clamp(x, a_min, a_max),
-        {"a_min": AttrSpec(None, n.optional(n.number)), "a_max": AttrSpec(None, n.optional(n.number))},
+        {
+            "a_min": AttrSpec(None, n.optional(n.number), candidates=(0.0, None, -0.5)),
+            "a_max": AttrSpec(None, n.optional(n.number), candidates=(1.0, None, 2.5)),
+        },
         traits=_EACH,
         aliases=("clamp",),
         examples=(call(e.X, a_min=-1, a_max=0.5), call(e.I32, a_max=3)),

@@ -12,8 +12,8 @@ from gsl.spec.spec import REQUIRED, AttrSpec, Calculus, OpSpec
 
 _CHANNELS = AttrSpec(1, n.axis())
 _LAST_AXES = AttrSpec((-1,), n.last_axes)
-_EPSILON = AttrSpec(1e-5, n.real)
-_CENTER_SCALE = {"center": AttrSpec(True, n.flag), "scale": AttrSpec(True, n.flag)}
+_EPSILON = AttrSpec(1e-5, n.real, candidates=(1e-5, 0.001, 0.5))
+_CENTER_SCALE = {"center": n.switch(True), "scale": n.switch(True)}
 """The flags for adding beta and for multiplying by gamma; where one is false, the operand is not used."""
 
 
@@ -178,7 +178,7 @@ OPS: tuple[OpSpec, ...] = (
         "L2Normalize",
         ("data",),
         _l2_normalize,
-        {"eps": AttrSpec(REQUIRED, n.real), "axis": AttrSpec(None, n.axes)},
+        {"eps": AttrSpec(REQUIRED, n.real, candidates=(1e-12, 0.01)), "axis": AttrSpec(None, n.axes)},
         examples=(call(e.X, eps=1e-6, axis=1), call(e.X, eps=1e6)),
         decompose=_by_squares,
         torch_names="normalize",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from gsl.graph.types import Dim, SymDim, TensorType, TupleType
-from gsl.spec.spec import Types
+from gsl.spec.spec import AttrSpec, Types
 
 Normaliser = Callable[[Any, Types], Any]
 RankOf = Callable[[Types], "int | None"]
@@ -168,6 +168,19 @@ def equation(value: Any, types: Types = ()) -> str:
     if not isinstance(value, str):
         raise wrong(value, "an equation like 'ij,jk->ik'")
     return value.replace(" ", "")
+
+
+# Attributes of a few values
+
+
+def switch(default: bool) -> AttrSpec:
+    """An attribute that is True or False."""
+    return AttrSpec(default, flag, candidates=(default, not default))
+
+
+def word(*words: str) -> AttrSpec:
+    """An attribute that is one of some words, the first one by default."""
+    return AttrSpec(words[0], one_of(*words), candidates=words)
 
 
 # Tuples

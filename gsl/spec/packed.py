@@ -27,8 +27,8 @@ PRECISIONS: Final = ("float32", "bfloat16", "int8")
 """The precision of the products. It is no part of the meaning, which has no rounding at all."""
 
 _FUSED: Final = {
-    "activation": AttrSpec("none", n.one_of("none", *ACTIVATIONS)),
-    "precision": AttrSpec("float32", n.one_of(*PRECISIONS)),
+    "activation": n.word("none", *ACTIVATIONS),
+    "precision": n.word(*PRECISIONS),
 }
 
 

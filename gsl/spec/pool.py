@@ -146,12 +146,12 @@ def _window(count: int, kind: str) -> OpSpec:
         "strides": AttrSpec((1,) * count, n.per_axis(count)),
         "dilation": AttrSpec((1,) * count, n.per_axis(count) if kind == "max" else _undilated(count)),
         "padding": AttrSpec((0,) * 2 * count, n.padding(count)),
-        "ceil_mode": AttrSpec(False, n.flag),
+        "ceil_mode": n.switch(False),
     }
     if kind == "max":
         names = f"max_pool{count}d_with_indices"
         return _pool(count, f"nn.max_pool{count}d", f"MaxPool{count}D", _max_pool(count), attrs, torch_names=names)
-    attrs["count_include_pad"] = AttrSpec(False, n.flag)
+    attrs["count_include_pad"] = n.switch(False)
     return _pool(count, f"nn.avg_pool{count}d", f"AvgPool{count}D", _avg_pool(count), attrs)
 
 

@@ -21,7 +21,7 @@ def _fold_exclude(attrs: Mapping[str, Any], types: Types) -> Mapping[str, Any]:
 
 _AXIS = {
     "axis": AttrSpec(None, n.axes),
-    "keepdims": AttrSpec(False, n.flag),
+    "keepdims": n.switch(False),
     "exclude": AttrSpec(False, n.flag),
 }
 
@@ -84,7 +84,7 @@ def _index(name: str) -> Callable[..., Any]:
     return reduce
 
 
-_UNBIASED = {"unbiased": AttrSpec(False, n.flag)}
+_UNBIASED = {"unbiased": n.switch(False)}
 
 
 def _cumsum(torch: Any, data: Any, axis: int | None, dtype: str, exclusive: bool) -> Any:
@@ -165,7 +165,7 @@ OPS: tuple[OpSpec, ...] = (
         {
             "axis": AttrSpec(None, n.optional(n.axis())),
             "dtype": AttrSpec("", n.dtype_or_same),
-            "exclusive": AttrSpec(False, n.flag),
+            "exclusive": n.switch(False),
         },
         examples=(call(e.X, axis=-1), call(e.I32, dtype="float64"), call(e.I32, axis=0, exclusive=True)),
     ),

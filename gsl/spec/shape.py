@@ -415,7 +415,7 @@ OPS: tuple[OpSpec, ...] = (
         "Repeat",
         ("data",),
         lambda torch, data, repeats, axis: torch.repeat_interleave(data, repeats, axis),
-        {"repeats": AttrSpec(REQUIRED, n.positive), "axis": AttrSpec(None, n.optional(n.axis()))},
+        {"repeats": AttrSpec(REQUIRED, n.positive, candidates=(2, 1, 3)), "axis": AttrSpec(None, n.optional(n.axis()))},
         aliases=("repeat_interleave",),
         examples=(call(e.X, repeats=2, axis=-2), call(e.X, repeats=3)),
         torch_names="repeat_interleave",
@@ -438,7 +438,7 @@ OPS: tuple[OpSpec, ...] = (
         {
             "pad_width": AttrSpec(REQUIRED, _pad_width),
             "pad_value": AttrSpec(0.0, n.fill),
-            "pad_mode": AttrSpec("constant", n.one_of("constant", "edge", "reflect")),
+            "pad_mode": n.word("constant", "edge", "reflect"),
         },
         examples=(
             call(e.X, pad_width=[[0, 0], [1, 2], [3, 0]], pad_value=1.5),

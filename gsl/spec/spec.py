@@ -99,6 +99,8 @@ class AttrSpec:
     derive: Callable[[Mapping[str, Any], Types], Any] | None = None
     """The value of an attribute that follows from the operands (``kernel_size``, ``units``), or ``None`` when the types
     are not known. A target never needs to give it, and building a call recomputes it."""
+    candidates: tuple[Any, ...] = ()
+    """The values that verification tries, the simplest first; empty for the default, or where they depend on shapes."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

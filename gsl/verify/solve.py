@@ -388,11 +388,14 @@ class Solver:
         self,
         draft: NodeDraft,
         name: str,
-        options: Iterable[Any],
+        options: Iterable[Any] | None = None,
         fits: Callable[[Any], bool] = lambda value: True,
         normal: Callable[[Any], Any] | None = None,
     ) -> Any:
-        """Decide an attribute: what follows, else one of the options (the simplest first) that fits and is allowed."""
+        """Decide an attribute: what follows, else one of the options (the simplest first) that fits and is allowed.
+
+        Without options, they are those of the operator's declaration.
+        """
         is_given, value = self.given_attr(draft, name)
         if is_given:
             value = self._normal(draft, name, value) if normal is None else normal(value)
@@ -401,6 +404,9 @@ class Solver:
             draft.attrs[name] = value
             return value
         found = self.demands.options(draft, name)
+        if options is None:
+            declared = TABLE[str(draft.op)].attrs[name]
+            options = declared.candidates or (declared.default,)
         candidates = list(options) if found is None else self._valid(draft, name, found)
         before = [value for value in self.decided.get((draft.op, name), ()) if value in candidates or found is None]
         start = 0

@@ -52,6 +52,9 @@ def test_a_declaration_is_consistent(spec: OpSpec) -> None:
             default = spec.normalise(name, attr.default, (None,) * len(spec.operands))
             assert default == attr.default
             assert type(default) is type(attr.default)
+        for value in attr.candidates:
+            canonical = spec.normalise(name, value, (None,) * len(spec.operands))
+            assert (canonical, type(canonical)) == (value, type(value))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from gsl.spec import TABLE
 from gsl.spec.normalise import spatial
-from gsl.spec.packed import ACTIVATIONS, PRECISIONS
 from gsl.verify.choices import SIZES, Dead
 from gsl.verify.draft import Goal, NodeDraft, meet
 from gsl.verify.solve import ShapeRule, Solver
@@ -84,7 +83,7 @@ def convolution(count: int, transposed: bool) -> ShapeRule:
         layout = _layout(s, draft, "data_layout", plain, others)
         order = _layout(s, draft, "kernel_layout", kernel_plain, kernel_others)
         _layout(s, draft, "out_layout", "", (plain, *others))
-        s.attr(draft, "out_dtype", ("",))
+        s.attr(draft, "out_dtype")
         if draft.attrs["out_layout"] == layout:
             draft.attrs["out_layout"] = ""
         result = by_letter(goal.sizes(count + 2), draft.attrs["out_layout"] or layout)
@@ -366,8 +365,8 @@ RULES: dict[str, ShapeRule] = {
 
 def packed_conv2d(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """As a plain convolution, of which the other operands follow."""
-    s.attr(draft, "activation", ("none", *ACTIVATIONS))
-    s.attr(draft, "precision", PRECISIONS)
+    s.attr(draft, "activation")
+    s.attr(draft, "precision")
     x, w, *others = draft.operands
     plain = NodeDraft(draft.number)
     plain.op, plain.operands, plain.patterns = "nn.conv2d", [x, w], draft.patterns

@@ -11,10 +11,6 @@ from gsl.verify.choices import Dead
 from gsl.verify.draft import Goal, NodeDraft
 from gsl.verify.solve import DTYPES, ShapeRule, Solver
 
-_VALUES: dict[str, tuple[Any, ...]] = {
-    "alpha": (0.01, 0.5, 1.0), "beta": (1.0, 0.5, 2.0), "threshold": (20.0, 1.0), "rate": (0.5, 0.1),
-    "approximate": ("none", "tanh"),
-}  # fmt: skip
 _COMPARISONS = frozenset(
     ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
      "logical_not", "isnan", "isinf", "isfinite")
@@ -35,9 +31,9 @@ def _operand_goal(draft: NodeDraft, goal: Goal) -> Goal:
 
 
 def unary(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    for name in TABLE[str(draft.op)].attrs:
-        if name in _VALUES:
-            s.attr(draft, name, _VALUES[name])
+    for name, attribute in TABLE[str(draft.op)].attrs.items():
+        if attribute.candidates:
+            s.attr(draft, name)
     s.solve(draft.operands[0], _operand_goal(draft, goal))
 
 
@@ -47,8 +43,8 @@ def cast(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 
 def clip(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    low = s.attr(draft, "a_min", (0.0, None, -0.5))
-    s.attr(draft, "a_max", (1.0, None, 2.5), lambda high: low is not None or high is not None)
+    low = s.attr(draft, "a_min")
+    s.attr(draft, "a_max", fits=lambda high: low is not None or high is not None)
     s.solve(draft.operands[0], goal)
 
 

@@ -88,14 +88,14 @@ def gather(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 def set_diag(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     data = s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, 2, options=(2, 3))))
-    s.attr(draft, "k", ((0, 0),))
-    s.attr(draft, "align", ("RIGHT_LEFT",))
+    s.attr(draft, "k")
+    s.attr(draft, "align")
     s.solve(draft.operands[1], Goal((*data.shape[:-2], min(data.shape[-2:])), data.dtype))
 
 
 def trilu(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    s.attr(draft, "k", (0, 1, -1))
-    s.attr(draft, "upper", (True, False))
+    s.attr(draft, "k")
+    s.attr(draft, "upper")
     s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, 2, options=(2, 3))))
 
 

@@ -317,7 +317,7 @@ def _filled(wanted: Sequence[int | None], own: Sequence[int]) -> tuple[int, ...]
 
 def repeat(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     x = draft.operand(0)
-    times = s.attr(draft, "repeats", (2, 1, 3))
+    times = s.attr(draft, "repeats")
     rank = x.tensor.ndim if x.solved else s.rank(goal, s.least_rank(draft))
     axis = s.attr(draft, "axis", [*range(rank)])
     sizes = goal.sizes(rank) if axis is not None else [None] * rank
@@ -343,7 +343,7 @@ def pad(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     x = draft.operand(0)
     is_given, widths = s.given_attr(draft, "pad_width")
     rank = x.tensor.ndim if x.solved else len(widths) if is_given and isinstance(widths, tuple) else s.rank(goal, 1)
-    mode = s.attr(draft, "pad_mode", ("constant", "edge", "reflect"))
+    mode = s.attr(draft, "pad_mode")
     s.attr(draft, "pad_value", (0.0, 1.5) if mode == "constant" else (0.0,))
     sizes = goal.sizes(rank)
     pairs = ((0, 1), (1, 0), (1, 1), (0, 2))

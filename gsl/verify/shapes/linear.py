@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gsl.graph.node import TUPLE
 from gsl.spec import TABLE
-from gsl.spec.packed import ACTIVATIONS, PRECISIONS
 from gsl.verify.choices import Dead
 from gsl.verify.draft import Goal, NodeDraft, meet
 from gsl.verify.shapes.elementwise import broadcast_shape
@@ -19,7 +18,7 @@ def first_computed(s: Solver, *drafts: NodeDraft | None) -> list[NodeDraft]:
 
 def dense(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     x, w = draft.operand(0), draft.operand(1)
-    s.attr(draft, "out_dtype", ("",))
+    s.attr(draft, "out_dtype")
     rank = s.rank(goal, 1, options=(2, 3, 1, 4)) if not x.solved else x.tensor.ndim
     out = goal.sizes(rank)
     is_given, units = s.given_attr(draft, "units")
@@ -37,7 +36,7 @@ def dense(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """Matrices with or without axes of a batch; a vector now and then."""
     a, b = draft.operand(0), draft.operand(1)
-    s.attr(draft, "out_dtype", ("",))
+    s.attr(draft, "out_dtype")
     rank = s.rank(goal, 0, options=(2, 3, 4))
     wanted = goal.sizes(rank)
     vectors = s.allows(a, 1) or s.allows(b, 1)
@@ -82,9 +81,9 @@ def _vector(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 def batch_matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     a, b = draft.operand(0), draft.operand(1)
-    s.attr(draft, "out_dtype", ("",))
-    turned_a = s.attr(draft, "transpose_a", (False, True))
-    turned_b = s.attr(draft, "transpose_b", (True, False))
+    s.attr(draft, "out_dtype")
+    turned_a = s.attr(draft, "transpose_a")
+    turned_b = s.attr(draft, "transpose_b")
     batch, rows, columns = goal.sizes(3)
     for operand in first_computed(s, a, b):
         inner = None
@@ -128,8 +127,8 @@ def bias_add(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 def packed_dense(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """As a dense layer, of which the other operands follow."""
     x, w, *others = draft.operands
-    s.attr(draft, "activation", ("none", *ACTIVATIONS))
-    s.attr(draft, "precision", PRECISIONS)
+    s.attr(draft, "activation")
+    s.attr(draft, "precision")
     rank = s.rank(goal, 1, options=(2, 3, 1, 4))
     data = s.solve(x, Goal((*goal.sizes(rank)[:-1], None), goal.dtype))
     weight = s.solve(w, Goal((goal.sizes(rank)[-1], data.shape[-1]), data.dtype))
@@ -141,9 +140,9 @@ def packed_dense(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 def attention(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     query, key, value, *mask = draft.operands
-    s.attr(draft, "scale", (None, 0.5))
-    causal = s.attr(draft, "is_causal", (False, True) if not mask else (False,))
-    s.attr(draft, "enable_gqa", (False,))
+    s.attr(draft, "scale")
+    causal = s.attr(draft, "is_causal", (False,) if mask else None)
+    s.attr(draft, "enable_gqa")
     rank = s.rank(goal, 3, 5, options=(4, 3))
     wanted = goal.sizes(rank)
     q = s.solve(query, Goal((*wanted[:-1], None), goal.dtype))

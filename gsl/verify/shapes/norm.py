@@ -9,14 +9,12 @@ from gsl.verify.draft import Goal, NodeDraft
 from gsl.verify.shapes.layout import are_axes, some_axes
 from gsl.verify.solve import ShapeRule, Solver
 
-_EPSILON = (1e-5, 0.001, 0.5)
-
 
 def _affine(s: Solver, draft: NodeDraft) -> None:
-    s.attr(draft, "epsilon", _EPSILON)
+    s.attr(draft, "epsilon")
     for name in ("center", "scale"):
         if name in TABLE[str(draft.op)].attrs:
-            s.attr(draft, name, (True, False))
+            s.attr(draft, name)
 
 
 def by_channel(s: Solver, draft: NodeDraft, goal: Goal) -> None:
@@ -61,7 +59,7 @@ def by_axes(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 
 def l2(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    s.attr(draft, "eps", (1e-12, 0.01))
+    s.attr(draft, "eps")
     data = s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, 1)))
     s.attr(draft, "axis", some_axes(data.ndim), lambda axes: are_axes(axes, data.ndim))
 

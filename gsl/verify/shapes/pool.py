@@ -14,7 +14,7 @@ def _data(s: Solver, draft: NodeDraft, goal: Goal, count: int) -> tuple[dict[str
     """The wanted sizes of the result, by letter, and the layout."""
     plain = "NC" + spatial(count)
     layout = s.attr(draft, "layout", ("N" + spatial(count) + "C", plain) if s.choices.rare() else (plain,))
-    s.attr(draft, "out_layout", ("",))
+    s.attr(draft, "out_layout")
     return by_letter(goal.sizes(count + 2), layout), layout
 
 
@@ -29,9 +29,9 @@ def window(count: int) -> ShapeRule:
         strides = s.attr(draft, "strides", per_axis((1, 2, 3), count))
         average = "avg" in str(draft.op)
         dilation = s.attr(draft, "dilation", [(1,) * count] if average else per_axis((1, 2), count))
-        s.attr(draft, "ceil_mode", (False, True) if s.choices.rare() else (False,))
+        s.attr(draft, "ceil_mode", None if s.choices.rare() else (False,))
         if average:
-            s.attr(draft, "count_include_pad", (False, True))
+            s.attr(draft, "count_include_pad")
         padding = s.attr(draft, "padding", paddings(count, 1))
         if not x.solved:
             shape = []

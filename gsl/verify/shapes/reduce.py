@@ -13,10 +13,10 @@ from gsl.verify.solve import ShapeRule, Solver
 
 def reduction(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     x = draft.operand(0)
-    keepdims = s.attr(draft, "keepdims", (False, True))
+    keepdims = s.attr(draft, "keepdims")
     s.attr(draft, "exclude", (False,))
     if "unbiased" in TABLE[str(draft.op)].attrs:
-        s.attr(draft, "unbiased", (False, True))
+        s.attr(draft, "unbiased")
     is_given, axes = s.given_attr(draft, "axis")
     if x.solved:
         rank = x.tensor.ndim
@@ -65,8 +65,8 @@ def along_axis(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 
 def cumsum(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    s.attr(draft, "dtype", ("",))
-    s.attr(draft, "exclusive", (False, True))
+    s.attr(draft, "dtype")
+    s.attr(draft, "exclusive")
     along_axis(s, draft, goal)
 
 
