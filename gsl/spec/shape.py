@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +12,7 @@ from gsl.graph.types import Dim, SymDim
 from gsl.spec import examples as e
 from gsl.spec import normalise as n
 from gsl.spec.examples import call
-from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Trait, Types
+from gsl.spec.spec import REQUIRED, AttrSpec, Calculus, OpSpec, Trait, Types
 
 _INFER, _COPY, _REST, _MERGE, _SPLIT = -1, 0, -2, -3, -4
 
@@ -240,29 +240,47 @@ def _same_letters(attrs: Mapping[str, Any], types: Types) -> Mapping[str, Any]:
 
 
 def _layout_transform(torch: Any, data: Any, src_layout: str, dst_layout: str) -> Any:
-    source, target = _parse_layout(src_layout), _parse_layout(dst_layout)
-    if data.dim() != len(source):
+    if data.dim() != len(_parse_layout(src_layout)):
         raise ValueError(f"expected a tensor of layout {src_layout}, found {data.dim()} dimensions")
+    first, shape, last = _rearrangement(src_layout, dst_layout, data.shape)
+    return data.permute(first).reshape(shape).permute(last)
+
+
+def _transposed_in_parts(o: Calculus, data: Any, src_layout: str, dst_layout: str) -> Any:
+    if (src_layout + dst_layout).isupper() and (src_layout + dst_layout).isalpha():
+        return o("transpose", data, axes=tuple([src_layout.index(letter) for letter in dst_layout]))
+    sizes = o.shape(data)
+    for (letter, _), size in zip(_parse_layout(src_layout), sizes):
+        if letter.lower() in (src_layout + dst_layout) and isinstance(size, SymDim):
+            raise ValueError(f"the size of {letter} has to be known, found {size}")
+    first, shape, last = _rearrangement(src_layout, dst_layout, sizes)
+    if first != sorted(first):
+        data = o("transpose", data, axes=tuple(first))
+    data = o("reshape", data, newshape=tuple(shape))
+    return data if last == sorted(last) else o("transpose", data, axes=tuple(last))
+
+
+def _rearrangement(src_layout: str, dst_layout: str, shape: Sequence[Any]) -> tuple[list[int], list[Any], list[int]]:
+    """An order of the axes in which the parts of each stand together, a shape that splits them as the target wants it,
+    and the order of that."""
+    source, target = _parse_layout(src_layout), _parse_layout(dst_layout)
     letters = [letter for letter, _ in source]
-    sizes = dict(zip(letters, data.shape, strict=True))
+    sizes = dict(zip(letters, shape, strict=True))
     for letter, factor in source:
         if factor and sizes[letter] != factor:
             raise ValueError(f"expected {factor} elements of {letter} in layout {src_layout}, found {sizes[letter]}")
-    # Each axis whole, then split as the target wants it.
     whole = [letter for letter in letters if letter.isupper()]
-    inner_last = [part for letter in whole for part in (letter, letter.lower()) if part in letters]
-    data = data.permute([letters.index(letter) for letter in inner_last])
-    data = data.reshape([sizes[letter] * sizes.get(letter.lower(), 1) for letter in whole])
+    first = [letters.index(part) for letter in whole for part in (letter, letter.lower()) if part in letters]
     factors = {letter.upper(): factor for letter, factor in target if factor}
-    shape: list[Any] = []
+    new: list[Any] = []
     split: list[str] = []
-    for letter, size in zip(whole, data.shape, strict=True):
-        factor = factors.get(letter, 1)
-        if size % factor:
+    for letter in whole:
+        size, factor = sizes[letter] * sizes.get(letter.lower(), 1), factors.get(letter, 1)
+        if letter in factors and size % factor:
             raise ValueError(f"{size} elements of {letter} can't be split by {factor} for layout {dst_layout}")
-        shape += [size // factor, factor] if letter in factors else [size]
+        new += [size // factor, factor] if letter in factors else [size]
         split += [letter, letter.lower()] if letter in factors else [letter]
-    return data.reshape(shape).permute([split.index(letter) for letter, _ in target])
+    return first, new, [split.index(letter) for letter, _ in target]
 
 
 def _reshape_like(
@@ -393,6 +411,7 @@ OPS: tuple[OpSpec, ...] = (
         {"src_layout": AttrSpec(REQUIRED, _layout), "dst_layout": AttrSpec(REQUIRED, _layout)},
         traits=_LAYOUT,
         joint=_same_letters,
+        decompose=_transposed_in_parts,
         examples=(
             call(e.X, src_layout="NHC", dst_layout="NCH"),
             call(_CHANNELS, src_layout="NCHW", dst_layout="NHWC4c"),

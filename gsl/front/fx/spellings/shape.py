@@ -10,7 +10,6 @@ import torch
 
 from gsl.front.fx.spellings.bind import BoundCall, axis, dims, integer, integers, is_dim, unread_unless
 from gsl.front.fx.spellings.elementwise import tensor
-from gsl.front.fx.spellings.operands import permuted
 from gsl.front.fx.spellings.table import FxLower, FxRow, Site, call, options
 from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon
@@ -266,41 +265,6 @@ def _write_squeeze(s: Site) -> Native:
     return call(torch.squeeze, s.x, axes[0] if len(axes) == 1 else axes)
 
 
-def _write_layout_transform(s: Site) -> Native:
-    """Split axes are made whole, and whole ones split as the target wants it."""
-    source, target = _layout_axes(s["src_layout"]), _layout_axes(s["dst_layout"])
-    letters = [letter for letter, _ in source]
-    whole = [letter for letter in letters if letter.isupper()]
-    result = permuted(s.x, [letters.index(part) for w in whole for part in (w, w.lower()) if part in letters])
-    factors = {letter: factor for letter, factor in target if factor}
-    if not factors and len(whole) == len(letters):
-        return call(torch.permute, s.x, tuple(letters.index(letter) for letter, _ in target))
-    sizes = dict(zip(letters, s.known().shape, strict=True))
-    shape: list[Any] = []
-    parts: list[str] = []
-    for letter in whole:
-        size = sizes[letter] * sizes.get(letter.lower(), 1)
-        factor = factors.get(letter.lower())
-        shape += [size] if factor is None else [size // factor, factor]
-        parts += [letter] if factor is None else [letter, letter.lower()]
-    result = call(torch.reshape, result, tuple(shape))
-    order = tuple(parts.index(letter) for letter, _ in target)
-    return result if order == tuple(range(len(order))) else call(torch.permute, result, order)
-
-
-def _layout_axes(layout: str) -> list[tuple[str, int]]:
-    """``NCHW4c`` as N, C, H, W and c, with the factors of the last ones."""
-    axes: list[tuple[str, int]] = []
-    digits = ""
-    for char in layout:
-        if char.isdigit():
-            digits += char
-        else:
-            axes.append((char, int(digits or 0)))
-            digits = ""
-    return axes
-
-
 def _as_list(operand: Any) -> Any:
     """The fields of a tuple operand as a list; a call that returns a tuple stands for itself."""
     return list(operand) if isinstance(operand, (tuple, list)) else operand
@@ -389,7 +353,6 @@ WRITERS: Final[Mapping[str, FxLower]] = {
     "expand_dims": _write_expand_dims,
     "squeeze": _write_squeeze,
     "reverse": lambda s: call(torch.flip, s.x, s["axis"]),
-    "layout_transform": _write_layout_transform,
     "broadcast_to": lambda s: call(torch.broadcast_to, s.x, s["shape"]),
     "concatenate": _write_joined(torch.cat),
     "stack": _write_joined(torch.stack),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from itertools import accumulate, pairwise
 from typing import Any, Final
@@ -180,29 +179,6 @@ def _repeat(w: OnnxLowering, data: Any, repeats: int, axis: int | None) -> Any:
     column = w.reshape(data, wide)
     tiled = w.write("broadcast_to", column, shape=(*shape[: axis + 1], repeats, *shape[axis + 1 :]))
     return w.reshape(tiled, w.shape)
-
-
-def _layout_transform(w: OnnxLowering, data: Any, src_layout: str, dst_layout: str) -> Any:
-    """Each axis split as the target wants it, by way of axes that are whole."""
-    source, target = layout_axes(src_layout), layout_axes(dst_layout)
-    sizes = dict(zip([letter for letter, _ in source], w.sizes_of(data), strict=True))
-    letters = list(sizes)
-    whole = [letter for letter in letters if letter.isupper()]
-    inner_last = [part for letter in whole for part in (letter, letter.lower()) if part in letters]
-    data = w.permute(data, [letters.index(part) for part in inner_last])
-    factors = {letter.upper(): factor for letter, factor in target if factor}
-    shape: list[int] = []
-    split: list[str] = []
-    for letter in whole:
-        full, factor = sizes[letter] * sizes.get(letter.lower(), 1), factors.get(letter)
-        shape += [full] if factor is None else [full // factor, factor]
-        split += [letter] if factor is None else [letter, letter.lower()]
-    return w.permute(w.reshape(data, shape), [split.index(letter) for letter, _ in target])
-
-
-def layout_axes(layout: str) -> list[tuple[str, int]]:
-    """The axes of a layout with their factors: ``NCHW4c`` is N, C, H and W, and c with a factor of 4."""
-    return [(letter, int(factor or 0)) for factor, letter in re.findall(r"(\d*)([A-Za-z])", layout)]
 
 
 def _read_depth_to_space(r: OnnxCall) -> Canon:
@@ -436,7 +412,6 @@ WRITE: Final[Mapping[str, Lower]] = {
     "broadcast_to": _broadcast_to,
     "tile": _tile,
     "repeat": _repeat,
-    "layout_transform": _layout_transform,
     "nn.pad": _pad,
     "strided_slice": _strided_slice,
     "reverse": _reverse,

@@ -173,38 +173,6 @@ def _read_pad(call: Any, scope: RelaxScope) -> Canon:
     return Canon("nn.pad", (call.args[0],), {"pad_width": pairs, "pad_mode": modes[mode], **value})
 
 
-def _layout_transform(w: RelaxLowering, data: Any, src_layout: str, dst_layout: str) -> Any:
-    """Each axis split as the target wants it, by way of axes that are whole."""
-    source, target = _parts(src_layout), _parts(dst_layout)
-    sizes = dict(zip([letter for letter, _ in source], w.sizes_of(data), strict=True))
-    letters = list(sizes)
-    whole = [letter for letter in letters if letter.isupper()]
-    inner_last = [part for letter in whole for part in (letter, letter.lower()) if part in letters]
-    data = w.permute(data, [letters.index(part) for part in inner_last])
-    full = {letter: sizes[letter] * sizes.get(letter.lower(), 1) for letter in whole}
-    factors = {letter.upper(): factor for letter, factor in target if factor}
-    shape: list[int] = []
-    split: list[str] = []
-    for letter in whole:
-        factor = factors.get(letter)
-        shape += [full[letter]] if factor is None else [full[letter] // factor, factor]
-        split += [letter] if factor is None else [letter, letter.lower()]
-    return w.permute(w.reshape(data, shape), [split.index(letter) for letter, _ in target])
-
-
-def _parts(layout: str) -> list[tuple[str, int]]:
-    """The axes of a layout with their factors: ``NCHW4c`` is N, C, H and W, and c with a factor of 4."""
-    found: list[tuple[str, int]] = []
-    digits = ""
-    for letter in layout:
-        if letter.isdigit():
-            digits += letter
-        else:
-            found.append((letter, int(digits or 0)))
-            digits = ""
-    return found
-
-
 WRITE: Final[Mapping[str, Lower]] = {
     "concatenate": _concatenate,
     "stack": _stack,
@@ -219,7 +187,6 @@ WRITE: Final[Mapping[str, Lower]] = {
     "repeat": _repeat,
     "tile": _tile,
     "nn.pad": _pad,
-    "layout_transform": _layout_transform,
 }
 
 READ: Final[Mapping[str, RelaxLift]] = {
