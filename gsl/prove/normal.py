@@ -21,6 +21,7 @@ from gsl.prove.terms import (
     Term,
     atoms_of,
     constant,
+    powers_of,
     rename,
     renamed_sum,
 )
@@ -77,9 +78,7 @@ class TermAlgebra:
         both = set(a.bound) & set(b.bound)
         if both:
             b = self.fresh(b, both)
-        powers: dict[Factor, int] = dict(a.factors)
-        for factor, power in b.factors:
-            powers[factor] = powers.get(factor, 0) + power
+        powers = powers_of((*a.factors, *b.factors))
         coefficient = a.coefficient * b.coefficient
         for factor in [f for f in powers if isinstance(f, FunctionTerm) and f.name == "inverse"]:
             of = _single(factor.arguments[0])
@@ -109,9 +108,7 @@ class TermAlgebra:
         """A whole number as a real one."""
         terms = []
         for monomial, count in self.path.reduce(p).terms.items():
-            powers: dict[Factor, int] = {}
-            for atom in monomial:
-                powers[Integer(atom)] = powers.get(Integer(atom), 0) + 1
+            powers = powers_of((Integer(atom), 1) for atom in monomial)
             terms.append(Term(Fraction(count), tuple(powers.items())))
         return self.collected(terms)
 
@@ -226,8 +223,9 @@ class TermAlgebra:
 
     def refreshed(self, term: Term) -> Term:
         """A term with all its polynomials as simple as they are known to be."""
-        factors = tuple((self._refreshed(factor), power) for factor, power in term.factors)
-        return replace(term, factors=factors, guards=frozenset((k, self.path.reduce(p)) for k, p in term.guards))
+        powers = powers_of((self._refreshed(factor), power) for factor, power in term.factors)
+        guards = frozenset((k, self.path.reduce(p)) for k, p in term.guards)
+        return replace(term, factors=tuple(powers.items()), guards=guards)
 
     def _refreshed(self, factor: Factor) -> Factor:
         reduce = self.path.reduce

@@ -135,12 +135,19 @@ def _domain(bound: Sequence[IntAtom], guards: Iterable[Relation], sign: str = ""
 # ---------------------------------------------------------------- other indices
 
 
+def powers_of(factors: Iterable[tuple[Factor, int]]) -> dict[Factor, int]:
+    """The power of each factor of a product. Factors that differ in an index are one where that gets another value."""
+    powers: dict[Factor, int] = {}
+    for factor, power in factors:
+        powers[factor] = powers.get(factor, 0) + power
+    return powers
+
+
 def rename(term: Term, values: PolyValues) -> Term:
     """A term with other values of its free indices; what it is summed over is renamed by ``bound`` alone."""
-    return Term(
-        term.coefficient, tuple((_renamed(factor, values), power) for factor, power in term.factors), term.bound,
-        frozenset((kind, replaced(p, values)) for kind, p in term.guards),
-    )  # fmt: skip
+    powers = powers_of((_renamed(factor, values), power) for factor, power in term.factors)
+    guards = frozenset((kind, replaced(p, values)) for kind, p in term.guards)
+    return Term(term.coefficient, tuple(powers.items()), term.bound, guards)
 
 
 def renamed_sum(value: SumTerm, values: PolyValues) -> SumTerm:

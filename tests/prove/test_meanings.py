@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 
+from gsl import Subst, op, pat
+from gsl.graph import LEAVES, Node
 from gsl.graph.types import TensorType, TupleType
 from gsl.prove.attributes import completed
 from gsl.prove.meanings import MEANINGS, call
@@ -21,6 +24,8 @@ from gsl.prove.tensor import DTYPES, Calculation, Tensor
 from gsl.spec import TABLE
 from gsl.spec.examples import Example, rand
 from gsl.spec.examples import call as call_of
+from gsl.verify.choices import Coverage, Dead, Random
+from gsl.verify.instance import generate
 from tests.prove.numbers import FUNCTIONS, Numbers
 
 OPEN = ("nn.max_pool2d", "nn.pad", "power", "full", "matrix_set_diag", "squeeze")
@@ -29,6 +34,7 @@ PLACES = 6
 """So many elements of each result are compared."""
 OTHERS = ("sigmoid", "sin", "less", "where", "nn.leaky_relu", "expm1", "clip")
 """Element-wise operators of which nothing is known but their operands."""
+CASTS = [f"to {dtype}{of}" for dtype in DTYPES for of in ("", " of float32", " of float64")]
 CASES = [
     pytest.param(name, number, id=f"{example.label(name)} {number}")
     for name in sorted({*MEANINGS, *OTHERS}) for number, example in enumerate(TABLE[name].examples)
@@ -65,11 +71,13 @@ def differing(name: str, example: Example) -> float | None:
     attrs = spec.complete(example.attrs, tuple(map(type_of, values)))
     own = {key: value for key, value in attrs.items() if spec.attrs[key].derive is None}
     wanted = spec.meaning(torch, *values, **own)
+    if not all(torch.isfinite(result).all() for result in (wanted if isinstance(wanted, tuple) else (wanted,))):
+        raise Unproved("a result that is not finite")
 
     def alone(*numbers: float) -> float:
         return float(spec.meaning(torch, *[torch.tensor(n, dtype=torch.float64) for n in numbers], **own))
 
-    functions = {**FUNCTIONS, **dict.fromkeys((name, "gelu tanh", "to int8 of float32"), alone)}
+    functions = {**FUNCTIONS, **dict.fromkeys((name, "gelu tanh", *CASTS), alone)}
     functions |= {"max": max, "sigmoid": lambda x: float(torch.sigmoid(torch.tensor(x, dtype=torch.float64)))}
     if name == "where":
         functions["where"] = lambda c, x, y: x if c else y
@@ -108,6 +116,55 @@ def test_it_is_the_meaning_in_torch(name: str, number: int) -> None:
 ])  # fmt: skip
 def test_plainer_calls(name: str, example: Example) -> None:
     assert differing(name, example) < 1e-4
+
+
+INSTANCES, TRIED = 4, 60
+"""The number of random instances of each operator that are compared, and of those that are tried at most."""
+
+
+def instances(name: str) -> Iterator[Example]:
+    """Calls with random shapes and attributes, of tensors of floats."""
+    spec, coverage = TABLE[name], Coverage()
+    leaves = [pat.Tuple(pat.Wildcard(), pat.Wildcard()) if name in ("concatenate", "stack") else pat.Wildcard()
+              for _ in spec.operands]  # fmt: skip
+    rule = Subst(call_pattern := pat.Call(spec, *leaves), op.Copy(call_pattern))
+    for seed in range(TRIED):
+        with contextlib.suppress(Dead):
+            graph = generate(rule, Random(f"{name} {seed}", coverage, small=True))
+            node = next(node for node in graph.nodes if node.op == name)
+            if all(leaf.dtype in ("float32", "float64") for leaf in graph.nodes if leaf.op in LEAVES):
+                operands = (sample(operand, place) for place, operand in enumerate(node.operands))
+                own = {key: value for key, value in node.attrs.items() if spec.attrs[key].derive is None}
+                yield call_of(*operands, **own)
+
+
+def sample(node: Node, seed: int) -> Any:
+    if isinstance(node.type, TupleType):
+        return tuple(sample(operand, 10 * seed + place) for place, operand in enumerate(node.operands))
+    assert isinstance(node.type, TensorType)
+    return rand(*node.type.shape, dtype="float64", low=0.1, seed=seed)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", sorted({*MEANINGS, *OTHERS}))
+def test_it_is_the_meaning_in_torch_on_random_instances(name: str) -> None:
+    covered = 0
+    for example in instances(name):
+        with contextlib.suppress(Unproved):
+            assert differing(name, example) < 1e-6, example
+            covered += 1
+        if covered == INSTANCES:
+            break
+    assert covered or name in ("power", "where"), "no instance was made"
+
+
+def test_factors_that_become_one_keep_their_powers() -> None:
+    """(x[r] - mean(x))² where there is one r only, so that the mean is x[0]."""
+    assert differing("variance", call_of(rand(1, 3), axis=(0,))) < 1e-6
+
+
+def test_a_number_that_its_dtype_does_not_have() -> None:
+    with pytest.raises(Unproved, match="a number that int64 may not have"):
+        differing("full", call_of(2.5, shape=(2, 3), dtype="int64"))
 
 
 def test_a_wrong_meaning_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

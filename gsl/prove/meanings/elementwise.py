@@ -190,7 +190,12 @@ def _like(value: int) -> ElementMeaning:
 def _full(calc: Calculation, value: Tensor, shape: Any, dtype: Any) -> Tensor:
     if value.ndim:
         raise Unproved("a tensor that is filled with one element of another one")
-    return filled(calc, value.at(()), shape, dtype)
+    found = filled(calc, value.at(()), shape, dtype)
+    code, known = calc.path.reduce(found.dtype).number, value.at(()).constant
+    name = "" if code is None else DTYPES[code]
+    if ("int" in name and (known is None or known.denominator != 1)) or (name == "bool" and known not in (0, 1)):
+        raise Unproved(f"a number that {name} may not have")
+    return found
 
 
 MEANINGS: dict[str, ElementMeaning] = {
