@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from os import PathLike, fspath
 from pathlib import Path
 from string import ascii_letters, digits
@@ -108,7 +109,7 @@ def _equations(line: str) -> Iterator[tuple[int, str]]:
         yield 1, line
         return
     start = 0
-    for left, right in zip(ends, ends[1:]):
+    for left, right in pairwise(ends):
         cut = _end(line, left, right)
         yield start + 1, line[start:cut]
         start = cut

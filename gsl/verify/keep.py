@@ -33,7 +33,7 @@ class Kept:
 
     def __init__(self, path: Path, options: Mapping[str, Any]) -> None:
         if not _is_own(path):
-            raise PatternError(f"keep: expected the name of a file of verdicts, or of a new one; {path} is another file")
+            raise PatternError(f"keep: expected the name of a file of verdicts, or a new one; {path} is another file")
         self._seed = options["seed"]
         self._store = Store(path)
         self._around = [*sorted(options.items()), *((name, _version(name)) for name in ("torch", "z3-solver"))]

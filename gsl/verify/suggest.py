@@ -127,7 +127,7 @@ def _matches(rule: Subst, graphs: Sequence[Graph]) -> Iterator[Match]:
 
 
 ReadNumber = tuple[Expr, str, tuple[int | float | None, ...]]
-"""A size, a literal, or a number in an attribute: as an expression, as it is written, and what it is in each instance."""
+"""A size, a literal, or a number in an attribute: as an expression, as text, and what it is in each instance."""
 
 
 def _of_numbers(

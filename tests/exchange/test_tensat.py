@@ -99,8 +99,8 @@ def test_calls_that_follow_each_other_in_one_line_are_rules_by_their_number(
 @pytest.mark.parametrize(
     ("number", "damage", "refused"),
     [
-        (1, "ewadd(x,y)==ewadd(y,ewmul(Iewmul,x)", "not closed"), (1, "ewad(x,y)==ewadd(y,x)", "unknown operator 'ewad'"),
-        (1, "ewadd(x,y==ewadd(y,x)", "not closed"), (3, "relu(x)==relu(relu(x)", "not closed"),
+        (1, "ewadd(x,y)==ewadd(y,ewmul(Iewmul,x)", "not closed"), (1, "ewadd(x,y==ewadd(y,x)", "not closed"),
+        (1, "ewad(x,y)==ewadd(y,x)", "unknown operator 'ewad'"), (3, "relu(x)==relu(relu(x)", "not closed"),
     ],
 )  # fmt: skip
 def test_a_rule_among_others_in_a_line_that_cannot_be_read_is_refused_alone(
