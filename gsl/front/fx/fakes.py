@@ -51,7 +51,10 @@ def _mode(value: Any) -> FakeTensorMode | None:
     return None
 
 
-def _form(value: FakeTensor) -> tuple[Any, ...]:
+Form = tuple[Any, ...]
+
+
+def _form(value: FakeTensor) -> Form:
     """All properties of a fake tensor, except with which others it shares memory, and if it wants gradients.
 
     Not to be compared where sizes are symbolic, for that would decide something about them; it has no hash then.
@@ -131,6 +134,8 @@ class Fakes:
         self.moved: dict[fx.Node, bool] = {}
         """The nodes of the new graph that may lie otherwise in memory than what stood there in the old one, and
         whether it is known how."""
+        self._forms: dict[int, tuple[Form, FakeTensor]] = {}
+        """The forms of fake tensors by their addresses, with the tensors, so that no others get those."""
         self.have_spread = False
         """True if a kept call is among those, so that other kept calls may be among them, too."""
 
@@ -280,7 +285,7 @@ class Fakes:
         layout = None if alike is None else _LAYOUTS.get(alike)
         if layout is not None:
             for old in map(self.old.value, replaced):
-                if type(old) is FakeTensor and old.fake_mode is self.mode and _is_of(old, layout):
+                if type(old) is FakeTensor and old.fake_mode is self.mode and _is_of(old, self._form(old), layout):
                     return old, layout
             return layout.fake(self.mode), layout
         operands = [self.values.value(arg) for arg in node._input_nodes]
@@ -294,7 +299,17 @@ class Fakes:
 
     def _alike(self, node: fx.Node) -> tuple[Any, ...] | None:
         """A key that is equal for two calls of an operator whose results are alike; ``None`` if that is not known."""
-        return _alike(node.target, node.args, node.kwargs, {arg: self.values.value(arg) for arg in node._input_nodes})
+        forms = {arg: self._form(self.values.value(arg)) for arg in node._input_nodes}
+        return _alike(node.target, node.args, node.kwargs, forms)
+
+    def _form(self, value: Any) -> Form | None:
+        """The form of a value, which is found once; ``None`` for what is no plain fake tensor."""
+        if type(value) is not FakeTensor or value.layout != torch.strided:
+            return None
+        known = self._forms.get(id(value))
+        if known is None:
+            known = self._forms[id(value)] = _form(value), value
+        return known[0]
 
     def _computed(self, node: fx.Node, value: Callable[[fx.Node], Any] | None = None) -> Any:
         """The value of a call by running it, on the known values of its arguments unless ``value`` gives others."""
@@ -331,21 +346,16 @@ class Fakes:
 
 
 def _alike(
-    target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], operands: Mapping[Any, Any]
+    target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], forms: Mapping[Any, Form | None]
 ) -> tuple[Any, ...] | None:
     """A key that is equal for two calls of an operator whose results are alike; ``None`` if that is not known.
 
-    ``operands`` are the values of all nodes and tensors among the arguments, each once.
+    ``forms`` are those of all nodes and tensors among the arguments, each once.
     """
-    if not isinstance(target, OpOverload):
+    if not isinstance(target, OpOverload) or None in forms.values():
         return None
-    parts: list[Any] = [target, torch.get_default_dtype()]
-    places: dict[Any, int] = {}
-    for operand, value in operands.items():
-        if type(value) is not FakeTensor or value.layout != torch.strided:
-            return None
-        parts.append(_form(value))
-        places[operand] = len(places)
+    parts: list[Any] = [target, torch.get_default_dtype(), *forms.values()]
+    places = {operand: place for place, operand in enumerate(forms)}
     try:
         parts += [places[arg] if arg.__class__ in _OPERANDS else key(arg, places) for arg in args]
         parts += [(name, key(value, places)) for name, value in kwargs.items()]
@@ -361,8 +371,8 @@ _OPERANDS: Final = (fx.Node, FakeTensor)
 
 def remember(call: Native, operands: Sequence[Any], result: Any) -> None:
     """Keep the layout of the result of a call that was run on fake tensors, so that none that is alike is run again."""
-    tensors = {operand: operand for operand in operands if operand.__class__ is FakeTensor}
-    alike = _alike(call.target, call.args, call.kwargs, tensors)
+    tensors = [operand for operand in operands if isinstance(operand, FakeTensor)]
+    alike = _alike(call.target, call.args, call.kwargs, {tensor: _form(tensor) for tensor in tensors})
     layout = None if alike is None else TensorLayout.of(result, tensors)
     if layout is not None:
         _keep(_LAYOUTS, alike, layout)
@@ -374,11 +384,10 @@ def _keep(table: dict[Any, Any], key: Any, answer: Any) -> None:
     table[key] = answer
 
 
-def _is_of(value: FakeTensor, layout: TensorLayout) -> bool:
-    """True for a tensor of that layout, without deciding anything about symbolic sizes."""
-    if value.layout != torch.strided or value.requires_grad:
+def _is_of(value: FakeTensor, form: Form | None, layout: TensorLayout) -> bool:
+    """True for a tensor of that layout and form, without deciding anything about symbolic sizes."""
+    if form is None or value.requires_grad:
         return False
-    form = _form(value)
     try:
         return hash(form) == hash(layout.form) and form == layout.form
     except TypeError:

@@ -86,6 +86,7 @@ def _type_of_function(
 def _run_on_fakes(
     op: Op, operands: Sequence[_Operand], attrs: Mapping[str, Any], sizes: SymbolSizes | None = None
 ) -> Type | None:
+    make: Callable[..., Any]
     if sizes is None:
         mode, make = meaning.fake_mode(lenient=True), meaning.empty_fake
     else:
