@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gsl import Subst, Workload, op, pat
+from gsl.front.fx.fakes import Fakes, MetadataFields
+from gsl.front.fx.values import Values
 
 x, w, b = pat.Wildcard(), pat.Param(ndim=2), pat.Param(ndim=1)
 BIASED = op.BiasAdd(op.Dense(x, w), b)
@@ -67,3 +70,37 @@ def test_another_type_is_refused() -> None:
     new = rule(wl)
     assert not new.trace.firings
     assert "but its replacement" in str(new.trace)
+
+
+def test_a_new_call_is_run_once_for_its_type_and_its_layout() -> None:
+    """Fake tensors are slow, and most of the time of the first run of a rule set."""
+    runs: list[torch.Size] = []
+    with torch.library._scoped_library("gsl_once", "DEF") as library:
+        library.define("act(Tensor x) -> Tensor")
+
+        def fake(x: torch.Tensor) -> torch.Tensor:
+            runs.append(x.shape)
+            return torch.empty_like(x)
+
+        torch.library.register_fake("gsl_once::act", fake, lib=library)
+        act = torch.ops.gsl_once.act.default
+        wl = Workload.from_torch(nn.Sequential(nn.ReLU(), nn.Linear(8, 4), nn.ReLU()).eval(), (torch.randn(2, 8),))
+        new = Subst(op.ReLU(x), pat.Call(act, x), name="once")(wl)
+        values = [node.meta["val"] for node in new.exported.graph.nodes if node.target is act]
+        assert [tuple(value.shape) for value in values] == [(2, 8), (2, 4)]
+        assert runs == [(2, 8), (2, 4)]
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [torch.rand(3, 2), torch.rand(2, 3).t(), torch.rand(6)[1:5], torch.rand(2, 2, requires_grad=True), torch.ones(0)],
+)
+def test_the_fake_of_a_weight_is_as_torch_makes_it(weight: torch.Tensor) -> None:
+    mode = FakeTensorMode()
+    graph = Fakes(Values(), Values(), MetadataFields("val", False, mode))
+    found, expected = graph.of_tensor(weight), FakeTensorMode().from_tensor(weight, static_shapes=True)
+    for name in ("shape", "dtype", "device", "requires_grad"):
+        assert getattr(found, name) == getattr(expected, name)
+    assert found.stride() == expected.stride()
+    assert found.storage_offset() == expected.storage_offset()
+    assert found.fake_mode is mode
