@@ -71,7 +71,7 @@ def test_a_wrong_structure_is_found_without_types(arg: Any, reason: str) -> None
 def calls_checked_alone(rule: Subst, module: Any, monkeypatch: pytest.MonkeyPatch) -> int | None:
     """How many calls are checked by themselves after a rewrite; ``None`` if all are checked where they stand."""
     seen: list[Any] = []
-    monkeypatch.setattr(checking, "_alone", lambda calls: seen.append(list(calls)))
+    monkeypatch.setattr(checking, "_alone", lambda module, calls: seen.append(list(calls)))
     new = rule(Workload.from_relax(module))
     assert new.trace.firings
     return len(seen[0]) if seen else None
@@ -90,6 +90,21 @@ def test_equal_calls_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     x = pat.Wildcard()
     rule = Subst(op.ReLU(op.Exp(x)), op.Sigmoid(op.Tanh(x)), name="two for two")
     assert calls_checked_alone(rule, chain(tensor("x", 4), 20), monkeypatch) == 2
+    group = Subst(op.ReLU(op.Exp(x)), pat.Fused("group"), name="group")
+    assert calls_checked_alone(group, chain(tensor("x", 4), 20), monkeypatch) == 1
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_wrong_type_of_a_group_is_found(inside: bool) -> None:
+    x, y = tensor("x", 4), tensor("y", 4)
+    own = module_with(made("tanh", y, 5 if inside else 4), y)["main"].without_attr("global_symbol")
+    var = ir.GlobalVar("group")
+    _update_type(var, own.ty)
+    group = ir.Call(var, [x])
+    _update_type(group, tensor("x", 5).ty)
+    module = ir.IRModule({**dict(module_with(group, x).functions.items()), var: own})
+    with pytest.raises((TypeError, ValueError), match="tanh" if inside else "group"):
+        check(module, module["main"], [group])
 
 
 def test_types_that_the_view_does_not_show_in_full_are_checked_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
