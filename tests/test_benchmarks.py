@@ -62,7 +62,7 @@ def test_the_rules_differ_and_one_matches() -> None:
     require_same(native.terms_of(graph), many_rules.fused(70))
 
 
-@pytest.mark.parametrize("part", ["absent", "relax", "worst", "footprint"])
+@pytest.mark.parametrize("part", ["absent", "relax", "groups", "worst", "footprint"])
 def test_a_part_at_its_smallest(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(footprint, "RUNS", 1)
     monkeypatch.setattr(worst, "USERS", 20)

@@ -28,6 +28,7 @@ PARTS: dict[str, Callable[[Meter, int], Section]] = {
     "absent": many_rules.run_absent,
     "exports": exports.run,
     "relax": relax.run,
+    "groups": relax.run_groups,
     "growth": growth.run,
     "worst": worst.run,
     "footprint": footprint.run,

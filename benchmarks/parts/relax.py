@@ -110,16 +110,28 @@ def run(meter: Meter, largest: int) -> Section:
                 None if slope is None else slope <= 1.1,
             )
         )
-    groups = [meter.measure(f"groups, {size}", size, grouping(size)) for size in GROUP_SIZES]
+    return section
+
+
+def run_groups(meter: Meter, largest: int) -> Section:
+    """Groups of two operators, beside TVM's own."""
+    section = Section("Relax, groups")
+    reason = absent("Relax")
+    if reason:
+        section.add(f"Not measured: {reason}.")
+        return section
+    rows = [
+        meter.measure(f"groups, {size}", size, grouping(size), "groups, ") for size in GROUP_SIZES if size <= largest
+    ]
     section.add(
         """A chain of `tanh` and `exp`, in which each pair becomes the call of a private function that carries the name
         of the group. Functions of groups that are equal are one, which GSL also keeps for later modules."""
     )
-    section.systems(groups, GSL)
+    section.systems(rows, GSL)
     section.goals.append(
         goal_of_ratios(
-            "Relax, groups of two operators", "at most 1 × `FuseOpsByPattern` at each size",
-            [(f"at {row.size}", row.ratio(GSL, FUSE), 1.0) for row in groups],
+            "Relax, groups of two operators, module to module", "at most 1 × `FuseOpsByPattern` at each size",
+            [(f"at {row.size}", row.ratio(GSL, FUSE), 1.0) for row in rows],
         )
-    )
+    )  # fmt: skip
     return section
