@@ -33,7 +33,7 @@ def identity(side: PatternSide, term: RuleTerm) -> Pattern:
     if not side.is_source:
         _, position = side.context(term)
         return identity_matrix(other.shape[-1 if position == 1 else -2], other.dtype)
-    leaf = _known(side, "the identity matrix", _is_identity, lambda shape: np.eye(*shape))
+    leaf = _known(side, "the identity matrix", _is_identity, _identity)
     side.demand(leaf.ndim == 2)
     side.demand(leaf.shape[0] == leaf.shape[1])
     return leaf
@@ -147,6 +147,10 @@ def _is_identity(value: Any) -> bool:
         return False
     places = range(shape[0])
     return bool((value[list(places), list(places)] == 1).all()) and int((value != 0).sum()) == shape[0]
+
+
+def _identity(shape: tuple[int, ...]) -> Any:
+    return np.eye(shape[0])
 
 
 def _is_identity_kernel(value: Any, size: Sequence[int], centre: Sequence[int]) -> bool:

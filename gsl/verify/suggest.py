@@ -149,12 +149,12 @@ def _of_numbers(
             yield SideCondition(f % g == 0, f"{a} % {b} == 0", 6)
         for times in (1, 2):
             both = [(x, y) for x, y in list(zip(left, right))[len(bad) :] if x is not None and y is not None]
-            rests = Counter(x - times * y for x, y in both)
-            for rest, _ in rests.most_common(1):
-                if tells(x is not None and y is not None and x - times * y == rest for x, y in zip(left, right)):
-                    more = f" + {rest}" if rest > 0 else f" - {-rest}" if rest else ""
+            rests: Counter[int | float] = Counter(x - times * y for x, y in both)
+            for offset, _ in rests.most_common(1):
+                if tells(x is not None and y is not None and x - times * y == offset for x, y in zip(left, right)):
+                    more = f" + {offset}" if offset > 0 else f" - {-offset}" if offset else ""
                     factor = "" if times == 1 else f"{times} * "
-                    yield SideCondition(f == times * g + rest, f"{a} == {factor}{b}{more}", 7)
+                    yield SideCondition(f == times * g + offset, f"{a} == {factor}{b}{more}", 7)
     few = numbers[:MOST_OF_THREE]
     for ((f, a, ones), (g, b, others)), (h, c, sums) in product(permutations(few, 2), few):
         for times in (1, 2):
