@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Final, Union
@@ -60,7 +60,7 @@ class Loaded:
     scope: FunctionScope
     nodes: list[Node] = field(default_factory=list)
     """The view's nodes as they were loaded."""
-    views: dict[Any, Node] = field(default_factory=dict)
+    views: MutableMapping[Any, Node] = field(default_factory=dict)
     """The node of each variable, which need not be one of those."""
     result: OutputSource = field(default_factory=lambda: Fixed(None))
     aliases: set[Any] = field(default_factory=set)
