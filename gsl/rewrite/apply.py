@@ -228,8 +228,6 @@ class RewriteRun:
         self.evaluate = evaluate
         self.rounds = 0
         self.untyped = False
-        self._near: Near | None = None
-        """The nodes at which the next round looks; ``None`` for all."""
         self.local = False
         """True if rounds may look near to what was changed only."""
         self._roots: dict[Node, str] = {}
