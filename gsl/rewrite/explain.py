@@ -163,7 +163,9 @@ def explain(rule: Subst, graph: Graph, nearest: int) -> Explanation:
     nodes = {anchor: plan.possible(anchor, by_op) for anchor in plan.anchors}
     absent = tuple(dict.fromkeys(p.label for p in plan.anchors if isinstance(p, Call) and not nodes[p]))
     present = [p for p in plan.anchors if nodes[p]]
-    hint = BIAS if _adds_to_product(plan.patterns) and "nn.bias_add" in by_op else _in_training(absent, graph)
+    hint = BIAS if _adds_to_product(plan.patterns) and "nn.bias_add" in by_op else (
+        _in_training(absent, graph) or _written(absent, graph)
+    )
     if not present:
         return Explanation(rule.title, len(plan.patterns), 0, (), absent, (), hint, rule)
     anchor = min(present, key=lambda p: len(nodes[p]))
@@ -207,6 +209,19 @@ def _in_training(absent: Sequence[str], graph: Graph) -> str:
                     f"%{node.name} is a layer in training mode; put the model into evaluation mode by model.eval() "
                     "before it is exported, traced or compiled"
                 )
+    return ""
+
+
+def _written(absent: Sequence[str], graph: Graph) -> str:
+    """The hint that an operator of a library is called in the form that writes to its operands."""
+    names = {name.partition(".")[0] for name in absent if "::" in name}
+    for node in graph if names else ():
+        schema = getattr(node.op, "_schema", None) if node.opaque else None
+        if schema is not None and schema.name in names and schema.is_mutable:
+            return (
+                f"%{node.name} is a call of {schema.name} that writes to its operands: torch makes a function of it "
+                "for joint_custom_pre_pass and later passes, and in run_decompositions() of an exported program"
+            )
     return ""
 
 

@@ -216,6 +216,15 @@ def test_one_rule_finds_calls_and_what_is_written_out(name: str, form: str, poin
         torch.testing.assert_close(mine, theirs, rtol=0.13, atol=1e-5)
 
 
+def test_what_writes_before_autograd_is_explained() -> None:
+    module = captured(norm_called, norm_inputs(), "pre_grad_custom_pass")
+    fuse = Pass(RULES, keep_graphs=True)
+    fuse(module)
+    found = fuse.explain()[0]["rms-norm-quant"]
+    assert "is a call of gsl_engine::rms_norm that writes to its operands" in found.hint
+    assert "joint_custom_pre_pass" in found.hint
+
+
 @pytest.mark.parametrize("name", ["rms-norm-quant", "silu-quant", "attention-quant"])
 def test_both_functional_forms_are_read(name: str) -> None:
     called, _, make = CASES[name]
