@@ -26,8 +26,8 @@ from gsl.front.relay.handle import (
 )
 from gsl.front.relay.infer import infer, inferred
 from gsl.front.relay.signatures import RelaySignatures
-from gsl.front.relay.spellings.table import name_of
-from gsl.front.relay.types import RelayTypes, checked_type, infer_local
+from gsl.front.relay.spellings.table import items, name_of
+from gsl.front.relay.types import KnownTypes, RelayTypes, checked_type, infer_local
 from gsl.front.tree import Canon
 from gsl.front.tvm.tensors import known_dtype, to_torch
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Node, Op, TensorType, Type
@@ -75,7 +75,7 @@ class RelayLoader(Loader):
 
     def __init__(
         self, module: Any, function: relay.Function, names: Sequence[str], params: Mapping[str, Any],
-        known: KnownParts | None = None,
+        known: KnownParts | None = None, types: KnownTypes | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.views = ByExpression()
@@ -84,7 +84,7 @@ class RelayLoader(Loader):
         self.names = names
         """The names of the function's variables in the view."""
         self.params = params
-        self.types = RelayTypes()
+        self.types = RelayTypes(types)
         self._types = ByExpression[Type | None]()
         self.parts = KnownParts() if known is None else known
         self.order = ByExpression[int]()
@@ -97,7 +97,7 @@ class RelayLoader(Loader):
 
     def load(self) -> Graph:
         """The view."""
-        for name, var in zip(self.names, self.function.params):
+        for name, var in zip(self.names, items(self.function.params)):
             self._variable(name, var)
         body = self.function.body
         outputs = output_exprs(body)

@@ -16,14 +16,16 @@ from gsl.front.core.custom import read_groups
 from gsl.front.relay.handle import KnownParts, in_order, parts, unique_names
 from gsl.front.relay.infer import evaluate
 from gsl.front.relay.load import RelayLoader
-from gsl.front.relay.recipes import Recipe
 from gsl.front.relay.reasons import RelayReasons
+from gsl.front.relay.recipes import Recipe
 from gsl.front.relay.run import compiled, with_room
+from gsl.front.relay.spellings.table import items
 from gsl.front.relay.store import RelayStorer
-from gsl.front.relay.types import RelayTypes, checked_type, diagnosed, is_static
+from gsl.front.relay.types import KnownTypes, RelayTypes, checked_type, diagnosed, is_static, native_type
 from gsl.front.tvm import fed
 from gsl.front.tvm.tensors import TENSOR, to_torch, to_tvm
-from gsl.graph import Graph, Inference, Node, Op, Type
+from gsl.graph import Graph, Inference, Node, Op, TensorType, Type
+from gsl.spec.meaning import has_symbols
 
 
 class RelayProgram(Extended, Unchangeable):
@@ -42,15 +44,16 @@ class RelayProgram(Extended, Unchangeable):
         given = {str(name): value for name, value in (params or {}).items()}
         self._params = {name: _weight(name, given[name]) for name in self._names if name in given}
         self._known = KnownParts()
+        self._types: KnownTypes = {}
         self._recipes: dict[Hashable, Recipe] = {}
 
     @cached_property
     def _typed(self) -> Any:
         """The module, of which every expression has a type."""
-        typed = typed_module(self._native, self._known)
-        for name, var in zip(self._names, main_of(typed).params):
+        typed, types = typed_module(self._native, self._known), RelayTypes(self._types)
+        for name, var in zip(self._names, items(main_of(typed).params)) if self._params else ():
             if name in self._params:
-                _check_weight(name, self._params[name], checked_type(var))
+                _check_weight(name, self._params[name], types.of(checked_type(var)), var)
         return typed
 
     @property
@@ -65,9 +68,10 @@ class RelayProgram(Extended, Unchangeable):
     @cached_property
     def inputs(self) -> Mapping[str, Type | None]:
         """The names of the inputs in order, with their types."""
-        types = RelayTypes()
+        types = RelayTypes(self._types)
         # The weights are gone through too, so that sizes that are not known have the names that they have in the view.
-        known = {name: types.of(checked_type(var)) for name, var in zip(self._names, main_of(self._typed).params)}
+        variables = items(main_of(self._typed).params)
+        known = {name: types.of(checked_type(var)) for name, var in zip(self._names, variables)}
         return {name: type for name, type in known.items() if name not in self._params}
 
     @property
@@ -84,7 +88,7 @@ class RelayProgram(Extended, Unchangeable):
     def _loader(self) -> RelayLoader:
         weights = {name: to_torch(value) for name, value in self._params.items()}
         typed, known, self._known = self._typed, self._known, KnownParts()  # they are as large as the program
-        return RelayLoader(typed, main_of(typed), self._names, weights, known)
+        return RelayLoader(typed, main_of(typed), self._names, weights, known, self._types)
 
     def why_unread(self) -> Callable[[Node], str | None]:
         """A function that tells why an opaque node of a view has no canonical reading."""
@@ -222,10 +226,10 @@ def _weight(name: str, value: Any) -> Any:
         raise FrontEndError(f"the weight {name!r} is a {found}, expected a tensor or an array") from error
 
 
-def _check_weight(name: str, value: Any, declared: Any) -> None:
-    found = relay.TensorType(tuple(map(int, value.shape)), str(value.dtype))
-    if isinstance(declared, relay.TensorType) and is_static(declared) and not tvm.ir.structural_equal(declared, found):
-        raise FrontEndError(f"the weight {name!r} should be {declared}, but is {found}")
+def _check_weight(name: str, value: Any, declared: Type | None, var: relay.Var) -> None:
+    found = TensorType(tuple(map(int, value.shape)), str(value.dtype))
+    if isinstance(declared, TensorType) and found != declared and not has_symbols(declared):
+        raise FrontEndError(f"the weight {name!r} should be {checked_type(var)}, but is {native_type(found)}")
 
 
 def _random(name: str, type: Any, random: np.random.Generator) -> Any:

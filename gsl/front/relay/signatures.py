@@ -1,8 +1,8 @@
-"""The forms of calls: how calls of one operator that differ in nothing but their operands are loaded, found out once."""
+"""The forms of calls: those that differ in nothing but their operands are loaded alike, which is found out once."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import tvm
@@ -23,7 +23,7 @@ class _Attributes:
 
     def __init__(self, attrs: Any) -> None:
         self.attrs = attrs
-        self.hash = tvm.ir.structural_hash(attrs)
+        self.hash = int(tvm.ir.structural_hash(attrs))
 
     def __hash__(self) -> int:
         return self.hash

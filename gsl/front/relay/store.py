@@ -51,6 +51,8 @@ class RelayStorer(Storer):
         self.recipes: dict[Hashable, Recipe] = {} if recipes is None else recipes
         """The known ways to write calls, by :func:`key_of`."""
         self._static = ByExpression[bool]()
+        self._fields: dict[Type | None, Any] = {}
+        """A field of a tuple for each type."""
         self._spans: dict[int, Any] = {}
         """The places in the source for what was made in place of some nodes, by the identity of the tuple of these."""
         self.function: relay.Function = module["main"]
@@ -94,8 +96,10 @@ class RelayStorer(Storer):
         self._rows = {}
         for number, operand in enumerate(operands):
             if operand.op == TUPLE:
-                parts = [relay.Var(f"x{number}", native_type(item.type, unknown=True)) for item in operand.operands]
-                self.values[operand] = self._noted(operand, relay.Tuple(parts))
+                types = dict.fromkeys(item.type for item in operand.operands)
+                parts = {type: relay.Var(f"x{number}", native_type(type, unknown=True)) for type in types}
+                whole = relay.Tuple([parts[item.type] for item in operand.operands])
+                self.values[operand] = self._noted(operand, whole)
             elif not is_literal(operand):
                 var = relay.Var(f"x{number}", native_type(operand.type, unknown=True))
                 self.values[operand] = self._noted(operand, var)
@@ -158,7 +162,7 @@ class RelayStorer(Storer):
     def _written(self, node: Node) -> Any:
         operands = [self._operand(operand) for operand in node.operands]
         if node.op == GETITEM:
-            return relay.TupleGetItem(operands[0], int(node.attrs["index"]), self._span(node))
+            return self._field(node, operands[0])
         try:
             if isinstance(node.op, OperatorName):
                 node = as_group(node)
@@ -173,6 +177,17 @@ class RelayStorer(Storer):
         except Exception as error:
             raise FrontEndError(f"{node.name or op_name(node.op)}: can't be written in Relay: {error}") from error
         return self._spanned(_plain(expr), self._span(node))
+
+    def _field(self, node: Node, whole: Any) -> Any:
+        """A field of a tuple. TVM would go through the types of all fields to find that of one: it is that of another
+        field which has it."""
+        span, index = self._span(node), int(node.attrs["index"])
+        if not self._is_static(whole):
+            return relay.TupleGetItem(whole, index, span)
+        known = self._fields.get(node.type)
+        if known is None:
+            known = self._fields[node.type] = self._typed(relay.TupleGetItem(whole, index))
+        return relay.expr.TupleGetItemWithFields(known, whole, index, None, span)
 
     def _canonical(self, node: Node, operands: list[Any]) -> Any:
         """A canonical call, written as one before that was like it."""
@@ -269,7 +284,7 @@ class RelayStorer(Storer):
 
     def _typed(self, expr: Any) -> Any:
         """The expression, of which Relay has found the type of every part. FrontEndError if it is ill-typed."""
-        for part in in_order([expr], _new_parts):
+        for part in in_order([expr], _new_parts) if checked_type(expr) is None else ():
             if checked_type(part) is None:
                 try:
                     infer_local(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import tvm
 from tvm import relay, tir
@@ -15,6 +15,9 @@ from gsl.front.relay.spellings.table import items
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
 from gsl.spec.meaning import has_symbols
 
+KnownTypes = dict[int, tuple[TensorType, Any]]
+"""Types without unknown sizes, by the addresses of those of Relay, which are kept beside them."""
+
 
 class RelayTypes:
     """Types of the view from those of Relay.
@@ -23,11 +26,10 @@ class RelayTypes:
     sizes are equal is never assumed. A variable in a shape is one symbol. Symbols are numbered as they are met.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known: KnownTypes | None = None) -> None:
         self._variables: dict[tir.Var, SymDim] = {}
         self._names: set[str] = set()
-        self._known: dict[int, tuple[TensorType, Any]] = {}
-        """The types without unknown sizes that were met, by the addresses of those of Relay, which are kept as well."""
+        self._known: KnownTypes = {} if known is None else known
 
     def of(self, type: Any) -> Type | None:
         """The type; ``None`` for a type without a counterpart in the view: functions, references, data types."""
@@ -115,21 +117,24 @@ def infer_local(expr: relay.Expr) -> Any:
 @contextmanager
 def diagnosed() -> Iterator[None]:
     """Errors of TVM become ValueErrors with the reason, which Relay would print on the error stream instead."""
-    messages: list[str] = []
-
-    def render(context: Any) -> None:
-        messages.extend(str(diagnostic.message) for diagnostic in context.diagnostics)
-
     with _RENDERING:
-        diagnostics.override_renderer(render)
+        _MESSAGES.clear()
+        tvm.register_func("diagnostics.OverrideRenderer", _MADE, override=True)
         try:
             yield
         except tvm.TVMError as error:
-            lines = messages[:1] or [line.strip() for line in str(error).splitlines() if line.strip()][-1:]
+            lines = _MESSAGES[:1] or [line.strip() for line in str(error).splitlines() if line.strip()][-1:]
             raise ValueError(lines[0] if lines else type(error).__name__) from None
         finally:
             diagnostics.override_renderer(None)
 
 
-_RENDERING = threading.RLock()
+_RENDERING: Final = threading.RLock()
 """The lock for collecting errors, because TVM has one renderer for all threads."""
+_MESSAGES: Final[list[str]] = []
+"""The errors since the last renderer was set."""
+_RENDERER: Final = diagnostics.DiagnosticRenderer(
+    lambda context: _MESSAGES.extend(str(diagnostic.message) for diagnostic in context.diagnostics)
+)
+_MADE: Final = tvm.runtime.convert(lambda: _RENDERER)
+"""The function by which TVM asks for a renderer, at each type inference."""
