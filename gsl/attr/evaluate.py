@@ -145,6 +145,8 @@ class Evaluator:
         self._closed: dict[int, tuple[Ast, Any]] = {}
         self._open: dict[int, tuple[Ast, Any]] = {}
         """Values of expressions with free symbols, for the present values of these."""
+        self._running: dict[int, tuple[Ast, list[Any]]] = {}
+        """The values of folds over the first indices."""
 
     def value(self, node: Ast) -> Any:
         """The value of the expression; EvaluationError if it has none."""
@@ -204,18 +206,39 @@ class Evaluator:
             items = range(length)
         else:
             raise EvaluationError(f"{node!r} has no length: give length=…")
+        return tuple(self._values(node, items))
+
+    def _values(self, node: ast.Each, items: Sequence[Any]) -> list[Any]:
+        """The values of the body of an ``Each`` for these of its symbol."""
         outer = self.symbols, self._open
         try:
             result = []
             for item in items:
                 self.symbols, self._open = {**outer[0], node.symbol: item}, {}
                 result.append(self.value(node.body))
-            return tuple(result)
+            return result
         finally:
             self.symbols, self._open = outer
 
+    def _prefix(self, node: ast.Reduce) -> Any:
+        """The fold over so many first indices of a body without other symbols, which goes on from that over fewer of
+        them; ``None`` for any other fold."""
+        each = node.sequence
+        if node.initial is not None or node.operator in "&|" or not isinstance(each, ast.Each) or each.length is None:
+            return None
+        count = self.value(each.length) if each.body.symbols <= {each.symbol} else None
+        if type(count) is not int or count < 1:
+            return None
+        _, found = self._running.setdefault(id(node), (node, []))
+        for item in self._values(each, range(len(found), count)):
+            found.append(_FOLDS[node.operator](found[-1], item) if found else item)
+        return found[count - 1]
+
     def reduce(self, node: ast.Reduce) -> Any:
         """The value of a ``Reduce``."""
+        found = self._prefix(node)
+        if found is not None:
+            return found
         items = tuple(self.value(node.sequence))
         fold = _FOLDS[node.operator]
         if node.initial is not None:
