@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from gsl import attr, op, pat
 from gsl.exchange.patterns import Inexpressible, PatternSide
 from gsl.exchange.terms import RuleTerm
@@ -24,7 +22,7 @@ def ones(side: PatternSide, term: RuleTerm) -> Pattern:
     other = _other(side, term, "ewmul")
     if not side.is_source:
         return op.OnesLike(other)
-    return _known(side, "ones", _is_ones, np.ones)
+    return _known(side, "ones", _is_ones, _ones)
 
 
 def identity(side: PatternSide, term: RuleTerm) -> Pattern:
@@ -149,7 +147,15 @@ def _is_identity(value: Any) -> bool:
     return bool((value[list(places), list(places)] == 1).all()) and int((value != 0).sum()) == shape[0]
 
 
+def _ones(shape: tuple[int, ...]) -> Any:
+    import numpy as np
+
+    return np.ones(shape)
+
+
 def _identity(shape: tuple[int, ...]) -> Any:
+    import numpy as np
+
     return np.eye(shape[0])
 
 
@@ -164,6 +170,8 @@ def _is_identity_kernel(value: Any, size: Sequence[int], centre: Sequence[int]) 
 
 
 def _identity_kernel(shape: tuple[int, ...], centre: Sequence[int]) -> Any:
+    import numpy as np
+
     found = np.zeros(shape)
     filters = np.arange(shape[0])
     found[filters, filters % shape[1], centre[0], centre[1]] = 1
@@ -184,5 +192,7 @@ def _is_average_kernel(value: Any, size: Sequence[int], share: float) -> bool:
 
 
 def _average_kernel(shape: tuple[int, ...], share: float) -> Any:
+    import numpy as np
+
     channels = np.eye(shape[0]) if shape[1] > 1 else np.ones((shape[0], 1))
     return np.broadcast_to(channels[:, :, None, None] * share, shape)
