@@ -17,7 +17,9 @@ from gsl.pat.base import Pattern, walk
 from gsl.pat.call import Call, GetItem, Like, Tuple
 from gsl.pat.choice import Alt, And, Cond, Match, Not
 from gsl.pat.leaf import Const, Leaf, Wildcard
+from gsl.pat.opclass import AnyOp, NoneOf, OneOf, OpClass, OpWithTrait
 from gsl.pat.typed import TENSOR, TypeGuard
+from gsl.pat.use import ExternUse, IsOutput, Seq, Unique
 from gsl.pat.variadic import Instance, Repeat, Segment, Variadic, references
 from gsl.spec import DeclaredSpec, OpSpec
 
@@ -61,6 +63,9 @@ class _Coder:
         """The fields of tuples that have to be one object at all places."""
         self.named |= {used for used in read if isinstance(used, GetItem) and used.number is None}
         read += self.named
+        classes = Counter(used.op for used in patterns if isinstance(used, Call) and isinstance(used.op, OpClass))
+        self.classes = {each: self._free("ops") for each, uses in classes.items() if uses > 1}
+        """The names of classes of operators that are used at several places."""
         self.symbols: dict[ast.Symbol, str] = {}
         """The names of symbols."""
         for used in variadics:
@@ -75,6 +80,7 @@ class _Coder:
         """All statements."""
         lines = [f"{name} = attr.Symbol({'' if symbol.name == 'i' else repr(symbol.name)})"
                  for symbol, name in self.symbols.items()]  # fmt: skip
+        lines += [f"{name} = {_class(each)}" for each, name in self.classes.items()]
         for pattern in self._ordered():
             if isinstance(pattern, Instance) or pattern in self.any:
                 continue
@@ -200,6 +206,8 @@ class _Coder:
                 most = [f"max={pattern.max}"] if pattern.max is not None else []
                 flags = [f"{name}=False" for name in ("greedy", "sole") if not getattr(pattern, name)]
                 return _called("pat.Repeat", [_bare(self._operand(pattern.pattern)), *least, *most, *flags])
+            case Seq():
+                return self._sequence(pattern)
         raise PatternError(f"{pattern!r} can't be written as Python: a rule with it is written by hand")
 
     def _fields(self, pattern: Variadic) -> Iterator[str]:
@@ -221,6 +229,23 @@ class _Coder:
         if isinstance(pattern, Segment) and pattern.greedy == is_any:
             yield f"greedy={pattern.greedy}"
 
+    def _sequence(self, pattern: Seq) -> str:
+        """Patterns of which each uses the one before."""
+        text, *users = [self._text(part) + self._demands_on_uses(pattern, part) for part in pattern.spine]
+        for use, user in zip(pattern.uses, users):
+            if use.index is None:
+                text = f"({text} {'>>' if use.only else '>'} {user})"
+            else:
+                text += f".{'only_used_by' if use.only else 'used_by'}({_bare(user)}, {use.index})"
+        return text
+
+    def _demands_on_uses(self, pattern: Seq, part: Pattern) -> str:
+        texts = {Unique: ".uniq()", IsOutput: ".is_output()"}
+        return "".join(
+            f".extern_use({demand.used})" if isinstance(demand, ExternUse) else texts[type(demand)]
+            for demand in pattern.constraints[len(pattern.uses) :] if demand.patterns() == (part,)
+        )  # fmt: skip
+
     def _literal(self, pattern: Const) -> str:
         if not isinstance(pattern.literal, Ast):
             raise PatternError(f"{pattern.location}: an array can't be written as Python; it is a pat.Const by hand")
@@ -228,7 +253,7 @@ class _Coder:
 
     def _call(self, pattern: Call) -> str:
         if pattern.operands is None:
-            return _called("pat.is_op", [repr(op_name(pattern.op))])
+            return _called("pat.is_op", [self._operator(pattern.op)])
         symbol = INFIX.get(pattern.op.name) if isinstance(pattern.op, OpSpec) else None
         operands = [self._operand(operand) for operand in pattern.operands]
         if symbol and not pattern.attrs and pattern.guard is None and len(operands) == 2:
@@ -239,7 +264,13 @@ class _Coder:
         if isinstance(pattern.op, OpSpec):
             declared = isinstance(pattern.op, DeclaredSpec)
             return _called(pattern.op.cls if declared else f"op.{pattern.op.cls}", parts)
-        return _called("pat.Call", [_native(pattern.op), *parts])
+        return _called("pat.Call", [self._operator(pattern.op), *parts])
+
+    def _operator(self, op: Any) -> str:
+        """What stands for an operator that has no class of its own here."""
+        if isinstance(op, OpClass):
+            return self.classes.get(op) or _class(op)
+        return repr(op.name) if isinstance(op, OpSpec) else _native(op)
 
     def _operand(self, pattern: Pattern) -> str:
         """A pattern as an operand, where a number stands for a literal."""
@@ -281,11 +312,11 @@ class _Coder:
             case ast.Binary():
                 return f"({self.value(node.left)} {node.operator} {self.value(node.right)})"
             case ast.Item():
-                return f"{self._sequence(node.sequence)}[{_bare(self.value(node.index))}]"
+                return f"{self._indexed(node.sequence)}[{_bare(self.value(node.index))}]"
             case ast.Slice():
                 start, stop, step = ("" if part == ast.Literal(None) else _bare(self.value(part))
                                      for part in (node.start, node.stop, node.step))  # fmt: skip
-                return f"{self._sequence(node.sequence)}[{start}:{stop}{f':{step}' if step else ''}]"
+                return f"{self._indexed(node.sequence)}[{start}:{stop}{f':{step}' if step else ''}]"
             case ast.Function():
                 return _called(f"attr.{node.name}", (_bare(self.value(operand)) for operand in node.operands))
             case ast.Conditional():
@@ -314,7 +345,7 @@ class _Coder:
         del self.symbols[node.symbol]
         return text
 
-    def _sequence(self, node: Ast) -> str:
+    def _indexed(self, node: Ast) -> str:
         if isinstance(node, (ast.TupleOf, ast.Literal)):
             return f"attr.Const({self.value(node)})"
         return self.value(node)
@@ -352,6 +383,13 @@ def _plain(value: Any) -> str:
         raise PatternError(f"{value!r} can't be written as Python: a rule with it is written by hand")
     text = repr(value) if type(value).__module__ != "torch" else str(value)
     return f"float({text!r})" if text in ("inf", "-inf", "nan") else text
+
+
+def _class(op: OpClass) -> str:
+    named = op.excluded if isinstance(op, NoneOf) else op.members or ()
+    if type(op) not in (AnyOp, NoneOf, OneOf, OpWithTrait) or not all(isinstance(each, str) for each in named):
+        raise PatternError(f"{op!r} can't be written as Python: it is a class by hand")
+    return f"pat.{op!r}"
 
 
 def _native(op: Any) -> str:

@@ -167,7 +167,8 @@ class OpWithTrait(OpClass):
         if wanted is Trait.NONE:
             raise PatternError(located("pat.OpWithTrait: expected at least one trait"))
         members = frozenset(name for name, spec in TABLE.items() if wanted in spec.traits)
-        super().__init__(_text("OpWithTrait", str(wanted.name), joint), members, joint=joint)
+        written = ", ".join(repr(name.lower()) for name in str(wanted.name).split("|"))
+        super().__init__(_text("OpWithTrait", written, joint), members, joint=joint)
 
 
 def _text(name: str, arguments: str, joint: bool) -> str:
@@ -189,4 +190,5 @@ def _flat(ops: Iterable[Any]) -> Iterable[Any]:
 
 
 def _names(ops: Iterable[Any]) -> str:
-    return ", ".join(repr(op) if isinstance(op, str) else op_name(key(op)) for op in _flat(ops))
+    found = (op if isinstance(op, str) else key(op) for op in _flat(ops))
+    return ", ".join(repr(op) if isinstance(op, str) else op_name(op) for op in found)

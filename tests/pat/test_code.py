@@ -31,7 +31,7 @@ following = pat.GetItem(parts, head.index + I)
 before, after = pat.Segment(), pat.Segment(max_len=3, greedy=True)
 run = pat.Segment(following, templates=[following], first=[head], index=I, min_len=2)
 joined = op.Concatenate(pat.Tuple(before, run, after), axis=parts.axis)
-link = wildcard()
+link, ops = wildcard(), pat.OpWithTrait("element_wise", op.Trait.ACTIVATION)
 chain = pat.Repeat(op.Exp(link), sole=False)
 
 RULES: dict[str, Subst] = {
@@ -74,8 +74,10 @@ RULES: dict[str, Subst] = {
         joined, joined.like(pat.Tuple(before, op.ReLU(x), pat.Segment(op.Exp(after(after.field, J)), index=J,
                                                                       length=after.length)))
     ),
-    "chains": Subst(pat.Repeat(op.ReLU(x), min=2, max=5, greedy=False), op.ReLU(x)),
-    "long chains": Subst(chain, link * chain.length, where=chain.length > 3),
+    "chains": Subst(x > pat.Repeat(op.ReLU(u), min=2, max=5, greedy=False), op.ReLU(x)),
+    "users": Subst((op.ReLU(x).uniq() >> pat.is_op("exp")).used_by(y + op.Tanh(u).extern_use(False), 0), x + u),
+    "classes": Subst(pat.is_op(pat.OneOf("exp", op.Log)) > pat.Call(ops, pat.Call(ops, x)), x),
+    "long chains": Subst(x > chain, x * chain.length, where=chain.length > 3),
     "arguments": Subst(op.ReLU(x), op.Maximum(x, 0.0), priority=3, extern_use=False, distinct=True, doc="two\nlines"),
 }  # fmt: skip
 
@@ -108,7 +110,9 @@ def test_the_text_reads_like_what_is_written_by_hand() -> None:
     [
         (lambda: Subst(op.ReLU(x), lambda match: x), "a function as its target"),
         (lambda: Subst(op.ReLU(x), op.Exp(x), where=lambda match: True), "only expressions can"),
-        (lambda: Subst(op.ReLU(x) > op.Exp(w), x), "can't be written as Python"),
+        (lambda: Subst(op.Add(first := op.ReLU(x), then := op.ReLU(y)), x, where=pat.attr_eq(first, then)),
+         "only expressions can"),
+        (lambda: Subst(pat.is_op(pat.OneOf(print)) > x, x), "it is a class by hand"),
         (lambda: Subst(x * [1.0, 2.0], x), "an array can't be written as Python"),
         (lambda: Subst(pat.Call(print, x), x), "it has no name by which it is found"),
     ],
