@@ -182,7 +182,7 @@ class Evaluator:
     def _evaluate(self, node: Ast) -> Any:
         try:
             return _STEPS.get(type(node), _no_step)(self, node)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise EvaluationError(f"{node!r} has no value: {error}{self._found(node)}") from error
 
     def _found(self, node: Ast) -> str:

@@ -100,7 +100,7 @@ def _judge(search: CounterexampleSearch, max_examples: int, attempts: int = ATTE
             reason = f"{pattern!r} in the target has no meaning of its own, with which the source could be compared"
             return Unchecked(rule.name, search.evidence(), reason=reason)
     search.run(max_examples, until_different=True, attempts=attempts)
-    _rare(search)
+    _rare(search, min(MINIMUM, max_examples))
     if search.different and rule.approximate:
         reason = "it is approximate, and its two sides differ; gsl.optimize measures by how much they do in a program"
         return Unchecked(rule.name, search.evidence(), reason=reason)
@@ -112,10 +112,10 @@ def _judge(search: CounterexampleSearch, max_examples: int, attempts: int = ATTE
     return Supported(rule.name, search.evidence())
 
 
-def _rare(search: CounterexampleSearch) -> None:
+def _rare(search: CounterexampleSearch, wanted: int) -> None:
     """Look longer for instances if there are some, and too few were found."""
-    if 0 < search.evaluated < MINIMUM and not search.different:
-        search.run(MINIMUM - search.evaluated, until_different=True, attempts=MANY_ATTEMPTS)
+    if 0 < search.evaluated < wanted and not search.different:
+        search.run(wanted - search.evaluated, until_different=True, attempts=MANY_ATTEMPTS)
 
 
 def _reason(search: CounterexampleSearch) -> str:
@@ -221,7 +221,7 @@ def _kind(mutant: Mutant, own: CounterexampleSearch, max_examples: int) -> str:
     if mutant.added is not None:  # where it differs from the rule
         search = CounterexampleSearch(mutant.added, own.compare, own.seed)
         search.run(MORE_OFTEN * max_examples, until_different=True, attempts=FEW_ATTEMPTS)
-        _rare(search)
+        _rare(search, min(MINIMUM, max_examples))
         if search.different:
             return "refuted"
         if search.evaluated:
