@@ -210,7 +210,7 @@ def _found(size: int, rules: RuleSet, workload: Callable[[], Workload], copy: Ca
     native, start = resident(), time.process_time()
     new = rules(workload(), iterative=True)
     seconds = time.process_time() - start
-        peak = max(native, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)  # the kernel may count late
+    peak = max(native, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)  # the kernel may count late
     with paused_collector():
         start = time.process_time()
         copy()
