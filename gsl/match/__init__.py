@@ -20,9 +20,8 @@ and graph.
 from gsl.match.emit import Find
 from gsl.match.engine import MatchSearch, UseLists
 from gsl.match.index import Candidates, candidates
-from gsl.match.miss import Miss
 from gsl.match.plan import Plan
-from gsl.match.result import Match
+from gsl.match.result import Match, Miss
 from gsl.match.start import Start
 
 __all__ = ["Candidates", "Find", "Match", "MatchSearch", "Miss", "Plan", "Start", "UseLists", "candidates"]

@@ -12,8 +12,7 @@ from gsl.attr.evaluate import NO_VALUE, Names, NotCompiled, source
 from gsl.errors import EvaluationError
 from gsl.graph import Node, Op
 from gsl.match.bindings import AttrPath, read
-from gsl.match.conditions import LiteralValue
-from gsl.match.constraints import OneUser, Output, UsedOutside
+from gsl.match.conditions import LiteralValue, OneUser, Output, UsedOutside
 from gsl.match.engine import SKIPPED, MatchSearch
 from gsl.match.guard import Guard
 from gsl.match.instances import Layout, Layouts

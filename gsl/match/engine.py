@@ -17,7 +17,7 @@ from gsl.match.bindings import AttrPath
 from gsl.match.guard import Guard
 from gsl.match.machine import END, Goals, Machine
 from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher, TupleMatcher, VariadicMatcher
-from gsl.match.miss import Miss
+from gsl.match.result import Miss
 from gsl.match.uses import Link, RepeatMatcher
 from gsl.pat import OpClass, Pattern
 

@@ -1,17 +1,20 @@
-"""A match: the nodes to which the patterns of a source are bound."""
+"""The results of a search: matches, with the nodes to which the patterns of a source are bound, and misses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gsl import draw
 from gsl.errors import EvaluationError
-from gsl.graph import Node, Op
+from gsl.graph import Node, Op, op_name
+from gsl.graph.text import value_text
 from gsl.match.bindings import Bindings, BoundNodes, LateBindings
 from gsl.pat import Call, GetItem, OpClass, Pattern, Repeat, Seq, Tuple, Variadic
+from gsl.spec import OpSpec
 
 if TYPE_CHECKING:
     from gsl.match.engine import MatchSearch
@@ -169,3 +172,46 @@ def bound_paint(bound: Mapping[Any, Node], inner: Sequence[Node], outputs: Seque
 def _short(pattern: Pattern) -> str:
     shown = repr(pattern)
     return shown if len(shown) <= SHOWN else shown[: SHOWN - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """The reason why a partial match went no further: a pattern, the node tried for it, the expected and the found
+    value."""
+
+    pattern: Pattern | None
+    node: Node | None
+    what: str
+    expected: Any
+    found: Any
+    bound: int
+    """The number of patterns that were bound by then."""
+
+    def __str__(self) -> str:
+        place = "" if self.pattern is None else f"{self.pattern!r} ({self.pattern.location})"
+        at = "" if self.node is None else f" at {_shown(self.node)}"
+        return f"{place}{at}: {self.reason}".lstrip(": ")
+
+    @property
+    def reason(self) -> str:
+        """The expected and the found value, in words."""
+        return f"{self.what}: expected {_shown(self.expected)}, found {_shown(self.found)}"
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case Node():
+            return f"%{value.name} ({op_name(value.op)})"
+        case OpSpec():
+            return value.name
+        case Pattern() | OpClass():
+            return repr(value)
+        case BaseException():
+            return str(value) or type(value).__name__
+        case frozenset():
+            return " or ".join(sorted(map(op_name, value)))
+        case list():
+            return ", ".join(map(_shown, value)) or "nothing"
+        case str():
+            return value
+    return value_text(value)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from gsl.errors import PatternError
 from gsl.graph import Node
 from gsl.match.bindings import N
-from gsl.match.conditions import Distinct, Everywhere, guards_of
-from gsl.match.constraints import UsedOutside, guard_of
+from gsl.match.conditions import Distinct, Everywhere, UsedOutside, guard_of, guards_of
 from gsl.match.emit import Find, emitted
 from gsl.match.engine import MatchSearch, UseLists
 from gsl.match.guard import Guard
