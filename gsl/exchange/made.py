@@ -23,5 +23,4 @@ def made_of(node: Node, patterns: Mapping[Node, Pattern]) -> Pattern:
     spec = TABLE.get(node.op) if isinstance(node.op, str) else None
     if spec is None:
         return pat.Call(node.op, *operands, **{name: Literal(value) for name, value in node.attrs.items()})
-    own = {name: value for name, value in node.attrs.items() if spec.attrs[name].derive is None}
-    return pat.Call(spec, *operands, **own)
+    return pat.Call(spec, *operands, **spec.own(node.attrs))

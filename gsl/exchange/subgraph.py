@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gsl import pat
 from gsl.errors import ExchangeError, PatternError
-from gsl.graph import Graph, Node, op_name
+from gsl.exchange.made import made_of
+from gsl.graph import INPUT, PARAM, Graph, Node, op_name
 from gsl.match import Match
 from gsl.pat import Pattern
 from gsl.rewrite import Subst
-from gsl.spec import TABLE
 
 if TYPE_CHECKING:
     from torch import fx
@@ -119,32 +119,17 @@ def _patterns(graph: Graph, leaves: dict[str, Pattern]) -> list[Pattern]:
     """The patterns of the outputs of a view without types; leaves are those of their names, or new ones."""
     made: dict[Node, Pattern] = {}
     for node in graph.nodes:
-        operands = [made[operand] for operand in node.operands]
-        match node.op:
-            case "input" | "param":
-                made[node] = leaves.setdefault(node.name, pat.Wildcard())
-            case "const":
-                made[node] = pat.Const(node.attrs["value"])
-            case "tuple":
-                made[node] = pat.Tuple(*operands)
-            case "getitem":
-                made[node] = operands[0][node.attrs["index"]]
-            case _:
-                made[node] = _call(node, operands)
+        if node.op in _BY_TYPES or _is_of_torch(node.op):
+            raise PatternError(f"{op_name(node.op)} is another call for each shape of its operand: give the shapes")
+        is_leaf = node.op in (INPUT, PARAM)
+        made[node] = leaves.setdefault(node.name, pat.Wildcard()) if is_leaf else made_of(node, made)
     return [made[output] for output in graph.outputs]
 
 
-def _call(node: Node, operands: Sequence[Pattern]) -> Pattern:
-    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
-    if node.op in _BY_TYPES or (spec is None and _is_of_torch(node.op)):
-        raise PatternError(f"{op_name(node.op)} is another call for each shape of its operand: give the shapes")
-    if spec is None:
-        return pat.Call(node.op, *operands, **node.attrs)
-    return pat.Call(spec, *operands, **{k: v for k, v in node.attrs.items() if spec.attrs[k].derive is None})
-
-
 def _is_of_torch(op: Any) -> bool:
-    """True for a function of torch or Python, or a method of a tensor."""
+    """True for a function of torch or Python, or a method of a tensor, that no canonical operator reads."""
+    if isinstance(op, str):
+        return False
     module = getattr(op, "__module__", None) or getattr(op, "__objclass__", object).__module__
     return module.partition(".")[0] in ("torch", "_operator")
 

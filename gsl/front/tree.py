@@ -101,8 +101,7 @@ def compose(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], write: W
     spec = TABLE[op]
     if spec.decompose is None:
         raise ValueError(f"{op}: it has no spelling here, and its declaration says no decomposition")
-    own = {name: value for name, value in attrs.items() if spec.attrs[name].derive is None}
-    return spec.decompose(Composition(write, type_of), *operands, **own)
+    return spec.decompose(Composition(write, type_of), *operands, **spec.own(attrs))
 
 
 # ---------------------------------------------------------------- readings as view nodes

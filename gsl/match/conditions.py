@@ -188,7 +188,7 @@ class Equal(Guard):
             if set(left.attrs) != set(right.attrs):
                 return search.miss(self.constraint.right, right, "attributes", sorted(left.attrs), sorted(right.attrs))
             spec = TABLE.get(left.op) if isinstance(left.op, str) else None
-            names = tuple(name for name in left.attrs if spec is None or spec.attrs[name].derive is None)
+            names = tuple(left.attrs if spec is None else spec.own(left.attrs))
         return all(self._equal(search, left, right, name) for name in names)
 
     def _equal(self, search: MatchSearch, left: Node, right: Node, name: str) -> bool:

@@ -175,6 +175,6 @@ def canonical(node: Node, given: Mapping[str, Any]) -> Mapping[str, Any]:
     if spec is None or any(name not in spec.attrs for name in given):
         return given
     types = tuple([operand.type for operand in node.operands])
-    others = {name: value for name, value in node.attrs.items() if spec.attrs[name].derive is None}
+    others = spec.own(node.attrs)
     full = spec.complete({**others, **{n: v for n, v in given.items() if n in others}}, types)
     return {name: full[name] if name in others else spec.normalise(name, given[name], types) for name in given}

@@ -33,7 +33,7 @@ def from_the_end(
     for more in (0, 1):
         counted = [_counted(value, own, more) for value, own in zip(values, types)]
         if counted[0] is not None and all(same(counted[0], value) for value in counted) and all(
-            same(_completed(spec, {**_given(spec, node), name: counted[0]}, own, name), value)
+            same(_completed(spec, {**spec.own(node.attrs), name: counted[0]}, own, name), value)
             for value, node, own in zip(values, column, types)
         ):
             return counted[0]
@@ -58,16 +58,11 @@ def is_default(
 ) -> bool:
     """True if an attribute has the value in all traces that it has where it is not given."""
     for node, own in zip(column, types):
-        given = _given(spec, node)
+        given = spec.own(node.attrs)
         value = given.pop(name)
         if spec.attrs[name].default is REQUIRED or not same(_completed(spec, given, own, name), value):
             return False
     return True
-
-
-def _given(spec: OpSpec, node: TracedNode) -> dict[str, Any]:
-    """The attributes of a call that do not follow from its operands."""
-    return {name: value for name, value in node.attrs.items() if spec.attrs[name].derive is None}
 
 
 def _completed(spec: OpSpec, given: Mapping[str, Any], types: tuple[Type | None, ...], name: str) -> Any:

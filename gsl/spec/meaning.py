@@ -414,12 +414,11 @@ def quiet() -> Iterator[None]:
 
 def _own_attrs(spec: OpSpec, attrs: Mapping[str, Any], types: Types) -> dict[str, Any]:
     """The attributes that the meaning takes: canonical for these types, without those that follow from them."""
-    given = {name: value for name, value in attrs.items() if name not in spec.attrs or spec.attrs[name].derive is None}
     try:
-        full = spec.complete(given, types)
+        full = spec.complete(spec.own(attrs), types)
     except KeyError as error:
         raise ValueError(f"{spec.name} has no attribute {error.args[0]!r}") from None
-    return {name: value for name, value in full.items() if spec.attrs[name].derive is None}
+    return spec.own(full)
 
 
 def _run(torch: Any, spec: OpSpec, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Any:

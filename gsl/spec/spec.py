@@ -161,6 +161,10 @@ class OpSpec:
         except ValueError as error:
             raise ValueError(f"{self.name}: {name}: {error}") from None
 
+    def own(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes among these that do not follow from others or from the operands."""
+        return {name: value for name, value in attrs.items() if name not in self.attrs or not self.attrs[name].derive}
+
     def complete(self, given: Mapping[str, Any], types: Types) -> dict[str, Any]:
         """All attributes in canonical form: the given ones, the defaults and the derived ones.
 

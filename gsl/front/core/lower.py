@@ -97,9 +97,8 @@ def lower(
     result = infer(spec, types, attrs)
     if result is None:
         raise ValueError(f"{op}: the types of the operands have to be known, found {', '.join(map(str, types))}")
-    given = {name: value for name, value in attrs.items() if name in spec.attrs and spec.attrs[name].derive is None}
-    full = spec.complete(given, tuple([None if is_number(t) else t for t in types]))  # type: ignore[misc]
-    own = {name: value for name, value in full.items() if spec.attrs[name].derive is None}
+    full = spec.complete(spec.own(attrs), tuple([None if is_number(t) else t for t in types]))  # type: ignore[misc]
+    own = spec.own(full)
     try:
         if op in writers:
             value = writers[op](kind(writers, target, result), *operands, **own)
