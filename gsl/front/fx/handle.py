@@ -1,8 +1,9 @@
-"""The link from a view node to the native graph: the fx node that it is part of, and the sources of its operands."""
+"""The links from a view to the native graph: its leaves, its readings with their nodes, and the native node of each."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -10,8 +11,12 @@ from torch import fx
 from torch._ops import OpOverload
 from torch.nn import Module
 
-from gsl.front.core.handle import Handle, NativeLeaf, Reading
-from gsl.graph import Node
+from gsl.front.core.handle import Handle, NativeLeaf, Reading, Source
+from gsl.front.core.load import Expansion
+from gsl.front.fx import spellings
+from gsl.front.fx.values import type_of_value
+from gsl.front.tree import Canon
+from gsl.graph import Node, Type
 
 RULE: Final = "gsl"
 """The metadata key under which a new native node names the rule that made it, and the nodes that it replaces."""
@@ -77,6 +82,24 @@ def in_training(native: fx.Node) -> bool:
         return False
     module = called(native) or native.graph.owning_module
     return module is not None and module.training
+
+
+class FxExpansion(Expansion):
+    """The view nodes of one canonical reading, of whose operands no types need be known."""
+
+    def operands(self, canon: Canon, type: Type | None) -> list[tuple[Node, Source]]:
+        # A bias does not change the type.
+        types = (type if canon.op == "nn.bias_add" else None, *[None] * len(canon.operands))
+        return list(map(self.operand, canon.operands, types))
+
+    def type(self, op: Any, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+        return None if any(operand.type is None for operand in operands) else super().type(op, operands, attrs)
+
+    def type_of(self, value: Any) -> Type | None:
+        return type_of_value(value)
+
+    def own_name(self, op: Any) -> str:
+        return "nobias" if op in spellings.BIASED else super().own_name(op)
 
 
 # ---------------------------------------------------------------- modules of the model

@@ -12,23 +12,22 @@ from torch import fx
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import Handle, Source
 from gsl.front.core.load import Loader, Rows, recorded
-from gsl.front.fx.canonical import canonical
 from gsl.front.fx.custom import FUNCTIONALIZED, overload_in
 from gsl.front.fx.effects import Mutations, mutations
-from gsl.front.fx.expand import FxExpansion, is_tuple
 from gsl.front.fx.groups import INVOKE, are_fields, is_group, label_of, module_of, operands_of
-from gsl.front.fx.handle import FxLeaf, FxReading
+from gsl.front.fx.handle import FxExpansion, FxLeaf, FxReading
 from gsl.front.fx.leaves import ExportedLeaves, FxLeaves, ModuleLeaves, memory
 from gsl.front.fx.opaque import constructor_arguments, describe, operator_of, parameters
 from gsl.front.fx.reader import CALLS, FxReader, opens_region, weight
+from gsl.front.fx.reasons import canonical
 from gsl.front.fx.signatures import Role
 from gsl.front.fx.tree import Weight
 from gsl.front.fx.values import Values, type_of_value
 from gsl.front.tree import Canon
-from gsl.graph import CONST, GETITEM, INPUT, Effect, Graph, Inference, Node, Type
+from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Effect, Graph, Inference, Node, TupleType, Type
 from gsl.graph.subgraph import Subgraph
 from gsl.pause import paused_collector
-from gsl.spec import DeclaredSpec
+from gsl.spec import TABLE, DeclaredSpec
 
 
 class FxLoader(Loader):
@@ -198,7 +197,7 @@ class FxLoader(Loader):
         if node in self.fields:
             return self._tree(node, self.fields[node], operand)
         view = self.views[operand]
-        if not is_tuple(view):
+        if not _is_tuple(view):
             return False
         if not node.users:
             return True  # a field that nobody uses is no user of the tuple either
@@ -446,3 +445,10 @@ def arguments(node: fx.Node) -> list[fx.Node]:
 
     fx.node.map_arg((node.args, node.kwargs), collect)
     return found
+
+
+def _is_tuple(view: Node) -> bool:
+    """True if a view node is known to have a tuple for its value."""
+    if isinstance(view.type, TupleType) or view.op == TUPLE:
+        return True
+    return isinstance(view.op, str) and view.op in TABLE and TABLE[view.op].fields

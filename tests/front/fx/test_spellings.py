@@ -19,7 +19,7 @@ from torch._ops import OpOverload
 from gsl import modules
 from gsl.front.fx import spellings
 from gsl.front.fx.spellings.bind import ALIASES, FxSignature
-from gsl.front.fx.spellings.families import FAMILIES
+from gsl.front.fx.spellings.calls import FAMILIES
 from gsl.front.fx.spellings.table import FxRow, resolve
 from gsl.front.fx.tree import Native, Weight
 from gsl.front.tree import Canon, LiteralOperand

@@ -7,6 +7,17 @@ included; where that is not certain, there is none.
 
 from __future__ import annotations
 
+from gsl.front.fx.spellings.calls import (
+    BIASED,
+    has_fields,
+    read,
+    read_any_module,
+    read_fields,
+    read_module,
+    why_unread,
+    write,
+    write_biased,
+)
 from gsl.front.fx.spellings.effects import (
     RESHAPES,
     is_by_strides,
@@ -18,8 +29,6 @@ from gsl.front.fx.spellings.effects import (
     mutates_module,
 )
 from gsl.front.fx.spellings.modules import is_plain
-from gsl.front.fx.spellings.reading import has_fields, read, read_any_module, read_fields, read_module, why_unread
-from gsl.front.fx.spellings.writing import BIASED, write, write_biased
 
 __all__ = [
     "BIASED",

@@ -9,8 +9,7 @@ from typing import Any, Final
 import torch.nn.functional as F
 
 from gsl.front.fx.spellings.bind import BoundCall, flag, integer, integers, per_axis, unread_unless
-from gsl.front.fx.spellings.elementwise import tensor
-from gsl.front.fx.spellings.operands import SPATIAL, in_dtype, laid_out, padded, relaid
+from gsl.front.fx.spellings.operands import SPATIAL, in_dtype, laid_out, padded, relaid, tensor
 from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call, options
 from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon

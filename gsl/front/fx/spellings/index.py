@@ -23,7 +23,7 @@ from gsl.front.fx.spellings.bind import (
     per_axis,
     unread_unless,
 )
-from gsl.front.fx.spellings.elementwise import tensor
+from gsl.front.fx.spellings.operands import tensor
 from gsl.front.fx.spellings.pad import padded
 from gsl.front.fx.spellings.shape import product, reshaped, transposed
 from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call, options

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from gsl.front.fx.spellings.bind import BoundCall, integer, integers, number, unread_unless
-from gsl.front.fx.spellings.elementwise import dtype_of, tensor
+from gsl.front.fx.spellings.operands import dtype_of, tensor
 from gsl.front.fx.spellings.table import FxLower, FxRow, Site, call, options
 from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon, LiteralOperand

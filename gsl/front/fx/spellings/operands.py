@@ -1,4 +1,4 @@
-"""Operands of calls that are written: in another dtype or layout, or padded."""
+"""Operands: of calls that are read, and of calls that are written in another dtype or layout, or padded."""
 
 from __future__ import annotations
 
@@ -8,9 +8,53 @@ from typing import Any, Final
 import torch
 import torch.nn.functional as F
 
-from gsl.front.fx.spellings.elementwise import dtype_of
+from gsl.front.fx.spellings.bind import BoundCall, is_number, unread_unless
 from gsl.front.fx.spellings.table import Site, call, options
 from gsl.front.fx.tree import Native
+from gsl.graph import SymDim, TupleType
+
+# ---------------------------------------------------------------- reading
+
+_NOT_OPERANDS: Final = (
+    str, bytes, list, tuple, dict, set, slice, complex, torch.dtype, torch.device, torch.layout, torch.Size, SymDim,
+    type(None), type(...),
+)  # fmt: skip
+
+_FLOATS: Final = frozenset(("float16", "bfloat16", "float32", "float64"))
+
+
+def operand(c: BoundCall, value: Any) -> Any:
+    """An argument that may stand for a tensor or a number."""
+    unread_unless(not isinstance(value, _NOT_OPERANDS) and not isinstance(c.type_of(value), TupleType))
+    return value
+
+
+def tensor(c: BoundCall, value: Any) -> Any:
+    """An argument that may stand for a tensor."""
+    unread_unless(not is_number(value))
+    return operand(c, value)
+
+
+def is_floating(c: BoundCall, value: Any) -> bool:
+    """True if the operand is known to have a real floating-point dtype (or is a Python float)."""
+    if is_number(value):
+        return isinstance(value, float)
+    found = c.tensor_type(value)
+    return found is not None and found.dtype in _FLOATS
+
+
+def dtype_name(value: Any) -> str:
+    unread_unless(isinstance(value, torch.dtype))
+    return str(value).removeprefix("torch.")
+
+
+def dtype_of(name: str) -> torch.dtype:
+    dtype = getattr(torch, name)
+    assert isinstance(dtype, torch.dtype)
+    return dtype
+
+
+# ---------------------------------------------------------------- writing
 
 SPATIAL: Final = "DHW"
 """The spatial axes; the last ones of them are those of fewer dimensions."""

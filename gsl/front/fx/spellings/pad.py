@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from gsl.front.fx.spellings.bind import BoundCall, integers, number, unread_unless
-from gsl.front.fx.spellings.elementwise import tensor
-from gsl.front.fx.spellings.operands import pads
+from gsl.front.fx.spellings.operands import pads, tensor
 from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call, options
 from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon

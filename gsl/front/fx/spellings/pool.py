@@ -13,8 +13,7 @@ import torch.nn.functional as F
 
 from gsl.front.fx.spellings.bind import BoundCall, flag, integers, per_axis, unread_unless
 from gsl.front.fx.spellings.conv import batched, symmetric
-from gsl.front.fx.spellings.elementwise import dtype_of
-from gsl.front.fx.spellings.operands import SPATIAL, laid_out, padded, relaid
+from gsl.front.fx.spellings.operands import SPATIAL, dtype_of, laid_out, padded, relaid
 from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call, options
 from gsl.front.fx.tree import Native
 from gsl.front.tree import Canon

@@ -76,7 +76,7 @@ def resolve(spelling: str) -> Any:
 FxIndex = Mapping[Any, Sequence[tuple[FxSignature, FxLift]]]
 
 
-def index(rows: Iterable[FxRow]) -> FxIndex:
+def by_target(rows: Iterable[FxRow]) -> FxIndex:
     """The rows by target. A target may have several, which are tried in order."""
     table: dict[Any, list[tuple[FxSignature, FxLift]]] = {}
     for row in rows:

@@ -1,26 +1,48 @@
-"""Reading native calls as canonical ones."""
+"""Native calls read as canonical ones, and canonical calls written as native ones, by the rows of all families."""
 
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
+import torch
 from torch import nn
 from torch._ops import OpOverload
 
+from gsl.front.fx.spellings import (
+    activation,
+    conv,
+    create,
+    elementwise,
+    index,
+    linear,
+    norm,
+    packed,
+    pad,
+    pool,
+    reduce,
+    shape,
+)
 from gsl.front.fx.spellings.bind import BoundCall, FxSignature, FxUnreadError, TypeOf, Watched
-from gsl.front.fx.spellings.families import FAMILIES
+from gsl.front.fx.spellings.lower import lower
 from gsl.front.fx.spellings.modules import ROWS as MODULES
 from gsl.front.fx.spellings.modules import is_plain
-from gsl.front.fx.spellings.table import FxIndex, FxLift, index
-from gsl.front.fx.tree import Weight
-from gsl.front.tree import NO_SPELLING, Canon
+from gsl.front.fx.spellings.table import Dialect, FxIndex, FxLift, FxLower, Site, by_target, call
+from gsl.front.fx.tree import Native, Weight
+from gsl.front.tree import NO_SPELLING, Canon, compose
 from gsl.graph import TUPLE, TensorType, Type
 from gsl.modules import FUSION_OF, Fusion
 
-CALLS: Final[FxIndex] = index(itertools.chain.from_iterable(family.ROWS for family in FAMILIES))
-FIELDS: Final[FxIndex] = index(itertools.chain.from_iterable(getattr(family, "FIELDS", ()) for family in FAMILIES))
+FAMILIES: Final[tuple[Any, ...]] = (
+    elementwise, activation, linear, conv, pool, norm, shape, pad, index, reduce, create, packed,
+)  # fmt: skip
+"""Modules with ``ROWS`` and ``WRITERS``, and ``FIELDS`` where calls have several results."""
+
+CALLS: Final[FxIndex] = by_target(itertools.chain.from_iterable(family.ROWS for family in FAMILIES))
+FIELDS: Final[FxIndex] = by_target(itertools.chain.from_iterable(getattr(family, "FIELDS", ()) for family in FAMILIES))
 
 
 def read(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], type_of: TypeOf) -> Canon | None:
@@ -149,3 +171,64 @@ def _read(
         return reader(BoundCall(target, values, type_of))
     except FxUnreadError:
         return None
+
+
+# ---------------------------------------------------------------- writing
+
+
+WRITERS: Final[Mapping[str, FxLower]] = {op: write for family in FAMILIES for op, write in family.WRITERS.items()}
+
+BIASED: Final = frozenset(["nn.dense", *(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose"))])
+"""The operators whose native call takes a bias."""
+
+
+def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], type_of: TypeOf, dialect: Dialect) -> Native:
+    """A canonical call, with all its attributes, as a tree of native calls.
+
+    A tuple operand is a Python tuple of operands. ValueError: what torch needs to know is not known.
+    """
+    return _written(WRITERS.get(op, _composed), Site(op, attrs, tuple(operands), type_of), dialect)
+
+
+def _composed(s: Site) -> Any:
+    """A call that torch lacks, as others."""
+
+    def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], type_of: TypeOf) -> Any:
+        return WRITERS.get(op, _composed)(Site(op, attrs, tuple(operands), type_of))
+
+    return compose(s.op, s.attrs, s.operands, write, s.type_of)
+
+
+def write_biased(
+    op: str, attrs: Mapping[str, Any], operands: Sequence[Any], type_of: TypeOf, dialect: Dialect
+) -> Native:
+    """A convolution or dense layer together with the bias of its channels, which is the last operand.
+
+    Also a ``matmul`` of matrices and a bias of its last axis.
+    """
+    if op not in BIASED and op != "matmul":
+        raise ValueError(f"{op} takes no bias")
+    return _written(_biased, Site(op, attrs, tuple(operands), type_of), dialect)
+
+
+def _biased(s: Site) -> Native:
+    """A convolution, dense layer or matrix product and the bias of its channels, which is the last operand."""
+    if s.op == "matmul" and not s["out_dtype"]:
+        a, b, bias = s.operands
+        return call(torch.addmm, bias, a, b)
+    if not s["out_dtype"]:
+        joined = WRITERS[s.op](s)
+        assert isinstance(joined, Native)
+        return joined
+    # Torch wants a bias of the same dtype as the operands; added afterwards, it promotes as it should.
+    layout = s.attrs.get("out_layout") or s.attrs.get("data_layout") or "C"
+    behind = len(layout) - 1 - layout.index("C")
+    bias = call(torch.reshape, s.operands[-1], (-1, *(1,) * behind)) if behind else s.operands[-1]
+    return call(operator.add, WRITERS[s.op](replace(s, operands=s.operands[:-1])), bias)
+
+
+def _written(writer: FxLower, site: Site, dialect: Dialect) -> Native:
+    tree = writer(site)
+    result = lower(tree) if dialect == "aten" else tree
+    assert isinstance(result, Native)
+    return result
