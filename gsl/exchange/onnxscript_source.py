@@ -39,7 +39,7 @@ _MOST: Final = 99
 """The largest number of operands of an operator that does not take any number."""
 _LATEST: Final = 23
 
-Form = tuple[Any, ...]
+CallForm = tuple[Any, ...]
 """A reading without attributes: ``(op, forms)``, the number of an operand, the place of an operand of the node that
 makes an operand, as ``("of", number, place)``, or ``None`` for a literal."""
 
@@ -127,7 +127,7 @@ class OnnxscriptSource:
         for count in range(min(least, most), most + 1):
             yield [*node.inputs[:count], *(theirs.AnyValue() for _ in range(count - len(node.inputs)))]
 
-    def _forms(self, node: Any, inputs: Sequence[Any]) -> list[Form]:
+    def _forms(self, node: Any, inputs: Sequence[Any]) -> list[CallForm]:
         domain, name = self._name(node)
         native = (OnnxOp(name, domain), tuple(place for place, value in enumerate(inputs) if value is not None))
         if domain or name not in spellings.READERS:
@@ -195,9 +195,9 @@ def _schema(domain: str, name: str) -> Any:
 @cache
 def _forms(
     name: str, operands: tuple[_Told, ...], given: tuple[tuple[str, Any], ...], named: tuple[str, ...]
-) -> tuple[Form, ...]:
+) -> tuple[CallForm, ...]:
     """The forms in which the front end reads an operator of ONNX, with operands as a pattern tells them."""
-    found: dict[Form, None] = {}
+    found: dict[CallForm, None] = {}
     without = tuple([told._replace(maker="") for told in operands])
     trials = itertools.product(dict.fromkeys((operands, without)), _attributes(name, dict(given), named), _RANKS)
     for told, attributes, rank in trials:

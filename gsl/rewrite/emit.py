@@ -121,7 +121,7 @@ def _is_fixed(pattern: Call | Like, steps: Steps) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class TargetRecipe:
     """What a target became for a match, to be made again for others whose nodes have the same attributes and types.
 
     Places are those of the bound nodes, and behind them those of the new ones.
@@ -135,7 +135,7 @@ class Recipe:
     """What must not be freed lest another object gets its address."""
 
     @staticmethod
-    def of(new: Sequence[Node], created: Sequence[Node], bound: Sequence[Node]) -> Recipe | None:
+    def of(new: Sequence[Node], created: Sequence[Node], bound: Sequence[Node]) -> TargetRecipe | None:
         """The recipe of new outputs; ``None`` where they are made of literals, or of nodes that are not bound."""
         places = {node: place for place, node in enumerate((*bound, *created))}
         if len(places) < len(bound) + len(created):
@@ -148,7 +148,7 @@ class Recipe:
             return None
         nodes = [(n.op, n.attrs, n.type, n.name, tuple([places[part] for part in n.operands])) for n in created]
         kept = [(node.attrs, node.type) for node in bound]
-        return Recipe(tuple(nodes), tuple([places[node] for node in new]), kept)
+        return TargetRecipe(tuple(nodes), tuple([places[node] for node in new]), kept)
 
     def again(self, bound: Sequence[Node], origin: Origin) -> tuple[list[Node], tuple[Node, ...]]:
         """The outputs for a match with these nodes, and all new nodes, operands first."""

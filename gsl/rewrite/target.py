@@ -40,7 +40,7 @@ from gsl.pat import Match as MatchClause
 from gsl.pat.use import check_unique
 from gsl.pat.variadic import check_segments, parts, references
 from gsl.rewrite.build import Builder, FreeAttrs, Steps, check_demands
-from gsl.rewrite.emit import KnownCalls, Recipe
+from gsl.rewrite.emit import KnownCalls, TargetRecipe
 from gsl.rewrite.new import NUMBERS
 from gsl.spec import REQUIRED, TABLE, OpSpec
 
@@ -181,12 +181,12 @@ class Target:
             without = () if self._reads_values else (INPUT, PARAM)
             read = [part for node in bound for part in (node.op, id(node.type), node.op in without or id(node.attrs))]
         key = (self, *bindings.chosen.items(), *read, links)
-        recipe: Recipe | None = graph.formed.get(key)
+        recipe: TargetRecipe | None = graph.formed.get(key)
         if recipe is not None and len({*bound}) == len(bound):
             return recipe.again(bound, Origin(rule, match.inner))
         new = self._built(match, graph, rule)
         created = created_for(new)
-        made = Recipe.of(new, created, bound)
+        made = TargetRecipe.of(new, created, bound)
         if made is not None:
             graph.formed[key] = made
         return new, created
