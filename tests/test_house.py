@@ -29,7 +29,8 @@ def test_the_table(house: dict[str, Any], capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_names_of_types(house: dict[str, Any]) -> None:
-    top = ast.parse("class One: pass\nTwo = int\nThree: object = str\nFOUR = 4\nfive = 5\nclass _Six: pass\nT = 7\nU_ = TypeVar('U_')")
+    text = "class One: pass\nTwo = int\nThree: object = str\nFOUR = 4\nfive = 5\nclass _Six: pass\nT = 7"
+    top = ast.parse(f"{text}\nEight = TypeVar('Eight')")
     assert house["defined"](top) == {"One", "Two", "Three"}
     assert all(len(modules) > 1 for modules in house["repeated"]().values())
 
