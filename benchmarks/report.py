@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from benchmarks.measure import Meter
 from benchmarks.peers import versions
-from benchmarks.section import Section, table
+from benchmarks.section import Goal, Section, table
 
 WIDTH = 120
 MARKS = {True: "yes", False: "**no**", None: "not measured"}
@@ -17,7 +17,6 @@ MARKS = {True: "yes", False: "**no**", None: "not measured"}
 
 def page(sections: Sequence[Section], meter: Meter, seconds: float) -> str:
     """The sections as one page, the goals first."""
-    goals = [goal for section in sections for goal in section.goals]
     lines = [
         "# Results",
         "",
@@ -27,15 +26,22 @@ def page(sections: Sequence[Section], meter: Meter, seconds: float) -> str:
             on the same operands in every framework, and, where the graph can be run, the same numbers."""
         ),
         "",
-        table(["what", "goal", "measured", "met"], [[g.what, g.goal, g.measured, MARKS[g.met]] for g in goals]),
+        _goals([goal for section in sections for goal in section.goals]),
         "",
         "A ratio is GSL's time divided by that of the system that is named.",
     ]
+    sharper = [goal for section in sections for goal in section.sharper]
+    if sharper:
+        lines += ["", "The goals that were set when the first ones were met:", "", _goals(sharper)]
     for section in sections:
         lines += ["", f"## {section.title}"]
         for block in section.blocks:
             lines += ["", block if block.startswith(("|", "!")) else _filled(block)]
     return "\n".join([*lines, "", *_method(meter, seconds), ""])
+
+
+def _goals(goals: Sequence[Goal]) -> str:
+    return table(["what", "goal", "measured", "met"], [[g.what, g.goal, g.measured, MARKS[g.met]] for g in goals])
 
 
 def _method(meter: Meter, seconds: float) -> list[str]:

@@ -24,6 +24,8 @@ class Section:
 
     title: str
     goals: list[Goal] = field(default_factory=list)
+    sharper: list[Goal] = field(default_factory=list)
+    """The goals that were set when the first ones were met."""
     blocks: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
 

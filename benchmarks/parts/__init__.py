@@ -27,6 +27,7 @@ PARTS: dict[str, Callable[[Meter, int], Section]] = {
     "rules": many_rules.run,
     "absent": many_rules.run_absent,
     "exports": exports.run,
+    "book": exports.run_book,
     "relax": relax.run,
     "groups": relax.run_groups,
     "growth": growth.run,

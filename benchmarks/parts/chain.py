@@ -156,4 +156,14 @@ def run(meter: Meter, largest: int) -> Section:
                 ],
             ),
         ]
+        section.sharper += [
+            goal_of_ratios(
+                f"whole way in place, {what}", "at most 0.5 × inductor in place",
+                [("inductor", last.ratio(IN_PLACE, INDUCTOR), 0.5)],
+            ),
+            goal_of_ratios(
+                f"engine, {what}", "at most 0.4 × tinygrad's `graph_rewrite`, 0.7 × FX by hand",
+                [("tinygrad", last.ratio(ENGINE, TINYGRAD), 0.4), ("FX by hand", last.ratio(ENGINE, HAND), 0.7)],
+            ),
+        ]  # fmt: skip
     return section

@@ -128,7 +128,7 @@ def run_groups(meter: Meter, largest: int) -> Section:
         of the group. Functions of groups that are equal are one, which GSL also keeps for later modules."""
     )
     section.systems(rows, GSL)
-    section.goals.append(
+    section.sharper.append(
         goal_of_ratios(
             "Relax, groups of two operators, module to module", "at most 1 × `FuseOpsByPattern` at each size",
             [(f"at {row.size}", row.ratio(GSL, FUSE), 1.0) for row in rows],

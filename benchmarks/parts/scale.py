@@ -259,7 +259,7 @@ def run(meter: Meter, largest: int) -> Section:
                 known.append(in_process(system, size))
                 print(f"{name}: {known[-1]}", flush=True)
         rows += [_row(name, each, known[0]) for each in known]
-        section.goals += [_goal(name, known[-1])] if known else []
+        section.sharper += [_goal(name, known[-1])] if known else []
     head = ["graph", "operators", "rewrites", "rounds", "seconds", "µs each", "× the smallest", "× a copy",
             "peak, GB", "KB each, without the graph itself"]  # fmt: skip
     section.table(head, rows)
@@ -277,7 +277,7 @@ def run(meter: Meter, largest: int) -> Section:
         f"""Weights of {size / 1e9:.0f} GB in files, mapped: {rewrites} rewrites by `BOOK` and `NORMAL`, by which the
         process grew by {more}."""
     )
-    section.goals.append(Goal("rules on 20 GB of mapped weights", "no weight is loaded", f"{more} more", grown < 5e7))
+    section.sharper.append(Goal("rules on 20 GB of mapped weights", "no weight is loaded", f"{more} more", grown < 5e7))
     return section
 
 

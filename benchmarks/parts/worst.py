@@ -238,7 +238,7 @@ def run(meter: Meter, largest: int) -> Section:
             None if worst is None else worst[0] <= 1,
         )
     )
-    section.goals.append(
+    section.sharper.append(
         Goal(
             f"a chain as one `pat.Repeat`, {LENGTH:,} long",
             "at most 1 × FX by hand",
