@@ -128,4 +128,4 @@ class NotRewrittenWarning(UserWarning):
 
 
 class UntypedWarning(UserWarning):
-    """A rewrite could not be checked for equal types, because the graph carries none."""
+    """A rewrite could not be checked for equal types, because a type is not known."""

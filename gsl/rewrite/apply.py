@@ -227,7 +227,8 @@ class RewriteRun:
         self.trace.folds = evaluate is not None
         self.evaluate = evaluate
         self.rounds = 0
-        self.untyped = False
+        self.untyped: str | None = None
+        """A replacement whose type could not be checked, and why."""
         self.local = False
         """True if rounds may look near to what was changed only."""
         self._roots: dict[Node, str] = {}
@@ -316,7 +317,7 @@ class RewriteRun:
         weights."""
         assert self._pass is not None
         ended, self._pass = self._pass, None
-        self.untyped |= ended.checker.untyped
+        self.untyped = self.untyped or ended.checker.untyped
         if not ended.blocked:
             return
         if ended.near is None:
@@ -352,11 +353,5 @@ class RewriteRun:
         self.graph.touched = None
         if self.untyped:
             place = caller()
-            warnings.warn_explicit(
-                "the graph has no types, so it was not checked that replacements have the types of what they replace: "
-                "give example inputs when loading",
-                UntypedWarning,
-                place.file,
-                place.line,
-            )
+            warnings.warn_explicit(self.untyped, UntypedWarning, place.file, place.line)
         return self.graph, self.trace

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from gsl.errors import FrontEndError
-from gsl.graph import GETITEM, LEAVES, TUPLE, Effect, Graph, Node, TensorType, Type
+from gsl.graph import GETITEM, LEAVES, TUPLE, Effect, Graph, Node, TensorType, Type, op_name
 from gsl.graph.splice import Replacement, closes_cycle, is_new
 from gsl.graph.types import is_unknown
 from gsl.match import Match
@@ -81,8 +81,8 @@ class Checker:
         self.typed = graph.typed
         self.admits = graph.admits
         self.graph = graph
-        self.untyped = False
-        """Set when equal types could not be checked, because a type is not known."""
+        self.untyped: str | None = None
+        """The first replacement whose type could not be checked, because a type is not known, and why."""
 
     @cached_property
     def effects(self) -> list[Node]:
@@ -110,11 +110,13 @@ class Checker:
         """Refuse a replacement of another type, one that moves effects or closes a cycle, and an exchange of places."""
         for old, new in zip(replacement.old, replacement.new):
             if old.type is None or new.type is None:
-                self.untyped = self.untyped or (self.typed and old is not new)
+                if self.typed and old is not new:
+                    self.untyped = self.untyped or _unchecked(old, new)
             elif old.type is new.type or old.type == new.type:
                 pass
             elif is_new(new) and _may_be(old.type, new.type):
-                self.untyped, new.type = True, old.type
+                self.untyped = self.untyped or _unchecked(old, new)
+                new.type = old.type
             else:
                 raise Refusal(f"%{old.name} is {old.type}, but its replacement {new!r} is {new.type}")
             if new.index >= 0 and new is not old and new in replacement.old and _is_replaced(new, replacement):
@@ -209,6 +211,16 @@ def _may_be(type: Type, found: Type) -> bool:
         return False
     alike = type.dtype == found.dtype and type.ndim == found.ndim
     return alike and all(a == b or is_unknown(b) for a, b in zip(type.shape, found.shape))
+
+
+def _unchecked(old: Node, new: Node) -> str:
+    """Why it could not be checked that a replacement has the type of what it replaces, and what to do."""
+    if old.type is None:
+        return (f"%{old.name} has no type, so it was not checked that what replaces it has the same one: give example "
+                "inputs when loading, or declare the type in the model")  # fmt: skip
+    unknown = "type" if new.type is None else "shape"
+    return (f"the {unknown} of {op_name(new.op)} does not follow from its operands, so it was not checked that it is "
+            f"that of %{old.name}, {old.type}, which it replaces")  # fmt: skip
 
 
 def _is_replaced(node: Node, replacement: Replacement) -> bool:

@@ -259,7 +259,7 @@ def describe(value: Any) -> str:
     """The type of a leaf in short."""
     tensor = as_tensor(value)
     if tensor is None:
-        return f"{value!r:.40}"
+        return _dtype_and_shape(value) if hasattr(value, "dtype") else f"{value!r:.40}"
     return _dtype_and_shape(tensor)
 
 
@@ -314,6 +314,8 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _same_object(a: Any, b: Any) -> bool:
+    if hasattr(a, "dtype"):  # an array that torch does not have
+        return bool(a.dtype == b.dtype and a.shape == b.shape and (a == b).all())
     return a is b or bool(a == b) or (a != a and b != b)
 
 

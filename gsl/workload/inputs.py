@@ -99,7 +99,7 @@ def strategy(given: Any) -> Strategy:
 def as_tensor(value: Any) -> Any:
     """A tensor of torch, numpy or TVM as a torch tensor, which shares its memory if possible.
 
-    None for anything else.
+    None for anything else, and for elements that torch does not have, as strings and numbers of four bits.
     """
     import numpy as np
     import torch
@@ -123,6 +123,8 @@ def _of_numpy(array: Any) -> Any:
     if array.dtype.name.startswith(("bfloat16", "float8")):
         bits = array.view(np.int16 if array.dtype.itemsize == 2 else np.uint8)
         return torch.from_numpy(bits).view(getattr(torch, array.dtype.name))
+    if array.dtype.kind not in "biufc":
+        return None
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
@@ -231,10 +233,8 @@ def random(
 
 def as_native(value: Any, device: Any = None) -> Any:
     """A tensor of numpy or TVM as a torch tensor, on that device if there is one; anything else as it is."""
-    if not (hasattr(value, "shape") and hasattr(value, "dtype")):
-        return value
-    tensor = as_tensor(value)
-    return tensor if tensor is value or tensor is None else tensor.to(device)
+    tensor = as_tensor(value) if hasattr(value, "shape") and hasattr(value, "dtype") else None
+    return value if tensor is value or tensor is None else tensor.to(device)
 
 
 def _cast(value: Any, given: Any, type: Type | None) -> Any:

@@ -145,7 +145,8 @@ def isolated(
     copies = {name: _copy(value) for name, value in inputs.items()}
     buffers = {name for name, value in state.items()
                if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)}  # fmt: skip
-    state = {name: as_tensor(value) for name, value in state.items() if hasattr(value, "shape")}
+    tensors = {name: as_tensor(value) for name, value in state.items() if hasattr(value, "shape")}
+    state = {name: value for name, value in tensors.items() if value is not None}
     guarded = {name: (value, value.detach().clone()) for name, value in state.items() if whole_state or name in buffers}
     versions = {name: _version(value) for name, value in state.items() if name not in guarded}
     try:

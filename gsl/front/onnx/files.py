@@ -40,12 +40,17 @@ def opened(path: Path) -> ir.Model:
 
 
 def deserialised(proto: onnx.ModelProto) -> ir.Model:
-    """The model of a message. FrontEndError for one in which onnx_ir would take the last of two things of one name, and
-    for a tensor whose shape or dtype is none."""
+    """The model of a message. FrontEndError for one in which onnx_ir would take the last of two things of one name, or
+    leave something out, and for a tensor whose shape or dtype is none."""
+    if proto.training_info:
+        raise FrontEndError("the model has training_info, which onnx_ir does not keep: clear that field first")
     _refuse_twice("functions", [(each.domain, each.name, each.overload) for each in proto.functions])
     graphs = [proto.graph]
     for graph in graphs:  # the list grows while it is read
         _refuse_twice("initialisers", [tensor.name for tensor in graph.initializer])
+        if graph.sparse_initializer:
+            raise FrontEndError(f"the initialiser {graph.sparse_initializer[0].values.name!r} is sparse, which onnx_ir "
+                                "does not keep: make it dense first")  # fmt: skip
         graphs += [attr.g for node in graph.node for attr in node.attribute if attr.HasField("g")]
     model = ir.serde.deserialize_model(proto)
     for tensor in _tensors(model):

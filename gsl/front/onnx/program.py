@@ -181,7 +181,7 @@ def _deserialised(proto: Any) -> ir.Model:
     try:
         return deserialised(proto)
     except Exception as error:
-        raise FrontEndError(f"the ModelProto is ill-formed: {reason_of(error)}") from error
+        raise FrontEndError(f"the ModelProto can't be read: {reason_of(error)}") from error
 
 
 def program(source: Any) -> OnnxProgram:

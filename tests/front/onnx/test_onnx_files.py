@@ -167,6 +167,16 @@ def doubled(made: onnx.ModelProto) -> None:
         made.graph.initializer.append(onnx.TensorProto(name="w", data_type=1, dims=[1], float_data=[1.0]))
 
 
+def sparse(made: onnx.ModelProto) -> None:
+    values, places = (onnx.helper.make_tensor(name, kind, [1], [1]) for name, kind in (("s", 1), ("", 7)))
+    made.graph.sparse_initializer.append(onnx.helper.make_sparse_tensor(values, places, [2, 3]))
+    made.graph.node[0].input[0] = "s"
+
+
+def trained(made: onnx.ModelProto) -> None:
+    made.training_info.add().algorithm.name = "step"
+
+
 def written(main: str, functions: str = "") -> Callable[[Path], Path]:
     """A model as text, with an ``If`` or functions."""
     def make(folder: Path) -> Path:
@@ -196,6 +206,8 @@ HOSTILE: dict[str, tuple[Callable[[Path], Path], str]] = {
     "a tensor of no dtype": (changed(untyped), "the dtype UNDEFINED"),
     "a negative size": (changed(negative), "the shape [-2,3]"),
     "two initialisers of a name": (changed(doubled), "two initialisers of the name 'w'"),
+    "a sparse initialiser": (changed(sparse), "the initialiser 's' is sparse"),
+    "how it is trained": (changed(trained), "training_info"),
     "nobody computes it, inside": (written(BRANCH.format("y", "nobody", "")), "uses 'nobody' before"),
     "too early, inside": (written(BRANCH.format("t", "y", "y = Relu (t)")), "uses 'y' before"),
     "a cycle inside": (written(BRANCH.format("y", "u", "")), "uses 'u' before"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
+import onnx_ir as ir
 import pytest
 
-from gsl import Subst, op, pat
-from gsl.errors import FrontEndError
-from tests.front.onnx.onnx_helpers import workload
+from gsl import Subst, Workload, op, pat
+from gsl.errors import FrontEndError, UntypedWarning
+from tests.front.onnx.onnx_helpers import model, workload
 
 READ: dict[str, tuple[dict[str, str | int], str]] = {
     "a number that is an initialiser": (
@@ -128,3 +130,25 @@ def test_it_runs_and_evaluates() -> None:
         wl.build(runtime="fast")
     with pytest.raises(FrontEndError, match="no attribute 'speed'"):
         wl.build(runtime="onnxruntime", speed=3)
+
+
+def test_what_torch_does_not_have_runs_and_is_compared() -> None:
+    native = model("u = StringConcat(t, t) a = Relu(x) b = Relu(a) d = DequantizeLinear(w, s) y = Mul(b, d)",
+                   "float[2,4] x, string[2] t", "float[2,4] y, string[2] u", more="float s = {0.5}, int8[1] w = {1}")  # fmt: skip
+    four = onnx.helper.make_tensor("w", onnx.TensorProto.INT4, [2, 4], [1, 2, 3, 4, -1, -2, -3, -4])
+    native.graph.initializers["w"] = ir.Value(name="w", const_value=ir.serde.deserialize_tensor(four))
+    native.graph[3].replace_input_with(0, native.graph.initializers["w"])
+    wl = Workload(native)
+    x = pat.Wildcard()
+    new, wrong = (Subst(op.ReLU(op.ReLU(x)), target, name="relus")(wl) for target in (op.ReLU(x), -x))
+    given = [np.ones((2, 4), dtype=np.float32), np.array(["a", "b"], dtype=object)]
+    assert [*new(*given)[1]] == ["aa", "bb"]
+    wl.compare(new, inputs=given).check()
+    assert [row.passed for row in wl.compare(wrong, inputs=given).outputs] == [False, True]
+
+
+def test_the_type_of_a_new_call_that_nobody_knows() -> None:
+    x = pat.Wildcard()
+    rule = Subst(op.ReLU(op.ReLU(x)), pat.Call("my.domain::Twice", x), name="twice")
+    with pytest.warns(UntypedWarning, match=r"the type of my.domain::Twice does not follow .* that of %y, float32"):
+        assert rule(workload("a = Relu(x) y = Relu(a)")).trace.count() == 1
