@@ -6,18 +6,19 @@ from collections.abc import Iterable
 
 import onnx_ir as ir
 
-from gsl.front.onnx import from_onnx
+from gsl.front.onnx import OnnxProgram, from_onnx
 from gsl.pause import paused_collector
 from gsl.rewrite import RuleSet, Subst, Trace
 from gsl.rewrite.apply import apply
+from gsl.workload import Workload
 
 
 class Pass(ir.passes.InPlacePass):
-    """A pass that applies rules to the main graph of a model, and changes the model itself.
+    """A pass that applies rules to a model, the graphs in its nodes and its functions, and changes the model itself.
 
     It stands among other passes: ``ir.passes.Sequential(gsl.onnx.Pass(rules), …)(model)``. ``iterative`` and
     ``fold_params`` are those of a rule. ``traces`` has what was done, one for each model. A pass that fails raises an
-    error of GSL, and leaves the model as it was.
+    error of GSL, and leaves the graph where it failed as it was.
     """
 
     def __init__(
@@ -31,7 +32,7 @@ class Pass(ir.passes.InPlacePass):
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """The model, and whether a rule fired."""
         with paused_collector():  # once, and not for each of its steps
-            program = from_onnx(model)
+            program = from_onnx(model).with_operators({spec.name: spec for spec in self.rules.operators})
             new, trace = apply(
                 list(self.rules), program.load(), strategy=self.rules.strategy, tidy=self.rules.tidy,
                 iterative=self.iterative, max_steps=self.rules.max_steps,
@@ -41,7 +42,15 @@ class Pass(ir.passes.InPlacePass):
             if trace.firings:
                 program.update(new)
             new.release()
-        return ir.passes.PassResult(model, modified=bool(trace.firings))
+
+            def inside(name: str, inner: OnnxProgram) -> OnnxProgram:
+                found = self.rules(Workload(inner), iterative=self.iterative, fold_params=self.fold_params)
+                if found.trace.count():
+                    trace.inside[name] = found.trace
+                return from_onnx(found.program)
+
+            program.inside(inside, in_place=True)
+        return ir.passes.PassResult(model, modified=trace.count() > 0)
 
 
 __all__ = ["Pass"]

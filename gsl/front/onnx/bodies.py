@@ -11,7 +11,7 @@ import onnx_ir as ir
 from gsl.front.onnx import groups, opaque
 from gsl.front.onnx.infer import declared_types
 from gsl.front.onnx.load import OnnxLoader, symbol_names
-from gsl.front.onnx.store import names_of
+from gsl.front.onnx.store import detach, names_of
 from gsl.front.onnx.types import NAMES, const_tensor
 from gsl.graph import SymDim, TensorType, Type
 
@@ -19,23 +19,26 @@ Change = Callable[[str, ir.Model, Set[str]], ir.Model]
 """What becomes of a graph, told its name, a model of it, and the names around it."""
 
 
-def with_bodies(model: ir.Model, change: Change) -> ir.Model:
+def with_bodies(model: ir.Model, change: Change, *, in_place: bool = False) -> ir.Model:
     """The model, in which each graph of a node is what ``change`` makes of it: told its name, a model of it, and the
-    names of all values. The very same model if none changes."""
+    names of all values. The very same model if none changes, or if it is changed itself."""
     places = [
         (place, attr.name, attr.as_graph()) for place, node in enumerate(model.graph) if node.attributes
         for attr in node.attributes.values() if attr.type == ir.AttributeType.GRAPH and not attr.is_ref()
     ]  # fmt: skip
     if not places:
         return model
-    taken, nodes, copy = names_of(model.graph), list(model.graph), None
+    taken, nodes, copy = names_of(model.graph), list(model.graph), model if in_place else None
     for place, name, body in places:
         alone = _alone(model, body, model if copy is None else copy)
         new = change(f"{nodes[place].name or nodes[place].outputs[0].name}.{name}", alone, taken)
         if new is not alone:
             copy = model.clone() if copy is None else copy
-            node = list(copy.graph)[place]
-            node.attributes[name] = ir.AttrGraph(name, _inner(new, body, copy))
+            node = nodes[place] if in_place else list(copy.graph)[place]
+            instead = ir.AttrGraph(name, _inner(new, body, copy))
+            for old in node.attributes[name].as_graph().all_nodes():
+                detach(old)  # so that it uses no value from around it any more
+            node.attributes[name] = instead
             for domain, version in new.opset_imports.items():
                 copy.opset_imports.setdefault(domain, version)
             copy.functions.update({key: each for key, each in new.functions.items() if key not in copy.functions})
@@ -88,9 +91,9 @@ Declared = tuple[ir.DataType, tuple[Any, ...]] | None
 """The dtype and the sizes of a value: numbers, names, and ``None`` for an unknown one; ``None`` if they are unknown."""
 
 
-def with_functions(model: ir.Model, change: Change) -> ir.Model:
+def with_functions(model: ir.Model, change: Change, *, in_place: bool = False) -> ir.Model:
     """The model, in which the body of each function but groups is what ``change`` makes of it. The very same model if
-    none changes.
+    none changes, or if it is changed itself.
 
     A body stands for all calls, so its inputs have the types on which they agree; without any, it stays as it is.
     """
@@ -107,7 +110,7 @@ def with_functions(model: ir.Model, change: Change) -> ir.Model:
         new = change("::".join(part for part in key if part), alone, taken)
         _note_calls(new, calls)
         if new is not alone:
-            copy = model.clone() if copy is model else copy
+            copy = model.clone() if copy is model and not in_place else copy
             copy.functions[key] = _function_of(new, function)
             for domain, version in new.opset_imports.items():
                 copy.opset_imports.setdefault(domain, version)
@@ -116,16 +119,15 @@ def with_functions(model: ir.Model, change: Change) -> ir.Model:
 
 
 def _note_calls(model: ir.Model, calls: dict[Any, list[list[Declared]]]) -> None:
-    """Note the types of the operands of each call of a function in a main graph; those in graphs of nodes are unknown.
-    """
+    """Note the types of the operands of each call of a function; in graphs of nodes, those that are declared there."""
     if not any(node.op_identifier() in calls for node in model.graph.all_nodes()):
         return
     loader = OnnxLoader(model)
     loader.load()
-    names, own = symbol_names(loader.types), set(model.graph)
+    names = symbol_names(loader.types)
     for node in model.graph.all_nodes():
         if node.op_identifier() in calls:
-            known = [loader.type_of(value) if node in own and value is not None else None for value in node.inputs]
+            known = [None if value is None else loader.type_of(value) for value in node.inputs]
             calls[node.op_identifier()].append([_declared(type, names) for type in known])
 
 

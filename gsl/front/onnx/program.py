@@ -86,9 +86,9 @@ class OnnxProgram(Extended):
         for name in ("inputs", "params", "_symbols", "_steps"):
             self.__dict__.pop(name, None)
 
-    def inside(self, change: Callable[[str, OnnxProgram], OnnxProgram]) -> OnnxProgram:
-        """This program, in which each graph of a node, and each function of the model that is no group, is what
-        ``change`` makes of it, told its name and its program.
+    def inside(self, change: Callable[[str, OnnxProgram], OnnxProgram], *, in_place: bool = False) -> OnnxProgram:
+        """A program, in place this one, in which each graph of a node, and each function of the model that is no group,
+        is what ``change`` makes of it, told its name and its program.
 
         Values from around a graph are inputs of its program, and weights where they are weights. The inputs of a
         function have the types that all its calls agree on.
@@ -97,9 +97,9 @@ class OnnxProgram(Extended):
         def changed(name: str, model: ir.Model, taken: Set[str]) -> ir.Model:
             return change(name, OnnxProgram(model, taken=taken).with_operators(self.operators)).native
 
-        new = with_bodies(self._model, changed)
+        new = with_bodies(self._model, changed, in_place=in_place)
         if self._taken is None:
-            new = with_functions(new, changed)
+            new = with_functions(new, changed, in_place=in_place)
         return self if new is self._model else self._with(new)
 
     @cached_property

@@ -86,7 +86,7 @@ class OnnxStorer(Storer):
         except BaseException:
             # What uses no value of the model any more is no part of it.
             for new in (*self._made, *self._new_nodes()):
-                _detach(new)
+                detach(new)
             raise
         ends = self._changed_ends(results)
         if not (self._placed or self._initializers or self._moved or ends):
@@ -513,7 +513,7 @@ class OnnxStorer(Storer):
                 dead[node] = None
                 for part in (node, *opaque.nested(node)) if node.attributes.data else (node,):
                     work += filter(None, part.inputs)
-                    _detach(part)
+                    detach(part)
         graph.remove(dead)
 
 
@@ -581,7 +581,7 @@ def _is_used(node: ir.Node) -> bool:
     return any(value.uses() or value.is_graph_output() for value in node.outputs)
 
 
-def _detach(node: ir.Node) -> None:
+def detach(node: ir.Node) -> None:
     """Let a node use nothing any more."""
     for place, value in enumerate(node.inputs):
         if value is not None:
@@ -596,4 +596,4 @@ def names_of(graph: ir.Graph, nodes: Iterable[ir.Node] | None = None) -> set[Any
     return found.union(*[names_of(body) for node in nodes if node.attributes.data for body in opaque.bodies(node)])
 
 
-__all__ = ["OnnxDraft", "OnnxStorer", "names_of"]
+__all__ = ["OnnxDraft", "OnnxStorer", "detach", "names_of"]

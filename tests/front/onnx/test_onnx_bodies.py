@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gsl import RuleSet, Subst, Workload, op, pat
+from gsl.onnx import Pass
 from tests.front.onnx.onnx_helpers import bytes_of, check, workload
 
 pytest.importorskip("onnxruntime")
@@ -53,6 +54,20 @@ def test_rules_work_inside(body: str, fired: dict[str, int]) -> None:
     assert bytes_of(new.trace.replay(wl).model) == bytes_of(new.model)
     again = Workload(new.model)
     assert again.program.store(again.program.load()).native is new.model
+
+
+@pytest.mark.parametrize("body", [BRANCHES, NESTED, LOOP])
+def test_a_pass_works_inside(body: str) -> None:
+    """As rules do that make a new model; what loses its last user in there goes."""
+    native, step = workload(body, **GIVEN).model, Pass(RULES)
+    new = RULES(workload(body, **GIVEN))
+    assert step(native).modified
+    assert bytes_of(native) == bytes_of(new.model)
+    assert [len(value.uses()) for node in native.graph.all_nodes() for value in node.outputs] == [
+        len(value.uses()) for node in new.model.graph.all_nodes() for value in node.outputs
+    ]
+    assert step.traces[0].summary() == new.trace.summary()
+    assert not Pass(TWICE)(native).modified
 
 
 def test_the_trace_tells_the_graph() -> None:

@@ -9,6 +9,7 @@ import onnx_ir as ir
 import pytest
 
 from gsl import RuleSet, Subst, Workload, op, pat
+from gsl.onnx import Pass
 from tests.front.onnx.onnx_helpers import bytes_of, check
 
 pytest.importorskip("onnxruntime")
@@ -55,6 +56,22 @@ def test_a_body_is_rewritten_once(body: str) -> None:
     wl.compare(new).check()
     assert bytes_of(wl.model) == before
     assert bytes_of(new.trace.replay(wl).model) == bytes_of(new.model)
+
+
+def test_a_pass_works_in_functions() -> None:
+    wl = workload()
+    assert Pass(RULES)(wl.model).modified
+    assert bytes_of(wl.model) == bytes_of(RULES(workload()).model)
+
+
+def test_a_call_in_a_branch_tells_the_types() -> None:
+    wl = workload("""{ c = Constant <value: tensor = bool {1}> () w = Identity (z)
+        y = If (c) <then_branch = one () => (float[2,3] u) { u = local.inner (x) },
+                    else_branch = two () => (float[2,3] v) { v = Identity (x) }> }""")
+    new = SILU(wl)
+    assert list(new.trace.inside) == ["local::inner"]
+    check(new.model)
+    wl.compare(new).check()
 
 
 def test_what_no_rule_touches_is_the_very_same() -> None:

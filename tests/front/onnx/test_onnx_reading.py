@@ -134,7 +134,8 @@ def test_it_runs_and_evaluates() -> None:
 
 def test_what_torch_does_not_have_runs_and_is_compared() -> None:
     native = model("u = StringConcat(t, t) a = Relu(x) b = Relu(a) d = DequantizeLinear(w, s) y = Mul(b, d)",
-                   "float[2,4] x, string[2] t", "float[2,4] y, string[2] u", more="float s = {0.5}, int8[1] w = {1}")  # fmt: skip
+                   "float[2,4] x, string[2] t", "float[2,4] y, string[2] u",
+                   more="float s = {0.5}, int8[1] w = {1}")  # fmt: skip
     four = onnx.helper.make_tensor("w", onnx.TensorProto.INT4, [2, 4], [1, 2, 3, 4, -1, -2, -3, -4])
     native.graph.initializers["w"] = ir.Value(name="w", const_value=ir.serde.deserialize_tensor(four))
     native.graph[3].replace_input_with(0, native.graph.initializers["w"])
