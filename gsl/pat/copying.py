@@ -41,6 +41,8 @@ class _Copier:
     def __init__(self, root: Pattern | Group) -> None:
         roots = [root] if isinstance(root, Pattern) else [*root.members, *_related(root)]
         self.done: dict[Pattern, Pattern] = {p: object.__new__(type(p)) for p in walk(*roots)}
+        for pattern, copied in self.done.items():  # expressions ask for these of patterns that are copied later
+            object.__setattr__(copied, "free_symbols", pattern.free_symbols)
         for pattern, copied in self.done.items():
             for kind in type(pattern).__mro__:
                 for name in getattr(kind, "__slots__", ()):

@@ -195,6 +195,12 @@ def test_a_copy_of_a_deep_pattern() -> None:
     assert sum(1 for _ in walk(dup(deep))) == 5001
 
 
+def test_a_copy_refers_to_what_is_copied_after_it() -> None:
+    copied = dup(op.Subtract(pat.Wildcard(shape=x.shape), x))
+    first, second = copied.operands
+    assert {node.pattern for node in first.expressions()} == {second}  # type: ignore[attr-defined]
+
+
 def test_a_sequence_stands_for_its_tail_and_its_head() -> None:
     chain = conv >> relu
     assert (chain.head, chain.tail) == (conv, relu)
