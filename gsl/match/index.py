@@ -8,7 +8,7 @@ which tells the rules for which both are what they want. A third operator tells 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -50,6 +50,8 @@ class Candidates:
     ops: frozenset[Op] | None = None
     """The operators among whose nodes these were chosen, where the nodes were looked up in a table. When operands or
     users of other nodes of these operators change, the rule may match there too."""
+    late: list[Node] = field(default_factory=list)
+    """Other nodes of these operators at which the rule may match since then, in any order."""
 
 
 def candidates(
@@ -69,15 +71,29 @@ def candidates(
         if len(rows) < SEVERAL or not each.start.hints:
             each.ops = None
     if len(rows) >= SEVERAL:
-        groups_of_rows: dict[Op, list[_Row]] = {}
-        for row in rows:
-            for op in row.candidates.ops or ():
-                groups_of_rows.setdefault(op, []).append(row)
-        for op, group in groups_of_rows.items():
-            _sort(by_op.get(op, []), group, 0)
+        _look_up(rows, by_op)
         for row in rows:
             row.candidates.nodes = row.nodes()
     return found
+
+
+def add_candidates(found: Iterable[Candidates], by_op: Mapping[Op, list[Node]]) -> None:
+    """Note nodes that were moved as candidates of the rules that were looked up in a table."""
+    rows = [_Row(each) for each in found if each.ops is not None]
+    _look_up(rows, by_op)
+    for row in rows:
+        row.candidates.late += chain.from_iterable(row.parts)
+
+
+def _look_up(rows: Sequence[_Row], by_op: Mapping[Op, list[Node]]) -> None:
+    """Give to each row the nodes of its operators for which its hints hold."""
+    groups: dict[Op, list[_Row]] = {}
+    for row in rows:
+        for op in row.candidates.ops or ():
+            groups.setdefault(op, []).append(row)
+    for op, group in groups.items():
+        if op in by_op:
+            _sort(by_op[op], group, 0)
 
 
 class _Row:

@@ -184,12 +184,13 @@ def _may_be_number(node: Node) -> bool:
 
 
 def is_stateless(op: OpSpec | Op) -> bool:
-    """True if an operator is canonical, a group, or a function without state, so that equal calls have equal types."""
+    """True if an operator is canonical, a group, a name, or a function without state, so that equal calls have equal
+    types."""
     if isinstance(op, (str, OpSpec, Subgraph)):
         return True
     if type(op) is FunctionType:
         return op.__closure__ is None
-    return type(op) is BuiltinFunctionType or type(op).__name__ in ("OpOverload", "OnnxOp")
+    return type(op) is BuiltinFunctionType or type(op).__name__ in ("OpOverload", "OnnxOp", "OpName")
 
 
 def _form(

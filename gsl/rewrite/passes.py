@@ -6,14 +6,14 @@ import heapq
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gsl.attr.evaluate import same
 from gsl.errors import FixpointError, ReplayError, RewriteError
 from gsl.graph import LEAVES, Effect, Graph, Node, Op, Type, by_operator
 from gsl.graph.splice import Replacement, Splicer
-from gsl.match import Candidates, Find, Match, MatchSearch, Miss, UseLists, candidates
+from gsl.match import Candidates, Find, Match, MatchSearch, Miss, UseLists, add_candidates, candidates
 from gsl.rewrite.check import Checker, Refusal
 from gsl.rewrite.cse import frozen
 from gsl.rewrite.near import Near
@@ -237,7 +237,8 @@ class RulePass:
         """The number of nodes at which a search was started, all rules together: the measure of the cost of the
         pass."""
         self.moved: dict[Node, None] = {}
-        """The nodes that have others near to them than before, as a ``Hint`` sees it; all are older than the pass."""
+        """The nodes that have others near to them since the turn of the present rule began, as a ``Hint`` sees it; all
+        are older than the pass."""
 
     def _work_on(self, graph: Graph, before: RulePass | None = None) -> None:
         self.graph = graph
@@ -261,10 +262,12 @@ class RulePass:
                 for _, where in found:
                     where.nodes = [copies[node.index] for node in where.nodes]
         if self.strategy == "priority":
-            for rule, where in found:
-                if where.nodes:
+            for number, (rule, where) in enumerate(found):
+                if self.moved:
+                    self._move(where for _, where in found[number:])
+                if where.nodes or where.late:
                     self.progress(f"round {self.round}, {len(self.trace.firings):,} rewrites: {rule.name}")
-                self._in_order(rule, where)
+                    self._in_order(rule, where)
         else:
             self.progress(f"round {self.round}, {len(self.trace.firings):,} rewrites")
             self._best_first(found)
@@ -344,7 +347,7 @@ class RulePass:
 
     def _in_order(self, rule: Subst, where: Candidates) -> None:
         """Rewrite the matches of a rule, node by node."""
-        find = where.start.finder(len(where.nodes))
+        find = where.start.finder(len(where.nodes) + len(where.late))
         outputs, blocked, dead, grouped = self.splicer.outputs, self.blocked, self.splicer.dead, self.grouped
         for node in where.nodes if where.ops is None else self._also_moved(where):
             if node not in blocked and node not in dead and not (grouped and (rule, node) in grouped):
@@ -353,27 +356,41 @@ class RulePass:
                 if matches:
                     self._first(rule, matches, node)
 
+    def _move(self, later: Iterable[Candidates]) -> None:
+        """Let the nodes that were moved be candidates of the rules whose turn comes."""
+        places, dead, blocked = self.places, self.splicer.dead, self.blocked
+        moved = [node for node in self.moved if node in places and node not in dead and node not in blocked]
+        add_candidates(later, by_operator(moved))
+        self.moved = {}
+
     def _also_moved(self, where: Candidates) -> Iterator[Node]:
-        """The candidates of a rule, and in their order those that rewrites of this pass may have made candidates."""
-        late: list[int] = []  # their places, as a heap
-        noted = 0
-        nodes = iter(where.nodes)
-        current, following = None, next(nodes, None)
-        while True:
-            if len(self.moved) > noted:
-                last = -1 if current is None else self.places[current]
-                for other in islice(reversed(self.moved), len(self.moved) - noted):
-                    if where.ops is not None and other.op in where.ops and self.places.get(other, -1) > last:
-                        heapq.heappush(late, self.places[other])
-                noted = len(self.moved)
-            if late and (following is None or late[0] <= self.places[following]):
-                current = self._seen[heapq.heappop(late)]
-                following = next(nodes, None) if current is following else following
-            elif following is not None:
-                current, following = following, next(nodes, None)
-            else:
-                return
-            yield current
+        """The candidates of a rule, and in their order those that its own rewrites may have made candidates."""
+        nodes = where.nodes
+        if where.late:
+            nodes = sorted(dict.fromkeys((*nodes, *where.late)), key=self.places.__getitem__)
+        late: list[int] = []  # the places of what was moved, as a heap
+        noted, current = 0, None
+        for following in chain(nodes, (None,)):
+            while late or len(self.moved) > noted:
+                noted = self._note_late(late, where, current, noted)
+                if not late or (following is not None and late[0] > self.places[following]):
+                    break
+                place = heapq.heappop(late)
+                if following is None or place < self.places[following]:
+                    current = self._seen[place]
+                    yield current
+            if following is not None:
+                current = following
+                yield current
+
+    def _note_late(self, late: list[int], where: Candidates, current: Node | None, noted: int) -> int:
+        """Put what was moved, but for the first ones, where it is a candidate behind the current node; the number of
+        what was moved."""
+        last = -1 if current is None else self.places[current]
+        for other in islice(reversed(self.moved), len(self.moved) - noted):
+            if where.ops is not None and other.op in where.ops and self.places.get(other, -1) > last:
+                heapq.heappush(late, self.places[other])
+        return len(self.moved)
 
     def _first(self, rule: Subst, matches: Iterable[Match], node: Node) -> None:
         """Rewrite the first match from this node that is not refused."""
