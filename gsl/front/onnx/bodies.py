@@ -23,8 +23,8 @@ def with_bodies(model: ir.Model, change: Change, *, in_place: bool = False) -> i
     """The model, in which each graph of a node is what ``change`` makes of it: told its name, a model of it, and the
     names of all values. The very same model if none changes, or if it is changed itself."""
     places = [
-        (place, attr.name, attr.as_graph()) for place, node in enumerate(model.graph) if node.attributes
-        for attr in node.attributes.values() if attr.type == ir.AttributeType.GRAPH and not attr.is_ref()
+        (place, attr.name, attr.as_graph()) for place, node in enumerate(model.graph) if node.attributes.data
+        for attr in node.attributes.data.values() if attr.type == ir.AttributeType.GRAPH and not attr.is_ref()
     ]  # fmt: skip
     if not places:
         return model

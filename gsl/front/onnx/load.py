@@ -72,8 +72,10 @@ def is_constant(node: ir.Node | None) -> bool:
 
 
 def is_alias(node: ir.Node) -> bool:
-    """True for a node that lets an output of the model be an input, a weight or another output."""
-    if node.op_type != "Identity" or opaque.target_of(node).domain or not node.outputs[0].is_graph_output():
+    """True for a node that does nothing but let an output of the model be an input, a weight or another output."""
+    if node.op_type != "Identity" or opaque.target_of(node).domain:
+        return False
+    if not node.outputs[0].is_graph_output() or node.outputs[0].uses():
         return False
     source = node.inputs[0] if len(node.inputs) == 1 else None
     producer = None if source is None else source.producer()

@@ -65,6 +65,10 @@ READ: dict[str, tuple[dict[str, str | int], str]] = {
          "more": "float[2] scales = {2.0, 2.0}"},
         "%scales: float32[2] = param\n%y: float32[4, 6] = onnx::Resize(%x, %scales, mode='nearest')",
     ),
+    "an RMS norm by onnxruntime's name": (
+        {"body": "y = SimplifiedLayerNormalization <epsilon: float = 0.5> (x, w)", "more": "float[3] w = {1, 2, 3}"},
+        "%y: float32[2, 3] = nn.rms_norm(%x, %w, axis=(1,), epsilon=0.5)",
+    ),
     "several results": (
         {"body": "v, i = TopK(x, k) y = Relu(v)", "outputs": "float[2,2] y, int64[2,2] i", "more": "int64[1] k = {2}"},
         "%k: int64[1] = param\n%topk: (float32[2, 2], int64[2, 2]) = onnx::TopK(%x, %k)\n"

@@ -5,16 +5,20 @@ from __future__ import annotations
 import sys
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gsl import Subst, Workload, op, pat, rules
+from gsl import RuleSet, Subst, Workload, op, pat, rules
 from gsl.errors import FrontEndError, WorkloadError
 from gsl.front.onnx import spellings
 from gsl.front.onnx.copying import Copies, copied
 from gsl.front.onnx.store import OnnxDraft
 from gsl.onnx import Pass
-from tests.front.onnx.onnx_helpers import bytes_of, check, model, nodes, workload
+from tests import tiers
+from tests.front.onnx.onnx_helpers import anew, bytes_of, check, model, nodes, workload
 
 X = pat.Wildcard()
 RELUS = Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name="relus")
@@ -104,6 +108,12 @@ def test_outputs_keep_their_names(body: str, outputs: str, expected: list[str]) 
     check(new.model)
     assert [value.name for value in new.model.graph.outputs] == [value.name for value in wl.model.graph.outputs]
     wl.compare(new).check()
+
+
+def test_an_output_that_is_another_one_is_used() -> None:
+    native = model("a = Relu(x) b = Identity(a) y = Softsign(b)", outputs="float[2,3] a, float[2,3] b, float[2,3] y")
+    wl = Workload(native)
+    assert wl.program.store(wl.program.load()).native is native
 
 
 def test_an_input_becomes_an_output() -> None:
@@ -326,3 +336,69 @@ def test_loading_names_no_tensor() -> None:
     before = bytes_of(native)
     assert Workload(native).op_counts() == {"add": 1}
     assert bytes_of(native) == before
+
+
+# ---------------------------------------------------------------- random models
+
+Y = pat.Wildcard()
+SIMPLER = [
+    RELUS,
+    Subst(op.Negative(op.Negative(X)), X, name="negatives"),
+    Subst(X + op.Negative(Y), X - Y, name="a difference"),
+    Subst(op.Abs(op.Negative(X)), op.Abs(X), name="no sign"),
+    Subst(op.ReLU(X) * 0.5, op.ReLU(X * 0.5), name="a factor inside"),
+    Subst(op.Tanh(X), op.Sigmoid(X * 2.0) * 2.0 - 1.0, name="a sigmoid"),
+    Subst(pat.Call("onnx::Softsign", X), X / (op.Abs(X) + 1.0), name="written out"),
+]
+CALLS = (
+    "{y} = Relu ({a})", "{y} = Neg ({a})", "{y} = Abs ({a})", "{y} = Tanh ({a})", "{y} = Softsign ({a})",
+    "{y} = Identity ({a})", "{y} = Add ({a}, {b})", "{y} = Sub ({a}, {b})", "{y} = Mul ({a}, half)",
+    "{y} = Add ({a}, w)", "{y}k = Constant <value_ints = [2]> () {y}, {y}i = TopK <axis = 0> ({a}, {y}k)",
+    "{y}l, {y}r = Split <axis = 0, num_outputs = 2> ({a}) {y} = Concat <axis = 0> ({y}r, {y}l)",
+    """{y} = If (c) <
+        then_branch = one () => (float[2,3] {y}u) {{ {y}p = Neg ({a}) {y}q = Neg ({y}p) {y}u = Add ({y}q, {b}) }},
+        else_branch = two () => (float[2,3] {y}v) {{ {y}o = Tanh ({b}) {y}v = Sub ({y}o, w) }}>""",
+)  # fmt: skip
+"""Calls on matrices: ``{a}`` and ``{b}`` are some before, and ``{y}`` is the new one."""
+
+
+@st.composite
+def models(draw: st.DrawFn) -> ir.Model:
+    """Calls on calls before them, of which some are results, and of which some compute what nothing uses."""
+    known, body = ["x"], []
+    for place, call in enumerate(draw(st.lists(st.sampled_from(CALLS), min_size=1, max_size=8))):
+        a, b = (draw(st.sampled_from(known[-4:])) for _ in range(2))
+        body.append(call.format(y=f"v{place}", a=a, b=b))
+        known.append(f"v{place}")
+    ends = draw(st.lists(st.sampled_from(known[1:]), min_size=1, max_size=3, unique=True))
+    return model(" ".join(body), "float[2,3] x, bool c", ", ".join(f"float[2,3] {end}" for end in ends),
+                 more="float half = {0.5}, float[3] w = {1, -2, 0.5}")  # fmt: skip
+
+
+@settings(max_examples=tiers.examples(20), deadline=None)
+@given(models(), st.lists(st.sampled_from(SIMPLER), min_size=1, unique=True), st.booleans())
+def test_random_models(native: ir.Model, chosen: list[Subst], iterative: bool) -> None:
+    before, wl = bytes_of(native), Workload(native)
+    assert wl.program.store(wl.program.load()).native is native
+    new = RuleSet(chosen)(wl, iterative=iterative)
+    assert bytes_of(native) == before
+    for subject in (new, anew(wl)):
+        check(subject.model)
+        for condition in (True, False):
+            wl.compare(subject, inputs=[GIVEN, np.array(condition)]).check()
+    changed = model_of(before)
+    Pass(chosen, iterative=iterative)(changed)
+    assert bytes_of(changed) == bytes_of(new.model)
+
+
+GIVEN = np.array([[0.5, -1.5, 2.0], [-0.25, 3.0, 0.0]], dtype=np.float32)
+
+
+def model_of(data: bytes) -> ir.Model:
+    return ir.serde.deserialize_model(onnx.load_from_string(data))
+
+
+def test_random_models_tell_a_wrong_rule() -> None:
+    wl = workload(f"{CALLS[0].format(y='a', a='x')} {CALLS[3].format(y='y', a='a')}")
+    wrong = Subst(op.Tanh(X), op.Tanh(X + 0.1), name="wrong")(wl)
+    assert not wl.compare(wrong, inputs=[GIVEN])

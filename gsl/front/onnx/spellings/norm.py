@@ -252,6 +252,7 @@ READ: Final[Mapping[str, OnnxLift]] = {
     "BatchNormalization": _read_batch_norm,
     "LayerNormalization": _read_layer_norm,
     "RMSNormalization": _read_rms_norm,
+    "SimplifiedLayerNormalization": _read_rms_norm,  # onnxruntime's name for it
     "GroupNormalization": _read_group_norm,
     "InstanceNormalization": _read_instance_norm,
     "MaxPool": _read_window("max"),
