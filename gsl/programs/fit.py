@@ -188,7 +188,7 @@ class Quantities:
         starts = {value[0] for value in column if value}
         if len(starts) == 1:
             start = starts.pop()
-            if all(value == tuple(range(start, start + len(value))) for value in column):
+            if type(start) is int and all(value == tuple(range(start, start + len(value))) for value in column):
                 return attr.Range(axes.length) if start == 0 else attr.Range(start, axes.length + start)
             if all(set(value) <= {start} for value in column):
                 return attr.Variadic(lambda index: start, axes.length)

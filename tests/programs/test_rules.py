@@ -288,6 +288,15 @@ def test_reshapes_of_any_number_of_axes() -> None:
         fires(rule, workload(before, shape))
 
 
+def test_paddings_of_any_number_of_axes() -> None:
+    def before(x: Tensor) -> Tensor:
+        return F.pad(x, (1, 1)).sum(-1)
+
+    rule = Subst.from_programs(before, lambda x: x.sum(-1), name="padded")
+    for shape in ((8,), (3, 8), (2, 3, 4, 8)):
+        fires(rule, workload(before, shape))
+
+
 # Literals
 
 
