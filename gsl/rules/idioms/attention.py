@@ -18,7 +18,8 @@ from gsl.rules.common import RuleSides, rule, weight
 LOWEST = -1e30
 """The largest value that hides a place even in a row of which all places are hidden: scores are lost beside it."""
 
-HALVES = ("float16", "bfloat16")
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+HALVES = FLOATS[:2]
 """The dtypes of which the softmax may be computed in float32, as attention itself does; it rounds once less then."""
 
 
@@ -85,14 +86,14 @@ def masked(scores: Scores) -> Scores:
     x, m, n, keep, hide = scores.pattern, *(pat.Wildcard() for _ in range(4))
     low, least = number(), number()
     step = pat.Alt(op.Where(keep, x, low), op.Where(hide, least, x), x + m, x - n, x)
-    before = scores.mask
+    before, plus, minus = scores.mask, as_numbers(m, x), as_numbers(n, x)
     masks = [
         pat.Cond(scores.masked, among, alone)
         for among, alone in (
             (op.Where(keep, before, low), op.Where(keep, 0.0, low)),
             (op.Where(hide, least, before), op.Where(hide, least, 0.0)),
-            (before + m, m),
-            (before - n, -n),
+            (before + plus, plus),
+            (before - minus, -minus),
         )
     ]
     return replace(
@@ -103,6 +104,11 @@ def masked(scores: Scores) -> Scores:
         conditions=(*scores.conditions, step.dtype == x.dtype),
         lows=(*scores.lows, low, least),
     )
+
+
+def as_numbers(mask: pat.Pattern, scores: pat.Pattern) -> pat.Pattern:
+    """A mask in the dtype of the scores if it holds whole numbers or truth values, which add up in another way."""
+    return pat.Cond(attr.In(mask.dtype, FLOATS), mask, op.Cast(mask, dtype=scores.dtype))
 
 
 def viewed(scores: Scores) -> Scores:
