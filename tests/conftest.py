@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import hurry, tiers
+
+SEEDS = {"random": "seed", "numpy.random": "seed", "torch": "manual_seed"}
+
+# Always the same examples, however slow the machine is; new ones with ``--hypothesis-profile default``.
+settings.register_profile(
+    "steady", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("steady")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,6 +49,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if len(kept) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if not tiers.runs(item, wanted)])
         items[:] = kept
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    seed(collector.nodeid)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    seed(item.nodeid)
+
+
+def seed(place: str) -> None:
+    """What a module or a test draws depends on its name alone, not on what ran before it in the same process."""
+    for module, function in SEEDS.items():
+        if module in sys.modules:
+            getattr(sys.modules[module], function)(zlib.crc32(place.encode()))
 
 
 def pytest_collection_finish() -> None:

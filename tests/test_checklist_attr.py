@@ -237,7 +237,7 @@ def test_plain_tuples_are_taken_where_tuples_are() -> None:
 
 
 def test_shared_expressions_cost_nothing_in_guards_and_targets() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     size = X.shape[0]
     for _ in range(60):
         size = size + size
@@ -248,7 +248,7 @@ def test_shared_expressions_cost_nothing_in_guards_and_targets() -> None:
     new, trace = Subst(CONV, op.Reshape(CONV, newshape=(size // 2**60, 8, 6, 6))).apply(view)
     assert trace.count() == 1
     assert ops(new) == ["nn.conv2d", "reshape"]
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 # lang_transpose_blocked

@@ -371,7 +371,7 @@ def test_lang_identity_zz() -> None:
 
 def test_alternatives_that_fail_are_cheap() -> None:
     """Nested alternatives are rejected in time linear in their number, not exponential."""
-    start = time.perf_counter()
+    start = time.process_time()
     pattern: pat.Pattern = op.Sin(X)
     for _ in range(40):
         pattern = op.ReLU(pattern) | op.Tanh(pattern)
@@ -383,7 +383,7 @@ def test_alternatives_that_fail_are_cheap() -> None:
         return node
 
     assert matches(pattern, make) == 0
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
 
 
 # Variadics

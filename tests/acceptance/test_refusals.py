@@ -178,9 +178,9 @@ def test_five_outputs_of_twelve(form: str) -> None:
     rule = Subst(relus, [op.ReLU(x) for _ in range(5)])
     old = workload(net(lambda net, a: [torch.relu(a) for _ in range(12)]), MATRIX[:1], form)
     assert len(old.graph.nodes) == 13
-    start = time.perf_counter()
+    start = time.process_time()
     match = next(iter(rule.match(old)))
-    assert time.perf_counter() - start < 0.1
+    assert time.process_time() - start < 1
     assert len(set(match.outputs)) == 5
 
 

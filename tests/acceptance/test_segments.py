@@ -71,7 +71,7 @@ def test_the_enumeration_of_runs() -> None:
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(0, 4)), min_size=1, max_size=9))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_run_is_found_from_every_anchor(fields: list[int | None]) -> None:
     made, plan = concatenated(fields), Plan([CAT])
     for anchor in plan.anchors:
@@ -83,7 +83,7 @@ def test_every_run_is_found_from_every_anchor(fields: list[int | None]) -> None:
 
 
 @given(st.lists(st.sampled_from(("a", "b")), max_size=7), st.integers(0, 2), st.integers(0, 2))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_all_divisions_are_matches(kinds: list[str], least: int, fixed: int) -> None:
     """Segments of relus, of anything, and some fields between: as many matches as an enumeration finds."""
 

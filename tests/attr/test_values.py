@@ -227,7 +227,7 @@ def test_a_guard_without_length_takes_that_of_the_value() -> None:
 
 @pytest.mark.parametrize("in_symbol", [False, True], ids=["closed", "with a symbol"])
 def test_a_shared_expression_costs_nothing(in_symbol: bool) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     scope = Fixed()
 
     def deep(leaf: Expr) -> Expr:
@@ -243,7 +243,7 @@ def test_a_shared_expression_costs_nothing(in_symbol: bool) -> None:
     other = attr.Variadic(lambda i: deep(i + 1), 2) if in_symbol else deep(ONE)
     assert (expr.ast == other.ast) is not in_symbol  # a bound symbol is its own
     assert in_symbol or hash(expr.ast) == hash(other.ast)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize("function", [operator.add, operator.and_, lambda a, b: attr.Cond(a, b, False)])
@@ -328,7 +328,7 @@ def build(tree: Any, leaf: Any) -> Any:
     return function(*(build(part, leaf) for part in parts))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(TREES, TREES, st.sampled_from(BINARY))
 def test_expressions_over_ints_are_those_of_python(left: Any, right: Any, function: Any) -> None:
     tree = (function, left, right)
@@ -347,7 +347,7 @@ SEQUENCES = st.lists(st.integers(-3, 3), max_size=5).map(tuple)
 BOUNDS = st.none() | st.integers(-6, 6)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SEQUENCES, BOUNDS, BOUNDS, st.none() | st.integers(1, 3) | st.integers(-3, -1))
 def test_slices_and_folds_are_those_of_python(items: tuple[int, ...], start: Any, stop: Any, step: Any) -> None:
     assert value(attr.Const(items)[start:stop:step]) == items[start:stop:step]

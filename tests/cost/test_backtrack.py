@@ -237,7 +237,7 @@ def walked(view: Graph, rules: list[Subst], steps: int = 8) -> Checked:
     return walk
 
 
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
 
 @QUICK
@@ -262,7 +262,7 @@ def test_a_step_costs_what_the_program_costs_that_is_built(view: Graph, rules: l
 def test_the_check_finds_wrong_prices(owner: Any, name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner, name, wrong)
 
-    @settings(QUICK, max_examples=400, derandomize=True, database=None, phases=[Phase.generate])
+    @settings(QUICK, max_examples=400, phases=[Phase.generate])
     @given(graphs(most=12), st.lists(st.sampled_from(SOUND), min_size=1, max_size=5, unique=True))
     def check(view: Graph, rules: list[Subst]) -> None:
         walked(view, rules)
@@ -271,7 +271,7 @@ def test_the_check_finds_wrong_prices(owner: Any, name: str, wrong: Any, monkeyp
         check()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.fixed_dictionaries({name: st.integers(0, 9) for name in ("nn.relu", "clip", "abs", "tanh")}))
 def test_the_result_is_never_costlier(prices: dict[str, int]) -> None:
     wl = branches()

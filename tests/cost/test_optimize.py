@@ -167,7 +167,7 @@ FUNCTIONS = {"relu": torch.relu, "abs": torch.abs, "tanh": torch.tanh, "exp": to
 PRICES = st.fixed_dictionaries({name: st.integers(0, 4) for name in ("relu", "abs", "clip", "exp", "tanh", "sigmoid")})
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.sampled_from(sorted(FUNCTIONS)), min_size=1, max_size=6), PRICES, st.integers(1, 6))
 def test_the_result_is_never_costlier(names: list[str], prices: dict[str, int], cut: int) -> None:
     wl = chain(*[FUNCTIONS[name] for name in names])

@@ -48,7 +48,7 @@ def read(data: bytes, function: object) -> None:
             function(path)  # type: ignore[operator]
 
 
-@settings(derandomize=True, deadline=None, max_examples=examples(300))
+@settings(max_examples=examples(300))
 @given(st.lists(st.tuples(st.integers(0, len(BYTES) - 1), st.integers(0, 255)), max_size=4), st.integers(0, 20))
 def test_damaged_bytes(changes: list[tuple[int, int]], cut: int) -> None:
     data = bytearray(BYTES)
@@ -57,7 +57,7 @@ def test_damaged_bytes(changes: list[tuple[int, int]], cut: int) -> None:
     read(bytes(data[: len(data) - cut]), rules_from_taso)
 
 
-@settings(derandomize=True, deadline=None, max_examples=examples(300))
+@settings(max_examples=examples(300))
 @given(st.lists(st.tuples(st.integers(0, len(TOKENS) - 1), st.sampled_from(["", *TOKENS])), min_size=1, max_size=4))
 def test_damaged_text(changes: list[tuple[int, str]]) -> None:
     tokens = list(TOKENS)
@@ -66,7 +66,7 @@ def test_damaged_text(changes: list[tuple[int, str]]) -> None:
     read("".join(tokens).encode(), rules_from_tensat)
 
 
-@settings(derandomize=True, deadline=None, max_examples=examples(200))
+@settings(max_examples=examples(200))
 @given(st.lists(st.sampled_from(TOKENS), max_size=20))
 def test_any_words(tokens: list[str]) -> None:
     read(" ".join(tokens).encode(), rules_from_tensat)

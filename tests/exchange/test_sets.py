@@ -182,11 +182,11 @@ def test_all_rules_are_imported_but_those_of_the_table() -> None:
 @with_files
 def test_import_is_fast() -> None:
     quiet(rules_from_taso, TASO)
-    start = time.perf_counter()
+    start = time.process_time()
     quiet(rules_from_taso, TASO)
     for path in TENSAT:
         quiet(rules_from_tensat, path)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 4
 
 
 def _algebra(name: str) -> str:

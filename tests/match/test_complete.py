@@ -17,7 +17,7 @@ from tests.match import brute
 from tests.match.random_cases import graphs, sources
 from tests.tiers import examples
 
-QUICK = settings(derandomize=True, max_examples=examples(400), deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=examples(400), suppress_health_check=list(HealthCheck))
 
 
 def compiled(outputs: list[Pattern]) -> Plan:

@@ -83,7 +83,7 @@ def reference(outputs: list[Call], view: Graph) -> set[frozenset[tuple[Pattern, 
     }
 
 
-@settings(max_examples=examples(300), derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(300), suppress_health_check=list(HealthCheck))
 @given(fragments(), dags())
 def test_the_matches_are_the_monomorphisms(outputs: list[Call], view: Graph) -> None:
     try:

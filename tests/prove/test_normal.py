@@ -83,7 +83,7 @@ class Both:
 
 
 @given(TREES)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_the_normal_form_is_the_value(tree: Any) -> None:
     both = Both()
     form = both.form(tree, Poly.of(0))
@@ -92,7 +92,7 @@ def test_the_normal_form_is_the_value(tree: Any) -> None:
 
 
 @given(TREES, TREES)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_what_is_equal_has_equal_values(left: Any, right: Any) -> None:
     both = Both()
     forms = both.form(left, Poly.of(0)), both.form(right, Poly.of(0))
@@ -118,7 +118,7 @@ POLYS = st.recursive(
 
 
 @given(POLYS, POLYS, st.sampled_from([1, 2, "m", "mn"]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_operations_keep_their_values(p: Poly, q: Poly, by: Any) -> None:
     path = Path([], {}, float("inf"))
     m, n = map(Poly.of, ATOMS)

@@ -89,7 +89,7 @@ def test_a_target_is_built_as_its_patterns_say(rule: Subst, view: Graph) -> None
     assert not any(found)
 
 
-@settings(derandomize=True, deadline=None, max_examples=examples(40), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
 @given(view=graphs(most=12))
 def test_targets_are_built_as_their_patterns_say_in_any_graph(view: Graph) -> None:
     for rule in SOUND:

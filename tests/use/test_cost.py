@@ -87,7 +87,7 @@ def test_one_pass_rewrites_a_long_chain_as_a_whole() -> None:
     view = long_chain(["nn.relu"] * 5000)
     x = wildcard()
     rule = Subst(x > pat.Repeat(is_op("nn.relu"), min=2), op.ReLU(x))
-    start = time.perf_counter()
+    start = time.process_time()
     assert [node.op for node in rule(view)] == ["input", "nn.relu"]
     assert [node.op for node in RuleSet([rule])(view)] == ["input", "nn.relu"]
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10

@@ -93,7 +93,7 @@ def expressions() -> st.SearchStrategy[Any]:
 
 
 @given(expressions(), st.integers(1, 9), st.integers(1, 9))
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_dimension_has_the_value_of_its_expression(expr: Any, n: int, m: int) -> None:
     dims = Dims()
     for variable in (N, M):

@@ -75,7 +75,7 @@ def rationals_of(steps: Steps, leaves: Sequence[Any]) -> Any:
 leaves = st.lists(st.integers(-6, 6), min_size=8, max_size=8).map(lambda v: np.array(v).reshape(2, 2, 2))
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(programs(list(BOTH)), leaves)
 def test_integers_are_rational_numbers(steps: Steps, numbers: Any) -> None:
     model = Integers(6)
@@ -89,7 +89,7 @@ def test_integers_are_rational_numbers(steps: Steps, numbers: Any) -> None:
     assert [Fraction(int(n), found.denominator) for n in found.numerators.reshape(-1).tolist()] == expected
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(programs(list(POLYNOMIAL)), leaves)
 def test_residues_are_those_of_rational_numbers(steps: Steps, numbers: Any) -> None:
     field = Field(0)
@@ -107,7 +107,7 @@ def test_the_oracle_tells_programs_apart() -> None:
         assert (a != b).any()
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(programs(list(BOTH)), st.integers(0, 1000))
 def test_a_program_equals_itself_and_not_its_double(steps: Steps, seed: int) -> None:
     found = compare(graph_of(steps), graph_of([*steps, ("scale", len(steps) + 1, 0, Fraction(2))]), seed=seed)
