@@ -30,6 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:  # there is a worker for each core
         os.environ.setdefault("OMP_NUM_THREADS", "1")
+        os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    # Else inductor compiles six programs in each process and empty cache, to find out what the processor has.
+    os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
     if config.getoption("--tier") == "quick":
         tiers.without_frameworks()
 
