@@ -39,7 +39,14 @@ def test_only_cells_that_vary_are_hurried() -> None:
     assert notebook.cells[0].source == "optimize(wl, budget=10, threads=1)"
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+LONG = ("faster", "fusion", "verify")
+"""The notebooks that take the longest; pages of the docs have examples of what they show."""
+EACH = [
+    pytest.param(path, id=path.name, marks=pytest.mark.long if path.stem in LONG else ()) for path in NOTEBOOKS
+]
+
+
+@pytest.mark.parametrize("path", EACH)
 def test_it_runs_and_shows_what_it_stores(path: Path) -> None:
     stored = nbformat.read(path, as_version=4)
     made = notebooks.executed(hurried(stored))

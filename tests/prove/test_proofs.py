@@ -28,7 +28,10 @@ def test_rules_of_the_book_are_proved(name: str) -> None:
     assert isinstance(found, Proof), str(found)
 
 
-@pytest.mark.parametrize("name", [*VARIANTS, *WRONG])
+EACH = [pytest.param(name, marks=pytest.mark.long if number % 3 else ()) for number, name in enumerate(VARIANTS)]
+
+
+@pytest.mark.parametrize("name", [*EACH, *WRONG])
 def test_no_wrong_rule_is_proved(name: str) -> None:
     rule = VARIANTS[name].rule() if name in VARIANTS else WRONG[name].make()
     found = prove(rule, seconds=1.5)
