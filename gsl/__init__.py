@@ -53,7 +53,7 @@ _LATE = {
 
 def __getattr__(name: str) -> Any:
     if name not in _LATE:
-        raise AttributeError(f"module 'gsl' has no attribute {name!r}")
+        raise AttributeError(f"module 'gsl' has no attribute {name!r}: {errors.nearest(name, [*__all__, *_LATE])}")
     import importlib
 
     return getattr(importlib.import_module(_LATE[name]), name)

@@ -7,6 +7,7 @@ replace a built-in one are subclasses of it too, so that ``except TypeError`` ke
 from __future__ import annotations
 
 import difflib
+import importlib
 import os
 import pickle
 import sys
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _RULES = os.path.join(_PACKAGE, "rules", "")
 """The rule book, whose rules are written where they stand, as a user's are."""
+_LISTED = 24
+"""How many names a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +50,15 @@ def located(message: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of an error message about an unknown name: the nearest valid ones, or all of them."""
+    """The end of an error message about an unknown name: the nearest valid ones, or all of them if they are few."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if close:
         return "did you mean " + " or ".join(repr(n) for n in close) + "?"
-    return "known are " + ", ".join(names) if names else "there are none"
+    if not names:
+        return "there are none"
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"known are {', '.join(names[:_LISTED])}{more}"
 
 
 class GSLError(Exception):
@@ -101,6 +107,29 @@ class FrontEndError(GSLError):
 
 class MissingPackageError(FrontEndError, ImportError):
     """A package that is needed, a framework or what draws, is not installed."""
+
+
+PACKAGES = {
+    "torch": "pip install torch, in the build that you want",
+    "tvm": "pip install 'gsl[tvm]'", "tvm_ffi": "pip install 'gsl[tvm]'", "tvm.relax": "pip install 'gsl[tvm]'",
+    "onnx": "pip install 'gsl[onnx]'", "onnx_ir": "pip install 'gsl[onnx]'", "yaml": "pip install 'gsl[yaml]'",
+}  # fmt: skip
+"""The packages that parts of GSL need, by the names under which they are imported, and how each is installed."""
+
+
+def require(package: str) -> None:
+    """Import one of ``PACKAGES``. MissingPackageError, with how to install it, where that is not possible."""
+    try:
+        importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        raise missing_package(error) from error
+
+
+def missing_package(error: ModuleNotFoundError) -> ImportError:
+    """The error that a package of ``PACKAGES`` is missing; of another module, the error itself."""
+    if error.name not in PACKAGES:
+        return error
+    return MissingPackageError(f"this needs the package {error.name}, which is not installed: {PACKAGES[error.name]}")
 
 
 class ExchangeError(GSLError, ValueError):

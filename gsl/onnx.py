@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import onnx_ir as ir
+from gsl.errors import missing_package
+
+try:
+    import onnx_ir as ir
+except ModuleNotFoundError as _error:
+    raise missing_package(_error) from _error
 
 from gsl.front.onnx import OnnxProgram, from_onnx
 from gsl.pause import paused_collector

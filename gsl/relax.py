@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import tvm
-import tvm_ffi
-from tvm import relax
-
 from gsl import errors
-from gsl.errors import FrontEndError, GSLError, nearest
+from gsl.errors import FrontEndError, GSLError, missing_package, nearest
+
+try:
+    import tvm
+    import tvm_ffi
+    from tvm import relax
+except ModuleNotFoundError as _error:
+    raise missing_package(_error) from _error
+
 from gsl.front.relax import from_module
 from gsl.rewrite import RuleSet, Subst
 from gsl.workload import Workload
@@ -63,8 +67,8 @@ def _functions(module: Any, wanted: tuple[str, ...] | None) -> Iterator[str]:
 
 
 # A pass runs within TVM, which would turn errors that it does not know into RuntimeErrors.
-for _error in (errors.EvaluationError, errors.FixpointError, errors.FrontEndError, errors.PatternError,
+for _known in (errors.EvaluationError, errors.FixpointError, errors.FrontEndError, errors.PatternError,
                errors.RewriteError, errors.UndecidableError, errors.WorkloadError):  # fmt: skip
-    tvm_ffi.register_error(_error)
+    tvm_ffi.register_error(_known)
 
 __all__ = ["Pass"]

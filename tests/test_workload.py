@@ -179,7 +179,7 @@ def test_equal_outputs_pass() -> None:
     assert report.check() is report
     assert [row.name for row in report.outputs] == ["result"]
     assert len(report.inputs) == 1
-    assert str(report).startswith("old and new agree on 1 outputs of 1 run")
+    assert str(report).startswith("old and new agree on 1 output of 1 run")
 
 
 def bump(x: Any, where: tuple[int, ...], by: float) -> Any:
@@ -541,7 +541,7 @@ def test_training_changes_nothing_that_stays(how: str) -> None:
 
 def test_the_exported_program() -> None:
     assert isinstance(made("from_torch").exported, torch.export.ExportedProgram)
-    with pytest.raises(WorkloadError, match=r"Net is a .*, not an ExportedProgram; make the workload with "):
+    with pytest.raises(WorkloadError, match=r"Net is of type .*, not an ExportedProgram; make the workload with "):
         _ = made("from_fx").exported
 
 

@@ -122,6 +122,8 @@ def _print(found: many.JsonObject, terminal: Terminal) -> None:
         terminal.line()
     if "trace" in found:
         terminal.line(f"{found['trace']}\n")
+    elif any(row["refused"] for row in found["rules"]):
+        terminal.line("-v tells why matches were refused\n")
     calls = found["calls"]
     terminal.line(f"{_told(found)}; {calls['before']} calls before, {calls['after']} after")
     if found["check"] is not None:

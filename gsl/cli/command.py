@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from gsl.cli.terminal import Terminal
-from gsl.errors import GSLError
-
-PACKAGES = {"torch": "torch", "tvm": "apache-tvm", "yaml": "pyyaml"}
-"""The package that installs a module which some commands need, and the library does not."""
+from gsl.errors import GSLError, missing_package
 
 
 class UsageError(GSLError):
@@ -62,17 +59,10 @@ MODELS_ARE_DATA = (
 def failure(caught: Exception, shown: bool) -> tuple[Exit, str]:
     """What the process returns after an error, and the error in one line. It says how to see more, unless a traceback
     was shown."""
-    error = _missing(caught) or caught
+    error = missing_package(caught) if isinstance(caught, ModuleNotFoundError) else caught
     usage = isinstance(error, UsageError) or (isinstance(error, GSLError) and isinstance(error, ImportError))
     (first, *more) = str(error).splitlines() or [type(error).__name__]
     rest = " …" if more and not shown else ""
     explained = shown or (usage and error.__cause__ is None)
     line = f"{first}{rest}{'' if explained else ' (--traceback shows where)'}"
     return Exit.USAGE if usage else Exit.FAILED, line
-
-
-def _missing(error: Exception) -> UsageError | None:
-    """The error that a package which a command needs is not installed, if an error is that."""
-    if not isinstance(error, ModuleNotFoundError) or error.name not in PACKAGES:
-        return None
-    return UsageError(f"this needs {error.name}, which is not installed: pip install {PACKAGES[error.name]}")

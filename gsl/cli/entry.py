@@ -80,7 +80,7 @@ class _Version(argparse.Action):
     """Prints the versions of the packages that matter, without loading them."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        for package in ("gsl", "torch", "apache-tvm"):
+        for package in ("gsl", "torch", "apache-tvm", "onnx"):
             try:
                 print(package, metadata.version(package))
             except metadata.PackageNotFoundError:

@@ -152,10 +152,10 @@ def _known() -> str:
 
 def read(path: Path, params: Path | None = None) -> Workload:
     """The workload of a file, with values of its parameters from another one. UsageError if it can't be read."""
-    found = format_of(path)
     for file in (path, params):
         if file is not None:
             _check_readable(file)
+    found = format_of(path)
     values = None if params is None else archive.arrays(params)
     try:
         with warnings.catch_warnings():
@@ -168,13 +168,14 @@ def read(path: Path, params: Path | None = None) -> Workload:
     except ModuleNotFoundError as error:
         raise UsageError(f"{path} needs {error.name}: pip install {found.package}") from error
     except Exception as error:
-        raise UsageError(f"{path} can't be read as a model of {found.title}: {archive.first_line(error)}") from error
+        reason = archive.first_line(error).removeprefix(f"{path}: ")
+        raise UsageError(f"{path} can't be read as a model of {found.title}: {reason}") from error
 
 
 def _check_readable(path: Path) -> None:
     try:
         if path.is_dir():
-            raise UsageError(f"{path} is a folder")
+            raise UsageError(f"{path} is a folder; give the name of a file in it")
         if not path.is_file():
             raise UsageError(f"there is no file {path}")
         with open(path, "rb") as stream:
@@ -186,6 +187,7 @@ def _check_readable(path: Path) -> None:
 
 def check_writable(path: Path, model: Path) -> None:
     """UsageError if nothing can be written there, or not in the format of the model."""
+    _check_readable(model)
     if format_of(path) is not format_of(model):
         raise UsageError(f"{path}: a model is written as it was read: give a name that ends in {model.suffix}")
     output.check_place(path)

@@ -10,8 +10,9 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from gsl.cli.command import UsageError
@@ -39,6 +40,13 @@ class FoundRules:
 
     rules: NamedRules
     sets: Mapping[str, RuleSet] = field(default_factory=dict)
+    module: ModuleType | None = None
+
+    def with_late(self, names: Iterable[str]) -> FoundRules:
+        """These, and what the module makes only when it is asked for it by one of these names."""
+        there = {*vars(self.module), *(rule.name for _, rule in self.rules)} if self.module else {*names}
+        late = _collected({name: getattr(self.module, name, None) for name in names if name not in there})
+        return FoundRules([*self.rules, *late.rules], {**self.sets, **late.sets}, self.module)
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ def selection(sources: Sequence[str], terminal: Terminal) -> RuleSelection:
     sets: dict[str, RuleSet] = {}
     for source in sources:
         place, names = _split(source)
-        found = _read(place, terminal)
+        found = _read(place, terminal).with_late(names)
         if not found.rules:
             raise UsageError(f"{place} has no rules{_WHERE if READERS.get(Path(place).suffix, _file) is _file else ''}")
         rules.update(dict.fromkeys(_chosen(found.rules, names, place)))
@@ -199,7 +207,7 @@ def _module(place: str) -> FoundRules:
             if place != "rules":
                 raise UsageError(f"there is neither a file nor a module {place}") from None
             module = importlib.import_module("gsl.rules")
-    return _collected(vars(module))
+    return replace(_collected(vars(module)), module=module)
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from gsl.cost.table import Costs
 from gsl.cost.whole import RUNS, TimedInputs, Timing, checksum, error, in_turns, is_faster
 from gsl.cost.work import devices, machine, threads_of
 from gsl.draw import hide_nothing
-from gsl.errors import ReplayError, WorkloadError, nearest
+from gsl.errors import ReplayError, WorkloadError, nearest, require
 from gsl.graph.text import text
 from gsl.rewrite import RuleSet, Subst
 from gsl.rewrite.fingerprint import fingerprint
@@ -119,6 +119,7 @@ def optimize(
         raise WorkloadError(f"budget= is a number of seconds, more than 0, got {budget!r}")
     if tolerance is not None and not (isinstance(tolerance, (int, float)) and 0 < tolerance < 1):
         raise WorkloadError(f"tolerance= is a relative error between 0 and 1, got {tolerance!r}")
+    require("torch")
     workload = _workload(model, inputs)
     if inputs is not None and workload.example_inputs is None and hasattr(workload.program, "with_example_inputs"):
         workload = workload.with_example_inputs(inputs)

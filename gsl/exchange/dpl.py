@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gsl import pat
-from gsl.errors import ExchangeError, PatternError
+from gsl.errors import ExchangeError, PatternError, require
 from gsl.exchange.imported import ImportedRules, unique
 from gsl.match import Match
 from gsl.pat import Pattern
@@ -31,6 +31,7 @@ def from_dpl(
     group is for the code generator that the pattern's name begins with. Raises ExchangeError for a pattern that can't
     be taken over, with the reason.
     """
+    require("tvm")
     from tvm.relax.dpl import DFPattern
     from tvm.relax.transform import FusionPattern
 

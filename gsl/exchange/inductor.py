@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from gsl.errors import ExchangeError, FrontEndError, PatternError
+from gsl.errors import ExchangeError, FrontEndError, PatternError, require
 from gsl.graph import Effect, TensorType
 from gsl.programs.declared import Axis, DeclaredType
 from gsl.programs.source import InputSample, PythonProgram
@@ -65,6 +65,7 @@ def from_inductor(
     has another dtype. ``options`` are those of a rule. Raises ExchangeError for what can't be taken over, with the
     reason.
     """
+    require("torch")
     title = name or str(getattr(search_fn, "__name__", search_fn))
     given = _examples(title, search_fn, example_inputs, scalar_workaround or {})
     functions = InductorFunctions(search_fn, replace_fn, given)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from gsl import pat
-from gsl.errors import ExchangeError, PatternError
+from gsl.errors import ExchangeError, PatternError, require
 from gsl.exchange.made import made_of
 from gsl.graph import INPUT, PARAM, Graph, Node, op_name
 from gsl.match import Match
@@ -36,6 +36,7 @@ def from_fx(
     ``anchors`` and their ``nodes_map``, the graph of the workload and that of the pattern. Raises ExchangeError for
     what can't be taken over, with the reason.
     """
+    require("torch")
     before = _program(pattern)
     after = _renamed(_program(replacement), _names(before))
     title = name or str(getattr(before, "__name__", type(before).__name__))

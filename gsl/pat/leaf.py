@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gsl.attr import Expr
 from gsl.attr.ast import Ast
@@ -46,6 +46,16 @@ class Leaf(Pattern):
 
 class _Free(Leaf):
     __slots__ = ()
+
+    if not TYPE_CHECKING:  # which sees that there are none
+
+        def __new__(cls, *names: Any, **fields: Any) -> Any:
+            if names:
+                raise PatternTypeError(located(
+                    f"pat.{cls.__name__} takes no name and no operand, got {names[0]!r}: the variable that holds it is "
+                    "its name, and its arguments are shape=, dtype=, ndim=, values=, distinct="
+                ))  # fmt: skip
+            return super().__new__(cls)
 
     def __init__(
         self, *, shape: Any = None, dtype: Any = None, ndim: Any = None, values: Any = None, distinct: bool = False

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from gsl.errors import FrontEndError, PatternError
+from gsl.errors import FrontEndError, MissingPackageError, PatternError
 from gsl.graph import TensorType
 from gsl.programs.declared import Axis
 from gsl.programs.parameters import FREE, RuleLiteral, RuleTensor, shape_words
@@ -165,6 +165,8 @@ class Sampler:
                 for primes in range(_SETS):
                     mode = "one" if choice.mode == "aligned" and primes == _SETS - 1 else choice.mode
                     pairs.append(self._trace(replace(choice, primes=primes, mode=mode)))
+            except MissingPackageError:
+                raise
             except FrontEndError as error:
                 errors.append((len(pairs), error))
                 continue

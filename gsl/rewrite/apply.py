@@ -62,8 +62,20 @@ def everywhere(work: RoundWork) -> RoundsWithin:
 
 def view_of(subject: Any, operators: Iterable[DeclaredSpec]) -> Graph:
     """The view of a workload in which calls of these operators of users are read, or the view that is given."""
-    graph: Graph = subject if isinstance(subject, Graph) else subject.with_operators(*operators).graph
+    if isinstance(subject, Graph):
+        return subject
+    _check_subject(subject)
+    graph: Graph = subject.with_operators(*operators).graph
     return graph
+
+
+def _check_subject(subject: Any) -> None:
+    """RewriteError for what is no workload."""
+    if not hasattr(subject, "program"):
+        raise RewriteError(
+            f"rules are applied to a Workload or to the view of one, but got {type(subject).__name__}; make a workload "
+            "with Workload.from_torch, from_fx, from_exported, from_relax, from_relay or from_onnx"
+        )
 
 
 def replay(trace: Trace, subject: Subject, steps: int | None = None) -> Subject:
@@ -93,11 +105,7 @@ def on_subject(
     if isinstance(subject, Graph):
         return work(subject, None, False)[0]  # type: ignore[return-value]
     workload: Any = subject
-    if not hasattr(workload, "program"):
-        raise RewriteError(
-            f"rules are applied to a Workload or to the view of one, but got {type(subject).__name__}; make a workload "
-            "with Workload.from_torch, from_fx or from_exported"
-        )
+    _check_subject(workload)
     with paused_collector():  # once, and not for each of the steps; by its end, what they made is gone
         result: Subject = _rewritten(workload.with_operators(*operators), work, name, within)
     return result

@@ -125,7 +125,8 @@ def _at_one_place(firings: Sequence[Firing]) -> list[Firing]:
 
 def _rules(firings: Sequence[Firing]) -> str:
     names = list(dict.fromkeys(firing.rule for firing in firings))
-    return f"the rule{'s' * (len(names) > 1)} {', '.join(names)}"
+    unnamed = len(names) == 1 and names[0].startswith("rule at ")
+    return f"the {'' if unnamed else 'rule ' if len(names) == 1 else 'rules '}{', '.join(names)}"
 
 
 def _plural(number: int, what: str) -> str:

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gsl.errors import PatternError, located, nearest
+from gsl.errors import PatternError, located, nearest, require
 from gsl.graph import Graph
 from gsl.match import Match, candidates
 from gsl.rewrite.apply import RewriteRun, apply, everywhere, limit_of, on_subject, rewrite, view_of
@@ -56,6 +56,8 @@ class RuleSet:
         max_steps: int | None = None,
         tidy: bool = False,
     ) -> None:
+        if not isinstance(rules, Iterable):
+            raise PatternError(f"a RuleSet is made of a list of rules, as RuleSet([rule]), got {rules!r}")
         self.rules = tuple(rules)
         self._by_name: dict[str, Subst] = {}
         for rule in self.rules:
@@ -145,6 +147,7 @@ class RuleSet:
         """
         from gsl.verify import verify_all
 
+        require("torch")
         return verify_all(
             self, max_examples=max_examples, seed=seed, mutate=mutate, prove=prove, jobs=jobs, executor=executor,
             keep=keep,

@@ -6,12 +6,13 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from gsl.attr.ast import Ast
 from gsl.draw import Drawing, saved
 from gsl.draw.rule import rule_drawing
-from gsl.errors import DroppedAttributeWarning, PatternError, RewriteError, caller
+from gsl.errors import DroppedAttributeWarning, PatternError, PatternTypeError, RewriteError, caller, require
 from gsl.graph import Graph, Op
 from gsl.match import Match, Plan
 from gsl.pat import Call, Group, Pattern, walk
@@ -64,6 +65,10 @@ class Subst:
         doc: str = "",
     ) -> None:
         self.location = caller()
+        if not isinstance(name, (str, NoneType)) or not isinstance(priority, (int, float)):
+            raise PatternTypeError(
+                f"{self.location}: name= of a rule is a string and priority= a number, got {name!r} and {priority!r}"
+            )
         self.leaves: Mapping[str, Any] = {}
         """The leaves and literals by the names of the parameters, for a rule that was made of programs."""
         self.name = name if name is not None else f"rule at {self.location}"
@@ -76,7 +81,8 @@ class Subst:
             self._compile(tgt, distinct, _operators(fuzzy))
             _check_symbols((*self.source.outputs, *self.target.outputs), self.source.guards)
         except PatternError as error:
-            raise type(error)(f"{self.title}: {error}") from None
+            told = str(error).removeprefix(f"{self.location}: ")
+            raise type(error)(f"{self.title}: {told}") from None
         self._warn()
 
     @classmethod
@@ -244,6 +250,7 @@ class Subst:
         """
         from gsl.verify import verify
 
+        require("torch")
         return verify(self, max_examples=max_examples, seed=seed, mutate=mutate, prove=prove)
 
     def refused(self, match: Match) -> str | None:

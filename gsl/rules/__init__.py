@@ -17,6 +17,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from gsl.errors import nearest, require
 from gsl.rewrite import RuleSet, Subst
 from gsl.rules import fold, layout, lower, merge, parallel, sums
 from gsl.rules.approximate import APPROXIMATE as APPROXIMATE
@@ -100,6 +101,9 @@ OPTIMISING: tuple[Subst, ...] = tuple(
 
 def __getattr__(name: str) -> Any:
     if name not in ("ORT", "QUANTISED"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        here = (known for known, value in globals().items() if isinstance(value, (RuleSet, dict)))
+        sets = ["ORT", "QUANTISED", *here]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: {nearest(name, sets)}")
+    require("torch")
     module = importlib.import_module(f"gsl.rules.{name.lower()}")
     return getattr(module, name)

@@ -135,7 +135,8 @@ class Report:
     def _headline(self) -> str:
         runs = f"{len(self.inputs)} run" + ("s" if len(self.inputs) != 1 else "")
         if self.passed:
-            return f"{self.first} and {self.second} agree on {len(self.outputs)} outputs of {runs}"
+            outputs = f"{len(self.outputs)} output" + ("s" if len(self.outputs) != 1 else "")
+            return f"{self.first} and {self.second} agree on {outputs} of {runs}"
         if not self.outputs:
             return f"{self.first} and {self.second} were not compared: they have no outputs"
         failed = f"{len(self.failures)} of {len(self.outputs)} outputs of {runs}"

@@ -334,9 +334,10 @@ def _size(who: str, name: str, expected: Dim, known: Mapping[Any, int]) -> int:
         return expected
     expr = expected.expr.subs(known)
     if not expr.is_Integer:
+        symbol = str(min(expr.free_symbols, key=str))
         raise WorkloadError(
-            f"{who}: the size {expected} of the input {name!r} is symbolic; give it, as in "
-            f"sizes={{{str(min(expr.free_symbols, key=str))!r}: 4}}"
+            f"{who}: the size {expected} of the input {name!r} is symbolic; give it, as in sizes={{{symbol!r}: 4}}, "
+            f"or in a shell --sizes {symbol}=4"
         )
     return int(expr)
 

@@ -213,7 +213,7 @@ class Workload:
 
         if not isinstance(self.native, ExportedProgram):
             raise WorkloadError(
-                f"{self.name} is a {type(self.native).__name__}, not an ExportedProgram; "
+                f"{self.name} is of type {type(self.native).__name__}, not an ExportedProgram; "
                 f"make the workload with Workload.from_torch or Workload.from_exported"
             )
         return self.native
@@ -223,7 +223,7 @@ class Workload:
         """The ``onnx_ir.Model``. WorkloadError if the workload was made from something else."""
         if type(self.native).__module__.partition(".")[0] != "onnx_ir":
             raise WorkloadError(
-                f"{self.name} is a {type(self.native).__name__}, not a model of ONNX; make the workload with "
+                f"{self.name} is of type {type(self.native).__name__}, not a model of ONNX; make the workload with "
                 "Workload.from_onnx"
             )
         return self.native
@@ -233,8 +233,8 @@ class Workload:
         beside it. WorkloadError for a program of another framework, which has ways of its own."""
         if not hasattr(self._program, "save"):
             raise WorkloadError(
-                f"{self.name} is a {type(self.native).__name__}; save it as its framework does: torch.export.save, "
-                "tvm.ir.save_json"
+                f"{self.name} is of type {type(self.native).__name__}; save it as its framework does: "
+                "torch.export.save, tvm.ir.save_json"
             )
         self._program.save(Path(path))
 
@@ -275,8 +275,10 @@ class Workload:
         """This workload with other example inputs, in order or by name. WorkloadError for a program that has those with
         which it was made."""
         if not hasattr(self._program, "with_example_inputs"):
-            raise WorkloadError(f"{self.name} is a {type(self.native).__name__}, whose example inputs are those with "
-                                "which it was made")  # fmt: skip
+            raise WorkloadError(
+                f"{self.name} is of type {type(self.native).__name__}, whose example inputs are those with which it "
+                "was made"
+            )
         return Workload(self._program.with_example_inputs(self.bind(inputs)), name=self._name)
 
     def replace(self, graph: Graph, *, name: str | None = None, trace: Trace | None = None) -> Workload:

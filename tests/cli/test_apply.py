@@ -179,6 +179,7 @@ def test_the_file_has_the_usual_permissions(here: Path, capsys: pytest.CaptureFi
          "ends in .pt2"),
         (["mine.py", "model.pt2", "-o", "no/new.pt2"], "there is no folder no"),
         (["mine.py", "model.pt2", "-o", "folder.pt2"], "folder.pt2 is a folder"),
+        (["mine.py", "nowhere.pt2", "-o", "new"], "there is no file nowhere.pt2"),
         (["bad.yaml", "model.pt2", "-o", "new.pt2"], "bad.yaml:3:31: 'a' has a child 'bb'"),
         (["mine.py:swsh", "model.pt2", "-o", "new.pt2"], "mine.py has no rule 'swsh': "),
         (["mine.py", "model.pt2", "-o", "new.pt2", "--params", "w.npz"], "there is no file w.npz"),

@@ -79,7 +79,7 @@ def test_the_versions(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["--version"])
     assert stopped.value.code == 0
-    assert re.fullmatch(r"gsl \d+\.\d+.*\ntorch \d.*\napache-tvm \S.*\n", capsys.readouterr().out)
+    assert re.fullmatch(r"gsl \d+\.\d+.*\ntorch \d.*\napache-tvm \S.*\nonnx \S.*\n", capsys.readouterr().out)
 
 
 def test_interrupted(here: Path, gsl: Run, monkeypatch: pytest.MonkeyPatch) -> None:

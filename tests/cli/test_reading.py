@@ -137,6 +137,13 @@ def test_list_as_json(here: Path, gsl: Run) -> None:
     assert (book["name"], book["rules"]) == ("rules:BOOK", [rule["rule"] for rule in found["rules"]])
 
 
+def test_list_of_a_set_that_needs_torch(here: Path, gsl: Run) -> None:
+    code, out, _ = gsl("list", "rules:QUANTISED,reshape-identity")
+    assert code == 0
+    assert "\nrules:QUANTISED  " in out
+    assert "reshape-identity" in out
+
+
 # Drawings
 
 

@@ -189,6 +189,23 @@ def test_what_is_missing_is_told(command: list[str], mend: str, core: Environmen
     assert done.stderr.count("\n") == 1
 
 
+def test_what_a_part_needs_is_told(core: Environment) -> None:
+    parts = {
+        "rule.verify()": "torch", "import gsl.fx": "torch", "gsl.rules.ORT": "torch", "gsl.optimize(None)": "torch",
+        "Subst.from_programs(lambda x: x + 0, lambda x: x)": "torch", "Workload.from_relax(None)": "tvm",
+        "import gsl.relax": "tvm", "import gsl.onnx": "onnx_ir", "Workload.from_onnx('m.onnx')": "onnx",
+    }  # fmt: skip
+    told = "import gsl, gsl.rules\nfor part in " + repr([*parts]) + """:
+    try:
+        exec(part)
+    except errors.GSLError as error:
+        print(error)"""
+    lines = core.printed("python", "-c", RULE + told).splitlines()
+    assert [line.partition(", which is not installed: pip install ")[0] for line in lines] == [
+        f"this needs the package {package}" for package in parts.values()
+    ]
+
+
 def test_the_types_are_seen(core: Environment) -> None:
     """A program that uses the wheel is checked against its types, which are strict."""
     program = core.folder / "typed.py"

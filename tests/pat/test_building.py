@@ -73,6 +73,7 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("len", lambda: len(pat.Tuple(X, X)), TypeError, ["no length"]),
     ("setting", lambda: setattr(CONV, "strides", (1, 1)), TypeError, ["immutable", "'strides'", "nn.conv2d"]),
     ("deleting", lambda: delattr(CONV, "op"), TypeError, ["immutable", "'op'"]),
+    ("leaf with a name", lambda: pat.Wildcard("x"), TypeError, ["pat.Wildcard takes no name", "'x'"]),  # type: ignore[call-arg]
     ("constant that is a string", lambda: pat.Const("a"), TypeError, ["pat.Const", "'a'"]),
     ("constant of strings", lambda: pat.Const(["a"]), TypeError, ["pat.Const", "expected numbers"]),
     ("ragged constant", lambda: pat.Const([[1], [1, 2]]), TypeError, ["pat.Const", "[[1], [1, 2]]"]),

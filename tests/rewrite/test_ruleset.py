@@ -160,6 +160,8 @@ def test_matches_and_explanations_of_all_rules() -> None:
     ("make", "text"),
     [
         (lambda: RuleSet([op.ReLU(x)]), "made of Subst"),
+        (lambda: RuleSet(A), r"as RuleSet\(\[rule\]\), got <Subst a>"),  # type: ignore[arg-type]
+        (lambda: Subst(op.ReLU(x), x, priority="high"), "priority= a number, got None and 'high'"),  # type: ignore[arg-type]
         (lambda: RuleSet([], strategy="larges"), "did you mean 'largest'"),
         (lambda: RuleSet([A, B, A]), r"the rule a \(test_ruleset\.py:\d+\) stands twice in the RuleSet"),
         (lambda: RuleSet([A, rule("Exp", name="a")]), r"two rules are named 'a': a \(test_ruleset\.py:\d+\) and a \("),

@@ -1,13 +1,11 @@
 """The front end for torch: traced graphs (``torch.fx``) and exported programs (``torch.export``)."""
 
-from gsl.errors import MissingPackageError
+from gsl.errors import missing_package
 
 try:
     import torch as _torch  # noqa: F401
 except ModuleNotFoundError as _error:
-    raise MissingPackageError(
-        "torch graphs need the package torch, which is not installed: pip install torch, in the build that you want"
-    ) from _error
+    raise missing_package(_error) from _error
 
 from gsl.front.fx.program import (
     ExportProgram,

@@ -1,5 +1,12 @@
 """The front end for Relax, the graph language of TVM."""
 
+from gsl.errors import missing_package
+
+try:
+    import tvm.relax as _relax  # noqa: F401
+except ModuleNotFoundError as _error:
+    raise missing_package(_error) from _error
+
 from gsl.front.relax.program import RelaxProgram, from_expr, from_module, program
 
 __all__ = ["RelaxProgram", "from_expr", "from_module", "program"]
