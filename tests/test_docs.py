@@ -51,7 +51,7 @@ def test_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     no = [line for line, code in codes.items() if code == 1 and " optimize " not in line]
     assert no == [line for line in commands if " explain " in line]
     assert max(codes.values()) == 1
-    assert {"smaller.pt2", "fused.pt2", "change.svg"} <= {file.name for file in tmp_path.iterdir()}
+    assert {"smaller.pt2", "change.svg"} <= {file.name for file in tmp_path.iterdir()}
 
 
 def test_a_broken_example_is_found(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_files_of_fusion_rules(kind: str, here: Path, gsl: Run) -> None:
         ("def f(): f()\nf()", "RecursionError: maximum recursion depth exceeded"),
         ("x = '\0'", "source code string cannot contain null bytes"),
         ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
-        ("from gsl import *\nSubst(op.ReLU(pat.Wildcard()), pat.Wildcard(), name='leaf')", "mine.py: leaf (mine.py:2): "),
+        ("from gsl import *\nSubst(op.ReLU(pat.Wildcard()), pat.Wildcard(), name='leaf')", "leaf (mine.py:2): "),
         ("", "mine.py has no rules: a rule is a Subst, or in a RuleSet or list, at module level"),
     ],
 )
