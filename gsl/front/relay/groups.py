@@ -14,6 +14,7 @@ from tvm import relay
 
 from gsl.errors import FrontEndError
 from gsl.front.relay import opaque
+from gsl.front.relay.spellings.table import names_of
 
 COMPILER: Final = "Compiler"
 SYMBOL: Final = "global_symbol"
@@ -36,7 +37,7 @@ def codegen_of(callee: Any) -> str | None:
     """The code generator for which a function is meant, if it is for one."""
     if not isinstance(callee, relay.Function) or callee.attrs is None:
         return None
-    return str(callee.attrs[COMPILER]) if COMPILER in opaque.names_of(callee.attrs) else None
+    return str(callee.attrs[COMPILER]) if COMPILER in names_of(callee.attrs) else None
 
 
 def around(function: Any, codegen: Any, name: str, taken: set[str]) -> Any:
@@ -59,7 +60,7 @@ def symbols(function: Any) -> set[str]:
     """The symbols of the functions for code generators within a function."""
     found: list[Any] = []
     relay.analysis.post_order_visit(function, lambda expr: found.append(expr) if codegen_of(expr) is not None else None)
-    return {str(outer.attrs[SYMBOL]) for outer in found if SYMBOL in opaque.names_of(outer.attrs)}
+    return {str(outer.attrs[SYMBOL]) for outer in found if SYMBOL in names_of(outer.attrs)}
 
 
 def plain(module: Any) -> Any:

@@ -13,6 +13,7 @@ from tvm import relay, tir
 from tvm.ir import Op
 
 from gsl.errors import FrontEndError, nearest
+from gsl.front.relay.spellings.table import names_of
 from gsl.graph import Effect, op_name
 from gsl.graph import Op as ViewOp
 from gsl.spec.natives import TVMFunction, tvm_function
@@ -87,11 +88,6 @@ def attributes(attrs: Any) -> dict[str, Any]:
     flags = _flags(attrs) if isinstance(attrs, tvm.ir.Attrs) and not isinstance(attrs, tvm.ir.DictAttrs) else ()
     values = {name: python_value(attrs[name]) for name in names_of(attrs)}
     return {name: bool(value) if name in flags else value for name, value in values.items()}
-
-
-def names_of(attrs: Any) -> tuple[str, ...]:
-    """The names of attributes. (Those of TVM are no mappings: they can't be gone through themselves.)"""
-    return tuple(map(str, attrs.keys()))
 
 
 def _flags(attrs: Any) -> frozenset[str]:

@@ -77,8 +77,8 @@ def key_of(node: Node, operands: Sequence[Any]) -> Hashable:
         attrs = (tuple(node.attrs), *map(exact, node.attrs.values()))
     except TypeError:
         return None
-    views = tuple(map(node.operands.index, node.operands))
-    return node.op, attrs, types, numbers, views
+    places = [None if isinstance(operand, NUMBERS) else operand.handle.value for operand in operands]
+    return node.op, attrs, types, numbers, tuple(map(places.index, places))
 
 
 __all__ = ["Recipe", "key_of", "recipe_of"]

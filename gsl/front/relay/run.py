@@ -16,7 +16,8 @@ from tvm.runtime import vm
 
 from gsl.errors import FrontEndError
 from gsl.front.relay.groups import plain
-from gsl.front.relay.opaque import is_impure, names_of
+from gsl.front.relay.opaque import is_impure
+from gsl.front.relay.spellings.table import names_of
 from gsl.front.relay.types import checked_type, is_static
 from gsl.front.tvm.tensors import to_numpy, to_tvm
 

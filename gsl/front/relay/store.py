@@ -30,7 +30,7 @@ from gsl.front.relay.handle import (
 )  # fmt: skip
 from gsl.front.relay.recipes import Recipe, key_of, recipe_of
 from gsl.front.relay.spellings.table import items
-from gsl.front.relay.types import RelayTypes, checked_type, infer_local, is_static, native_type
+from gsl.front.relay.types import RelayTypes, checked_type, infer_local, is_static, native_type, stand_in
 from gsl.front.tvm.tensors import dtype_name, to_torch, to_tvm
 from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
@@ -91,18 +91,15 @@ class RelayStorer(Storer):
     def try_call(self, op: Any, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None:
         """Raise FrontEndError if Relay can't express a new call, by writing it on variables of the types of its
         operands."""
-        if isinstance(op, Subgraph) or any(native_type(operand.type, unknown=True) is None for operand in operands):
+        if isinstance(op, Subgraph):
             return
         self._rows = {}
         for number, operand in enumerate(operands):
-            if operand.op == TUPLE:
-                types = dict.fromkeys(item.type for item in operand.operands)
-                parts = {type: relay.Var(f"x{number}", native_type(type, unknown=True)) for type in types}
-                whole = relay.Tuple([parts[item.type] for item in operand.operands])
-                self.values[operand] = self._noted(operand, whole)
-            elif not is_literal(operand):
-                var = relay.Var(f"x{number}", native_type(operand.type, unknown=True))
-                self.values[operand] = self._noted(operand, var)
+            if not is_literal(operand):
+                value = _stand_in(number, operand)
+                if value is None:
+                    return
+                self.values[operand] = self._noted(operand, value)
         self._typed(self._written(Node(op, operands, attrs)))
 
     def type_of(self, operand: Any) -> Type | None:
@@ -182,7 +179,7 @@ class RelayStorer(Storer):
         """A field of a tuple. TVM would go through the types of all fields to find that of one: it is that of another
         field which has it."""
         span, index = self._span(node), int(node.attrs["index"])
-        if not self._is_static(whole):
+        if node.type is None or not self._is_static(whole):
             return relay.TupleGetItem(whole, index, span)
         known = self._fields.get(node.type)
         if known is None:
@@ -357,6 +354,14 @@ def _reshape_of(expr: Any) -> tuple[Any, tuple[int, ...]] | None:
     if not (isinstance(expr, relay.Call) and isinstance(expr.op, Op) and expr.op.name == "reshape"):
         return None
     return expr.args[0], tuple(map(int, expr.attrs.newshape))
+
+
+def _stand_in(number: int, operand: Node) -> Any:
+    """A stand-in for an operand of a new call that is tried; ``None`` if Relay has no such type."""
+    if operand.op != TUPLE:
+        return stand_in(number, operand.type)
+    parts = [stand_in(number, item.type) for item in operand.operands]
+    return None if any(part is None for part in parts) else relay.Tuple(parts)
 
 
 def _new_parts(expr: Any) -> Sequence[Any]:

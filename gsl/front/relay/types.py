@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, Final
 
 import tvm
@@ -103,6 +104,20 @@ def native_type(type: Type | None, unknown: bool = False) -> Any:
             fields = [native_type(field, unknown) for field in type.fields]
             return None if any(field is None for field in fields) else relay.TupleType(fields)
     return None
+
+
+@lru_cache(maxsize=4096)
+def stand_in(number: int, type: Type | None) -> relay.Var | None:
+    """A variable for the operand of that number of a new call that is tried; its own type is inferred once.
+
+    ``None`` for a type that Relay does not have.
+    """
+    native = native_type(type, unknown=True)
+    if native is None:
+        return None
+    var = relay.Var(f"x{number}", native)
+    infer_local(var)
+    return var
 
 
 def infer_local(expr: relay.Expr) -> Any:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from tvm import relay
 
+from gsl.front.relay.recipes import key_of
 from gsl.front.relay.signatures import RelaySignatures
+from gsl.front.relay.types import infer_local
+from gsl.graph import Node, TensorType
 from tests.front.relay.helpers import loaded, module_of, var
 from tests.front.relay.test_models import MODELS, model
 
@@ -41,3 +44,12 @@ def test_models_are_loaded_as_call_by_call(name: str, monkeypatch: pytest.Monkey
     shown = str(model(name).graph)
     monkeypatch.setattr(RelaySignatures, "known", lambda self, key: None)
     assert shown == str(model(name).graph)
+
+
+def test_calls_of_one_tensor_and_of_two_are_written_apart() -> None:
+    a, b = var("a", 2, 3), var("b", 2, 3)
+    for expr in (a, b):
+        infer_local(expr)
+    views = [Node("input", type=TensorType((2, 3), "float32"), name=name) for name in "xy"]
+    node = Node("add", tuple(views))
+    assert key_of(node, [a, b]) == key_of(node, [b, a]) != key_of(node, [a, a])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Protocol
@@ -61,6 +61,24 @@ def name_of(op: Op) -> str:
 _NAMES: Final[dict[int, str]] = {}
 
 
+def names_of(attrs: Any) -> Collection[str]:
+    """The names of attributes. (Those of TVM are no mappings: they can't be gone through themselves.)"""
+    kind = type(attrs)
+    if kind in _FIELDS:
+        return _FIELDS[kind]
+    if not hasattr(attrs, "keys"):
+        # A class that is not known in Python: of its attributes, only the names can be listed.
+        return set(dir(attrs)) - set(dir(kind))
+    names = tuple(map(str, attrs.keys()))
+    if kind is not tvm.ir.DictAttrs:
+        _FIELDS[kind] = names
+    return names
+
+
+_FIELDS: Final[dict[type, tuple[str, ...]]] = {}
+"""The names of the attributes by class, which TVM is asked for once."""
+
+
 @dataclass(frozen=True)
 class RelayCall:
     """A call of Relay's that is to be read: ``r["axis"]`` is an attribute as a Python value, ``r.x`` the first
@@ -74,9 +92,7 @@ class RelayCall:
         attrs = self.call.attrs
         if attrs is None:
             return {}
-        # Some classes of attributes are not known in Python; of those, only the names can be listed.
-        names = attrs.keys() if hasattr(attrs, "keys") else set(dir(attrs)) - set(dir(type(attrs)))
-        return {str(name): plain(getattr(attrs, name)) for name in names}
+        return {name: plain(getattr(attrs, name)) for name in names_of(attrs)}
 
     def __getitem__(self, name: str) -> Any:
         return self.attrs[name]
