@@ -15,7 +15,7 @@ from benchmarks import safe, search
 from benchmarks.__main__ import main
 from benchmarks.measure import Different, Job, Meter, Row, Sample, System, expected_seconds
 from benchmarks.models import Bottleneck, Model
-from benchmarks.parts import PARTS, chain, exports, footprint, inference, many_rules, optimised, scale, worst
+from benchmarks.parts import PARTS, chain, exports, footprint, inference, many_rules, optimised, relay, scale, worst
 from benchmarks.peers import absent, native, torch_fx
 from benchmarks.report import page
 from benchmarks.section import Goal, Section, goal_of_ratios
@@ -71,6 +71,28 @@ def test_a_part_at_its_smallest(part: str, monkeypatch: pytest.MonkeyPatch) -> N
     section = PARTS[part](once(), 100)
     assert [*section.goals, *section.sharper] or absent("Relax")
     assert page([section], once(), 60.0).startswith("# Results")
+
+
+def test_relay_is_left_out_where_it_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "PYTHON", Path("absent"))
+    section = relay.run(once(), 100)
+    assert section.blocks == ["Not measured: there is no environment with Relay; `make test-relay` makes one."]
+
+
+def test_goals_of_relay_can_be_missed() -> None:
+    def found(case: str, size: int, ours: float, first: float | None) -> Row:
+        return Row(case, size, {relay.GSL: Sample(ours, 1), relay.FIRST: Sample(first, 1) if first else "-"})
+
+    def met(lowered: float, layers: float, long: float, first: float | None = 1.0) -> list[bool | None]:
+        rows = [
+            found(relay.LOWERED, 311, lowered, first), found(relay.LONG, 1600, long, 1.0),
+            found(relay.LAYERS.format(128), 128, 0.1, 1.0), found(relay.LAYERS.format(512), 512, layers, 10.0),
+        ]  # fmt: skip
+        return [goal.met for goal in relay.goals({row.label: row for row in rows})]
+
+    assert met(0.6, 0.4, 0.2) == [True, True, True, True]
+    assert met(0.8, 0.5, 0.3) == [False, False, False, False]
+    assert met(0.6, 0.4, 0.2, None)[:2] == [None, True]
 
 
 def test_large_graphs_compute_the_same_after_their_rules(monkeypatch: pytest.MonkeyPatch) -> None:

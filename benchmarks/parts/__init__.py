@@ -17,6 +17,7 @@ from benchmarks.parts import (
     onnx,
     optimised,
     relax,
+    relay,
     scale,
     worst,
 )
@@ -30,6 +31,7 @@ PARTS: dict[str, Callable[[Meter, int], Section]] = {
     "book": exports.run_book,
     "relax": relax.run,
     "groups": relax.run_groups,
+    "relay": relay.run,
     "growth": growth.run,
     "worst": worst.run,
     "footprint": footprint.run,

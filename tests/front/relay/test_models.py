@@ -14,6 +14,7 @@ from torch import nn
 from tvm import relay
 from tvm.relay import testing
 
+from benchmarks.peers.tvm_relay import runs
 from gsl import RuleSet, Workload
 from gsl.graph import Node
 from tests.front.relay.helpers import FAST, exprs, loaded, random
@@ -66,6 +67,22 @@ def test_a_network_comes_back_as_it_was(name: str):
     module, params = MODELS[name]()
     wl = loaded(module, params)
     assert wl.replace(wl.graph.copy()).mod.same_as(module)
+
+
+@pytest.mark.parametrize(
+    "case",
+    {
+        "dense 3 parallel_dense_variadic": True, "dense 4 parallel_two_dense": True, "blocks 2 parallel_two_conv": True,
+        "convs 3 parallel_two_conv": False, "convs 3 parallel_conv_variadic": False, "chain 8 matching": True,
+        "chain 8 absent": False, "turns 20 nested": False,
+    }.items(),
+    ids=lambda case: case[0],
+)  # fmt: skip
+def test_cases_of_the_benchmarks(case: tuple[str, bool]):
+    name, changes = case
+    answer = next(runs(name))
+    assert answer["changed"] is changes
+    assert answer["seconds"] > 0
 
 
 CHANGED = {
