@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import Meter, Row, Sample, duration
+from benchmarks.measure import Meter, Row, Sample, duration, shown
 from benchmarks.section import Goal, Section, goal_of_ratios, times
 from gsl.rules import RULES
 
@@ -75,7 +75,9 @@ def measured(case: str, workers: Mapping[str, RelayWorker], meter: Meter) -> Row
                 seconds.append(answer["seconds"])
                 calls = answer["calls"]
     found = {name: Sample(min(seconds), len(seconds), seconds[0]) for name, seconds in taken.items() if seconds}
-    return Row(case, calls, {**found, **cells})
+    row = Row(case, calls, {**found, **cells})
+    print(shown(row), flush=True)
+    return row
 
 
 def run(meter: Meter, largest: int) -> Section:

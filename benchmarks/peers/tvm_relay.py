@@ -13,7 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,21 +30,18 @@ NAMED = {"parallel_two_dense": "parallel_dense", "conv_multiply": "conv_mul", "t
 """The names of the first GSL's rules where they are others."""
 
 
-@dataclass(frozen=True)
-class RelayCase:
-    """A graph and a rule."""
-
-    module: Callable[[], Any]
-    rule: Callable[[], Any]
-
-
 # ---------------------------------------------------------------- graphs
+
+
+def module_of(body: Any) -> Any:
+    """The module of an expression, with types."""
+    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body)))
 
 
 def dense(count: int) -> Any:
     """So many dense layers of one tensor."""
     x = relay.var("x", shape=(4, 8))
-    return relay.Tuple([relay.nn.dense(x, relay.var(f"w{number}", shape=(8, 8))) for number in range(count)])
+    return module_of(relay.Tuple([relay.nn.dense(x, relay.var(f"w{n}", shape=(8, 8))) for n in range(count)]))
 
 
 def blocks(count: int) -> Any:
@@ -53,13 +50,14 @@ def blocks(count: int) -> Any:
     for number in range(count):
         weights = [relay.var(f"{name}{number}", shape=(4, 4, 3, 3)) for name in "ab"]
         x = relay.add(*[relay.nn.conv2d(x, weight, padding=(1, 1)) for weight in weights])
-    return x
+    return module_of(x)
 
 
 def convs(count: int) -> Any:
     """So many convolutions of one tensor, each with another padding."""
     x, weights = relay.var("x", shape=(1, 4, 8, 8)), [relay.var(f"w{n}", shape=(4, 4, 3, 3)) for n in range(count)]
-    return relay.Tuple([relay.nn.conv2d(x, weight, padding=(number, 1)) for number, weight in enumerate(weights)])
+    layers = [relay.nn.conv2d(x, weight, padding=(number, 1)) for number, weight in enumerate(weights)]
+    return module_of(relay.Tuple(layers))
 
 
 def chain(count: int, links: Sequence[str] = ("exp", "sqrt", "negative", "abs")) -> Any:
@@ -67,7 +65,7 @@ def chain(count: int, links: Sequence[str] = ("exp", "sqrt", "negative", "abs"))
     x = relay.var("x", shape=(4, 8))
     for number in range(count):
         x = getattr(relay, links[number % len(links)])(x)
-    return x
+    return module_of(x)
 
 
 def turns(count: int) -> Any:
@@ -75,13 +73,8 @@ def turns(count: int) -> Any:
     return chain(count, ("exp", "sqrt"))
 
 
-def module_of(body: Any) -> Any:
-    """The module of an expression, with types."""
-    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body)))
-
-
-def inception() -> Any:
-    """TVM's own inception_v3."""
+def inception(_: int) -> Any:
+    """TVM's own inception_v3, which has one size."""
     return testing.inception_v3.get_workload(num_classes=10)[0]
 
 
@@ -139,26 +132,25 @@ def nested(depth: int = 14) -> Any:
 # ---------------------------------------------------------------- cases
 
 
-def case(name: str) -> RelayCase:
-    """The case of a name: ``"dense 128 parallel_two_dense"``, ``"chain 400 matching"``, ``"inception RULE"``."""
-    kind, *rest = name.split()
-    if kind == "inception":
-        return RelayCase(inception, lambda: book(rest[0]))
-    size, rule = rest
-    return RelayCase(lambda: module_of(GRAPHS[kind](int(size))), MADE.get(rule) or (lambda: book(rule)))
+def rule_of(name: str) -> Any:
+    """A rule of the book, or one of those above."""
+    return MADE[name]() if name in MADE else book(name)
+
+
+@lru_cache(maxsize=1)
+def subject(kind: str, count: int = 0) -> tuple[Any, dict[str, Any]]:
+    """A graph as a module, and random weights for all its variables but the input."""
+    module = GRAPHS[kind](count)
+    random = np.random.default_rng(0)
+    shapes = {str(var.name_hint): tuple(map(int, var.checked_type.shape)) for var in module["main"].params}
+    inputs = ("x", "data")
+    return module, {name: random.random(shape, "float32") for name, shape in shapes.items() if name not in inputs}
 
 
 GRAPHS: dict[str, Callable[[int], Any]] = {
-    "dense": dense, "blocks": blocks, "convs": convs, "chain": chain, "turns": turns
+    "dense": dense, "blocks": blocks, "convs": convs, "chain": chain, "turns": turns, "inception": inception
 }  # fmt: skip
 MADE: dict[str, Callable[[], Any]] = {"matching": matching, "absent": absent, "nested": nested}
-
-
-def weights_of(module: Any) -> dict[str, Any]:
-    """Random weights for all variables but the input."""
-    random = np.random.default_rng(0)
-    shapes = {str(var.name_hint): tuple(map(int, var.checked_type.shape)) for var in module["main"].params}
-    return {name: random.random(shape).astype("float32") for name, shape in shapes.items() if name not in ("x", "data")}
 
 
 class _Kept(dict):  # type: ignore[type-arg]
@@ -169,10 +161,13 @@ class _Kept(dict):  # type: ignore[type-arg]
 
 
 def runs(name: str) -> Iterator[dict[str, Any]]:
-    """The answers of one run of a case after the other, each on a fresh workload."""
-    found = case(name)
-    module, rule = found.module(), found.rule()
-    weights = weights_of(module)
+    """The answers of one run of a case after the other, each on a fresh workload.
+
+    A case is the kind of a graph, its size where it has one, and a rule: ``"chain 400 matching"``.
+    """
+    kind, *size, rule_name = name.split()
+    module, weights = subject(kind, *map(int, size))
+    rule = rule_of(rule_name)
     while True:
         workload = gsl.Workload(module, weights)
         gc.collect()
@@ -180,7 +175,7 @@ def runs(name: str) -> Iterator[dict[str, Any]]:
         new = rule(workload, fold_params=False).mod
         seconds = time.process_time() - start
         yield {"seconds": seconds, "calls": calls(module), "changed": not tvm.ir.structural_equal(new, workload.mod)}
-        rule = found.rule() if IS_FIRST else rule
+        rule = rule_of(rule_name) if IS_FIRST else rule
 
 
 def calls(module: Any) -> int:
