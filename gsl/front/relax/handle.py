@@ -1,8 +1,8 @@
-"""The links of a view to Relax: its weights and constants, and the nodes of one reading."""
+"""The links of a view to Relax: its weights and constants, the nodes of one reading, and the expressions of nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,11 @@ from tvm import relax
 
 from gsl.front.core.handle import NativeLeaf, Source
 from gsl.front.core.load import Expansion
-from gsl.front.core.store import FreeNames
+from gsl.front.core.store import FreeNames, Storer
 from gsl.front.relax.dims import is_constant
 from gsl.front.tree import Canon
 from gsl.front.tvm.tensors import to_torch
-from gsl.graph import CONST, PARAM, TUPLE, Node, TensorType, Type
+from gsl.graph import CONST, PARAM, TUPLE, Graph, Node, TensorType, Type
 from gsl.spec import TABLE, Trait
 from gsl.spec.meaning import Operand, infer
 
@@ -144,3 +144,25 @@ class RelaxExpansion(Expansion):
 def tuple_of(expr: Any) -> Canon:
     """The reading of a tuple expression."""
     return Canon(TUPLE, tuple([tuple_of(item) if isinstance(item, relax.Tuple) else item for item in expr.fields]))
+
+
+class RelaxValues(Storer):
+    """The expressions of the nodes of a view; ``weight`` gives that of a weight or a literal tensor."""
+
+    framework = "Relax"
+
+    def __init__(self, graph: Graph, weight: Callable[[Node], Any]) -> None:
+        super().__init__(graph)
+        self._weight = weight
+
+    def weight(self, node: Node) -> Any:
+        return self._weight(node)
+
+    def number(self, node: Node) -> Any:
+        return relax.const(node.attrs["value"], node.dtype)
+
+    def tuple_of(self, node: Node, items: list[Any]) -> Any:
+        return relax.Tuple(items)
+
+    def fields_of(self, value: Any) -> Sequence[Any] | None:
+        return value.fields if isinstance(value, relax.Tuple) else None

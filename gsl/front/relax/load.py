@@ -21,7 +21,7 @@ from gsl.front.relax.opaque import describe, is_tensor_expr
 from gsl.front.relax.reasons import canonical
 from gsl.front.relax.scope import FunctionScope
 from gsl.front.relax.signatures import RelaxSignatures
-from gsl.front.relax.tree import Reshaped
+from gsl.front.relax.spellings.reading import Reshaped
 from gsl.front.tree import Canon
 from gsl.graph import GETITEM, INPUT, PARAM, Effect, Graph, Inference, Node, TensorType, Type
 from gsl.graph.subgraph import Subgraph

@@ -16,11 +16,10 @@ from gsl.front.core.store import FreeNames, added, foreign
 from gsl.front.relax.blocks import Blocks, Swaps
 from gsl.front.relax.function import with_value
 from gsl.front.relax.groups import Outliner
-from gsl.front.relax.handle import RelaxLeaf
+from gsl.front.relax.handle import RelaxLeaf, RelaxValues
 from gsl.front.relax.load import Fields, Loaded, OutputSource, TupleField
 from gsl.front.relax.opaque import Caller
 from gsl.front.relax.plan import plan, stands_for
-from gsl.front.relax.values import RelaxValues
 from gsl.front.relax.write import RelaxCallWriter, WrittenPart, places_of
 from gsl.front.tvm.tensors import to_tvm
 from gsl.graph import GETITEM, INPUT, PARAM, Graph, Node, Type

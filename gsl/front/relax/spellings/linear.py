@@ -20,6 +20,7 @@ from gsl.front.relax.spellings.reading import (
     RelaxLift,
     RelaxScope,
     RelaxUnread,
+    Reshaped,
     dtype_name,
     is_call,
     number,
@@ -30,7 +31,6 @@ from gsl.front.relax.spellings.reading import (
     unread_unless,
 )
 from gsl.front.relax.spellings.writing import RelaxLowering, spread
-from gsl.front.relax.tree import Reshaped
 from gsl.front.tree import Canon
 from gsl.graph import Dim
 

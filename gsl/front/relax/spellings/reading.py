@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
 from tvm import ir, relax, tirx
 
-from gsl.front.relax.tree import Reshaped
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import Dim, TensorType, TupleType, Type
 from gsl.spec import TABLE
 from gsl.spec.meaning import Operand, infer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reshaped:
+    """A ``relax.Constant`` seen with another shape: a bias that is written as a constant of shape (1, C, 1, 1)."""
+
+    constant: Any
+    shape: tuple[int, ...]
 
 
 class RelaxScope(Protocol):
