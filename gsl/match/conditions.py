@@ -54,11 +54,12 @@ class Distinct(Guard):
         for mine, node in nodes.items():
             if pattern_of(mine) is self.owner:
                 for key, other in nodes.items():
-                    if other is node and key is not mine and self._counts(pattern_of(key)):
+                    if other is node and key is not mine and self.counts(pattern_of(key)):
                         return search.miss(self.owner, node, "distinct", "a node of its own", pattern_of(key))
         return True
 
-    def _counts(self, other: Pattern) -> bool:
+    def counts(self, other: Pattern) -> bool:
+        """True if another pattern must not be bound to the leaf's node."""
         if isinstance(other, (Alt, And, Not, Seq, Repeat)) or (self.leaves and not isinstance(other, Leaf)):
             return False
         assert self.owner is not None
@@ -183,21 +184,23 @@ class Equal(Guard):
             return True
         if right is None:
             return search.miss(self.constraint.right, None, "attributes", "a match", None)
+        found = self.difference(left, right)
+        return found is None or search.miss(self.constraint.right, right, *found)
+
+    def difference(self, left: Node, right: Node) -> tuple[str, Any, Any] | None:
+        """The first difference: what differs, the expected and the found value; ``None`` if there is none."""
         names = self.constraint.names
         if names is None:
             if set(left.attrs) != set(right.attrs):
-                return search.miss(self.constraint.right, right, "attributes", sorted(left.attrs), sorted(right.attrs))
+                return "attributes", sorted(left.attrs), sorted(right.attrs)
             spec = TABLE.get(left.op) if isinstance(left.op, str) else None
             names = tuple(left.attrs if spec is None else spec.own(left.attrs))
-        return all(self._equal(search, left, right, name) for name in names)
-
-    def _equal(self, search: MatchSearch, left: Node, right: Node, name: str) -> bool:
-        pattern = self.constraint.right
-        if name not in left.attrs or name not in right.attrs:
-            return search.miss(pattern, right, name, f"the {name} of %{left.name}", "no such attribute")
-        if decidedly_same(left.attrs[name], right.attrs[name]):
-            return True
-        return search.miss(pattern, right, name, left.attrs[name], right.attrs[name])
+        for name in names:
+            if name not in left.attrs or name not in right.attrs:
+                return name, f"the {name} of %{left.name}", "no such attribute"
+            if not decidedly_same(left.attrs[name], right.attrs[name]):
+                return name, left.attrs[name], right.attrs[name]
+        return None
 
 
 class OneUser(Guard):

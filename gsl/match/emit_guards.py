@@ -12,7 +12,7 @@ from gsl.attr.evaluate import NO_VALUE, Names, NotCompiled, source
 from gsl.errors import EvaluationError
 from gsl.graph import Node, Op
 from gsl.match.bindings import AttrPath, read
-from gsl.match.conditions import LiteralValue, OneUser, Output, UsedOutside
+from gsl.match.conditions import Distinct, Equal, LiteralValue, OneUser, Output, UsedOutside
 from gsl.match.engine import SKIPPED, MatchSearch
 from gsl.match.guard import Guard
 from gsl.match.instances import Layout, Layouts
@@ -193,8 +193,14 @@ def guard_source(emitter: Emitter, guard: Guard, path: AttrPath) -> None:
             return
         except NotCompiled:
             emitter.out.back(mark)
-    if not isinstance(guard, (OneUser, Output, UsedOutside)) or not _uses(emitter, guard, path):
-        _ask(emitter, guard, path)
+    match guard:
+        case OneUser() | Output() | UsedOutside() if _uses(emitter, guard, path):
+            return
+        case Distinct() if _distinct(emitter, guard, path):
+            return
+        case Equal() if _equal(emitter, guard, path):
+            return
+    _ask(emitter, guard, path)
 
 
 def _may_be_bound(emitter: Emitter, owner: Pattern, path: AttrPath) -> bool:
@@ -253,6 +259,28 @@ def _uses(emitter: Emitter, guard: OneUser | Output | UsedOutside, path: AttrPat
             return False
         case UsedOutside():
             _used_outside(emitter, guard, var, path)
+    return True
+
+
+def _distinct(emitter: Emitter, guard: Distinct, path: AttrPath) -> bool:
+    """The leaf has a node of its own; false if that is not written as source."""
+    nodes = emitter.bindings.nodes
+    if path or emitter.many or any(isinstance(key, tuple) for key in nodes):
+        return False
+    for pattern, var in nodes.items():
+        if pattern is not guard.owner and guard.counts(pattern):
+            emitter.out.fail_if(f"{nodes[guard.owner]} is {var}")
+    return True
+
+
+def _equal(emitter: Emitter, guard: Equal, path: AttrPath) -> bool:
+    """Two calls have equal attributes; false if that is not written as source."""
+    if path or not emitter.plan.scopes.keys().isdisjoint(guard.references()):
+        return False
+    left, right = (emitter.bindings.get(pattern, path) for pattern in (guard.constraint.left, guard.constraint.right))
+    if left is not None:
+        differ = "True" if right is None else f"{emitter.of(guard)}.difference({left}, {right}) is not None"
+        emitter.out.fail_if(differ)
     return True
 
 
