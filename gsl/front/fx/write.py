@@ -98,6 +98,8 @@ class FxWriter:
         if not changed:
             args, kwargs = node.args, node.kwargs
         target = self._for_any_strides(node) if moved else node.target
+        if moved and target in spellings.DENSE:
+            args = (self._dense(args[0]), *args[1:])
         new = self.builder.keep(node, target, args, kwargs)
         self._kept(node, new)
         if moved and node.op != "output":
@@ -143,6 +145,13 @@ class FxWriter:
                 f"{node.format_node()}: reads its operand by strides, which are not the same after the rewrite"
             )
         return spellings.RESHAPES.get(node.target, node.target)
+
+    def _dense(self, operand: fx.Node) -> fx.Node:
+        """A dense copy of an operand of a kept call."""
+        copy = torch.ops.aten.clone.default
+        new = self.add("call_function", copy, (operand,), {"memory_format": torch.contiguous_format}, self.name("clone"))
+        self.fakes.record(new, self.fakes.values.type_of(self.fakes.values.value(operand)))
+        return new
 
     # ------------------------------------------------------------ new nodes
 

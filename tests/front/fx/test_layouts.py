@@ -56,3 +56,20 @@ def test_what_an_unknown_layout_does_not_reach() -> None:
     calls = [str(node.target) for node in new.exported.graph.nodes]
     assert (calls.count("aten.reshape.default"), calls.count("aten.view.default")) == (1, 2)
     old.compare(new).check()
+
+
+def test_a_kernel_that_wants_dense_operands_gets_them_without_the_copy_of_the_program() -> None:
+    class Normed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.GroupNorm(2, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.norm(x.transpose(1, 2)).transpose(1, 2) + x
+            return found
+
+    exported = torch.export.export(Normed(), (torch.randn(2, 6, 4),)).run_decompositions()
+    old = Workload.from_exported(exported)
+    new = RULES["copy-identity"](old)
+    assert new.trace.summary() == {"copy-identity": 1}
+    old.compare(new).check()

@@ -19,6 +19,7 @@ from gsl.front.fx.spellings.calls import (
     write_biased,
 )
 from gsl.front.fx.spellings.effects import (
+    DENSE,
     RESHAPES,
     is_by_strides,
     is_random,
@@ -32,6 +33,7 @@ from gsl.front.fx.spellings.modules import is_plain
 
 __all__ = [
     "BIASED",
+    "DENSE",
     "RESHAPES",
     "has_fields",
     "is_by_strides",

@@ -197,6 +197,8 @@ RESHAPES: Final[Mapping[Any, Any]] = {
     torch.ops.aten._unsafe_view.default: torch.ops.aten.reshape.default,
 }
 """Views that only exist for some strides, and the calls that copy where they don't."""
+DENSE: Final = frozenset((torch.ops.aten.native_group_norm.default, torch.ops.aten._pdist_forward.default))
+"""Calls whose kernels want a dense first operand, and make no copy of another one."""
 
 
 def is_by_strides(node: fx.Node) -> bool:
