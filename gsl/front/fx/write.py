@@ -146,10 +146,10 @@ class FxWriter:
             )
         return spellings.RESHAPES.get(node.target, node.target)
 
-    def _dense(self, operand: fx.Node) -> fx.Node:
+    def _dense(self, operand: Any) -> fx.Node:
         """A dense copy of an operand of a kept call."""
-        copy = torch.ops.aten.clone.default
-        new = self.add("call_function", copy, (operand,), {"memory_format": torch.contiguous_format}, self.name("clone"))
+        copy, layout = torch.ops.aten.clone.default, {"memory_format": torch.contiguous_format}
+        new = self.add("call_function", copy, (operand,), layout, self.name("clone"))
         self.fakes.record(new, self.fakes.values.type_of(self.fakes.values.value(operand)))
         return new
 
