@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 
 from gsl.cli import many, models
 from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, UsageError
@@ -69,11 +69,15 @@ def _run_many(options: argparse.Namespace, rules: Sequence[Subst], terminal: Ter
 
 def _match(rules: Sequence[Subst], terminal: Terminal, options: argparse.Namespace) -> tuple[Exit, many.JsonObject]:
     with terminal.during(f"reading {options.model}"):
-        workload = models.given(options)
+        workload = models.given(options).with_operators(*[spec for rule in rules for spec in rule.operators])
+    parts = {"": workload, **{f"{name}/": part for name, part in workload.inside.items()}}
+    names = {node: f"{name}{own}" for name, part in parts.items() for node, own in node_names(part.graph).items()}
     searched = terminal.progress(rules, len(rules), "matching")
-    found = {rule: list(islice(rule.match(workload), options.limit + 1)) for rule in searched}
+    found = {
+        rule: list(islice(chain.from_iterable(map(rule.match, parts.values())), options.limit + 1)) for rule in searched
+    }
     status = Exit.DONE if any(found.values()) else Exit.NEGATIVE
-    return status, _as_json(found, workload, node_names(workload.graph), options)
+    return status, _as_json(found, workload, names, options)
 
 
 def _print(found: many.JsonObject, terminal: Terminal, limit: int) -> None:

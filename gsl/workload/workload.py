@@ -464,6 +464,21 @@ class Workload:
         reason = program.why_unread() if isinstance(program, Explained) else lambda node: ""
         return unread(self.graph, [node for node in self.graph if _is_call(node)], reason)
 
+    @property
+    def inside(self) -> Mapping[str, Workload]:
+        """The graphs within calls by name, at any depth, and the functions of a model, as workloads of their own: for
+        a look, as rules are applied in them anyway."""
+        found: dict[str, Workload] = {}
+
+        def note(name: str, program: Program) -> Program:
+            part = found[name] = type(self)(program, name=name)
+            found.update({f"{name}/{inner}": each for inner, each in part.inside.items()})
+            return program
+
+        if hasattr(self._program, "inside"):
+            self._program.inside(note)
+        return found
+
     def text(self, *, full: bool = False) -> str:
         """The view as text, without attributes that have their default value unless ``full``."""
         return text(self.graph, hide=hide_nothing if full else hide_defaults)

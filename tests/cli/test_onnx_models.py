@@ -36,6 +36,17 @@ def test_apply(model: Path, gsl: Run) -> None:
     assert "ends in .onnx" in err
 
 
+def test_matches_in_branches_and_of_operators_that_rules_declare(model: Path, gsl: Run) -> None:
+    text = TEXT[: TEXT.index("main")] + """main (float[2,4] x, bool c) => (float[2,4] y) {
+        y = If (c) <then_branch = one () => (float[2,4] u) { s = Sigmoid(x) u = Mul(x, s) },
+                    else_branch = two () => (float[2,4] v) { v = Abs(x) }> }"""
+    (model / "branches.onnx").write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    for rules in ("mine.py:to silu", "gsl.rules.ort:ORT"):
+        code, out, err = gsl("match", rules, "branches.onnx")
+        assert (code, err) == (0, "")
+        assert "%y.then_branch/u" in out
+
+
 def test_weights_in_another_file(model: Path, gsl: Run) -> None:
     proto = onnx.parser.parse_model(TEXT)
     (weight,) = proto.graph.initializer

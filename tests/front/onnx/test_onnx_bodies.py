@@ -70,6 +70,16 @@ def test_a_pass_works_inside(body: str) -> None:
     assert not Pass(TWICE)(native).modified
 
 
+def test_a_look_inside() -> None:
+    wl = workload(NESTED, **GIVEN)
+    parts = wl.inside
+    inner = "y.then_branch/u.then_branch"
+    assert list(parts) == ["y.then_branch", inner, "y.then_branch/u.else_branch", "y.else_branch"]
+    assert [name for name, part in parts.items() if list(TWICE.match(part))] == [inner]
+    assert TWICE.explain(parts[inner])
+    assert wl.program.inside(lambda name, program: program) is wl.program
+
+
 def test_the_trace_tells_the_graph() -> None:
     assert str(RULES(workload(BRANCHES, **GIVEN)).trace) == (
         "in y.then_branch\n  silu: %u -> %multiply\nin y.else_branch\n  twice: %q -> %h"
