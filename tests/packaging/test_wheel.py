@@ -192,7 +192,7 @@ def test_what_is_missing_is_told(command: list[str], mend: str, core: Environmen
 def test_what_a_part_needs_is_told(core: Environment) -> None:
     parts = {
         "rule.verify()": "torch", "import gsl.fx": "torch", "gsl.rules.ORT": "torch", "gsl.optimize(None)": "torch",
-        "Subst.from_programs(lambda x: x + 0, lambda x: x)": "torch", "Workload.from_relax(None)": "tvm",
+        "Subst.from_programs(lambda x: x + 0, lambda x: x)": "torch", "Workload.from_relax(None)": "torch",
         "import gsl.relax": "tvm", "import gsl.onnx": "onnx_ir", "Workload.from_onnx('m.onnx')": "onnx",
     }  # fmt: skip
     told = "import gsl, gsl.rules\nfor part in " + repr([*parts]) + """:

@@ -3,6 +3,7 @@
 from gsl.errors import missing_package
 
 try:
+    import torch as _torch  # noqa: F401
     import tvm.relax as _relax  # noqa: F401
 except ModuleNotFoundError as _error:
     raise missing_package(_error) from _error

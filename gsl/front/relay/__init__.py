@@ -1,6 +1,11 @@
 """The front end for Relay, which TVM had up to version 0.19."""
 
-from gsl.errors import MissingPackageError
+from gsl.errors import MissingPackageError, missing_package
+
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as _error:
+    raise missing_package(_error) from _error
 
 try:
     import tvm.relay as _relay  # noqa: F401
