@@ -44,8 +44,9 @@ $(RELAY_STAMP): tools/relay_env.py constraints-relay.txt pyproject.toml
 	$(PYTHON) tools/relay_env.py $(RELAY_VENV)
 	touch $@
 
+# The front ends for torch, of which the other environment has the same, run there.
 test-relay: $(RELAY_STAMP)
-	$(RELAY_VENV)/bin/relay-python -m pytest -n 2 --dist worksteal tests/front/relay tests/conformance \
+	$(RELAY_VENV)/bin/relay-python -m pytest -n 2 --dist worksteal -k relay tests/front/relay tests/conformance \
 		'tests/test_docs.py::test_examples_run[relay.md]'
 
 # The systems with which GSL is compared; what can't be installed is left out of the results.
