@@ -120,22 +120,33 @@ def rebuilt(expr: Any, instead: Mapping[Any, Any], span: Any = None, infer: bool
         return expr
     span = expr.span if expr.span is not None else span
     match expr:
-        case relay.Call():
-            own = len(new) - len(expr.args)
-            if infer:
-                # What an operator's types are follows from its operands; a function may be given its own.
-                types = None if isinstance(expr.op, Op) else expr.type_args
-                return relay.Call(new[0] if own else expr.op, new[own:], expr.attrs, types, span)
-            return relay.expr.CallWithFields(expr, new[0] if own else None, new[own:], None, None, None, span)
-        case relay.Tuple():
-            return relay.Tuple(new, span) if infer else relay.expr.TupleWithFields(expr, new, None, span)
-        case relay.TupleGetItem():
-            if infer:
-                return relay.TupleGetItem(new[0], expr.index, span)
-            return relay.expr.TupleGetItemWithFields(expr, new[0], None, None, span)
         case relay.If():
             return relay.If(new[0], expr.true_branch, expr.false_branch, span)
+        case relay.Call() if _is_target(expr.op):
+            if not infer:
+                return with_parts(expr, new, span)
+            # What an operator's types are follows from its operands; a function may be given its own.
+            return relay.Call(expr.op, new, expr.attrs, None if isinstance(expr.op, Op) else expr.type_args, span)
+        case relay.Call():
+            if infer:
+                return relay.Call(new[0], new[1:], expr.attrs, expr.type_args, span)
+            return relay.expr.CallWithFields(expr, new[0], new[1:], None, None, None, span)
+        case relay.Tuple():
+            return relay.Tuple(new, span) if infer else with_parts(expr, new, span)
+        case relay.TupleGetItem():
+            return relay.TupleGetItem(new[0], expr.index, span) if infer else with_parts(expr, new, span)
     return expr
+
+
+def with_parts(expr: Any, new: Sequence[Any], span: Any) -> Any:
+    """A tuple, a field of one, or a call whose operator is no part of it, with other parts, at a place in the source;
+    all else is as it was, its type too."""
+    match expr:
+        case relay.Call():
+            return relay.expr.CallWithFields(expr, None, new, None, None, None, span)
+        case relay.Tuple():
+            return relay.expr.TupleWithFields(expr, new, None, span)
+    return relay.expr.TupleGetItemWithFields(expr, new[0], None, None, span)
 
 
 def bound(expr: Any, values: Mapping[Any, Any]) -> Any:

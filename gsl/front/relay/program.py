@@ -97,7 +97,7 @@ class RelayProgram(Extended, Unchangeable):
     def store(self, graph: Graph) -> RelayProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
         old = main_of(self._typed)
-        storer = RelayStorer(graph, self._typed, self._recipes)
+        storer = RelayStorer(graph, self._typed, self._recipes, self._types)
         new = with_room(storer.store)
         if new.same_as(old):
             return self

@@ -10,8 +10,8 @@ from tvm import relay
 from tvm.ir import Op
 
 from gsl.front.core.handle import NUMBERS
-from gsl.front.relay.handle import ByExpression, in_order, parts, rebuilt
-from gsl.front.relay.types import checked_type
+from gsl.front.relay.handle import ByExpression, in_order, parts, with_parts
+from gsl.front.relay.types import checked_type, is_static
 from gsl.graph import Node
 from gsl.spec.meaning import has_symbols
 from gsl.spec.spec import exact
@@ -20,22 +20,31 @@ from gsl.spec.spec import exact
 class Recipe:
     """An expression with types, which can be made again of other operands of the same types."""
 
-    __slots__ = ("_operands", "_parts", "_result")
+    __slots__ = ("_result", "_steps", "is_static")
 
-    def __init__(self, operands: Sequence[Any], parts: Sequence[Any], result: Any) -> None:
-        self._operands = operands
-        self._parts = parts
-        self._result = result
+    def __init__(self, operands: Sequence[Any], made: Sequence[Any], result: Any) -> None:
+        places = ByExpression[int]()
+        for place, operand in enumerate(operands):
+            if not isinstance(operand, NUMBERS):
+                places[operand] = place
+        self._steps: list[tuple[Any, Any, tuple[int | None, ...], tuple[Any, ...]]] = []
+        """For each part: itself, its place in the source, the places of its own parts among the operands and the parts
+        before it, and these as they were."""
+        for number, part in enumerate(made):
+            below = parts(part)
+            self._steps.append((part, part.span, tuple([places.get(each) for each in below]), below))
+            places[part] = len(operands) + number
+        self._result: int | Any = places.get(result, result)
+        self.is_static = is_static(checked_type(result))
+        """True if Relay knows all sizes of the expression."""
 
     def follow(self, operands: Sequence[Any], span: Any) -> Any:
         """The expression of these operands, at a place in the source."""
-        instead = ByExpression[Any]()
-        for old, new in zip(self._operands, operands):
-            if not isinstance(old, NUMBERS):
-                instead[old] = new
-        for part in self._parts:
-            instead[part] = rebuilt(part, instead, span)
-        return instead.get(self._result, self._result)
+        values = list(operands)
+        for part, own, places, below in self._steps:
+            new = [old if place is None else values[place] for place, old in zip(places, below)]
+            values.append(with_parts(part, new, span if own is None else own))
+        return values[self._result] if isinstance(self._result, int) else self._result
 
 
 def recipe_of(expr: Any, operands: Sequence[Any], typed: Callable[[Any], Any]) -> Recipe | None:

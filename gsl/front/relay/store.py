@@ -30,11 +30,12 @@ from gsl.front.relay.handle import (
 )  # fmt: skip
 from gsl.front.relay.recipes import Recipe, key_of, recipe_of
 from gsl.front.relay.spellings.table import items
-from gsl.front.relay.types import RelayTypes, checked_type, infer_local, is_static, native_type, stand_in
+from gsl.front.relay.types import KnownTypes, RelayTypes, checked_type, infer_local, is_static, native_type, stand_in
 from gsl.front.tvm.tensors import dtype_name, to_torch, to_tvm
 from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import OperatorName
+from gsl.spec.meaning import has_symbols
 
 PREFIX = "_param_"
 """The names of new weights begin so; a number follows. Relay prints a ``v`` before the underscore."""
@@ -45,8 +46,11 @@ class RelayStorer(Storer):
 
     framework = "Relay"
 
-    def __init__(self, graph: Graph, module: Any, recipes: dict[Hashable, Recipe] | None = None) -> None:
+    def __init__(
+        self, graph: Graph, module: Any, recipes: dict[Hashable, Recipe] | None = None, types: KnownTypes | None = None
+    ) -> None:
         super().__init__(graph)
+        self._known: KnownTypes = {} if types is None else types
         self.module = module
         self.recipes: dict[Hashable, Recipe] = {} if recipes is None else recipes
         """The known ways to write calls, by :func:`key_of`."""
@@ -100,6 +104,7 @@ class RelayStorer(Storer):
                 if value is None:
                     return
                 self.values[operand] = self._noted(operand, value)
+                self._static[value] = not has_symbols(operand.type)
         self._typed(self._written(Node(op, operands, attrs)))
 
     def type_of(self, operand: Any) -> Type | None:
@@ -196,7 +201,9 @@ class RelayStorer(Storer):
             if recipe is None:
                 return self._spanned(self._with_shared_rows(expr), span)
             self.recipes[key] = recipe
-        return recipe.follow(operands, span)
+        made = recipe.follow(operands, span)
+        self._static[made] = recipe.is_static
+        return made
 
     def _is_static(self, operand: Any) -> bool:
         """True if Relay, too, knows all sizes of an operand."""
@@ -204,7 +211,9 @@ class RelayStorer(Storer):
             return True
         known = self._static.get(operand)
         if known is None:
-            known = self._static[operand] = is_static(checked_type(operand))
+            type = checked_type(operand)
+            known = type is not None and (type.handle.value in self._known or is_static(type))
+            self._static[operand] = known
         return known
 
     def _with_shared_rows(self, expr: Any) -> Any:
@@ -227,7 +236,7 @@ class RelayStorer(Storer):
 
     def _outlined(self, group: Subgraph, attrs: Mapping[str, Any]) -> relay.Function:
         """An outlined group as a function that carries its name and attributes."""
-        inner = RelayStorer(group.body, self.module, self.recipes)
+        inner = RelayStorer(group.body, self.module, self.recipes, self._known)
         variables = []
         for node in group.body:
             if node.op == INPUT:
