@@ -163,7 +163,7 @@ def _contrast(search: CounterexampleSearch, most: int) -> None:
     for _ in range(0, most, SOME):
         search.run(SOME, until_different=False, attempts=FEW_ATTEMPTS)
         few = min(len(search.different), len(search.equal))
-        if few >= 2 * SOME or (search.evaluated >= 2 * SOME and len(search.equal) < LEAST_PASSING):
+        if few >= SOME or (search.evaluated >= 2 * SOME and len(search.equal) < LEAST_PASSING):
             return
 
 

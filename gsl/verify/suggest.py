@@ -48,7 +48,7 @@ class SideCondition:
     def holds(self, match: Match) -> bool:
         try:
             return Evaluator(MatchScope(match.bindings, ())).value(self.expr.ast) is True
-        except (EvaluationError, ValueError):
+        except (EvaluationError, ValueError, TypeError, ArithmeticError, RuntimeError):  # torch has errors of its own
             return False
 
 
@@ -256,6 +256,8 @@ def _values(match: Match, passing: Sequence[Match], pattern: Pattern, name: str)
         own = getattr(pattern, key)
         values = [other[pattern].attrs.get(key) for other in passing if other.get(pattern) is not None]
         value = node.attrs[key]
+        if isinstance(value, float):
+            yield SideCondition(own > 0, f"{name}.{key} > 0", 3)
         if isinstance(value, tuple):
             yield from _tuples(own, f"{name}.{key}", spec.derive is not None)
         else:
