@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from pathlib import Path
 
-from gsl.errors import PatternError
+from gsl.errors import GSLError, PatternError
 from gsl.rewrite import Subst
 from gsl.verify.judge import verify
 from gsl.verify.keep import Kept
-from gsl.verify.verdict import Verdict
+from gsl.verify.models import compare
+from gsl.verify.search import CounterexampleSearch
+from gsl.verify.verdict import Unchecked, Verdict
 
 
 def verify_all(
@@ -70,17 +72,28 @@ def _found(
             yield from _elsewhere(rules, own, options)
     else:
         for rule in rules:
-            yield verify(rule, **options)  # type: ignore[arg-type]
+            yield _verdict(rule, options)
 
 
 def _elsewhere(rules: tuple[Subst, ...], executor: Executor, options: dict[str, int]) -> Iterator[Verdict]:
     futures = [None if (sent := _pickled(rule)) is None else executor.submit(_verify, sent, options) for rule in rules]
     for rule, future in zip(rules, futures):
-        yield verify(rule, **options) if future is None else pickle.loads(future.result())  # type: ignore[arg-type]
+        yield _verdict(rule, options) if future is None else pickle.loads(future.result())
 
 
 def _verify(rule: bytes, options: dict[str, int]) -> bytes:
-    return pickle.dumps(verify(pickle.loads(rule), **options))  # type: ignore[arg-type]
+    return pickle.dumps(_verdict(pickle.loads(rule), options))
+
+
+def _verdict(rule: Subst, options: dict[str, int]) -> Verdict:
+    """The verdict on a rule: unchecked where that fails, which stops no other rule."""
+    try:
+        return verify(rule, **options)  # type: ignore[arg-type]
+    except GSLError:
+        raise
+    except Exception as error:
+        reason = f"a mistake in GSL, please report it: {type(error).__name__}: {error}"
+        return Unchecked(rule.name, CounterexampleSearch(rule, compare, options["seed"]).evidence(), reason=reason)
 
 
 def _pickled(rule: Subst) -> bytes | None:

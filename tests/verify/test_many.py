@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gsl import Proved, Refuted, RuleSet, Subst, op, pat
+from gsl import Proved, Refuted, RuleSet, Subst, Unchecked, op, pat
 from gsl.errors import PatternError
 from gsl.rules import RULES
 from gsl.verify import Evidence, Verdict, verify
@@ -65,6 +65,23 @@ def test_processes_give_the_same_verdicts() -> None:
     rules = some()
     here, there = rules.verify(max_examples=20), rules.verify(max_examples=20, jobs=2)
     assert {name: str(verdict) for name, verdict in there.items()} == {name: str(v) for name, v in here.items()}
+
+
+@pytest.mark.parametrize("executor", [None, Inline()])
+def test_a_rule_on_which_verification_fails_stops_no_other(
+    executor: Executor | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(rule: Subst, **options: Any) -> Verdict:
+        if rule.name == "first":
+            raise RuntimeError("not in torch")
+        return verify(rule, **options)
+
+    monkeypatch.setattr("gsl.verify.many.verify", failing)
+    rules = RuleSet([Subst(op.ReLU(x), op.ReLU(op.ReLU(x)), name=name) for name in ("first", "second")])
+    first, second = rules.verify(max_examples=20, executor=executor).values()
+    assert isinstance(first, Unchecked)
+    assert first.reason == "a mistake in GSL, please report it: RuntimeError: not in torch"
+    assert second
 
 
 def test_kept_verdicts_are_those_that_were_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
