@@ -67,7 +67,7 @@ READ: dict[str, tuple[dict[str, str | int], str]] = {
     ),
     "an RMS norm by onnxruntime's name": (
         {"body": "y = SimplifiedLayerNormalization <epsilon: float = 0.5> (x, w)", "more": "float[3] w = {1, 2, 3}"},
-        "%y: float32[2, 3] = nn.rms_norm(%x, %w, epsilon=0.5)",
+        "%w: float32[3] = param\n%y: float32[2, 3] = nn.rms_norm(%x, %w, epsilon=0.5)",
     ),
     "several results": (
         {"body": "v, i = TopK(x, k) y = Relu(v)", "outputs": "float[2,2] y, int64[2,2] i", "more": "int64[1] k = {2}"},
