@@ -101,8 +101,8 @@ def run(meter: Meter, largest: int) -> Section:
         https://github.com/wzh99/GSL, found by the variable `FIRST_GSL`, the folder of a checkout; without it, it is
         left out. It runs in a process of its own, in turns with GSL, and its workload, with types, is made before its
         time is taken. Where it fails on this TVM, or has no such rule, the row says so; one rule is written anew for
-        it, and it keeps a type that it would delete too early. In `convs`, no two convolutions go together. Rules of one name differ
-        in their conditions, so what the two make is not compared."""
+        it, and it keeps a type that it would delete too early. In `convs`, no two convolutions go together.
+        Rules of one name differ in their conditions, so what the two make is not compared."""
     )
     section.table(
         ["graph, size and rule", "operators", GSL, FIRST, "GSL ÷ first"],
