@@ -200,9 +200,9 @@ class Splicer:
             _put_in_order(new, taken)
         self.drop(matched, covers=True)
         self.drop([new for new in replacement.new if not new.users and new in created])
-        if self.graph.touched is not None:
-            self.graph.touched.update(dict.fromkeys(created))
-        names, dead = self.names, self.dead
+        names, dead, touched = self.names, self.dead, self.graph.touched
+        if touched is not None:  # of what was matched, what stays may be part of another match
+            touched.update(dict.fromkeys([node for node in (*created, *matched) if node not in dead]))
         for node in created:
             if node not in dead:
                 wanted = node.name or short_name(node.op)
@@ -283,7 +283,7 @@ class Splicer:
 
         Calls with effects stay, but for exchanges among the suspects where a match ``covers`` them.
         """
-        dead, outputs, touched = self.dead, self.outputs, self.graph.touched
+        dead, outputs, less_used = self.dead, self.outputs, self.graph.less_used
         for suspect in suspects:
             if suspect.users:
                 continue
@@ -296,8 +296,8 @@ class Splicer:
                     continue
                 dead.add(node)
                 self.size -= 1
-                if touched is not None:
-                    touched.update(dict.fromkeys(node.operands))
+                if less_used is not None:
+                    less_used.update(dict.fromkeys(node.operands))
                 for operand in node.operands if not node.deps else _needs(node):
                     users = operand.users
                     if isinstance(users, dict):  # as in drop_user, of which there are very many calls

@@ -294,6 +294,12 @@ class Plan:
         return max(heights.values())
 
     @cached_property
+    def reads_uses(self) -> bool:
+        """True if it may count for a match which users a node lacks."""
+        constrained = self.given or any(isinstance(pattern, Seq) and pattern.constraints for pattern in self.patterns)
+        return self.extern_use is not None or bool(constrained or self.fuzzy) or self.variadic is not None
+
+    @cached_property
     def root(self) -> Pattern | None:
         """The pattern below which all nodes of a match stand, if there is one from which a search can start."""
         first, *others = self.outputs

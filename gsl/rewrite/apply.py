@@ -250,7 +250,7 @@ class RewriteRun:
         if not self.own:
             self.graph = self.graph.copy()
         self._owned = True
-        self.graph.touched = {} if self.local else None
+        self._note_changes()
         names = {node.name for node in self.graph}
         if len(names) < len(self.graph) or "" in names:
             for node, name in node_names(self.graph).items():
@@ -287,8 +287,14 @@ class RewriteRun:
     def near_to_changes(self) -> Near | None:
         """The nodes at which rules may match anew after a round; ``None`` for all."""
         touched = self._touched()
-        self.graph.touched = {} if self.local else None
+        self._note_changes()
         return near_to(self.graph, touched, [rule.plan for rule in self.trace.rules.values()])
+
+    def _note_changes(self) -> None:
+        """Let the graph note what is changed from now on."""
+        self.graph.touched = {} if self.local else None
+        reads_uses = any(rule.plan.reads_uses for rule in self.trace.rules.values())
+        self.graph.less_used = self.graph.touched if reads_uses else None
 
     def _touched(self) -> list[Node]:
         """What was changed since the last round began, as far as it is still there."""
@@ -300,7 +306,7 @@ class RewriteRun:
     def watched_by(self, watch: Watch) -> None:
         """Let the graph be compared with what it was, after a round in which rules fired."""
         if self._open is not None and not watch.wants(self._open.splicer.size):
-            watch.skip()
+            watch.skip(self._open.splicer.size)
             return
         self.settle()
         watch.check(self.graph, self.trace)
@@ -358,7 +364,7 @@ class RewriteRun:
         """The graph and the trace; warns where types could not be checked."""
         self.settle()
         self.graph.formed.clear()
-        self.graph.touched = None
+        self.graph.touched = self.graph.less_used = None
         if self.untyped:
             place = caller()
             warnings.warn_explicit(self.untyped, UntypedWarning, place.file, place.line)

@@ -90,9 +90,11 @@ def share_near(splicer: Splicer, touched: Iterable[Node]) -> int:
 
 def _equal_to(node: Node, dead: set[Node], keys: dict[int, Hashable]) -> Node | None:
     """Another call that is equal to a node, looked for among the users of the operand that has the fewest."""
+    if not _is_pure(node, set()):
+        return None
     used = [operand.users for operand in node.operands if operand.op != CONST]  # a number is an operand of one call
     users = min(used, key=len, default=())
-    if len(users) < 2 or len(users) > CROWD or not _is_pure(node, set()):
+    if len(users) < 2 or len(users) > CROWD:
         return None
     alike = [user for user in users if user.op == node.op and user is not node and user not in dead]
     try:

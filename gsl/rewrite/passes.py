@@ -44,27 +44,32 @@ class Watch:
 
     The rules are functions of the graph, so a graph that was there before comes again and again. The earlier state is
     that after round 0, 1, 3, 7, … (R. P. Brent, "An improved Monte Carlo factorization algorithm", BIT 20, 1980): one
-    state is kept, and a loop is found within three times its rounds, or three times the rounds that lead to it.
+    state is kept, and a loop is found within three times its rounds, or three times the rounds that lead to it. A graph
+    that is smaller than ever before has not been there before, so it is not looked at, and another state is kept when
+    it shrinks no more.
     """
 
     def __init__(self, graph: Graph, firings: int = 0) -> None:
         self.state = _state(graph)
         self.firings = firings
         """The number of firings by then."""
+        self.least = len(graph)
+        """The fewest nodes that it had."""
         self.rounds = 0
         self.renewal = 1
 
     def check(self, graph: Graph, trace: Trace) -> None:
         """Look at the graph after a round, in order. Raises FixpointError, with the rewrites that lead back."""
-        self.rounds += 1
-        renewed = self.rounds == self.renewal
-        if not renewed and not self._has_operators(graph):
+        shrunk = len(graph) < self.least
+        self.skip(len(graph))
+        renewed = self.rounds >= self.renewal
+        if shrunk or (not renewed and not self._has_operators(graph)):
             return
         state = _state(graph)
         if _same_states(self.state, state):
             raise FixpointError(_circle(trace.firings[self.firings :]))
         if renewed:
-            self.state, self.firings, self.renewal = state, len(trace.firings), 2 * self.renewal + 1
+            self.state, self.firings, self.renewal = state, len(trace.firings), 2 * self.rounds + 1
 
     def wants(self, size: int) -> bool:
         """True if a graph of so many nodes, which is not in order, has to be looked at after this round, too.
@@ -72,11 +77,13 @@ class Watch:
         Of such rounds one in a few is enough: a loop takes a few times as long to be found.
         """
         rounds = self.rounds + 1
-        return rounds == self.renewal or (rounds % SELDOM == 0 and size == len(self.state.ops))
+        due = rounds >= self.renewal or (rounds % SELDOM == 0 and size == len(self.state.ops))
+        return due and size >= self.least
 
-    def skip(self) -> None:
-        """Let a round pass without a look at the graph."""
+    def skip(self, size: int) -> None:
+        """Let a round pass, after which there are so many nodes, without a look at the graph."""
         self.rounds += 1
+        self.least = min(self.least, size)
 
     def _has_operators(self, graph: Graph) -> bool:
         """True if the graph has the operators of the earlier state in their order, which is cheap to see."""
@@ -370,8 +377,10 @@ class RulePass:
         if where.late:
             nodes = sorted(dict.fromkeys((*nodes, *where.late)), key=self.places.__getitem__)
         late: list[int] = []  # the places of what was moved, as a heap
-        noted, current = 0, None
-        for following in chain(nodes, (None,)):
+        noted = 0
+        current: Node | None = None
+        to_come: Iterator[Node | None] = chain(nodes, (None,))
+        for following in to_come:
             while late or len(self.moved) > noted:
                 noted = self._note_late(late, where, current, noted)
                 if not late or (following is not None and late[0] > self.places[following]):

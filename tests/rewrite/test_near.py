@@ -106,6 +106,27 @@ def test_a_loop_is_found_in_rounds_that_leave_the_nodes_out_of_order() -> None:
         RuleSet([there, back]).apply(comb(1, 1500), iterative=True)
 
 
+def test_a_loop_is_found_in_a_graph_that_shrank_before() -> None:
+    there = Subst(op.ReLU(op.Tanh(x)), op.Tanh(op.ReLU(x)), name="there")
+    back = Subst(op.Tanh(op.ReLU(x)), op.ReLU(op.Tanh(x)), name="back")
+    half = Subst(op.Exp(op.Exp(x)), op.Exp(x), name="half")
+    with pytest.raises(FixpointError, match=r"back.*go round in circles: after round [1-3]\d the graph is what it was"):
+        RuleSet([half, there, back]).apply(comb(1, 1500), iterative=True)
+
+
+def test_what_stays_of_a_match_is_looked_at_again() -> None:
+    def make(b: Builder) -> tuple[Node, ...]:
+        shared, value = b.call("tanh", b.input("x", 4)), b.input("y", 4)
+        for _ in range(1500):
+            value = b.call("exp", value)
+        return *[b.call("nn.relu", shared) for _ in range(6)], value
+
+    rule = Subst(op.ReLU(op.Tanh(x)), op.Sigmoid(x), name="each")  # one in a round, as all have the tanh
+    trace = RuleSet([rule]).apply(graph(make), iterative=True)[1]
+    assert [firing.round for firing in trace.firings] == [1, 2, 3, 4, 5, 6]
+    assert list(trace.near) == [2, 3, 4, 5, 6]
+
+
 def test_small_graphs_are_looked_at_as_a_whole(seen: list[int | None]) -> None:
     RuleSet([MELT]).apply(comb(3, 10), iterative=True)
     assert seen == [None] * 3

@@ -48,7 +48,8 @@ class Access:
     def operands_of(self, item: Any) -> tuple[Any, ...]:
         """The operands of an object."""
         found = self._ask("operands", self.operands, item)
-        if isinstance(found, (str, Mapping)) or not isinstance(found, Iterable):
+        known = type(found) in (tuple, list)  # which is quick to see, and usual
+        if not known and (isinstance(found, (str, Mapping)) or not isinstance(found, Iterable)):
             raise FrontEndError(
                 f"operands({shown(item)}) gives {found!r} of type {type(found).__name__}, expected a sequence of "
                 "objects"
@@ -61,7 +62,7 @@ class Access:
     def attrs_of(self, item: Any) -> dict[str, Any]:
         """The attributes of an object."""
         found = self._ask("attrs", self.attrs, item)
-        if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
+        if not isinstance(found, (dict, Mapping)) or not all(isinstance(name, str) for name in found):
             raise FrontEndError(
                 f"attrs({shown(item)}) gives {found!r} of type {type(found).__name__}, expected a mapping from names "
                 "to values"
