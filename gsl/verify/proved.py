@@ -65,6 +65,8 @@ def with_proof(rule: Subst, verdict: Verdict, confirm: Callable[[Subst], Verdict
         raise ContradictionError(
             f"{rule.title} is proved, and has a counterexample: please report both\n{found}\n{verdict}"
         )
+    if verdict.evidence.refused and not verdict.evidence.fired:
+        return replace(verdict, unproved=NoProof(rule.name, "its sides are equal, but the engine refused each match"))
     return Proved(verdict.rule, verdict.evidence, mutants=verdict.mutants, proof=found)
 
 

@@ -3,6 +3,7 @@ values."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
@@ -197,5 +198,9 @@ def _simpler(part: Any) -> Iterator[Any]:
     first = part.reshape(-1)[:1].tolist() if part.numel() else []
     own = options.index(first[0]) if part.numel() == 1 and first[0] in options else len(options)
     yield from options[:own]
+    size = abs(first[0]) if part.numel() == 1 else 0
+    if 8 < size < math.inf:
+        power = math.floor(math.log2(size))
+        yield from (math.copysign(2**power, first[0]), math.copysign(2 ** (power + 1), first[0]))
     if part.dtype.is_floating_point and bool((part != part.trunc()).any()):
         yield part.trunc()

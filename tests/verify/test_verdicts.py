@@ -12,7 +12,7 @@ import torch
 
 from gsl import Refuted, Subst, Supported, Unchecked, attr, op, pat
 from gsl.rules import MODULE_FUSION, RULES
-from gsl.verify import Verdict
+from gsl.verify import Verdict, verify
 from tests.verify.wrong import WRONG
 
 x, y, w = pat.Wildcard(), pat.Wildcard(), pat.Param()
@@ -108,6 +108,78 @@ def test_an_alternative_that_no_graph_has_is_named() -> None:
     assert isinstance(found, Supported)
     assert any("ndim=3" in text for text in found.evidence.missing)
     assert "not generated: the alternative" in str(found)
+
+
+# Subtle mistakes
+
+
+def cast(x: Any, *dtypes: str) -> Any:
+    for dtype in dtypes:
+        x = op.Cast(x, dtype=dtype)
+    return x
+
+
+def first_axis(x: Any) -> Any:
+    return op.Mean(x, axis=(0,), keepdims=False, exclude=False)
+
+
+def square(x: Any, **attrs: Any) -> Any:
+    return op.MaxPool2D(x, pool_size=(2, 2), padding=(0, 0, 0, 0), dilation=(1, 1), ceil_mode=False, layout="NCHW",
+                        out_layout="", **attrs)  # fmt: skip
+
+
+a, b = pat.Wildcard(dtype="uint8"), pat.Wildcard(dtype="uint8")
+n, k, m = pat.Wildcard(dtype="int64"), pat.Wildcard(dtype="int64"), pat.Wildcard(dtype="int32")
+p, q = pat.Wildcard(dtype="float32", ndim=2), pat.Wildcard(dtype="float32", ndim=2)
+image = pat.Wildcard(dtype="float32", ndim=4)
+inner = op.LeakyReLU(p)
+leaky = op.LeakyReLU(inner)
+turned = op.Transpose(image)
+slope = op.LeakyReLU(p, alpha=leaky.alpha * inner.alpha)
+WRONG_IN_FEW_CASES = {
+    "int64 by way of int32": (cast(n, "int32", "int64"), n),
+    "a sum of bytes that are cast": (cast(a + b, "int32"), cast(a, "int32") + cast(b, "int32")),
+    "two slopes that may be negative": (leaky, slope),
+    "a quotient and a remainder of another sign": (op.FloorDivide(n, k) * k + op.Mod(n, k), n, n.shape == k.shape),
+    "a shift by rows": (op.Softmax(p + q, axis=1), op.Softmax(p, axis=1), q.shape[0] == 1, q.shape[1] == p.shape[1]),
+    "means of unequal parts": (first_axis(op.Concatenate([p, q], axis=0)), (first_axis(p) + first_axis(q)) * 0.5),
+    "a window of strided windows": (square(square(image, strides=(2, 2)), strides=(1, 1)),
+                                    op.MaxPool2D(image, pool_size=(3, 3), strides=(2, 2))),
+    "a permutation that is not its inverse": (op.Transpose(op.Exp(turned), axes=turned.axes), op.Exp(image)),
+}  # fmt: skip
+RIGHT_IN_ALL = {
+    "int32 by way of int64": (cast(m, "int64", "int32"), m),
+    "two slopes that are not negative": (leaky, slope, inner.alpha > 0, leaky.alpha > 0),
+    "a quotient and its remainder": (op.FloorDivide(n, k) * k + op.FloorMod(n, k), n, n.shape == k.shape),
+    "a shift by columns": (op.Softmax(p + q, axis=1), op.Softmax(p, axis=1), q.shape[1] == 1, q.shape[0] == p.shape[0]),
+    "a window of windows": (square(square(image, strides=(1, 1)), strides=(1, 1)),
+                            op.MaxPool2D(image, pool_size=(3, 3))),
+    "a permutation and its inverse": (op.Transpose(op.Exp(turned), axes=attr.Inverse(turned.axes)), op.Exp(image)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*WRONG_IN_FEW_CASES, *RIGHT_IN_ALL])
+def test_subtle_mistakes(name: str) -> None:
+    source, target, *where = WRONG_IN_FEW_CASES.get(name) or RIGHT_IN_ALL[name]
+    found = verify(Subst(source, target, where=where), max_examples=40, suggest=False)
+    assert isinstance(found, Refuted if name in WRONG_IN_FEW_CASES else Supported), str(found)
+
+
+def test_numbers_in_reach_of_a_narrow_dtype_are_powers_of_two() -> None:
+    found = verify(Subst(*WRONG_IN_FEW_CASES["int64 by way of int32"]), max_examples=40, suggest=False)
+    assert isinstance(found, Refuted)
+    inputs = found.counterexample.comparison.inputs
+    assert inputs is not None
+    assert {abs(int(value)) for value in inputs["x"].reshape(-1)} <= {0, 2**31, 2**32}
+
+
+def test_what_the_engine_always_refuses_is_not_proved() -> None:
+    pytest.importorskip("z3")
+    whole = pat.Wildcard(dtype="int64", ndim=1)
+    found = Subst(whole * pat.Const(2) / pat.Const(2), whole).verify(max_examples=20, prove=True)
+    assert isinstance(found, Unchecked), str(found)
+    assert found.unproved is not None
+    assert "the engine refused each match" in found.unproved.reason
 
 
 # The same again

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import inf
 from typing import Any, Final
 
 import numpy as np
@@ -86,6 +87,16 @@ def _origins(slot: int, names: Mapping[int, str], makers: Mapping[int, StraightL
     return found
 
 
+def _reach(program: StraightLineProgram) -> float:
+    """A number somewhat beyond the narrowest dtype that integers are cast to or from; infinite without such casts."""
+    types: dict[int, Any] = dict(program.leaves.values()) | {step.result: step.kind for step in program.steps}
+    casts = [(types[step.operands[0]].dtype, types[step.result].dtype)
+             for step in program.steps if step.op == "cast" and step.operands[0] in types]  # fmt: skip
+    changed = [cast for cast in casts if "int" in cast[0] and cast[0] != cast[1]]
+    ends = [torch.iinfo(getattr(torch, dtype)).max for cast in changed for dtype in cast if "int" in dtype]
+    return 1.25 * min(2**31, *ends) if ends else inf
+
+
 class DrawnLeaves:
     """The leaves of two programs, and the way to draw them: so that the first program is defined on them."""
 
@@ -97,6 +108,8 @@ class DrawnLeaves:
         self._below: dict[str, int] = {}
         """The number of places on the axis from which a leaf of indices selects."""
         self._divisors: set[str] = set()
+        self._reach = min(_reach(before), _reach(after))
+        """The largest size of whole numbers, where casts of them take part: larger than the narrowest dtype holds."""
         self._rounds = any(step.rounding for program in (before, after) for step in program.steps)
         """True if a cast rounds: then the numbers that the dtype of a leaf has matter."""
         for program in (before, after):
@@ -127,7 +140,9 @@ class DrawnLeaves:
     def draw(self, rng: Rng, kind: DrawKind) -> dict[str, Any]:
         """Values for all leaves by name: float64 for floats, and the leaf's own dtype for all others."""
         found = {
-            name: self._real(rng, name, type, kind) if is_floating(type.dtype) else self.whole(rng, name, type)
+            name: self._real(rng, name, type, kind)
+            if is_floating(type.dtype)
+            else self.whole(rng, name, type, self._reach if kind is _wide else inf)
             for name, type in self.types.items()
         }
         for name, domain in self.wanted.items():
@@ -163,8 +178,8 @@ class DrawnLeaves:
         found = torch.from_numpy(np.asarray(rng.integers(low, high, shape), dtype=np.float64))
         return found if name not in self.wanted else self.wanted[name].mapped(found), denominator
 
-    def whole(self, rng: Rng, name: str, type: TensorType) -> Any:
-        """A value for a leaf of integers or booleans."""
+    def whole(self, rng: Rng, name: str, type: TensorType, reach: float = inf) -> Any:
+        """A value for a leaf of integers or booleans: small numbers, or those up to a size if it is finite."""
         shape: Any = type.shape
         if type.dtype == "bool":
             return torch.from_numpy(np.asarray(rng.integers(0, 2, shape).astype(bool)))
@@ -172,7 +187,10 @@ class DrawnLeaves:
             raise ValueError(f"complex numbers are not compared, found {name} of type {type}")
         low = 0 if name in self._below or type.dtype.startswith("uint") else -5
         high = self._below.get(name, 6)
-        if rng.integers(3) == 0:
+        if reach < inf and name not in self._below:
+            limits = torch.iinfo(getattr(torch, type.dtype))
+            low, high = max(limits.min, -int(reach)), min(limits.max, int(reach)) + 1
+        elif rng.integers(3) == 0:
             # Numbers that are indices of almost anything, should they be computed with before they are used.
             low, high = 0, min(high, 2)
         values = np.asarray(rng.integers(low, high, shape))
