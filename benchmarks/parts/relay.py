@@ -108,7 +108,7 @@ def run(meter: Meter, largest: int) -> Section:
         ["graph, size and rule", "operators", GSL, FIRST, "GSL ÷ first"],
         [[row.label, f"{row.size:,}", _shown(row, GSL), _shown(row, FIRST), _ratio(row)] for row in rows],
     )
-    section.goals += goals({row.label: row for row in rows})
+    section.sharper += goals({row.label: row for row in rows})
     return section
 
 
