@@ -35,10 +35,12 @@ from gsl.pat import (
     Cond,
     Constraint,
     Exactly,
+    Fused,
     GetItem,
     Instance,
     Leaf,
     Like,
+    Module,
     Not,
     OpClass,
     Pattern,
@@ -116,7 +118,7 @@ class Plan:
 
     def _check(self) -> None:
         for pattern in self.patterns:
-            if isinstance(pattern, (Cond, MatchClause, Like, Instance, Exactly)):
+            if isinstance(pattern, (Cond, MatchClause, Like, Instance, Exactly, Fused, Module)):
                 raise PatternError(
                     f"{pattern.location}: {type(pattern).__name__} belongs in a target, it can't be matched; "
                     "in a source use pat.Alt or where="

@@ -47,6 +47,7 @@ REFUSED: list[tuple[str, Callable[[], Any], list[str]]] = [
     ("condition in the source", lambda: rule(pat.Cond(True, RELU, X), X), ["Cond belongs in a target", "where="]),
     ("like in the source", lambda: rule(CONV.like(X, W), X), ["nn.conv2d.like", "belongs in a target"]),
     ("like inside the source", lambda: rule(op.ReLU(CONV.like(X, W)), X), ["Like belongs in a target"]),
+    ("group in the source", lambda: rule(pat.Alt(X, pat.Fused("g")), X), ["Fused belongs in a target"]),
     ("instance in the source", lambda: rule(op.ReLU(GROUP(FIELD, 0)), X), ["Instance belongs in a target"]),
     ("alternative in the target", lambda: rule(RELU, X | op.Exp(X)), ["can't be built in a target", "pat.Match"]),
     ("negation in the target", lambda: rule(RELU, op.Exp(~X)), ["~Wildcard can't be built in a target"]),
