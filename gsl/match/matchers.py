@@ -120,7 +120,7 @@ class Matcher:
         guard = self.pattern.guard
         assert guard is not None
         if not isinstance(node.type, TensorType):
-            return search.miss(self.pattern, node, "type", guard, None)
+            return search.miss(self.pattern, node, "type", guard, node.type)
         shape = guard.shape if isinstance(guard.shape, tuple) else ()
         if isinstance(guard.shape, tuple) and len(shape) != node.type.ndim:
             return search.miss(self.pattern, node, "ndim", len(shape), node.type.ndim)

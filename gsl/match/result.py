@@ -14,6 +14,7 @@ from gsl.graph import Node, Op, op_name
 from gsl.graph.text import value_text
 from gsl.match.bindings import Bindings, BoundNodes, LateBindings
 from gsl.pat import Call, GetItem, OpClass, Pattern, Repeat, Seq, Tuple, Variadic
+from gsl.pat.typed import TypeGuard
 from gsl.spec import OpSpec
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def _shown(value: Any) -> str:
             return f"%{value.name} ({op_name(value.op)})"
         case OpSpec():
             return value.name
-        case Pattern() | OpClass():
+        case Pattern() | OpClass() | TypeGuard():
             return repr(value)
         case BaseException():
             return str(value) or type(value).__name__

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gsl import Subst, op, pat
+from gsl import Subst, attr, op, pat
 from gsl.graph import Effect, Graph
 from tests.helpers.graphs import Builder, graph
 from tests.rewrite.test_scale import chain
@@ -173,3 +173,17 @@ def test_a_large_graph() -> None:
     explanation = Subst(op.Exp(op.Tanh(op.LeakyReLU(x))), x).explain(chain(3_400))
     assert len(explanation.nearest) == 3
     assert explanation.absent == ("exp",)
+
+
+@pytest.mark.parametrize(
+    ("demand", "shown"),
+    [
+        ({"ndim": 3}, "ndim=3"),
+        ({"dtype": "int8"}, "dtype='int8'"),
+        ({"shape": attr.Tuple(y.ndim, 2)}, "shape=(Wildcard.ndim, 2)"),
+    ],
+)
+def test_a_demand_on_the_type_of_what_is_no_tensor(demand: dict[str, Any], shown: str) -> None:
+    rule = Subst(op.Add(op.ReLU(pat.Wildcard(**demand)), y), y, name="r")
+    view = graph(lambda b: b.call("add", b.call("nn.relu", b.tuple(b.input("x", 4))), b.input("y", 4)))
+    assert f"type: expected {shown}, found (float32[4])" in text(rule, view)
