@@ -151,6 +151,13 @@ def test_random_inputs_follow_the_examples() -> None:
     assert all(d[2:] == (4, None) for d in drawn)
 
 
+def test_random_inputs_lie_in_memory_as_dense_examples() -> None:
+    image = torch.zeros(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    examples = {"image": image, "turned": torch.zeros(3, 2).t(), "spread": torch.zeros(3, 1).expand(3, 2).t()}
+    wl = fake(lambda *v: v, inputs=dict.fromkeys(examples), example_inputs=tuple(examples.values()))
+    assert [v.stride() for v in wl.random_inputs()] == [image.stride(), (1, 2), (3, 1)]
+
+
 def test_random_inputs_of_symbolic_sizes() -> None:
     n, _ = symbolic()
     types = {"x": TensorType((dim(n), 2), "float32"), "y": TensorType((dim(2 * n),), "float32")}

@@ -226,7 +226,7 @@ def random(
             continue
         shape = [_size(who, name, expected, known) for expected in type.shape]
         with torch.device("cpu"):  # that of the generator, whatever the default is
-            value = _draw(shape, getattr(torch, type.dtype), example, generator, strategy)
+            value = _strided(_draw(shape, getattr(torch, type.dtype), example, generator, strategy), example)
         result.append(value.to(devices.get(name) if example is None else example.device))
     return result
 
@@ -340,6 +340,16 @@ def _size(who: str, name: str, expected: Dim, known: Mapping[Any, int]) -> int:
             f"or in a shell --sizes {symbol}=4"
         )
     return int(expr)
+
+
+def _strided(value: Any, example: Any) -> Any:
+    """The value with its axes in memory in the order of those of the example, if that is dense."""
+    if example is None:
+        return value
+    order = sorted(range(example.ndim), key=lambda axis: -example.stride(axis))
+    if order == sorted(order) or not example.permute(order).is_contiguous():
+        return value
+    return value.permute(order).contiguous().permute([order.index(axis) for axis in range(len(order))])
 
 
 def _draw(shape: Sequence[int], dtype: Any, example: Any, generator: Any, strategy: Strategy) -> Any:
