@@ -10,7 +10,7 @@ from typing import Any
 
 from gsl.errors import ExchangeError, PatternError, RefusedRulesWarning, nearest
 from gsl.exchange.operators import OPERATORS
-from gsl.exchange.patterns import Inexpressible, PatternSide, PatternSides
+from gsl.exchange.patterns import Inexpressible, PatternSide, PatternSides, asked
 from gsl.exchange.terms import RuleTerm, Semantics, TermRule, is_trivial, walk
 from gsl.pat import Pattern
 from gsl.rewrite import RuleSet, Subst
@@ -85,7 +85,8 @@ def subst(rule: TermRule, semantics: Semantics, condition: ImportedCondition | N
         source = PatternSide(sides, is_source=True).outputs(rule.source, OPERATORS)
         target = PatternSide(sides, is_source=False).outputs(rule.target, OPERATORS)
         if condition is not None:
-            sides.where.append(condition({term.params["name"]: leaf for term, leaf in sides.leaves.items()}))
+            leaves = {term.params["name"]: leaf for term, leaf in sides.leaves.items()}
+            sides.where.append(asked(condition, f"{rule.place}: the condition of {rule.name}", leaves))
         return Subst(source, target, where=sides.where, name=rule.name, doc=str(rule))
     except PatternError as error:
         raise Inexpressible(f"{rule.place}: {error}") from error

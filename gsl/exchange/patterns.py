@@ -7,6 +7,7 @@ from typing import Any
 
 from gsl import attr, op, pat
 from gsl.attr import Expr
+from gsl.errors import GSLError
 from gsl.exchange.places import Alike
 from gsl.exchange.terms import ACTIVATIONS, CONSTANTS, FIELD, OPEN, VARIABLE, RuleTerm, Semantics, TermRule, walk
 from gsl.pat import Pattern
@@ -17,6 +18,16 @@ SourceValue = Any
 
 class Inexpressible(Exception):
     """The reason why a rule can't be imported."""
+
+
+def asked(function: Callable[..., Any], title: str, *args: Any) -> Any:
+    """What a function of the user gives. Inexpressible where it fails, so that one rule is refused, and not all."""
+    try:
+        return function(*args)
+    except GSLError:
+        raise
+    except Exception as error:
+        raise Inexpressible(f"{title} fails: {type(error).__name__}: {error}") from error
 
 
 class PatternSides:
@@ -101,7 +112,7 @@ class PatternSide:
                     f"{term.place}: {name} has no meaning here: give it as operators={{{name!r}: function of the "
                     "operands' patterns and the parameters}"
                 )
-            return meaning(tuple(operands), term.params["arguments"])
+            return asked(meaning, f"{term.place}: the meaning of {name}", tuple(operands), term.params["arguments"])
         made = table[term.op](self, term, *operands)
         return self._activated(made, term) if "act" in term.params else made
 

@@ -47,10 +47,16 @@ def from_fx(
 
 
 def _program(given: Any) -> Any:
-    """A function or module; the module of a graph."""
+    """A function or module; the module of a graph. ExchangeError for what has no parameters that can be told."""
     from torch import fx, nn
 
-    return fx.GraphModule(nn.Module(), given) if isinstance(given, fx.Graph) else given
+    if isinstance(given, fx.Graph):
+        return fx.GraphModule(nn.Module(), given)
+    try:
+        inspect.signature(getattr(given, "forward", given))
+    except (TypeError, ValueError) as error:
+        raise ExchangeError(f"a program is a function in Python, a module or a graph, got {given!r:.60}: {error}") from None
+    return given
 
 
 def _names(program: Any) -> list[str]:

@@ -79,7 +79,7 @@ def read_tensat(
     """The rules of a file as terms, and of those with a line that can't be read the reason, by name. Raises
     ExchangeError where no line can."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise ExchangeError(f"{file.name}: byte {error.start}: this is no text in UTF-8") from None
     return _rules(lines, file.name, outputs, operators)

@@ -190,3 +190,9 @@ def test_what_can_not_be_taken_over(pattern: Callable[..., Any], replacement: An
     with pytest.raises(ExchangeError) as error:
         from_fx(pattern, replacement)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("given", [3, torch.relu, None])
+def test_what_has_no_parameters_is_told(given: Any) -> None:
+    with pytest.raises(ExchangeError, match="a program is a function in Python, a module or a graph, got "):
+        from_fx(given, silu)

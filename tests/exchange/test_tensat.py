@@ -55,6 +55,24 @@ def test_a_line_that_cannot_be_read_is_one_refused_rule(read: Callable[..., Impo
         read(text)
 
 
+def test_a_function_that_fails_refuses_one_rule(read: Callable[..., ImportedRules]) -> None:
+    def fails(*given: object) -> None:
+        raise KeyError("size")
+
+    text = f"{TWICE}\n(leaky ?x)=>(relu ?x)\n(tanh (relu ?x))=>(tanh ?x)\n"
+    with pytest.warns(RefusedRulesWarning, match="2 of the 3 rules"):
+        rules = read(text, strict=False, operators={"leaky": fails}, where={"tensat-3": fails})
+    assert [rule.name for rule in rules] == ["tensat-1"]
+    assert rules.refused == {
+        "tensat-2": "rules.txt: line 2, column 1: the meaning of leaky fails: KeyError: 'size'",
+        "tensat-3": "rules.txt: line 3: the condition of tensat-3 fails: KeyError: 'size'",
+    }
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(read: Callable[..., ImportedRules]) -> None:
+    assert [rule.name for rule in read("\ufeff" + TWICE)] == ["tensat-1"]
+
+
 def test_rules_may_be_written_with_calls(read: Callable[..., ImportedRules]) -> None:
     calls = (
         "matmul(matmul(x,y),z)==matmul(x,matmul(y,z))\n"
