@@ -112,7 +112,9 @@ class PatternSide:
                     f"{term.place}: {name} has no meaning here: give it as operators={{{name!r}: function of the "
                     "operands' patterns and the parameters}"
                 )
-            return asked(meaning, f"{term.place}: the meaning of {name}", tuple(operands), term.params["arguments"])
+            title = f"{term.place}: the meaning of {name}"
+            found: Pattern = asked(meaning, title, tuple(operands), term.params["arguments"])
+            return found
         made = table[term.op](self, term, *operands)
         return self._activated(made, term) if "act" in term.params else made
 

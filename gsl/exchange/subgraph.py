@@ -55,7 +55,8 @@ def _program(given: Any) -> Any:
     try:
         inspect.signature(getattr(given, "forward", given))
     except (TypeError, ValueError) as error:
-        raise ExchangeError(f"a program is a function in Python, a module or a graph, got {given!r:.60}: {error}") from None
+        expected = "a program is a function in Python, a module or a graph"
+        raise ExchangeError(f"{expected}, got {given!r:.60}: {error}") from None
     return given
 
 
