@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._inductor import config
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import gsl
 import gsl.fx
@@ -252,6 +253,23 @@ def test_a_direct_call_has_an_effect() -> None:
     assert names(wl) == ["gsl_mutable::rms_norm"]
     new = rms_norm.lower()(wl)
     wl.compare(new).check()
+
+
+def test_an_argument_out_is_one_of_the_operator() -> None:
+    @gsl.operator("gsl_mutable::scaled_into", mutates_args=["out"])
+    def scaled_into(x: Tensor, *, by: float = 2.0) -> Tensor:
+        return x * by
+
+    overload = scaled_into.torch_op
+
+    def called(x: Tensor) -> Tensor:
+        functional = torch.ops.higher_order.auto_functionalized
+        found: Tensor = functional(overload, out=torch.empty_like(x), x=x, by=3.0)[1]
+        return found + 1
+
+    wl = Workload(make_fx(called, tracing_mode="fake")(INPUTS[0])).with_operators(scaled_into)
+    assert names(wl) == ["gsl_mutable::scaled_into"]
+    torch.testing.assert_close(scaled_into.lower()(wl).mod(INPUTS[0]), INPUTS[0] * 3 + 1)
 
 
 def test_the_number_of_results() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import torch
 from torch import fx, nn
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -31,6 +31,8 @@ _FLAGS: Final = ("training", "train", "use_input_stats")
 
 def mutated(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
     """The positions of the operands that the call changes in place: of ``args``, then of ``kwargs`` in their order."""
+    if isinstance(target, HigherOrderOperator):
+        return ()  # these are functions of values, and a name as out= is one of the operator that they call
     named = _named(target, args, kwargs)
     if isinstance(target, OpOverload):
         found = [a.name for a in target._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
