@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from gsl.errors import ReplayError, RewriteError, UntypedWarning, caller
+from gsl.errors import PatternError, ReplayError, RewriteError, UntypedWarning, caller, located
 from gsl.graph import Graph, Node
 from gsl.graph.text import node_names
 from gsl.pause import paused_collector
@@ -152,8 +152,10 @@ def apply(
 
     One pass does nothing but rewrite (and fold); with ``own``, it may change the view itself instead of a copy, and so
     may the rounds over a large one. With ``iterative``, what the rewrites of a pass made equal is shared before the
-    next one; with ``tidy``, whatever is equal, and what nothing uses goes. Raises FixpointError where there is no end.
+    next one; with ``tidy``, whatever is equal, and what nothing uses goes. Raises FixpointError where there is no end,
+    PatternError for a ``max_steps`` that is no number from 1.
     """
+    check_steps(max_steps)
     for rule in rules:
         rule.plan.check(source)
     trace = Trace(rules={rule.name: rule for rule in rules}, iterative=iterative, tidy=tidy)
@@ -186,6 +188,12 @@ def apply(
 def limit_of(graph: Graph) -> int:
     """After how many rewrites of a graph it is taken for sure that there is no end."""
     return 1000 + 20 * len(graph)
+
+
+def check_steps(max_steps: int | None, what: str = "rewrites") -> None:
+    """Raise PatternError unless ``max_steps`` is ``None`` or a number from 1."""
+    if max_steps is not None and (isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1):
+        raise PatternError(located(f"max_steps= is a number of {what}, 1 or more, got {max_steps!r}"))
 
 
 def repeat(trace: Trace, source: Graph, steps: int | None, evaluate: Evaluate | None) -> tuple[Graph, Trace]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gsl.errors import PatternError, located, nearest, require
 from gsl.graph import Graph
 from gsl.match import Match, candidates
-from gsl.rewrite.apply import RewriteRun, apply, everywhere, limit_of, on_subject, rewrite, view_of
+from gsl.rewrite.apply import RewriteRun, apply, check_steps, everywhere, limit_of, on_subject, rewrite, view_of
 from gsl.rewrite.explain import Explanation
 from gsl.rewrite.fold import Evaluate
 from gsl.rewrite.passes import Progress, Watch, silent
@@ -71,6 +71,7 @@ class RuleSet:
             raise PatternError(f"the rule {twice.title} stands twice in the RuleSet")
         if strategy not in STRATEGIES:
             raise PatternError(f"unknown strategy {strategy!r}: {nearest(strategy, STRATEGIES)}")
+        check_steps(max_steps)
         self.strategy = strategy
         self.max_steps = max_steps
         self.tidy = tidy
@@ -212,8 +213,7 @@ def alternate(
     """
     sets = [turn if isinstance(turn, RuleSet) else RuleSet([turn]) for turn in turns]
     rules = _by_name(sets)
-    if max_steps is not None and (isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1):
-        raise PatternError(located(f"alternate: max_steps is a number of steps, 1 or more, got {max_steps!r}"))
+    check_steps(max_steps, "steps")
 
     def work(graph: Graph, evaluate: Evaluate | None, own: bool) -> tuple[Graph, Trace]:
         for rule in rules.values():

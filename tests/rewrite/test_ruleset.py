@@ -172,3 +172,13 @@ def test_what_a_set_refuses(make: object, text: str) -> None:
     assert callable(make)
     with pytest.raises(PatternError, match=text):
         make()
+
+
+@pytest.mark.parametrize("steps", [0, -1, 1.5, True])
+def test_a_number_of_steps_that_is_none(steps: object) -> None:
+    message = rf"test_ruleset.py:\d+: max_steps= is a number of rewrites, 1 or more, got {steps}"
+    each = rule("ReLU", name="r")
+    with pytest.raises(PatternError, match=message):
+        RuleSet([each], max_steps=steps)  # type: ignore[arg-type]
+    with pytest.raises(PatternError, match=message):
+        each(chain("nn.relu"), max_steps=steps)  # type: ignore[arg-type]

@@ -198,7 +198,7 @@ def test_no_end() -> None:
         ([], None, "expected rules that take turns, got none"),
         ([to(A, B, "x"), to(B, C, "x")], None, "two rules are named 'x'"),
         ([to(A, B), 3], None, "a RuleSet is made of Subst, got 3"),
-        ([to(A, B)], 0, "max_steps is a number of steps, 1 or more, got 0"),
+        ([to(A, B)], 0, "max_steps= is a number of steps, 1 or more, got 0"),
         ([to(A, B)], True, "got True"),
     ],
 )
