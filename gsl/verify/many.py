@@ -89,7 +89,7 @@ def _verdict(rule: Subst, options: dict[str, int]) -> Verdict:
     """The verdict on a rule: unchecked where that fails, which stops no other rule."""
     try:
         return verify(rule, **options)  # type: ignore[arg-type]
-    except GSLError:
+    except (GSLError, ImportError):
         raise
     except Exception as error:
         reason = f"a mistake in GSL, please report it: {type(error).__name__}: {error}"

@@ -117,6 +117,8 @@ SPELLINGS: dict[str, Function] = {
     "where": lambda q, k, v, m: torch.where(m == 0, q @ k.mT, LOW).softmax(-1) @ v,
     "where with a tensor": lambda q, k, v, m: torch.where(m == 0, q @ k.mT, torch.tensor(LOW)).softmax(-1) @ v,
     "two masks of truth values": lambda q, k, v, m: (q @ k.mT + (m < 0) + (m < 1)).softmax(-1) @ v,
+    "a mask and a number": lambda q, k, v, m: (q @ k.mT + m - 3).softmax(-1) @ v,
+    "truth values and a number": lambda q, k, v, m: (q @ k.mT + (m < 0) + torch.tensor(2)).softmax(-1) @ v,
     "a subtracted mask of bytes": lambda q, k, v, m: (q @ k.mT - (m < 0).byte()).softmax(-1) @ v,
     "masked_fill": lambda q, k, v, m: (q @ k.mT).masked_fill(m < 0, LOW).softmax(-1) @ v,
     "masked_fill in place": in_place,

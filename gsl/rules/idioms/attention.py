@@ -87,13 +87,15 @@ def masked(scores: Scores) -> Scores:
     low, least = number(), number()
     step = pat.Alt(op.Where(keep, x, low), op.Where(hide, least, x), x + m, x - n, x)
     before, plus, minus = scores.mask, as_numbers(m, x), as_numbers(n, x)
+    # A single number beside a mask takes the dtype of that.
+    more, less = (pat.Cond(mask.ndim == 0, mask, numbers) for mask, numbers in ((m, plus), (n, minus)))
     masks = [
         pat.Cond(scores.masked, among, alone)
         for among, alone in (
             (op.Where(keep, before, low), op.Where(keep, 0.0, low)),
             (op.Where(hide, least, before), op.Where(hide, least, 0.0)),
-            (before + plus, plus),
-            (before - minus, -minus),
+            (before + more, plus),
+            (before - less, -minus),
         )
     ]
     return replace(
