@@ -74,3 +74,8 @@ def test_a_quick_test_that_imports_torch_fails(tmp_path: Path) -> None:
 def test_laws_look_at_fewer_cases() -> None:
     number = tiers.examples(600)
     assert number == (600 if tiers.has_frameworks() else 100)
+
+
+def test_a_part_of_a_sweep_is_for_all() -> None:
+    marks = [[mark.name for mark in each.marks] for each in tiers.sampled("abcd", 3)]
+    assert marks == [[], ["long"], ["long"], []]

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -101,6 +101,11 @@ def of_test(item: pytest.Item) -> str:
     return tier(item.path)
 
 
+def sampled(values: Iterable[object], each: int) -> list[Any]:
+    """Parameters of a sweep, of which one in so many, from the first one, is not only for the long tests."""
+    return [pytest.param(value, marks=pytest.mark.long if place % each else ()) for place, value in enumerate(values)]
+
+
 def runs(item: pytest.Item, wanted: str | None) -> bool:
     """Whether a test runs in a tier; without one, all do but the long ones."""
     return of_test(item) == wanted if wanted is not None else item.get_closest_marker("long") is None
@@ -109,7 +114,7 @@ def runs(item: pytest.Item, wanted: str | None) -> bool:
 @cache
 def may_hold(path: Path, wanted: str) -> bool:
     """Whether a test module may hold tests of a tier."""
-    marks = [f"mark.{mark}" for mark, tier in MARKS.items() if tier == wanted]
+    marks = [f"mark.{mark}" for mark, tier in MARKS.items() if tier == wanted] + ["sampled("] * (wanted == "long")
     return (
         tier(path) == wanted
         or (wanted != "quick" and path.is_relative_to(ROOT / "tests" / "conformance"))

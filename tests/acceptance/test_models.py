@@ -8,6 +8,7 @@ import pytest
 
 from gsl import RuleSet, Workload
 from gsl.rules import BOOK, OPTIMISING, RULES
+from tests import tiers
 from tests.helpers.book import EVERY_RULE
 from tests.helpers.models import decomposed, exported
 
@@ -45,10 +46,7 @@ def test_exported(name: str) -> None:
     assert EVERY_RULE(new, iterative=True).trace.count() == 0
 
 
-LONG = [pytest.param(name, marks=pytest.mark.long if place % 3 else ()) for place, name in enumerate(NAMES)]
-
-
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("name", tiers.sampled(NAMES, 3))
 def test_decomposed(name: str) -> None:
     old = Workload(decomposed(name), name=name)
     new = EVERY_RULE(old, iterative=True)

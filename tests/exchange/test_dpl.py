@@ -16,6 +16,7 @@ from tvm.relax.transform import FuseOpsByPattern, FusionPattern
 from gsl import RuleSet, Workload
 from gsl.errors import ExchangeError
 from gsl.exchange import from_dpl
+from tests import tiers
 from tests.front.relax.relax_helpers import function, tensor
 
 for _module in ("cuda.cublas", "cuda.cudnn", "cuda.cutlass", "rocm.hipblas", "metal.coreml", "contrib.nnapi",
@@ -168,7 +169,7 @@ def takes_apart(pattern: FusionPattern) -> bool:
     return ("relax.matmul" in text) != ("relax.permute_dims" in text)
 
 
-@pytest.mark.parametrize("back_end", BACK_ENDS)
+@pytest.mark.parametrize("back_end", tiers.sampled(BACK_ENDS, 3))
 def test_makes_the_groups_of_tvm(back_end: str) -> None:
     """One pattern at a time, on all graphs; those that are refused are counted."""
     refused = Counter(str(pattern.name) for pattern, rule in imported(back_end) if rule is None)

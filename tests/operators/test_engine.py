@@ -349,7 +349,7 @@ print(engine.key(engine=Pass(engine.RULES, iterative=True)))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_compile_and_exchange(tmp_path: Path) -> None:
     """Real processes, with gloo, run what inductor makes of the rewritten graph; the key of a list is one in all."""
     piped: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -16,6 +16,7 @@ from torch.export import ExportedProgram
 
 from gsl.front import fx
 from gsl.graph import LEAVES, Graph, Node, op_name
+from tests import tiers
 from tests.helpers import models
 from tests.helpers.models import MODELS
 
@@ -128,7 +129,7 @@ def op_of(node: Node) -> str:
 DYNAMIC: Final = {"attention": (0, 1), "conv_net": (0,), "bert": (1,), "gpt2": (1,), "vit": (0,)}
 
 
-@pytest.mark.parametrize("name", DYNAMIC)
+@pytest.mark.parametrize("name", tiers.sampled(DYNAMIC, 3))
 def test_symbolic_sizes_made_anew(name: str) -> None:
     """The same with symbolic sizes; the new program is saved, decomposed, and run at other sizes."""
     model, value = ARCHITECTURES[name]()
