@@ -13,10 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import signal
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ import torch
 
 import gsl
 from benchmarks.architectures import Example, example, names
+from benchmarks.limit import Late, limited
 from gsl import Workload
 from gsl.rules import IDIOMS
 
@@ -132,26 +131,6 @@ def by_inductor(given: Example) -> int:
 # ---------------------------------------------------------------- running
 
 
-class Slow(BaseException):
-    """Raised where a form takes too long."""
-
-
-@contextmanager
-def limited(seconds: int) -> Iterator[None]:
-    """Raise Slow in what takes longer."""
-
-    def stop(*_: Any) -> None:
-        raise Slow
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def error_of(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
     """The largest error of the outputs, each relative to its largest element."""
     worst = 0.0
@@ -169,7 +148,7 @@ def look(name: str, variant: str, forms: Sequence[str], seconds: int = 120) -> l
             given = example(name, batch=batch, mask=mask)
             layers = given.layers()
             expected = given.model(*given.inputs)
-    except (Exception, Slow) as error:
+    except (Exception, Late) as error:
         return [Found(name, variant, "", 0, reason=_text(error))]
     if not layers.plain and not layers.others:
         return [Found(name, variant, "", 0, reason="no attention")]
@@ -195,7 +174,7 @@ def look(name: str, variant: str, forms: Sequence[str], seconds: int = 120) -> l
                 number, outputs = ways[form]()
             error = None if outputs is None else error_of(outputs, expected)
             results.append(Found(name, variant, form, layers.plain, number, others, error))
-        except (Exception, Slow) as failure:
+        except (Exception, Late) as failure:
             results.append(Found(name, variant, form, layers.plain, 0, others, reason=_text(failure)))
     return results
 

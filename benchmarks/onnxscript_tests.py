@@ -14,7 +14,6 @@ import importlib.util
 import json
 import math
 import re
-import signal
 import sys
 import unittest
 import warnings
@@ -23,12 +22,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 import onnx_ir as ir
 from onnxscript.rewriter import RewriteRuleSet
 
+from benchmarks.limit import Late, limited
 from benchmarks.section import table
 from gsl import Workload
 from gsl.errors import GSLError
@@ -64,26 +63,6 @@ class Applied:
 
 
 # ---------------------------------------------------------------- tests
-
-
-class Late(Exception):
-    """The time is over."""
-
-
-@contextmanager
-def limited(seconds: int) -> Iterator[None]:
-    """A context that raises `Late` after so many seconds."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise Late(f"takes longer than {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 class Recorder:

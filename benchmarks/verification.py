@@ -10,18 +10,16 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
-from types import FrameType
 
+from benchmarks.limit import Late, limited
 from benchmarks.xla_rules import rules as xla_rules
 from gsl import Subst, rules_from_taso, rules_from_tensat
 from gsl.rules import RULES
@@ -84,35 +82,15 @@ def rules_of(name: str, data: Path) -> list[Subst]:
         return SETS[name](data)
 
 
-class _TooLong(BaseException):
-    """The time for one rule is over. No handler of errors takes it for one."""
-
-
-@contextmanager
-def _at_most(seconds: float) -> Iterator[None]:
-    """Raises _TooLong when so many seconds have gone by."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise _TooLong
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def judged(name: str, place: int, data: Path, examples: int, seconds: float) -> Judged:
     """The verdict on one rule of a set."""
     rule, start = rules_of(name, data)[place], time.perf_counter()
     warnings.simplefilter("ignore")
     try:
-        with _at_most(seconds):
+        with limited(seconds):
             verdict = verify(rule, max_examples=examples, suggest=False, prove=True)
-    except _TooLong:
-        return Judged(rule.name, "unchecked", time.perf_counter() - start, f"it takes longer than {seconds:g} s")
+    except Late as late:
+        return Judged(rule.name, "unchecked", time.perf_counter() - start, f"it {late}")
     why = "" if verdict.unproved is None else verdict.unproved.reason
     return Judged(rule.name, WORDS[type(verdict)], time.perf_counter() - start, why)
 
@@ -121,9 +99,9 @@ def mutated(place: int, examples: int, seconds: float) -> Mutants | None:
     """The mutants of one rule of the book; ``None`` if they take too long."""
     warnings.simplefilter("ignore")
     try:
-        with _at_most(seconds):
+        with limited(seconds):
             return verify(list(RULES.values())[place], max_examples=examples, suggest=False, mutate=True).mutants
-    except _TooLong:
+    except Late:
         return None
 
 
