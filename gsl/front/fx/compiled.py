@@ -20,9 +20,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from gsl.errors import FrontEndError
 from gsl.front.fx.effects import pass_results
-from gsl.front.fx.handle import RULE, FxLeaf, native_of
+from gsl.front.fx.handle import RULE, FxLeaf, ModuleLeaves, memory, native_of
 from gsl.front.fx.infer import infer
-from gsl.front.fx.leaves import ModuleLeaves, memory
 from gsl.front.fx.load import FxLoader, arguments
 from gsl.front.fx.program import GraphModuleProgram
 from gsl.front.fx.reader import opens_region

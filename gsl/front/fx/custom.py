@@ -18,7 +18,7 @@ from torch._ops import OpOverload
 
 from gsl.errors import FrontEndError, PatternError
 from gsl.front.fx.library import define, maker, registered
-from gsl.front.fx.tree import Native
+from gsl.front.fx.spellings.table import Native
 from gsl.front.tree import Canon
 from gsl.graph import TensorType, TupleType
 from gsl.spec import REQUIRED, DeclaredSpec, OpSpec, Types

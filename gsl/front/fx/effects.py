@@ -13,7 +13,7 @@ from typing import Final
 
 from torch import fx
 
-from gsl.front.fx.leaves import FxLeaves, memory
+from gsl.front.fx.handle import FxLeaves, memory
 from gsl.front.fx.reader import CALLS, FxReader
 
 _VIEWS: Final = ("cast", "copy", "expand_dims", "nn.dropout", "reshape", "squeeze", "strided_slice", "transpose")

@@ -16,7 +16,7 @@ from torch.utils._mode_utils import no_dispatch
 
 from gsl.front.fx.devices import check_joint
 from gsl.front.fx.signatures import NoKeyError, key
-from gsl.front.fx.tree import Native
+from gsl.front.fx.spellings.table import Native
 from gsl.front.fx.values import META_KEYS, UNKNOWN, Values, device_of, dim_of, type_of_value
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
 from gsl.spec.meaning import has_symbols
@@ -412,5 +412,3 @@ def torch_expression(expr: Any) -> Any:
         return FloorDiv(*sympy.fraction(sympy.together(argument)))
 
     return expr.replace(sympy.floor, floor_div).replace(sympy.Mod, PythonMod)
-
-

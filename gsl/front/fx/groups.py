@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from gsl.errors import FrontEndError
-from gsl.front.fx.leaves import attribute
+from gsl.front.fx.handle import attribute
 from gsl.graph import Node, op_name
 
 KEY: Final = "gsl_group"

@@ -21,7 +21,7 @@ from gsl.front.fx.devices import Devices, is_created, is_placed
 from gsl.front.fx.fakes import remember
 from gsl.front.fx.opaque import native_call
 from gsl.front.fx.parameters import as_tensor
-from gsl.front.fx.tree import Native
+from gsl.front.fx.spellings.table import Native
 from gsl.front.fx.values import faked, type_of_value
 from gsl.graph import Node, Op, TensorType, Type, op_name
 from gsl.spec import meaning

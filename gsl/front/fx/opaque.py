@@ -13,7 +13,7 @@ from torch import fx
 from torch._ops import OpOverload, OpOverloadPacket
 
 from gsl.front.core.opaque import decoded, positional
-from gsl.front.fx.tree import Native
+from gsl.front.fx.spellings.table import Native
 from gsl.front.tree import Computed, Slot
 from gsl.spec import natives
 

@@ -25,8 +25,7 @@ from torch.export.graph_signature import (
 
 from gsl.errors import FrontEndError
 from gsl.front.core.store import unique
-from gsl.front.fx.handle import FxLeaf
-from gsl.front.fx.leaves import LITERAL_PREFIX, attribute
+from gsl.front.fx.handle import LITERAL_PREFIX, FxLeaf, attribute
 from gsl.graph import PARAM, Node
 
 if TYPE_CHECKING:

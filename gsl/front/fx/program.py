@@ -19,9 +19,8 @@ from gsl.front.base import Extended, Program, ProgramStep, Unchangeable
 from gsl.front.fx.builder import InPlace, NewGraph
 from gsl.front.fx.custom import declared_targets
 from gsl.front.fx.devices import Devices
-from gsl.front.fx.handle import module_path
+from gsl.front.fx.handle import ExportedLeaves, ModuleLeaves, module_path
 from gsl.front.fx.infer import evaluate, infer
-from gsl.front.fx.leaves import ExportedLeaves, ModuleLeaves
 from gsl.front.fx.load import FxLoader
 from gsl.front.fx.parameters import ExportedParameterStore, InPlaceParameterStore, ModuleParameterStore
 from gsl.front.fx.reader import exchanges

@@ -16,7 +16,7 @@ from gsl.front.fx import spellings
 from gsl.front.fx.custom import FUNCTIONALIZED
 from gsl.front.fx.groups import INVOKE
 from gsl.front.fx.signatures import FxCallSignature, NoKeyError, Role, key_of_call
-from gsl.front.fx.tree import Weight
+from gsl.front.fx.spellings.table import Weight
 from gsl.front.fx.values import Values, device_of, dim_of
 from gsl.front.tree import Canon
 from gsl.graph import Effect, SymDim, TensorType

@@ -13,7 +13,7 @@ from gsl.front.core.canonical import pattern_of
 from gsl.front.fx import spellings
 from gsl.front.fx.handle import native_of
 from gsl.front.fx.opaque import method_name
-from gsl.front.fx.tree import Weight
+from gsl.front.fx.spellings.table import Weight
 from gsl.front.tree import NOT_COVERED, Canon
 from gsl.graph import Node, Op, TensorType, Type
 

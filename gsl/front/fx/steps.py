@@ -16,8 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from gsl.errors import FrontEndError
 from gsl.front.base import ProgramStep
 from gsl.front.core.handle import handle_of
-from gsl.front.fx.handle import FxLeaf
-from gsl.front.fx.leaves import FxLeaves
+from gsl.front.fx.handle import FxLeaf, FxLeaves
 from gsl.front.fx.values import UNKNOWN, Values
 from gsl.graph import INPUT, Graph, Node
 
@@ -221,4 +220,3 @@ def _tensor(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 def _bytes(value: Any) -> int:
     return value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
-

@@ -25,8 +25,7 @@ from gsl.front.fx.outline import write_group
 from gsl.front.fx.parameters import FxParameterStore, as_tensor
 from gsl.front.fx.sizes import ComputedSizes
 from gsl.front.fx.spellings.lower import lowered
-from gsl.front.fx.spellings.table import Dialect
-from gsl.front.fx.tree import Native
+from gsl.front.fx.spellings.table import Dialect, Native
 from gsl.front.fx.values import is_scalar, type_of_value
 from gsl.graph import GETITEM, TUPLE, Node, SymDim, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
@@ -369,5 +368,3 @@ def type_of(operand: Any) -> Type | None:
         case tuple() | list():
             return TupleType(tuple([type_of(item) for item in operand]))
     return type_of_value(operand) if is_scalar(operand) else None
-
-

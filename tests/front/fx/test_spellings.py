@@ -20,8 +20,7 @@ from gsl import modules
 from gsl.front.fx import spellings
 from gsl.front.fx.spellings.bind import ALIASES, FxSignature
 from gsl.front.fx.spellings.calls import FAMILIES
-from gsl.front.fx.spellings.table import FxRow, resolve
-from gsl.front.fx.tree import Native, Weight
+from gsl.front.fx.spellings.table import FxRow, Native, Weight, resolve
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import TensorType, TupleType, Type
 from gsl.spec import TABLE

@@ -10,6 +10,7 @@ from __future__ import annotations
 from gsl.front.fx.spellings.calls import (
     BIASED,
     has_fields,
+    is_plain,
     read,
     read_any_module,
     read_fields,
@@ -29,7 +30,6 @@ from gsl.front.fx.spellings.effects import (
     mutated_weights,
     mutates_module,
 )
-from gsl.front.fx.spellings.modules import is_plain
 
 __all__ = [
     "BIASED",

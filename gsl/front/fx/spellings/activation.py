@@ -10,9 +10,20 @@ import torch
 import torch.nn.functional as F
 
 from gsl.front.fx.spellings.bind import BoundCall, integer, is_number, number, unread_unless
-from gsl.front.fx.spellings.operands import dtype_name, dtype_of, is_floating, operand, tensor
-from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call, options
-from gsl.front.fx.tree import Native
+from gsl.front.fx.spellings.table import (
+    FxLift,
+    FxLower,
+    FxRow,
+    Native,
+    Site,
+    call,
+    dtype_name,
+    dtype_of,
+    is_floating,
+    operand,
+    options,
+    tensor,
+)
 from gsl.front.tree import Canon
 
 CAST_METHODS: Final = {

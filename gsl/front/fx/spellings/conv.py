@@ -9,9 +9,21 @@ from typing import Any, Final
 import torch.nn.functional as F
 
 from gsl.front.fx.spellings.bind import BoundCall, flag, integer, integers, per_axis, unread_unless
-from gsl.front.fx.spellings.operands import SPATIAL, in_dtype, laid_out, padded, relaid, tensor
-from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call, options
-from gsl.front.fx.tree import Native
+from gsl.front.fx.spellings.table import (
+    SPATIAL,
+    FxLift,
+    FxLower,
+    FxRow,
+    Native,
+    Site,
+    call,
+    in_dtype,
+    laid_out,
+    options,
+    padded,
+    relaid,
+    tensor,
+)
 from gsl.front.tree import Canon
 
 

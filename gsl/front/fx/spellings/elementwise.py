@@ -9,9 +9,19 @@ from typing import Any, Final
 import torch
 
 from gsl.front.fx.spellings.bind import BoundCall, axis, is_number, number, unread_unless
-from gsl.front.fx.spellings.operands import _FLOATS, dtype_of, is_floating, operand, tensor
-from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call
-from gsl.front.fx.tree import Native
+from gsl.front.fx.spellings.table import (
+    _FLOATS,
+    FxLift,
+    FxLower,
+    FxRow,
+    Native,
+    Site,
+    call,
+    dtype_of,
+    is_floating,
+    operand,
+    tensor,
+)
 from gsl.front.tree import Canon
 
 # ---------------------------------------------------------------- one operand

@@ -11,9 +11,7 @@ import torch.nn.functional as F
 
 from gsl.front.fx.spellings.bind import BoundCall, flag, number, unread_unless
 from gsl.front.fx.spellings.conv import biased
-from gsl.front.fx.spellings.operands import in_dtype, tensor
-from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call, options
-from gsl.front.fx.tree import Native
+from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Native, Site, call, in_dtype, options, tensor
 from gsl.front.tree import Canon
 
 

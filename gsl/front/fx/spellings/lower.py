@@ -12,7 +12,7 @@ from torch._ops import HigherOrderOperator, OpOverload
 
 from gsl.errors import FrontEndError
 from gsl.front.fx.spellings.bind import is_number
-from gsl.front.fx.tree import Native
+from gsl.front.fx.spellings.table import Native
 from gsl.graph import Node, op_name
 from gsl.spec import natives
 

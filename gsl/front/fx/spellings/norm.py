@@ -10,9 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from gsl.front.fx.spellings.bind import BoundCall, integer, integers, number, unread_unless
-from gsl.front.fx.spellings.operands import dtype_of, tensor
-from gsl.front.fx.spellings.table import FxLower, FxRow, Site, call, options
-from gsl.front.fx.tree import Native
+from gsl.front.fx.spellings.table import FxLower, FxRow, Native, Site, call, dtype_of, options, tensor
 from gsl.front.tree import Canon, LiteralOperand
 
 

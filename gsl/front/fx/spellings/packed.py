@@ -12,9 +12,7 @@ import torch.nn.functional as F
 from gsl import kernels
 from gsl.front.fx.spellings.bind import BoundCall, TypeOf, integer, per_axis, unread_unless
 from gsl.front.fx.spellings.conv import symmetric
-from gsl.front.fx.spellings.operands import padded, tensor
-from gsl.front.fx.spellings.table import FxLower, FxRow, Site, call, options
-from gsl.front.fx.tree import Native
+from gsl.front.fx.spellings.table import FxLower, FxRow, Native, Site, call, options, padded, tensor
 from gsl.front.tree import Canon
 from gsl.spec.packed import ACTIVATIONS, PRECISIONS
 

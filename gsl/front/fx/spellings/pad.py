@@ -10,9 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from gsl.front.fx.spellings.bind import BoundCall, integers, number, unread_unless
-from gsl.front.fx.spellings.operands import pads, tensor
-from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call, options
-from gsl.front.fx.tree import Native
+from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Native, Site, call, options, pads, tensor
 from gsl.front.tree import Canon
 
 _PAD_MODES: Final = {"constant": "constant", "replicate": "edge", "reflect": "reflect"}

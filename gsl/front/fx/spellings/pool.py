@@ -13,9 +13,20 @@ import torch.nn.functional as F
 
 from gsl.front.fx.spellings.bind import BoundCall, flag, integers, per_axis, unread_unless
 from gsl.front.fx.spellings.conv import batched, symmetric
-from gsl.front.fx.spellings.operands import SPATIAL, dtype_of, laid_out, padded, relaid
-from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call, options
-from gsl.front.fx.tree import Native
+from gsl.front.fx.spellings.table import (
+    SPATIAL,
+    FxLift,
+    FxLower,
+    FxRow,
+    Native,
+    Site,
+    call,
+    dtype_of,
+    laid_out,
+    options,
+    padded,
+    relaid,
+)
 from gsl.front.tree import Canon
 
 

@@ -10,9 +10,18 @@ import torch
 
 from gsl.front.fx.spellings.activation import cast
 from gsl.front.fx.spellings.bind import BoundCall, FxUnreadError, flag, integer, integers, number, unread_unless
-from gsl.front.fx.spellings.operands import dtype_name, dtype_of, tensor
-from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Site, call, options
-from gsl.front.fx.tree import Native
+from gsl.front.fx.spellings.table import (
+    FxLift,
+    FxLower,
+    FxRow,
+    Native,
+    Site,
+    call,
+    dtype_name,
+    dtype_of,
+    options,
+    tensor,
+)
 from gsl.front.tree import Canon
 
 

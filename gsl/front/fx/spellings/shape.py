@@ -9,9 +9,7 @@ from typing import Any, Final
 import torch
 
 from gsl.front.fx.spellings.bind import BoundCall, axis, dims, integer, integers, is_dim, unread_unless
-from gsl.front.fx.spellings.operands import tensor
-from gsl.front.fx.spellings.table import FxLower, FxRow, Site, call, options
-from gsl.front.fx.tree import Native
+from gsl.front.fx.spellings.table import FxLower, FxRow, Native, Site, call, options, tensor
 from gsl.front.tree import Canon
 from gsl.graph import TupleType
 
