@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from gsl.draw.dot import Drawing
 from gsl.draw.drawing import Figure, Mark, Paint, Panel, Style
 from gsl.draw.labels import rule_marks, tint, wrapped
-from gsl.draw.picture import Drawing
 from gsl.draw.scopes import inherited, is_call
 from gsl.draw.view import FLAT, Depth, Options, diagram, levels
 from gsl.graph import LEAVES, Graph, Node

@@ -6,9 +6,9 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gsl.draw.dot import Drawing
 from gsl.draw.drawing import Box, Chain, Diagram, Edge, Figure, Mark, Nest, Paint, Panel, Style
 from gsl.draw.labels import FRAMES, STYLES, clipped, wrapped
-from gsl.draw.picture import Drawing
 from gsl.graph import CONST, INPUT, PARAM, TUPLE
 from gsl.pat import (
     Alt,
@@ -320,7 +320,6 @@ class RuleSide:
             case Call() if pattern.operands is None:
                 return f"{pattern.label}(…)"
         return pattern.label
-
 
 
 def _is_leaf(pattern: Pattern) -> bool:

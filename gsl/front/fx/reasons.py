@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from torch import nn
 
-from gsl.front.core.canonical import pattern_of
+from gsl.front.core.opaque import pattern_of
 from gsl.front.fx import spellings
 from gsl.front.fx.handle import native_of
 from gsl.front.fx.opaque import method_name

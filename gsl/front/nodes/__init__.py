@@ -1,6 +1,5 @@
 """The front end for graphs of any Python objects: layers, tasks, terms."""
 
-from gsl.front.nodes.access import Access, Attributes, Operands, OperatorOf, Rebuild
-from gsl.front.nodes.program import NodesProgram
+from gsl.front.nodes.program import Access, Attributes, NodesProgram, Operands, OperatorOf, Rebuild
 
 __all__ = ["Access", "Attributes", "NodesProgram", "Operands", "OperatorOf", "Rebuild"]

@@ -8,8 +8,8 @@ from typing import Any
 
 from tvm import ir, relax
 
-from gsl.front.core.canonical import COUNTS, RANKS, pattern_of
 from gsl.front.core.handle import handle_of
+from gsl.front.core.opaque import COUNTS, RANKS, pattern_of
 from gsl.front.relax import spellings
 from gsl.front.relax.dims import is_tensors
 from gsl.front.relax.scope import FunctionScope

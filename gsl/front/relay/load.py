@@ -9,10 +9,10 @@ from typing import Any
 from tvm import ir, relay
 
 from gsl.errors import FrontEndError
-from gsl.front.core.canonical import COUNTS, RANKS, pattern_of
 from gsl.front.core.handle import Reading, Single
 from gsl.front.core.infer import refined
 from gsl.front.core.load import Expansion, Loader
+from gsl.front.core.opaque import COUNTS, RANKS, pattern_of
 from gsl.front.relay import groups, opaque, spellings
 from gsl.front.relay.handle import (
     ByExpression,
