@@ -209,9 +209,9 @@ def test_what_a_room_imports_is_seen() -> None:
 
 def test_large_packages_have_rooms_for_all_their_modules() -> None:
     inside = {top: [name for name in MODULES if name.startswith(f"gsl.{top}.")] for top in LAYERS}
-    large = {top for top, names in inside.items() if len(names) >= MANY}
-    assert large == {each.package for each in ROOMS}
-    homeless = [name for top in large for name in inside[top] if room(name) is None]
+    divided = {each.package for each in ROOMS}
+    assert divided >= {top for top, names in inside.items() if len(names) >= MANY}
+    homeless = [name for top in divided for name in inside[top] if room(name) is None]
     assert not homeless, f"docs/architecture.md names no room for {', '.join(homeless)}"
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gsl.cli import many, models, output
-from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, UsageError
+from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, TableRow, Terminal, UsageError
 from gsl.cli.rules import HELP, selection
-from gsl.cli.terminal import TableRow, Terminal
 from gsl.rewrite import RuleSet
 from gsl.rewrite.ruleset import STRATEGIES
 from gsl.workload import Workload

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gsl.cli.command import Command, Exit
-from gsl.cli.terminal import Terminal
+from gsl.cli.command import Command, Exit, Terminal
 
 EXAMPLES = """\
 gsl completion bash > ~/.local/share/bash-completion/completions/gsl

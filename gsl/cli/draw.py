@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from gsl.cli import models, output
-from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, UsageError
+from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, Terminal, UsageError
 from gsl.cli.rules import HELP, RuleSelection, selection
-from gsl.cli.terminal import Terminal
 from gsl.draw.dot import FORMATS, engine
 from gsl.errors import MissingPackageError
 from gsl.match import Match

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from importlib import metadata
 
 from gsl.cli import apply, completion, draw, explain, listing, match, optimize, unread, verify
-from gsl.cli.command import Command, Exit, failure
-from gsl.cli.terminal import Terminal
+from gsl.cli.command import Command, Exit, Terminal, failure
 
 COMMANDS: tuple[Command, ...] = (
     apply.COMMAND, optimize.COMMAND, match.COMMAND, explain.COMMAND, verify.COMMAND, listing.COMMAND, draw.COMMAND,

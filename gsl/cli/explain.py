@@ -6,9 +6,8 @@ import argparse
 from typing import Any
 
 from gsl.cli import models
-from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, UsageError
+from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, Terminal, UsageError
 from gsl.cli.rules import HELP, one_rule
-from gsl.cli.terminal import Terminal
 from gsl.rewrite.explain import Explanation
 
 EXAMPLES = """\

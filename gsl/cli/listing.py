@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from gsl.cli.command import RULES_ARE_CODE, Command, Exit
+from gsl.cli.command import RULES_ARE_CODE, Command, Exit, Terminal
 from gsl.cli.rules import HELP, RuleSelection, selection
-from gsl.cli.terminal import Terminal
 from gsl.rewrite import Subst
 
 EXAMPLES = """\

@@ -16,8 +16,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from gsl.cli.command import Exit, UsageError, failure
-from gsl.cli.terminal import Terminal
+from gsl.cli.command import Exit, Terminal, UsageError, failure
 
 JsonObject = dict[str, Any]
 """What a command prints for one model as JSON."""

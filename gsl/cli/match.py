@@ -8,9 +8,8 @@ from functools import partial
 from itertools import chain, islice
 
 from gsl.cli import many, models
-from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, UsageError
+from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, TableRow, Terminal, UsageError
 from gsl.cli.rules import HELP, selection
-from gsl.cli.terminal import TableRow, Terminal
 from gsl.graph import Node
 from gsl.graph.text import node_names
 from gsl.match import Match

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from gsl.cli import models, output
-from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, UsageError
+from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, Terminal, UsageError
 from gsl.cli.rules import HELP, selection
-from gsl.cli.terminal import Terminal
 from gsl.cost.model import MODELS
 from gsl.cost.optimization import SEARCHES, optimize
 from gsl.cost.report import Optimized, OptimizeReport, page, timed

@@ -15,8 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gsl.cli.command import UsageError
-from gsl.cli.terminal import Terminal
+from gsl.cli.command import Terminal, UsageError
 from gsl.errors import GSLError, MissingPackageError, nearest
 from gsl.exchange import rules_from_taso, rules_from_tensat
 from gsl.rewrite import RuleSet, Subst

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from gsl.cli import models
-from gsl.cli.command import MODELS_ARE_DATA, Command, Exit
-from gsl.cli.terminal import Terminal
+from gsl.cli.command import MODELS_ARE_DATA, Command, Exit, Terminal
 
 EXAMPLES = """\
 gsl unread model.pt2                                                # which, how often, and why

@@ -6,9 +6,8 @@ import argparse
 from collections import Counter
 from typing import Any
 
-from gsl.cli.command import RULES_ARE_CODE, Command, Exit, UsageError
+from gsl.cli.command import RULES_ARE_CODE, Command, Exit, Terminal, UsageError
 from gsl.cli.rules import HELP, selection
-from gsl.cli.terminal import Terminal
 from gsl.verify import Proved, Refuted, Supported, Unchecked, Verdict, verdicts
 
 EXAMPLES = """\

@@ -11,12 +11,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from gsl.cost.approximate import approximated
 from gsl.cost.backtrack import Backtrack
-from gsl.cost.decision import Decision
-from gsl.cost.greedy import Greedy
+from gsl.cost.greedy import Greedy, approximated
 from gsl.cost.model import Measured, Model, WantedCost, model_of
-from gsl.cost.report import Optimized, OptimizeReport
+from gsl.cost.report import Decision, Optimized, OptimizeReport
 from gsl.cost.space import Candidate, Choice, Clock, Found, Search, Space
 from gsl.cost.store import Store
 from gsl.cost.table import Costs

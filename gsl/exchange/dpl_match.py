@@ -10,7 +10,7 @@ from tvm.relax.transform import FuseOpsByPattern
 
 from gsl import pat
 from gsl.errors import FrontEndError
-from gsl.exchange.made import made_of
+from gsl.exchange.imported import made_of
 from gsl.front.core.handle import handle_of, is_tensor_leaf
 from gsl.front.relax.dims import Dims, to_relax
 from gsl.front.relax.function import RelaxFunction

@@ -1,4 +1,4 @@
-"""The rules that were read, and those that could not be expressed."""
+"""The rules that were read, those that could not be expressed, and targets made of what functions give for a match."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from gsl import pat
+from gsl.attr.ast import Literal
 from gsl.errors import ExchangeError, PatternError, RefusedRulesWarning, nearest
 from gsl.exchange.operators import OPERATORS
 from gsl.exchange.patterns import Inexpressible, PatternSide, PatternSides, asked
 from gsl.exchange.terms import RuleTerm, Semantics, TermRule, is_trivial, walk
+from gsl.graph import CONST, GETITEM, PARAM, TUPLE, Node
 from gsl.pat import Pattern
 from gsl.rewrite import RuleSet, Subst
+from gsl.spec import TABLE
 
 ImportedCondition = Callable[[Mapping[str, Pattern]], Any]
 """Makes a further condition of a rule from the patterns of its variables by their names (``input_7``)."""
@@ -102,3 +106,18 @@ def _is_connected(outputs: tuple[RuleTerm, ...]) -> bool:
         reached = reached.union(*joined)
         rest = [other for other in rest if not other & reached]
     return True
+
+
+def made_of(node: Node, patterns: Mapping[Node, Pattern]) -> Pattern:
+    """The target of a node of a view, on those of its operands."""
+    operands = [patterns[operand] for operand in node.operands]
+    if node.op in (PARAM, CONST):
+        return pat.Const(node.attrs["value"])
+    if node.op == TUPLE:
+        return pat.Tuple(*operands)
+    if node.op == GETITEM:
+        return operands[0][node.attrs["index"]]
+    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    if spec is None:
+        return pat.Call(node.op, *operands, **{name: Literal(value) for name, value in node.attrs.items()})
+    return pat.Call(spec, *operands, **spec.own(node.attrs))

@@ -233,6 +233,8 @@ class InductorFunctions:
 
     def _traced(self, function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> torch.fx.GraphModule:
         """The calls that inductor makes of the search function for tensors that lie in memory as the examples do."""
+        from gsl.exchange.inductor_match import traced_by_inductor
+
         return traced_by_inductor(function, [
             _laid_out(tensor, self.given.layouts[name]) for name, tensor in zip(self.given.tensors, tensors)
         ])  # fmt: skip
@@ -302,10 +304,3 @@ def _dtypes(example: str, halves: bool) -> tuple[str, ...]:
 
 def _outputs(found: Any) -> tuple[Any, ...]:
     return tuple(found) if isinstance(found, (tuple, list)) else (found,)
-
-
-def traced_by_inductor(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> torch.fx.GraphModule:
-    """The calls that inductor makes of a function for inference."""
-    from torch._inductor.pattern_matcher import fwd_only
-
-    return fwd_only(function, tensors)

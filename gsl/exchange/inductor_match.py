@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,6 @@ from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from gsl.attr.evaluate import Evaluator
-from gsl.exchange.inductor import traced_by_inductor
 from gsl.front.fx.handle import native_of
 from gsl.graph import Node, TensorType
 from gsl.match import Match
@@ -94,3 +93,10 @@ def _fake(name: str, node: Node) -> torch.Tensor:
         raise UnknownTypeError(f"extra_check needs the type of {name} in numbers, and %{node.name} is {node.type}")
     shape = [size for size in node.type.shape if isinstance(size, int)]
     return torch.empty(shape, dtype=getattr(torch, node.type.dtype), device="meta")
+
+
+def traced_by_inductor(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> torch.fx.GraphModule:
+    """The calls that inductor makes of a function for inference."""
+    from torch._inductor.pattern_matcher import fwd_only
+
+    return fwd_only(function, tensors)

@@ -11,7 +11,7 @@ import torch
 from gsl import pat
 from gsl.attr.ast import Literal
 from gsl.errors import FrontEndError
-from gsl.exchange.made import made_of
+from gsl.exchange.imported import made_of
 from gsl.front.core.handle import handle_of, intact, is_literal
 from gsl.front.onnx import opaque, spellings
 from gsl.front.onnx.load import OnnxLoader

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gsl import pat
 from gsl.errors import ExchangeError, PatternError, require
-from gsl.exchange.made import made_of
+from gsl.exchange.imported import made_of
 from gsl.graph import INPUT, PARAM, Graph, Node, op_name
 from gsl.match import Match
 from gsl.pat import Pattern

@@ -1,12 +1,23 @@
 """Patterns: immutable values from which sources and targets of rules are built."""
 
 from gsl.pat.base import Pattern, same_attr, walk
-from gsl.pat.call import Call, GetItem, Like, Tuple, to_pattern
+from gsl.pat.call import (
+    Call,
+    GetItem,
+    Like,
+    Tuple,
+    is_const,
+    is_op,
+    is_tuple,
+    is_tuple_get_item,
+    is_var,
+    to_pattern,
+    wildcard,
+)
 from gsl.pat.choice import Alt, And, Cond, Match, Not
 from gsl.pat.copying import dup, make
 from gsl.pat.fused import Fused, Module
 from gsl.pat.leaf import Const, Exactly, Input, Leaf, Param, Variable, Wildcard
-from gsl.pat.names import is_const, is_op, is_tuple, is_tuple_get_item, is_var, wildcard
 from gsl.pat.opclass import AnyOp, NoneOf, OneOf, OpClass, OpWithTrait
 from gsl.pat.typed import TypeGuard
 from gsl.pat.use import (

@@ -1,4 +1,4 @@
-"""Calls of operators, tuples and their fields."""
+"""Calls of operators, tuples and their fields; leaves and calls under the names of TVM's dataflow pattern language."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gsl.attr.expr import to_ast
 from gsl.errors import PatternError, PatternTypeError, located, nearest
 from gsl.graph import Node, Op, op_name
 from gsl.pat.base import Pattern, check_names
-from gsl.pat.leaf import Const, Exactly
+from gsl.pat.leaf import Const, Exactly, Variable, Wildcard
 from gsl.pat.opclass import OpClass, resolve
 from gsl.pat.typed import TENSOR, KeywordText, TypeGuard
 from gsl.spec import TABLE, DeclaredSpec, OpSpec
@@ -318,3 +318,36 @@ def _attributes(op: CalledOperator | None, owner: str, given: Mapping[str, Any])
             except ValueError as error:
                 raise PatternError(located(str(error))) from None
     return MappingProxyType(attrs)
+
+
+# Under the names of TVM's dataflow pattern language
+
+
+def is_op(op: Any) -> Call:
+    """A call of an operator, with any operands; ``is_op("add")(x, y)`` fixes them."""
+    return Call._free(op)
+
+
+def wildcard() -> Wildcard:
+    """Any node."""
+    return Wildcard()
+
+
+def is_const() -> Const:
+    """Any literal."""
+    return Const()
+
+
+def is_var(*, shape: Any = None, dtype: Any = None, ndim: Any = None) -> Variable:
+    """Any input or parameter."""
+    return Variable(shape=shape, dtype=dtype, ndim=ndim)
+
+
+def is_tuple(*items: Any) -> Tuple:
+    """A tuple of these fields; a single list is accepted."""
+    return Tuple(*(items[0] if len(items) == 1 and isinstance(items[0], (list, tuple)) else items))
+
+
+def is_tuple_get_item(whole: Any, index: int | None = None) -> GetItem:
+    """A field of a tuple."""
+    return GetItem(whole, index)

@@ -20,7 +20,7 @@ from gsl.pat.typed import TENSOR, TypeGuard
 class Leaf(Pattern):
     """A variable of the rule. Leaves may coincide unless they are ``distinct``.
 
-    ``values`` are the numbers that it may have (:class:`gsl.pat.values.Domain`): those of weights and literals are
+    ``values`` are the numbers that it may have (:class:`gsl.pat.typed.Domain`): those of weights and literals are
     checked, of others it is assumed, which the trace says.
     """
 

@@ -14,8 +14,18 @@ from gsl.attr.ast import Attribute
 from gsl.errors import FrontEndError, PatternError
 from gsl.graph import GETITEM, INPUT, Type, op_name
 from gsl.pat import Pattern
-from gsl.programs.attributes import from_the_end, is_default, near, shape_of
-from gsl.programs.fit import AxesOf, Column, Quantities, Quantity, UnfitError, same
+from gsl.programs.fit import (
+    AxesOf,
+    Column,
+    Quantities,
+    Quantity,
+    UnfitError,
+    from_the_end,
+    is_default,
+    near,
+    same,
+    shape_of,
+)
 from gsl.programs.parameters import RuleLiteral, RuleTensor, parameters
 from gsl.programs.samples import Sampler, Traced
 from gsl.programs.source import InputSample, ProgramTrace, RuleProgram, TracedNode, rule_program

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Any, TypeVar
 
-from gsl.pat.values import Domain
+from gsl.pat.typed import Domain
 from gsl.prove.poly import (
     CODE,
     COMMON,

@@ -28,7 +28,7 @@ from gsl.pat import (
     Variadic,
     walk,
 )
-from gsl.pat.values import Domain
+from gsl.pat.typed import Domain
 from gsl.pat.variadic import references
 from gsl.prove.attributes import RANKS, demanded, derived, free, type_of
 from gsl.prove.family import Family, FamilyBindings, FamilyEvaluator, within

@@ -9,7 +9,7 @@ from typing import Any
 
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType
 from gsl.graph.node import short_name
-from gsl.pat.values import Domain
+from gsl.pat.typed import Domain
 from gsl.rewrite import Subst
 from gsl.spec import TABLE
 from gsl.verify.choices import Choices, Dead

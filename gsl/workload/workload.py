@@ -22,9 +22,8 @@ from gsl.rewrite.apply import repeat
 from gsl.rewrite.fold import fold_program
 from gsl.spec import DeclaredSpec
 from gsl.workload import inputs as _inputs
-from gsl.workload.bisect import culprit
 from gsl.workload.compare import OutputPath as LeafPath
-from gsl.workload.compare import Report, Tolerance
+from gsl.workload.compare import Report, Tolerance, culprit
 from gsl.workload.groups import OutlinedGroup, UnreadReport, groups, inlined, unread
 from gsl.workload.inputs import Strategy
 from gsl.workload.inputs import strategy as strategy_of

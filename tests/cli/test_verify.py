@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gsl.cli import main
-from gsl.cli.terminal import Terminal
+from gsl.cli.command import Terminal
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RULES = """\

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gsl import Subst, Workload, attr, op, pat
 from gsl.errors import PatternError
-from gsl.pat.values import Domain
+from gsl.pat.typed import Domain
 from gsl.prove import Proof, prove
 from gsl.verify import Refuted, Supported
 

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import torch
 
-from gsl.pat.values import Domain
+from gsl.pat.typed import Domain
 from gsl.verify.models import kinds
 from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, meaning, moves
 from gsl.verify.models.definitions import DEFINITIONS, UncoveredCall

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from gsl.graph import Graph
-from gsl.pat.values import Domain
+from gsl.pat.typed import Domain
 from gsl.verify.models import field, integers
 from gsl.verify.models.definitions import UncoveredCall
 from gsl.verify.models.draws import KINDS, DrawnLeaves, Rng

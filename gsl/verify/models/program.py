@@ -11,7 +11,7 @@ from typing import Any
 from gsl.errors import GSLError
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type
 from gsl.graph.subgraph import with_bodies
-from gsl.pat.values import Domain
+from gsl.pat.typed import Domain
 from gsl.spec import TABLE, OperatorName, OpSpec
 from gsl.workload.inputs import as_tensor
 
