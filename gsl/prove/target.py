@@ -83,8 +83,7 @@ class TargetSide:
                     raise Unproved(f"{pattern!r} is like no call")
                 operands = self._operands(pattern.operands, symbols)
                 given = {key: self._value(value, symbols) for key, value in pattern.attrs.items()}
-                own = {key: value for key, value in model.attrs.items() if TABLE[model.op].attrs[key].derive is None}
-                return self._called(model.op, operands, {**own, **given})
+                return self._called(model.op, operands, {**TABLE[model.op].own(model.attrs), **given})
             case Const():
                 return self._literal(pattern, symbols)
             case Tuple():

@@ -9,6 +9,7 @@ from typing import Any
 from gsl.spec import examples as e
 from gsl.spec import normalise as n
 from gsl.spec.examples import Example, Sample, call
+from gsl.spec.normalise import is_number
 from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Trait
 
 _EACH = Trait.ELEMENT_WISE
@@ -16,18 +17,14 @@ _BROADCAST = Trait.ELEMENT_WISE | Trait.BROADCASTING
 _COMMUTATIVE = _BROADCAST | Trait.COMMUTATIVE
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (bool, int, float))
-
-
 def tensors(torch: Any, *operands: Any) -> tuple[Any, ...]:
     """The operands with numbers made tensors, which promote dtypes just as the numbers do."""
-    if not any(map(_is_number, operands)):
+    if not any(map(is_number, operands)):
         return operands
-    other = next((x for x in operands if not _is_number(x)), None)
+    other = next((x for x in operands if not is_number(x)), None)
 
     def convert(value: Any) -> Any:
-        if not _is_number(value):
+        if not is_number(value):
             return value
         dtype = torch.result_type(value if other is None else other, value)
         return torch.full((), value, dtype=dtype, device=None if other is None else other.device)
@@ -51,7 +48,7 @@ def _operator(
     """A Python operator of two tensors, either of which may be a number."""
 
     def meaning(torch: Any, lhs: Any, rhs: Any) -> Any:
-        if _is_number(lhs) and _is_number(rhs):
+        if is_number(lhs) and is_number(rhs):
             lhs = torch.tensor(lhs)
         return operate(lhs, rhs)
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from gsl.graph.types import SymDim, TensorType, TupleType, Type, dim
+from gsl.spec.normalise import is_number
 from gsl.spec.spec import OpSpec, Types
 
 _LARGE: Final = 1_000_000
@@ -232,7 +233,7 @@ def infer(spec: OpSpec, operands: Sequence[Operand], attrs: Mapping[str, Any]) -
     operands = tuple(operands)
     if not all(map(_is_known, operands)):
         return None
-    call = _Call(spec, operands, attrs)
+    call = CallKey(spec, operands, attrs)
     try:
         hash(call)
     except TypeError:
@@ -250,7 +251,7 @@ def _is_known(operand: Operand) -> bool:
     return operand is not None
 
 
-class _Call:
+class CallKey:
     """A call as a key. Equality tells ``True``, ``1`` and ``1.0`` apart."""
 
     __slots__ = ("attrs", "key", "operands", "spec")
@@ -265,17 +266,17 @@ class _Call:
         return hash(self.key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Call) and self.key == other.key
+        return isinstance(other, CallKey) and self.key == other.key
 
 
 def _typed(value: Any) -> Any:
     return tuple(map(_typed, value)) if type(value) is tuple else (type(value), value)
 
 
-def _infer(call: _Call) -> Type | ValueError:
+def _infer(call: CallKey) -> Type | ValueError:
     """The type of a call, or why it has none."""
     spec, operands = call.spec, call.operands
-    types = tuple([None if _is_number(operand) else operand for operand in operands])
+    types = tuple([None if is_number(operand) else operand for operand in operands])
     try:
         attrs = _own_attrs(spec, call.attrs, types)  # type: ignore[arg-type]
         if has_symbols(operands) or has_symbols(attrs):
@@ -286,7 +287,7 @@ def _infer(call: _Call) -> Type | ValueError:
         return error
 
 
-_infer_cached: Callable[[_Call], Type | ValueError] = lru_cache(maxsize=8192)(_infer)
+_infer_cached: Callable[[CallKey], Type | ValueError] = lru_cache(maxsize=8192)(_infer)
 
 
 _CHECKED_BY_FAKES: Final = re.compile(r"nn\.attention|(nn|packed)\.conv\d.*")
@@ -424,10 +425,6 @@ def _own_attrs(spec: OpSpec, attrs: Mapping[str, Any], types: Types) -> dict[str
 def _run(torch: Any, spec: OpSpec, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
     result = spec.meaning(torch, *operands, **attrs)
     return tuple(result) if spec.fields else result
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (bool, int, float))
 
 
 def _type_of(value: Any) -> Type | None:

@@ -39,6 +39,11 @@ def tensor(types: Types, index: int = 0) -> TensorType | None:
     return found if isinstance(found, TensorType) else None
 
 
+def is_number(value: Any) -> bool:
+    """True for a number of Python, which is no tensor."""
+    return isinstance(value, (bool, int, float))
+
+
 def shape_of(types: Types, index: int = 0) -> tuple[Dim, ...] | None:
     """The shape of an operand, where it is known."""
     found = tensor(types, index)

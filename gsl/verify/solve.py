@@ -354,9 +354,8 @@ class Solver:
         for operand in draft.operands:
             self.solve(operand)
         types = tuple([operand.type for operand in draft.operands if operand is not None])
-        own = {name: value for name, value in draft.attrs.items() if spec.attrs[name].derive is None}
         try:
-            full = spec.complete({**self.given_attrs(draft), **own}, types)
+            full = spec.complete({**self.given_attrs(draft), **spec.own(draft.attrs)}, types)
             draft.attrs.update(full)
             draft.type = type_of_call(spec.name, tuple([known_of(operand) for operand in draft.operands]), full)
         except (ValueError, KeyError) as error:

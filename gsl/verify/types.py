@@ -11,6 +11,8 @@ from typing import Any, cast
 from gsl.graph import CONST, Node, Op, TensorType, TupleType, Type
 from gsl.graph.node import GETITEM, TUPLE
 from gsl.spec import TABLE, meaning
+from gsl.spec.meaning import CallKey
+from gsl.spec.normalise import is_number
 
 MOST_ELEMENTS = 4096
 """No tensor of an instance has more elements."""
@@ -24,7 +26,7 @@ Known = TensorType | TupleType | bool | int | float | None
 def known_of(node: Any) -> Known:
     """The known demands about an operand: its type, or the number that it is."""
     value: Any = node.attrs.get("value") if node.op == CONST else None
-    return cast(Known, value if isinstance(value, (bool, int, float)) else node.type)
+    return cast(Known, value if is_number(value) else node.type)
 
 
 def infer(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
@@ -42,9 +44,8 @@ def infer(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type 
 
 def type_of_call(op: str, operands: tuple[Known, ...], attrs: Mapping[str, Any]) -> Type | None:
     """The type of a canonical call. ValueError if it is ill-typed."""
-    key = (op, _typed(operands), tuple([(name, _typed(value)) for name, value in attrs.items()]))
     try:
-        found = _cached(_Key(key, operands, attrs))
+        found = _cached(CallKey(TABLE[op], operands, attrs))
     except TypeError:  # an attribute that can't be a key
         return meaning.infer(TABLE[op], operands, attrs)
     if isinstance(found, ValueError):
@@ -52,32 +53,12 @@ def type_of_call(op: str, operands: tuple[Known, ...], attrs: Mapping[str, Any])
     return found
 
 
-class _Key:
-    __slots__ = ("attrs", "key", "operands")
-
-    def __init__(self, key: Any, operands: tuple[Known, ...], attrs: Mapping[str, Any]) -> None:
-        self.key = key
-        self.operands = operands
-        self.attrs = attrs
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self.key == other.key
-
-
-def _typed(value: Any) -> Any:
-    return tuple(map(_typed, value)) if type(value) is tuple else (type(value), value)
-
-
 @lru_cache(maxsize=16384)
-def _cached(call: _Key) -> Type | ValueError | None:
+def _cached(call: CallKey) -> Type | ValueError | None:
     import torch
 
-    op = call.key[0]
-    spec = TABLE[op]
-    make = torch.ones if op in _DIVISIONS else torch.zeros
+    spec = call.spec
+    make = torch.ones if spec.name in _DIVISIONS else torch.zeros
     try:
         with torch.no_grad(), _without_onednn(torch):
             return _type(meaning.evaluate(spec, [_tensor(torch, known, make) for known in call.operands], call.attrs))

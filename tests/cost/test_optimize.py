@@ -26,8 +26,6 @@ from gsl.rules import OPTIMISING
 from tests.helpers.book import EVERY_RULE
 
 x = pat.Wildcard()
-TO_SIGMOID = Subst(op.ReLU(x), op.Sigmoid(x), name="to-sigmoid", approximate=True)
-EXP_TANH = Subst(op.Exp(op.Tanh(x)), op.Tanh(op.Exp(x)), name="exp-tanh", doc="Lets tanh-tanh match (it is wrong).")
 RELU_RELU = Subst(op.ReLU(op.ReLU(x)), op.ReLU(x), name="relu-relu")
 SPLIT_RELU = Subst(op.ReLU(x), op.Clip(x, a_min=0.0, a_max=3.4e38), name="relu-clip")
 ABS_ABS = Subst(op.Abs(op.Abs(x)), op.Abs(x), name="abs-abs")

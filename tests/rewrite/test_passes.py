@@ -21,7 +21,6 @@ UNARY = ("nn.relu", "tanh", "exp", "negative", "abs", "sqrt", "sin", "cos", "erf
 BINARY = ("add", "multiply", "subtract")
 x, y, w = pat.Wildcard(), pat.Wildcard(), pat.Param()
 ones = pat.Const(numpy.ones(4, numpy.float32))
-twice = op.ReLU(x)
 
 
 def rules() -> list[Subst]:

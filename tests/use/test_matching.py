@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,8 +11,6 @@ from gsl.graph import Graph, Node
 from gsl.match import Match, MatchSearch
 from gsl.pat import Pattern
 from tests.helpers.graphs import Builder, graph
-
-Make = Callable[[Builder], "Node | list[Node]"]
 
 
 def finding(*source: object, **options: object) -> Subst:

@@ -10,6 +10,7 @@ from gsl.front.tree import compose
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
 from gsl.spec import TABLE
 from gsl.spec.meaning import Operand, infer
+from gsl.spec.normalise import is_number
 
 Lower = Callable[..., Any]
 """``writer(w, *operands, **attrs)`` with a Lowering ``w``, and canonical attributes without the derived ones."""
@@ -42,6 +43,10 @@ class Lowering(Generic[LoweringT]):
     @abstractmethod
     def permute(self, value: Any, axes: Sequence[int]) -> Any:
         """The axes in another order."""
+
+    @abstractmethod
+    def full(self, value: bool | int | float, shape: Sequence[Dim], dtype: str) -> Any:
+        """A tensor filled with a number."""
 
     @property
     def shape(self) -> tuple[Dim, ...]:
@@ -78,6 +83,19 @@ class Lowering(Generic[LoweringT]):
     def layout(self, value: Any, source: str, target: str) -> Any:
         """A tensor of one layout in another one of the same letters."""
         return self.permute(value, [source.index(letter) for letter in target])
+
+    def transposed(self, value: Any) -> Any:
+        """A tensor with its last two axes exchanged."""
+        rank = self.rank_of(value)
+        return self.permute(value, [*range(rank - 2), rank - 1, rank - 2])
+
+    def affine(self, shape: Sequence[Dim], gamma: Any, beta: Any, center: bool, scale: bool) -> tuple[Any, Any]:
+        """Gamma and beta of a normalisation, of that shape, also where there is none."""
+        if gamma is None or not scale:
+            gamma = self.full(1, shape, self.dtype)
+        if beta is None or not center:
+            beta = self.full(0, shape, self.dtype)
+        return gamma, beta
 
     def write(self, op: str, *operands: Any, **attrs: Any) -> Any:
         """Another canonical call as part of this one."""
@@ -123,10 +141,6 @@ def type_or_number(operand: Any, target: LoweringTarget) -> Operand:
     if isinstance(operand, (tuple, list)):
         return TupleType(tuple([target.type_of(field) for field in operand]))
     return target.type_of(operand)
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, (bool, int, float))
 
 
 def known(shape: Sequence[Dim]) -> tuple[int, ...]:

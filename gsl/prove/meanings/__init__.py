@@ -25,7 +25,7 @@ def call(calc: Calculation, name: str, operands: tuple[Any, ...], attrs: Mapping
         wants_tuple = name in ("concatenate", "stack")
         if isinstance(operand, Tensor) is wants_tuple:
             raise Unproved(f"{name} of what is no {'tuple' if wants_tuple else 'tensor'}")
-    own = {key: value for key, value in attrs.items() if TABLE[name].attrs[key].derive is None}
+    own = TABLE[name].own(attrs)
     if name in MEANINGS:
         try:
             found: Value = MEANINGS[name](calc, *operands, **own)

@@ -25,7 +25,7 @@ import torch
 from gsl.pat.typed import Domain
 from gsl.verify.models import kinds
 from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, meaning, moves
-from gsl.verify.models.definitions import DEFINITIONS, UncoveredCall
+from gsl.verify.models.definitions import UncoveredCall
 from gsl.verify.models.program import rational
 
 # ---------------------------------------------------------------- residues
@@ -425,6 +425,3 @@ _RULES.update({
     "nn.relu": _relu, "maximum": _larger, "minimum": _larger, "clip": _clip, "cast": _cast,
 })  # fmt: skip
 Field.rules = _RULES
-
-COVERED: Final = frozenset(_RULES) | frozenset(DEFINITIONS)
-"""The operators that the field has values for."""

@@ -126,7 +126,7 @@ def _step(node: Node, operands: tuple[int, ...], slot: int) -> StraightLineStep:
     spec = TABLE.get(node.op) if isinstance(node.op, str) else None
     if spec is None:
         raise ValueError(f"values need canonical operators, found {node!r}")
-    attrs = {name: _wide(value) for name, value in node.attrs.items() if spec.attrs[name].derive is None}
+    attrs = {name: _wide(value) for name, value in spec.own(node.attrs).items()}
     return StraightLineStep(spec.name, spec, operands, slot, attrs, node.type, _rounding(node))
 
 

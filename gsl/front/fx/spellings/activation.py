@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 import torch.nn.functional as F
 
-from gsl.front.fx.spellings.bind import BoundCall, integer, is_number, number, unread_unless
+from gsl.front.fx.spellings.bind import BoundCall, integer, number, unread_unless
 from gsl.front.fx.spellings.table import (
     FxLift,
     FxLower,
@@ -25,6 +25,7 @@ from gsl.front.fx.spellings.table import (
     tensor,
 )
 from gsl.front.tree import Canon
+from gsl.spec.normalise import is_number
 
 CAST_METHODS: Final = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "int": "int32",

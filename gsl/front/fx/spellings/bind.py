@@ -11,6 +11,7 @@ from torch._ops import OpOverload
 
 from gsl.front.tree import unmet
 from gsl.graph import SymDim, TensorType, Type
+from gsl.spec.normalise import is_number
 
 TypeOf = Callable[[Any], "Type | None"]
 
@@ -189,10 +190,6 @@ class Watched(BoundCall):
         literal = all(map(is_number, value)) if isinstance(value, (list, tuple)) else is_number(value) or value is None
         kind = None if literal else self.type_of(value)
         return repr(value) if kind is None else str(kind)
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, (bool, int, float))
 
 
 def is_int(value: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from gsl.front.fx.spellings.bind import BoundCall, dims, integer, is_dim, is_number, number, unread_unless
+from gsl.front.fx.spellings.bind import BoundCall, dims, integer, is_dim, number, unread_unless
 from gsl.front.fx.spellings.table import (
     FxLift,
     FxLower,
@@ -21,6 +21,7 @@ from gsl.front.fx.spellings.table import (
     tensor,
 )
 from gsl.front.tree import Canon
+from gsl.spec.normalise import is_number
 
 
 def _plain(c: BoundCall) -> None:

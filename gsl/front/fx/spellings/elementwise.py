@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 
-from gsl.front.fx.spellings.bind import BoundCall, axis, is_number, number, unread_unless
+from gsl.front.fx.spellings.bind import BoundCall, axis, number, unread_unless
 from gsl.front.fx.spellings.table import (
     _FLOATS,
     FxLift,
@@ -23,6 +23,7 @@ from gsl.front.fx.spellings.table import (
     tensor,
 )
 from gsl.front.tree import Canon
+from gsl.spec.normalise import is_number
 
 # ---------------------------------------------------------------- one operand
 

@@ -18,7 +18,6 @@ from gsl.front.fx.spellings.bind import (
     integers,
     is_dim,
     is_int,
-    is_number,
     number,
     per_axis,
     unread_unless,
@@ -28,6 +27,7 @@ from gsl.front.fx.spellings.shape import product, reshaped, transposed
 from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Native, Site, call, options, tensor
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import TUPLE
+from gsl.spec.normalise import is_number
 
 
 def bound(value: Any) -> Any:

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch._ops import HigherOrderOperator, OpOverload
 
 from gsl.errors import FrontEndError
-from gsl.front.fx.spellings.bind import is_number
 from gsl.front.fx.spellings.table import Native
 from gsl.graph import Node, op_name
 from gsl.spec import natives
+from gsl.spec.normalise import is_number
 
 aten = torch.ops.aten
 

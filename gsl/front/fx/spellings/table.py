@@ -11,9 +11,10 @@ from typing import Any, Final, Literal
 import torch
 import torch.nn.functional as F
 
-from gsl.front.fx.spellings.bind import BoundCall, FxSignature, TypeOf, is_number, unread_unless
+from gsl.front.fx.spellings.bind import BoundCall, FxSignature, TypeOf, unread_unless
 from gsl.front.tree import Canon
 from gsl.graph import SymDim, TensorType, TupleType
+from gsl.spec.normalise import is_number
 
 
 @dataclass(frozen=True, slots=True, eq=False)

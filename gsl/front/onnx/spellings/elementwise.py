@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gsl.front.core.lower import Lower, is_number
+from gsl.front.core.lower import Lower
 from gsl.front.onnx.spellings.linear import bias_of
 from gsl.front.onnx.spellings.reading import (
     OnnxCall,
@@ -23,6 +23,7 @@ from gsl.front.onnx.types import onnx_dtype
 from gsl.front.tree import Canon
 from gsl.spec import TABLE
 from gsl.spec.meaning import infer
+from gsl.spec.normalise import is_number
 
 # ---------------------------------------------------------------- one operand
 

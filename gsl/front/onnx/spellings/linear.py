@@ -20,22 +20,16 @@ def _matmul(w: OnnxLowering, a: Any, b: Any, out_dtype: str) -> Any:
     return w.call("MatMul", w.cast(a, w.dtype), w.cast(b, w.dtype))
 
 
-def _transposed(w: OnnxLowering, x: Any) -> Any:
-    """The last two axes exchanged."""
-    rank = w.rank_of(x)
-    return w.permute(x, [*range(rank - 2), rank - 1, rank - 2])
-
-
 def _dense(w: OnnxLowering, data: Any, weight: Any, bias: Any = None, *, out_dtype: str) -> Any:
     data, weight = w.cast(data, w.dtype), w.cast(weight, w.dtype)
     if w.rank_of(data) == 2:
         return w.call("Gemm", data, weight, *(() if bias is None else (bias,)), transB=1)
-    product = w.call("MatMul", data, _transposed(w, weight))
+    product = w.call("MatMul", data, w.transposed(weight))
     return product if bias is None else w.call("Add", product, bias)
 
 
 def _batch_matmul(w: OnnxLowering, a: Any, b: Any, out_dtype: str, transpose_a: bool, transpose_b: bool) -> Any:
-    a, b = _transposed(w, a) if transpose_a else a, _transposed(w, b) if transpose_b else b
+    a, b = w.transposed(a) if transpose_a else a, w.transposed(b) if transpose_b else b
     return _matmul(w, a, b, out_dtype)
 
 
@@ -189,7 +183,7 @@ def _attention(
         key, value = (
             w.write("repeat", x, repeats=times // w.sizes_of(x)[-3], axis=w.rank_of(x) - 3) for x in (key, value)
         )
-    scores = w.write("multiply", w.write("matmul", query, _transposed(w, key)), float(scale))
+    scores = w.write("multiply", w.write("matmul", query, w.transposed(key)), float(scale))
     if is_causal:
         keep = w.write("trilu", w.full(True, w.shape_of(scores)[-2:], "bool"), upper=False)
         scores = w.write("where", keep, scores, float("-inf"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from gsl.front.core.lower import Lower, known
@@ -10,23 +10,12 @@ from gsl.front.onnx.spellings.linear import same_padding
 from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, unread_unless
 from gsl.front.onnx.spellings.writing import OnnxLowering
 from gsl.front.tree import Canon
-from gsl.graph import Dim, TensorType
+from gsl.graph import TensorType
 from gsl.spec import TABLE
 from gsl.spec.meaning import infer
 from gsl.spec.normalise import spatial
 
 # ---------------------------------------------------------------- normalisations
-
-
-def _affine(
-    w: OnnxLowering, shape: Sequence[Dim], gamma: Any, beta: Any, center: bool, scale: bool
-) -> tuple[Any, Any]:  # fmt: skip
-    """Gamma and beta of that shape, also where there is none."""
-    if gamma is None or not scale:
-        gamma = w.full(1, shape, w.dtype)
-    if beta is None or not center:
-        beta = w.full(0, shape, w.dtype)
-    return gamma, beta
 
 
 def _first(w: OnnxLowering, data: Any, axis: int) -> tuple[Any, TensorType]:
@@ -50,7 +39,7 @@ def _batch_norm(
     w: OnnxLowering, data: Any, gamma: Any, beta: Any, mean: Any, var: Any, axis: int, epsilon: float, center: bool,
     scale: bool,
 ) -> Any:  # fmt: skip
-    gamma, beta = _affine(w, w.shape_of(mean), gamma, beta, center, scale)
+    gamma, beta = w.affine(w.shape_of(mean), gamma, beta, center, scale)
     data, type = _first(w, data, axis)
     made = w.call("BatchNormalization", data, gamma, beta, mean, var, epsilon=float(epsilon), type=type)
     return _back(w, made, axis)
@@ -117,7 +106,7 @@ def _by_channel(name: str, since: int = 0) -> Lower:
         w: OnnxLowering, data: Any, gamma: Any = None, beta: Any = None, *, axis: int, epsilon: float, center: bool,
         scale: bool, **groups: int,
     ) -> Any:  # fmt: skip
-        affine = _affine(w, (w.shape_of(data)[axis],), gamma, beta, center, scale)
+        affine = w.affine((w.shape_of(data)[axis],), gamma, beta, center, scale)
         data, type = _first(w, data, axis)
         made = w.call(name, data, *affine, epsilon=float(epsilon), type=type, since=since, **groups)
         return _back(w, made, axis)

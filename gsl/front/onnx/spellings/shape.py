@@ -8,12 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from gsl.front.core.lower import Lower, is_number
+from gsl.front.core.lower import Lower
 from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, axes_of, is_float, plain_number, unread_unless
 from gsl.front.onnx.spellings.writing import OnnxLowering
 from gsl.front.onnx.types import DTYPES
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import GETITEM, Dim, SymDim, TensorType, TupleType
+from gsl.spec.normalise import is_number
 
 END: Final = 2**63 - 1
 """The end of an axis, in a slice."""

@@ -11,9 +11,10 @@ import onnx
 import onnx_ir as ir
 import torch
 
-from gsl.front.core.lower import Lowering, LoweringTarget, is_number
+from gsl.front.core.lower import Lowering, LoweringTarget
 from gsl.front.onnx.types import NAMES, array_to_torch, onnx_dtype
 from gsl.graph import Dim, SymDim, TensorType, Type
+from gsl.spec.normalise import is_number
 
 
 class OnnxTarget(LoweringTarget, Protocol):

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tvm import relax, tirx
 
-from gsl.front.core.lower import Lower, is_number
+from gsl.front.core.lower import Lower
 from gsl.front.relax.spellings.reading import (
     RelaxLift,
     RelaxScope,
@@ -23,6 +23,7 @@ from gsl.front.tree import Canon
 from gsl.graph import Dim, SymDim
 from gsl.spec import TABLE
 from gsl.spec.meaning import evaluate
+from gsl.spec.normalise import is_number
 
 R = relax.op
 

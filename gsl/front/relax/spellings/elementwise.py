@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tvm import relax
 
-from gsl.front.core.lower import Lower, is_number
+from gsl.front.core.lower import Lower
 from gsl.front.relax.spellings.reading import (
     RelaxLift,
     RelaxScope,
@@ -22,6 +22,7 @@ from gsl.front.relax.spellings.writing import RelaxLowering, is_float
 from gsl.front.tree import Canon
 from gsl.spec import TABLE
 from gsl.spec.meaning import infer
+from gsl.spec.normalise import is_number
 
 R = relax.op
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from tvm import ir, relax
 
-from gsl.front.core.lower import Lower, is_number
+from gsl.front.core.lower import Lower
 from gsl.front.relax.spellings.reading import (
     RelaxLift,
     RelaxScope,
@@ -21,6 +21,7 @@ from gsl.front.relax.spellings.reading import (
 )
 from gsl.front.relax.spellings.writing import RelaxLowering
 from gsl.front.tree import Canon, LiteralOperand
+from gsl.spec.normalise import is_number
 
 R = relax.op
 

@@ -45,18 +45,12 @@ def _matmul(w: RelaxLowering, a: Any, b: Any, out_dtype: str) -> Any:
     return w.call(R.matmul, a, b, out_dtype or None)
 
 
-def _transposed(w: RelaxLowering, x: Any) -> Any:
-    """The last two axes exchanged."""
-    rank = w.rank_of(x)
-    return w.permute(x, [*range(rank - 2), rank - 1, rank - 2])
-
-
 def _dense(w: RelaxLowering, data: Any, weight: Any, out_dtype: str) -> Any:
-    return _matmul(w, data, _transposed(w, weight), out_dtype)
+    return _matmul(w, data, w.transposed(weight), out_dtype)
 
 
 def _batch_matmul(w: RelaxLowering, a: Any, b: Any, out_dtype: str, transpose_a: bool, transpose_b: bool) -> Any:
-    a, b = _transposed(w, a) if transpose_a else a, _transposed(w, b) if transpose_b else b
+    a, b = w.transposed(a) if transpose_a else a, w.transposed(b) if transpose_b else b
     return _matmul(w, a, b, out_dtype)
 
 
@@ -195,7 +189,7 @@ def _spelt_out(
     """Attention as products and a softmax."""
     if scale is None:
         scale = w.sizes_of(query)[-1] ** -0.5
-    scores = w.write("multiply", w.write("matmul", query, _transposed(w, key)), scale)
+    scores = w.write("multiply", w.write("matmul", query, w.transposed(key)), scale)
     if is_causal:
         own = w.write("trilu", w.full(True, w.shape_of(scores)[-2:], "int32"), upper=False)
         mask = w.cast(w.write("where", truth(w, own), 0.0, float("-inf")), w.dtype)

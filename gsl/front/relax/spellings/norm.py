@@ -11,7 +11,6 @@ from gsl.front.core.lower import Lower
 from gsl.front.relax.spellings.reading import FieldReader, RelaxLift, RelaxScope, ints, tensor_type, unread_unless
 from gsl.front.relax.spellings.writing import RelaxLowering
 from gsl.front.tree import Canon
-from gsl.graph import Dim
 
 N = relax.op.nn
 
@@ -39,17 +38,6 @@ def _read_batch_norm(call: Any, index: int, scope: RelaxScope) -> Canon:
 # ---------------------------------------------------------------- gamma and beta
 
 
-def _affine(
-    w: RelaxLowering, shape: tuple[Dim, ...], gamma: Any, beta: Any, center: bool, scale: bool
-) -> tuple[Any, Any]:
-    """Gamma and beta of that shape, also where there is none. (Relax's flags don't take them away.)"""
-    if gamma is None or not scale:
-        gamma = w.full(1, shape, w.dtype)
-    if beta is None or not center:
-        beta = w.full(0, shape, w.dtype)
-    return gamma, beta
-
-
 def _layer_norm(
     w: RelaxLowering,
     data: Any,
@@ -62,7 +50,7 @@ def _layer_norm(
     scale: bool,
 ) -> Any:
     shape = tuple([w.shape_of(data)[place] for place in axis])
-    return w.call(N.layer_norm, data, *_affine(w, shape, gamma, beta, center, scale), list(axis), epsilon)
+    return w.call(N.layer_norm, data, *w.affine(shape, gamma, beta, center, scale), list(axis), epsilon)
 
 
 def _rms_norm(w: RelaxLowering, data: Any, weight: Any = None, *, axis: tuple[int, ...], epsilon: float) -> Any:
@@ -94,7 +82,7 @@ def _by_channel(name: str) -> Lower:
         scale: bool,
         **groups: int,
     ) -> Any:
-        affine = _affine(w, (w.shape_of(data)[axis],), gamma, beta, center, scale)
+        affine = w.affine((w.shape_of(data)[axis],), gamma, beta, center, scale)
         axes = _spatial(w.rank_of(data), axis)
         return w.call(getattr(N, name), data, *affine, *groups.values(), axis, axes, epsilon)
 

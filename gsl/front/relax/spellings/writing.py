@@ -9,9 +9,10 @@ from typing import Any
 from tvm import relax
 from tvm.relax.expr import _update_type
 
-from gsl.front.core.lower import Lowering, is_number
+from gsl.front.core.lower import Lowering
 from gsl.front.relax.spellings.reading import RelaxScope
 from gsl.graph import Dim
+from gsl.spec.normalise import is_number
 
 
 class RelaxLowering(Lowering[RelaxScope]):

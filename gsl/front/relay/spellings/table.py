@@ -225,13 +225,12 @@ class RelayLowering:
         self.operands = tuple(operands)
         self.types = tuple([_operand_type(operand, scope) for operand in self.operands])
         spec = TABLE[op]
-        own = {name: value for name, value in attrs.items() if name not in spec.attrs or not spec.attrs[name].derive}
         types = tuple([None if isinstance(found, (bool, int, float)) else found for found in self.types])
         try:
-            full = spec.complete(own, types)
+            full = spec.complete(spec.own(attrs), types)
         except KeyError as error:
             raise ValueError(f"{op} has no attribute {error.args[0]!r}") from None
-        self.attrs = {name: value for name, value in full.items() if not spec.attrs[name].derive}
+        self.attrs = spec.own(full)
 
     def __getitem__(self, name: str) -> Any:
         value = self.attrs[name]
