@@ -10,8 +10,7 @@ from typing import Any
 from gsl.graph.types import TensorType, TupleType, Type
 from gsl.prove.family import Family
 from gsl.prove.meanings.layout import newshape
-from gsl.prove.poly import Poly, product
-from gsl.prove.relation import Impossible, Unproved
+from gsl.prove.poly import Impossible, Poly, Unproved, product
 from gsl.prove.tensor import Calculation, DType, Real, Tensor
 from gsl.prove.terms import Element, SumTerm, Term
 from gsl.prove.whole import Whole, number

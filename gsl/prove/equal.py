@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, permutations, product
 
 from gsl.prove.normal import TermAlgebra
-from gsl.prove.poly import IntAtom, Poly, replaced
-from gsl.prove.relation import Relation, negations
+from gsl.prove.poly import IntAtom, Poly, Relation, negations, replaced
 from gsl.prove.terms import Element, Factor, Fold, FunctionTerm, SumTerm, Term, rename, renamed_sum
 
 MOST_ORDERS = 500

@@ -14,8 +14,7 @@ from gsl.attr.ast import Ast, Each, Function, Reduce
 from gsl.attr.evaluate import Evaluator
 from gsl.match.bindings import Bindings
 from gsl.prove.path import Path
-from gsl.prove.poly import EACH, Poly
-from gsl.prove.relation import Unproved
+from gsl.prove.poly import EACH, Poly, Unproved
 from gsl.prove.whole import Whole, number, whole
 
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from gsl.attr import Expr
 from gsl.pat import Pattern
-from gsl.prove.poly import QUOTIENT, IntAtom, Poly
-from gsl.prove.relation import Relation
+from gsl.prove.poly import QUOTIENT, IntAtom, Poly, Relation
 
 AtomOrigin = tuple[Pattern, str, int | None]
 """A pattern, the name of an attribute or ``shape``, and a place in it, or none."""

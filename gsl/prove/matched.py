@@ -1,20 +1,27 @@
-"""Nodes of a match whose values are expressions of indices, and what a rule asks of its match."""
+"""Nodes of a match whose values are expressions of indices, the first instance of a variadic, and what a rule
+asks of them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gsl.attr.ast import Ast, Attribute, Binary, Chosen, Function, TupleOf
-from gsl.pat import Call, Leaf, Like, Pattern, walk
+from gsl.attr.evaluate import same
+from gsl.pat import Call, Leaf, Like, Pattern, Variadic, walk
 from gsl.pat import Match as MatchClause
 from gsl.pat.variadic import parts
-from gsl.prove.relation import Unproved
-from gsl.prove.tensor import Calculation, DType, Tensor, Value
+from gsl.prove.path import Path
+from gsl.prove.poly import Poly, Unproved
+from gsl.prove.tensor import DTYPES, Calculation, DType, Real, Tensor, Value
+from gsl.prove.whole import Whole, number
 from gsl.rewrite import Subst
 from gsl.spec import OpSpec, Trait
+
+if TYPE_CHECKING:
+    from gsl.prove.source import SourceSide
 
 
 @dataclass(eq=False)
@@ -93,3 +100,60 @@ def asked(rule: Subst) -> set[Pattern]:
     uses = Counter(child for p in dict.fromkeys((*rule.plan.patterns, *target)) for child in p.children())
     found |= {p for p in uses if uses[p] > 1 and isinstance(p, Leaf)}
     return found | {p for p in (*rule.plan.outputs, *rule.target.outputs) if isinstance(p, Leaf)}
+
+
+def fits(side: SourceSide, variadic: Variadic) -> None:
+    """Show that what stands in the place of the templates in the first instance is an instance of them, too.
+
+    Unproved if it may not be one.
+    """
+    first = dict(zip(variadic.templates, variadic.first))
+    nodes = side.bindings.nodes
+    nodes.update({(template, (Poly(),)): nodes[other] for template, other in first.items()})
+    with side.instance((Poly(),)):
+        for template, other in first.items():
+            node = nodes[other]
+            if isinstance(template, Call) and isinstance(other, Call):
+                wanted = [first.get(operand, operand) for operand in template.operands or ()]
+                if template.op is not other.op or wanted != list(other.operands or ()):
+                    raise Unproved("the first instance may be another one than its template")
+                demands = [(name, node.attrs[name]) for name in template.attrs if name in node.attrs]
+                pairs = [(template.attrs[name], value) for name, value in demands]
+            elif isinstance(template, Leaf) and isinstance(other, Leaf):
+                pairs = []
+            else:
+                raise Unproved("the first instance may be another one than its template")
+            for expression, value in [*pairs, *guarded(template, node)]:
+                if not surely_equal(side.path, side.evaluated(expression), value):
+                    raise Unproved(f"the first instance may not satisfy {expression!r}")
+    for template in first:
+        del nodes[template, (Poly(),)]
+
+
+def guarded(template: Pattern, node: Matched) -> list[tuple[Ast, Any]]:
+    """What is demanded of the type of a node, with what it is."""
+    guard, found = template.guard, list[tuple[Ast, Any]]()
+    if guard is None:
+        return found
+    if guard.values not in (None, node.calc.path.domains.get(node.name)):
+        raise Unproved("the first instance may have other values")
+    for name in ("shape", "dtype", "ndim"):
+        wanted = getattr(guard, name)
+        if name == "shape" and isinstance(wanted, tuple):
+            if len(wanted) != node.ndim:
+                raise Unproved("the first instance may have another rank")
+            found += [(size, own) for size, own in zip(wanted, node.shape) if size is not None]
+        elif wanted is not None:
+            found.append((wanted, getattr(node, name)))
+    return found
+
+
+def surely_equal(path: Path, left: Any, right: Any) -> bool:
+    """True if two values are known to be equal."""
+    if isinstance(left, (tuple, list)) and isinstance(right, (tuple, list)):
+        return len(left) == len(right) and all(surely_equal(path, a, b) for a, b in zip(left, right))
+    if isinstance(left, Whole) or isinstance(right, Whole):
+        codes = [DTYPES.index(side) if isinstance(side, str) and side in DTYPES else side for side in (left, right)]
+        return all(isinstance(side, (int, Whole)) and not isinstance(side, bool) for side in codes) and path.holds(
+            ("==", number(codes[0]) - number(codes[1])))  # fmt: skip
+    return not isinstance(left, Real) and not isinstance(right, Real) and same(left, right)

@@ -8,8 +8,7 @@ from fractions import Fraction
 from itertools import product as pairs
 
 from gsl.prove.path import Path
-from gsl.prove.poly import IntAtom, Poly, replaced
-from gsl.prove.relation import Relation, Unproved, negations, written
+from gsl.prove.poly import IntAtom, Poly, Relation, Unproved, negations, replaced, written
 from gsl.prove.terms import (
     ZERO,
     Element,

@@ -22,12 +22,17 @@ from gsl.prove.poly import (
     PREFIX,
     QUOTIENT,
     SIZE,
+    Impossible,
     IntAtom,
     Poly,
+    ProofLimit,
+    Relation,
+    Unproved,
+    negations,
     operation,
     replaced,
+    written,
 )
-from gsl.prove.relation import Impossible, ProofLimit, Relation, Unproved, negations, written
 from gsl.prove.solver import Question, solver
 from gsl.prove.whole import Whole
 

@@ -15,8 +15,7 @@ from gsl.prove.laws import is_nonzero, is_positive
 from gsl.prove.matched import Matched
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path, cases
-from gsl.prove.poly import Poly
-from gsl.prove.relation import Impossible, ProofLimit, Unproved, written
+from gsl.prove.poly import Impossible, Poly, ProofLimit, Unproved, written
 from gsl.prove.source import SourceSide
 from gsl.prove.target import TargetSide
 from gsl.prove.tensor import Tensor

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gsl.errors import GSLError
-from gsl.prove.poly import IntAtom, Poly
-from gsl.prove.relation import Relation
+from gsl.prove.poly import IntAtom, Poly, Relation
 
 TIMEOUT = 400
 """Milliseconds that the solver has for one question."""

@@ -32,14 +32,12 @@ from gsl.pat.typed import Domain
 from gsl.pat.variadic import references
 from gsl.prove.attributes import RANKS, demanded, derived, free, type_of
 from gsl.prove.family import Family, FamilyBindings, FamilyEvaluator, within
-from gsl.prove.instances import fits
 from gsl.prove.lacking import AtomOrigin
-from gsl.prove.matched import Matched, all_of, any_rank, asked, tensor_of
+from gsl.prove.matched import Matched, all_of, any_rank, asked, fits, tensor_of
 from gsl.prove.meanings import call, known
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path
-from gsl.prove.poly import EACH, MEMBER, NUMBER, SIZE, IntAtom, Poly, operation
-from gsl.prove.relation import Impossible, Unproved
+from gsl.prove.poly import EACH, MEMBER, NUMBER, SIZE, Impossible, IntAtom, Poly, Unproved, operation
 from gsl.prove.tensor import DTYPES, Calculation, Real, Tensor, real
 from gsl.prove.terms import SumTerm
 from gsl.prove.whole import Whole, number

@@ -15,8 +15,7 @@ from gsl.prove.family import Family
 from gsl.prove.matched import Matched, tensor_of
 from gsl.prove.meanings import call, known
 from gsl.prove.normal import TermAlgebra
-from gsl.prove.poly import Poly
-from gsl.prove.relation import Impossible, Unproved
+from gsl.prove.poly import Impossible, Poly, Unproved
 from gsl.prove.source import SourceSide
 from gsl.prove.tensor import DTYPES, Calculation, DType, Real, Tensor, real
 from gsl.prove.whole import Whole, number

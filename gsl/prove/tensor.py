@@ -10,8 +10,7 @@ from typing import Any, NoReturn
 from gsl.prove.family import Family
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path
-from gsl.prove.poly import IntAtom, Poly, product
-from gsl.prove.relation import Impossible, Relation, Unproved
+from gsl.prove.poly import Impossible, IntAtom, Poly, Relation, Unproved, product
 from gsl.prove.terms import SumTerm, constant
 from gsl.prove.whole import Whole, whole
 

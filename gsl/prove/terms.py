@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from gsl.prove.poly import IntAtom, Poly, PolyValues, once, replaced
-from gsl.prove.relation import Relation, written
+from gsl.prove.poly import IntAtom, Poly, PolyValues, Relation, once, replaced, written
 
 
 @dataclass(frozen=True)

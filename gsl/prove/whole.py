@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gsl.prove.poly import Poly, poly
-from gsl.prove.relation import Unproved
+from gsl.prove.poly import Poly, Unproved, poly
 
 if TYPE_CHECKING:
     from gsl.prove.path import Path

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gsl.prove.meanings import elementwise, layout, linear
-from gsl.prove.relation import Unproved
+from gsl.prove.poly import Unproved
 from gsl.prove.tensor import Calculation, Tensor, Value
 from gsl.spec import TABLE, Trait
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from gsl.prove.meanings.elementwise import ElementMeaning, each, root
 from gsl.prove.meanings.layout import moved
-from gsl.prove.poly import Poly, product
-from gsl.prove.relation import Relation, Unproved
+from gsl.prove.poly import Poly, Relation, Unproved, product
 from gsl.prove.tensor import DTYPES, Calculation, Index, Tensor, real
 from gsl.prove.terms import SumTerm, constant
 from gsl.prove.whole import number
