@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gsl.prove.poly import IntAtom, Poly
-from gsl.prove.relation import Relation
+from gsl.prove.poly import IntAtom, Poly, Relation
 from gsl.prove.terms import Element, Factor, Fold, FunctionTerm, Integer, SumTerm, Term
 
 Values = dict[IntAtom, int]

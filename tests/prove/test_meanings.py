@@ -18,8 +18,7 @@ from gsl.prove.attributes import completed
 from gsl.prove.meanings import MEANINGS, call
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path
-from gsl.prove.poly import Poly
-from gsl.prove.relation import Unproved
+from gsl.prove.poly import Poly, Unproved
 from gsl.prove.tensor import DTYPES, Calculation, Tensor
 from gsl.spec import TABLE
 from gsl.spec.examples import Example, rand

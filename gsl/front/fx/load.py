@@ -16,9 +16,8 @@ from gsl.front.fx.custom import FUNCTIONALIZED, overload_in
 from gsl.front.fx.effects import Mutations, mutations
 from gsl.front.fx.groups import INVOKE, are_fields, is_group, label_of, module_of, operands_of
 from gsl.front.fx.handle import ExportedLeaves, FxExpansion, FxLeaf, FxLeaves, FxReading, ModuleLeaves, memory
-from gsl.front.fx.opaque import constructor_arguments, describe, operator_of, parameters
+from gsl.front.fx.opaque import canonical, constructor_arguments, describe, operator_of, parameters
 from gsl.front.fx.reader import CALLS, FxReader, opens_region, weight
-from gsl.front.fx.reasons import canonical
 from gsl.front.fx.signatures import Role
 from gsl.front.fx.spellings.table import Weight
 from gsl.front.fx.values import Values, type_of_value

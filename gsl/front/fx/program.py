@@ -16,20 +16,21 @@ from torch.export.graph_signature import InputKind
 
 from gsl.errors import FrontEndError
 from gsl.front.base import Extended, Program, ProgramStep, Unchangeable
+from gsl.front.fx import spellings
 from gsl.front.fx.builder import InPlace, NewGraph
 from gsl.front.fx.custom import declared_targets
 from gsl.front.fx.devices import Devices
-from gsl.front.fx.handle import ExportedLeaves, ModuleLeaves, module_path
+from gsl.front.fx.handle import ExportedLeaves, ModuleLeaves, module_path, native_of
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.load import FxLoader
 from gsl.front.fx.parameters import ExportedParameterStore, InPlaceParameterStore, ModuleParameterStore
 from gsl.front.fx.reader import exchanges
-from gsl.front.fx.reasons import FxReasons
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.steps import FxSteps
 from gsl.front.fx.store import FxStorer
 from gsl.front.fx.values import UNKNOWN, Values, device_of, propagate
 from gsl.front.fx.writable import Admits, in_aten, in_exports, in_functions
+from gsl.front.tree import NOT_COVERED
 from gsl.graph import Graph, Node, Type
 from gsl.pause import paused_collector
 
@@ -415,3 +416,33 @@ def _devices_of(nodes: Iterable[fx.Node], values: Values) -> dict[str, torch.dev
 
 def _flat(arguments: tuple[Any, ...]) -> list[Any]:
     return pytree.tree_leaves(arguments)
+
+
+class FxReasons:
+    """Tells the reasons for the opaque nodes of a view, which a loader of the same program loads once more."""
+
+    def __init__(self, loader: FxLoader) -> None:
+        loader.load()
+        self.loader = loader
+
+    def __call__(self, node: Node) -> str | None:
+        """The reason for one node; ``None`` for one that computes no tensor."""
+        native, loader = native_of(node), self.loader
+        if native is None:
+            return ""
+        if not loader.values.is_tensor(native) and native.users:
+            return None
+        if native in loader.mutations.visible:
+            return "it changes an operand in place, which other calls can see"
+        if native in loader.mutations.exposed:
+            return "its result may be changed in place by another call"
+        reader = loader.reader
+        if reader.is_elsewhere(native):
+            return "its result may lie on another device than its operand"
+        args, kwargs = reader.arguments(native)
+        if native.op == "call_module":
+            kind = type(reader.module(native)).__name__
+            return f"the module {kind}, as it is set up, is not known by a canonical operator"
+        if reader.read(native) is not None:
+            return NOT_COVERED
+        return spellings.why_unread(native.target, args, kwargs, loader.values.of)

@@ -8,20 +8,21 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relay
+from tvm import ir, relay
 
 from gsl.errors import FrontEndError, nearest
 from gsl.front.base import Extended, Unchangeable
 from gsl.front.core.custom import read_groups
-from gsl.front.relay.handle import KnownParts, in_order, parts, unique_names
+from gsl.front.relay import spellings
+from gsl.front.relay.handle import KnownParts, in_order, native_of, parts, unique_names
 from gsl.front.relay.infer import evaluate
 from gsl.front.relay.load import RelayLoader
-from gsl.front.relay.reasons import RelayReasons
 from gsl.front.relay.recipes import Recipe
 from gsl.front.relay.run import compiled, with_room
 from gsl.front.relay.spellings.table import items
 from gsl.front.relay.store import RelayStorer
 from gsl.front.relay.types import KnownTypes, RelayTypes, checked_type, diagnosed, is_static, native_type
+from gsl.front.tree import NO_SPELLING, NOT_COVERED, given_up
 from gsl.front.tvm import fed
 from gsl.front.tvm.tensors import TENSOR, to_torch, to_tvm
 from gsl.graph import Graph, Inference, Node, Op, TensorType, Type
@@ -241,3 +242,28 @@ def _random(name: str, type: Any, random: np.random.Generator) -> Any:
     import torch
 
     return to_tvm(torch.from_numpy(np.asarray(random.random(shape))).to(getattr(torch, dtype)))
+
+
+class RelayReasons:
+    """Tells the reasons for the opaque nodes of a view, which a loader of the same program loads once more."""
+
+    def __init__(self, loader: RelayLoader) -> None:
+        loader.load()
+        self.loader = loader
+
+    def __call__(self, node: Node) -> str | None:
+        """The reason for one node; ``None`` for one that computes no tensor."""
+        expr = native_of(node)
+        if expr is None:
+            return ""
+        if not isinstance(checked_type(expr), (relay.TensorType, relay.TupleType)):
+            return None
+        name = str(expr.op.name) if isinstance(expr, relay.Call) and isinstance(expr.op, ir.Op) else ""
+        reader = spellings.CALLS.get(name)
+        if reader is None:
+            return NO_SPELLING
+        try:
+            reader(spellings.RelayCall(expr, self.loader))
+        except (spellings.RelayUnreadError, ValueError) as error:
+            return given_up(node, error)
+        return NOT_COVERED

@@ -25,7 +25,7 @@ import torch
 from gsl.pat.typed import Domain
 from gsl.verify.models import kinds
 from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, meaning, moves
-from gsl.verify.models.definitions import UncoveredCall
+from gsl.verify.models.definitions import DEFINITIONS, UncoveredCall
 from gsl.verify.models.program import rational
 
 # ---------------------------------------------------------------- residues
@@ -425,3 +425,6 @@ _RULES.update({
     "nn.relu": _relu, "maximum": _larger, "minimum": _larger, "clip": _clip, "cast": _cast,
 })  # fmt: skip
 Field.rules = _RULES
+
+FIELD: Final = frozenset(_RULES) | frozenset(DEFINITIONS)
+"""The operators that have values in the prime field."""

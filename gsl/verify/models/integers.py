@@ -273,6 +273,12 @@ _RULES.update(dict.fromkeys(("floor_divide", "floor_mod", "mod"), _divides_whole
 _RULES.update({"divide": _divide, "power": _power, "sign": _sign, "clip": _clip, "cast": _cast})
 Integers.rules = _RULES
 
+INTEGERS: Final = frozenset(_RULES) | {
+    "negative", "square", "mean", "variance", "prod", "nn.relu6", "nn.leaky_relu", "nn.prelu", "hardsigmoid",
+    "hardswish", *(f"nn.global_avg_pool{n}d" for n in (1, 2, 3)),
+}  # fmt: skip
+"""Operators that are exact over the integers and the rationals."""
+
 
 def widest(largest: Mapping[int, int], most: int = 2**20) -> int:
     """The largest power of two within ``most`` that leaves may range to if these are the bounds."""

@@ -33,6 +33,9 @@ AVG_POOLS: Final = frozenset(f"nn.{kind}avg_pool{n}d" for n in _SPATIAL for kind
 
 COMPARISONS: Final = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
 
+NATIVE: Final = frozenset(("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift"))
+"""Operators that take no floats. All models compute integers and booleans as torch does."""
+
 ORDER: Final = MAX_POOLS | COMPARISONS | {
     "nn.relu", "abs", "sign", "maximum", "minimum", "clip", "max", "min", "argmax", "argmin", "floor", "ceil", "round",
     "trunc", "floor_divide", "floor_mod", "mod", "isnan", "isinf", "isfinite", "logical_and", "logical_or",

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from gsl.spec import TABLE, OperatorName
 from gsl.verify.shapes import conv, create, elementwise, index, layout, linear, norm, pool, reduce
-from gsl.verify.shapes.custom import by_declaration
-from gsl.verify.shapes.example import by_example
+from gsl.verify.shapes.custom import by_declaration, by_example
 from gsl.verify.solve import DTYPES, FLOATS, INTEGERS, ShapeRule
 
 _FAMILIES: Final = (elementwise, create, conv, pool, linear, layout, reduce, norm, index)

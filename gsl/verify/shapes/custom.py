@@ -1,4 +1,5 @@
-"""The shape rule of operators that users declare: shapes of named sizes, as far as these are said."""
+"""Shape rules of operators without one of their own: by their examples, and by declared shapes of named sizes, as far
+as these are said."""
 
 from __future__ import annotations
 
@@ -7,9 +8,23 @@ from typing import Any, Final
 
 from gsl.programs.declared import Axis, DeclaredType
 from gsl.spec import REQUIRED, TABLE, DeclaredSpec
+from gsl.spec.examples import Sample
 from gsl.verify.choices import Dead, pick
 from gsl.verify.draft import Goal, NodeDraft, meet
 from gsl.verify.solve import Solver
+
+
+def by_example(s: Solver, draft: NodeDraft, goal: Goal) -> None:
+    """The shapes and the attributes of one of the operator's examples."""
+    spec = TABLE[str(draft.op)]
+    example = pick(s.choices, spec.examples, ("example", spec.name))
+    for operand, sample in zip(draft.operands, example.operands):
+        s.solve(operand, Goal(sample.shape if isinstance(sample, Sample) else (), goal.dtype))
+    types = tuple([None if operand is None else operand.type for operand in draft.operands])
+    for name, attribute in spec.attrs.items():
+        if attribute.derive is None:
+            s.attr(draft, name, [spec.normalise(name, example.attrs.get(name, attribute.default), types)])
+
 
 _VALUES: Final[dict[type, tuple[Any, ...]]] = {
     float: (0.5, 0.125, 1.0), int: (1, 2, 0, 3), bool: (False, True), tuple: ((1,), (0,)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tvm import relay
 
+from gsl.front.relay.load import RelaySignatures
 from gsl.front.relay.recipes import key_of
-from gsl.front.relay.signatures import RelaySignatures
 from gsl.front.relay.types import infer_local
 from gsl.graph import Node, TensorType
 from tests.front.relay.helpers import loaded, module_of, var

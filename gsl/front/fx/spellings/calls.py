@@ -21,7 +21,6 @@ from gsl.front.fx.spellings import (
     linear,
     norm,
     packed,
-    pad,
     pool,
     reduce,
     shape,
@@ -164,7 +163,7 @@ def is_plain(module: nn.Module) -> bool:
 
 
 FAMILIES: Final[tuple[Any, ...]] = (
-    elementwise, activation, linear, conv, pool, norm, shape, pad, index, reduce, create, packed,
+    elementwise, activation, linear, conv, pool, norm, shape, index, reduce, create, packed,
 )  # fmt: skip
 """Modules with ``ROWS`` and ``WRITERS``, and ``FIELDS`` where calls have several results."""
 

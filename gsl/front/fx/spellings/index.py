@@ -22,8 +22,7 @@ from gsl.front.fx.spellings.bind import (
     per_axis,
     unread_unless,
 )
-from gsl.front.fx.spellings.pad import padded
-from gsl.front.fx.spellings.shape import product, reshaped, transposed
+from gsl.front.fx.spellings.shape import padded, product, reshaped, transposed
 from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Native, Site, call, options, tensor
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import TUPLE
