@@ -4,6 +4,7 @@ the lists at the end of docs/verification.md: the methods that cover them."""
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from gsl.op import Trait
 from gsl.spec import REQUIRED, TABLE, OpSpec
 
 HERE = Path(__file__).resolve().parent
+RELAY = ".venv-relay/bin/relay-python"
 
 
 def row(spec: OpSpec) -> str:
@@ -52,6 +54,12 @@ def frameworks() -> str:
         "| class | torch | Relax | Relay | ONNX |\n| --- | --- | --- | --- | --- |\n"
     )
     names = ("fx", "relax", "relay", "onnx")
+    unrecorded = [f"{op} in {name}" for op in sorted(TABLE) for name in names if op not in recorded[name]]
+    if unrecorded:
+        sys.exit(
+            f"docs/spellings.json has no record of {', '.join(unrecorded)}: run `python -m tests.conformance.record`, "
+            f"for relay with the Python of {RELAY}"
+        )
     rows = [
         f"| `op.{spec.cls}` | " + " | ".join(spelling(recorded[name][op]) for name in names) + " |"
         for op, spec in sorted(TABLE.items())

@@ -26,13 +26,14 @@ from gsl.draw import (
     Style,
     before_after,
     boxes,
+    check_expanded,
     clipped,
     diagram,
     wrapped,
 )  # fmt: skip
 from gsl.draw.labels import PALETTE, tint
 from gsl.draw.scopes import by_weights
-from gsl.errors import MissingPackageError
+from gsl.errors import MissingPackageError, WorkloadError
 from gsl.graph import Graph, Node
 from gsl.rules import RULES
 from tests.helpers.drawings import SVG, texts, view
@@ -340,6 +341,12 @@ def test_depth_and_expand_open_modules() -> None:
     for name in ("body.layer.0", "body.layer.2", "body.layer.*", "*.layer.*", "body", "body.layer"):
         assert "nn.relu" in drawn(view, depth=0, expand=(name,))
     assert drawn(view, depth=0, expand=("elsewhere",)) == closed
+
+
+def test_a_module_to_be_open_that_there_is_not() -> None:
+    options = Options(lambda node: ("layer", "0") if node.op == "tanh" else (), expand=("layer.*", "layer.1"))
+    with pytest.raises(WorkloadError, match=r"expand: there is no module 'layer.1'; did you mean 'layer.0'\?"):
+        check_expanded(graph(lambda b: b.call("tanh", b.input("x", 2))), options)
     assert len([text for text in drawn(view, depth="all") if text == "nn.relu"]) == 4
 
 

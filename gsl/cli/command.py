@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TextIO, TypeVar
 
-from gsl.errors import GSLError, missing_package
+from gsl.errors import GSLError, WorkloadError, missing_package
 
 TrackedItem = TypeVar("TrackedItem")
 TableRow = Sequence[str]
@@ -145,7 +145,9 @@ def failure(caught: Exception, shown: bool) -> tuple[Exit, str]:
     """What the process returns after an error, and the error in one line. It says how to see more, unless a traceback
     was shown."""
     error = missing_package(caught) if isinstance(caught, ModuleNotFoundError) else caught
-    usage = isinstance(error, UsageError) or (isinstance(error, GSLError) and isinstance(error, ImportError))
+    usage = isinstance(error, (UsageError, WorkloadError)) or (
+        isinstance(error, GSLError) and isinstance(error, ImportError)
+    )
     (first, *more) = str(error).splitlines() or [type(error).__name__]
     rest = " …" if more and not shown else ""
     explained = shown or (usage and error.__cause__ is None)

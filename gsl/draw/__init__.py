@@ -4,10 +4,10 @@ from gsl.draw.change import before_after, painted
 from gsl.draw.dot import Drawing, page, pre, saved
 from gsl.draw.drawing import Box, Diagram, Edge, Figure, Mark, Paint, Panel, Style
 from gsl.draw.labels import BESIDE, FAILED, PALETTE, clipped, hide_defaults, hide_nothing, tint, wrapped
-from gsl.draw.view import Options, boxes, diagram, region
+from gsl.draw.view import Options, boxes, check_expanded, diagram, region
 
 __all__ = [
     "BESIDE", "FAILED", "PALETTE", "Box", "Diagram", "Drawing", "Edge", "Figure", "Mark", "Options", "Paint", "Panel",
-    "Style", "before_after", "boxes", "clipped", "diagram", "hide_defaults", "hide_nothing", "page", "painted", "pre",
-    "region", "saved", "tint", "wrapped",
+    "Style", "before_after", "boxes", "check_expanded", "clipped", "diagram", "hide_defaults", "hide_nothing", "page",
+    "painted", "pre", "region", "saved", "tint", "wrapped",
 ]  # fmt: skip

@@ -77,13 +77,14 @@ def parts(graph: Graph, scope: ScopeOf | None, colours: Mapping[Node, object]) -
     """The calls of a view, tuples and fields with them, by the modules that they belong to.
 
     Equal modules that follow each other are folded into the first; nodes with different ``colours`` are not equal.
-    Without a scope, or where it knows nothing, the names of weights tell.
     """
-    nodes = _together(graph)
-    paths = {node: scope(node) for node in nodes} if scope is not None else {}
-    if not any(paths.values()):
-        paths = by_weights(graph)
-    return _folded(_grouped(nodes, paths, 0), colours)
+    return _folded(_grouped(_together(graph), modules_of(graph, scope), 0), colours)
+
+
+def modules_of(graph: Graph, scope: ScopeOf | None) -> Mapping[Node, ScopePath]:
+    """The module that each node belongs to. Without a scope, or where it knows nothing, the names of weights tell."""
+    paths = {node: scope(node) for node in graph.nodes if node.op not in LEAVES} if scope is not None else {}
+    return paths if any(paths.values()) else by_weights(graph)
 
 
 def _together(graph: Graph) -> list[Node]:

@@ -12,7 +12,8 @@ from typing import Literal, Union
 from gsl.draw import labels
 from gsl.draw.drawing import Box, Chain, Diagram, Edge, Mark, Nest, Paint, Style
 from gsl.draw.labels import BESIDE, FRAMES, MODULE, STYLES, clipped
-from gsl.draw.scopes import ScopeItem, ScopeOf, ScopePart, ScopePath, is_call, parts
+from gsl.draw.scopes import ScopeItem, ScopeOf, ScopePart, ScopePath, is_call, modules_of, parts
+from gsl.errors import WorkloadError, nearest
 from gsl.graph import INPUT, LEAVES, PARAM, Graph, Node, op_name
 from gsl.graph.text import Hide, is_scalar, node_names
 
@@ -227,6 +228,15 @@ class _Drawer:
 
 def _painted(style: Style, marks: Sequence[Mark]) -> Style:
     return replace(style, stroke=marks[0].colour, width=2.5) if marks else style
+
+
+def check_expanded(graph: Graph, options: Options) -> None:
+    """WorkloadError if one of the modules that are to be open is none of the view; names with ``*`` may mean none."""
+    paths = set(modules_of(graph, options.scope).values()) if options.expand else set()
+    known = {".".join(path[:count]) for path in paths for count in range(1, len(path) + 1)}
+    for wanted in options.expand:
+        if "*" not in wanted and wanted not in known:
+            raise WorkloadError(f"expand: there is no module {wanted!r}; {nearest(wanted, known)}")
 
 
 def _covers(wanted: Sequence[str], path: ScopePath, outer: int) -> bool:

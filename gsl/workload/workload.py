@@ -496,9 +496,10 @@ class Workload:
 
         A large view is drawn by its modules, as deep as it can be read; ``depth`` says how deep (0 for the outermost
         modules, ``"all"`` for every call and no modules), and ``expand`` names modules that are open in any case
-        (``"encoder.layer.0"``, ``"*.attention"``). Equal neighbours such as layers are drawn once. ``params`` says
-        whether weights are drawn, which they are where no module is closed. ``highlight`` gives nodes of the view a
-        colour, ``matches`` gives the matches of each rule by the rule's name, which get a colour and a number each.
+        (``"encoder.layer.0"``, ``"*.attention"``); WorkloadError for one that the program does not have. Equal
+        neighbours such as layers are drawn once. ``params`` says whether weights are drawn, which they are where no
+        module is closed. ``highlight`` gives nodes of the view a colour, ``matches`` gives the matches of each rule by
+        the rule's name, which get a colour and a number each.
         """
         paint, legend = draw.painted({rule: [m.inner for m in found] for rule, found in (matches or {}).items()})
         paint.update({node: draw.Paint(colour, "#1b1b1b") for node, colour in (highlight or {}).items()})
@@ -542,7 +543,9 @@ class Workload:
         params: bool | None = None,
     ) -> draw.Options:  # fmt: skip
         scope = self._program.scope if isinstance(self._program, Scoped) else None
-        return draw.Options(scope, depth, (expand,) if isinstance(expand, str) else tuple(expand), params)
+        options = draw.Options(scope, depth, (expand,) if isinstance(expand, str) else tuple(expand), params)
+        draw.check_expanded(self.graph, options)
+        return options
 
     def __str__(self) -> str:
         return self.text()

@@ -47,6 +47,18 @@ def test_matches_in_branches_and_of_operators_that_rules_declare(model: Path, gs
         assert "%y.then_branch/u" in out
 
 
+def test_sizes_without_numbers_and_modules_that_there_are_not(model: Path, gsl: Run) -> None:
+    symbolic = TEXT.replace("float[2,4] x", "float[N,4] x")
+    assert symbolic != TEXT
+    (model / "symbolic.onnx").write_bytes(onnx.parser.parse_model(symbolic).SerializeToString())
+    code, _, err = gsl("apply", "mine.py:to silu", "symbolic.onnx", "-o", "new.onnx", "--check")
+    assert code == 2
+    assert "is symbolic; give it" in err
+    assert "--sizes N=4" in err
+    code, _, err = gsl("draw", "model.onnx", "-o", "model.dot", "--expand", "nope")
+    assert (code, err) == (2, "gsl: error: expand: there is no module 'nope'; there are none\n")
+
+
 def test_weights_in_another_file(model: Path, gsl: Run) -> None:
     proto = onnx.parser.parse_model(TEXT)
     (weight,) = proto.graph.initializer
