@@ -15,9 +15,9 @@ source. A test that fails goes on with the innermost choice; a choice is a loop.
 
 The function gives the matches that the search gives, in the same order. Guards that are not written as source are asked
 of a search whose state is what is bound by then. For what is there any number of times (``pat.Variadic``,
-``pat.Repeat``) a function beside this one gives the instances at one node, see :mod:`gsl.match.emit_instances`. With
-skipped nodes in these, and for very many patterns or alternatives, there is no function, and the search itself finds
-the matches.
+``pat.Repeat``) a function beside this one gives the instances at one node, see :mod:`gsl.match.emit_instances`. At an
+instruction that is not printed, the function leaves the rest of the goals to a search that has bound as much: so with
+instances that skip nodes, or that have instances themselves, and where a function would become too long.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
+from inspect import ismethod
 from math import isfinite
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -34,55 +35,59 @@ from gsl.graph import Node
 from gsl.match import emit_instances
 from gsl.match.bindings import AttrPath, Bindings
 from gsl.match.conditions import pattern_of
-from gsl.match.emit_guards import Many, SearchWriter, TakenNeeded, guard_source
+from gsl.match.emit_guards import Many, SearchWriter, TakenNeeded, guard_source, path_source, state
 from gsl.match.engine import MANY, MatchSearch, UseLists, connected
 from gsl.match.guard import Guard, decidedly_same
 from gsl.match.instances import Layouts, free, with_skipped
 from gsl.match.machine import END, Goals, Machine, Some
-from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher
-from gsl.match.result import Match, found, found_instances
-from gsl.match.uses import Link
+from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher, check_all
+from gsl.match.result import Match, found, found_instances, held
+from gsl.match.uses import Link, climb
 from gsl.pat import OpClass, Pattern, has_head
 from gsl.spec import OpSpec
 
 if TYPE_CHECKING:
+    from gsl.match.plan import Plan
     from gsl.match.start import Start
 
 Find = Callable[[Node, Container[Node], Collection[Node], UseLists], Iterable[Match]]
 """The matches from a node, given the outputs of the graph, the nodes that no operator of the pattern may be, and the
 facts about users."""
-MOST_PATTERNS = 60
 MOST_ITEMS = 8
 """The largest number of items of a tuple that are compared one by one."""
 
 
-def emitted(start: Start) -> Find | None:
-    """The search of a start as a function; ``None`` if it is not written as one."""
-    if len(start.order) > MOST_PATTERNS:
-        return None
-    apart = set[Pattern]()
+def emitted(start: Start) -> Find:
+    """The search of a start as a function."""
+    apart, brief = set[Pattern](), False
     while True:
-        emitter = Emitter(start, SearchWriter(("node", "outputs", "blocked", "use_lists")), apart)
+        emitter = Emitter(start, SearchWriter(("node", "outputs", "blocked", "use_lists")), apart, brief=brief)
         emitter.above["node"] = frozenset()
         try:
             emitter.write(start.goals("node", (Emitter.end, None, (), END)))
         except TakenNeeded as needed:
             apart.add(needed.pattern)
-        except NotCompiled:
-            return None
+        except TooLong:
+            brief = True
         else:
             function: Find = emitter.out.function()
             return function
 
 
+class TooLong(Exception):
+    """Raised where a function has become too long."""
+
+
 class Emitter(Machine[str]):
     """Prints what is done with a node. A choice prints all goals that follow it, and then takes back what is bound."""
 
-    def __init__(self, start: Start, out: SearchWriter, apart: Container[Pattern] = ()) -> None:
+    def __init__(self, start: Start, out: SearchWriter, apart: Container[Pattern], *, brief: bool) -> None:
         super().__init__(start.plan.scopes)
         self.start = start
         self.apart = apart
         """The chains and variadics of whose instances a set of the nodes is kept."""
+        self.brief = brief
+        """True if alternatives are left to a search, which does not try again what has failed."""
         self.plan = start.plan
         self.out = out
         self.of = out.names.of
@@ -106,10 +111,35 @@ class Emitter(Machine[str]):
         return new
 
     def write(self, goals: Goals | None) -> None:
-        """Print goals, up to one that has no further ones."""
+        """Print goals, up to one that has no further ones; from one that is not printed on, a search follows them."""
         while goals:
             function, argument, path, rest = goals
-            goals = function(self, argument, path, rest)
+            before, mark = self.out.mark(), len(self.trail)
+            try:
+                self._demand_space()
+                following = function(self, argument, path, rest)
+            except NotCompiled:
+                self.out.back(before)
+                self.undo(mark)
+                self.leave(goals)
+                return
+            goals = following
+
+    def _demand_space(self) -> None:
+        """Refuse more lines of a function that has as many as it may have."""
+        if self.out.is_long:
+            raise NotCompiled if self.brief else TooLong
+
+    def leave(self, goals: Goals) -> None:
+        """Leave goals to a search that has bound as much; NotCompiled if they are not of the source alone."""
+        left = []
+        while goals is not END and goals[0] is not Emitter.end:
+            function, argument, path, goals = goals
+            if not (ismethod(function) or function in (check_all, climb)):
+                raise NotCompiled
+            shown = argument if isinstance(argument, str) else self.of(argument)  # a string is a variable
+            left.append(f"({self.of(function)}, {shown}, {path_source(path)}), ")
+        self.out.results(f"{self.of(onward)}({self.of(self.plan)}, {state(self)}, ({''.join(left)}))")
 
     def end(self, _: Any, path: AttrPath, rest: Goals) -> None:
         """The goal of giving the match."""
@@ -160,7 +190,7 @@ class Emitter(Machine[str]):
         if not isinstance(key, tuple):
             return self.of(key)
         pattern, path = key
-        return f"({self.of(pattern)}, ({''.join(f'{number}, ' for number in path)}))"
+        return f"({self.of(pattern)}, {path_source(path)})"
 
     def _outputs(self) -> str:
         """The nodes that the rule replaces."""
@@ -321,6 +351,8 @@ class Emitter(Machine[str]):
             self.write(goals(x, y))
 
     def choose(self, alternatives: Iterator[Goals]) -> None:
+        if self.brief:
+            raise NotCompiled
         goals: Goals | None = END
         while goals is not None:
             before, mark = self.out.mark(), len(self.trail)
@@ -435,6 +467,15 @@ class Emitter(Machine[str]):
     fields = emit_instances.fields_of
     divide = emit_instances.divide
     members = emit_instances.members_of
+
+
+def onward(plan: Plan, search: MatchSearch, left: Sequence[Goals]) -> Iterator[Match]:
+    """The matches that a search finds by the goals that are left to it."""
+    goals: Goals = END
+    for goal in reversed(left):
+        goals = (*goal, goals)
+    for _ in search.solve(goals):
+        yield held(plan, search)
 
 
 def both(*tests: str | None) -> str:

@@ -13,7 +13,7 @@ from gsl.errors import EvaluationError
 from gsl.graph import Node, Op
 from gsl.match.bindings import AttrPath, read
 from gsl.match.conditions import Distinct, Equal, LiteralValue, OneUser, Output, UsedOutside
-from gsl.match.engine import SKIPPED, MatchSearch
+from gsl.match.engine import SKIPPED, MatchSearch, UseLists
 from gsl.match.guard import Guard
 from gsl.match.instances import Layout, Layouts
 from gsl.pat import Instance, Pattern, Repeat, Variadic
@@ -89,19 +89,24 @@ class SearchWriter:
             self._variables.append(name)
         return name
 
+    @property
+    def is_long(self) -> bool:
+        """True if the function has as many lines as it may have."""
+        return len(self._lines) > MOST_LINES
+
     def line(self, text: str) -> None:
-        """Write a line. NotCompiled if there are too many."""
-        if len(self._lines) > MOST_LINES:
-            raise NotCompiled
+        """Write a line."""
         self._lines.append("    " * (self._depth + self._inside) + text)
 
-    def mark(self) -> tuple[int, int]:
-        """The place that is reached, here and among the functions beside this one."""
-        return len(self._lines), len(self._others)
+    def mark(self) -> tuple[int, int, int, int, bool, int]:
+        """The place that is reached: lines, functions beside this one, variables of the first part, and blocks."""
+        lengths = (len(self._lines), len(self._others), len(self._variables))
+        return *lengths, self._depth, self.is_generator, self._inside
 
-    def back(self, mark: tuple[int, int]) -> None:
-        """Forget the lines and the functions that were written since."""
-        del self._lines[mark[0] :], self._others[mark[1] :]
+    def back(self, mark: tuple[int, int, int, int, bool, int]) -> None:
+        """Forget what was written since."""
+        lines, others, variables, self._depth, self.is_generator, self._inside = mark
+        del self._lines[lines:], self._others[others:], self._variables[variables:]
 
     @property
     def miss(self) -> str:
@@ -123,6 +128,10 @@ class SearchWriter:
     def result(self, value: str) -> None:
         """Give a value, and go on with the innermost choice, if there is one."""
         self.line(f"yield {value}" if self.is_generator else f"return ({value},)")
+
+    def results(self, values: str) -> None:
+        """Give several values, and go on."""
+        self.line(f"{'yield from' if self.is_generator else 'return'} {values}")
 
     def attempt(self, *lines: str, errors: str) -> None:
         """Write lines; an error in them is a failed test."""
@@ -309,26 +318,36 @@ def is_used_outside(node: Node, outputs: Container[Node], taken: Collection[Node
 
 def _ask(emitter: Emitter, guard: Guard, path: AttrPath) -> None:
     """The guard itself decides, of a search that has bound as much."""
+    emitter.out.fail_if(f"not {emitter.of(guard)}.check({state(emitter)}, {path_source(path)})")
+
+
+def state(emitter: Emitter) -> str:
+    """A search that has bound as much as what is printed."""
     of = emitter.of
-    taken = "".join(f"{var}: ({of(owner[0])}, ()), " for var, owner in emitter.taken.items())
+    taken = "".join(f"{var}: ({of(owner[0])}, {path_source(owner[1])}), " for var, owner in emitter.taken.items())
     for many in emitter.many.values():
         taken += f"**{of(dict.fromkeys)}({of(many.layout.own_of_all)}({many.var}), (None, ())), "
-    given = ", ".join(f"{{{table}}}" for table in (*emitter.tables(), taken))
+    related = "".join(f"({of(use)}, {path_source(path)}): True, " for use, path in emitter.related)
+    given = ", ".join(f"{{{table}}}" for table in (*emitter.tables(), taken, related))
     if emitter.bindings.skipped:
         given += f", {emitter.skipped()}"
-    numbers = "".join(f"{number}, " for number in path)
-    state = f"{of(_state)}({of(emitter.plan)}, outputs, blocked, {given})"
-    emitter.out.fail_if(f"not {of(guard)}.check({state}, ({numbers}))")
+    return f"{of(_state)}({of(emitter.plan)}, outputs, blocked, use_lists, {given})"
+
+
+def path_source(path: AttrPath) -> str:
+    """The source of a path."""
+    return f"({''.join(f'{number}, ' for number in path)})"
 
 
 def _state(
-    plan: Plan, outputs: Container[Node], blocked: Collection[Node], nodes: dict[Any, Node], chosen: dict[Any, int],
-    operators: dict[Any, Any], counts: dict[Any, int], heads: dict[Any, Node], taken: dict[Node, Any],
-    skipped: Mapping[Node, bool] = MappingProxyType({}),
+    plan: Plan, outputs: Container[Node], blocked: Collection[Node], use_lists: UseLists, nodes: dict[Any, Node],
+    chosen: dict[Any, int], operators: dict[Any, Any], counts: dict[Any, int], heads: dict[Any, Node],
+    taken: dict[Node, Any], related: dict[Any, bool], skipped: Mapping[Node, bool] = MappingProxyType({}),
 ) -> MatchSearch:  # fmt: skip
-    search = MatchSearch(plan, outputs, blocked)
+    search = MatchSearch(plan, outputs, blocked, use_lists)
     bindings = search.bindings
     bindings.nodes, bindings.chosen, bindings.counts, bindings.heads = nodes, chosen, counts, heads
     bindings.skipped.update(skipped)
-    search.operators, search.taken = operators, {**taken, **dict.fromkeys(skipped, SKIPPED)}
+    search.operators, search.related = operators, related
+    search.taken = {**taken, **dict.fromkeys(skipped, SKIPPED)}
     return search

@@ -238,9 +238,9 @@ def _taken_set(emitter: Emitter, taken: Iterable[str]) -> str:
 # ---------------------------------------------------------------- segments
 
 
-def divide(emitter: Emitter, matcher: TupleMatcher, node: str, path: AttrPath, rest: Goals) -> Goals:
+def divide(emitter: Emitter, matcher: TupleMatcher, node: str, path: AttrPath, rest: Goals) -> None:
     """The fields of a tuple, divided among its items."""
-    return (_item, (matcher, node, 0, "0"), path, rest)
+    emitter.write((_item, (matcher, node, 0, "0"), path, rest))
 
 
 def _item(emitter: Emitter, at: tuple[TupleMatcher, str, int, str], path: AttrPath, rest: Goals) -> Goals | None:

@@ -135,8 +135,8 @@ class Start:
         mark_closed(self)
 
     @cached_property
-    def function(self) -> Find | None:
-        """The search as a function, where there is one."""
+    def function(self) -> Find:
+        """The search as a function."""
         return emitted(self)
 
     @cached_property
@@ -147,9 +147,7 @@ class Start:
     def finder(self, number: int) -> Find:
         """The function that finds the matches from a node, to be called for so many nodes."""
         self._asked += number
-        if self._asked < PAYS or self.function is None:
-            return self._search
-        return self.function
+        return self._search if self._asked < PAYS else self.function
 
     def _search(
         self, node: Node, outputs: Container[Node], blocked: Collection[Node], use_lists: UseLists

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from gsl import attr, is_op, op, pat
 from gsl.errors import PatternError
 from gsl.graph import Graph, Node
-from gsl.match import Plan, UseLists, emit_instances, instances
+from gsl.match import Plan, UseLists, emit, emit_instances, instances
 from gsl.pat import Pattern
 from tests.helpers.graphs import Builder, graph
-from tests.match.test_compile import both_ways
+from tests.match.test_compile import both_ways, is_written
 from tests.match.test_complete import QUICK
 from tests.tiers import examples
 
@@ -108,6 +108,8 @@ def link(draw: st.DrawFn, outside: list[Any]) -> Pattern:
         lambda: op.ReLU(pat.Wildcard(distinct=True)),
         lambda: op.ReLU(op.Tanh(x)),
         lambda: pat.Call("nn.relu", ~op.Tanh(x)),
+        lambda: op.Exp(x) | pat.Call(unary, pat.Wildcard()),
+        lambda: op.Tanh(chain(draw, outside)),
     ]
     return draw(st.sampled_from(made))()
 
@@ -147,7 +149,8 @@ def chains(draw: st.DrawFn) -> Made:
 
 def extras(draw: st.DrawFn) -> dict[str, Any]:
     return {"distinct": draw(st.sampled_from([False, False, True])),
-            "extern_use": draw(st.sampled_from([None, None, None, False, True]))}  # fmt: skip
+            "extern_use": draw(st.sampled_from([None, None, None, False, True])),
+            "fuzzy": draw(st.sampled_from([*[()] * 8, ("exp",), ("tanh", "nn.leaky_relu")]))}  # fmt: skip
 
 
 @st.composite
@@ -178,6 +181,7 @@ def variadics(draw: st.DrawFn) -> Made:
         (outer := op.ReLU(either := (one := op.Exp(shared)) | (two := op.Tanh(shared))), [outer, either, one, two]),
         (outer := (two := op.Add(inner, own)) | (one := op.ReLU(shared)), [outer, one, two, inner, own]),
         (both := (one := op.ReLU(shared)) & (two := pat.Call(unary, shared)), [both, one, two]),
+        (row := pat.Repeat(one := op.ReLU(two := pat.Wildcard())), [row, one, two]),
     ]
     field, templates = draw(st.sampled_from(fields))
     options: dict[str, Any] = {"min_len": draw(st.sampled_from([0, 0, 1, 2, 3])), "index": index}
@@ -222,7 +226,7 @@ def test_random_sources(strategy: Any) -> None:
     @given(made(strategy), graphs())
     def law(plan: Plan, view: Graph) -> None:
         both_ways(plan, view, counts)
-        starts[plan.start(plan.anchors[0]).function is not None] += 1
+        starts[is_written(plan.start(plan.anchors[0]))] += 1
 
     law()
     assert starts[True] > starts[False]
@@ -327,17 +331,26 @@ def test_segments() -> None:
     @given(divided())
     def law(case: tuple[Plan, Graph]) -> None:
         plan, view = case
-        assert all(plan.start(anchor).function is not None for anchor in plan.anchors)
+        assert all(is_written(plan.start(anchor)) for anchor in plan.anchors)
         both_ways(plan, view, counts)
 
     law()
     assert counts["one"] > 0 < counts["several"]
 
 
-NOT_WRITTEN: dict[str, tuple[Pattern, dict[str, Any]]] = {
+IN_PART: dict[str, tuple[Pattern, dict[str, Any]]] = {
     "a class in an alternative": (pat.Repeat(op.Exp(x) | pat.Call(unary, x)), {}),
+    "a class in an alternative, and above": (op.Tanh(pat.Repeat(op.Exp(x) | pat.Call(unary, x))), {}),
     "operators that may be skipped": (pat.Repeat(relu), {"fuzzy": ("cast",)}),
+    "skipped between the nodes": (op.Tanh(pat.Repeat(relu)), {"fuzzy": ("nn.leaky_relu", "exp")}),
+    "skipped from the first node on": (is_op("exp") > pat.Repeat(relu), {"fuzzy": ("nn.leaky_relu", "tanh")}),
+    "skipped in a group": (group, {"fuzzy": ("nn.leaky_relu", "nn.relu")}),
+    "skipped in fields": (op.Concatenate(pat.Variadic(relu, [relu])), {"fuzzy": ("nn.leaky_relu", "nn.relu")}),
+    "a chain of chains": (op.Tanh(pat.Repeat(op.Exp(pat.Repeat(relu)) | op.Tanh(y))), {}),
+    "a field of chains": (op.Concatenate(pat.Variadic(row := pat.Repeat(relu), [row, relu, x])), {}),
+    "a group of chains": (pat.Variadic(end := op.Tanh(row := pat.Repeat(relu)), [end, row, relu, x]), {}),
 }
+"""Sources of which a search finds some instances."""
 
 
 def plan_of(case: tuple[Pattern, dict[str, Any]]) -> Plan:
@@ -349,34 +362,37 @@ def plan_of(case: tuple[Pattern, dict[str, Any]]) -> Plan:
 @pytest.mark.parametrize("name", CASES)
 def test_every_construct(name: str) -> None:
     plan, counts = plan_of(CASES[name]), Counter[str]()
-    assert plan.start(plan.anchors[0]).function is not None
+    assert is_written(plan.start(plan.anchors[0]))
     both_ways(plan, rows(0, 600), counts)
     assert counts["none"] > 0
     assert counts["one"] + counts["several"] > 0
 
 
-@pytest.mark.parametrize("name", NOT_WRITTEN)
-def test_what_is_not_written(name: str) -> None:
-    plan = plan_of(NOT_WRITTEN[name])
-    assert plan.start(plan.anchors[0]).function is None
+@pytest.mark.parametrize("name", IN_PART)
+def test_what_is_written_in_part(name: str) -> None:
+    plan, counts = plan_of(IN_PART[name]), Counter[str]()
+    assert not is_written(plan.start(plan.anchors[0]))
+    both_ways(plan, rows(0, 600), counts)
+    assert counts["none"] > 0
+    assert counts["one"] + counts["several"] > 0
 
 
 @pytest.mark.parametrize(
     ("name", "case"),
     [("_chains", "either order"), ("_chains", "from the first node"), ("fields", "fields"), ("members", "a group"),
-     ("stretches", "a segment")],
+     ("stretches", "a segment"), ("onward", "a chain of chains")],
 )  # fmt: skip
 def test_the_comparison_can_fail(name: str, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = getattr(instances, name)
+    module = next(module for module in (emit_instances, instances, emit) if hasattr(module, name))
+    right = getattr(module, name)
 
     def wrong(*given: Any) -> Any:
         found = right(*given)
         return found[1:] if isinstance(found, list) else islice(found, 1, None)
 
-    module = emit_instances if hasattr(emit_instances, name) else instances
     monkeypatch.setattr(module, name, wrong)
     with pytest.raises(AssertionError):
-        both_ways(plan_of(CASES[case]), rows(0, 600))
+        both_ways(plan_of({**CASES, **IN_PART}[case]), rows(0, 600))
 
 
 def test_the_comparison_with_a_row_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,7 +418,7 @@ def test_a_long_chain_is_no_deep_recursion() -> None:
     relus = pat.Repeat(op.ReLU(pat.Wildcard()))
     for plan in (plan_of((op.Tanh(relus), {})), plan_of((is_op("exp") > relus, {}))):
         start = plan.start(plan.anchors[0])
-        assert start.function is not None
+        assert is_written(start)
         node = view.nodes[-1] if plan.anchors[0] is plan.outputs[0] else view.nodes[1]
         match = next(iter(start.function(node, view.ends(), (), UseLists())))
         assert list(match.chain(relus)) == view.nodes[2:-1]

@@ -116,7 +116,6 @@ def test_a_literal_is_the_same_to_function_and_search(wanted: object, given: obj
     plan = Plan([pat.Call(custom, pat.Wildcard(), value=wanted)])
     view = view_of(call(custom, Node(INPUT, (), {}, TYPE), value=given))
     start = plan.start(plan.anchors[0])
-    assert start.function is not None
     node = view.nodes[-1]
     assert bool(list(start.matches(node, MatchSearch(plan, view.ends())))) is fits
     start.finder(1000)
