@@ -158,19 +158,21 @@ class Emitter(Machine[str]):
     def tables(self) -> tuple[str, str, str, str, str]:
         """The bindings as the items of tables: nodes, choices, operators, counts and heads."""
         of, bindings = self.of, self.bindings
-        chosen = self._chosen()
-        operators = "".join(f"{of(op)}: {var}.op, " for op, var in self.operators.items())
+        chosen, operators = self._chosen()
         counts = "".join(f"({of(p)}, ()): {many.length}, " for p, many in self.many.items())
         heads = "".join(f"{self._key(key)}: {var}, " for key, var in bindings.heads.items())
         return self._nodes(), chosen, operators, counts, heads
 
-    def _chosen(self) -> str:
-        """The items of the table of choices."""
+    def _chosen(self) -> tuple[str, str]:
+        """The items of the tables of choices, and of operators for which classes stand."""
         chosen = [f"{self._key(key)}: {number}, " for key, number in self.bindings.chosen.items()]
+        operators = [f"{self.of(op)}: {var}.op, " for op, var in self.operators.items()]
         for many in reversed(self.many.values()):
             if isinstance(many.layout, Layouts):
-                chosen.insert(many.places[1], f"**dict({self.of(many.layout)}.chosen({many.var})), ")
-        return "".join(chosen)
+                layout = self.of(many.layout)
+                chosen.insert(many.places[1], f"**dict({layout}.chosen({many.var})), ")
+                operators.insert(many.places[2], f"**{layout}.operators({many.var}), " * bool(many.layout.joint))
+        return "".join(chosen), "".join(operators)
 
     def _nodes(self, *, late: bool = False) -> str:
         """The items of the table of nodes, or parts of which it is put together later."""

@@ -39,8 +39,9 @@ class Many:
     """What their nodes are. Instances before the first of these have variables of their own."""
     ops: frozenset[Op] | None
     """The operators that their own nodes may have, ``None`` where they can't be enumerated."""
-    places: tuple[int, int]
-    """The number of patterns that were bound before, and of alternatives that were chosen."""
+    places: tuple[int, int, int]
+    """The number of patterns that were bound before, of alternatives that were chosen, and of classes that stood for
+    one operator."""
     taken: str | None = None
     """The variable of a set of their own nodes, where there is one."""
 

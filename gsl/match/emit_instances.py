@@ -29,29 +29,29 @@ def chain_down(emitter: Emitter, matcher: RepeatMatcher, last: str, path: AttrPa
     """The chains that end at a node."""
     above, of, mark = emitter.above[last], emitter.of, len(emitter.trail)
     row = _row(emitter, matcher, path, above)
-    body, many, joint = row or _link(emitter, matcher, path, above)
-    given = f"{of(matcher)}, {body}, {of(many.layout)}, {joint}, {many.taken}, outputs"
+    body, many = row or _link(emitter, matcher, path, above)
+    given = f"{of(matcher)}, {body}, {of(many.layout)}, {many.taken}, outputs"
     chains = f"{body}({last})" if row else f"{of(chains_down)}({given}, {last})"
     with emitter.out.loop(chains) as (links,):
-        _bind_chain(emitter, matcher, replace(many, var=links), f"{links}[-1]", joint, above)
+        _bind_chain(emitter, matcher, replace(many, var=links), f"{links}[-1]", above)
         emitter.write(rest)
     emitter.undo(mark)
 
 
 def chain_up(emitter: Emitter, matcher: RepeatMatcher, first: str, path: AttrPath, rest: Goals) -> None:
     """The chains that begin at a node."""
-    body, many, joint = _link(emitter, matcher, path, frozenset())
+    body, many = _link(emitter, matcher, path, frozenset())
     of, mark = emitter.of, len(emitter.trail)
-    given = f"{of(matcher)}, {body}, {of(many.layout)}, {joint}, {many.taken}, outputs, {emitter.quiet}, {first}"
+    given = f"{of(matcher)}, {body}, {of(many.layout)}, {many.taken}, outputs, {emitter.quiet}, {first}"
     with emitter.out.loop(f"{of(chains_up)}({given})") as (links,):
-        _bind_chain(emitter, matcher, replace(many, var=links), f"{links}[0]", joint, frozenset())
+        _bind_chain(emitter, matcher, replace(many, var=links), f"{links}[0]", frozenset())
         emitter.record(emitter.bindings.nodes, matcher.pattern, _named(emitter, f"{links}[-1][0]"))
         emitter.write((check_all, matcher.guards, path, rest))
     emitter.undo(mark)
 
 
-LinkWriter = tuple[str, Many, tuple[int, ...]]
-"""The function of one node of a chain, its results, and the places of joint operators."""
+LinkWriter = tuple[str, Many]
+"""The function of one node of a chain, and its results."""
 
 
 def _link(emitter: Emitter, matcher: RepeatMatcher, path: AttrPath, above: frozenset[str]) -> LinkWriter:
@@ -59,17 +59,7 @@ def _link(emitter: Emitter, matcher: RepeatMatcher, path: AttrPath, above: froze
     body, many, _ = _body(emitter, matcher, matcher.inner, (*path, 0), above, matcher.instance_guards, 0)
     if matcher.pattern in emitter.apart or _has_operators_beside(emitter, matcher.pattern.pattern):
         many = replace(many, taken=_taken_set(emitter, ()))
-    return body, many, _joint_places(emitter, many.layout, matcher.pattern.templates)
-
-
-def _joint_places(emitter: Emitter, layout: Layout | Layouts, templates: Sequence[Pattern]) -> tuple[int, ...]:
-    """The places of the nodes of which all instances have the same operator."""
-    if isinstance(layout, Layout):
-        classes = {_joint(p): place for place, p in reversed(list(enumerate(layout.templates)))}
-        return tuple(place for op, place in classes.items() if op is not None and op not in emitter.operators)
-    if any(op is not None and op not in emitter.operators for op in map(_joint, templates)):
-        raise NotCompiled  # not each instance has such a node
-    return ()
+    return body, many
 
 
 def _has_operators_beside(emitter: Emitter, inner: Pattern) -> bool:
@@ -113,7 +103,7 @@ def _row(emitter: Emitter, matcher: RepeatMatcher, path: AttrPath, above: frozen
         with out.block(f"while len(links) >= {pattern.min}:"):
             out.line("yield links")
             out.line("links.pop()")
-    return chains, many, ()
+    return chains, many
 
 
 def _below(within: Emitter, matcher: RepeatMatcher, path: AttrPath) -> None:
@@ -131,21 +121,21 @@ def _below(within: Emitter, matcher: RepeatMatcher, path: AttrPath) -> None:
         out.fail_if(f"this.op in {of(LEAVES)}")
 
 
-def _bind_chain(
-    emitter: Emitter, matcher: RepeatMatcher, many: Many, first: str, joint: Sequence[int], above: frozenset[str]
-) -> None:
+def _bind_chain(emitter: Emitter, matcher: RepeatMatcher, many: Many, first: str, above: frozenset[str]) -> None:
     """The chain is bound to a list, of which the first instance is an item."""
     layout = many.layout
+    if isinstance(layout, Layouts):
+        others = emitter.start.order.keys() - set(matcher.pattern.templates)
+        if any(_joint(pattern) in layout.joint for pattern in others):
+            raise NotCompiled  # what the others must be depends on the instances that there are
     emitter.record(emitter.many, matcher.pattern, many)
     head = f"{first}[{layout.head_place}]" if isinstance(layout, Layout) else f"{emitter.of(layout)}.head({first})"
     if many.taken is None or not _has_operators_beside(emitter, matcher.pattern.pattern):
         above |= {many.var}
     emitter.record(emitter.bindings.heads, (matcher.pattern, ()), _named(emitter, head, above))
-    for place in joint:
-        assert isinstance(layout, Layout)
-        op = _joint(layout.templates[place])
-        assert op is not None
-        emitter.record(emitter.operators, op, _named(emitter, f"{many.var}[0][{place}]"))
+    if isinstance(layout, Layout):
+        for op, place in layout.joint.items():
+            emitter.record(emitter.operators, op, _named(emitter, f"{many.var}[0][{place}]"))
 
 
 def _named(emitter: Emitter, node: str, above: frozenset[str] = frozenset()) -> str:
@@ -192,9 +182,10 @@ def _nothing(emitter: Emitter, matcher: VariadicMatcher) -> None:
     emitter.record(emitter.many, matcher.pattern, nothing)
 
 
-def _places(emitter: Emitter) -> tuple[int, int]:
-    """The number of patterns that are bound, and of alternatives that are chosen."""
-    return len(emitter.bindings.nodes), len(emitter.bindings.chosen)
+def _places(emitter: Emitter) -> tuple[int, int, int]:
+    """The number of patterns that are bound, of alternatives that are chosen, and of classes that stand for one
+    operator."""
+    return len(emitter.bindings.nodes), len(emitter.bindings.chosen), len(emitter.operators)
 
 
 def _first(emitter: Emitter, matcher: VariadicMatcher, node: str, path: AttrPath, rest: Goals) -> None:
@@ -361,12 +352,12 @@ def _body(
     ops = [emitter.start.matchers[p].ops for p in templates if emitter.start.matchers[p].operator]
     every = None if None in ops else frozenset[Op]().union(*(each for each in ops if each is not None))
     call = f"{emitter.of(partial)}({', '.join([within.out.name, *given])})"
-    layout = Layouts(first) if has_choices else layouts[0]
+    layout = Layouts(layouts, first) if has_choices else layouts[0]
     return call, Many(matcher.pattern, "", layout, every, _places(emitter)), within
 
 
 def _layout(
-    within: Emitter, inner: Pattern, outside: tuple[int, int], path: AttrPath, first: int
+    within: Emitter, inner: Pattern, outside: tuple[int, int, int], path: AttrPath, first: int
 ) -> tuple[Layout, Sequence[str]]:
     """What one of an instance's ways has bound, and the variables of the nodes."""
     bindings = within.bindings
@@ -376,8 +367,9 @@ def _layout(
         raise NotCompiled  # what all instances share is bound by one of them
     own = [place for place, p in enumerate(templates) if within.start.matchers[p].operator]
     chosen = {pattern_of(key): number for key, number in list(bindings.chosen.items())[outside[1] :]}
+    joint = {op: variables.index(var) for op, var in list(within.operators.items())[outside[2] :]}
     head = bindings.head(inner, path)
-    return Layout(templates, own, variables.index(head) if head in variables else 0, first, chosen), variables
+    return Layout(templates, own, variables.index(head) if head in variables else 0, first, chosen, joint), variables
 
 
 def _demand_plain(emitter: Emitter, templates: Sequence[Pattern], path: AttrPath) -> None:

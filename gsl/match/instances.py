@@ -15,13 +15,13 @@ from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import Any, Final
 
-from gsl.graph import Node
+from gsl.graph import Node, Op
 from gsl.match.apart import Apart
 from gsl.match.engine import MatchSearch
 from gsl.match.matchers import CallMatcher
 from gsl.match.result import Match
 from gsl.match.uses import RepeatMatcher, computed
-from gsl.pat import Pattern, Segment
+from gsl.pat import OpClass, Pattern, Segment
 
 FoundInstance = tuple[Any, ...]
 InstancesAt = Callable[[Node], Iterable[FoundInstance]]
@@ -35,24 +35,21 @@ MOST_KEPT = 5_000
 
 
 def chains_down(
-    matcher: RepeatMatcher, body: InstancesAt, layout: Layout | Layouts, joint: Sequence[int],
-    taken: set[Node] | None, outputs: Container[Node], last: Node,
+    matcher: RepeatMatcher, body: InstancesAt, layout: Layout | Layouts, taken: set[Node] | None,
+    outputs: Container[Node], last: Node,
 ) -> Iterator[list[FoundInstance]]:  # fmt: skip
-    """The chains that end at a node, numbered from there.
-
-    At the places of ``joint`` all have the same operators. Where a set is given, instances must be apart.
-    """
+    """The chains that end at a node, numbered from there. Where a set is given, instances must be apart."""
     sole, head = matcher.pattern.sole, layout.head
 
     def more(instance: FoundInstance) -> Iterable[FoundInstance]:
         return (found for below in computed(head(instance), outputs, sole=sole) for found in body(below))
 
-    return _chains(matcher, body(last), more, joint, taken, layout.own)
+    return _chains(matcher, body(last), more, layout, taken)
 
 
 def chains_up(
-    matcher: RepeatMatcher, body: InstancesAt, layout: Layout | Layouts, joint: Sequence[int],
-    taken: set[Node] | None, outputs: Container[Node], search: MatchSearch, first: Node,
+    matcher: RepeatMatcher, body: InstancesAt, layout: Layout | Layouts, taken: set[Node] | None,
+    outputs: Container[Node], search: MatchSearch, first: Node,
 ) -> Iterator[list[FoundInstance]]:  # fmt: skip
     """The chains that begin at a node, numbered from there. In the name of the search, users are looked up."""
     sole, head, is_one_node = matcher.pattern.sole, layout.head, isinstance(matcher.inner, CallMatcher)
@@ -72,21 +69,22 @@ def chains_up(
                 return found if not found or follows(found[0], last) else ()
         return (found for user in sorted(users, key=_index) for found in body(user) if follows(found, last))
 
-    return _chains(matcher, body(first), more, joint, taken, layout.own)
+    return _chains(matcher, body(first), more, layout, taken)
 
 
 def _chains(
     matcher: RepeatMatcher, first: Iterable[FoundInstance], more: Callable[[FoundInstance], Iterable[FoundInstance]],
-    joint: Sequence[int], taken: set[Node] | None, own: Own,
+    layout: Layout | Layouts, taken: set[Node] | None,
 ) -> Iterator[list[FoundInstance]]:  # fmt: skip
     """Chains of any length, depth first: each one before or after those that it begins."""
+    own, joint = layout.own, bool(layout.joint)
     shortest, longest, is_greedy = matcher.pattern.min, matcher.pattern.max, matcher.pattern.greedy
     links: list[FoundInstance] = []
     ways = [iter(first)]
     while ways:
         link = next(ways[-1], None)
         while link is not None:
-            if (joint and _is_excluded(link, links, joint)) or not (taken is None or taken.isdisjoint(own(link))):
+            if (joint and layout.differs(link, links)) or not (taken is None or taken.isdisjoint(own(link))):
                 link = next(ways[-1], None)
                 continue
             links.append(link)
@@ -105,11 +103,6 @@ def _chains(
             link = links.pop()
             if taken is not None:
                 taken.difference_update(own(link))
-
-
-def _is_excluded(link: FoundInstance, links: Sequence[FoundInstance], joint: Sequence[int]) -> bool:
-    """True if the operator of an instance is not the one that all instances of a chain have."""
-    return bool(links) and any(link[place].op != links[0][place].op for place in joint)
 
 
 _NOTHING: Final[Iterator[Any]] = iter(())
@@ -205,9 +198,11 @@ class Layout:
 
     def __init__(
         self, templates: Sequence[Pattern], own: Sequence[int] = (), head: int = 0, first: int = 0,
-        chosen: Mapping[Pattern, int] = MappingProxyType({}),
+        chosen: Mapping[Pattern, int] = MappingProxyType({}), joint: Mapping[OpClass, int] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         self.templates = tuple(templates)
+        self.joint = joint
+        """The places of calls of a class of which all calls in a match have the same operator."""
         self.chosen = chosen
         self.first = first
         """The number of the first instance."""
@@ -218,6 +213,10 @@ class Layout:
         """The nodes of operators, which no other pattern may have."""
         self.own_of_all = partial(map, itemgetter(own[0])) if len(own) == 1 else self._own_of_all
         self._made: tuple[Any, ...] = ()
+
+    def differs(self, link: FoundInstance, links: Sequence[FoundInstance]) -> bool:
+        """True if an operator of an instance is not the one that all instances of a chain have."""
+        return bool(links) and any(link[place].op != links[0][place].op for place in self.joint.values())
 
     def _own_of_all(self, links: Iterable[FoundInstance]) -> Iterable[Node]:
         return chain.from_iterable(map(self.own, links))
@@ -241,9 +240,11 @@ class Layout:
 class Layouts:
     """The layouts of instances of alternatives: each instance has its own one as its last item."""
 
-    def __init__(self, first: int) -> None:
+    def __init__(self, layouts: Sequence[Layout], first: int) -> None:
         self.first = first
         """The number of the first instance."""
+        self.joint = tuple(dict.fromkeys(op for layout in layouts for op in layout.joint))
+        """The classes of which all calls in a match have the same operator. Not each instance has such a call."""
 
     def head(self, link: FoundInstance) -> Node:
         """The node from which a chain goes on downward."""
@@ -253,6 +254,22 @@ class Layouts:
     def own(self, link: FoundInstance) -> tuple[Node, ...]:
         """The nodes of operators in an instance."""
         found: tuple[Node, ...] = link[-1].own(link)
+        return found
+
+    def differs(self, link: FoundInstance, links: Sequence[FoundInstance]) -> bool:
+        """True if an operator of an instance is not the one that all instances of a chain have."""
+        for op, place in link[-1].joint.items():
+            known = next((other[other[-1].joint[op]] for other in reversed(links) if op in other[-1].joint), None)
+            if known is not None and known.op != link[place].op:
+                return True
+        return False
+
+    def operators(self, links: Iterable[FoundInstance]) -> dict[OpClass, Op]:
+        """The operators of the classes of which there are calls."""
+        found: dict[OpClass, Op] = {}
+        for link in links:
+            for op, place in link[-1].joint.items():
+                found.setdefault(op, link[place].op)
         return found
 
     def own_of_all(self, links: Iterable[FoundInstance]) -> Iterable[Node]:

@@ -294,6 +294,10 @@ CASES: dict[str, tuple[Pattern, dict[str, Any]]] = {
     "calls beside the chain": (pat.Repeat(op.ReLU(op.Tanh(x))), {}),
     "two chains of one operator": (op.Add(pat.Repeat(relu), relus), {}),
     "a call of the chain's operator": (op.Add(pat.Repeat(op.ReLU(y)), op.ReLU(w | x)), {}),
+    "a class in an alternative": (pat.Repeat(op.Exp(x) | pat.Call(unary, x)), {}),
+    "a class in an alternative of calls": (op.Exp(pat.Repeat(op.LeakyReLU(op.ReLU(x)) | is_op(unary))), {}),
+    "a class in an alternative, and above": (pat.Call(unary, pat.Repeat(op.Exp(y) | is_op(unary))), {}),
+    "a class in an alternative, upward": (is_op("exp") > pat.Repeat(op.LeakyReLU(y) | is_op(unary)), {}),
     "as many fields": (op.Concatenate(pat.Variadic(relu, [relu, x], length=2)), {}),
 }
 SEGMENTS = [
@@ -339,8 +343,7 @@ def test_segments() -> None:
 
 
 IN_PART: dict[str, tuple[Pattern, dict[str, Any]]] = {
-    "a class in an alternative": (pat.Repeat(op.Exp(x) | pat.Call(unary, x)), {}),
-    "a class in an alternative, and above": (op.Tanh(pat.Repeat(op.Exp(x) | pat.Call(unary, x))), {}),
+    "a class in an alternative, and beside": (op.Add(pat.Repeat(op.Exp(y) | is_op(unary)), is_op(unary)), {}),
     "operators that may be skipped": (pat.Repeat(relu), {"fuzzy": ("cast",)}),
     "skipped between the nodes": (op.Tanh(pat.Repeat(relu)), {"fuzzy": ("nn.leaky_relu", "exp")}),
     "skipped from the first node on": (is_op("exp") > pat.Repeat(relu), {"fuzzy": ("nn.leaky_relu", "tanh")}),
