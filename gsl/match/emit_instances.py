@@ -15,8 +15,8 @@ from gsl.match.emit_guards import Many, RowWriter, SearchWriter
 from gsl.match.guard import Guard
 from gsl.match.instances import Layout, Layouts, chains_down, chains_up, fields, members, not_before, stretches
 from gsl.match.machine import END, Goals
-from gsl.match.matchers import Matcher, SegmentMatcher, TupleMatcher, VariadicMatcher, check_all
-from gsl.match.uses import RepeatMatcher, computed
+from gsl.match.many import RepeatMatcher, SegmentMatcher, VariadicMatcher, computed
+from gsl.match.matchers import Matcher, TupleMatcher, check_all
 from gsl.pat import Alt, Call, GetItem, OpClass, Pattern, Seq, Tuple, walk
 
 if TYPE_CHECKING:

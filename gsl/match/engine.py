@@ -12,13 +12,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from gsl.graph import Node, Op
-from gsl.match.apart import Apart, Dependents
 from gsl.match.bindings import AttrPath
 from gsl.match.guard import Guard
 from gsl.match.machine import END, Goals, Machine
-from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher, TupleMatcher, VariadicMatcher
+from gsl.match.many import Apart, Dependents, RepeatMatcher, VariadicMatcher, place_items
+from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher, TupleMatcher
 from gsl.match.result import Miss
-from gsl.match.uses import Link, RepeatMatcher
+from gsl.match.uses import Link
 from gsl.pat import OpClass, Pattern
 
 if TYPE_CHECKING:
@@ -360,7 +360,7 @@ class MatchSearch(Machine[Node]):
         return rest
 
     def divide(self, matcher: TupleMatcher, node: Node, path: AttrPath, rest: Goals) -> Goals:
-        return (matcher.place, (node, 0, 0), path, rest)
+        return (place_items, (matcher, node, 0, 0), path, rest)
 
     def members(self, matcher: VariadicMatcher, first: Node, rest: Goals) -> Goals | None:
         pattern, number = matcher.pattern, 1

@@ -16,11 +16,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from gsl.graph import Node, Op
-from gsl.match.apart import Apart
 from gsl.match.engine import MatchSearch
+from gsl.match.many import Apart, RepeatMatcher, computed
 from gsl.match.matchers import CallMatcher
 from gsl.match.result import Match
-from gsl.match.uses import RepeatMatcher, computed
 from gsl.pat import OpClass, Pattern, Segment
 
 FoundInstance = tuple[Any, ...]

@@ -19,8 +19,9 @@ from gsl.pat import OpClass, Pattern, Repeat, Variadic
 
 if TYPE_CHECKING:
     from gsl.match.engine import MatchSearch
-    from gsl.match.matchers import CallMatcher, Matcher, TupleMatcher, VariadicMatcher
-    from gsl.match.uses import Link, RepeatMatcher
+    from gsl.match.many import RepeatMatcher, VariadicMatcher
+    from gsl.match.matchers import CallMatcher, Matcher, TupleMatcher
+    from gsl.match.uses import Link
 
 Goals = Any
 """``END``, or a tuple of a function, its argument, a path and further goals."""

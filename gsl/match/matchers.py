@@ -16,15 +16,14 @@ from gsl.errors import EvaluationError
 from gsl.graph import CONST, GETITEM, TUPLE, Node, Op, TensorType, TupleType
 from gsl.match.bindings import AttrPath, N
 from gsl.match.guard import Guard, canonical, decidedly_same, equal_in_single, equal_literal, known_value
-from gsl.match.machine import Goals, Machine
-from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, OpClass, Pattern, Segment, Tuple, Variadic, has_head
+from gsl.match.machine import END, Goals, Machine
+from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, OpClass, Pattern, Segment, Tuple, has_head
 from gsl.pat.variadic import is_open
 from gsl.spec import TABLE, OperatorName, OpSpec
 from gsl.spec.natives import defaults, same_function
 
 if TYPE_CHECKING:
     from gsl.match.engine import MatchSearch
-    from gsl.match.uses import Up
 
 MOST_FORMS = 1000
 """The largest number of different calls that are remembered."""
@@ -287,20 +286,6 @@ class TupleMatcher(Matcher):
             return search.divide(self, node, path, rest)
         return match_all(search, self.items, node, path, rest)
 
-    def place(self, search: MatchSearch, at: tuple[Node, int, int], path: AttrPath, rest: Goals) -> Goals | None:
-        """The goals that the items from a number on are the fields of a node from a place on."""
-        node, number, place = at
-        if number == len(self.items):
-            left = len(node.operands) - place
-            return rest if not left or search.miss(self.pattern, node, "fields", place, len(node.operands)) else None
-        item = self.items[number]
-        if isinstance(item, SegmentMatcher):
-            return item.stretch(search, (self, node, number, place, 0), path, rest)
-        if place == len(node.operands):
-            return None
-        return (item.match, node.operands[place], path, (self.place, (node, number + 1, place + 1), path, rest))
-
-
 class GetItemMatcher(Matcher):
     __slots__ = ("tuple",)
     pattern: GetItem
@@ -422,98 +407,40 @@ class AndMatcher(Matcher):
 
 
 class NotMatcher(Matcher):
-    """Matches any node; that the pattern does not match is a guard, see :class:`gsl.match.uses.Absent`."""
+    """Matches any node; that the pattern does not match is a guard, see :class:`Absent`."""
 
     __slots__ = ()
     operator = False
     pattern: Not
 
 
-class VariadicMatcher(Matcher):
-    __slots__ = ("field", "first", "instance_guards", "members")
-    pattern: Variadic
-    field: Matcher
-    first: Matcher | None
-    members: Up | None
-    """Of a group: the way from the patterns that all instances share to another one; ``None`` if they share none."""
+class Absent(Guard):
+    """The guard that a negated pattern does not match its node."""
 
-    def __init__(self, pattern: Variadic, level: int, identity: Pattern) -> None:
-        super().__init__(pattern, level, identity)
-        self.instance_guards: list[Guard] = []
-        """The guards of templates, checked when an instance is matched."""
+    __slots__ = ("goals", "inside", "matcher", "outside")
 
-    def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
-        self.field = matchers[self.pattern.field]
-        self.first = matchers[self.pattern.first_field] if self.pattern.first else None
+    def __init__(self, owner: Not, matcher: Matcher, outside: frozenset[Pattern]) -> None:
+        super().__init__(owner, "no match", Literal(True), None)
+        self.matcher = matcher
+        self.outside = outside
+        """The patterns around it to which it refers."""
+        self.inside: list[Guard] = []
+        """The guards of the negated pattern that need more than a part of it."""
 
-    @cached_property
-    def ops(self) -> frozenset[Op]:
-        return frozenset((TUPLE,))
+    def references(self) -> Iterator[Pattern]:
+        return iter(self.outside)
 
-    def admits(self, search: Machine[N], node: N) -> bool:
-        pattern = self.pattern
-        if not search.has_operator(self, node, "kind", TUPLE):
+    def check(self, search: MatchSearch, path: AttrPath) -> bool:
+        owner = self.owner
+        assert owner is not None
+        node = search.bindings.get(owner, path)
+        if node is None:
+            return True
+        goals = (self.matcher.match, node, path, (check_all, self.inside, path, END))
+        if search.exists(goals, alone=True):
+            search.miss(owner, node, "no match", self.matcher.pattern, node)
             return False
-        if not search.has_operands(self, node, "min_len", pattern.min_len, more=True):
-            return False
-        return pattern.max_len is None or search.has_operands(self, node, "max_len", pattern.max_len, fewer=True)
-
-    def may_have(self, node: Node) -> bool:
-        """True if a node may be an instance of a group."""
-        return self.field.plausible(node) or (self.first is not None and self.first.plausible(node))
-
-    def descend(self, search: Machine[N], node: N, path: AttrPath, rest: Goals) -> Goals | None:
-        return search.fields(self, node, path, rest)
-
-    def instance(self, number: Any, node: N, outer: AttrPath, rest: Goals) -> Goals:
-        """The goals of one instance."""
-        path = (*outer, number)
-        if number == 0 and self.first is not None:
-            return (self.first.match, node, path, rest)
-        return (self.field.match, node, path, (check_all, self.instance_guards, path, rest))
-
-    def goals(self, node: N, rest: Goals) -> Goals:
-        """The goals of a group of which the node is the first instance."""
-        return self.instance(0, node, (), (self._others, node, (), rest))
-
-    def _others(self, search: Machine[N], first: N, path: AttrPath, rest: Goals) -> Goals | None:
-        return search.members(self, first, rest)
-
-
-class SegmentMatcher(VariadicMatcher):
-    """Some neighbouring fields of a tuple. It has no node of its own, and is matched by the tuple."""
-
-    __slots__ = ()
-    operator = False
-    pattern: Segment
-
-    @cached_property
-    def ops(self) -> None:  # type: ignore[override]
-        return None
-
-    def stretch(
-        self, search: MatchSearch, at: tuple[TupleMatcher, Node, int, int, int], path: AttrPath, rest: Goals
-    ) -> Goals | None:
-        """The goals that a segment of some fields by now, which ends before a place, goes on or ends there."""
-        whole, node, number, place, length = at
-        outer = path[: self.level]
-
-        def longer() -> Iterator[Goals]:
-            more = length != self.pattern.max_len
-            if more and place < len(node.operands) - whole.least[number + 1]:
-                onward = (self.stretch, (whole, node, number, place + 1, length + 1), path, rest)
-                yield self.instance(length, node.operands[place], outer, onward)
-
-        def ways() -> Iterator[Goals]:
-            if self.pattern.greedy:
-                yield from longer()
-            if length >= self.pattern.min_len:
-                search.record(search.bindings.counts, (self.pattern, outer), length)
-                yield (whole.place, (node, number + 1, place), path, rest)
-            if not self.pattern.greedy:
-                yield from longer()
-
-        return search.choose(ways())
+        return True
 
 
 def match_all(search: Machine[N], matchers: Sequence[Matcher], node: N, path: AttrPath, rest: Goals) -> Goals:

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 from gsl.errors import PatternError
 from gsl.graph import Node
 from gsl.match.bindings import N
-from gsl.match.conditions import Distinct, Everywhere, UsedOutside, guard_of, guards_of
+from gsl.match.conditions import Distinct, Everywhere, LiteralValue, UsedOutside, guard_of, guards_of
 from gsl.match.emit import Find, emitted
 from gsl.match.engine import MatchSearch, UseLists
 from gsl.match.guard import Guard
 from gsl.match.index import Hint, hints_of
 from gsl.match.machine import END, Goals
+from gsl.match.many import RepeatMatcher, SegmentMatcher, VariadicMatcher
 from gsl.match.matchers import (
+    Absent,
     AltMatcher,
     AndMatcher,
     CallMatcher,
@@ -25,13 +27,11 @@ from gsl.match.matchers import (
     LeafMatcher,
     Matcher,
     NotMatcher,
-    SegmentMatcher,
     TupleMatcher,
-    VariadicMatcher,
     check_all,
 )
 from gsl.match.result import Match, held
-from gsl.match.uses import Absent, Link, RepeatMatcher, SeqMatcher, Skipping, Up, climb, mark_closed, skip_between
+from gsl.match.uses import Link, SeqMatcher, Skipping, Up, climb, skip_between
 from gsl.pat import (
     Alt,
     And,
@@ -41,6 +41,7 @@ from gsl.pat import (
     Instance,
     Leaf,
     Not,
+    OpClass,
     Pattern,
     Repeat,
     Segment,
@@ -395,3 +396,44 @@ def _made_of(pattern: Pattern) -> tuple[Pattern, ...]:
 def _skipping(matchers: Mapping[Pattern, Matcher]) -> dict[Pattern, Skipping]:
     """For each pattern of a node, a matcher that also looks beyond nodes that may be skipped."""
     return {p: Skipping(matcher) for p, matcher in matchers.items() if not isinstance(p, Segment)}
+
+
+_PLAIN = (Alt, And, Call, GetItem, Leaf, Tuple)
+"""The patterns that are about operands alone."""
+
+
+def mark_closed(start: Start) -> None:
+    """Set ``closed`` of the alternatives of a start."""
+    alternatives = [matcher for matcher in start.matchers.values() if isinstance(matcher, AltMatcher)]
+    if not alternatives or start.plan.fuzzy:
+        return
+    above: dict[Pattern, list[Pattern]] = {}
+    for pattern in start.plan.patterns:
+        for child in pattern.children():
+            above.setdefault(child, []).append(pattern)
+    related = {pattern for use in start.plan.ways for pattern in use.patterns()}
+    for matcher in alternatives:
+        inside = set(walk(matcher.pattern))
+        beneath = inside - {matcher.pattern}
+        matcher.closed = (
+            all(map(_is_plain, inside))
+            and inside.isdisjoint(start.plan.scopes)
+            and beneath.isdisjoint(start.plan.required)
+            and beneath.isdisjoint(related)
+            and all(user in inside for pattern in beneath for user in above[pattern])
+            and all(_is_about(guard, inside) for pattern in inside for guard in start.matchers[pattern].guards)
+        )
+
+
+def _is_plain(pattern: Pattern) -> bool:
+    """True if a node and its operands decide if the pattern matches."""
+    if isinstance(pattern, Call) and isinstance(pattern.op, OpClass) and pattern.op.joint:
+        return False
+    return isinstance(pattern, _PLAIN)
+
+
+def _is_about(guard: Guard, inside: set[Pattern]) -> bool:
+    """True if a guard looks at no other patterns than these."""
+    if type(guard) not in (Guard, LiteralValue):
+        return False
+    return guard.owner in inside and inside.issuperset(guard.references())

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from gsl import Subst, attr, op, pat
 from gsl.graph import Effect, Graph, Node
-from gsl.match import MatchSearch, Plan, apart
-from gsl.match.apart import Apart, Dependents
+from gsl.match import MatchSearch, Plan, many
+from gsl.match.many import Apart, Dependents
 from tests.helpers.graphs import Builder, graph, run
 from tests.helpers.tensors import randn
 from tests.match.test_compile import both_ways
@@ -124,7 +124,7 @@ def test_what_nobody_reads_is_no_member() -> None:
 
 
 def test_only_the_next_candidates_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "WINDOW", 2)
+    monkeypatch.setattr(many, "WINDOW", 2)
     view = graph(lambda b: [dense(b, x, size) for x, size in zip(inputs(b, 4), (3, 4, 4, 3))])
     assert names(view) == [("dense_1", "dense_2")]
 
@@ -271,7 +271,7 @@ def test_a_chain_of_many_equal_layers_is_looked_at_once() -> None:
     assert search.steps < 10 * 3000
 
 
-@pytest.mark.parametrize("far", [1, apart.WINDOW, apart.WINDOW + 1])
+@pytest.mark.parametrize("far", [1, many.WINDOW, many.WINDOW + 1])
 def test_bits_reach_as_far_as_the_window(far: int) -> None:
     def make(b: Builder) -> list[Node]:
         x = b.input("x", 2)
@@ -280,4 +280,4 @@ def test_bits_reach_as_far_as_the_window(far: int) -> None:
 
     view = graph(make)
     found = Dependents(view.by_op()["tanh"], [])
-    assert found.above[0] == (1 | 1 << far if far <= apart.WINDOW else 1)
+    assert found.above[0] == (1 | 1 << far if far <= many.WINDOW else 1)
