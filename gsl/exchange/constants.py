@@ -13,7 +13,7 @@ from gsl import attr, op, pat
 from gsl.exchange.patterns import Inexpressible, PatternSide
 from gsl.exchange.terms import RuleTerm
 from gsl.match import Match
-from gsl.match.guard import equal_literal
+from gsl.match.literals import equal_literal
 from gsl.pat import Pattern
 
 

@@ -105,6 +105,12 @@ class Bindings(Generic[N]):
         return {v.symbol: i for v, i in zip(scopes, path) if v.symbol is not None}
 
 
+def pattern_of(key: Any) -> Pattern:
+    """The pattern of a key of the bindings."""
+    pattern: Pattern = key[0] if isinstance(key, tuple) else key
+    return pattern
+
+
 class LateBindings(Bindings[Node]):
     """Bindings whose ``nodes`` are put together when something asks for them: of a chain they are many."""
 

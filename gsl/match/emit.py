@@ -33,12 +33,12 @@ from typing import TYPE_CHECKING, Any
 from gsl.attr.evaluate import NotCompiled
 from gsl.graph import Node
 from gsl.match import emit_instances
-from gsl.match.bindings import AttrPath, Bindings
-from gsl.match.conditions import pattern_of
+from gsl.match.bindings import AttrPath, Bindings, pattern_of
 from gsl.match.emit_guards import Many, SearchWriter, TakenNeeded, guard_source, path_source, state
 from gsl.match.engine import MANY, MatchSearch, UseLists, connected
-from gsl.match.guard import Guard, decidedly_same
+from gsl.match.guard import Guard
 from gsl.match.instances import Layouts, free, with_skipped
+from gsl.match.literals import decidedly_same
 from gsl.match.machine import END, Goals, Machine, Some
 from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher, check_all
 from gsl.match.result import Match, found, found_instances, held

@@ -12,9 +12,8 @@ from gsl.attr.evaluate import NO_VALUE, Names, NotCompiled, source
 from gsl.errors import EvaluationError
 from gsl.graph import Node, Op
 from gsl.match.bindings import AttrPath, read
-from gsl.match.conditions import Distinct, Equal, LiteralValue, OneUser, Output, UsedOutside
 from gsl.match.engine import SKIPPED, MatchSearch, UseLists
-from gsl.match.guard import Guard
+from gsl.match.guard import Distinct, Equal, Guard, LiteralValue, OneUser, Output, UsedOutside
 from gsl.match.instances import Layout, Layouts
 from gsl.pat import Instance, Pattern, Repeat, Variadic
 

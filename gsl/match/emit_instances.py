@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gsl.attr.evaluate import NotCompiled
 from gsl.graph import LEAVES, Op
-from gsl.match.bindings import AttrPath
-from gsl.match.conditions import pattern_of
+from gsl.match.bindings import AttrPath, pattern_of
 from gsl.match.emit_guards import Many, RowWriter, SearchWriter
 from gsl.match.guard import Guard
 from gsl.match.instances import Layout, Layouts, chains_down, chains_up, fields, members, not_before, stretches

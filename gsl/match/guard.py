@@ -1,95 +1,43 @@
-"""Guards: conditions that a search asks as soon as their patterns are bound; equality of literals."""
+"""Guards: conditions of patterns and of whole matches, which a search asks as soon as what they read is bound."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from gsl.attr import ast
-from gsl.attr.ast import Ast
+from gsl.attr.ast import Ast, Literal
 from gsl.attr.evaluate import Evaluator, same
-from gsl.errors import EvaluationError, UndecidableError
-from gsl.graph import CONST, PARAM, Node, TensorType
-from gsl.match.bindings import AttrPath, MatchScope
-from gsl.pat import Pattern, Variadic
+from gsl.errors import EvaluationError
+from gsl.graph import Node
+from gsl.match.bindings import AttrPath, Bindings, MatchScope, pattern_of
+from gsl.match.literals import canonical, decidedly_same, equal_in_single, equal_literal
+from gsl.pat import (
+    Alt,
+    And,
+    AttrEqual,
+    Call,
+    Const,
+    Constraint,
+    ExternUse,
+    GetItem,
+    IsOutput,
+    Leaf,
+    Not,
+    Pattern,
+    Repeat,
+    Seq,
+    Unique,
+    Variadic,
+)
 from gsl.pat.variadic import references
-from gsl.spec import TABLE, Trait
+from gsl.spec import TABLE
+from gsl.spec.natives import defaults
 
 if TYPE_CHECKING:
     from gsl.match.engine import MatchSearch
 
-
-AT_MOST_SINGLE: Final = frozenset(("float32", "float16", "bfloat16"))
-"""The dtypes with which frameworks compute in single precision, or in a lower one."""
-
-
-def decidedly_same(left: Any, right: Any) -> bool:
-    """True if two values are equal, whatever the symbolic sizes."""
-    try:
-        return same(left, right)
-    except UndecidableError:
-        return False
-
-
-def known_value(node: Node) -> Any:
-    """The numbers of a weight or a literal; ``None`` where they are not known, as those of a weight without data."""
-    value = node.attrs.get("value") if node.op in (PARAM, CONST) else None
-    if value is None or not hasattr(value, "shape"):
-        return value if isinstance(value, (bool, int, float)) else None
-    odd = (str(value.dtype), str(getattr(value, "layout", "")), str(getattr(value, "device", "")), type(value).__name__)
-    return None if any(word in " ".join(odd) for word in _NOT_COMPARED) else value
-
-
-_NOT_COMPARED: Final = ("complex", "float8", "sparse", "qint", "quint", "meta", "FakeTensor")
-"""The words that tell tensors whose elements are not compared with numbers: by dtype, layout, device, and class."""
-
-
-def equal_literal(wanted: Any, actual: Any) -> bool:
-    """True if a literal of the graph is the wanted one: by value, in the graph's dtype; a bool is no number.
-
-    A wanted number equals a tensor that is filled with it.
-    """
-    if not hasattr(actual, "shape"):
-        if hasattr(wanted, "shape"):
-            wanted = wanted.item() if tuple(wanted.shape) == () else None
-        return isinstance(wanted, bool) is isinstance(actual, bool) and bool(wanted == actual)
-    if str(getattr(actual, "layout", "torch.strided")) != "torch.strided" or getattr(actual, "is_quantized", False):
-        return False  # sparse and quantised tensors are not compared
-    import numpy
-
-    values = numpy.asarray(wanted)
-    kind = str(actual.dtype).removeprefix("torch.")
-    if values.shape not in ((), tuple(actual.shape)) or (values.dtype == bool) is not (kind == "bool"):
-        return False
-    if hasattr(wanted, "shape") and values.shape != tuple(actual.shape):
-        return False  # an array is a tensor of that shape; only a number stands for any
-    if "int" in kind:
-        return numpy.array_equal(numpy.broadcast_to(values, tuple(actual.shape)), numpy.asarray(actual))
-    if values.dtype.kind not in "biuf":
-        return False
-    filled = actual.new_tensor(values) if hasattr(actual, "new_tensor") else values.astype(actual.dtype)
-    return bool((actual == filled).all())
-
-
-def equal_in_single(wanted: Any, node: Node) -> bool:
-    """True if a literal of the graph is the wanted float in single precision, and arithmetic in that is all its use.
-
-    So the square root of two in double precision is a constant of float32, which has nine decimals.
-    """
-    actual = node.attrs["value"]
-    if type(wanted) is not float or type(actual) is not float or not math.isclose(wanted, actual, rel_tol=1e-6):
-        return False
-    import numpy
-
-    return bool(numpy.float32(wanted) == numpy.float32(actual)) and all(map(_is_single, node.users))
-
-
-def _is_single(node: Node) -> bool:
-    """True for element-wise arithmetic in single precision at most."""
-    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
-    known = isinstance(node.type, TensorType) and node.type.dtype in AT_MOST_SINGLE
-    return known and spec is not None and Trait.BROADCASTING in spec.traits
+Actual = Callable[["MatchSearch", Any, AttrPath], Any]
 
 
 class Guard:
@@ -97,13 +45,7 @@ class Guard:
 
     __slots__ = ("actual", "expected", "owner", "what")
 
-    def __init__(
-        self,
-        owner: Pattern | None,
-        what: str,
-        expected: Ast,
-        actual: Callable[[MatchSearch, Any, AttrPath], Any] | None,
-    ) -> None:
+    def __init__(self, owner: Pattern | None, what: str, expected: Ast, actual: Actual | None) -> None:
         self.owner = owner
         self.what = what
         self.expected = expected
@@ -166,15 +108,251 @@ def _sides(evaluator: Evaluator, node: Ast, value: Any) -> Any:
     return value
 
 
-def canonical(node: Node, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The canonical form of some attributes of a call, given its others; ValueError if there is none.
+class Distinct(Guard):
+    """The guard that a leaf is no other pattern's node (or no other leaf's)."""
 
-    They are completed together, because the form of one may depend on another (a split's sections on its axis).
+    __slots__ = ("identity", "leaves")
+
+    def __init__(self, owner: Leaf, identity: Mapping[Pattern, Pattern], *, leaves: bool) -> None:
+        super().__init__(owner, "distinct", Literal(True), None)
+        self.identity = identity
+        self.leaves = leaves
+        """True if only other leaves count."""
+
+    def check(self, search: MatchSearch, path: AttrPath) -> bool:
+        assert self.owner is not None
+        nodes = search.bindings.nodes
+        for mine, node in nodes.items():
+            if pattern_of(mine) is self.owner:
+                for key, other in nodes.items():
+                    if other is node and key is not mine and self.counts(pattern_of(key)):
+                        return search.miss(self.owner, node, "distinct", "a node of its own", pattern_of(key))
+        return True
+
+    def counts(self, other: Pattern) -> bool:
+        """True if another pattern must not be bound to the leaf's node."""
+        if isinstance(other, (Alt, And, Not, Seq, Repeat)) or (self.leaves and not isinstance(other, Leaf)):
+            return False
+        assert self.owner is not None
+        return other is self.owner or self.identity.get(other, other) is not self.identity.get(self.owner, self.owner)
+
+
+class LiteralValue(Guard):
+    """The guard that a literal has the value of an expression."""
+
+    __slots__ = ()
+
+    def fits(self, expected: Any, actual: Any, node: Node) -> bool:
+        return equal_literal(expected, actual) or equal_in_single(expected, node)
+
+    def compare(self, evaluator: Evaluator, actual: Any, node: Node | None) -> tuple[bool, Any]:
+        expected = evaluator.value(self.expected)
+        equal = equal_literal(expected, actual) or (node is not None and equal_in_single(expected, node))
+        return equal, expected
+
+
+class Everywhere(Guard):
+    """A guard of a template that can be checked at the end only, for all instances.
+
+    ``around`` is how many of the scopes stand around what is checked: of these one instance is meant.
     """
-    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
-    if spec is None or any(name not in spec.attrs for name in given):
-        return given
-    types = tuple([operand.type for operand in node.operands])
-    others = spec.own(node.attrs)
-    full = spec.complete({**others, **{n: v for n, v in given.items() if n in others}}, types)
-    return {name: full[name] if name in others else spec.normalise(name, given[name], types) for name in given}
+
+    __slots__ = ("around", "guard", "scopes")
+
+    def __init__(self, guard: Guard, scopes: tuple[Variadic | Repeat, ...], *, around: int = 0) -> None:
+        super().__init__(guard.owner, guard.what, guard.expected, guard.actual)
+        self.guard = guard
+        self.scopes = scopes
+        self.around = around
+
+    def check(self, search: MatchSearch, path: AttrPath) -> bool:
+        paths = _paths(search.bindings, self.scopes[self.around :], path[: self.around])
+        return all(self.guard.check(search, instance) for instance in paths)
+
+
+def _paths(bindings: Bindings[Node], scopes: tuple[Variadic | Repeat, ...], around: AttrPath) -> Iterator[AttrPath]:
+    """The numbers of all instances, of the inner variadics in all instances of the outer ones."""
+    paths: list[AttrPath] = [around]
+    for variadic in scopes:
+        paths = [(*path, i) for path in paths for i in range(bindings.counts.get((variadic, path), 0))]
+    return iter(paths)
+
+
+def guards_of(pattern: Pattern) -> Iterator[Guard]:
+    """The conditions of a pattern that are not decided by looking at its node alone."""
+    guard = pattern.guard
+    if guard is not None:
+        shape = guard.shape
+        if isinstance(shape, tuple):
+            for axis, size in enumerate(shape):
+                if size is not None and not isinstance(size, Literal):
+                    yield Guard(pattern, f"shape[{axis}]", size, _dimension(axis))
+        elif shape is not None:
+            yield Guard(pattern, "shape", shape, _property("shape"))
+        for name, node in (("dtype", guard.dtype), ("ndim", guard.ndim)):
+            if node is not None and not isinstance(node, Literal):
+                yield Guard(pattern, name, node, _property(name))
+    if isinstance(pattern, Call):
+        for name, node in pattern.attrs.items():
+            if not isinstance(node, Literal):
+                yield Guard(pattern, name, node, _attribute(name))
+    elif isinstance(pattern, GetItem) and pattern.number is not None and not isinstance(pattern.number, Literal):
+        yield Guard(pattern, "index", pattern.number, _attribute("index"))
+    elif isinstance(pattern, Variadic) and pattern.count is not None:
+        yield Guard(pattern, "length", pattern.count, _length(pattern))
+    elif isinstance(pattern, Const) and isinstance(pattern.literal, Ast) and not isinstance(pattern.literal, Literal):
+        yield LiteralValue(pattern, "value", pattern.literal, _attribute("value"))
+
+
+def _dimension(axis: int) -> Actual:
+    return lambda search, node, path: node.shape[axis]
+
+
+def _property(name: str) -> Actual:
+    return lambda search, node, path: getattr(node, name)
+
+
+def _length(variadic: Variadic) -> Actual:
+    return lambda search, node, path: search.bindings.count(variadic, path)
+
+
+def _attribute(name: str) -> Actual:
+    def get(search: MatchSearch, node: Any, path: AttrPath) -> Any:
+        if name not in node.attrs and name in (known := defaults(node.op)):
+            return known[name]
+        if name not in node.attrs:
+            raise ValueError(f"{node!r} has no attribute {name!r}")
+        return node.attrs[name]
+
+    return get
+
+
+# ---------------------------------------------------------------- constraints that are no relations
+
+
+class Equal(Guard):
+    """The guard that two calls have equal attributes."""
+
+    __slots__ = ("constraint",)
+
+    def __init__(self, constraint: AttrEqual, carrier: Pattern | None) -> None:
+        super().__init__(constraint.left if carrier is None else carrier, "attributes", Literal(True), None)
+        self.constraint = constraint
+
+    def references(self) -> Iterator[Pattern]:
+        return iter(self.constraint.patterns())
+
+    def check(self, search: MatchSearch, path: AttrPath) -> bool:
+        right = search.bindings.get(self.constraint.right, path)
+        left = search.bindings.get(self.constraint.left, path)
+        if left is None or not is_bound(self, search, path):
+            return True
+        if right is None:
+            return search.miss(self.constraint.right, None, "attributes", "a match", None)
+        found = self.difference(left, right)
+        return found is None or search.miss(self.constraint.right, right, *found)
+
+    def difference(self, left: Node, right: Node) -> tuple[str, Any, Any] | None:
+        """The first difference: what differs, the expected and the found value; ``None`` if there is none."""
+        names = self.constraint.names
+        if names is None:
+            if set(left.attrs) != set(right.attrs):
+                return "attributes", sorted(left.attrs), sorted(right.attrs)
+            spec = TABLE.get(left.op) if isinstance(left.op, str) else None
+            names = tuple(left.attrs if spec is None else spec.own(left.attrs))
+        for name in names:
+            if name not in left.attrs or name not in right.attrs:
+                return name, f"the {name} of %{left.name}", "no such attribute"
+            if not decidedly_same(left.attrs[name], right.attrs[name]):
+                return name, left.attrs[name], right.attrs[name]
+        return None
+
+
+class OneUser(Guard):
+    """The guard that a node has exactly one user, where being an output of the graph counts as one."""
+
+    __slots__ = ("pattern",)
+
+    def __init__(self, constraint: Unique, carrier: Pattern | None) -> None:
+        super().__init__(constraint.pattern if carrier is None else carrier, "uses", Literal(1), None)
+        self.pattern = constraint.pattern
+
+    def references(self) -> Iterator[Pattern]:
+        yield self.pattern
+
+    def check(self, search: MatchSearch, path: AttrPath) -> bool:
+        node = search.bindings.get(self.pattern, path)
+        if node is None or not is_bound(self, search, path) or len(node.users) + (node in search.outputs) == 1:
+            return True
+        found: list[Node | str] = list(node.users)
+        return search.miss(self.pattern, node, "uses", 1, found + ["the graph's output"] * (node in search.outputs))
+
+
+class Output(Guard):
+    """The guard that a node is an output of the graph."""
+
+    __slots__ = ("pattern",)
+
+    def __init__(self, constraint: IsOutput, carrier: Pattern | None) -> None:
+        super().__init__(constraint.pattern if carrier is None else carrier, "place", Literal("output"), None)
+        self.pattern = constraint.pattern
+
+    def references(self) -> Iterator[Pattern]:
+        yield self.pattern
+
+    def check(self, search: MatchSearch, path: AttrPath) -> bool:
+        node = search.bindings.get(self.pattern, path)
+        if node is None or not is_bound(self, search, path) or node in search.outputs:
+            return True
+        return search.miss(self.pattern, node, "place", "an output of the graph", "an inner node")
+
+
+class UsedOutside(Guard):
+    """The guard that a node is used outside the match, or that it is not; without a pattern, of every inner node."""
+
+    __slots__ = ("outputs", "pattern", "used")
+
+    def __init__(
+        self, pattern: Pattern | None, used: bool, outputs: tuple[Pattern, ...] = (), *, carrier: Pattern | None = None
+    ) -> None:
+        super().__init__(pattern if carrier is None else carrier, "use outside", Literal(used), None)
+        self.pattern = pattern
+        self.used = used
+        self.outputs = outputs
+
+    def check(self, search: MatchSearch, path: AttrPath) -> bool:
+        if self.pattern is not None:
+            node = search.bindings.get(self.pattern, path)
+            return node is None or not is_bound(self, search, path) or self._check(search, self.pattern, node)
+        ends = {node for output in self.outputs for node in search.bindings.all_of(output)}
+        taken = [(node, owner) for node, owner in search.taken.items() if not path or owner[1] == path]
+        return all(node in ends or self._check(search, owner[0], node) for node, owner in taken)
+
+    def _check(self, search: MatchSearch, pattern: Pattern | None, node: Node) -> bool:
+        user: Node | str | None = next((user for user in node.users if user not in search.taken), None)
+        if user is None and node in search.outputs:
+            user = "the graph's output"
+        if (user is not None) == self.used:
+            return True
+        if self.used:
+            return search.miss(pattern, node, "use outside", "a user outside the match", "none")
+        return search.miss(pattern, node, "use outside", "no user outside the match", user)
+
+
+def is_bound(guard: Guard, search: MatchSearch, path: AttrPath) -> bool:
+    """True if the owner of a constraint is part of the match."""
+    return guard.owner is None or search.bindings.get(guard.owner, path) is not None
+
+
+def guard_of(constraint: Constraint, carrier: Pattern | None = None) -> Guard | None:
+    """The guard of a constraint, for matches that bind the sequence that carries it; ``None`` for a relation."""
+    match constraint:
+        case AttrEqual():
+            return Equal(constraint, carrier)
+        case Unique():
+            return OneUser(constraint, carrier)
+        case ExternUse(pattern, used):
+            return UsedOutside(pattern, used, carrier=carrier)
+        case IsOutput():
+            return Output(constraint, carrier)
+    return None

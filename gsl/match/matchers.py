@@ -15,7 +15,8 @@ from gsl.attr.ast import Literal
 from gsl.errors import EvaluationError
 from gsl.graph import CONST, GETITEM, TUPLE, Node, Op, TensorType, TupleType
 from gsl.match.bindings import AttrPath, N
-from gsl.match.guard import Guard, canonical, decidedly_same, equal_in_single, equal_literal, known_value
+from gsl.match.guard import Guard
+from gsl.match.literals import canonical, decidedly_same, equal_in_single, equal_literal, known_value
 from gsl.match.machine import END, Goals, Machine
 from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, OpClass, Pattern, Segment, Tuple, has_head
 from gsl.pat.variadic import is_open

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from gsl.errors import PatternError
 from gsl.graph import Node
 from gsl.match.bindings import N
-from gsl.match.conditions import Distinct, Everywhere, LiteralValue, UsedOutside, guard_of, guards_of
 from gsl.match.emit import Find, emitted
 from gsl.match.engine import MatchSearch, UseLists
-from gsl.match.guard import Guard
+from gsl.match.guard import Distinct, Everywhere, Guard, LiteralValue, UsedOutside, guard_of, guards_of
 from gsl.match.index import Hint, hints_of
 from gsl.match.machine import END, Goals
 from gsl.match.many import RepeatMatcher, SegmentMatcher, VariadicMatcher

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gsl.draw import pre
 from gsl.graph import Node
 from gsl.match import Match
-from gsl.match.guard import known_value
+from gsl.match.literals import known_value
 
 if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst

@@ -1,0 +1,97 @@
+"""Values of a graph and of a rule: which are known, and which are the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gsl.attr.evaluate import same
+from gsl.errors import UndecidableError
+from gsl.graph import CONST, PARAM, Node, TensorType
+from gsl.spec import TABLE, Trait
+
+AT_MOST_SINGLE: Final = frozenset(("float32", "float16", "bfloat16"))
+"""The dtypes with which frameworks compute in single precision, or in a lower one."""
+
+
+def decidedly_same(left: Any, right: Any) -> bool:
+    """True if two values are equal, whatever the symbolic sizes."""
+    try:
+        return same(left, right)
+    except UndecidableError:
+        return False
+
+
+def known_value(node: Node) -> Any:
+    """The numbers of a weight or a literal; ``None`` where they are not known, as those of a weight without data."""
+    value = node.attrs.get("value") if node.op in (PARAM, CONST) else None
+    if value is None or not hasattr(value, "shape"):
+        return value if isinstance(value, (bool, int, float)) else None
+    odd = (str(value.dtype), str(getattr(value, "layout", "")), str(getattr(value, "device", "")), type(value).__name__)
+    return None if any(word in " ".join(odd) for word in _NOT_COMPARED) else value
+
+
+_NOT_COMPARED: Final = ("complex", "float8", "sparse", "qint", "quint", "meta", "FakeTensor")
+"""The words that tell tensors whose elements are not compared with numbers: by dtype, layout, device, and class."""
+
+
+def equal_literal(wanted: Any, actual: Any) -> bool:
+    """True if a literal of the graph is the wanted one: by value, in the graph's dtype; a bool is no number.
+
+    A wanted number equals a tensor that is filled with it.
+    """
+    if not hasattr(actual, "shape"):
+        if hasattr(wanted, "shape"):
+            wanted = wanted.item() if tuple(wanted.shape) == () else None
+        return isinstance(wanted, bool) is isinstance(actual, bool) and bool(wanted == actual)
+    if str(getattr(actual, "layout", "torch.strided")) != "torch.strided" or getattr(actual, "is_quantized", False):
+        return False  # sparse and quantised tensors are not compared
+    import numpy
+
+    values = numpy.asarray(wanted)
+    kind = str(actual.dtype).removeprefix("torch.")
+    if values.shape not in ((), tuple(actual.shape)) or (values.dtype == bool) is not (kind == "bool"):
+        return False
+    if hasattr(wanted, "shape") and values.shape != tuple(actual.shape):
+        return False  # an array is a tensor of that shape; only a number stands for any
+    if "int" in kind:
+        return numpy.array_equal(numpy.broadcast_to(values, tuple(actual.shape)), numpy.asarray(actual))
+    if values.dtype.kind not in "biuf":
+        return False
+    filled = actual.new_tensor(values) if hasattr(actual, "new_tensor") else values.astype(actual.dtype)
+    return bool((actual == filled).all())
+
+
+def equal_in_single(wanted: Any, node: Node) -> bool:
+    """True if a literal of the graph is the wanted float in single precision, and arithmetic in that is all its use.
+
+    So the square root of two in double precision is a constant of float32, which has nine decimals.
+    """
+    actual = node.attrs["value"]
+    if type(wanted) is not float or type(actual) is not float or not math.isclose(wanted, actual, rel_tol=1e-6):
+        return False
+    import numpy
+
+    return bool(numpy.float32(wanted) == numpy.float32(actual)) and all(map(_is_single, node.users))
+
+
+def _is_single(node: Node) -> bool:
+    """True for element-wise arithmetic in single precision at most."""
+    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    known = isinstance(node.type, TensorType) and node.type.dtype in AT_MOST_SINGLE
+    return known and spec is not None and Trait.BROADCASTING in spec.traits
+
+
+def canonical(node: Node, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The canonical form of some attributes of a call, given its others; ValueError if there is none.
+
+    They are completed together, because the form of one may depend on another (a split's sections on its axis).
+    """
+    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    if spec is None or any(name not in spec.attrs for name in given):
+        return given
+    types = tuple([operand.type for operand in node.operands])
+    others = spec.own(node.attrs)
+    full = spec.complete({**others, **{n: v for n, v in given.items() if n in others}}, types)
+    return {name: full[name] if name in others else spec.normalise(name, given[name], types) for name in given}
