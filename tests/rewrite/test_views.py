@@ -104,7 +104,7 @@ def of_torch() -> Callable[[], Any]:
     return lambda: RuleSet([RELUS, TANH])(Workload.from_fx(module, example_inputs=(torch.ones(2),)))
 
 
-def of_relax() -> Callable[[], Any]:
+def of_relax(rules: RuleSet | None = None) -> Callable[[], Any]:
     pytest.importorskip("tvm")
     from tvm import relax
 
@@ -116,7 +116,8 @@ def of_relax() -> Callable[[], Any]:
         return y
 
     module = function([tensor("x", 2, 3)], body)
-    return lambda: RuleSet([RELUS, TANH])(Workload.from_relax(module)).mod
+    rules = rules or RuleSet([RELUS, TANH])
+    return lambda: rules(Workload.from_relax(module)).mod
 
 
 @pytest.mark.parametrize("make", [in_place, of_torch, of_relax])
@@ -128,6 +129,14 @@ def test_what_a_rewrite_needs_is_freed_without_the_collector(
     before = nodes()
     kept = rewrite()
     assert nodes() == before
+    del kept
+
+
+def test_groups_in_relax_leave_one_body_and_no_view(without_collector: None) -> None:
+    rewrite = of_relax(RuleSet([Subst(op.ReLU(op.ReLU(x)), pat.Fused("twice"), name="twice")]))
+    before = nodes()
+    kept = rewrite()
+    assert nodes() == before + 3
     del kept
 
 

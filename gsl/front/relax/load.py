@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Final, Union
 
 from tvm import relax
@@ -58,10 +58,10 @@ class Loaded:
 
     function: RelaxFunction
     scope: FunctionScope
-    nodes: list[Node] = field(default_factory=list)
-    """The view's nodes as they were loaded."""
-    views: MutableMapping[Any, Node] = field(default_factory=dict)
-    """The node of each variable, which need not be one of those."""
+    natives: set[Any] = field(default_factory=set)
+    """The native handles of the view's nodes. The nodes are not kept: new ones refer to them, and to this."""
+    handles: dict[Any, Any] = field(default_factory=dict)
+    """The native handle of the node of each variable, which need not be one of those."""
     result: OutputSource = field(default_factory=lambda: Fixed(None))
     aliases: set[Any] = field(default_factory=set)
     """The variables that are bound to another variable or a constant, and have the view node of that."""
@@ -70,15 +70,10 @@ class Loaded:
     leaves: dict[str, Any] = field(default_factory=dict)
     """The native tensors of the weights by the names of their view nodes."""
 
-    @cached_property
-    def natives(self) -> set[Any]:
-        """The native handles of the view's nodes."""
-        return {node.native for node in self.nodes}
-
     def shown(self, var: Any) -> Handle | NativeLeaf | None:
         """The native handle of the view node that has the value of a variable, if one has."""
-        view = self.views.get(var)
-        return view.native if view is not None and view.native in self.natives else None
+        handle: Handle | NativeLeaf | None = self.handles.get(var)
+        return handle if handle in self.natives else None
 
 
 # ---------------------------------------------------------------- what is seen from outside
@@ -172,7 +167,8 @@ class RelaxLoader(Loader):
         loaded.result = self._result(self.function.result, outputs)
         if self._has_more or leaves.constants:
             nodes = seen(nodes, outputs, {self.views[var] for var in aliases}, self.function)
-        loaded.nodes, loaded.views = nodes, self.views
+        loaded.natives = {node.native for node in nodes}
+        loaded.handles = {var: view.native for var, view in self.views.items()}
         if leaves.tensors or "" in leaves.names.given:
             loaded.leaves = leaves.named(nodes)
         loaded.aliases = {var for var in aliases if loaded.shown(var) is not None}
