@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Final
 
 from tvm import ir
 from tvm.relax import BlockBuilder, ShapeExpr, ShapeType, TensorType, Var
@@ -14,6 +14,44 @@ from tvm.tirx import IntImm
 from gsl.front.relax.dims import Dims, from_relax, type_of
 from gsl.front.relax.function import RelaxFunction, items
 from gsl.graph import Dim, Type
+from gsl.spec.meaning import has_symbols
+
+
+class Shared:
+    """What holds in all functions of a process: types without symbolic sizes, one object for equal ones, and what is
+    known about operators and calls by these objects.
+
+    Nothing is ever dropped, so that an object's address stays its own: when there is too much, functions that are
+    loaded from then on share another one.
+    """
+
+    MOST: Final = 8192
+    latest: ClassVar[Shared]
+
+    def __init__(self) -> None:
+        self.types: dict[Type, Type] = {}
+        self.operators: dict[Any, Any] = {}
+        """What is known about each operator of Relax."""
+        self.count = 0
+        """The number of the facts that are known about calls."""
+
+    @classmethod
+    def now(cls) -> Shared:
+        """The one that new functions share."""
+        if max(len(cls.latest.types), cls.latest.count) > cls.MOST:
+            cls.latest = cls()
+        return cls.latest
+
+    def one(self, type: Type | None) -> Type | None:
+        """The one object of a type; a type with symbolic sizes as it is."""
+        return type if type is None or has_symbols(type) else self.types.setdefault(type, type)
+
+    def has(self, type: Type | None) -> bool:
+        """True for the one object of a type."""
+        return type is not None and self.types.get(type) is type
+
+
+Shared.latest = Shared()
 
 
 class FunctionScope:
@@ -22,6 +60,7 @@ class FunctionScope:
     def __init__(self, function: RelaxFunction, dims: Dims) -> None:
         self.function = function
         self.dims = dims
+        self.shared = Shared.now()
         self.looked_up: list[Any] = []
         """The variables whose bindings were asked for."""
         self.is_exact = True
@@ -104,7 +143,7 @@ class FunctionScope:
 
     def _one(self, own: Any) -> Type | None:
         found = from_relax(own, self.dims, self.lookup)
-        return self._equal.setdefault(found, found)
+        return self._equal.setdefault(found, self.shared.one(found))
 
     def dim(self, prim: Any) -> Dim:
         """A size of Relax (``PrimExpr``, also an int) as a dimension."""

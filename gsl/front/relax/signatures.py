@@ -32,11 +32,11 @@ class _Operator:
         self.effect: Effect | None = effect_of(binding)
         """The effect of calls of plain arguments."""
         self.forms: dict[tuple[Any, ...], Rows] = {}
-        """The rows of its calls, by the facts on which their readings depend."""
+        """The rows of its calls of shared types, by the facts on which their readings depend."""
 
 
 class RelaxSignatures:
-    """The forms of the calls of one function."""
+    """The forms of the calls of one function. Those of shared types are known in all functions."""
 
     def __init__(self, function: RelaxFunction, scope: FunctionScope) -> None:
         self.function = function
@@ -47,14 +47,20 @@ class RelaxSignatures:
         self.key: tuple[Any, ...] | None = None
         """A key of everything that the reading of the last call depends on, besides the operator; ``None`` where there
         is no such key."""
+        self._types: list[Type | None] = []
+        """The types on which that reading depends."""
         self._operators: dict[Any, _Operator] = {}
+        self._own: dict[tuple[Any, ...], Rows] = {}
+        """The rows of calls of other types, by their operators and the same facts."""
 
     def _operator(self, number: int) -> _Operator:
         """The facts about the operator of a call of plain arguments."""
         op = self.function.ops[number]
         known = self._operators.get(op)
         if known is None:
-            known = self._operators[op] = _Operator(op, self.function.bindings[number])
+            shared = self.scope.shared.operators
+            known = shared.get(op) or shared.setdefault(op, _Operator(op, self.function.bindings[number]))
+            self._operators[op] = known
         return known
 
     def effect(self, number: int) -> Effect | None:
@@ -83,7 +89,11 @@ class RelaxSignatures:
         self.key = key = key if attrs is None else (*key, _StructuralKey(attrs))
         if producers:
             self.key = key = (*key, producers)
-        return operator.forms.get(key)
+        rows = operator.forms.get(key)
+        if rows is None:
+            rows = self._own.get((operator, *key))
+            self._types = [type, *[operand.type for operand in operands], *_types_of(producers)]
+        return rows
 
     def _producers(self, args: Sequence[Any], looks_at: frozenset[str]) -> tuple[Any, ...] | None:
         """A key of the calls that compute the arguments; an empty one if they have none of these operators, ``None``
@@ -121,4 +131,14 @@ class RelaxSignatures:
         sources = [[source.expr if isinstance(source, RelaxLeaf) and source.shape is None else source for source in own]
                    for own in tree.sources]  # fmt: skip
         if {source for own in sources for source in own if source.__class__ is not int}.issubset(args):
-            self._operator(number).forms[key] = recorded(tree.nodes, sources, tree.name, args)
+            rows, shared = recorded(tree.nodes, sources, tree.name, args), self.scope.shared
+            if all(map(shared.has, self._types)):
+                self._operator(number).forms[key] = rows
+                shared.count += 1
+            else:
+                self._own[(self._operator(number), *key)] = rows
+
+
+def _types_of(producers: Sequence[Any]) -> list[Type | None]:
+    """The types of the arguments of the calls that compute the arguments of another one."""
+    return [type for producer in producers if producer is not None for type, _ in producer[2:]]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tvm import ir, relax, tirx
 
 from gsl.front.relax import from_module
+from gsl.front.relax import spellings as loading
 from gsl.front.relax.function import RelaxFunction
 from gsl.front.relax.signatures import RelaxSignatures
 from gsl.front.relax.spellings import read, read_field
@@ -477,6 +479,26 @@ def test_calls_of_a_known_form_are_read_as_the_first_one_was(
     ]
     assert str(fast) == str(slow)
     assert {"nn.bias_add", "nn.dense", "matmul", "add"} <= {str(node.op) for node in fast}
+
+
+@pytest.mark.parametrize("size", [4, tirx.Var("n", "int64")], ids=["number", "symbol"])
+def test_forms_without_symbolic_sizes_are_known_in_all_functions(size: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def body(b: Any, x: Any, w: Any) -> Any:
+        weight = relax.const(np.ones((4, 4), "float32"))
+        x = b.emit(relax.op.matmul(b.emit(relax.op.multiply(x, weight)), b.emit(relax.op.nn.relu(w))))
+        return b.emit(relax.op.nn.softmax(b.emit(relax.op.matmul(x, w)), 1))
+
+    source = relax_helpers.function([tensor("x", size, 4, 4), tensor("w", 4, 4)], body)
+    first = from_module(source).load()
+    reads: list[Any] = []
+
+    def noted(call: Any, scope: Any) -> Any:
+        reads.append(call)
+        return read(call, scope)
+
+    monkeypatch.setattr(loading, "read", noted)
+    assert str(from_module(source).load()) == str(first)
+    assert bool(reads) is not isinstance(size, int)
 
 
 def test_a_call_that_is_given_types_is_more_than_its_arguments() -> None:
