@@ -139,8 +139,9 @@ def check(module: Any, function: Any, fresh: Sequence[Any] | None) -> None:
     others have those that they had before. All else is checked everywhere.
     """
     bindings = sum([len(block.bindings) for block in function.body.blocks])
-    calls = None if fresh is None or len(fresh) * _MANY > bindings else _alone(module, fresh)
-    relax.analysis.well_formed(module, check_ty=calls is None)
+    is_short = fresh is None or len(fresh) * _MANY > bindings
+    calls = _alone(module, fresh) if fresh and not is_short else None
+    relax.analysis.well_formed(module, check_ty=is_short)
     if calls is not None:
         relax.analysis.well_formed(calls)
 

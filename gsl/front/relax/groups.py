@@ -163,8 +163,9 @@ Write = Callable[..., Any]
 ``Writer.write``."""
 
 
-_FUNCTIONS: Final[dict[Any, Any]] = {}
-"""The functions of groups, by all that they depend on. TVM never changes a function, so that modules can share it."""
+_FUNCTIONS: Final[dict[Any, tuple[Any, Any]]] = {}
+"""The functions of groups that TVM has checked, and their structures, by all that they depend on. TVM never changes a
+function, so that modules can share it."""
 _MOST: Final = 1024
 
 
@@ -182,8 +183,12 @@ class Outliner:
         self.functions: dict[Any, Any] = {}
         """The new functions by their variables. Equal ones are one, and one with that of the module."""
         self._names = FreeNames({var.name_hint for var in module.functions})
+        self.checked: set[Any] = set()
+        """The variables of groups whose functions were checked in another module, and so need no check here."""
         self._written: dict[bytes, Any] = {}
         """The variables of groups whose functions need not be written once more, by what they depend on."""
+        self._made: dict[Any, tuple[Any, Any]] = {}
+        """The functions that other modules may share, and their structures, by all that they depend on."""
 
     @cached_property
     def _equal(self) -> dict[Any, Any]:
@@ -220,21 +225,31 @@ class Outliner:
         operands = [relax.BlockBuilder().normalize(arg) if arg.ty.is_missing() else arg for arg in operands]
         passed = [operand for operand in operands if not is_constant(operand)]
         known = None if key is None or not self._reuses else (key, *[inner.name for inner in node.op.body.nodes])
-        function = _FUNCTIONS.get(known)
-        if function is None:
-            function = self._function(node, operands, writer)
-            if known is not None:
-                if len(_FUNCTIONS) >= _MOST:
-                    _FUNCTIONS.clear()
-                _FUNCTIONS[known] = function
+        shared = _FUNCTIONS.get(known)
+        if key is not None and shared is not None:
+            function, structure = shared
+            var = self._add(_name_of(node, codegen), function, structure, codegen)
+            self.checked.add(var)
+            self._written[key] = (var, function.ret_ty)
+            return call(function.ret_ty, var, operands, None, [], None)
+        function = self._function(node, operands, writer)
+        structure = _StructuralKey(function)
+        if known is not None:
+            self._made[known] = (function, structure)
         sizes = relax.analysis.free_symbolic_vars(function)
         if sizes:
             names = ", ".join(sorted(var.name for var in sizes))
             raise FrontEndError(f"{node.name}: no operand of the group {node.op.name} has the size {names} as its own")
-        var = self._add(f"fused_{node.op.name}" + (f"_{codegen}" if codegen else ""), function, codegen)
+        var = self._add(_name_of(node, codegen), function, structure, codegen)
         if key is not None:
             self._written[key] = (var, function.ret_ty)
         return ir.Call(var, passed)
+
+    def remember(self) -> None:
+        """Let other modules share the functions, which TVM has checked."""
+        if len(_FUNCTIONS) + len(self._made) > _MOST:
+            _FUNCTIONS.clear()
+        _FUNCTIONS.update(self._made)
 
     @cached_property
     def _reuses(self) -> bool:
@@ -260,11 +275,12 @@ class Outliner:
         if isinstance(function, relax.Function):
             # Each variable is one of one function alone, also where that is a function of the module.
             function = relax.utils.copy_with_new_vars(function)
-        return self._add(name, function.without_attr(SYMBOL), None)
+        function = function.without_attr(SYMBOL)
+        return self._add(name, function, _StructuralKey(function), None)
 
-    def _add(self, name: str, function: Any, codegen: str | None) -> Any:
+    def _add(self, name: str, function: Any, structure: Any, codegen: str | None) -> Any:
         # Whether a code generator is meant for it, and which, is part of what it is.
-        key = (codegen, _StructuralKey(function))
+        key = (codegen, structure)
         if key in self._equal:
             return self._equal[key]
         unique = self._names.free(re.sub(r"\W+", "_", name))
@@ -343,6 +359,11 @@ def _around(function: Any, codegen: str, name: str) -> Any:
     _update_type(body, outer.ret_ty)
     made = relax.Function(list(outer.params), body, outer.ret_ty, True)
     return made.with_attr(CODEGEN, codegen).with_attr(SYMBOL, name)
+
+
+def _name_of(node: Node, codegen: str | None) -> str:
+    """The name of the function of a group."""
+    return f"fused_{node.op}" + (f"_{codegen}" if codegen else "")
 
 
 def _key_of(node: Node, operands: list[Any]) -> bytes | None:

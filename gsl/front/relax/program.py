@@ -127,6 +127,7 @@ class RelaxProgram(Extended, Unchangeable):
             check(module, function, storer.fresh)
         except Exception as error:
             raise FrontEndError(f"the rewritten Relax function {self._name!r} is not well-formed: {error}") from error
+        storer.remember()
         return RelaxProgram(module, self._name, values, self._dims).with_operators(self.operators)
 
     def _is_called(self) -> bool:
@@ -172,7 +173,7 @@ def with_function(module: Any, name: str, function: Any, groups: Mapping[Any, An
     functions = {new if var.same_as(old) else var: value for var, value in module.functions.items()}
     functions[new] = function
     functions.update(groups)
-    if any(composite(other) is not None for other in functions.values()):
+    if any(composite(other) is not None for other in module.functions.values()):
         functions = without_unused(functions, relax.analysis.all_global_vars(module[name]))
     return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 

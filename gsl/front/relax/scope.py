@@ -32,13 +32,15 @@ class Shared:
         self.types: dict[Type, Type] = {}
         self.operators: dict[Any, Any] = {}
         """What is known about each operator of Relax."""
+        self.recipes: dict[bytes, Any] = {}
+        """How calls are written, by what they depend on, as far as TVM has checked calls that were written so."""
         self.count = 0
-        """The number of the facts that are known about calls."""
+        """The number of the facts that are known about how calls are read."""
 
     @classmethod
     def now(cls) -> Shared:
         """The one that new functions share."""
-        if max(len(cls.latest.types), cls.latest.count) > cls.MOST:
+        if max(len(cls.latest.types), len(cls.latest.recipes), cls.latest.count) > cls.MOST:
             cls.latest = cls()
         return cls.latest
 

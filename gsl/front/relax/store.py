@@ -137,6 +137,12 @@ class RelaxStorer(RelaxValues):
         self.writer.close()
         return self.home.function(*self.blocks.finish(result))
 
+    def remember(self) -> None:
+        """Let other programs use what was written, as TVM has checked it."""
+        if self.fresh is not None:
+            self.writer.remember()
+            self.outliner.remember()
+
     @property
     def fresh(self) -> list[Any] | None:
         """Calls among which every new one has its like; ``None`` where types of others may have changed as well."""

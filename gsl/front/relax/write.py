@@ -179,6 +179,8 @@ class RelaxCallWriter:
         if known is None:
             key = key_of(node)
             known = None if key is None else self._recipes.get(key)
+            if known is None and key is not None and self.scope.is_exact:
+                known = self.scope.shared.recipes.get(key)
             if known is not None and nearby is not None:
                 self._nearby[nearby] = known
         return known
@@ -205,8 +207,10 @@ class RelaxCallWriter:
             emit(var, expr)
 
         try:
-            found = self._flat(self._native(node), node, make, note)
-            self.fresh += [*[expr for _, expr in written], found]
+            found = self._native(node)
+            if type(node.op) is not Subgraph or found.op not in self.outliner.checked:
+                found = self._flat(found, node, make, note)
+                self.fresh += [*[expr for _, expr in written], found]
             if key is not None and key not in self._recipes:
                 self._recipes[key] = recipe(self.tensors(node), [*written, (None, found)])
             elif type(node.op) is Subgraph:
@@ -217,6 +221,13 @@ class RelaxCallWriter:
         except Exception as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise FrontEndError(f"{node.name or op_name(node.op)}: can't be written in Relax: {reason}") from error
+
+    def remember(self) -> None:
+        """Let other functions use the recipes, as TVM has checked what was written by them."""
+        self.scope.shared.recipes.update({
+            key: parts for key, parts in self._recipes.items()
+            if parts is not None and all(type(part.op) is ir.Op for part in parts)
+        })
 
     def _note_group(self, node: Node, written: Any) -> None:
         """Remember how the call of a group was written, for others of the very same group."""

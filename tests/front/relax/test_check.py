@@ -10,8 +10,11 @@ from tvm.relax.expr import _update_type
 from tvm.relax.global_info import VDevice
 
 from gsl import Subst, Workload, op, pat
+from gsl.errors import FrontEndError
 from gsl.front.relax import blocks as checking
+from gsl.front.relax import groups
 from gsl.front.relax.blocks import check
+from gsl.front.relax.scope import Shared
 from tests.front.relax.relax_helpers import function, tensor
 
 FILLING = 20
@@ -69,7 +72,8 @@ def test_a_wrong_structure_is_found_without_types(arg: Any, reason: str) -> None
 
 
 def calls_checked_alone(rule: Subst, module: Any, monkeypatch: pytest.MonkeyPatch) -> int | None:
-    """How many calls are checked by themselves after a rewrite; ``None`` if all are checked where they stand."""
+    """How many calls are checked by themselves after a rewrite; ``None`` if none are, but all where they stand, or none
+    at all."""
     seen: list[Any] = []
     monkeypatch.setattr(checking, "_alone", lambda module, calls: seen.append(list(calls)))
     new = rule(Workload.from_relax(module))
@@ -86,12 +90,40 @@ def chain(x: Any, count: int) -> Any:
     return function([x], body)
 
 
+@pytest.fixture
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No function was rewritten before."""
+    monkeypatch.setattr(Shared, "latest", Shared())
+    monkeypatch.setattr(groups, "_FUNCTIONS", {})
+
+
+@pytest.mark.usefixtures("nothing_known")
 def test_equal_calls_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     x = pat.Wildcard()
     rule = Subst(op.ReLU(op.Exp(x)), op.Sigmoid(op.Tanh(x)), name="two for two")
     assert calls_checked_alone(rule, chain(tensor("x", 4), 20), monkeypatch) == 2
     group = Subst(op.ReLU(op.Exp(x)), pat.Fused("group"), name="group")
     assert calls_checked_alone(group, chain(tensor("x", 4), 20), monkeypatch) == 1
+
+
+@pytest.mark.usefixtures("nothing_known")
+@pytest.mark.parametrize("target", ["calls", "group"])
+def test_what_was_checked_in_one_module_is_not_checked_in_others(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = pat.Wildcard()
+    new = op.Sqrt(op.Sin(x)) if target == "calls" else pat.Fused("checked once")
+    rule = Subst(op.ReLU(op.Exp(x)), new, name="rule")
+
+    def fail(*args: Any, **options: Any) -> None:
+        raise ValueError("ill-formed")
+
+    wl = Workload.from_relax(chain(tensor("x", 3), 20))
+    with monkeypatch.context() as failing:
+        failing.setattr(relax.analysis, "well_formed", fail)
+        with pytest.raises(FrontEndError, match="ill-formed"):
+            rule(wl)
+    for expected in (2 if target == "calls" else 1, None):
+        with monkeypatch.context() as once:
+            assert calls_checked_alone(rule, chain(tensor("x", 3), 20), once) == expected
 
 
 @pytest.mark.parametrize("inside", [True, False])
