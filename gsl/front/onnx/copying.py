@@ -24,16 +24,17 @@ NodesByUser = Mapping[ir.Node | None, Sequence[ir.Node]]
 
 def copied(
     model: ir.Model, values: Copies | None = None, kept: Collection[ir.Node] | None = None,
-    placed: NodesByUser = MappingProxyType({}),
+    placed: NodesByUser = MappingProxyType({}), rewritten: Mapping[ir.Node, ir.Node] = MappingProxyType({}),
 ) -> ir.Model:  # fmt: skip
-    """A copy of a model, of the nodes ``kept`` of its main graph alone, with new ones among them.
+    """A copy of a model, of the nodes ``kept`` of its main graph alone, with new ones among them, and with others in
+    the places of those that are ``rewritten``.
 
     A weight that nothing uses any more is left out. ``values`` gets the values of the copy. ``Model.clone`` copies a
     whole model; it takes about 1.4 times as long, and does not tell which value became which.
     """
     values = Copies() if values is None else values
     return ir.Model(
-        _graph(model.graph, values, kept, placed),
+        _graph(model.graph, values, kept, placed, rewritten),
         ir_version=model.ir_version,
         producer_name=model.producer_name,
         producer_version=model.producer_version,
@@ -47,12 +48,15 @@ def copied(
 
 
 def _graph(
-    graph: ir.Graph, values: Copies, kept: Collection[ir.Node] | None = None, placed: NodesByUser = MappingProxyType({})
-) -> ir.Graph:
+    graph: ir.Graph, values: Copies, kept: Collection[ir.Node] | None = None,
+    placed: NodesByUser = MappingProxyType({}), rewritten: Mapping[ir.Node, ir.Node] = MappingProxyType({}),
+) -> ir.Graph:  # fmt: skip
     nodes: list[ir.Node] = []
     for node in graph:
         nodes += placed.get(node, ())
-        if kept is None or node in kept:
+        if node in rewritten:
+            nodes.append(rewritten[node])
+        elif kept is None or node in kept:
             nodes.append(_node(node, values))
     nodes += placed.get(None, ())
     weights = graph.initializers.values()
@@ -64,9 +68,9 @@ def _graph(
         doc_string=graph.doc_string,
         opset_imports=dict(graph.opset_imports),
         name=graph.name,
-        metadata_props=_props(graph),
+        metadata_props=props(graph),
     )
-    _keep_meta(graph, new)
+    keep_meta(graph, new)
     return new
 
 
@@ -74,9 +78,9 @@ def _value(value: ir.Value) -> ir.Value:
     shape = value.shape
     new = ir.Value(
         name=value.name, shape=None if shape is None else shape.copy(), type=value.type, doc_string=value.doc_string,
-        const_value=value.const_value, metadata_props=_props(value),
+        const_value=value.const_value, metadata_props=props(value),
     )  # fmt: skip
-    _keep_meta(value, new)
+    keep_meta(value, new)
     return new
 
 
@@ -86,9 +90,9 @@ def _node(node: ir.Node, values: Copies) -> ir.Node:
         node.domain, node.op_type, [None if value is None else values[value] for value in node.inputs],
         [_attribute(attr, values) for attr in attributes.values()] if attributes else (), overload=node.overload,
         outputs=[values[value] for value in node.outputs], version=node.version, name=node.name,
-        doc_string=node.doc_string, metadata_props=_props(node),
+        doc_string=node.doc_string, metadata_props=props(node),
     )  # fmt: skip
-    _keep_meta(node, new)
+    keep_meta(node, new)
     if node.device_configurations:
         new.device_configurations = _configurations(node.device_configurations, values)
     return new
@@ -112,13 +116,13 @@ def _configurations(given: Iterable[Any], values: Mapping[Any, ir.Value]) -> tup
     ])  # fmt: skip
 
 
-def _props(old: Any) -> dict[str, str] | None:
+def props(old: Any) -> dict[str, str] | None:
     """What is said of something in the model, for its copy."""
     known = old._metadata_props  # the property would make a dictionary where there is none
     return dict(known) if known else None
 
 
-def _keep_meta(old: Any, new: Any) -> None:
+def keep_meta(old: Any, new: Any) -> None:
     """Let a copy have what other passes have noted about the original, which is not saved."""
     known = old._metadata  # the property would make a store where there is none
     if known:

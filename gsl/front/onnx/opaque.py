@@ -50,10 +50,11 @@ def _python(attr: ir.Attr) -> Any:
 def bodies(node: ir.Node) -> Iterable[ir.Graph]:
     """The graphs among the attributes of a node."""
     attributes = node.attributes.data  # of the mapping itself, Python asks the length by a call
-    return _graphs(attributes.values()) if attributes else ()
+    return graphs(attributes.values()) if attributes else ()
 
 
-def _graphs(attrs: Iterable[ir.Attr]) -> Iterator[ir.Graph]:
+def graphs(attrs: Iterable[ir.Attr]) -> Iterator[ir.Graph]:
+    """The graphs among some attributes."""
     for attr in attrs:
         if attr.type == ir.AttributeType.GRAPH and not attr.is_ref():
             yield attr.as_graph()
@@ -67,11 +68,11 @@ def nested(node: ir.Node) -> Iterator[ir.Node]:
         yield from body.all_nodes()
 
 
-def captured(graphs: Sequence[ir.Graph]) -> tuple[ir.Value, ...]:
+def captured(bodies: Sequence[ir.Graph]) -> tuple[ir.Value, ...]:
     """The values from around some graphs that they use, each once."""
-    inner = {graph for body in graphs for graph in (body, *body.subgraphs())}
-    used = [value for body in graphs for part in body.all_nodes() for value in part.inputs if value is not None]
-    used += [value for body in graphs for value in body.outputs]
+    inner = {graph for body in bodies for graph in (body, *body.subgraphs())}
+    used = [value for body in bodies for part in body.all_nodes() for value in part.inputs if value is not None]
+    used += [value for body in bodies for value in body.outputs]
     return tuple(dict.fromkeys([value for value in used if value.graph not in inner]))
 
 

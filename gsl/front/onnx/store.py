@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter
@@ -11,13 +11,13 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from gsl.errors import FrontEndError
-from gsl.front.core.handle import Arguments, Single, handle_of, intact, is_literal, origins
+from gsl.front.core.handle import Arguments, Handle, Single, handle_of, intact, is_literal, origins
 from gsl.front.core.store import FreeNames, Storer, added, foreign
 from gsl.front.onnx import groups, opaque, spellings
-from gsl.front.onnx.copying import Copies, copied
+from gsl.front.onnx.copying import Copies, copied, keep_meta, props
 from gsl.front.onnx.load import OnnxLeaf, is_alias, is_constant
 from gsl.front.onnx.types import annotate, number, to_onnx
-from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type, op_name
+from gsl.graph import GETITEM, INPUT, LEAVES, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import OperatorName
 from gsl.spec.natives import OnnxOp
@@ -28,10 +28,30 @@ LARGE: Final = 64
 """The number of elements from which an equal literal is not looked for."""
 
 
+class NewNode:
+    """A node that is to be made: it uses nothing of the model yet."""
+
+    __slots__ = ("attributes", "domain", "inputs", "op", "outputs", "root")
+
+    def __init__(
+        self, domain: str, op: str, inputs: Sequence[ir.Value | None], attributes: Sequence[ir.Attr],
+        outputs: Sequence[ir.Value],
+    ) -> None:
+        self.domain, self.op, self.inputs, self.attributes, self.outputs = domain, op, inputs, attributes, outputs
+        self.root: ir.Node | None = None
+        """The node of the old model whose documentation it gets."""
+
+    def used(self) -> list[ir.Value]:
+        """The values that it and the graphs in it use."""
+        return _used_by(self.inputs, self.attributes)
+
+
 class OnnxStorer(Storer):
     """Writes one rewritten view into a copy of the model that it was loaded from, or into that model itself.
 
-    New nodes are made first; then the model is copied without what has died, or changed, which can't fail.
+    A new call takes the place of the value that it replaces: its node computes that value, under its name, for the same
+    users. First it is found what has to be made; then the model is copied without what has died, or changed, which
+    can't fail.
     """
 
     framework = "ONNX"
@@ -51,10 +71,16 @@ class OnnxStorer(Storer):
         self._sizes: dict[Any, ir.Value] = {}
         self._taken = taken
         """Names that new things must not have, besides those of the model."""
-        self._made: list[ir.Node] = []
+        self._made: list[NewNode] = []
         """The new nodes of the call that is written."""
-        self._placed: dict[ir.Node | None, list[ir.Node]] = {}
-        """All new nodes, by the nodes of the old model in front of which they will stand; ``None``: at the end."""
+        self._placed: dict[ir.Node | None, list[NewNode]] = {}
+        """New nodes, by the nodes of the old model in front of which they will stand; ``None``: at the end."""
+        self._places: dict[Node, ir.Value] = {}
+        """The new calls of the view that take the places of values of the old model."""
+        self._rewritten: dict[ir.Node, NewNode] = {}
+        """The nodes of the old model that will compute their values in another way."""
+        self._instead: dict[ir.Value, ir.Value] = {}
+        """The values of the old model in whose places others will be used, by all their users."""
         self._initializers: list[ir.Value] = []
         """The new ones."""
         self._functions: list[ir.Function] = []
@@ -75,21 +101,15 @@ class OnnxStorer(Storer):
     def store(self) -> ir.Model:
         """The model; the very same one if nothing has changed. FrontEndError if it can't be made; the model is then as
         it was."""
-        try:
-            for node in self.graph:
-                if node.op == INPUT:
-                    self.values[node] = self.weight(node)
-            self.check_outputs(len(self.old.graph.outputs))
-            self.keep_intact()
-            self.store_nodes(self._others)
-            results = list(map(self.value, self.graph.outputs))
-        except BaseException:
-            # What uses no value of the model any more is no part of it.
-            for new in (*self._made, *self._new_nodes()):
-                detach(new)
-            raise
+        for node in self.graph:
+            if node.op == INPUT:
+                self.values[node] = self.weight(node)
+        self.check_outputs(len(self.old.graph.outputs))
+        self.keep_intact()
+        self.store_nodes(self._others)
+        results = list(map(self.value, self.graph.outputs))
         ends = self._changed_ends(results)
-        if not (self._placed or self._initializers or self._moved or ends):
+        if not (self._placed or self._rewritten or self._instead or self._initializers or self._moved or ends):
             return self.old
         return self._write(results, ends)
 
@@ -99,6 +119,8 @@ class OnnxStorer(Storer):
         kept: dict[Any, Arguments] = {}
         inner: set[Node] = set()
         same, others = self._same, self._others
+        self._find_places()
+        same.update(self._places)
         for node in self.graph.nodes:
             own = node.native
             if own.__class__ is Single:
@@ -124,7 +146,28 @@ class OnnxStorer(Storer):
             if not moved or node.op != GETITEM:  # the field of another tuple is another value
                 same[node] = own.reading.native
         self.kept, self.inner = kept, inner
+        for node in self._places:
+            del same[node]
         self._add_layers()
+
+    def _find_places(self) -> None:
+        """Find the new calls that stand for values of the old model which nothing in the view stands for any more."""
+        replaced: dict[Node, Node] = {}
+        for node in self.graph.nodes:
+            if node.redirects is not None:
+                replaced.update((new, old) for old, new in node.redirects.items() if new.native is None)
+        for new, value in zip(self.graph.outputs, self.old.graph.outputs):
+            if new.native is None:
+                replaced.update((new, old) for old in origins(new) if old.native.reading.native is value)
+        alive, taken = set(self.graph.nodes) if replaced else set(), set[ir.Value]()
+        for new, old in replaced.items():
+            native = old.native.reading.native if isinstance(old.native, Handle) and old.native.is_root else None
+            if old in alive or not isinstance(native, ir.Value) or native in taken or not _can_be_another(new):
+                continue
+            root = native.producer()
+            if root is not None and len(root.outputs) == 1 and root.graph is self.old.graph:
+                taken.add(native)
+                self._places[new] = native
 
     def _add_layers(self) -> None:
         """Let dense layers and convolutions be written together with the bias that is added to them."""
@@ -231,9 +274,24 @@ class OnnxStorer(Storer):
         return self._known(node, self._initializer(tensor, node.name or "weight"))  # type: ignore[no-any-return]
 
     def write(self, node: Node) -> Any:
-        value = self._known(node, self._written(node))
-        self._place(self._root(node))
-        return value
+        value, old = self._written(node), self._places.get(node)
+        if old is not None:
+            value = self._take_place(old, value)
+        self._place(self._root(node) if old is None else old.producer())
+        return self._known(node, value)
+
+    def _take_place(self, old: ir.Value, value: ir.Value) -> ir.Value:
+        """Let a value that was written stand in the place of one of the old model: what is used there."""
+        if not self._made or value not in self._made[-1].outputs:  # it is computed elsewhere, too
+            if not old.is_graph_output():
+                self._instead[old] = value
+                return value
+            self.node("Identity", [value], ())
+        new, root, own = self._made.pop(), old.producer(), self._copy(old)
+        assert root is not None
+        new.outputs = (own,)
+        self._rewritten[root] = new
+        return own
 
     def _written(self, node: Node) -> Any:
         if node.op == GETITEM:
@@ -285,7 +343,7 @@ class OnnxStorer(Storer):
         count = max([len(types), *(index + 1 for index in fields)])
         made = self.node(op.name, inputs, attributes, domain=op.domain, outputs=count)
         for value, type in zip(made, types):
-            annotate(value, type, self._name_of)
+            self.note(value, type)
         return tuple(made) if fields or count > 1 else made[0]
 
     def _operand(self, view: Node) -> Any:
@@ -301,17 +359,15 @@ class OnnxStorer(Storer):
     def note(self, value: ir.Value, type: Type | None) -> None:
         """Note the type of a new value."""
         self._types[value] = type
-        annotate(value, type, self._name_of)
 
     def node(
         self, op: str, inputs: Sequence[Any], attributes: Sequence[ir.Attr], *, domain: str = "", outputs: int = 1
     ) -> Sequence[ir.Value]:
         """The outputs of a new node."""
-        name = op.lower()
-        made = ir.Node(domain, op, inputs, attributes, num_outputs=outputs, name=self._names.free(name))
+        if any(value is not None and not isinstance(value, ir.Value) for value in inputs):
+            raise ValueError(f"an operand of {op} is a tuple, and nodes of ONNX take values one by one")
+        made = NewNode(domain, op, inputs, attributes, [ir.Value() for _ in range(outputs)])
         self._made.append(made)
-        for value in made.outputs:
-            value.name = self._names.free(f"{name}_out")
         return made.outputs
 
     def literal(self, value: bool | int | float, dtype: str) -> ir.Value:
@@ -383,15 +439,10 @@ class OnnxStorer(Storer):
     def _place(self, root: ir.Node | None) -> None:
         """Let the new nodes stand where one of the model stands, or at the end."""
         made, self._made = self._made, []
-        if not made:
-            return
-        if root is not None and root.metadata_props:
-            for node in made:
-                node.metadata_props.update(root.metadata_props)
-        self._placed.setdefault(root, []).extend(made)
-
-    def _new_nodes(self) -> Iterator[ir.Node]:
-        return chain.from_iterable(self._placed.values())
+        if made:
+            for new in made:
+                new.root = root
+            self._placed.setdefault(root, []).extend(made)
 
     def _changed_ends(self, results: Sequence[ir.Value]) -> list[int]:
         """The places of the outputs that are other values now."""
@@ -403,31 +454,85 @@ class OnnxStorer(Storer):
     def _write(self, results: Sequence[ir.Value], ends: Sequence[int]) -> ir.Model:
         """The old model with the changes, or a copy that has them."""
         copies, is_sorted = self._copies, self._is_sorted()
-        model = self.old if copies is None else copied(self.old, copies, self._needed(copies, ends), self._placed)
+        placed = {root: list(map(self._node, made)) for root, made in self._placed.items()}
+        if copies is None:
+            model = self.old
+            self._change(model.graph, placed)
+        else:
+            copies.update(self._instead)
+            needed = self._needed(copies, ends)
+            rewritten = {root: self._node_like(root, new) for root, new in self._rewritten.items()}
+            model = copied(self.old, copies, needed, placed, rewritten)
         graph = model.graph
         for value in self._initializers:
             graph.register_initializer(value)
-        for root, made in self._placed.items() if copies is None else ():
-            if root is None:
-                graph.extend(made)
-            else:
-                graph.insert_before(root, made)
-        for node in self._new_nodes():
-            if node.domain:
-                model.opset_imports.setdefault(node.domain, 1)
+        for new in chain.from_iterable((*self._placed.values(), self._rewritten.values())):
+            if new.domain:
+                model.opset_imports.setdefault(new.domain, 1)
         model.functions.update({function.identifier(): function for function in self._functions})
         for node, values in self._moved.items():
             self._move(node, values)
         for place in ends:
             self._end(graph, place, results)
-        self._clean(graph)
+        self._clean(graph, chain.from_iterable(placed.values()))
         if not is_sorted:
             graph.sort()
         groups.sweep(model)
         return model
 
+    def _node(self, new: NewNode) -> ir.Node:
+        """A node that is to be made, with names and types."""
+        name, root = new.op.lower(), new.root
+        for value in new.outputs:
+            value.name = self._names.free(f"{name}_out")
+            annotate(value, self._types.get(value), self._name_of)
+        return ir.Node(
+            new.domain, new.op, new.inputs, new.attributes, outputs=new.outputs, name=self._names.free(name),
+            metadata_props=None if root is None else props(root),
+        )  # fmt: skip
+
+    def _node_like(self, old: ir.Node, new: NewNode) -> ir.Node:
+        """The node that is written in the place of one of the old model, with what is said of that."""
+        made = ir.Node(
+            new.domain, new.op, new.inputs, new.attributes, outputs=new.outputs, name=old.name,
+            doc_string=old.doc_string, metadata_props=props(old),
+        )  # fmt: skip
+        keep_meta(old, made)
+        return made
+
+    def _change(self, graph: ir.Graph, placed: Mapping[ir.Node | None, Sequence[ir.Node]]) -> None:
+        """Let the graph of the old model itself have the new nodes, and values computed in another way."""
+        for root, made in placed.items():
+            if root is None:
+                graph.extend(made)
+            else:
+                graph.insert_before(root, made)
+        for node, new in self._rewritten.items():
+            self._rewrite(node, new)
+        for old, value in self._instead.items():
+            old.replace_all_uses_with(value)
+            self._lost.append(old)
+
+    def _rewrite(self, node: ir.Node, new: NewNode) -> None:
+        """Let a node of the old model compute its value in another way."""
+        for part in (node, *opaque.nested(node)) if node.attributes.data else (node,):
+            self._lost += filter(None, part.inputs)
+            if part is not node:
+                detach(part)
+        node.domain, node.op_type, node.overload, node.version = new.domain, new.op, "", None
+        node.device_configurations = ()
+        if node.attributes.data:
+            node.attributes.clear()
+        for attr in new.attributes:
+            node.attributes.add(attr)
+        node.resize_inputs(len(new.inputs))
+        for place, value in enumerate(new.inputs):
+            if node.inputs[place] is not value:
+                node.replace_input_with(place, value)
+
     def _needed(self, copies: Copies, ends: Sequence[int]) -> set[ir.Node]:
         """The nodes of the old model that the new one has: what stays, what that uses, and what nothing ever used."""
+        gone = {*self._rewritten, *(old.producer() for old in self._instead)}
         kept = [*copies, *(value for place, value in enumerate(self.old.graph.outputs) if place not in ends)]
         work = [node for value in kept if (node := value.producer()) is not None]
         needed: set[ir.Node] = set()
@@ -443,29 +548,33 @@ class OnnxStorer(Storer):
         done: set[ir.Node] = set()
         while work:
             node = work.pop()
-            if node not in done:
+            if node not in done and node not in gone:
                 done.add(node)
                 moved = self._moved.get(node, ())
-                work += [source for value in _used_by(node)
+                work += [source for value in _used_by(node.inputs, node.attributes.data.values())
                          if value not in moved and (source := value.producer()) is not None]  # fmt: skip
         return needed | done
 
     def _is_sorted(self) -> bool:
         """True if new nodes, and those that will use other values, will stand behind what they use."""
-        if not self._placed and not self._moved:
-            return True
-        order = self._order
+        if self._instead:
+            return False
+        order = self._order if self._placed or self._moved or self._rewritten else {}
         copies = {} if self._copies is None else {new: old for old, new in self._copies.items()}
-        ranks = {node: (order.get(root, len(order)) - 1, place)  # type: ignore[arg-type]
-                 for root, made in self._placed.items() for place, node in enumerate(made)}  # fmt: skip
+        ranks = {value: (order.get(root, len(order)) - 1, place)  # type: ignore[arg-type]
+                 for root, made in self._placed.items() for place, new in enumerate(made)
+                 for value in new.outputs}  # fmt: skip
 
         def rank(value: ir.Value) -> tuple[int, int]:
             producer = copies.get(value, value).producer()
-            return (-1, -1) if producer is None else ranks.get(producer) or (order[producer], -1)
+            return ranks.get(value, (-1, -1)) if producer is None else (order[producer], -1)
 
-        return all(
-            rank(value) < (order[node], -1) for node, moved in self._moved.items() for value in moved.values()
-        ) and all(rank(value) < own for node, own in ranks.items() for value in _used_by(node))
+        return (
+            all(rank(value) < (order[node], -1) for node, moved in self._moved.items() for value in moved.values())
+            and all(rank(value) < (order[node], -1) for node, new in self._rewritten.items() for value in new.used())
+            and all(rank(value) < ranks[new.outputs[0]]
+                    for made in self._placed.values() for new in made for value in new.used())
+        )  # fmt: skip
 
     def _move(self, old: ir.Node, values: Mapping[ir.Value, ir.Value]) -> None:
         """Let the node that is written for one of the old model, and the graphs in it, use other values."""
@@ -485,8 +594,8 @@ class OnnxStorer(Storer):
         producer = new.producer()
         if producer is None or is_constant(producer) or new.is_graph_output() or new in results[:place]:
             (new,) = self.node("Identity", [new], [])
-            graph.extend(self._made)
-            self._place(None)
+            graph.extend(map(self._node, self._made))
+            self._made.clear()
         name = old.name
         old.name = self._names.free(f"{name}_before")
         new.name = name
@@ -496,11 +605,11 @@ class OnnxStorer(Storer):
         graph.outputs[place] = new
         self._lost.append(old)
 
-    def _clean(self, graph: ir.Graph) -> None:
+    def _clean(self, graph: ir.Graph, made: Iterable[ir.Node]) -> None:
         """Remove what has lost its last user, and what was made for nothing."""
         dead: dict[ir.Node, None] = {}
         work = [*self._lost, *self._initializers]
-        work += [value for node in self._new_nodes() for value in node.outputs]
+        work += [value for node in made for value in node.outputs]
         while work:
             value = work.pop()
             if value.uses() or value.is_graph_output():
@@ -565,16 +674,24 @@ class OnnxDraft:
         return self._value(TensorType((1,), "int64"))
 
 
+def _can_be_another(node: Node) -> bool:
+    """True for a new call with one value."""
+    return (
+        node.op not in LEAVES and node.op not in (TUPLE, GETITEM) and not isinstance(node.type, TupleType)
+        and all(user.op != GETITEM for user in node.users)
+    )  # fmt: skip
+
+
 def _source_of_alias(value: ir.Value) -> ir.Value | None:
     """The value that an output of the model is, too; ``None`` for what is no alias."""
     node = value.producer()
     return node.inputs[0] if node is not None and is_alias(node) else None
 
 
-def _used_by(node: ir.Node) -> list[ir.Value]:
+def _used_by(inputs: Iterable[ir.Value | None], attributes: Collection[ir.Attr]) -> list[ir.Value]:
     """The values that a node and the graphs in it use."""
-    used = [value for value in node.inputs if value is not None]
-    return [*used, *opaque.captured(graphs)] if (graphs := tuple(opaque.bodies(node))) else used
+    used = [value for value in inputs if value is not None]
+    return [*used, *opaque.captured(tuple(opaque.graphs(attributes)))] if attributes else used
 
 
 def _is_used(node: ir.Node) -> bool:

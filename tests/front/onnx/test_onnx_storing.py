@@ -16,6 +16,9 @@ from gsl.errors import FrontEndError, WorkloadError
 from gsl.front.onnx import spellings
 from gsl.front.onnx.copying import Copies, copied
 from gsl.front.onnx.store import OnnxDraft
+from gsl.graph import Node
+from gsl.graph.node import Origin
+from gsl.graph.splice import Replacement, Splicer, new_node
 from gsl.onnx import Pass
 from tests import tiers
 from tests.front.onnx.onnx_helpers import anew, bytes_of, check, model, nodes, workload
@@ -58,12 +61,12 @@ def test_all_but_the_match_is_as_it_was() -> None:
     check(new.model)
     old = {node.name: node for node in ir.to_proto(native).graph.node}
     kept = [node for node in ir.to_proto(new.model).graph.node if node.name in old]
-    assert [node.name for node in kept] == ["node 2", "node 3", "node 4", "node 5", "node 6", "node 7"]
+    assert [node.name for node in kept] == [f"node {place}" for place in range(1, 8)]
     for node in kept[1:]:
         assert node.SerializeToString(deterministic=True) == old[node.name].SerializeToString(deterministic=True)
-    # The user of the match has another operand, and all else as it was.
-    (kept[0].input[0],) = old["node 2"].input
-    assert kept[0] == old["node 2"]
+    # The new call stands in the place of what it replaces, and has another operand.
+    (kept[0].input[0],) = old["node 1"].input
+    assert kept[0] == old["node 1"]
     one, other = ir.to_proto(native), ir.to_proto(new.model)
     assert list(one.metadata_props) == list(other.metadata_props)
     assert list(one.graph.initializer) == list(other.graph.initializer)
@@ -108,6 +111,54 @@ def test_outputs_keep_their_names(body: str, outputs: str, expected: list[str]) 
     check(new.model)
     assert [value.name for value in new.model.graph.outputs] == [value.name for value in wl.model.graph.outputs]
     wl.compare(new).check()
+
+
+def in_both_ways(rule: Subst, body: str, outputs: str = "float[2,3] y") -> ir.Model:
+    """What a rule makes of a model, as a new one and in place: the same."""
+    wl = workload(body, outputs=outputs)
+    new, changed = rule(wl), model(body, outputs=outputs)
+    Pass(rule)(changed)
+    check(changed)
+    assert bytes_of(changed) == bytes_of(new.model)
+    wl.compare(new).check()
+    return changed
+
+
+def test_a_new_call_has_the_name_and_the_users_of_what_it_replaces() -> None:
+    rule = Subst(op.ReLU(op.Negative(op.ReLU(X))), op.Exp(op.Abs(X)) * 0.0, name="zero")
+    found = in_both_ways(rule, "a = Relu(x) b = Neg(a) c = Relu(b) d = Exp(c) e = Neg(c) y = Add(d, e)")
+    assert nodes(found) == ["Abs", "Exp", "Mul", "Exp", "Neg", "Add"]
+    assert [node.outputs[0].name for node in found.graph][2:] == ["c", "d", "e", "y"]
+
+
+def test_a_call_that_writes_nothing_lets_its_operand_be_used() -> None:
+    """A reversal of no axis is its operand, which has a name of its own."""
+    rule = Subst(op.Log(op.Exp(X)), op.Reverse(X, axis=()), name="inverse")
+    body = "a = Abs(x) b = Exp(a) c = Log(b) d = Neg(c) y = Add(d, c)"
+    assert nodes(in_both_ways(rule, body)) == ["Abs", "Neg", "Add"]
+    assert nodes(in_both_ways(rule, "b = Exp(x) y = Log(b)")) == ["Identity"]
+    found = in_both_ways(rule, body, "float[2,3] y, float[2,3] c")
+    assert sorted(nodes(found)) == ["Abs", "Add", "Identity", "Neg"]
+
+
+def test_a_node_with_graphs_becomes_another_one() -> None:
+    body = """
+      s = ReduceSum<keepdims: int = 0>(x) t = Greater(s, zero) a = Abs(x)
+      y = If(t) <then_branch = one () => (float[2,3] p) { p = Exp(a) },
+                 else_branch = two () => (float[2,3] q) { q = Neg(a) }>
+    """
+    native = model(body, more="float zero = {0.0}")
+    program = Workload(native).program
+    view = program.load()
+    (branch,) = (node for node in view if node.opaque)
+    new = Node("exp", (view.nodes[0],), {}, branch.type, "new")
+    splicer = Splicer(view)
+    splicer.apply(Replacement((branch,), (new_node(new, Origin("rule", (branch,))),)), (branch,))
+    splicer.finish()
+    program.update(view)
+    assert nodes(native) == ["Exp"]
+    assert [value.name for value in native.graph.outputs] == ["y"]
+    check(native)
 
 
 def test_an_output_that_is_another_one_is_used() -> None:
