@@ -90,7 +90,7 @@ def replace(graph: ir.Graph, instead: Mapping[ir.Value, ir.Value]) -> None:
 
 def effect_of(node: ir.Node) -> Effect | None:
     """The effect of a call besides computing its value: random numbers, also in a graph among its attributes."""
-    return Effect.RANDOM if _draws(node) or (node.attributes and any(map(_draws, nested(node)))) else None
+    return Effect.RANDOM if _draws(node) or (node.attributes.data and any(map(_draws, nested(node)))) else None
 
 
 def _draws(node: ir.Node) -> bool:

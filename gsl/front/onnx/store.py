@@ -515,10 +515,7 @@ class OnnxStorer(Storer):
 
     def _rewrite(self, node: ir.Node, new: NewNode) -> None:
         """Let a node of the old model compute its value in another way."""
-        for part in (node, *opaque.nested(node)) if node.attributes.data else (node,):
-            self._lost += filter(None, part.inputs)
-            if part is not node:
-                detach(part)
+        self._lost += [*filter(None, node.inputs), *(_let_go(node) if node.attributes.data else ())]
         node.domain, node.op_type, node.overload, node.version = new.domain, new.op, "", None
         node.device_configurations = ()
         if node.attributes.data:
@@ -608,21 +605,34 @@ class OnnxStorer(Storer):
     def _clean(self, graph: ir.Graph, made: Iterable[ir.Node]) -> None:
         """Remove what has lost its last user, and what was made for nothing."""
         dead: dict[ir.Node, None] = {}
-        work = [*self._lost, *self._initializers]
-        work += [value for node in made for value in node.outputs]
+        freed: dict[ir.Value, int] = {}
+        """How many uses of each value are those of dead nodes."""
+
+        def is_used(value: ir.Value) -> bool:
+            return value.is_graph_output() or len(value.uses()) > freed.get(value, 0)
+
+        work = [*self._lost, *self._initializers, *(value for node in made for value in node.outputs)]
         while work:
             value = work.pop()
-            if value.uses() or value.is_graph_output():
+            if is_used(value):
                 continue
             node = value.producer()
             if node is None:
                 if value.is_initializer() and not value.is_graph_input():
                     del graph.initializers[value.name or ""]
-            elif node not in dead and (len(node.outputs) == 1 or not _is_used(node)) and not opaque.effect_of(node):
+            elif node in dead or opaque.effect_of(node):
+                continue
+            elif len(node.outputs) == 1 or not any(map(is_used, node.outputs)):
                 dead[node] = None
-                for part in (node, *opaque.nested(node)) if node.attributes.data else (node,):
-                    work += filter(None, part.inputs)
-                    detach(part)
+                if node.attributes.data:
+                    work += _let_go(node)
+                for used in filter(None, node.inputs):
+                    freed[used] = freed.get(used, 0) + 1
+                    work.append(used)
+        for node in dead:
+            for place, source in enumerate(node.inputs):
+                if source is not None and source.producer() not in dead:  # what is removed may use each other
+                    node.replace_input_with(place, None)
         graph.remove(dead)
 
 
@@ -696,6 +706,14 @@ def _used_by(inputs: Iterable[ir.Value | None], attributes: Collection[ir.Attr])
 
 def _is_used(node: ir.Node) -> bool:
     return any(value.uses() or value.is_graph_output() for value in node.outputs)
+
+
+def _let_go(node: ir.Node) -> Sequence[ir.Value]:
+    """Let the graphs in a node use nothing any more: what they used from around it."""
+    used = opaque.captured(list(opaque.bodies(node)))
+    for part in opaque.nested(node):
+        detach(part)
+    return used
 
 
 def detach(node: ir.Node) -> None:

@@ -141,6 +141,20 @@ def test_a_call_that_writes_nothing_lets_its_operand_be_used() -> None:
     assert sorted(nodes(found)) == ["Abs", "Add", "Identity", "Neg"]
 
 
+def test_a_branch_of_several_nodes_is_removed() -> None:
+    body = """
+      s = ReduceSum<keepdims: int = 0>(x) t = Greater(s, zero) a = Abs(x)
+      z = If(t) <then_branch = one () => (float[2,3] p) { u = Exp(a) v = Neg(u) p = Exp(v) },
+                 else_branch = two () => (float[2,3] q) { w = Neg(a) q = Mul(w, scale) }> b = Relu(z) y = Add(b, x)
+    """
+    rule = Subst(op.Add(op.ReLU(pat.Wildcard()), X), op.Exp(X), name="no branch")
+    native = model(body, more="float zero = {0.0}, float scale = {2.0}")
+    Pass(rule)(native)
+    assert nodes(native) == ["Exp"]
+    assert not native.graph.initializers
+    check(native)
+
+
 def test_a_node_with_graphs_becomes_another_one() -> None:
     body = """
       s = ReduceSum<keepdims: int = 0>(x) t = Greater(s, zero) a = Abs(x)
