@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from gsl.errors import FrontEndError
 from gsl.front.core.custom import attributes_of
-from gsl.front.core.handle import NativeLeaf, Reading, Single
+from gsl.front.core.handle import Handle, NativeLeaf, Reading, Single
 from gsl.front.core.infer import refined
 from gsl.front.core.load import Expansion, Loader, Rows, recorded
 from gsl.front.onnx import groups, opaque, spellings
@@ -101,11 +101,13 @@ class OnnxLoader(Loader):
         self._types: dict[ir.Value, Type | None] = {}
         self._arrays: dict[ir.Value, Any] = {}
         self._sizes: dict[ir.Value, tuple[Dim, ...] | None] = {}
-        self._forms: dict[tuple[Any, ...], tuple[Rows, Any]] = {}
+        self._forms: dict[Any, tuple[Rows, int | None]] = {}
         """The rows by which calls were loaded, and the facts about their results, by the facts on which their readings
         depend."""
-        self._facts: dict[ir.Value, Any] = {}
-        """The facts about each value on which the reading of a call that uses it depends; ``None``: too many."""
+        self._facts: dict[ir.Value, int | None] = {}
+        """The number of the facts about each value on which the reading of a call that uses it depends."""
+        self._numbers: dict[Any, int] = {}
+        """The numbers of facts, from 1: they are compared faster than these."""
 
     def load(self) -> Graph:
         """The view."""
@@ -115,17 +117,18 @@ class OnnxLoader(Loader):
                 self.add(value, Node(INPUT, type=self.type_of(value), name=value.name or "", native=OnnxLeaf(value)))
         for value in self.weights.values():
             self._tensor(value)
-        dead = []
         for node in graph:
-            outputs = node.outputs
-            alone = len(outputs) == 1
-            if not alone or node.op_type in _ALONE or not self._repeat(node, outputs[0]):
+            if len(node.outputs) > 1 or node.op_type in _ALONE or not self._repeat(node):
                 self._load(node)
-            value = outputs[0] if alone else outputs[counted(node)[0]]
-            if not value.uses() and not is_constant(node) and value in self.views:
-                dead.append(self.views[value])
         results = [self.views[value] for value in graph.outputs]
-        return Graph(self.alive([*results, *dead]), results, partial(infer, self.model))
+        return Graph(self.alive([*results, *self._unused()]), results, partial(infer, self.model))
+
+    def _unused(self) -> list[Node]:
+        """The view nodes of calls whose values nothing in the model uses."""
+        used = set[Node]().union(*[node.operands for node in self.nodes])
+        left = [node for node in self.nodes if node not in used and node.op != INITIALIZER]
+        natives = [(node, node.native.reading.native) for node in left if isinstance(node.native, Handle)]
+        return [node for node, value in natives if isinstance(value, ir.Value) and not value.uses()]
 
     # ------------------------------------------------------------ leaves
 
@@ -215,16 +218,16 @@ class OnnxLoader(Loader):
 
     # ------------------------------------------------------------ nodes that are read alike
 
-    def _repeat(self, node: ir.Node, native: ir.Value) -> bool:
-        """Load a node as one that is read alike was; False if there is none."""
-        key = self._key(node, native)
-        form = None if key is None else self._forms.get(key)
+    def _repeat(self, node: ir.Node) -> bool:
+        """Load a node with one result as one that is read alike was; False if there is none."""
+        native = node.outputs[0]
+        form = self._forms.get(self._key(node, native))
         if form is None:
             return False
         rows, fact = form
         known = self.views
-        inputs = tuple(node.inputs if None not in node.inputs else filter(None, node.inputs))
-        views = tuple([known[value] for value in inputs])
+        inputs: Any = node.inputs if None not in node.inputs else tuple(filter(None, node.inputs))
+        views = tuple([known[value] for value in inputs])  # type: ignore[index]
         name = native.name or ""
         self._facts[native] = fact
         if len(rows) > 1:
@@ -242,11 +245,14 @@ class OnnxLoader(Loader):
     def _key(self, node: ir.Node, native: ir.Value) -> tuple[Any, ...] | None:
         """The facts on which the reading of a node with one result depends unless it looks around; ``None``: there are
         too many."""
-        inputs, facts = node.inputs, self._facts
-        parts = [node.op_type, node.domain, node.overload, id(self._native_type(native))]
+        inputs, facts, type, shape = node.inputs, self._facts, native.type, native.shape
+        known = None
+        if type.__class__ is ir.TensorType and shape is not None:
+            known = self.types.known.get((id(type.dtype), shape.dims))
+        parts = [node.op_type, node.domain, node.overload, id(self._native_type(native) if known is None else known)]
         for value in inputs:
-            fact = None if value is None else facts.get(value) or self._fact(value)
-            if fact is None and value is not None:
+            fact = facts.get(value) or (0 if value is None else self._fact(value))  # type: ignore[arg-type]
+            if fact is None:
                 return None
             parts.append(fact)
         if len(inputs) > 1 and len(set(inputs)) < len(inputs):
@@ -259,18 +265,21 @@ class OnnxLoader(Loader):
                 parts += name, attr.type, tuple(value) if isinstance(value, (list, tuple)) else value
         return tuple(parts)
 
-    def _fact(self, value: ir.Value) -> Any:
-        """The facts about a value on which readings depend: its type, its elements where they are few, and the operator
-        that computes it. ``None`` for integers that may be a shape."""
+    def _fact(self, value: ir.Value) -> int | None:
+        """The number of the facts about a value on which readings depend: its type, its elements where they are few,
+        and the operator that computes it. ``None`` for integers that may be a shape."""
         view, producer = self.views[value], value.producer()
-        type = view.type
+        type, fact = view.type, None
         if isinstance(view.native, OnnxLeaf) and view.op != INPUT:
             tensor = view.attrs["value"]
             few = tensor.numel() * tensor.element_size() <= SMALL
-            self._facts[value] = (id(type), self.constant(value).tobytes()) if few else (id(type), False)
+            fact = (id(type), self.constant(value).tobytes()) if few else (id(type), False)
         elif isinstance(type, TensorType) and (type.ndim > 1 or type.dtype not in ("int32", "int64")):
-            self._facts[value] = id(type), None if producer is None else (producer.op_type, producer.domain)
-        return self._facts.get(value)
+            fact = id(type), None if producer is None else (producer.op_type, producer.domain)
+        if fact is None:
+            return None
+        self._facts[value] = self._numbers.setdefault(fact, len(self._numbers) + 1)
+        return self._facts[value]
 
     def is_value(self, operand: Any, native: Any) -> bool:
         return operand in self.views

@@ -46,7 +46,9 @@ class OnnxTypes:
         self.symbols: dict[str, SymDim] = {}
         """The symbols of the named sizes."""
         self._unknown = 0
-        self._tensors: dict[Any, TensorType] = {}
+        self.known: dict[Any, TensorType] = {}
+        """The types without unknown sizes, by the identity of the dtype and the sizes. Members of an enumeration take
+        long to be hashed."""
         self._shared: dict[Type | None, Type | None] = {}
 
     def of(self, value: ir.Value) -> Type | None:
@@ -58,11 +60,11 @@ class OnnxTypes:
         if not isinstance(type, ir.TensorType) or shape is None:
             return None
         dtype, dims = type.dtype, shape.dims
-        found = self._tensors.get((id(dtype), dims))  # members of an enumeration take long to be hashed
+        found = self.known.get((id(dtype), dims))
         if found is None and dtype in DTYPES:
             found = TensorType(tuple(map(self.dim, dims)), DTYPES[dtype])
             if not shape.has_unknown_dim():
-                self._tensors[id(dtype), dims] = found
+                self.known[id(dtype), dims] = found
         return found
 
     def shared(self, type: Type | None) -> Type | None:
