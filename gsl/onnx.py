@@ -47,6 +47,7 @@ class Pass(ir.passes.InPlacePass):
             if trace.firings:
                 program.update(new)
             new.release()
+            del new  # what is gone when the collector works again is not looked at by it
 
             def inside(name: str, inner: OnnxProgram) -> OnnxProgram:
                 found = self.rules(Workload(inner), iterative=self.iterative, fold_params=self.fold_params)
