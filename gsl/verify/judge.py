@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from functools import partial
+from functools import cache, partial
 
 from gsl.graph import Graph
 from gsl.pat import Call, Fused, Module, OpClass, walk
@@ -26,6 +26,8 @@ AGAIN = 50
 """The number of instances of another seed that test a condition."""
 SOME = 20
 """The number of them after which is asked if more are needed."""
+MOST_REFUSED = 40
+"""A condition with which so many more instances are refused than evaluated is not tested further."""
 CONDITIONS = 6
 """The number of conditions that are tried as the missing one."""
 FEW_ATTEMPTS = 4
@@ -53,9 +55,10 @@ def verify(
     """Look for an instance of a rule's source on which its two sides differ.
 
     ``max_examples`` are the instances that are evaluated. ``mutate`` also breaks the rule in small ways, and tells how
-    many of the mistakes are found. ``suggest`` looks for the condition that a wrong rule lacks. Equal seeds give equal
-    verdicts. ``prove`` also looks for a proof, see :mod:`gsl.prove`. MissingSolverError without z3 for a proof,
-    ContradictionError where a proof and a counterexample contradict.
+    many of the mistakes are found. ``suggest`` looks for the condition that a wrong rule lacks, when the verdict is
+    first asked for it or printed. Equal seeds give equal verdicts. ``prove`` also looks for a proof, see
+    :mod:`gsl.prove`. MissingSolverError without z3 for a proof, ContradictionError where a proof and a counterexample
+    contradict.
     """
     with one_thread():
         verdict = _verdict(rule, max_examples, seed, compare, suggest)
@@ -73,17 +76,22 @@ def _searched(rule: Subst, seed: int, compare: Compare) -> Verdict:
 
 
 def _verdict(rule: Subst, max_examples: int, seed: int, compare: Compare, suggest: bool) -> Verdict:
-    """The verdict on a rule, with the smallest counterexample and the missing condition."""
+    """The verdict on a rule, with the smallest counterexample, and where to find the missing condition."""
     search = CounterexampleSearch(rule, compare, seed)
     verdict = _judge(search, max_examples)
     if isinstance(verdict, Refuted):
-        suggestion = None
         search.compare = _on_tensors(compare)
-        if suggest:
-            _contrast(search, min(MORE, max_examples))
-            suggestion = _suggestion(search, compare)
-        verdict = replace(verdict, counterexample=_least(search), suggestion=suggestion)
+        _more(search)
+        missing = cache(partial(_missing, search, min(MORE, max_examples), compare)) if suggest else None
+        verdict = replace(verdict, counterexample=_least(search), missing=missing)
     return verdict
+
+
+def _missing(search: CounterexampleSearch, most: int, compare: Compare) -> Suggestion | None:
+    """The condition that the refuted rule of a search lacks."""
+    with one_thread():
+        _contrast(search, most)
+        return _suggestion(search, compare)
 
 
 def _judge(search: CounterexampleSearch, max_examples: int, attempts: int = ATTEMPTS) -> Verdict:
@@ -158,13 +166,18 @@ def _counterexample(found: Outcome, seed: int, program: str) -> Counterexample:
     return Counterexample(found.before, found.after, found.comparison, program, seed)
 
 
+def _more(search: CounterexampleSearch) -> None:
+    """Evaluate some more instances: the smallest of those that fail is often smaller than the first one."""
+    search.run(SOME, until_different=False, attempts=FEW_ATTEMPTS)
+
+
 def _contrast(search: CounterexampleSearch, most: int) -> None:
     """Evaluate more instances, until enough fail and enough pass to tell them apart, or hardly any passes."""
-    for _ in range(0, most, SOME):
-        search.run(SOME, until_different=False, attempts=FEW_ATTEMPTS)
+    for _ in range(SOME, most, SOME):
         few = min(len(search.different), len(search.equal))
         if few >= SOME or (search.evaluated >= 2 * SOME and len(search.equal) < LEAST_PASSING):
             return
+        _more(search)
 
 
 def _suggestion(search: CounterexampleSearch, compare: Compare) -> Suggestion | None:
@@ -195,6 +208,7 @@ def _confirmed(
     Instances that are found on the way are added to the failing and the passing ones.
     """
     inner = CounterexampleSearch(guarded, compare, search.seed)
+    inner.most_refused = MOST_REFUSED
     again = CounterexampleSearch(guarded, search.compare, search.seed + 1)
     verdict = _judge(inner, MORE)
     wrong_target = inner.counts["refused"] > inner.evaluated  # as it has the type of the source in few cases only

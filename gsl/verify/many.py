@@ -14,7 +14,7 @@ from gsl.verify.judge import verify
 from gsl.verify.keep import Kept
 from gsl.verify.models import compare
 from gsl.verify.search import CounterexampleSearch
-from gsl.verify.verdict import Unchecked, Verdict
+from gsl.verify.verdict import Refuted, Unchecked, Verdict
 
 
 def verify_all(
@@ -88,7 +88,10 @@ def _verify(rule: bytes, options: dict[str, int]) -> bytes:
 def _verdict(rule: Subst, options: dict[str, int]) -> Verdict:
     """The verdict on a rule: unchecked where that fails, which stops no other rule."""
     try:
-        return verify(rule, **options)  # type: ignore[arg-type]
+        verdict = verify(rule, **options)  # type: ignore[arg-type]
+        if isinstance(verdict, Refuted):
+            _ = verdict.suggestion  # a mistake in looking for it belongs to this rule
+        return verdict
     except (GSLError, ImportError):
         raise
     except Exception as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cache, partial, reduce
 from operator import and_
 
 from gsl.errors import GSLError
@@ -56,7 +56,7 @@ def with_proof(rule: Subst, verdict: Verdict, confirm: Callable[[Subst], Verdict
     found = prove(rule)
     if isinstance(found, NoProof):
         if isinstance(verdict, Refuted) and confirm is not None:
-            verdict = replace(verdict, suggestion=_missing(rule, found, confirm) or verdict.suggestion)
+            verdict = replace(verdict, missing=cache(partial(_suggestion, rule, verdict, found, confirm)))
         return replace(verdict, unproved=replace(found, condition=None))
     if isinstance(verdict, Refuted):
         if not _is_real(verdict.counterexample):
@@ -72,6 +72,13 @@ def with_proof(rule: Subst, verdict: Verdict, confirm: Callable[[Subst], Verdict
 
 MOST_LACKING = 4
 """The largest number of conditions that are added to a rule for a proof."""
+
+
+def _suggestion(
+    rule: Subst, verdict: Refuted, found: NoProof, confirm: Callable[[Subst], Verdict]
+) -> Suggestion | None:
+    """The conditions of a proof, if there is one with some, or else that of the search."""
+    return _missing(rule, found, confirm) or verdict.suggestion
 
 
 def _missing(rule: Subst, found: NoProof, confirm: Callable[[Subst], Verdict]) -> Suggestion | None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from gsl.errors import GSLError
@@ -105,6 +106,8 @@ class CounterexampleSearch:
         self._sizes: set[int] = set()
         self._dtypes: set[str] = set()
         self._chance: float | None = None
+        self.most_refused: float = inf
+        """The search ends when so many more instances were refused than evaluated."""
 
     @property
     def evaluated(self) -> int:
@@ -118,6 +121,8 @@ class CounterexampleSearch:
         wanted = self.evaluated + examples
         last = self.attempts + attempts * examples
         while self.attempts < last and self.evaluated < wanted and not (until_different and self.different):
+            if self.counts["refused"] - self.evaluated > self.most_refused:
+                return
             self.step()
 
     def step(self) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -313,7 +314,17 @@ class Refuted(Verdict):
     """There is an instance on which the two sides differ."""
 
     counterexample: Counterexample = field(kw_only=True)
-    suggestion: Suggestion | None = field(default=None, kw_only=True)
+    missing: Suggestion | Callable[[], Suggestion | None] | None = field(default=None, kw_only=True)
+    """The suggestion, or a function that finds it."""
+
+    @cached_property
+    def suggestion(self) -> Suggestion | None:
+        """The condition that the rule lacks, if one is found. It is looked for when it is first asked for."""
+        return self.missing() if callable(self.missing) else self.missing
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields, with the suggestion itself."""
+        return {**vars(self), "missing": self.suggestion}
 
     @property
     def title(self) -> str:
