@@ -13,6 +13,7 @@ import pickle
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _RULES = os.path.join(_PACKAGE, "rules", "")
@@ -49,10 +50,10 @@ def located(message: str) -> str:
     return f"{caller()}: {message}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: object, known: Iterable[str]) -> str:
     """The end of an error message about an unknown name: the nearest valid ones, or all of them if they are few."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5) if isinstance(name, str) else []
     if close:
         return "did you mean " + " or ".join(repr(n) for n in close) + "?"
     if not names:
@@ -142,6 +143,16 @@ class RuleFileError(GSLError, ValueError):
 
 class WorkloadError(GSLError, ValueError):
     """A workload is called, compared or built with something that does not fit."""
+
+
+def check_number(
+    name: str, value: object, what: str, least: int | None = None, *, whole: bool = True,
+    error: type[GSLError] = PatternError,
+) -> None:  # fmt: skip
+    """Raise ``error`` unless an argument is a number, a whole one unless told otherwise, from ``least`` on."""
+    fits = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+    if not fits or not (least is None or value >= least):  # type: ignore[operator]
+        raise error(located(f"{name}= is {what}{'' if least is None else f', {least} or more'}, got {value!r}"))
 
 
 class DroppedAttributeWarning(UserWarning):

@@ -372,6 +372,23 @@ def test_what_can_not_be_compared() -> None:
         fake(lambda x: x).compare(lambda x: x)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda wl: wl.compare(wl, rtol="1e-3"), "rtol= is a number, 0 or more, got '1e-3'"),
+        (lambda wl: wl.compare(wl, atol=-1.0), "atol= is a number, 0 or more, got -1.0"),
+        (lambda wl: wl.compare(wl, seed="1"), "seed= is a whole number, or a list of such, got '1'"),
+        (lambda wl: wl.compare(wl, sizes=4), r"sizes= gives symbolic sizes by name, as \{'batch': 4\}, got 4"),
+        (lambda wl: wl.random_inputs(seed=0.5), "seed= is a whole number, got 0.5"),
+        (lambda wl: wl.before_after("new.svg"), "before_after needs another Workload, but got str"),
+        (lambda wl: wl.with_operators("a"), "operators= takes operators that @gsl.operator declared, got 'a'"),
+    ],
+)  # fmt: skip
+def test_arguments_of_another_kind(call: Callable[[Workload], Any], message: str) -> None:
+    with pytest.raises(WorkloadError, match=message):
+        call(fake(lambda x: x))
+
+
 def test_a_comparison_of_nothing_says_so() -> None:
     report = fake(lambda x: x * math.nan).compare(fake(lambda x: x * math.nan))
     assert "all NaN: nothing was compared" in str(report)

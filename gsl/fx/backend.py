@@ -20,6 +20,7 @@ from gsl.errors import (
     FrontEndError,
     GSLError,
     NotRewrittenWarning,
+    PatternError,
     RewriteError,
     WorkloadError,
 )
@@ -98,6 +99,8 @@ class Backend:
         self.then = then
         if isinstance(then, str):
             torch._dynamo.lookup_backend(then)  # an unknown name is an error here
+        elif not callable(then):
+            raise PatternError(f"then= is the name of a back end of torch.compile, or a function; got {then!r}")
         self.iterative = iterative
         self.fold_params = fold_params
         self.check = check

@@ -17,7 +17,7 @@ from torch._inductor.custom_graph_pass import CustomInferenceAwareGraphPass
 
 from gsl.cost.table import columns
 from gsl.draw import pre
-from gsl.errors import FrontEndError, WorkloadError, nearest
+from gsl.errors import FrontEndError, PatternError, WorkloadError, nearest
 from gsl.front.fx.compiled import CompiledProgram, decompose, is_compiled
 from gsl.front.fx.program import GraphModuleProgram
 from gsl.graph import Graph
@@ -223,6 +223,8 @@ class PassList(CustomInferenceAwareGraphPass):
     def __init__(
         self, passes: Mapping[str, Pass | Rules], *, keep_graphs: bool = False, dump: str | Path | None = None
     ) -> None:
+        if not isinstance(passes, Mapping):
+            raise PatternError(f"a PassList takes passes by name, as {{'normal': NORMAL}}, got {passes!r}")
         self._passes = {
             name: each if isinstance(each, Pass) else Pass(each, keep_graphs=keep_graphs)
             for name, each in passes.items()

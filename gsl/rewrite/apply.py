@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from gsl.errors import PatternError, ReplayError, RewriteError, UntypedWarning, caller, located
+from gsl.errors import ReplayError, RewriteError, UntypedWarning, caller, check_number
 from gsl.graph import Graph, Node
 from gsl.graph.text import node_names
 from gsl.pause import paused_collector
@@ -192,14 +192,16 @@ def limit_of(graph: Graph) -> int:
 
 def check_steps(max_steps: int | None, what: str = "rewrites") -> None:
     """Raise PatternError unless ``max_steps`` is ``None`` or a number from 1."""
-    if max_steps is not None and (isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1):
-        raise PatternError(located(f"max_steps= is a number of {what}, 1 or more, got {max_steps!r}"))
+    if max_steps is not None:
+        check_number("max_steps", max_steps, f"a number of {what}", 1)
 
 
 def repeat(trace: Trace, source: Graph, steps: int | None, evaluate: Evaluate | None) -> tuple[Graph, Trace]:
     """A copy of a view on which the firings of a trace were repeated, and the trace of that."""
     total = len(trace.firings)
-    if steps is not None and not 0 <= steps <= total:
+    if steps is not None:
+        check_number("steps", steps, "a number of firings", 0, error=ReplayError)
+    if steps is not None and steps > total:
         raise ReplayError(f"steps={steps}: the trace has {total} firings")
     if trace.folded and evaluate is None:
         raise ReplayError("weights were folded between the rounds, so replay the trace on a workload, not on a view")

@@ -211,6 +211,8 @@ def alternate(
     It ends when nothing fires in a whole step, or after ``max_steps`` steps; without that number, FixpointError where
     there is no end. All that happened is one trace, with a round for each pass.
     """
+    if not isinstance(turns, Iterable):
+        raise PatternError(f"alternate takes a list of rules and sets, and then a workload; got {turns!r} as the list")
     sets = [turn if isinstance(turn, RuleSet) else RuleSet([turn]) for turn in turns]
     rules = _by_name(sets)
     check_steps(max_steps, "steps")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from functools import cache, partial
 
+from gsl.errors import check_number
 from gsl.graph import Graph
 from gsl.pat import Call, Fused, Module, OpClass, walk
 from gsl.rewrite import Subst
@@ -60,6 +61,8 @@ def verify(
     :mod:`gsl.prove`. MissingSolverError without z3 for a proof, ContradictionError where a proof and a counterexample
     contradict.
     """
+    check_number("max_examples", max_examples, "a number of graphs", 0)
+    check_number("seed", seed, "a whole number")
     with one_thread():
         verdict = _verdict(rule, max_examples, seed, compare, suggest)
         if mutate:

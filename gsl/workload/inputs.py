@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from gsl.errors import WorkloadError, nearest
+from gsl.errors import WorkloadError, check_number, nearest
 from gsl.graph import Dim, SymDim, TensorType, Type
 
 Draw = Callable[[Sequence[int], Any, Any], Any]
@@ -198,6 +198,9 @@ def random(
     """
     import torch
 
+    check_number("seed", seed, "a whole number", error=WorkloadError)
+    if not (sizes is None or isinstance(sizes, Mapping)):
+        raise WorkloadError(f"sizes= gives symbolic sizes by name, as {{'batch': 4}}, got {sizes!r}")
     symbols = {str(symbol) for type in types.values() for symbol in _symbols(type)}
     for symbol in sizes or {}:
         if symbol not in symbols:

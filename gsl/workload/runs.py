@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gsl.errors import WorkloadError
+from gsl.errors import WorkloadError, check_number
 from gsl.workload.compare import (
     Compared,
     OutputPath,
@@ -55,8 +55,10 @@ class WantedInputs:
         chosen = (STRATEGIES["normal"],) if strategies is None else tuple(
             strategy(item) for item in ([strategies] if named else strategies)
         )  # fmt: skip
-        seeds = (seed,) if isinstance(seed, int) else tuple(seed)
-        each = (None,) if sizes is None else (sizes,) if isinstance(sizes, Mapping) else tuple(sizes)
+        seeds = tuple(seed) if isinstance(seed, Sequence) else (seed,)
+        for number in seeds:
+            check_number("seed", number, "a whole number, or a list of such", error=WorkloadError)
+        each = tuple(sizes) if isinstance(sizes, Sequence) else (sizes,)
         if not (chosen and seeds and each):
             raise WorkloadError("compare needs at least one strategy, one seed and one choice of sizes")
         explicit = strategies is not None or sizes is not None or len(seeds) > 1

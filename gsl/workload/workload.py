@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gsl import draw
 from gsl.draw import hide_defaults, hide_nothing
-from gsl.errors import ReplayError, WorkloadError
+from gsl.errors import ReplayError, WorkloadError, check_number
 from gsl.front.base import Explained, Extended, Placed, Program, Scoped
 from gsl.graph import GETITEM, LEAVES, TUPLE, Effect, Graph, Node, Type, op_name
 from gsl.graph.text import text
@@ -80,6 +80,13 @@ class Workload:
 
         if not isinstance(args, (tuple, list)):
             args = (args,)
+        if not (kwargs is None or isinstance(kwargs, Mapping)):
+            raise WorkloadError(
+                f"kwargs are inputs by name, got {type(kwargs).__name__}; several inputs are a tuple: "
+                "Workload.from_torch(model, (x, y))"
+            )
+        if not isinstance(operators, Iterable):
+            operators = (operators,)
         program = fx.from_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
         return cls(program, name=name or type(model).__name__).with_operators(*operators)
 
@@ -299,10 +306,11 @@ class Workload:
 
         A rule brings the operators that it names, so this is needed only to see them beforehand.
         """
-        given = {spec.name: spec for spec in (getattr(each, "spec", each) for each in operators)}
-        for spec in given.values():
+        specs = [getattr(each, "spec", each) for each in operators]
+        for spec in specs:
             if not isinstance(spec, DeclaredSpec):
                 raise WorkloadError(f"operators= takes operators that @gsl.operator declared, got {spec!r}")
+        given = {spec.name: spec for spec in specs}
         program = self._program
         if not isinstance(program, Extended):
             return self
@@ -389,11 +397,10 @@ class Workload:
         combination. With the ``trace`` of the rules that made the other workload of this one, the report tells which
         step introduced a difference.
         """
-        if not isinstance(other, Workload):
-            raise WorkloadError(
-                f"compare needs another Workload, but got {type(other).__name__}; make it one with "
-                "Workload.from_torch(model, inputs)"
-            )
+        _check_workload("compare", other)
+        for option, value in (("rtol", rtol), ("atol", atol)):
+            if value is not None:
+                check_number(option, value, "a number", 0, whole=False, error=WorkloadError)
         if len(other.inputs) != len(self.inputs):
             raise WorkloadError(
                 f"{self.name} takes {len(self.inputs)} inputs ({', '.join(self.inputs)}), "
@@ -524,6 +531,7 @@ class Workload:
         workload has to come from this one in one application of rules, which is repeated on the view for the drawing;
         otherwise there are no colours.
         """
+        _check_workload("before_after", new)
         name, options = f"{self.name} before and after", self._options(depth, expand, params)
         after, trace, notes = new.graph, new._trace, []
         before = self.graph
@@ -611,6 +619,15 @@ class Workload:
 
 def _is_call(node: Node) -> bool:
     return node.op not in LEAVES and node.op not in (TUPLE, GETITEM)
+
+
+def _check_workload(method: str, other: object) -> None:
+    """Raise WorkloadError unless a method got another workload."""
+    if not isinstance(other, Workload):
+        raise WorkloadError(
+            f"{method} needs another Workload, but got {type(other).__name__}; make it one with "
+            "Workload.from_torch(model, inputs)"
+        )
 
 
 def _own_name(native: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gsl import RuleSet, Subst, op, pat
+from gsl import RuleSet, Subst, alternate, op, pat
 from gsl.errors import PatternError
 from gsl.graph import Graph, Node
 from tests.helpers.graphs import Builder, graph
@@ -141,6 +141,8 @@ def test_a_set_is_a_collection_by_name() -> None:
     assert (list(both), both.strategy, both.max_steps) == ([A, B, C], "largest", 5)
     with pytest.raises(KeyError, match=r"no rule is named 'd': known are a, b"):
         rules["d"]
+    with pytest.raises(KeyError, match=r"no rule is named 0: known are a, b"):
+        rules[0]  # type: ignore[index]
     with pytest.raises(TypeError):
         rules + [C]  # type: ignore[operator]
 
@@ -163,6 +165,8 @@ def test_matches_and_explanations_of_all_rules() -> None:
         (lambda: RuleSet(A), r"as RuleSet\(\[rule\]\), got <Subst a>"),  # type: ignore[arg-type]
         (lambda: Subst(op.ReLU(x), x, priority="high"), "priority= a number, got None and 'high'"),  # type: ignore[arg-type]
         (lambda: RuleSet([], strategy="larges"), "did you mean 'largest'"),
+        (lambda: RuleSet([], strategy=None), "unknown strategy None: known are first, "),  # type: ignore[arg-type]
+        (lambda: alternate(A, chain("nn.relu")), "alternate takes a list of rules and sets, and then a wor"),  # type: ignore[arg-type]
         (lambda: RuleSet([A, B, A]), r"the rule a \(test_ruleset\.py:\d+\) stands twice in the RuleSet"),
         (lambda: RuleSet([A, rule("Exp", name="a")]), r"two rules are named 'a': a \(test_ruleset\.py:\d+\) and a \("),
         (lambda: RuleSet([A]) + RuleSet([rule("Exp", name="a")]), "two rules are named 'a'"),

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 import gsl
 from gsl import RuleSet, Subst, Trace, op, pat
-from gsl.errors import NotRewrittenWarning, WorkloadError
+from gsl.errors import NotRewrittenWarning, PatternError, WorkloadError
 from gsl.rules import OPTIMISING, RULES
 from tests.helpers.book import EVERY_RULE
 from tests.torch.models import RELUS, SMALL, TRIPLE, Branches, Recorder, X, compiled, equal, model
@@ -289,6 +289,8 @@ def test_options_of_torch_compile_go_to_the_next_back_end() -> None:
 
 
 def test_an_unknown_back_end_is_an_error_at_once() -> None:
+    with pytest.raises(PatternError, match=r"then= is the name of a back end of torch.compile, or a function; got 3"):
+        gsl.torch_backend(SMALL, then=3)  # type: ignore[arg-type]
     with pytest.raises(Exception, match="indoctor"):
         gsl.torch_backend(SMALL, "indoctor")
     assert repr(gsl.torch_backend(SMALL, "eager")) == "<gsl.torch_backend of 2 rules, then 'eager'>"

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from gsl import Refuted, Subst, Supported, Unchecked, attr, op, pat
+from gsl.errors import PatternError
 from gsl.rules import MODULE_FUSION, RULES
 from gsl.verify import Verdict, verify
 from tests.verify.wrong import WRONG
@@ -192,6 +193,19 @@ def test_equal_seeds_give_equal_verdicts(name: str) -> None:
     assert isinstance(first, Refuted)
     assert isinstance(second, Refuted)
     assert first.counterexample.code == second.counterexample.code
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_examples": "200"}, "max_examples= is a number of graphs, 0 or more, got '200'"),
+        ({"max_examples": float("inf")}, "max_examples= is a number of graphs, 0 or more, got inf"),
+        ({"seed": None}, "seed= is a whole number, got None"),
+    ],
+)
+def test_numbers_that_are_none(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(PatternError, match=message):
+        RULES["parallel-two-dense"].verify(**options)
 
 
 def test_other_seeds_try_other_instances() -> None:
