@@ -227,7 +227,7 @@ class OnnxLoader(Loader):
         rows, fact = form
         known = self.views
         inputs: Any = node.inputs if None not in node.inputs else tuple(filter(None, node.inputs))
-        views = tuple([known[value] for value in inputs])  # type: ignore[index]
+        views = tuple([known[value] for value in inputs])
         name = native.name or ""
         self._facts[native] = fact
         if len(rows) > 1:
