@@ -46,6 +46,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--expand", action="append", default=[], metavar="MODULE",
         help="draw this module open, however deep it is; also with *; may be given several times",
     )  # fmt: skip
+    parser.add_argument("--inside", metavar="NAME", help="draw this graph within a call, or this function")
     parser.add_argument("--no-weights", action="store_true", help="leave weights out")
 
 
@@ -63,6 +64,8 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     chosen = selection([options.rules], terminal) if options.rules else RuleSelection((), {})
     with terminal.during(f"reading {options.model}"):
         workload = models.given(options)
+    if options.inside is not None:
+        workload = _inside(workload, options.inside)
     shown = {"depth": options.depth, "expand": options.expand, "params": False if options.no_weights else None}
     if options.after:
         with terminal.during(f"applying {len(chosen.rules)} rules"):
@@ -83,6 +86,15 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
         terminal.line()
     terminal.line(f"wrote {written}")
     return Exit.DONE
+
+
+def _inside(workload: Workload, name: str) -> Workload:
+    """The graph of that name within a call. UsageError if there is none."""
+    known = workload.inside
+    if name not in known:
+        raise UsageError(f"--inside: the model has no graph {name!r} within a call; those that it has: "
+                         f"{', '.join(known) or 'none'}")  # fmt: skip
+    return known[name]
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -63,6 +63,7 @@ def _as_json(explanation: Explanation) -> dict[str, Any]:
             }
             for miss in explanation.nearest
         ],
+        "inside": {name: _as_json(part) for name, part in explanation.inside.items()},
     }
 
 

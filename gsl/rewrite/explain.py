@@ -104,7 +104,7 @@ class Explanation:
     patterns: int
     """The number of patterns of the source."""
     matches: int
-    """The number of matches, refused ones included."""
+    """The number of matches in the graph itself, refused ones included."""
     refused: tuple[Refused, ...]
     absent: tuple[str, ...]
     """The operators of the source of which the graph has no call."""
@@ -117,9 +117,11 @@ class Explanation:
     """The rule itself."""
     attempt: Attempt = field(default=Attempt({}), repr=False, compare=False)
     """The first match, or else the first one that was refused, or else the partial match that came furthest."""
+    inside: Mapping[str, Explanation] = field(default_factory=dict)
+    """The explanations of the graphs within calls, by their names."""
 
     def __bool__(self) -> bool:
-        return self.matches > len(self.refused)
+        return self.matches > len(self.refused) or any(self.inside.values())
 
     def __str__(self) -> str:
         refused = ", each of them refused" if 0 < self.matches == len(self.refused) else ""
@@ -136,6 +138,9 @@ class Explanation:
             lines.append(f"     {miss.reason}")
         if self.hint:
             lines.append(f"  hint: {self.hint}")
+        for name, part in self.inside.items():
+            if part.matches or part.nearest:
+                lines += [f"in {name}", *(f"  {line}" for line in str(part).splitlines())]
         return "\n".join(lines)
 
     def visualize(self, path: str | Path | None = None) -> Drawing:

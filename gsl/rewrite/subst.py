@@ -230,8 +230,11 @@ class Subst:
 
     def explain(self, subject: Any, *, nearest: int = 3) -> Explanation:
         """The reasons why the rule does not match a workload or graph view, or is refused where it does; to be
-        printed."""
-        return explain(self, view_of(subject, self.operators), nearest)
+        printed. That of a workload has explanations of the graphs within its calls, too."""
+        found = explain(self, view_of(subject, self.operators), nearest)
+        parts = {} if isinstance(subject, Graph) else subject.inside
+        inside = {name: explain(self, view_of(part, self.operators), nearest) for name, part in parts.items()}
+        return replace(found, inside=inside)
 
     def match(self, subject: Any) -> Iterator[Match]:
         """The matches in a workload or graph view, without rewriting. They may overlap."""

@@ -98,5 +98,18 @@ def unread(graph: Graph, calls: list[Node], reason: Callable[[Node], str | None]
         total += why is not None
         if why is not None and node.opaque and not isinstance(node.op, Subgraph):
             found.setdefault((op_name(node.op), why), []).append(names[node])
+    return _report(found, total)
+
+
+def _report(found: Mapping[tuple[str, str], list[str]], total: int) -> UnreadReport:
     entries = [UnreadCalls(op, why, tuple(each)) for (op, why), each in found.items()]
     return UnreadReport(tuple(sorted(entries, key=lambda each: (-len(each.names), each.op))), total)
+
+
+def joined(reports: Mapping[str, UnreadReport]) -> UnreadReport:
+    """One report of several graphs; the names of calls have those of their graphs in front."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for graph, report in reports.items():
+        for each in report:
+            found.setdefault((each.op, each.reason), []).extend(f"{graph}{name}" for name in each.names)
+    return _report(found, sum(report.total for report in reports.values()))

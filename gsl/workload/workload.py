@@ -24,7 +24,7 @@ from gsl.spec import DeclaredSpec
 from gsl.workload import inputs as _inputs
 from gsl.workload.compare import OutputPath as LeafPath
 from gsl.workload.compare import Report, Tolerance, culprit
-from gsl.workload.groups import OutlinedGroup, UnreadReport, groups, inlined, unread
+from gsl.workload.groups import OutlinedGroup, UnreadReport, groups, inlined, joined, unread
 from gsl.workload.inputs import Strategy
 from gsl.workload.inputs import strategy as strategy_of
 from gsl.workload.runs import WantedInputs, compared, isolated, runs
@@ -465,7 +465,14 @@ class Workload:
         return cost(self, model, threads=threads)
 
     def unread(self) -> UnreadReport:
-        """The calls that have no canonical reading: which, how often, and why, where the front end tells."""
+        """The calls that have no canonical reading: which, how often, and why, where the front end tells.
+
+        Those of graphs within calls are told with the names of the graphs in front.
+        """
+        return joined({"": self._unread(), **{f"{name}/": part._unread() for name, part in self.inside.items()}})
+
+    def _unread(self) -> UnreadReport:
+        """The calls of the graph itself that have no canonical reading."""
         program = self._program
         reason = program.why_unread() if isinstance(program, Explained) else lambda node: ""
         return unread(self.graph, [node for node in self.graph if _is_call(node)], reason)

@@ -45,6 +45,16 @@ def test_matches_in_branches_and_of_operators_that_rules_declare(model: Path, gs
         code, out, err = gsl("match", rules, "branches.onnx")
         assert (code, err) == (0, "")
         assert "%y.then_branch/u" in out
+    code, out, err = gsl("explain", "mine.py:to silu", "branches.onnx", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["inside"]["y.then_branch"]["matches"] == 1
+    assert gsl("draw", "branches.onnx", "-o", "branch.dot", "--inside", "y.else_branch")[0] == 0
+    drawn = (model / "branch.dot").read_text()
+    assert "abs" in drawn
+    assert "sigmoid" not in drawn
+    code, _, err = gsl("draw", "branches.onnx", "-o", "branch.dot", "--inside", "y")
+    assert code == 2
+    assert "those that it has: y.then_branch, y.else_branch" in err
 
 
 def test_sizes_without_numbers_and_modules_that_there_are_not(model: Path, gsl: Run) -> None:

@@ -138,3 +138,19 @@ def test_rules_meet_around_and_inside() -> None:
     check(new.model)
     for condition in (True, False):
         wl.compare(new, inputs=fed(condition)).check()
+
+
+def test_reports_look_inside() -> None:
+    wl = workload(BRANCHES.replace("Exp", "Hardmax").replace("Relu", "Hardmax"), **GIVEN)
+    report = wl.unread()
+    assert [(each.op, each.names) for each in report] == [
+        ("onnx::Hardmax", ("h", "y.else_branch/v")), ("onnx::If", ("y",)),
+    ]  # fmt: skip
+    assert report.total == 8
+    explanation = TWICE.explain(wl)
+    assert explanation
+    assert explanation.matches == 0
+    assert {name: part.matches for name, part in explanation.inside.items()} == {"y.then_branch": 0, "y.else_branch": 1}
+    assert str(explanation).splitlines()[-2] == "in y.else_branch"
+    assert str(explanation).endswith(": 1 match")
+    assert not Subst(op.Exp(op.Exp(X)), X, name="absent").explain(wl)
