@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import Any, TypeGuard
 
 from gsl.attr import Expr
@@ -167,16 +168,18 @@ class Target:
     def _like_before(self, match: Match, graph: Graph, rule: str) -> tuple[list[Node], tuple[Node, ...] | None]:
         """The same, by the recipe of a match whose nodes have the same attributes and types, where there was one."""
         bindings = match.bindings
-        bound = tuple([node for node in map(bindings.nodes.get, self.plan.patterns) if node is not None])
+        bound = tuple(filter(None, map(bindings.nodes.get, self.plan.patterns)))
         beyond = bindings.counts or bindings.heads or bindings.skipped or len(bound) < len(bindings.nodes)
         links = _links(match, bound, graph) if self._is_fused else ()
         if self.callable is not None or beyond or links is None:
             return self._built(match, graph, rule), None
         if self._is_fixed_group:
             # Of an operand, nothing but its type counts, unless it is a number, which becomes part of the body.
-            parts = {*match.inner, *[node for node in bound if node.op in NUMBERS]}
-            read = [part for node in bound for part in (
-                (node.op, id(node.type), id(node.attrs)) if node in parts else (id(node.type), ))]  # fmt: skip
+            inner = {*match.inner}
+            read: list[Any] = [
+                (node.op, id(node.type), id(node.attrs)) if node in inner or node.op in NUMBERS else id(node.type)
+                for node in bound
+            ]
         else:
             without = () if self._reads_values else (INPUT, PARAM)
             read = [part for node in bound for part in (node.op, id(node.type), node.op in without or id(node.attrs))]
@@ -238,14 +241,21 @@ def _links(match: Match, bound: Sequence[Node], graph: Graph) -> tuple[tuple[int
 
     ``None`` where the body of the group depends on more than the bound nodes.
     """
-    inside = (*match.inner, *[node for node in bound if node.op == TUPLE])
-    if not graph.shares_bodies or any(node.deps for node in inside):
+    if not graph.shares_bodies:
         return None
-    places = {node: place for place, node in enumerate(bound)}
-    try:
-        return tuple([tuple([places[operand] for operand in node.operands]) for node in inside])
-    except KeyError:
-        return None
+    inside: Sequence[Node] = match.inner
+    if TUPLE in [node.op for node in bound]:
+        inside = (*inside, *[node for node in bound if node.op == TUPLE])
+    place = dict(zip(bound, count())).__getitem__
+    links: list[tuple[int, ...]] = []
+    for node in inside:
+        if node.deps:
+            return None
+        try:
+            links.append(tuple(map(place, node.operands)))
+        except KeyError:
+            return None
+    return tuple(links)
 
 
 def _made(item: Any) -> Pattern:
