@@ -16,6 +16,7 @@ from gsl.front.relax.function import (
     RelaxFunction,
     bound,
     dataflow_variable,
+    free_variables,
     items,
     replaced,
     variable,
@@ -98,7 +99,7 @@ class Blocks:
 
     def _visible(self, result: Any) -> dict[Any, Any]:
         """The variables of dataflow blocks that are used outside of them, each with a visible one to take its place."""
-        found = dict.fromkeys(var for var in relax.analysis.free_vars(result) if isinstance(var, relax.DataflowVar))
+        found = dict.fromkeys(var for var in free_variables(result) if isinstance(var, relax.DataflowVar))
         home = {}
         if found or len(self.contents) > 1:
             home = {

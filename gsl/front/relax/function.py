@@ -183,7 +183,7 @@ class RelaxFunction:
         return tuple([var for var in (args if len(args) == 1 else dict.fromkeys(args)) if self.has(var)])
 
     def _used(self, expr: Any) -> tuple[Any, ...]:
-        return self._among([self.own(var) for var in relax.analysis.free_vars(expr)])
+        return self._among([self.own(var) for var in free_variables(expr)])
 
     def lookup(self, var: Any) -> Any:
         """The expression that is bound to a variable; ``None`` for a parameter, and for a value that is checked at run
@@ -209,6 +209,11 @@ class RelaxFunction:
         if args is None:
             return replaced(value, instead)
         return call(value.ty, value.op, [instead.get(arg, arg) for arg in args], value.attrs, value.ty_args, value.span)
+
+
+def free_variables(expr: Any) -> Sequence[Any]:
+    """The variables that occur in an expression and are not bound in it."""
+    return (expr,) if type(expr) in VARIABLES else items(relax.analysis.free_vars(expr))
 
 
 def with_value(binding: Any, value: Any, var: Any = None) -> Any:

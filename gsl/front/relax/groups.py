@@ -195,7 +195,7 @@ class Outliner:
         """The variables of the private functions and groups by their structure, and by the groups' code generators."""
         found: dict[Any, Any] = {}
         for var, function in self.module.functions.items():
-            attrs = function.attrs or {}
+            attrs = dict(function.attrs.items()) if function.attrs is not None else {}
             own = function if SYMBOL not in attrs else composite(function) if CODEGEN in attrs else None
             if own is not None:
                 codegen = str(attrs[CODEGEN]) if CODEGEN in attrs else None
@@ -222,8 +222,6 @@ class Outliner:
         if key is not None and key in self._written:
             var, result = self._written[key]
             return call(result, var, operands, None, [], None)
-        operands = [relax.BlockBuilder().normalize(arg) if arg.ty.is_missing() else arg for arg in operands]
-        passed = [operand for operand in operands if not is_constant(operand)]
         known = None if key is None or not self._reuses else (key, *[inner.name for inner in node.op.body.nodes])
         shared = _FUNCTIONS.get(known)
         if key is not None and shared is not None:
@@ -232,6 +230,8 @@ class Outliner:
             self.checked.add(var)
             self._written[key] = (var, function.ret_ty)
             return call(function.ret_ty, var, operands, None, [], None)
+        operands = [relax.BlockBuilder().normalize(arg) if arg.ty.is_missing() else arg for arg in operands]
+        passed = [operand for operand in operands if not is_constant(operand)]
         function = self._function(node, operands, writer)
         structure = _StructuralKey(function)
         if known is not None:

@@ -170,10 +170,11 @@ def with_function(module: Any, name: str, function: Any, groups: Mapping[Any, An
         # Other parameters: nobody calls the function, so that nobody refers to the old variable.
         new = tvm.ir.GlobalVar(name)
         _update_type(new, function.ty)
-    functions = {new if var.same_as(old) else var: value for var, value in module.functions.items()}
+    before = dict(module.functions.items())
+    functions = {new if var.same_as(old) else var: value for var, value in before.items()}
     functions[new] = function
     functions.update(groups)
-    if any(composite(other) is not None for other in module.functions.values()):
+    if any(composite(other) is not None for other in before.values()):
         functions = without_unused(functions, relax.analysis.all_global_vars(module[name]))
     return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 

@@ -7,13 +7,14 @@ from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from tvm import ir
-from tvm.relax import BlockBuilder, ShapeExpr, ShapeType, TensorType, Var
+from tvm.relax import BlockBuilder, ShapeExpr, ShapeType, Var
+from tvm.relax import TensorType as RelaxTensorType
 from tvm.relax.analysis import defined_symbolic_vars
 from tvm.tirx import IntImm
 
 from gsl.front.relax.dims import Dims, from_relax, type_of
 from gsl.front.relax.function import RelaxFunction, items
-from gsl.graph import Dim, Type
+from gsl.graph import Dim, TensorType, Type
 from gsl.spec.meaning import has_symbols
 
 
@@ -29,7 +30,8 @@ class Shared:
     latest: ClassVar[Shared]
 
     def __init__(self) -> None:
-        self.types: dict[Type, Type] = {}
+        self.types: dict[Any, Type] = {}
+        """Those of tensors by dtype and shape, others by themselves."""
         self.operators: dict[Any, Any] = {}
         """What is known about each operator of Relax."""
         self.recipes: dict[bytes, Any] = {}
@@ -46,11 +48,15 @@ class Shared:
 
     def one(self, type: Type | None) -> Type | None:
         """The one object of a type; a type with symbolic sizes as it is."""
-        return type if type is None or has_symbols(type) else self.types.setdefault(type, type)
+        return type if type is None or has_symbols(type) else self.types.setdefault(_key_of(type), type)
 
     def has(self, type: Type | None) -> bool:
         """True for the one object of a type."""
-        return type is not None and self.types.get(type) is type
+        return type is not None and self.types.get(_key_of(type)) is type
+
+
+def _key_of(type: Type) -> Any:
+    return (type.dtype, type.shape) if isinstance(type, TensorType) else type
 
 
 Shared.latest = Shared()
@@ -116,7 +122,7 @@ class FunctionScope:
         known, found = self._tensors, []
         for var in variables:
             own = var.ty
-            shape: Any = own.shape if type(own) is TensorType else None
+            shape: Any = own.shape if type(own) is RelaxTensorType else None
             dtype = own.dtype if type(shape) is ShapeExpr else None
             if dtype is None or own.vdevice is not None:
                 self.is_exact = self.is_exact and _is_exact(own)
@@ -140,7 +146,7 @@ class FunctionScope:
             return self._one(own)
         key = (self._dtypes[place][1], numbers)
         if key not in self._equal:
-            self._equal[key] = self._one(own)
+            self._equal[key] = self.shared.types.get(key) or self._one(own)
         return self._equal[key]
 
     def _one(self, own: Any) -> Type | None:
@@ -165,6 +171,6 @@ def _is_exact(own: Any) -> bool:
     """True if the view shows all of a type of Relax: its sizes are numbers, it has a dtype, and no device."""
     if type(own) is ir.TupleType:
         return all(map(_is_exact, own.fields))
-    if type(own) is not TensorType or own.dtype is None or own.vdevice is not None:
+    if type(own) is not RelaxTensorType or own.dtype is None or own.vdevice is not None:
         return False
     return type(own.shape) is ShapeExpr and all(type(size) is IntImm for size in own.shape.values)

@@ -158,7 +158,6 @@ class RelaxCallWriter:
         self.caller = caller
         self.value = value
         self.outliner = outliner
-        self.builder: Any = loaded.scope.builder if around is None else around.builder
         self._recipes: dict[bytes, WriteRecipe | None] = {} if around is None else around._recipes
         self._nearby: dict[Any, WriteRecipe] = {}
         """The recipes for the calls of one view, by a key that is quicker to make than the whole one."""
@@ -187,8 +186,10 @@ class RelaxCallWriter:
 
     def _nearby_key(self, node: Node) -> tuple[Any, ...] | None:
         """The same for a call of a group, unless a constant is part of its function."""
-        if type(node.op) is Subgraph and any(type(self.value(operand)) not in VARIABLES for operand in node.operands):
-            return None
+        if type(node.op) is Subgraph:
+            for operand in node.operands:
+                if type(self.value(operand)) not in VARIABLES:
+                    return None
         return nearby_key(node)
 
     def write(self, node: Node, make: Callable[[str, Any], Any], emit: Emit) -> Any:
@@ -294,7 +295,7 @@ class RelaxCallWriter:
 
     def _typed(self, expr: Any) -> Any:
         if isinstance(expr, (relax.Call, relax.TupleGetItem)) and expr.ty.is_missing():
-            return self.builder.normalize(expr)
+            return self.scope.builder.normalize(expr)
         return expr
 
 
