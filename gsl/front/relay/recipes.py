@@ -57,8 +57,8 @@ def recipe_of(expr: Any, operands: Sequence[Any], typed: Callable[[Any], Any]) -
         return () if part in own or checked_type(part) is not None else parts(part)
 
     made = [part for part in in_order([expr], below) if part not in own and not isinstance(part, relay.Constant)]
-    if not all(map(_is_repeatable, made)):
-        return None
+    if not all(map(_is_repeatable, made)) or (len(made) > 1 and any(map(_is_reshape, made))):
+        return None  # the rows of a product are shared with other products
     typed(expr)
     return Recipe(operands, made, expr)
 
@@ -67,8 +67,12 @@ def _is_repeatable(part: Any) -> bool:
     if checked_type(part) is not None:
         return False
     return isinstance(part, (relay.Tuple, relay.TupleGetItem)) or (
-        isinstance(part, relay.Call) and isinstance(part.op, Op) and part.op.name != "reshape"
+        isinstance(part, relay.Call) and isinstance(part.op, Op)
     )
+
+
+def _is_reshape(part: Any) -> bool:
+    return isinstance(part, relay.Call) and part.op.name == "reshape"
 
 
 def key_of(node: Node, operands: Sequence[Any]) -> Hashable:

@@ -344,8 +344,19 @@ class RelayStorer(Storer):
         inputs = {node.native.expr for node in self.graph if node.op == INPUT}
         kept = [var for var in old.params if var in used or var in inputs]
         params = kept + [var for var in self._new_variables if var in used]
-        new = relay.Function(params, body, checked_type(body), old.type_params, old.attrs, old.span)
-        return self._typed(new)
+        type = checked_type(body)
+        if not is_static(type):
+            return self._typed(relay.Function(params, body, type, old.type_params, old.attrs, old.span))
+        # TVM would go through the whole body to find the type of the function: another one of that type will do.
+        other = relay.Function(params, _zeros(type), type, old.type_params, old.attrs, old.span)
+        return relay.function.FunctionWithFields(self._typed(other), None, body)
+
+
+def _zeros(type: Any) -> Any:
+    """An expression of a type whose sizes are numbers."""
+    if isinstance(type, relay.TupleType):
+        return relay.Tuple(list(map(_zeros, type.fields)))
+    return relay.zeros(items(type.shape), str(type.dtype))
 
 
 def _first_span(nodes: Sequence[Node]) -> Any:

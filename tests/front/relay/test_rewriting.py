@@ -70,6 +70,20 @@ def test_a_replaced_variable_is_replaced_in_branches_functions_and_lets():
         assert np.allclose(new(x=values, c=np.array(c)), wl(x=2 * values, c=np.array(c)))
 
 
+@pytest.mark.parametrize("rows", [2, relay.Any()], ids=["number", "unknown"])
+def test_the_function_has_the_type_that_relay_finds(rows: Any):
+    x, w = relay.var("x", shape=(rows, 3)), var("w", 4, 3)
+    source = module_of(relay.Tuple([twice(relay.nn.dense(x, w)), relay.split(x, 3, axis=1).astuple()]), x, w)
+    weight = pat.Variable()
+    dense = op.Dense(A, weight)
+    halved = Subst(op.ReLU(op.ReLU(dense)), dense.like(A, weight * pat.Const(0.5)), name="halved")
+    new = halved(loaded(source, {"w": random(4, 3)})).mod["main"]
+    assert [str(param.name_hint) for param in new.params] == ["x", "_param_1"]
+    again = typed(tvm.IRModule.from_expr(relay.Function(new.params, new.body)))["main"]
+    assert tvm.ir.structural_equal(new.checked_type, again.checked_type)
+    assert tvm.ir.structural_equal(new.ret_type, again.ret_type)
+
+
 def test_arguments_of_functions_are_rewritten():
     inner = var("inner", 2, 3)
     function = relay.Function([inner], twice(inner), relay.TensorType((2, 3)))
