@@ -281,7 +281,7 @@ def _infer(call: CallKey) -> Type | ValueError:
         attrs = _own_attrs(spec, call.attrs, types)  # type: ignore[arg-type]
         if has_symbols(operands) or has_symbols(attrs):
             return _infer_symbolic(spec, operands, attrs)
-        found = _on_meta(spec, operands, attrs) if _is_told_by_meta(spec, operands) else None
+        found = _on_meta(spec, operands, attrs) if _is_told_by_meta(spec, operands, attrs) else None
         return found or _on_fakes(spec, operands, attrs)
     except ValueError as error:
         return error
@@ -290,15 +290,18 @@ def _infer(call: CallKey) -> Type | ValueError:
 _infer_cached: Callable[[CallKey], Type | ValueError] = lru_cache(maxsize=8192)(_infer)
 
 
-_CHECKED_BY_FAKES: Final = re.compile(r"nn\.attention|(nn|packed)\.conv\d.*")
+_CHECKED_BY_FAKES: Final = re.compile(r"nn\.attention|nn\.conv\dd_transpose|packed\.conv\d.*")
 """The operators of which the device ``meta`` takes operands of wrong sizes: kernels, biases and masks."""
 
 
-def _is_told_by_meta(spec: OpSpec, operands: tuple[Operand, ...]) -> bool:
-    """True if the device ``meta`` takes no call that fake tensors refuse: it does not compare dtypes everywhere, and
-    was not compared with them where the meaning is a user's."""
-    is_checked = type(spec) is OpSpec and not _CHECKED_BY_FAKES.fullmatch(spec.name)
-    return is_checked and len({each.dtype for each in _tensors(operands)}) <= 1
+def _is_told_by_meta(spec: OpSpec, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> bool:
+    """True if the device ``meta`` takes no call that fake tensors refuse: it does not compare dtypes everywhere, nor
+    the groups of a convolution with its channels, nor empty kernels, and was not compared with them where the meaning
+    is a user's."""
+    if type(spec) is not OpSpec or attrs.get("groups", 1) != 1 or _CHECKED_BY_FAKES.fullmatch(spec.name):
+        return False
+    tensors = list(_tensors(operands))
+    return len({each.dtype for each in tensors}) <= 1 and not any(0 in each.shape for each in tensors)
 
 
 def _tensors(operands: tuple[Operand, ...]) -> Iterator[TensorType]:

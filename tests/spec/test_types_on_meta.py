@@ -81,7 +81,7 @@ def on_fakes(spec: OpSpec, operands: tuple[Any, ...], attrs: dict[str, Any]) -> 
 def differing(spec: OpSpec) -> Iterator[str]:
     """The calls for which the device ``meta`` tells another type than fake tensors, or one where these refuse."""
     for operands, attrs in calls(spec, Random(spec.name)):
-        if meaning._is_told_by_meta(spec, operands):
+        if meaning._is_told_by_meta(spec, operands, attrs):
             found = meaning._on_meta(spec, operands, attrs)
             if found is not None and found != (expected := on_fakes(spec, operands, attrs)):
                 yield f"{spec.name} of {operands} with {attrs}: {found}, not {expected}"
@@ -102,6 +102,14 @@ def test_the_comparison_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meaning, "_CHECKED_BY_FAKES", re.compile("none"))
     monkeypatch.setattr(f"{__name__}.FOR_EACH", 60)
     assert list(differing(TABLE["nn.conv2d_transpose"]))
+
+
+def test_a_convolution_of_groups_that_do_not_fit_is_refused() -> None:
+    data, weight = TensorType((1, 4, 5, 5), "float32"), TensorType((3, 2, 1, 1), "float32")
+    spec, attrs = TABLE["nn.conv2d"], {"groups": 2}
+    assert meaning._on_meta(spec, (data, weight), meaning._own_attrs(spec, attrs, (data, weight))) is not None
+    with pytest.raises(ValueError, match=r"^nn.conv2d: .*divisible"):
+        meaning.infer(spec, (data, weight), attrs)
 
 
 def test_attention_of_no_heads_is_an_error_and_does_not_end_the_process() -> None:
