@@ -20,7 +20,7 @@ from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node, Op
 from gsl.graph.splice import Replacement
 from gsl.match import Find, Match, UseLists
 from gsl.match.bindings import Bindings
-from gsl.match.start import PAYS
+from gsl.match.plan import PAYS
 from gsl.pat import Call, GetItem, Leaf, OpClass, Tuple
 from gsl.rewrite import Subst, Trace
 from gsl.rewrite.check import Refusal

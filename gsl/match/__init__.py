@@ -19,10 +19,9 @@ and graph.
 
 from gsl.match.emit import Find
 from gsl.match.engine import MatchSearch, UseLists
-from gsl.match.index import Candidates, add_candidates, candidates
-from gsl.match.plan import Plan
+from gsl.match.index import add_candidates, candidates
+from gsl.match.plan import Candidates, Plan, Start
 from gsl.match.result import Match, Miss
-from gsl.match.start import Start
 
 __all__ = [
     "Candidates", "Find", "Match", "MatchSearch", "Miss", "Plan", "Start", "UseLists", "add_candidates", "candidates",

@@ -28,27 +28,25 @@ from copy import copy
 from inspect import ismethod
 from math import isfinite
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gsl.attr.evaluate import NotCompiled
 from gsl.graph import Node
 from gsl.match import emit_instances
 from gsl.match.bindings import AttrPath, Bindings, pattern_of
 from gsl.match.emit_guards import Many, SearchWriter, TakenNeeded, guard_source, path_source, state
-from gsl.match.engine import MANY, MatchSearch, UseLists, connected
+from gsl.match.engine import MANY, MatchSearch, UseLists, connected, held
 from gsl.match.guard import Guard
 from gsl.match.instances import Layouts, free, with_skipped
 from gsl.match.literals import decidedly_same
+from gsl.match.lower import Lowered
 from gsl.match.machine import END, Goals, Machine, Some
 from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher, check_all
-from gsl.match.result import Match, found, found_instances, held
+from gsl.match.result import Match, found, found_instances
+from gsl.match.source import CheckedSource
 from gsl.match.uses import Link, climb
 from gsl.pat import OpClass, Pattern, has_head
 from gsl.spec import OpSpec
-
-if TYPE_CHECKING:
-    from gsl.match.plan import Plan
-    from gsl.match.start import Start
 
 Find = Callable[[Node, Container[Node], Collection[Node], UseLists], Iterable[Match]]
 """The matches from a node, given the outputs of the graph, the nodes that no operator of the pattern may be, and the
@@ -57,7 +55,7 @@ MOST_ITEMS = 8
 """The largest number of items of a tuple that are compared one by one."""
 
 
-def emitted(start: Start) -> Find:
+def emitted(start: Lowered) -> Find:
     """The search of a start as a function."""
     apart, brief = set[Pattern](), False
     while True:
@@ -81,7 +79,7 @@ class TooLong(Exception):
 class Emitter(Machine[str]):
     """Prints what is done with a node. A choice prints all goals that follow it, and then takes back what is bound."""
 
-    def __init__(self, start: Start, out: SearchWriter, apart: Container[Pattern], *, brief: bool) -> None:
+    def __init__(self, start: Lowered, out: SearchWriter, apart: Container[Pattern], *, brief: bool) -> None:
         super().__init__(start.plan.scopes)
         self.start = start
         self.apart = apart
@@ -471,7 +469,7 @@ class Emitter(Machine[str]):
     members = emit_instances.members_of
 
 
-def onward(plan: Plan, search: MatchSearch, left: Sequence[Goals]) -> Iterator[Match]:
+def onward(plan: CheckedSource, search: MatchSearch, left: Sequence[Goals]) -> Iterator[Match]:
     """The matches that a search finds by the goals that are left to it."""
     goals: Goals = END
     for goal in reversed(left):

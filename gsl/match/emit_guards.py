@@ -15,11 +15,11 @@ from gsl.match.bindings import AttrPath, read
 from gsl.match.engine import SKIPPED, MatchSearch, UseLists
 from gsl.match.guard import Distinct, Equal, Guard, LiteralValue, OneUser, Output, UsedOutside
 from gsl.match.instances import Layout, Layouts
+from gsl.match.source import CheckedSource
 from gsl.pat import Instance, Pattern, Repeat, Variadic
 
 if TYPE_CHECKING:
     from gsl.match.emit import Emitter
-    from gsl.match.plan import Plan
 
 
 MOST_LINES = 400
@@ -340,9 +340,10 @@ def path_source(path: AttrPath) -> str:
 
 
 def _state(
-    plan: Plan, outputs: Container[Node], blocked: Collection[Node], use_lists: UseLists, nodes: dict[Any, Node],
-    chosen: dict[Any, int], operators: dict[Any, Any], counts: dict[Any, int], heads: dict[Any, Node],
-    taken: dict[Node, Any], related: dict[Any, bool], skipped: Mapping[Node, bool] = MappingProxyType({}),
+    plan: CheckedSource, outputs: Container[Node], blocked: Collection[Node], use_lists: UseLists,
+    nodes: dict[Any, Node], chosen: dict[Any, int], operators: dict[Any, Any], counts: dict[Any, int],
+    heads: dict[Any, Node], taken: dict[Node, Any], related: dict[Any, bool],
+    skipped: Mapping[Node, bool] = MappingProxyType({}),
 ) -> MatchSearch:  # fmt: skip
     search = MatchSearch(plan, outputs, blocked, use_lists)
     bindings = search.bindings

@@ -9,21 +9,18 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from itertools import chain, pairwise
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gsl.graph import Node, Op
-from gsl.match.bindings import AttrPath
+from gsl.match.bindings import AttrPath, Bindings
 from gsl.match.guard import Guard
 from gsl.match.machine import END, Goals, Machine
 from gsl.match.many import Apart, Dependents, RepeatMatcher, VariadicMatcher, place_items
 from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher, TupleMatcher
-from gsl.match.result import Miss
+from gsl.match.result import Match, Miss
+from gsl.match.source import CheckedSource
 from gsl.match.uses import Link
 from gsl.pat import OpClass, Pattern
-
-if TYPE_CHECKING:
-    from gsl.match.plan import Plan
-
 
 MANY = 16
 """The number of users from which on they are kept here."""
@@ -102,7 +99,11 @@ class MatchSearch(Machine[Node]):
     """A function that is told each failed condition."""
 
     def __init__(
-        self, plan: Plan, outputs: Container[Node], blocked: Collection[Node] = (), use_lists: UseLists | None = None
+        self,
+        plan: CheckedSource,
+        outputs: Container[Node],
+        blocked: Collection[Node] = (),
+        use_lists: UseLists | None = None,
     ) -> None:
         super().__init__(plan.scopes)
         self.fuzzy = plan.fuzzy
@@ -426,6 +427,15 @@ class MatchSearch(Machine[Node]):
                     return False
                 self.record(self.bindings.skipped, node, True)
         return True
+
+
+def held(plan: CheckedSource, search: MatchSearch) -> Match:
+    """The bindings of a search as a match, which keeps them when the search goes on."""
+    bindings = Bindings(plan.scopes, dict(search.bindings.nodes), dict(search.bindings.chosen))
+    bindings.counts = dict(search.bindings.counts)
+    bindings.heads = dict(search.bindings.heads)
+    bindings.skipped = dict(search.bindings.skipped)
+    return Match(plan, bindings, dict(search.operators))
 
 
 def connected(nodes: Iterable[Node]) -> Iterable[Node]:

@@ -7,53 +7,15 @@ which tells the rules for which both are what they want. A third operator tells 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from gsl.graph import Node, Op
-from gsl.match.matchers import CallMatcher
-from gsl.pat import Call, GetItem, Pattern, Tuple, has_head
-from gsl.pat.variadic import is_open
-
-if TYPE_CHECKING:
-    from gsl.match.plan import Plan
-    from gsl.match.start import Start
+from gsl.match.plan import USER, Candidates, Plan
 
 SEVERAL = 4
 """The number of rules from which on a table is made."""
-USER = -2
-"""The place of a user, where other places are positions of operands."""
-ANY = -1
-"""The place of an operand at any position."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hint:
-    """A fact about the surroundings of a node where a search succeeds: one of these operators is at the end of a path.
-
-    A path is a place next to the node, or the positions of an operand and of one of its operands.
-    """
-
-    path: tuple[int, ...]
-    ops: frozenset[Op]
-
-
-@dataclass(slots=True)
-class Candidates:
-    """The nodes at which a rule may match, in the order in which they are tried."""
-
-    start: Start
-    nodes: Sequence[Node]
-    ops: frozenset[Op] | None = None
-    """The operators among whose nodes these were chosen, where the nodes were looked up in a table. When operands or
-    users of other nodes of these operators change, the rule may match there too."""
-    late: list[Node] = field(default_factory=list)
-    """Other nodes of these operators at which the rule may match since then, in any order."""
-
-
 def candidates(
     plans: Iterable[Plan], by_op: Mapping[Op, list[Node]], *, at_roots: bool = False
 ) -> list[Candidates]:
@@ -150,56 +112,6 @@ def _distribute(nodes: Sequence[Node], path: tuple[int, ...], lists: Mapping[Op,
             found = get(end.op)
             if found is not None:
                 found.append(node)
-
-
-def hints_of(start: Start) -> tuple[Hint, ...]:
-    """The hints that tell a start from others with the same operator, most telling first: none, one or two."""
-    plan, anchor = start.plan, start.anchor
-    if plan.variadic is not None or plan.fuzzy or not isinstance(anchor, (Call, Tuple, GetItem)):
-        return ()
-    near = [*_below(start, anchor, ()), *_above(start, anchor)]
-    first = min(near, key=lambda hint: (hint.path[0] == USER, len(hint.ops)), default=None)
-    if first is None:
-        return ()
-    far = [hint for hint in (*near, *_further(start, anchor)) if hint.path != first.path]
-    second = min(far, key=lambda hint: (hint.path[0] == USER, len(hint.ops)), default=None)
-    return (first,) if second is None else (first, second)
-
-
-def _below(start: Start, anchor: Pattern, path: tuple[int, ...]) -> Iterator[Hint]:
-    """The hints about the nodes right below the pattern to which a path leads."""
-    turns = _may_turn(start, anchor)
-    for position, child in enumerate(anchor.children()):
-        ops = start.matchers[child].ops
-        if ops is not None:
-            yield Hint((*path, ANY if turns else position), ops)
-    for use in start.plan.ways:
-        ops = start.matchers[use.operand].ops if use.user is anchor else None
-        if ops is not None:
-            yield Hint((*path, ANY if use.index is None else use.index), ops)
-
-
-def _further(start: Start, anchor: Pattern) -> Iterator[Hint]:
-    """The hints about the nodes right below a pattern that stands below the anchor, where both places are certain."""
-    if not _may_turn(start, anchor):
-        for position, child in enumerate(anchor.children()):
-            if isinstance(child, (Call, Tuple, GetItem)):
-                yield from (hint for hint in _below(start, child, (position,)) if hint.path[-1] >= 0)
-
-
-def _may_turn(start: Start, pattern: Pattern) -> bool:
-    """True if operands may match in either order, or at several places."""
-    matcher = start.matchers[pattern]
-    return matcher.may_turn if isinstance(matcher, CallMatcher) else is_open(pattern)
-
-
-def _above(start: Start, anchor: Pattern) -> Iterator[Hint]:
-    made_of = [p for p in start.plan.sure if isinstance(p, (Call, Tuple, GetItem)) and anchor in tuple(p.children())]
-    users: list[Pattern] = [*made_of, *(use.user for use in start.plan.ways if use.operand is anchor)]
-    for user in users:
-        ops = start.matchers[user].ops
-        if ops is not None and not has_head(user):
-            yield Hint((USER,), ops)
 
 
 _index = attrgetter("index")

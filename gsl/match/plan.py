@@ -16,56 +16,102 @@ rule whose condition refuses each of them pays for all. A ``>>`` chain of *m* pa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter, itemgetter
 
-from gsl.attr.ast import Ast, Literal
+from gsl.attr.ast import Ast
 from gsl.errors import PatternError
 from gsl.graph import Graph, Node, Op
-from gsl.match.engine import MatchSearch, UseLists
-from gsl.match.index import Candidates, candidates
+from gsl.match.emit import Find, emitted
+from gsl.match.engine import MatchSearch, UseLists, held
+from gsl.match.lower import Lowered
+from gsl.match.machine import END
 from gsl.match.matchers import CallMatcher
 from gsl.match.result import Match
-from gsl.match.start import Start
-from gsl.pat import (
-    Alt,
-    And,
-    Call,
-    Cond,
-    Constraint,
-    Exactly,
-    Fused,
-    GetItem,
-    Instance,
-    Leaf,
-    Like,
-    Module,
-    Not,
-    OpClass,
-    Pattern,
-    Repeat,
-    Segment,
-    Seq,
-    Tuple,
-    Use,
-    Variadic,
-    walk,
-)
-from gsl.pat import Match as MatchClause
+from gsl.match.source import CheckedSource
+from gsl.pat import Alt, And, Call, Constraint, GetItem, Leaf, Pattern, Repeat, Tuple, has_head
 from gsl.pat.use import tail
-from gsl.pat.variadic import check_segments, is_open, references
-from gsl.spec import OperatorName, OpSpec
-from gsl.spec.natives import same_function
+from gsl.pat.variadic import is_open
+
+PAYS, STEPS = 100, 10
+"""The number of nodes from which on it pays to write a function for the search, and the number of steps of a search
+that count as a node."""
+
+USER = -2
+"""The place of a user, where other places are positions of operands."""
+ANY = -1
+"""The place of an operand at any position."""
 
 
-class Plan:
-    """The compiled source of a rule.
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A fact about the surroundings of a node where a search succeeds: one of these operators is at the end of a path.
 
-    ``where`` are conditions on the whole match; ``distinct`` demands that no two leaves are the same node. Raises
-    PatternError for a source that can't be matched: target-only patterns, parts that are not connected, an expression
-    that refers to something else.
+    A path is a place next to the node, or the positions of an operand and of one of its operands.
     """
+
+    path: tuple[int, ...]
+    ops: frozenset[Op]
+
+
+class Start(Lowered):
+    """The search from one anchor, which becomes a function when it was asked often."""
+
+    plan: Plan
+
+    def __init__(self, plan: Plan, anchor: Pattern) -> None:
+        super().__init__(plan, anchor)
+        self._asked = 0
+        """The number of nodes for which matches were wanted, and the cost of these searches."""
+
+    @cached_property
+    def function(self) -> Find:
+        """The search as a function."""
+        return emitted(self)
+
+    @cached_property
+    def hints(self) -> tuple[Hint, ...]:
+        """The hints about the surroundings of a node where the search succeeds."""
+        return hints_of(self)
+
+    def finder(self, number: int) -> Find:
+        """The function that finds the matches from a node, to be called for so many nodes."""
+        self._asked += number
+        return self._search if self._asked < PAYS else self.function
+
+    def _search(
+        self, node: Node, outputs: Container[Node], blocked: Collection[Node], use_lists: UseLists
+    ) -> Iterator[Match]:
+        search = MatchSearch(self.plan, outputs, blocked, use_lists)
+        try:
+            yield from self.matches(node, search)
+        finally:
+            self._asked += search.steps // STEPS
+
+    def matches(self, node: Node, search: MatchSearch) -> Iterator[Match]:
+        """The matches whose anchor is the node. The search must not be left half-way and used again."""
+        for _ in search.solve(self.goals(node, END)):
+            yield held(self.plan, search)
+
+
+@dataclass(slots=True)
+class Candidates:
+    """The nodes at which a rule may match, in the order in which they are tried."""
+
+    start: Start
+    nodes: Sequence[Node]
+    ops: frozenset[Op] | None = None
+    """The operators among whose nodes these were chosen, where the nodes were looked up in a table. When operands or
+    users of other nodes of these operators change, the rule may match there too."""
+    late: list[Node] = field(default_factory=list)
+    """Other nodes of these operators at which the rule may match since then, in any order."""
+
+
+class Plan(CheckedSource):
+    """The compiled source of a rule. Raises PatternError for one that can't be matched, as of parts that are not
+    connected."""
 
     def __init__(
         self,
@@ -77,35 +123,9 @@ class Plan:
         extern_use: bool | None = None,
         fuzzy: Sequence[Op] = (),
     ) -> None:
-        self.outputs = tuple(outputs)
-        self.where = tuple(where)
-        self.distinct = distinct
-        self.extern_use = extern_use
-        self.fuzzy = frozenset(fuzzy)
-        related = [pattern for c in constraints if isinstance(c, Use) for pattern in c.patterns()]
-        self.patterns = tuple(walk(*outputs, *related))
-        self.given = tuple(dict.fromkeys(constraints))
-        """The constraints that hold in every match; those of a sequence hold where it is bound."""
-        self.known = frozenset(self.patterns)
-        self.variadic = outputs[0] if len(outputs) == 1 and isinstance(outputs[0], Variadic) else None
-        check_segments(self.patterns, (*outputs, *related))
-        self._check_places()
-        self.scopes = _scopes(self.patterns)
-        self.identity = _identity(self.patterns)
-        """For the parts of an ``&``: their common pattern, because they are one node."""
-        self.sure = dict.fromkeys(_sure((*self.outputs, *related)))
-        """The patterns that every match binds exactly once; operators before leaves, outputs first."""
-        self.required = (*self.outputs, *related)
-        """The patterns that a search must bind."""
-        self.relations = tuple(c for c in constraints if isinstance(c, Use))
-        """The use relations that hold in every match, and that no sequence checks."""
-        inside = [c for p in self.sure if isinstance(p, Seq) for c in p.constraints if isinstance(c, Use)]
-        self.ways = (*self.relations, *inside)
-        """The use relations that lead from one sure pattern to another."""
-        self.domains = {p: p.guard.values for p in self.patterns if p.guard is not None and p.guard.values is not None}
-        """The patterns of which the values are demanded to be of a domain."""
-        self.natives = [p for p in self.patterns if isinstance(p, Call) and not isinstance(p.op, (OpSpec, OpClass))]
-        self._check()
+        super().__init__(
+            outputs, where, constraints=constraints, distinct=distinct, extern_use=extern_use, fuzzy=fuzzy
+        )
         self._starts: dict[Pattern, Start] = {}
         operators = [p for p in self.sure if isinstance(p, (Call, GetItem, Tuple))]
         others = [p for p in self.sure if not isinstance(p, Leaf)]
@@ -115,144 +135,6 @@ class Plan:
         self._alternatives = [p for p in self.sure if isinstance(p, Alt)]
         if len(self.required) > 1:
             self._check_alternatives()
-
-    def _check(self) -> None:
-        for pattern in self.patterns:
-            if isinstance(pattern, (Cond, MatchClause, Like, Instance, Exactly, Fused, Module)):
-                raise PatternError(
-                    f"{pattern.location}: {type(pattern).__name__} belongs in a target, it can't be matched; "
-                    "in a source use pat.Alt or where="
-                )
-            if is_open(pattern) and pattern in self.scopes:
-                raise PatternError(f"{pattern.location}: {pattern!r} is a template, so it can't have segments")
-            if isinstance(pattern, Variadic) and pattern in self.outputs and self.variadic is None:
-                raise PatternError(f"{pattern.location}: a variadic must be the only output of a source")
-            inside = (*self.scopes.get(pattern, ()), pattern)
-            for child in pattern.children():
-                self._check_scopes(child, inside)
-            for node in pattern.expressions():
-                self._check_expression(node, pattern)
-        for node in self.where:
-            self._check_expression(node, None)
-        bindable = set(_bindable(self.required))
-        for constraint in self.given:
-            for pattern in constraint.patterns():
-                place = f"{pattern.location}: {constraint!r}: "
-                if pattern not in self.known:
-                    raise PatternError(f"{place}{pattern!r} is not part of the source, nor related to it in where=")
-                if pattern not in bindable:
-                    raise PatternError(f"{place}{pattern!r} is part of a negation only: say it there, inside of the ~")
-                self._check_scopes(pattern, (), place)
-        for pattern in self.outputs:
-            self._check_scopes(pattern, ())
-        if self.variadic is not None:
-            field = self.variadic.field
-            if not self.variadic.shared and not isinstance(tail(field), (Alt, And, Call, GetItem, Tuple)):
-                raise PatternError(
-                    f"{self.variadic.location}: the instances of a variadic output share no pattern, and {field!r} may "
-                    "be any node: let them share a pattern that is not a template, or demand an operator of each"
-                )
-
-    def _check_places(self) -> None:
-        """Refuse a segment that stands at two places: each would be as many fields as the other, and the same."""
-        seen: set[Pattern] = set()
-        for item in (item for p in self.patterns if isinstance(p, Tuple) for item in p.items):
-            if isinstance(item, Segment) and item in seen:
-                raise PatternError(f"{item.location}: {item!r} stands at two places of the source: use two segments")
-            seen.add(item)
-
-    def _check_expression(self, node: Ast, owner: Pattern | None) -> None:
-        place = owner.location if owner is not None else "where="
-        for used in references(node):
-            if used not in self.known and not isinstance(used, Instance):
-                raise PatternError(f"{place}: {node!r} refers to {used!r}, which is not part of the source")
-            self._check_scopes(used, self.scopes.get(owner, ()) if owner is not None else (), f"{place}: {node!r}: ")
-
-    def _check_scopes(self, pattern: Pattern, around: Sequence[Pattern], place: str = "") -> None:
-        """Refuse a template where it is not known which instance is meant."""
-        scopes = self.scopes.get(pattern, ())
-        if scopes != tuple(around[: len(scopes)]):
-            where = (
-                "chain: refer to the pat.Repeat, which stands for its last node, or to match.chain(repeat)"
-                if isinstance(scopes[-1], Repeat)
-                else "variadic: say which one as variadic(pattern, index)"
-            )
-            raise PatternError(
-                f"{place or f'{pattern.location}: '}{pattern!r} is a template, of which there are many, and is used "
-                f"outside of its {where}"
-            )
-
-    def check(self, graph: Graph) -> None:
-        """Raise PatternError for a pattern that no node of a graph of this kind can match.
-
-        That is a call of a native target which the graph shows by a canonical operator, and what demands a type where
-        there are none.
-        """
-        typed = None if graph.typed else next((p for p in self.patterns if p.guard is not None), None)
-        if typed is not None:
-            raise PatternError(
-                f"{typed.location}: {typed!r} demands a type, but the nodes of this graph have none; an attribute of "
-                "that name is compared in where=, as p.shape == …"
-            )
-        if graph.canonical is None or not self.natives:
-            return
-        present = {op for op in graph.by_op() if not isinstance(op, str)}
-        declared = [op.spec for op in graph.by_op() if isinstance(op, OperatorName)]
-        for pattern in self.natives:
-            if present.isdisjoint(same_function(pattern.op)):
-                spec = next((spec for spec in declared if pattern.op in spec.native.targets()), None)
-                if spec is not None:
-                    raise PatternError(
-                        f"{pattern.location}: {pattern!r} matches nothing: the graph shows such a call by the operator "
-                        f"that was declared for it; write {spec.cls}(…)"
-                    )
-                literals = {name: node.value for name, node in pattern.attrs.items() if isinstance(node, Literal)}
-                count = None if pattern.operands is None else len(pattern.operands)
-                shown = graph.canonical(pattern.op, count, literals)
-                if shown is not None:
-                    raise PatternError(
-                        f"{pattern.location}: {pattern!r} matches nothing: the graph shows such a call by its "
-                        f"canonical operator; write {shown}"
-                    )
-
-    def _check_alternatives(self) -> None:
-        """Refuse an alternative that leaves an output without a connection, so that it could never be taken."""
-        for alternative in self.patterns:
-            if isinstance(alternative, Alt) and alternative in self.sure:
-                for choice in alternative.choices:
-                    reached = self._connected(alternative, choice)
-                    lost = next((pattern for pattern in self.required if pattern not in reached), None)
-                    if lost is not None:
-                        raise PatternError(
-                            f"{choice.location}: the alternative {choice!r} of {alternative!r} can never be taken: "
-                            f"it shares no node with {lost!r}, as the others do"
-                        )
-
-    def _connected(self, alternative: Alt, choice: Pattern) -> set[Pattern]:
-        """The patterns that are connected with the alternative in any way, when that choice of it is taken."""
-        beside: dict[Pattern, list[Pattern]] = {}
-        there: set[Pattern] = set()
-        work = list(self.required)
-        while work:
-            pattern = work.pop()
-            if pattern not in there:
-                there.add(pattern)
-                children = [choice] if pattern is alternative else list(pattern.children())
-                work += children
-                for child in children:
-                    beside.setdefault(child, []).append(pattern)
-                    beside.setdefault(pattern, []).append(child)
-        for use in self.relations:
-            beside.setdefault(use.operand, []).append(use.user)
-            beside.setdefault(use.user, []).append(use.operand)
-        reached: set[Pattern] = set()
-        work = [alternative]
-        while work:
-            pattern = work.pop()
-            if pattern not in reached:
-                reached.add(pattern)
-                work += beside.get(pattern, ())
-        return reached
 
     def start(self, anchor: Pattern) -> Start:
         """The compiled search from an anchor."""
@@ -285,21 +167,6 @@ class Plan:
                 yield self.start(anchor)
             except PatternError:
                 continue
-
-    @cached_property
-    def height(self) -> int:
-        """The largest number of operators on a way down through a match; chains count as one."""
-        heights: dict[Pattern, int] = {}
-        for pattern in self.patterns:  # operands first
-            own = isinstance(pattern, (Call, GetItem, Tuple))
-            heights[pattern] = own + max((heights.get(child, 0) for child in pattern.children()), default=0)
-        return max(heights.values())
-
-    @cached_property
-    def reads_uses(self) -> bool:
-        """True if it may count for a match which users a node lacks."""
-        constrained = self.given or any(isinstance(pattern, Seq) and pattern.constraints for pattern in self.patterns)
-        return self.extern_use is not None or bool(constrained or self.fuzzy) or self.variadic is not None
 
     @cached_property
     def root(self) -> Pattern | None:
@@ -358,6 +225,12 @@ class Plan:
         # A chain is found from its last node: so the longest one first.
         return nodes[::-1] if isinstance(tail(anchor), Repeat) else nodes
 
+    def _candidates(self, by_op: Mapping[Op, list[Node]]) -> Candidates:
+        """The start with the fewest nodes, and these."""
+        anchor, ops = self.rarest(by_op)
+        nodes = [] if self.lacks(by_op) else self.in_order(anchor, ops, by_op, {})
+        return Candidates(self.start(anchor), nodes, ops)
+
     def matches(
         self, graph: Graph, *, search: MatchSearch | None = None, where: Candidates | None = None
     ) -> Iterator[Match]:
@@ -367,9 +240,10 @@ class Plan:
         ``where``, if it is known, tells where to look.
         """
         self.check(graph)
-        where = candidates([self], graph.by_op())[0] if where is None else where
+        by_op = graph.by_op()
+        where = self._candidates(by_op) if where is None else where
         start, nodes = where.start, where.nodes
-        outputs, use_lists = graph.ends(), UseLists(graph.by_op())
+        outputs, use_lists = graph.ends(), UseLists(by_op)
         if search is None:
             find = start.finder(len(nodes))
         elif self.variadic is not None:
@@ -386,62 +260,54 @@ class Plan:
                     yield match
 
 
-def _scopes(patterns: Sequence[Pattern]) -> dict[Pattern, tuple[Variadic | Repeat, ...]]:
-    """The variadics of which a template has instances, outermost first, for each template."""
-    scopes: dict[Pattern, tuple[Variadic | Repeat, ...]] = {}
-    for variadic in reversed(patterns):  # users first, so that an outer variadic comes before an inner one
-        if isinstance(variadic, (Variadic, Repeat)):
-            outer = scopes.get(variadic, ())
-            for template in variadic.templates:
-                scopes[template] = (*outer, variadic)
-    return scopes
+def hints_of(start: Lowered) -> tuple[Hint, ...]:
+    """The hints that tell a start from others with the same operator, most telling first: none, one or two."""
+    plan, anchor = start.plan, start.anchor
+    if plan.variadic is not None or plan.fuzzy or not isinstance(anchor, (Call, Tuple, GetItem)):
+        return ()
+    near = [*_below(start, anchor, ()), *_above(start, anchor)]
+    first = min(near, key=lambda hint: (hint.path[0] == USER, len(hint.ops)), default=None)
+    if first is None:
+        return ()
+    far = [hint for hint in (*near, *_further(start, anchor)) if hint.path != first.path]
+    second = min(far, key=lambda hint: (hint.path[0] == USER, len(hint.ops)), default=None)
+    return (first,) if second is None else (first, second)
 
 
-def _identity(patterns: Sequence[Pattern]) -> dict[Pattern, Pattern]:
-    """A representative for each set of patterns that are parts, and alternatives, of the same conjunctions."""
-    parent: dict[Pattern, Pattern] = {}
-
-    def find(pattern: Pattern) -> Pattern:
-        while pattern in parent:
-            pattern = parent[pattern]
-        return pattern
-
-    conjunct: set[Pattern] = set()
-    for pattern in reversed(patterns):
-        if isinstance(pattern, And) or (isinstance(pattern, (Alt, Seq)) and pattern in conjunct):
-            for part in pattern.same_node():
-                conjunct.add(part)
-                if find(part) is not find(pattern):
-                    parent[find(part)] = find(pattern)
-    return {pattern: find(pattern) for pattern in parent}
+def _below(start: Lowered, anchor: Pattern, path: tuple[int, ...]) -> Iterator[Hint]:
+    """The hints about the nodes right below the pattern to which a path leads."""
+    turns = _may_turn(start, anchor)
+    for position, child in enumerate(anchor.children()):
+        ops = start.matchers[child].ops
+        if ops is not None:
+            yield Hint((*path, ANY if turns else position), ops)
+    for use in start.plan.ways:
+        ops = start.matchers[use.operand].ops if use.user is anchor else None
+        if ops is not None:
+            yield Hint((*path, ANY if use.index is None else use.index), ops)
 
 
-def _bindable(roots: Sequence[Pattern]) -> Iterator[Pattern]:
-    """The patterns that a match can bind: those outside of negations."""
-    found: dict[Pattern, None] = {}
-    work = list(roots)
-    while work:
-        pattern = work.pop()
-        if pattern not in found:
-            found[pattern] = None
-            if not isinstance(pattern, Not):
-                work += pattern.children()
-    return iter(found)
+def _further(start: Lowered, anchor: Pattern) -> Iterator[Hint]:
+    """The hints about the nodes right below a pattern that stands below the anchor, where both places are certain."""
+    if not _may_turn(start, anchor):
+        for position, child in enumerate(anchor.children()):
+            if isinstance(child, (Call, Tuple, GetItem)):
+                yield from (hint for hint in _below(start, child, (position,)) if hint.path[-1] >= 0)
 
 
-def _sure(outputs: Sequence[Pattern]) -> Iterator[Pattern]:
-    """The patterns outside of alternatives, negations and variadics; operators before leaves, outputs first."""
-    found: dict[Pattern, None] = {}
-    work = list(outputs)[::-1]
-    while work:
-        pattern = work.pop()
-        if pattern in found:
-            continue
-        found[pattern] = None
-        if isinstance(pattern, (Call, Tuple, GetItem, And, Seq)):
-            work.extend(child for child in reversed(list(pattern.children())) if not isinstance(child, Segment))
-    yield from (pattern for pattern in found if isinstance(pattern, (Call, GetItem, Tuple)))
-    yield from (pattern for pattern in found if not isinstance(pattern, (Call, GetItem, Tuple)))
+def _may_turn(start: Lowered, pattern: Pattern) -> bool:
+    """True if operands may match in either order, or at several places."""
+    matcher = start.matchers[pattern]
+    return matcher.may_turn if isinstance(matcher, CallMatcher) else is_open(pattern)
+
+
+def _above(start: Lowered, anchor: Pattern) -> Iterator[Hint]:
+    made_of = [p for p in start.plan.sure if isinstance(p, (Call, Tuple, GetItem)) and anchor in tuple(p.children())]
+    users: list[Pattern] = [*made_of, *(use.user for use in start.plan.ways if use.operand is anchor)]
+    for user in users:
+        ops = start.matchers[user].ops
+        if ops is not None and not has_head(user):
+            yield Hint((USER,), ops)
 
 
 _index = attrgetter("index")

@@ -6,20 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gsl import draw
 from gsl.errors import EvaluationError
 from gsl.graph import Node, Op, op_name
 from gsl.graph.text import value_text
 from gsl.match.bindings import Bindings, BoundNodes, LateBindings
+from gsl.match.source import CheckedSource
 from gsl.pat import Call, GetItem, OpClass, Pattern, Repeat, Seq, Tuple, Variadic
 from gsl.pat.typed import TypeGuard
 from gsl.spec import OpSpec
-
-if TYPE_CHECKING:
-    from gsl.match.engine import MatchSearch
-    from gsl.match.plan import Plan
 
 SHOWN = 40
 """The largest number of characters of a pattern in a drawing."""
@@ -37,7 +34,7 @@ class Match:
     Of a template, ``match[variadic(p, i)]`` is the node of an instance, and ``match.instances(variadic, p)`` are all.
     """
 
-    def __init__(self, plan: Plan, bindings: Bindings[Node], operators: Mapping[OpClass, Op]) -> None:
+    def __init__(self, plan: CheckedSource, bindings: Bindings[Node], operators: Mapping[OpClass, Op]) -> None:
         self.plan = plan
         self.bindings = bindings
         self.operators = operators
@@ -126,17 +123,8 @@ class Match:
         return self.visualize()._repr_svg_()
 
 
-def held(plan: Plan, search: MatchSearch) -> Match:
-    """The bindings of a search as a match, which keeps them when the search goes on."""
-    bindings = Bindings(plan.scopes, dict(search.bindings.nodes), dict(search.bindings.chosen))
-    bindings.counts = dict(search.bindings.counts)
-    bindings.heads = dict(search.bindings.heads)
-    bindings.skipped = dict(search.bindings.skipped)
-    return Match(plan, bindings, dict(search.operators))
-
-
 def found(
-    plan: Plan, nodes: dict[Any, Node], chosen: dict[Any, int], operators: Mapping[OpClass, Op],
+    plan: CheckedSource, nodes: dict[Any, Node], chosen: dict[Any, int], operators: Mapping[OpClass, Op],
     outputs: tuple[Node, ...], inner: tuple[Node, ...],
 ) -> Match:  # fmt: skip
     """A match of which all is known; with instances, see :func:`found_instances`."""
@@ -147,7 +135,7 @@ def found(
 
 
 def found_instances(
-    plan: Plan, parts: Sequence[BoundNodes], chosen: dict[Any, int], operators: Mapping[OpClass, Op],
+    plan: CheckedSource, parts: Sequence[BoundNodes], chosen: dict[Any, int], operators: Mapping[OpClass, Op],
     outputs: tuple[Node, ...], inner: tuple[Node, ...], counts: dict[Any, int], heads: dict[Any, Node],
 ) -> Match:  # fmt: skip
     """A match of which all is known, also how many instances there are and where chains begin."""

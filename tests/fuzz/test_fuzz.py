@@ -12,7 +12,7 @@ from gsl import RuleSet, Subst, op, pat
 from gsl.front.fx.program import GraphModuleProgram
 from gsl.graph import Graph
 from gsl.graph.splice import Splicer
-from gsl.match.start import Start
+from gsl.match import Start
 from gsl.rewrite import Trace, apply
 from gsl.rulefile.reader import YamlReader
 from tests.fuzz import on_files, on_patterns, on_programs, on_views  # noqa: F401  (they hold the targets)

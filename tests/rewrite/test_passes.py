@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gsl import RuleSet, Subst, is_op, op, pat
 from gsl.graph import INPUT, PARAM, Graph, Node, TensorType
-from gsl.match import index, start
+from gsl.match import index, plan
 from gsl.rewrite.passes import RulePass
 from gsl.rewrite.trace import Trace
 from tests.helpers.graphs import infer_type
@@ -74,11 +74,11 @@ def test_one_look_at_each_node_finds_what_every_rule_finds_alone(
     picked = [RULES[number] for number in chosen]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index, "SEVERAL", 10**9)
-        patch.setattr(start, "PAYS", 10**9)
+        patch.setattr(plan, "PAYS", 10**9)
         alone = told(picked, strategy, view)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index, "SEVERAL", 1)
-        patch.setattr(start, "PAYS", 0)
+        patch.setattr(plan, "PAYS", 0)
         assert told(picked, strategy, view) == alone
 
 

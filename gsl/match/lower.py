@@ -1,20 +1,14 @@
-"""The compiled search of a rule's source from one anchor."""
+"""A rule's source, lowered to goals."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Collection, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from gsl.errors import PatternError
-from gsl.graph import Node
 from gsl.match.bindings import N
-from gsl.match.emit import Find, emitted
-from gsl.match.engine import MatchSearch, UseLists
 from gsl.match.guard import Distinct, Everywhere, Guard, LiteralValue, UsedOutside, guard_of, guards_of
-from gsl.match.index import Hint, hints_of
-from gsl.match.machine import END, Goals
+from gsl.match.machine import Goals
 from gsl.match.many import RepeatMatcher, SegmentMatcher, VariadicMatcher
 from gsl.match.matchers import (
     Absent,
@@ -29,7 +23,7 @@ from gsl.match.matchers import (
     TupleMatcher,
     check_all,
 )
-from gsl.match.result import Match, held
+from gsl.match.source import CheckedSource
 from gsl.match.uses import Link, SeqMatcher, Skipping, Up, climb, skip_between
 from gsl.pat import (
     Alt,
@@ -52,9 +46,6 @@ from gsl.pat import (
 )
 from gsl.pat.variadic import counts
 
-if TYPE_CHECKING:
-    from gsl.match.plan import Plan
-
 KINDS: dict[type[Pattern], type[Matcher]] = {
     Const: ConstMatcher, Call: CallMatcher, Tuple: TupleMatcher, GetItem: GetItemMatcher, Alt: AltMatcher,
     And: AndMatcher, Not: NotMatcher, Variadic: VariadicMatcher, Seq: SeqMatcher,
@@ -65,18 +56,14 @@ KINDS: dict[type[Pattern], type[Matcher]] = {
 SearchRegion = tuple[object, ...]
 """The alternatives (``Alt`` with the choice), variadics and negations around a pattern: it is bound only there."""
 
-PAYS, STEPS = 100, 10
-"""The number of nodes from which on it pays to write a function for the search, and the number of steps of a search
-that count as a node."""
-
 Way = list[tuple[Pattern, tuple[Pattern, ...]]]
 """Patterns, operands first, each with those right below it."""
 
 
-class Start:
-    """The search from one anchor: down through operands, and up to users of bound nodes, until all is matched."""
+class Lowered:
+    """The goals of a search from one anchor: down to operands, and up to users of bound nodes, until all is matched."""
 
-    def __init__(self, plan: Plan, anchor: Pattern) -> None:
+    def __init__(self, plan: CheckedSource, anchor: Pattern) -> None:
         self.plan = plan
         self.anchor = anchor
         self.matchers: dict[Pattern, Matcher] = {}
@@ -88,8 +75,6 @@ class Start:
         self.settled: set[Pattern] = set()
         """The patterns to which a step leads: they are bound after all steps in any case."""
         self.linked: set[Use] = set()
-        self._asked = 0
-        """The number of nodes for which matches were wanted, and the cost of these searches."""
         self.ups: list[Up | Link] = []
         self.final: list[Guard] = []
         self.group: VariadicMatcher | None = None
@@ -134,41 +119,12 @@ class Start:
             negation.inside += [guard for guard in self.final if guard.owner in parts]
         mark_closed(self)
 
-    @cached_property
-    def function(self) -> Find:
-        """The search as a function."""
-        return emitted(self)
-
-    @cached_property
-    def hints(self) -> tuple[Hint, ...]:
-        """The hints about the surroundings of a node where the search succeeds."""
-        return hints_of(self)
-
-    def finder(self, number: int) -> Find:
-        """The function that finds the matches from a node, to be called for so many nodes."""
-        self._asked += number
-        return self._search if self._asked < PAYS else self.function
-
-    def _search(
-        self, node: Node, outputs: Container[Node], blocked: Collection[Node], use_lists: UseLists
-    ) -> Iterator[Match]:
-        search = MatchSearch(self.plan, outputs, blocked, use_lists)
-        try:
-            yield from self.matches(node, search)
-        finally:
-            self._asked += search.steps // STEPS
-
     def goals(self, node: N, rest: Goals) -> Goals:
         """The goals of a match whose anchor is the node, and then the rest."""
         checked = (check_all, self.final, (), rest)
         if self.group is not None:
             return self.group.goals(node, checked)
         return (self.matchers[self.anchor].match, node, (), (climb, tuple(self.ups), (), checked))
-
-    def matches(self, node: Node, search: MatchSearch) -> Iterator[Match]:
-        """The matches whose anchor is the node. The search must not be left half-way and used again."""
-        for _ in search.solve(self.goals(node, END)):
-            yield held(self.plan, search)
 
     # What is bound, and in which order.
 
@@ -401,7 +357,7 @@ _PLAIN = (Alt, And, Call, GetItem, Leaf, Tuple)
 """The patterns that are about operands alone."""
 
 
-def mark_closed(start: Start) -> None:
+def mark_closed(start: Lowered) -> None:
     """Set ``closed`` of the alternatives of a start."""
     alternatives = [matcher for matcher in start.matchers.values() if isinstance(matcher, AltMatcher)]
     if not alternatives or start.plan.fuzzy:
