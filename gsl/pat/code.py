@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
@@ -48,8 +49,10 @@ class _Coder:
         self.given = {pattern: name for name, pattern in given.items() if isinstance(pattern, Pattern)}
         self.texts: dict[Pattern, str] = {}
         """What stands for a pattern that is written: its name, or the whole of it."""
-        self.taken = {"pat", "op", "attr", "Subst", *keyword.kwlist, *map(_identifier, given)}
         patterns = list(walk(*source, *target))
+        self.declared = {spec.cls: spec for used in patterns if isinstance(spec := used.operator, DeclaredSpec)}
+        """The operators of users by their names."""
+        self.taken = {"pat", "op", "attr", "Subst", *keyword.kwlist, *self.declared, *map(_identifier, given)}
         read = [used for pattern in patterns for node in pattern.expressions() for used in references(node)]
         read += [used for condition in where if isinstance(condition, Ast) for used in references(condition)]
         read += [used.of for used in patterns if isinstance(used, Like)]
@@ -78,7 +81,8 @@ class _Coder:
 
     def text(self, name: str, arguments: Mapping[str, Any]) -> str:
         """All statements."""
-        lines = [f"{name} = attr.Symbol({'' if symbol.name == 'i' else repr(symbol.name)})"
+        lines = [*_imports(self.declared.values())]
+        lines += [f"{name} = attr.Symbol({'' if symbol.name == 'i' else repr(symbol.name)})"
                  for symbol, name in self.symbols.items()]  # fmt: skip
         lines += [f"{name} = {_class(each)}" for each, name in self.classes.items()]
         for pattern in self._ordered():
@@ -419,3 +423,12 @@ def _is_any(pattern: Variadic) -> bool:
 def _is_number(pattern: Pattern) -> bool:
     return isinstance(pattern, Const) and isinstance(pattern.literal, ast.Literal) and pattern.guard is None
 
+
+def _imports(declared: Iterable[DeclaredSpec]) -> Iterator[str]:
+    """The statements that import operators of users, of those that a module has."""
+    names: dict[str, list[str]] = {}
+    for spec in sorted(declared, key=lambda spec: spec.home):
+        module, name = spec.home
+        if module != "__main__" and getattr(getattr(sys.modules.get(module), name, None), "spec", None) is spec:
+            names.setdefault(module, []).append(name)
+    return (f"from {module} import {', '.join(found)}" for module, found in names.items())

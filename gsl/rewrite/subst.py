@@ -172,7 +172,8 @@ class Subst:
     def to_python(self, name: str = "rule") -> str:
         """The statements that build the rule under this name, after ``from gsl import *``.
 
-        PatternError where something of it has no such text: a function, a use relation, an array.
+        They import the operators of users that a module has; others are to be declared before. PatternError where
+        something of the rule has no such text: a function, a use relation, an array.
         """
         source = self.source
         where = (*source.constraints, *source.guards, *source.predicates)
