@@ -25,7 +25,6 @@ from gsl.front.fx.infer import infer
 from gsl.front.fx.load import FxLoader, arguments
 from gsl.front.fx.program import GraphModuleProgram
 from gsl.front.fx.reader import opens_region
-from gsl.front.fx.steps import FxSteps
 from gsl.front.fx.values import Values, dim_of
 from gsl.front.fx.write import INHERITED
 from gsl.graph import INPUT, PARAM, Graph
@@ -75,14 +74,12 @@ class CompiledProgram(GraphModuleProgram):
         """Bring the module's own graph to the form in which calls in place are read: see ``pass_results``."""
         pass_results(list(self._module.graph.nodes), self._loader().reader)
 
-    def _loader(self) -> FxLoader:
-        leaves = CompiledLeaves(self._module, self.weights, self._values)
-        graph = self._module.graph
-        return FxLoader(self._module, graph, leaves, self._values, infer, autocast=is_autocast(graph))
+    def _leaves(self) -> CompiledLeaves:
+        return CompiledLeaves(self._module, self.weights, self._values)
 
-    def _steps(self) -> FxSteps:
+    def _loader(self) -> FxLoader:
         graph = self._module.graph
-        return FxSteps(self._module, graph, CompiledLeaves(self._module, self.weights, self._values), self._values)
+        return FxLoader(self._module, graph, self._leaves(), self._values, infer, autocast=is_autocast(graph))
 
     def store(self, graph: Graph) -> CompiledProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from gsl.front.fx import spellings
 from gsl.front.fx.builder import InPlace, NewGraph
 from gsl.front.fx.custom import declared_targets
 from gsl.front.fx.devices import Devices
-from gsl.front.fx.handle import ExportedLeaves, ModuleLeaves, module_path, native_of
+from gsl.front.fx.handle import ExportedLeaves, FxLeaves, ModuleLeaves, module_path, native_of
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.load import FxLoader
 from gsl.front.fx.parameters import ExportedParameterStore, InPlaceParameterStore, ModuleParameterStore
@@ -32,6 +33,7 @@ from gsl.front.fx.values import UNKNOWN, Values, device_of, propagate
 from gsl.front.fx.writable import Admits, in_aten, in_exports, in_functions
 from gsl.front.tree import NOT_COVERED
 from gsl.graph import Graph, Node, Type
+from gsl.graph.node import Writable
 from gsl.pause import paused_collector
 
 _STORING = threading.RLock()
@@ -39,16 +41,89 @@ _STORING = threading.RLock()
 threads."""
 
 
-class GraphModuleProgram(Extended):
-    """A ``torch.fx.GraphModule``: traced, or handed to a back end by ``torch.compile``, or of ``make_fx``."""
+class FxProgram(Extended, ABC):
+    """A graph of torch in a module with all that it refers to."""
 
     casts_inputs = False
     fuses = False
+    _root: fx.GraphModule
+    """The module with the graph."""
+    _values: Values
+    _devices: Devices
+    _examples: Sequence[Any] | None
+
+    @abstractmethod
+    def _inputs(self) -> Sequence[fx.Node]:
+        """The placeholders of the user's inputs, in order."""
+
+    @abstractmethod
+    def _leaves(self) -> FxLeaves:
+        """The weights and literal tensors of the graph."""
+
+    @property
+    @abstractmethod
+    def _writable(self) -> Writable:
+        """The check of new calls."""
+
+    @property
+    def inputs(self) -> Mapping[str, Type | None]:
+        """The names of the user's inputs in order, with their types where known."""
+        return {node.name: self._values.type(node) for node in self._inputs()}
+
+    @property
+    def input_devices(self) -> Mapping[str, torch.device]:
+        """The devices of the user's inputs, where known."""
+        found = {node.name: self._values.value(node) for node in self._inputs()}
+        return {name: device for name, value in found.items() if (device := device_of(value)) is not None}
+
+    @property
+    def example_inputs(self) -> Sequence[Any] | None:
+        return self._examples
+
+    def load(self) -> Graph:
+        """A fresh view of the graph, which knows which nodes can be written."""
+        loader = self._loader()
+        loader.declared = declared_targets(self.operators)
+        graph = loader.load()
+        graph.writable = self._writable
+        graph.admits = Admits(self._root.graph, self._values, self._devices, loader.reader.forms)
+        graph.exchanges = exchanges
+        return graph
+
+    def _loader(self) -> FxLoader:
+        return FxLoader(self._root, self._root.graph, self._leaves(), self._values, infer)
+
+    def why_unread(self) -> Callable[[Node], str | None]:
+        """A function that tells why an opaque node of a view has no canonical reading."""
+        return FxReasons(self._loader())
+
+    def scope(self, node: Node) -> tuple[str, ...]:
+        """The names of the modules that a node is part of."""
+        return module_path(node)
+
+    def steps(self, graph: Graph) -> Sequence[ProgramStep]:
+        """The calls that compute, in order."""
+        return self._steps().steps(graph)
+
+    def alone(self, steps: Sequence[ProgramStep], *, copies: int = 1) -> Callable[[], object]:
+        """A function that makes these calls and no others."""
+        return self._steps().alone(steps, copies)
+
+    def _steps(self) -> FxSteps:
+        return FxSteps(self._root, self._root.graph, self._leaves(), self._values)
+
+    def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
+        """The value of a call node on tensors."""
+        return evaluate(self._root, node, operands, self._devices)
+
+
+class GraphModuleProgram(FxProgram):
+    """A ``torch.fx.GraphModule``: traced, or handed to a back end by ``torch.compile``, or of ``make_fx``."""
 
     def __init__(
         self, module: fx.GraphModule, example_inputs: Sequence[Any] | None = None, values: Values | None = None
     ) -> None:
-        self._module = module
+        self._root = self._module = module
         self._is_compiled = True
         """True if the code of the module is that of its graph. After a rewrite it is compiled when asked for."""
         self._placeholders = module.graph.find_nodes(op="placeholder")
@@ -91,16 +166,6 @@ class GraphModuleProgram(Extended):
         return self._module
 
     @property
-    def inputs(self) -> Mapping[str, Type | None]:
-        """The names of the inputs in order, with their types where known."""
-        return {node.name: self._values.type(node) for node in self._placeholders}
-
-    @property
-    def input_devices(self) -> Mapping[str, torch.device]:
-        """The devices of the inputs, where known."""
-        return _devices_of(self._placeholders, self._values)
-
-    @property
     def params(self) -> Mapping[str, Any]:
         """The parameters and buffers by name."""
         module = self._module
@@ -109,29 +174,15 @@ class GraphModuleProgram(Extended):
             **dict(module.named_buffers(remove_duplicate=False)),
         }
 
+    def _inputs(self) -> Sequence[fx.Node]:
+        return self._placeholders
+
+    def _leaves(self) -> FxLeaves:
+        return ModuleLeaves(self._module)
+
     @property
-    def example_inputs(self) -> Sequence[Any] | None:
-        return self._examples
-
-    def load(self) -> Graph:
-        """A fresh view of the graph."""
-        return self._guarded(self._loader())
-
-    def _loader(self) -> FxLoader:
-        return FxLoader(self._module, self._module.graph, ModuleLeaves(self._module), self._values, infer)
-
-    def why_unread(self) -> Callable[[Node], str | None]:
-        """A function that tells why an opaque node of a view has no canonical reading."""
-        return FxReasons(self._loader())
-
-    def _guarded(self, loader: FxLoader) -> Graph:
-        """The view of a loader, which knows which nodes can be written into the module."""
-        loader.declared = declared_targets(self.operators)
-        native, graph = self._module.graph, loader.load()
-        graph.writable = in_aten if dialect_of(native) == "aten" else in_functions
-        graph.admits = Admits(native, self._values, self._devices, loader.reader.forms)
-        graph.exchanges = exchanges
-        return graph
+    def _writable(self) -> Writable:
+        return in_aten if dialect_of(self._module.graph) == "aten" else in_functions
 
     def store(self, graph: Graph) -> GraphModuleProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
@@ -173,34 +224,12 @@ class GraphModuleProgram(Extended):
         info = getattr(self._module.graph._codegen, "pytree_info", None)
         return call if info is None else structured(call, info.in_spec)
 
-    def scope(self, node: Node) -> tuple[str, ...]:
-        """The names of the modules that a node is part of."""
-        return module_path(node)
 
-    def steps(self, graph: Graph) -> Sequence[ProgramStep]:
-        """The calls of the module that compute, in order."""
-        return self._steps().steps(graph)
-
-    def alone(self, steps: Sequence[ProgramStep], *, copies: int = 1) -> Callable[[], object]:
-        """A function that makes these calls and no others."""
-        return self._steps().alone(steps, copies)
-
-    def _steps(self) -> FxSteps:
-        return FxSteps(self._module, self._module.graph, ModuleLeaves(self._module), self._values)
-
-    def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
-        """The value of a call node on tensors."""
-        return evaluate(self._module, node, operands, self._devices)
-
-
-class ExportProgram(Extended, Unchangeable):
+class ExportProgram(FxProgram, Unchangeable):
     """A ``torch.export.ExportedProgram``, as exported or decomposed."""
 
-    casts_inputs = False
-    fuses = False
-
     def __init__(self, exported: ExportedProgram, example_inputs: Sequence[Any] | None = None) -> None:
-        self._exported = exported
+        self._exported, self._root = exported, exported.graph_module
         self._values = Values()
         self._devices = Devices(
             exported.graph, self._values, lambda: (*exported.state_dict.values(), *exported.constants.values())
@@ -223,17 +252,7 @@ class ExportProgram(Extended, Unchangeable):
             self._module = self._exported.module()
         return self._module
 
-    @property
-    def inputs(self) -> Mapping[str, Type | None]:
-        """The names of the user's inputs in order, with their types where known."""
-        return {node.name: self._values.type(node) for node in self._user_inputs()}
-
-    @property
-    def input_devices(self) -> Mapping[str, torch.device]:
-        """The devices of the user's inputs, where known."""
-        return _devices_of(self._user_inputs(), self._values)
-
-    def _user_inputs(self) -> list[fx.Node]:
+    def _inputs(self) -> Sequence[fx.Node]:
         specs = self._exported.graph_signature.input_specs
         user = {spec.arg.name for spec in specs if spec.kind == InputKind.USER_INPUT}
         return [node for node, spec in zip(self._exported.graph.find_nodes(op="placeholder"), specs)
@@ -248,27 +267,12 @@ class ExportProgram(Extended, Unchangeable):
             **{name: value for name, value in constants.items() if isinstance(value, torch.Tensor)},
         }
 
+    def _leaves(self) -> FxLeaves:
+        return ExportedLeaves(self._exported)
+
     @property
-    def example_inputs(self) -> Sequence[Any] | None:
-        return self._examples
-
-    def load(self) -> Graph:
-        """A fresh view of the graph."""
-        loader = self._loader()
-        loader.declared = declared_targets(self.operators)
-        graph = loader.load()
-        graph.writable = in_exports
-        graph.admits = Admits(self._exported.graph, self._values, self._devices, loader.reader.forms)
-        graph.exchanges = exchanges
-        return graph
-
-    def _loader(self) -> FxLoader:
-        exported = self._exported
-        return FxLoader(exported.graph_module, exported.graph, ExportedLeaves(exported), self._values, infer)
-
-    def why_unread(self) -> Callable[[Node], str | None]:
-        """A function that tells why an opaque node of a view has no canonical reading."""
-        return FxReasons(self._loader())
+    def _writable(self) -> Writable:
+        return in_exports
 
     def store(self, graph: Graph) -> ExportProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
@@ -288,26 +292,6 @@ class ExportProgram(Extended, Unchangeable):
     def build(self, *, backend: Any = None, **options: Any) -> Callable[..., Any]:
         """The program as a callable that takes the inputs in order; ``backend`` is one of ``torch.compile``."""
         return structured(compiled(self.module, backend, options), self._exported.call_spec.in_spec)
-
-    def scope(self, node: Node) -> tuple[str, ...]:
-        """The names of the modules that a node is part of."""
-        return module_path(node)
-
-    def steps(self, graph: Graph) -> Sequence[ProgramStep]:
-        """The calls of the program that compute, in order."""
-        return self._steps().steps(graph)
-
-    def alone(self, steps: Sequence[ProgramStep], *, copies: int = 1) -> Callable[[], object]:
-        """A function that makes these calls and no others."""
-        return self._steps().alone(steps, copies)
-
-    def _steps(self) -> FxSteps:
-        exported = self._exported
-        return FxSteps(exported.graph_module, exported.graph, ExportedLeaves(exported), self._values)
-
-    def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
-        """The value of a call node on tensors."""
-        return evaluate(self._exported.graph_module, node, operands, self._devices)
 
 
 def from_graph_module(module: fx.GraphModule, example_inputs: Sequence[Any] | None = None) -> GraphModuleProgram:
@@ -407,11 +391,6 @@ def structured(call: Callable[..., Any], spec: pytree.TreeSpec) -> Callable[...,
         return call(*arguments)
 
     return flat
-
-
-def _devices_of(nodes: Iterable[fx.Node], values: Values) -> dict[str, torch.device]:
-    found = {node.name: values.value(node) for node in nodes}
-    return {name: device for name, value in found.items() if (device := device_of(value)) is not None}
 
 
 def _flat(arguments: tuple[Any, ...]) -> list[Any]:
