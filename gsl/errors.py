@@ -19,7 +19,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _RULES = os.path.join(_PACKAGE, "rules", "")
 """The rule book, whose rules are written where they stand, as a user's are."""
 _LISTED = 24
-"""How many names a message lists."""
+"""The most names that a message lists."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,7 @@ def _print(found: many.JsonObject, terminal: Terminal) -> None:
 
 
 def _outcome(found: many.JsonObject) -> str:
-    """What was written, or why nothing was."""
+    """The line about the files that were written, or the reason why there are none."""
     if found["written"]:
         return f"wrote {' and '.join(found['written'])}{'' if _fired(found) else ', the model as it was'}"
     if found["check"] is not None and not found["check"]["passed"]:
@@ -159,7 +159,7 @@ def _print_many(found: Sequence[many.Result], terminal: Terminal, verbose: bool)
 
 
 def _fired(found: many.JsonObject) -> dict[str, int]:
-    """How often each rule fired that did."""
+    """The number of firings of each rule that fired."""
     return {row["rule"]: row["fired"] for row in found["rules"] if row["fired"]}
 
 

@@ -142,8 +142,7 @@ MODELS_ARE_DATA = (
 
 
 def failure(caught: Exception, shown: bool) -> tuple[Exit, str]:
-    """What the process returns after an error, and the error in one line. It says how to see more, unless a traceback
-    was shown."""
+    """The status after an error, and the error in one line, which says how to see more unless a traceback was shown."""
     error = missing_package(caught) if isinstance(caught, ModuleNotFoundError) else caught
     usage = isinstance(error, (UsageError, WorkloadError)) or (
         isinstance(error, GSLError) and isinstance(error, ImportError)

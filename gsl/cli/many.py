@@ -19,7 +19,7 @@ from typing import Any
 from gsl.cli.command import Exit, Terminal, UsageError, failure
 
 JsonObject = dict[str, Any]
-"""What a command prints for one model as JSON."""
+"""The result for one model as JSON."""
 OneModel = Callable[[Terminal, argparse.Namespace], tuple[Exit, JsonObject]]
 """The work of a command on the model that its options name, with a terminal for its progress."""
 _Task = Callable[[argparse.Namespace], tuple[Exit, JsonObject]]
@@ -27,7 +27,7 @@ _Task = Callable[[argparse.Namespace], tuple[Exit, JsonObject]]
 
 @dataclass(frozen=True)
 class Result:
-    """What a command found for one model: what it returned, and what it prints, or the line that says why it failed."""
+    """The result of a command for one model: its status, and what it prints, or the line that says why it failed."""
 
     model: Path
     status: Exit
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def results(
     work: OneModel, tasks: Sequence[argparse.Namespace], jobs: int, terminal: Terminal, title: str
 ) -> list[Result]:
-    """What was found for each model, in order. A failure is the result of its model, and stops no other."""
+    """The result for each model, in order. A failure is the result of its model, and stops no other."""
     if jobs < 1:
         raise UsageError(f"--jobs: expected a positive number, found {jobs}")
     one = partial(work, replace(terminal, rich_err=False))  # the terminal tells how many are done
@@ -59,12 +59,12 @@ def results(
 
 
 def status(found: Sequence[Result]) -> Exit:
-    """What a command returns for many models: the highest of what it would for each of them."""
+    """The status for many models: the highest of theirs."""
     return max(result.status for result in found)
 
 
 def summary(found: Sequence[Result], done: str, negative: str) -> str:
-    """How many models there are with each outcome, in a line; two outcomes have words of the command."""
+    """The number of models with each outcome, in a line; two outcomes have words of the command."""
     words = {Exit.DONE: done, Exit.NEGATIVE: negative}
     counts = Counter(words.get(result.status, "failed") for result in found)
     listed = ", ".join(f"{count} {word}" for word, count in counts.items())

@@ -103,7 +103,7 @@ def with_sizes(workload: Workload, sizes: Mapping[str, int] | None) -> Workload:
 
 
 def are_many(paths: Sequence[Path]) -> bool:
-    """Whether arguments name more than one file."""
+    """True if arguments name more than one file."""
     return len(paths) > 1 or paths[0].is_dir()
 
 

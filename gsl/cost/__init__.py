@@ -1,4 +1,4 @@
-"""What a program costs on this machine, and which rules pay there."""
+"""The costs of programs on this machine, and the rules that pay there."""
 
 from gsl.cost.backtrack import Backtrack, Walk
 from gsl.cost.greedy import Greedy

@@ -35,11 +35,11 @@ from gsl.rewrite.passes import MAX_REFUSALS, Progress, RulePass
 from gsl.workload import Workload
 
 ALPHA = 1.05
-"""How many times the cost of the best program another one may cost to be gone on from, unless it is given."""
+"""The default of ``alpha``: so many times the cost of the best program another one may cost to be gone on from."""
 MOST_NODES = 200_000
-"""How many nodes the programs that wait may have together; those that promise least are forgotten."""
+"""The most nodes that the waiting programs have together; those that promise least are forgotten."""
 FINALISTS = 8
-"""How many programs the model looks at in the end where steps are not priced by it."""
+"""The number of programs that the model looks at in the end where steps are not priced by it."""
 GREEDY = 0.5
 """The largest share of the time for the greedy search, from whose result a walk begins."""
 LEAST = 1e-9
@@ -61,7 +61,7 @@ class Backtrack:
 
     @property
     def name(self) -> str:
-        """What it is called in reports; what is not as usual is part of it."""
+        """The name in reports, with the settings that are not the usual ones."""
         own = [f"alpha={self.alpha:g}"] if self.alpha != ALPHA else []
         own += [f"steps={self.steps}"] if self.steps is not None else []
         return f"backtrack({', '.join(own)})" if own else "backtrack"
@@ -101,7 +101,7 @@ class Backtrack:
 
 
 def _greedy(space: Space, clock: Clock, progress: Progress) -> Found:
-    """What the greedy search finds in a part of the time; nothing, where all rules together have no end."""
+    """The result of the greedy search in a part of the time; the program as it is where all rules together have no end."""
     search_for = Clock(GREEDY * clock.left)
     try:
         found = Greedy().run(space, search_for, progress)
@@ -123,15 +123,15 @@ class SearchState:
         self.view = view
         self.path = path
         self.tidied = tidied
-        """Whether equal calls were shared after the last step, which its price does not tell."""
+        """True if equal calls were shared after the last step, which its price does not tell."""
         self.steps: list[SearchStep] = []
         """All that are known, refused ones too."""
         self.order: list[SearchStep] = []
-        """Those that can be taken, the best one last."""
+        """The steps that can be taken, the best one last."""
 
     @property
     def bound(self) -> float:
-        """What the program costs to which the best step leads."""
+        """The cost of the program to which the best step leads."""
         change = self.order[-1].change
         assert change is not None
         return self.view.cost + change
@@ -158,17 +158,17 @@ class Walk:
         self.starts = Starts(self.near)
         self._numbers = count()
         self.priced = 0
-        """How many steps were priced, from a match or because nothing near to it changed."""
+        """The number of steps that were priced, from a match or because nothing near to it changed."""
         self.matched = 0
-        """How many of these from a match."""
+        """The number of these from a match."""
         self.built = 0
-        """How many programs were built."""
+        """The number of programs that were built."""
         self.again = 0
-        """How many programs were met again."""
+        """The number of programs that were met again."""
         self.finished = True
         """False where time was over before all was looked at that is below the bound."""
         self.start_cost = self.cost = 0.0
-        """What the program cost, and what the best one costs, by the prices of the walk."""
+        """The costs of the program and of the best one, by the prices of the walk."""
         self.best_paths: list[tuple[SearchStep, ...]] = []
         """The steps to the programs that were the best ones by then, the last one first."""
 

@@ -142,7 +142,7 @@ class ByNode(Protocol):
     """A model that tells what a node of a view costs, without the rest of the program."""
 
     def prices(self, workload: Workload) -> PerNode:
-        """What each node of a view of a program, or of what rules make of it, costs in that program."""
+        """The cost of each node of a view of a program, or of what rules make of it, in that program."""
 
 
 WantedCost = Union[str, PerNode, Model]

@@ -247,7 +247,7 @@ class _Optimization:
         return known if known is not None and known.serves(self.clock.seconds) else None
 
     def _again(self, known: Decision, space: Space) -> Found | None:
-        """What was found in an earlier run; ``None`` if that can't be repeated, as where values of weights differ."""
+        """The result of an earlier run; ``None`` if that can't be repeated, as where values of weights differ."""
         self.progress("applying what was decided in an earlier run")
         with self._measuring_for(0.0):
             if not known.traces:

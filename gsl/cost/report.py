@@ -249,7 +249,7 @@ class Decision:
     """A checksum of the weights and inputs with which both programs were compared."""
 
     def serves(self, budget: float) -> bool:
-        """Whether an optimisation with so many seconds would not look at more."""
+        """True if an optimisation with so many seconds would not look at more."""
         return self.budget is None or self.budget >= budget
 
     def as_json(self) -> dict[str, Any]:
@@ -279,7 +279,7 @@ class Decision:
 
 
 def _packed(trace: Trace) -> dict[str, Any]:
-    """What is needed of a trace to repeat it."""
+    """The parts of a trace that are needed to repeat it."""
     firings = [[firing.rule, firing.round, firing.at, firing.match] for firing in trace.firings]
     how = {"iterative": trace.iterative, "tidy": trace.tidy, "folds": trace.folds, "folded": trace.folded}
     return {"firings": firings, **how}

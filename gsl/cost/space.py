@@ -217,7 +217,7 @@ class Candidate:
     choice: Choice | None = None
     """The choice that gives this program again; ``None`` where it was found in another way."""
     traces: tuple[Trace, ...] = ()
-    """Those of the rules that made it, one after the other: repeated, they give this program again."""
+    """The traces of the rules that made it, one after the other: repeated, they give this program again."""
 
 
 class Clock:
@@ -329,7 +329,7 @@ class Space:
         return (new if changed else self.workload), dict(fired)
 
     def kept(self, evaluate: Evaluate) -> Evaluate:
-        """What computes weights ahead of time, each once for all programs."""
+        """The evaluation of weights ahead of time, each once for all programs."""
 
         def value(node: Node, operands: Sequence[Any]) -> Any:
             try:

@@ -38,7 +38,7 @@ class SearchStep:
 
     rule: Subst
     key: StepKey
-    """What tells it from other matches."""
+    """The key of its match."""
     at: str
     """The node at which the search started."""
     bound: Mapping[Any, str]
@@ -55,22 +55,22 @@ class SearchStep:
     """``None`` where the match is refused."""
 
     def is_like(self, other: SearchStep) -> bool:
-        """Whether another step of the same match has the same price, for the same reasons."""
+        """True if another step of the same match has the same price, for the same reasons."""
         return (self.change, self.covered, self.beside) == (other.change, other.covered, other.beside)
 
 
 class Prices:
-    """What calls cost in a program and in what rules make of it, and what tells programs from each other."""
+    """The costs of calls in a program and in what rules make of it, and the keys that tell programs from each other."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
         self.exact = isinstance(space.model, ByNode)
-        """Whether these are the prices of the model; otherwise they are analytic, and the model decides in the end."""
+        """True if these are the prices of the model; otherwise they are analytic, and the model decides in the end."""
         self.of = _prices(space)
         self._hashes: dict[int, tuple[Any, int]] = {}
 
     def price(self, node: Node) -> float:
-        """What a node costs in a run that does not find it computed."""
+        """The cost of a node in a run that does not find it computed."""
         return 0.0 if node.op in FREE else self.of(node)
 
     def hash_of(self, node: Node, parts: Iterable[int]) -> int:
@@ -99,7 +99,7 @@ def _prices(space: Space) -> PerNode:
 
 @dataclass(frozen=True)
 class Changes:
-    """What is not in a program as it was in the one before the last step, by names."""
+    """The differences of a program from the one before the last step, by names."""
 
     anew: frozenset[str]
     """The nodes that came, went or have other operands, and the outputs that are none any more, or were none."""
@@ -108,7 +108,7 @@ class Changes:
 
     @staticmethod
     def of(before: Mapping[Node, tuple[Node, ...]], ends: frozenset[Node], graph: Graph) -> Changes:
-        """What changed in a view of which the nodes with their users, and the outputs, were these."""
+        """The differences of a view from one of which the nodes with their users, and the outputs, were these."""
         now = set(graph.nodes)
         anew = [node.name for node in before.keys() ^ now]
         anew += [node.name for node in graph.nodes if node.redirects is not None]
@@ -126,7 +126,7 @@ class Changes:
         return {*self.anew, *self.users}
 
     def spare(self, step: SearchStep) -> bool:
-        """Whether a step is what it was."""
+        """True if a step is as it was."""
         if not (self.anew.isdisjoint(step.covered) and self.anew.isdisjoint(step.beside)):
             return False
         if not self.users.keys().isdisjoint(step.covered):
@@ -164,9 +164,9 @@ class Priced:
         self.names = {node.name: node for node in graph.nodes}
         self.ends = graph.ends()
         self.hashes: dict[str, int] = {}
-        """Those of the nodes, by name."""
+        """The hashes of the nodes, by name."""
         self.costs: dict[str, float] = {}
-        """What the nodes cost, by name."""
+        """The costs of the nodes, by name."""
         if before is None or changes is None:
             self._compute()
         else:
@@ -213,14 +213,14 @@ class Priced:
 
     @cached_property
     def is_tidy(self) -> bool:
-        """Whether no two calls are equal, and each is used."""
+        """True if no two calls are equal, and each is used."""
         calls = [node for node in self.graph.nodes if node.op not in LEAVES and node.effect is None]
         equal = [self.hashes[node.name] for node in calls if not node.opaque]
         return len(set(equal)) == len(equal) and all(node.users or node in self.ends for node in calls)
 
     @cached_property
     def key(self) -> Hashable:
-        """What tells the program from others: a hash of its outputs and of its calls with effects."""
+        """The key of the program: a hash of its outputs and of its calls with effects."""
         effects = [self.hashes[node.name] for node in self.graph.nodes if node.effect is not None]
         return hash((*[self.hashes[node.name] for node in self.graph.outputs], *effects))
 
@@ -240,7 +240,7 @@ class Priced:
         return RulePass(self.graph, [], "priority", Trace())
 
     def price(self, node: Node) -> float:
-        """What a node costs in a run."""
+        """The cost of a node in a run."""
         return 0.0 if self.ahead.get(node) else self.prices.price(node)
 
     def step(self, rule: Subst, match: Match, node: Node, key: StepKey) -> SearchStep:
@@ -257,7 +257,7 @@ class Priced:
 
 
 class _Change:
-    """What a replacement changes in a view: which calls come, which go, and of which others the price may change.
+    """The change that a replacement makes in a view: calls that come, calls that go, others whose price may change.
 
     That of a call may depend on what it is, on its operands, and on whether it is the only user of a call among them.
     """
@@ -278,15 +278,15 @@ class _Change:
             if node not in self.dead and node.op not in LEAVES
         ]  # fmt: skip
         self.hashes: dict[Node, int] = {}
-        """Those of the new calls."""
+        """The hashes of the new calls."""
         self.ahead: dict[Node, bool] = {}
-        """What is known of the new calls, and of what they are made from, before a run."""
+        """The new calls, and the nodes that they are made from: true for those that are known before a run."""
         self.equal: list[Node] = []
         """The calls that stand for new ones."""
         self.redirected = dict.fromkeys([user for old in self.moved for user in old.users if user not in self.dead])
 
     def _is_used(self, node: Node) -> bool:
-        """Whether something uses a node that does not go."""
+        """True if something uses a node that does not go."""
         return any(user not in self.dead for user in node.users)
 
     def _make(self, live: Sequence[Node], replacement: Replacement) -> None:
@@ -348,7 +348,7 @@ class _Change:
         return SearchStep(rule, key, node.name, _bound(match), match.operators, inner, covered, beside, change)
 
     def _after(self, near: Iterable[Node], users: Mapping[Node, tuple[Node, ...]]) -> float:
-        """What new calls and those near to them cost afterwards. They have their operands and users for that long."""
+        """The cost of new calls and of those near to them. They have their operands and users for that long."""
         operands = {node: node.operands for node in self.redirected}
         before = {node: node.users for node in users}
         try:
@@ -364,7 +364,7 @@ class _Change:
                 node.users = own
 
     def _new(self) -> float:
-        """What the new calls cost, without those that are computed ahead, and those for which an equal one stands."""
+        """The cost of the new calls, without those that are computed ahead, and those for which an equal one stands."""
         view, prices, total = self.view, self.view.prices, 0.0
         for node in self.created:
             parts = [view.hashes[part.name] if part.index >= 0 else self.hashes[part] for part in node.operands]
@@ -379,7 +379,7 @@ class _Change:
         return total
 
     def _is_ahead(self, node: Node) -> bool:
-        """Whether a node is computed ahead, which that of its operands tells; it is noted."""
+        """True if a node is computed ahead, as its operands tell; it is noted."""
         ahead = self.view.ahead
         self.ahead.update({operand: ahead[operand] for operand in node.operands if operand in ahead})
         known = self.view.prices.space.is_ahead(node, self.ahead)
@@ -388,7 +388,7 @@ class _Change:
         return bool(known)
 
     def _now_ahead(self) -> float:
-        """What the calls cost that are computed ahead because a replaced one is."""
+        """The cost of the calls that are computed ahead because a replaced one is."""
         total = 0.0
         found = any(self.ahead.get(new) or self.view.ahead.get(new) for new in self.moved.values())
         work = list(self.redirected) if found else []
@@ -400,7 +400,7 @@ class _Change:
         return total
 
     def _stays(self, node: Node) -> bool:
-        """Whether a node of the view is what it was: it does not go, and is made of nothing that is replaced."""
+        """True if a node of the view is as it was: it does not go, and is made of nothing that is replaced."""
         low = min([old.index for old in self.moved])
         done, work = {node}, [node]
         while work:
@@ -453,7 +453,7 @@ def _bound(match: Match) -> dict[Any, str]:
 
 
 def key_of(rule: Subst, match: Match) -> StepKey:
-    """What tells a match from others, wherever it was found from."""
+    """The key of a match, wherever it was found from."""
     bindings = match.bindings
     return (
         rule.name, frozenset([(pattern, node.name) for pattern, node in bindings.nodes.items()]),
@@ -463,7 +463,7 @@ def key_of(rule: Subst, match: Match) -> StepKey:
 
 
 def is_local(rule: Subst) -> bool:
-    """Whether a match depends on the nodes that it binds, and may be found from each of those that operators bind."""
+    """True if a match depends on the nodes that it binds only, and may be found from each that operators bind."""
     plan = rule.plan
     if rule.source.predicates or plan.given or plan.fuzzy or plan.variadic is not None:
         return False

@@ -21,7 +21,7 @@ ROUNDS = (5, 31)
 """The least and the most rounds in which programs are timed. With less than three, nothing is more than chance;
 with three, nothing is if a single one was disturbed."""
 RUNS = 2 + ROUNDS[0]
-"""How often each program runs at least: to be ready, to find the number of runs of a sample, and in the rounds."""
+"""The least runs of each program: to be ready, to find the number of runs of a sample, and in the rounds."""
 SAMPLE = 0.002
 """The least seconds of one sample: shorter programs are run several times for one."""
 

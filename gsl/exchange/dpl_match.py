@@ -111,7 +111,7 @@ def is_fused(pattern: Any, match: Match) -> bool | str:
 
 
 def replacement(pattern: Any, rewriter: Any, match: Match) -> Pattern | str:
-    """What a rewriter makes of a match, or the reason why it makes nothing of it."""
+    """The pattern that a rewriter makes of a match, or the reason why it makes none."""
     try:
         excerpt = RelaxExcerpt(match)
         values = relax.analysis.get_var2val(excerpt.function)

@@ -37,7 +37,7 @@ _VOLUMES: Final = ((_SIZE,) * 5,)
 _MAKERS: Final[Mapping[str, int]] = {"matmul": 2, "nn.conv2d": 4}
 """The calls whose results are read with what is added to them, with the ranks of their operands."""
 _CONSTANTS: Final = ((), _BIAS, *_MAKERS)
-"""What is tried with constants, too."""
+"""The parts that are tried with constants, too."""
 _DTYPES: Final = ("float32", "float16", "int8", "int32")
 _FIRST: Final = 40
 """The value of the constant that stands for the first leaf; those for others follow."""
@@ -49,7 +49,7 @@ _GIVEN: Final[Mapping[str, Mapping[str, Any]]] = {
     "relax.split": {"indices_or_sections": 3, "axis": -1},
     "relax.strided_slice": {"axes": [0], "begin": [0], "end": [1]},
 }  # fmt: skip
-"""What calls of an operator need besides its tensors."""
+"""The arguments that calls of an operator need besides tensors."""
 _VECTORS: Final = frozenset(("relax.nn.batch_norm",))
 """The operators of which all operands but the first are vectors."""
 _AROUND: Final = (theirs.TypePattern, theirs.DataTypePattern, theirs.ShapePattern, theirs.AttrPattern)
@@ -218,7 +218,7 @@ def _parts(part: Any) -> list[Any]:
 
 
 def _inner(part: Any, chosen: Mapping[Any, int]) -> Any:
-    """What a pattern says about calls."""
+    """The part of a pattern that tells of calls."""
     while True:
         if isinstance(part, theirs.OrPattern):
             part = part.right if chosen[part] else part.left

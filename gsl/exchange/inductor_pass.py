@@ -23,7 +23,7 @@ _DTYPES: Final = ("float32", "float16")
 _TRIED: Final = 24
 """The largest number of combinations of ranks and dtypes of which a pattern is made."""
 _PARTS: Final = ("search_fn", "replace_fn", "scalar_workaround", "extra_check", "trace_fn", "exclusive_arg_names")
-"""What a pass keeps of the arguments of ``register_replacement``."""
+"""The arguments of ``register_replacement`` that a pass keeps."""
 
 
 def from_inductor_pass(

@@ -200,7 +200,7 @@ class OnnxExcerpt:
 
 
 class OnnxscriptReplacement:
-    """What a rule of onnxscript makes of an excerpt, as a view."""
+    """The replacement that a rule of onnxscript makes of an excerpt, as a view."""
 
     def __init__(self, excerpt: OnnxExcerpt, made: Any) -> None:
         nodes, own = made.new_nodes, set(made.new_nodes)
@@ -304,7 +304,7 @@ def _stand_in(value: ir.Value, number: int) -> ir.Value:
 
 
 def replacement(rule: Any, match: Match) -> list[Pattern] | str:
-    """What a rule of onnxscript makes of the outputs of a match, or the reason why it makes nothing of it."""
+    """The patterns that a rule of onnxscript makes of the outputs of a match, or the reason why it makes none."""
     try:
         excerpt = OnnxExcerpt(match)
         made = _replaced(rule, excerpt)
@@ -345,7 +345,7 @@ class _Reasons:
     reason = ""
 
     def log(self, rule: Any, graph: Any, node: Any, match: Any, status: Any) -> None:
-        """What onnxscript tells its tracers."""
+        """A reason, as onnxscript tells its tracers."""
         if status.name == "CONDITION_FAILED":
             self.checked = self.checked or match.reason
         self.reason = self.reason or f"its pattern is written in other calls: {match.reason}"

@@ -228,7 +228,7 @@ def _node(name: str, values: Sequence[ir.Value | None], attributes: Mapping[str,
 
 
 def _kinds(shape: _Told, place: int, count: int) -> tuple[Any, ...]:
-    """What an operand is in turn: a tensor of the rank that is tried, a vector, a number, a list of integers."""
+    """The kinds of an operand, in turn: a tensor of the rank that is tried, a vector, a number, a list of integers."""
     if shape.literal in ("number", "list"):
         return ("number", *_BOUNDS) if shape.literal == "number" else ("list", "pads")
     if shape.literal == "none":

@@ -8,8 +8,7 @@ from typing import Any
 from gsl import attr, op, pat
 from gsl.attr import Expr
 from gsl.errors import GSLError
-from gsl.exchange.places import Alike
-from gsl.exchange.terms import ACTIVATIONS, CONSTANTS, FIELD, OPEN, VARIABLE, RuleTerm, Semantics, TermRule, walk
+from gsl.exchange.terms import ACTIVATIONS, CONSTANTS, FIELD, OPEN, VARIABLE, Alike, RuleTerm, Semantics, TermRule, walk
 from gsl.pat import Pattern
 
 SourceValue = Any
@@ -21,7 +20,7 @@ class Inexpressible(Exception):
 
 
 def asked(function: Callable[..., Any], title: str, *args: Any) -> Any:
-    """What a function of the user gives. Inexpressible where it fails, so that one rule is refused, and not all."""
+    """The result of a function of the user. Inexpressible where it fails, so that one rule is refused, and not all."""
     try:
         return function(*args)
     except GSLError:

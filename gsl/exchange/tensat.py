@@ -117,8 +117,8 @@ def _equations(line: str) -> Iterator[tuple[int, str]]:
 
 
 def _end(line: str, left: int, right: int) -> int:
-    """Where the call after one ``==`` ends, and the one before the next begins; found from the other side if the first
-    one is not closed."""
+    """The end of the call between two ``==``, behind which the call before the second one begins; found from the other
+    side if the first one is not closed."""
     depth = 0
     for place in range(left, right):
         depth += _DEPTH.get(line[place], 0)

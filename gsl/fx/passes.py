@@ -175,7 +175,7 @@ def note_left_out(trace: Trace, rules: Iterable[Subst], graph: Graph) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PassRecord:
-    """What one pass of a list did with one graph."""
+    """The record of one pass of a list on one graph."""
 
     graph: int
     """The number of the graph among those that the list got."""

@@ -42,7 +42,7 @@ def _finished(
     product: Tensor, bias: Tensor | None, other: Tensor | None, *, activation: str = "none", other_scale: float = 1.0,
     other_zero: int = 0, out_scale: float | None = None, out_zero: int = 0,
 ) -> Tensor:  # fmt: skip
-    """What follows a product: a bias (of the shape of a channel), a second term, an activation, quantisation."""
+    """A product with what follows it: a bias (of the shape of a channel), a second term, an activation, quantisation."""
     if bias is not None:
         product = product + bias
     if other is not None:
@@ -97,7 +97,7 @@ def _end(
     other: Tensor | None, memory: torch.memory_format, *, activation: str = "none", other_scale: float = 1.0,
     other_zero: int = 0, out_scale: float | None = None, out_zero: int = 0,
 ) -> tuple[Any, ...] | None:  # fmt: skip
-    """What follows a product, as oneDNN takes it: what is added and becomes the result, the result's type, the rest.
+    """The arguments for what follows a product, as oneDNN takes them: the addend, the result's type, the rest.
 
     ``None`` where it takes no such call.
     """

@@ -190,7 +190,7 @@ def checked_name(name: Any) -> str:
 
 
 def checked_leaves(meaning: Meaning, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said of shapes and of values to try. PatternError for names that are no parameters."""
+    """The declared shapes and values to try. PatternError for names that are no parameters."""
     for name, value in given.items():
         if name not in meaning.schemas:
             raise PatternError(

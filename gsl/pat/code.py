@@ -48,7 +48,7 @@ class _Coder:
         self.source, self.target, self.where = source, target, where
         self.given = {pattern: name for name, pattern in given.items() if isinstance(pattern, Pattern)}
         self.texts: dict[Pattern, str] = {}
-        """What stands for a pattern that is written: its name, or the whole of it."""
+        """The text for a pattern that is written: its name, or the whole of it."""
         patterns = list(walk(*source, *target))
         self.declared = {spec.cls: spec for used in patterns if isinstance(spec := used.operator, DeclaredSpec)}
         """The operators of users by their names."""
@@ -152,7 +152,7 @@ class _Coder:
         return found
 
     def _text(self, pattern: Pattern) -> str:
-        """What stands for a pattern where it is used."""
+        """The text for a pattern where it is used."""
         if isinstance(pattern, Instance):
             number = _bare(self.value(pattern.number))
             return _called(self.texts[pattern.variadic], [self.texts[pattern.template], number])
@@ -271,7 +271,7 @@ class _Coder:
         return _called("pat.Call", [self._operator(pattern.op), *parts])
 
     def _operator(self, op: Any) -> str:
-        """What stands for an operator that has no class of its own here."""
+        """The text for an operator that has no class of its own here."""
         if isinstance(op, OpClass):
             return self.classes.get(op) or _class(op)
         return repr(op.name) if isinstance(op, OpSpec) else _native(op)

@@ -25,7 +25,7 @@ _SETS: Final = 3
 _ONES: Final = 1
 """The one of them in which sizes that may be 1 are."""
 _MULTIPLES: Final = (2, 12, 64)
-"""What sizes are multiples of, if the programs divide them by numbers."""
+"""The numbers of which sizes are multiples where the programs divide them by numbers."""
 _MODES: Final = ("other", "square", "aligned")
 """Sizes of the axes that ``*b`` stands for: other ones than all else; the same, of which the last two are equal; or
 those of the axes of another leaf that stand above them, and then also 1."""
@@ -46,7 +46,7 @@ class _Choice:
     descending: bool = False
     """True if names get the smaller sizes that come later."""
     multiple: int = 1
-    """What all sizes are multiples of; 0 for the product of the literals."""
+    """The number of which all sizes are multiples; 0 for the product of the literals."""
     kinds: tuple[int, ...] = ()
     """Which of its lists of examples each literal takes."""
     other_dtype: bool = False

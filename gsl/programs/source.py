@@ -66,7 +66,7 @@ class RuleProgram(Protocol):
     literals: Mapping[str, Any]
     """Its parameters that are literals, each with its default or its type; ``inspect.Parameter.empty`` without both."""
     weights: frozenset[str]
-    """Those of the tensors that are weights of a module."""
+    """The names of the tensors that are weights of a module."""
     finished: bool
     """True if the types of the tensors can't be chosen."""
 

@@ -23,7 +23,7 @@ SCHEME = ("scale", "zero_point", "quant_min", "quant_max", "dtype")
 
 
 def back(data: pat.Pattern, **scheme: Any) -> tuple[pat.Call, pat.Call]:
-    """What is dequantised, and quantised again in the same way."""
+    """The dequantised tensor, and that tensor quantised again in the same way."""
     floats = q.dequantise(data, **scheme)
     return floats, q.quantise(floats, **pat.same_attr(floats, SCHEME))
 

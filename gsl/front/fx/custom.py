@@ -196,7 +196,7 @@ class TorchOperator:
     # ------------------------------------------------------------ calls
 
     def targets(self) -> tuple[Any, ...]:
-        """What a graph calls if it calls the operator; none if torch does not have it."""
+        """The targets by which a graph calls the operator; none if torch does not have it."""
         if not self.exists or self._is_stale:
             return ()
         overload = self.overload
@@ -360,7 +360,7 @@ def _default_text(default: Any) -> str:
 def disagreement(
     native: TorchOperator, types: Mapping[str, TensorType], attrs: Mapping[str, Any], tolerances: Mapping[str, Any]
 ) -> str | None:
-    """Where the registered kernel gives other values than the meaning, on random tensors; ``None`` if it does nowhere.
+    """The case in which the registered kernel gives other values than the meaning, on random tensors; ``None`` if none.
 
     Also ``None`` where this machine has no kernel.
     """

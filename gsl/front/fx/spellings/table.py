@@ -1,4 +1,4 @@
-"""What spellings are written with: rows of the table, native calls as trees, weights of modules, and operands."""
+"""The parts of spellings: rows of the table, native calls as trees, weights of modules, and operands."""
 
 from __future__ import annotations
 
