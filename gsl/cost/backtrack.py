@@ -101,7 +101,7 @@ class Backtrack:
 
 
 def _greedy(space: Space, clock: Clock, progress: Progress) -> Found:
-    """The result of the greedy search in a part of the time; the program as it is where all rules together have no end."""
+    """The result of the greedy search in a part of the time; the program itself where rules together have no end."""
     search_for = Clock(GREEDY * clock.left)
     try:
         found = Greedy().run(space, search_for, progress)

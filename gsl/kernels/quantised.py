@@ -42,7 +42,7 @@ def _finished(
     product: Tensor, bias: Tensor | None, other: Tensor | None, *, activation: str = "none", other_scale: float = 1.0,
     other_zero: int = 0, out_scale: float | None = None, out_zero: int = 0,
 ) -> Tensor:  # fmt: skip
-    """A product with what follows it: a bias (of the shape of a channel), a second term, an activation, quantisation."""
+    """A product with what follows it: a bias (of the shape of a channel), a second term, activation, quantisation."""
     if bias is not None:
         product = product + bias
     if other is not None:
