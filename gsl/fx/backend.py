@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -26,7 +27,9 @@ from gsl.errors import (
 )
 from gsl.front.fx.compiled import CompiledProgram, alike, hoisted, is_autocast, regions
 from gsl.fx.passes import GraphExplanations, Rules, applied, explained, is_training, kept, note_left_out, rule_set
+from gsl.graph import LEAVES
 from gsl.rewrite import RuleSet, Subst, Trace
+from gsl.rewrite.check import seen_through
 from gsl.workload import Workload
 
 OnRewrite = Callable[[Trace, fx.GraphModule, fx.GraphModule], object]
@@ -167,7 +170,7 @@ class Backend:
             traces.append(trace)
             if region is None or not hasattr(new, path):
                 continue
-            if alike(inner.module, region):
+            if alike(inner.module, region) and _sharing(CompiledProgram(region, weights=weights)) <= _sharing(inner):
                 if new is module:
                     new = program.store(program.load()).module
                 new._modules[path] = region
@@ -250,6 +253,14 @@ def _for(stage: RuleSet, training: bool) -> RuleSet:
         return stage
     rules = [rule for rule in stage if not rule.inference_only]
     return RuleSet(rules, strategy=stage.strategy, max_steps=stage.max_steps, tidy=stage.tidy)
+
+
+def _sharing(program: CompiledProgram) -> set[tuple[int, str | int]]:
+    """Each output of a graph by its place, with the input or the other output whose memory it may share."""
+    seen = [seen_through((output,)) for output in program.load().outputs]
+    leaves = [{node.name for node in nodes if node.op in LEAVES} for nodes in seen]
+    pairs = [(n, m) for n, m in combinations(range(len(seen)), 2) if seen[n].keys() & seen[m].keys()]
+    return {*pairs, *((n, name) for n, names in enumerate(leaves) for name in names)}
 
 
 class _Check:

@@ -12,6 +12,7 @@ from torch._higher_order_ops.map import map as map_rows
 from torch.utils.checkpoint import checkpoint
 
 from gsl import Subst, Workload, op, pat
+from gsl.rules import RULES
 from tests.torch.models import SMALL, Branches, Recorder, X, compiled, equal, gradients, model
 
 
@@ -86,6 +87,21 @@ def test_a_branch_whose_result_would_lie_otherwise_in_memory_is_kept() -> None:
             call, _ = compiled(module, rule, then)
             for inputs in (torch.ones(3, 4), -torch.ones(3, 4)):
                 equal(call(inputs), module(inputs))
+
+
+@pytest.mark.parametrize("shared", ["input", "output"])
+def test_a_branch_whose_result_would_share_memory_is_kept(shared: str) -> None:
+    def branch(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.relu(x)
+        return y, x.clone() if shared == "input" else y.clone()
+
+    def form(self: Any, x: torch.Tensor) -> Any:
+        return torch.cond(x.sum() > 0, branch, lambda x: (x * 2.0, torch.sigmoid(x)), (x,))
+
+    module = model(form)
+    call, _ = compiled(module, RULES["copy-identity"], "aot_eager")
+    for inputs in (torch.ones(3, 4), -torch.ones(3, 4)):
+        equal(call(inputs), module(inputs))
 
 
 def test_checkpointed_layers_learn_as_the_model_does() -> None:
