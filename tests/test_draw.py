@@ -346,7 +346,7 @@ def test_depth_and_expand_open_modules() -> None:
 
 def test_a_module_to_be_open_that_there_is_not() -> None:
     options = Options(lambda node: ("layer", "0") if node.op == "tanh" else (), expand=("layer.*", "layer.1"))
-    with pytest.raises(WorkloadError, match=r"expand: there is no module 'layer.1'; did you mean 'layer.0' or 'layer'\?"):
+    with pytest.raises(WorkloadError, match=r"there is no module 'layer.1'; did you mean 'layer.0' or 'layer'\?"):
         check_expanded(graph(lambda b: b.call("tanh", b.input("x", 2))), options)
 
 
