@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import count
 from typing import Any
 
@@ -57,6 +57,8 @@ class RelayStorer(Storer):
         self._static = ByExpression[bool]()
         self._fields: dict[Type | None, Any] = {}
         """A field of a tuple for each type."""
+        self._tuples: dict[Type | None, Any] = {}
+        """A tuple for each type."""
         self._spans: dict[int, Any] = {}
         """The places in the source for what was made in place of some nodes, by the identity of the tuple of these."""
         self.function: relay.Function = module["main"]
@@ -139,7 +141,12 @@ class RelayStorer(Storer):
     # ------------------------------------------------------------ what is new
 
     def tuple_of(self, node: Node, items: list[Any]) -> Any:
-        return self._noted(node, relay.Tuple(items, self._span(node)))
+        if node.type is None or not all(map(self._is_static, items)):
+            return self._noted(node, relay.Tuple(items, self._span(node)))
+        known = self._tuples.get(node.type)
+        if known is None:
+            known = self._tuples[node.type] = self._typed(relay.Tuple(items))
+        return self._noted_static(node, relay.expr.TupleWithFields(known, items, None, self._span(node)))
 
     def fields_of(self, value: Any) -> None:
         """None: a field is taken of a tuple by a call."""
@@ -189,7 +196,7 @@ class RelayStorer(Storer):
         known = self._fields.get(node.type)
         if known is None:
             known = self._fields[node.type] = self._typed(relay.TupleGetItem(whole, index))
-        return relay.expr.TupleGetItemWithFields(known, whole, index, None, span)
+        return self._noted_static(node, relay.expr.TupleGetItemWithFields(known, whole, index, None, span))
 
     def _canonical(self, node: Node, operands: list[Any]) -> Any:
         """A canonical call, written as one before that was like it."""
@@ -286,7 +293,12 @@ class RelayStorer(Storer):
     def _noted(self, node: Node, expr: Any) -> Any:
         """The expression of a node, whose type is noted."""
         self._types.setdefault(expr, node.type)
-        return self._typed(expr)
+        return expr if self._static.get(expr) else self._typed(expr)
+
+    def _noted_static(self, node: Node, expr: Any) -> Any:
+        """The same for one of which Relay has found the type, and knows all sizes."""
+        self._static[expr] = True
+        return self._noted(node, expr)
 
     def _typed(self, expr: Any) -> Any:
         """The expression, of which Relay has found the type of every part. FrontEndError if it is ill-typed."""
@@ -345,18 +357,26 @@ class RelayStorer(Storer):
         kept = [var for var in old.params if var in used or var in inputs]
         params = kept + [var for var in self._new_variables if var in used]
         type = checked_type(body)
-        if not is_static(type):
+        if not all(map(self._is_static, output_exprs(body))):
             return self._typed(relay.Function(params, body, type, old.type_params, old.attrs, old.span))
         # TVM would go through the whole body to find the type of the function: another one of that type will do.
-        other = relay.Function(params, _zeros(type), type, old.type_params, old.attrs, old.span)
-        return relay.function.FunctionWithFields(self._typed(other), None, body)
+        other = relay.Function(params, self._zeros_like(body), type, old.type_params, old.attrs, old.span)
+        infer_local(other)
+        return relay.function.FunctionWithFields(other, None, body)
 
 
-def _zeros(type: Any) -> Any:
-    """An expression of a type whose sizes are numbers."""
-    if isinstance(type, relay.TupleType):
+    def _zeros_like(self, expr: Any) -> Any:
+        """An expression of the type of another one, whose sizes are numbers."""
+        if isinstance(expr, relay.Tuple):
+            return relay.Tuple(list(map(self._zeros_like, expr.fields)))
+        return _zeros(self.type_of(expr))
+
+
+@lru_cache(maxsize=4096)
+def _zeros(type: Type) -> Any:
+    if isinstance(type, TupleType):
         return relay.Tuple(list(map(_zeros, type.fields)))
-    return relay.zeros(items(type.shape), str(type.dtype))
+    return relay.zeros(type.shape, type.dtype)
 
 
 def _first_span(nodes: Sequence[Node]) -> Any:

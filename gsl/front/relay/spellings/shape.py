@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import tvm
 from tvm import relay
 
 from gsl.front.relay.spellings.conv import padded
@@ -46,7 +47,14 @@ def tensors(w: RelayLowering) -> Any:
 
 
 def _joined(op: str, function: Callable[..., Any]) -> RelayRow:
-    return RelayRow(op, lambda w: function(tensors(w), w["axis"]), {op: same(op)})
+    def write(w: RelayLowering) -> Any:
+        data, axis, native = tensors(w), w["axis"], tvm.ir.Op.get(op)
+        if not isinstance(data, relay.Tuple):
+            return function(data, axis)
+        # TVM's function would make a tuple of its own.
+        return relay.Call(native, [data], tvm.ir.make_node(native.attrs_type_key, axis=axis))
+
+    return RelayRow(op, write, {op: same(op)})
 
 
 def _split(w: RelayLowering) -> Any:
