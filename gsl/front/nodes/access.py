@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import is_
+from types import MappingProxyType
+from typing import Any, Final
 
 from gsl.errors import FrontEndError
 from gsl.graph import Op, op_name
@@ -23,9 +25,13 @@ Rebuild = Callable[[Op, Sequence[Any], Mapping[str, Any], Any], Any]
 (``None`` for one that a rule made)."""
 
 
+NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+"""The attributes of objects of which none are known."""
+
+
 def no_attributes(_: Any) -> Mapping[str, Any]:
-    """The attributes of objects of which none are known."""
-    return {}
+    """The attributes of such an object."""
+    return NONE
 
 
 @dataclass(frozen=True)
@@ -55,13 +61,16 @@ class Access:
                 "objects"
             )
         operands = tuple(found)
-        if any(operand is None for operand in operands):
-            raise FrontEndError(f"operands({shown(item)}) gives None as operand {operands.index(None)}: leave it out")
+        for place, operand in enumerate(operands):
+            if operand is None:
+                raise FrontEndError(f"operands({shown(item)}) gives None as operand {place}: leave it out")
         return operands
 
-    def attrs_of(self, item: Any) -> dict[str, Any]:
+    def attrs_of(self, item: Any) -> Mapping[str, Any]:
         """The attributes of an object."""
         found = self._ask("attrs", self.attrs, item)
+        if found is NONE:
+            return NONE
         if not isinstance(found, (dict, Mapping)) or not all(isinstance(name, str) for name in found):
             raise FrontEndError(
                 f"attrs({shown(item)}) gives {found!r} of type {type(found).__name__}, expected a mapping from names "
@@ -100,11 +109,12 @@ class Access:
         if kind != op:
             raise FrontEndError(f"{what} gives {shown(made)}, whose operator is {op_name(kind)}")
         found = self.operands_of(made)
-        if len(found) != len(operands) or any(a is not b for a, b in zip(found, operands)):
+        if len(found) != len(operands) or not all(map(is_, found, operands)):
             raise FrontEndError(
                 f"{what} gives {shown(made)}, whose operands are {_list(found)}; expected {_list(operands)}, the "
                 "objects that it was given"
             )
+        self.attrs_of(made)
         return made
 
     def inputs(self) -> tuple[str, ...]:

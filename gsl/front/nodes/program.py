@@ -21,7 +21,9 @@ class NodesProgram(Unchangeable):
 
     casts_inputs = False
     example_inputs = None
-    def __init__(self, outputs: Sequence[Any], access: Access) -> None:
+
+    def __init__(self, outputs: Sequence[Any], access: Access, *, is_read: bool = False) -> None:
+        """``is_read`` tells that the objects have been looked at, so that they form a graph."""
         if not isinstance(outputs, (list, tuple)) or not outputs:
             raise FrontEndError(
                 f"a graph of objects is given by the list of its outputs, got {shown(outputs)} of type "
@@ -30,7 +32,8 @@ class NodesProgram(Unchangeable):
         self._outputs = tuple(outputs)
         self._access = access
         self._inputs = access.inputs()
-        self._graph = _read(self._outputs, access)
+        self._view = None if is_read else _read(self._outputs, access)
+        """What the look at the objects found, until somebody takes it."""
 
     @property
     def native(self) -> list[Any]:
@@ -51,7 +54,8 @@ class NodesProgram(Unchangeable):
         return {}
 
     def load(self) -> Graph:
-        return self._graph.copy()
+        view, self._view = self._view, None
+        return _read(self._outputs, self._access) if view is None else view
 
     def store(self, graph: Graph) -> NodesProgram:
         """The graph of a rewritten view. An object is made anew where it or something below it has changed."""
@@ -64,7 +68,7 @@ class NodesProgram(Unchangeable):
             else:
                 operands = [objects[operand] for operand in node.operands]
                 objects[node] = self._access.make(_native_op(node), operands, node.attrs, node.native)
-        return NodesProgram([objects[node] for node in graph.outputs], self._access)
+        return NodesProgram([objects[node] for node in graph.outputs], self._access, is_read=True)
 
     def build(self, **options: Any) -> Callable[..., Any]:
         run = self._access.run
@@ -82,6 +86,7 @@ def _read(outputs: Sequence[Any], access: Access) -> Graph:
     """The view of the graph that ends in these objects, operands first. Each object is asked once."""
     nodes: dict[int, Node] = {}
     below: dict[int, tuple[Any, ...]] = {}
+    names: dict[Op, str] = {}
     for output in outputs:
         if output is None:
             raise FrontEndError("None is among the outputs of a graph of objects")
@@ -95,9 +100,12 @@ def _read(outputs: Sequence[Any], access: Access) -> Graph:
                     break
             else:
                 path.pop()
-                operands = tuple(nodes[id(operand)] for operand in below[id(item)])
+                operands = tuple([nodes[id(operand)] for operand in below[id(item)]])
                 op = access.op_of(item)
-                nodes[id(item)] = Node(op, operands, access.attrs_of(item), name=_name(op), native=item)
+                name = names.get(op)
+                if name is None:
+                    name = names[op] = _name(op)
+                nodes[id(item)] = Node(op, operands, access.attrs_of(item), None, name, item)
     graph = Graph(nodes.values(), [nodes[id(output)] for output in outputs], _untyped, typed=False)
     for node, name in node_names(graph).items():
         node.name = name
