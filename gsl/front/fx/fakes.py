@@ -54,15 +54,20 @@ def _mode(value: Any) -> FakeTensorMode | None:
 Form = tuple[Any, ...]
 
 
-def _form(value: FakeTensor) -> Form:
+def _form(value: torch.Tensor) -> Form:
     """All properties of a fake tensor, except with which others it shares memory, and if it wants gradients.
 
-    Not to be compared where sizes are symbolic, for that would decide something about them; it has no hash then.
+    Not to be compared where sizes are symbolic, for that would decide something about them; it has no hash then. A
+    tensor of the device ``meta`` stands for one of the CPU.
     """
+    fake = value if isinstance(value, FakeTensor) else None
     return (
-        value.shape, value.stride(), value.dtype, value.fake_device, value.is_conj(), value.is_neg(),
-        value.storage_offset(), value.constant is None and value.real_tensor is None,
+        value.shape, value.stride(), value.dtype, _CPU if fake is None else fake.fake_device, value.is_conj(),
+        value.is_neg(), value.storage_offset(), fake is None or (fake.constant is None and fake.real_tensor is None),
     )  # fmt: skip
+
+
+_CPU: Final = torch.device("cpu")
 
 
 _PLAIN: Final = (False, False, 0, True)
@@ -80,7 +85,7 @@ class TensorLayout:
     @staticmethod
     def of(value: Any, operands: Iterable[Any]) -> TensorLayout | None:
         """The layout of the result of a call on these operands; ``None`` for one that is no plain tensor of its own."""
-        if type(value) is not FakeTensor or value.layout != torch.strided or value.requires_grad:
+        if type(value) not in (FakeTensor, torch.Tensor) or value.layout != torch.strided or value.requires_grad:
             return None
         form, memory = _form(value), value.untyped_storage()._cdata
         if any(isinstance(size, torch.SymInt) for size in (*form[0], *form[1])) or form[4:] != _PLAIN:
@@ -366,16 +371,27 @@ def _alike(
     return found
 
 
-_OPERANDS: Final = (fx.Node, FakeTensor)
+_OPERANDS: Final = (fx.Node, FakeTensor, torch.Tensor)
 
 
-def remember(call: Native, operands: Sequence[Any], result: Any) -> None:
-    """Keep the layout of the result of a call that was run on fake tensors, so that none that is alike is run again."""
-    tensors = [operand for operand in operands if isinstance(operand, FakeTensor)]
+def layout_of(call: Native, operands: Sequence[Any], result: Any) -> tuple[Any, TensorLayout | None]:
+    """The key of a call that was run on fake tensors, or on the device ``meta``, and the layout of its result; ``None``
+    where that is no plain tensor."""
+    tensors = [operand for operand in operands if isinstance(operand, torch.Tensor)]
     alike = _alike(call.target, call.args, call.kwargs, {tensor: _form(tensor) for tensor in tensors})
-    layout = None if alike is None else TensorLayout.of(result, tensors)
+    return alike, None if alike is None else TensorLayout.of(result, tensors)
+
+
+def keep_layout(alike: Any, layout: TensorLayout | None) -> None:
+    """Keep the layout of the result of a call that was run, so that none that is alike is run again."""
     if layout is not None:
         _keep(_LAYOUTS, alike, layout)
+
+
+def is_kept(alike: Any, layout: TensorLayout | None) -> bool:
+    """True if this is what was kept of a call."""
+    kept = _LAYOUTS.get(alike)
+    return kept is layout if kept is None or layout is None else kept.form == layout.form
 
 
 def _keep(table: dict[Any, Any], key: Any, answer: Any) -> None:

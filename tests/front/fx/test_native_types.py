@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from gsl import Subst, Workload, op, pat
 from gsl.front.fx.fakes import Fakes, MetadataFields
@@ -88,7 +88,33 @@ def test_a_new_call_is_run_once_for_its_type_and_its_layout() -> None:
         new = Subst(op.ReLU(x), pat.Call(act, x), name="once")(wl)
         values = [node.meta["val"] for node in new.exported.graph.nodes if node.target is act]
         assert [tuple(value.shape) for value in values] == [(2, 8), (2, 4)]
-        assert runs == [(2, 8), (2, 4)]
+        assert runs == [(2, 8), (2, 8), (2, 4)]  # the first call of an operator runs on the device meta, too
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["plain", "asks"])
+def test_an_operator_that_tells_on_meta_what_it_tells_on_fakes_is_not_run_on_these_again(asks: bool) -> None:
+    """One that asks for the device of its operands is."""
+    seen: list[type] = []
+
+    def fake(x: torch.Tensor) -> torch.Tensor:
+        seen.append(type(x))
+        turned = asks and x.device.type == "cpu"
+        return torch.empty(x.shape[::-1], dtype=x.dtype).t() if turned else torch.empty_like(x)
+
+    with torch.library._scoped_library("gsl_meta", "FRAGMENT") as library:
+        name = f"act_{asks}"
+        library.define(f"{name}(Tensor x) -> Tensor")
+        library.impl(name, torch.relu, "CPU")
+        torch.library.register_fake(f"gsl_meta::{name}", fake, lib=library)
+        rule = Subst(op.ReLU(x), pat.Call(getattr(torch.ops.gsl_meta, name).default, x), name="act")
+        for rows in (3, 5, 7):
+            exported = torch.export.export(nn.ReLU(), (torch.randn(rows, 4),))
+            new = rule(Workload.from_exported(exported)).program.native.graph
+            (call,) = [node for node in new.nodes if "gsl_meta" in str(node.target)]
+            assert call.meta["val"].shape == (rows, 4)
+            assert call.meta["val"].stride() == ((1, rows) if asks else (4, 1))
+    assert (FakeTensor in seen[2:]) == asks
+
 
 
 @pytest.mark.parametrize(
