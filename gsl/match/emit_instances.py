@@ -330,7 +330,7 @@ def _body(
     within = emitter.inside(matcher.pattern.templates)
     several = [each for many in within.many.values() for each in (many.var, many.taken or "") if each.isidentifier()]
     bound = [*within.bindings.nodes.values(), *within.bindings.heads.values(), *within.operators.values()]
-    visible = dict.fromkeys([*bound, *several])
+    visible = dict.fromkeys([*bound, *within.taken, *several])
     given = ["outputs", "blocked", "use_lists", *visible]
     within.out = emitter.out.other([*given, *own], kind)
     within.above["this"] = above

@@ -283,6 +283,8 @@ CASES: dict[str, tuple[Pattern, dict[str, Any]]] = {
     "fields in either order": (op.Concatenate(pat.Variadic(both := op.Add(x, y), [both, y])), {}),
     "fields of one operator": (op.Concatenate(pat.Variadic(call := pat.Call(unary, x), [call, x])), {}),
     "at least one field": (op.Concatenate(pat.Variadic(call := pat.Call(unary, x), [call], min_len=1)), {}),
+    "two segments of one operator": (op.Concatenate(pat.Tuple(
+        pat.Segment(relu, [relu]), pat.Segment(second := op.ReLU(y), [second, y]))), {}),
     "a segment": (op.Concatenate(pat.Tuple(pat.Segment(relu, [relu]), pat.Segment())), {}),
     "alternatives": (pat.Repeat(op.ReLU(x) | op.Tanh(x)), {}),
     "alternatives above": (is_op("exp") > pat.Repeat(op.ReLU(x) | op.Tanh(x)), {}),
