@@ -297,8 +297,6 @@ def _segment(
 
 def members_of(emitter: Emitter, matcher: VariadicMatcher, first: str, rest: Goals) -> Goals:
     """The first instance of a group is bound: find all others."""
-    if emitter.plan.relations:
-        raise NotCompiled
     pattern, out, of = matcher.pattern, emitter.out, emitter.of
     if matcher.members is None:
         nodes = f"use_lists.apart({of(matcher)}, {first}, outputs, blocked)"

@@ -114,6 +114,12 @@ class CheckedSource:
         for pattern in self.outputs:
             self._check_scopes(pattern, ())
         if self.variadic is not None:
+            if self.relations:
+                use = self.relations[0]
+                raise PatternError(
+                    f"{use.user.location}: {use!r} stands beside a variadic output: write it inside of the field, where "
+                    "a sequence stands for its last pattern"
+                )
             field = self.variadic.field
             if not self.variadic.shared and not isinstance(tail(field), (Alt, And, Call, GetItem, Tuple)):
                 raise PatternError(

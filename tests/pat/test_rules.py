@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gsl import RuleSet, Subst, attr, op, pat
+from gsl import RuleSet, Subst, attr, is_op, op, pat
 from gsl.errors import DroppedAttributeWarning, PatternError, RewriteError
 from tests.helpers.graphs import graph
 
@@ -66,6 +66,8 @@ REFUSED: list[tuple[str, Callable[[], Any], list[str]]] = [
     ("instance of another variadic", lambda: rule(RELU, GROUP(FIELD, 0)), ["not part of the source"]),
     ("variadic for one", lambda: rule(GROUP, X), ["give one pat.Variadic"]),
     ("variadic among others", lambda: rule([GROUP, op.ReLU(X)], [X, X]), ["only output of a source"]),
+    ("relation beside a variadic", lambda: rule(GROUP, GROUP, where=X.used_by(is_op("exp"))),
+     ["Wildcard > exp stands beside a variadic output", "inside of the field"]),
     ("variadic without length in the target", lambda: rule(RELU, op.Concatenate(pat.Variadic(X), axis=0)), ["length="]),
     ("field without an index in the target", lambda: rule(RELU, pat.GetItem(op.Split(X, indices_or_sections=2))),
      ["needs an index"]),
