@@ -117,8 +117,8 @@ class CheckedSource:
             if self.relations:
                 use = self.relations[0]
                 raise PatternError(
-                    f"{use.user.location}: {use!r} stands beside a variadic output: write it inside of the field, where "
-                    "a sequence stands for its last pattern"
+                    f"{use.user.location}: {use!r} stands beside a variadic output: write it inside of the field, "
+                    "where a sequence stands for its last pattern"
                 )
             field = self.variadic.field
             if not self.variadic.shared and not isinstance(tail(field), (Alt, And, Call, GetItem, Tuple)):
