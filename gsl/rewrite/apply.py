@@ -200,8 +200,8 @@ def repeat(trace: Trace, source: Graph, steps: int | None, evaluate: Evaluate | 
     """A copy of a view on which the firings of a trace were repeated, and the trace of that."""
     total = len(trace.firings)
     if steps is not None:
-        check_number("steps", steps, "a number of firings", 0, error=ReplayError)
-    if steps is not None and steps > total:
+        check_number("steps", steps, "a number of firings", error=ReplayError)
+    if steps is not None and not 0 <= steps <= total:
         raise ReplayError(f"steps={steps}: the trace has {total} firings")
     if trace.folded and evaluate is None:
         raise ReplayError("weights were folded between the rounds, so replay the trace on a workload, not on a view")
