@@ -68,7 +68,7 @@ class Access:
 
     def attrs_of(self, item: Any) -> Mapping[str, Any]:
         """The attributes of an object."""
-        found = self._ask("attrs", self.attrs, item)
+        found: object = self._ask("attrs", self.attrs, item)
         if found is NONE:
             return NONE
         if not isinstance(found, (dict, Mapping)) or not all(isinstance(name, str) for name in found):
