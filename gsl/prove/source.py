@@ -402,7 +402,8 @@ class SourceSide:
         count = number(self.length(variadic))
         if not place.terms and variadic.first:
             return self.bindings.nodes[variadic.first[variadic.templates.index(template)]]  # type: ignore[no-any-return]
-        if (template, (place,)) not in self.bindings.nodes:
+        key = self.bindings.key(template, (place,))
+        if key not in self.bindings.nodes or key is template:  # the same node in all instances
             if not any(atom == EACH or atom.operation == MEMBER for atom in place.atoms):
                 self.path.require((">=", place), "the number of an instance")
                 self.path.require((">=", count - 1 - place), "the number of an instance")
@@ -411,7 +412,7 @@ class SourceSide:
                 for own in variadic.templates:
                     if self.bindings.key(own, (place,)) in self.bindings.nodes:
                         self._demands(own)
-        return self.bindings.nodes[template, (place,)]  # type: ignore[no-any-return]
+        return self.bindings.nodes[key]  # type: ignore[no-any-return]
 
     @contextmanager
     def instance(self, place: tuple[Poly, ...]) -> Iterator[None]:

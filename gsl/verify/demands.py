@@ -327,7 +327,7 @@ class Demands:
         if draft is None or spec is None or not draft.solved or side.name not in spec.attrs:
             return False
         types = tuple([operand.type for operand in draft.operands if operand is not None])
-        return not same(found, spec.normalise(side.name, wanted, types))
+        return not same(found, spec.complete({**spec.own(draft.attrs), side.name: wanted}, types)[side.name])
 
 
 def _decided_value(evaluator: Evaluator, node: Ast) -> Any:

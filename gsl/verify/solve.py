@@ -416,7 +416,7 @@ class Solver:
                 candidates.sort(key=lambda value: value == before[-1])
             start = self.choices.index(len(candidates) - (len(before) > 0)) if len(candidates) > 1 else 0
         allowed = self.demands.allows(draft, name)
-        for value in chain(candidates[start:], candidates[:start], self._named(draft, name, candidates)):
+        for value in chain(_from(candidates, start), self._named(draft, name, candidates)):
             draft.attrs[name] = value
             if fits(value) and allowed():
                 return value
@@ -508,6 +508,14 @@ class Solver:
         """The shape of an operand, if that is decided."""
         assert draft is not None
         return draft.dims if draft.solved else None
+
+
+def _from(options: Sequence[Any], start: int) -> Sequence[Any]:
+    """The options from one of them on. The others are shuffled, so that of those that fit none is preferred."""
+    if not start:
+        return options
+    others = sorted([place for place in range(len(options)) if place != start], key=lambda place: hash((start, place)))
+    return [options[place] for place in (start, *others)]
 
 
 def _rank_of_part(part: slice, length: int) -> int | None:

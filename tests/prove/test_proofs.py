@@ -177,6 +177,14 @@ def test_integers_that_wrap_refute_what_holds_for_real_numbers() -> None:
     assert "it holds for real numbers" in found.unproved.reason
 
 
+def test_fields_that_are_one_node_are_read() -> None:
+    x = pat.Wildcard(dtype="float32", ndim=1)
+    stacked = op.Stack(pat.Variadic(x, min_len=1), axis=0)
+    total, mean = (reduce(stacked, axis=(0,), keepdims=False, exclude=False) for reduce in (op.Sum, op.Mean))
+    assert isinstance(prove(Subst(total, mean * 3.0)), NoProof)
+    assert isinstance(prove(Subst(op.Exp(total) * op.Exp(mean), op.Exp(total + mean))), Proof)
+
+
 def test_a_source_that_never_matches_is_not_proved() -> None:
     x = pat.Wildcard(ndim=2)
     assert isinstance(prove(Subst(op.Exp(x), op.Log(x), where=x.shape[0] == x.shape[0] + 1)), NoProof)

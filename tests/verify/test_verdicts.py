@@ -131,12 +131,22 @@ def square(x: Any, **attrs: Any) -> Any:
 
 a, b = pat.Wildcard(dtype="uint8"), pat.Wildcard(dtype="uint8")
 n, k, m = pat.Wildcard(dtype="int64"), pat.Wildcard(dtype="int64"), pat.Wildcard(dtype="int32")
+byte = pat.Wildcard(dtype="int8")
 p, q = pat.Wildcard(dtype="float32", ndim=2), pat.Wildcard(dtype="float32", ndim=2)
 image = pat.Wildcard(dtype="float32", ndim=4)
 inner = op.LeakyReLU(p)
 leaky = op.LeakyReLU(inner)
 turned = op.Transpose(image)
 slope = op.LeakyReLU(p, alpha=leaky.alpha * inner.alpha)
+queries, keys, values = (pat.Wildcard(dtype="float32", ndim=4) for _ in range(3))
+causal = op.Attention(queries, keys, values, is_causal=True, enable_gqa=False)
+grouped = op.Attention(queries, keys, values, scale=1.0, is_causal=False, enable_gqa=True)
+padded = op.Pad(p, pad_mode="constant")
+rectified = op.Pad(op.ReLU(p), pad_width=padded.pad_width, pad_value=padded.pad_value, pad_mode="constant")
+halves = op.Split(p, indices_or_sections=2, axis=1)
+of_rows = op.GroupNorm(p, num_groups=1)
+strided = op.Conv2D(image, w, strides=(2, 2), padding=(0, 0, 0, 0), groups=1, data_layout="NCHW", out_layout="")
+every_second = op.StridedSlice(image, begin=(0, 0), end=image.shape[2:], strides=(2, 2), axes=(2, 3))
 WRONG_IN_FEW_CASES = {
     "int64 by way of int32": (cast(n, "int32", "int64"), n),
     "a sum of bytes that are cast": (cast(a + b, "int32"), cast(a, "int32") + cast(b, "int32")),
@@ -147,6 +157,16 @@ WRONG_IN_FEW_CASES = {
     "a window of strided windows": (square(square(image, strides=(2, 2)), strides=(1, 1)),
                                     op.MaxPool2D(image, pool_size=(3, 3), strides=(2, 2))),
     "a permutation that is not its inverse": (op.Transpose(op.Exp(turned), axes=turned.axes), op.Exp(image)),
+    "int32 by way of float32": (cast(m, "float32", "int32"), m),
+    "one query that sees the first key only": (causal, causal.like(queries, keys, values, is_causal=False),
+                                               queries.shape[2] == 1),
+    "a padding that may be negative": (op.ReLU(padded), rectified),
+    "a padding that may be a little negative": (op.ReLU(padded), rectified, padded.pad_value >= -1),
+    "halves for pairs": (halves[0] + halves[1],
+                         op.Sum(op.Reshape(p, newshape=attr.Tuple(p.shape[0], p.shape[1] // 2, 2)), axis=(2,))),
+    "groups along any axis": (of_rows, op.LayerNorm(p, axis=(-1,), epsilon=of_rows.epsilon)),
+    "one row of a strided window": (strided, strided.like(every_second, w, strides=(1, 1)),
+                                    strided.kernel_size[0] == 1),
 }  # fmt: skip
 RIGHT_IN_ALL = {
     "int32 by way of int64": (cast(m, "int64", "int32"), m),
@@ -156,6 +176,14 @@ RIGHT_IN_ALL = {
     "a window of windows": (square(square(image, strides=(1, 1)), strides=(1, 1)),
                             op.MaxPool2D(image, pool_size=(3, 3))),
     "a permutation and its inverse": (op.Transpose(op.Exp(turned), axes=attr.Inverse(turned.axes)), op.Exp(image)),
+    "int8 by way of float16": (cast(byte, "float16", "int8"), byte),
+    "a cast of a sum": (cast(op.Sum(n, axis=(0,), keepdims=False, exclude=False), "float32"),
+                        op.Sum(cast(n, "float32"), axis=(0,), keepdims=False, exclude=False), n.ndim == 1),
+    "one key": (causal, causal.like(queries, keys, values, is_causal=False), keys.shape[2] == 1),
+    "a padding that is not negative": (op.ReLU(padded), rectified, padded.pad_value >= 0),
+    "halves": (halves[0] + halves[1],
+               op.Sum(op.Reshape(p, newshape=attr.Tuple(p.shape[0], 2, p.shape[1] // 2)), axis=(1,))),
+    "a strided pixel": (strided, strided.like(every_second, w, strides=(1, 1)), strided.kernel_size == (1, 1)),
 }  # fmt: skip
 
 

@@ -205,12 +205,20 @@ def _rms_norm(o: Calculus, x: Any, weight: Any = None, *, axis: tuple[int, ...],
     return result if weight is None else o("multiply", result, _spread(o, weight, len(o.shape(x)), axis))
 
 
+def _batch_first(o: Calculus, norm: Definition, x: Any, gamma: Any, beta: Any, **attrs: Any) -> Any:
+    """The normalisation of a tensor whose channels are on the axis 0, and its batch on the axis 1."""
+    turned = (1, 0, *range(2, len(o.shape(x))))
+    result = norm(o, o("transpose", x, axes=turned), gamma, beta, axis=1, **attrs)
+    return o("transpose", result, axes=turned)
+
+
 def _group_norm(
     o: Calculus, x: Any, gamma: Any = None, beta: Any = None, *, num_groups: int, axis: int, epsilon: float,
     center: bool, scale: bool,
 ) -> Any:  # fmt: skip
     if axis == 0:
-        raise UncoveredCall("channels before the batch")
+        given = {"num_groups": num_groups, "epsilon": epsilon, "center": center, "scale": scale}
+        return _batch_first(o, _group_norm, x, gamma, beta, **given)
     shape = o.shape(x)
     grouped = reshaped(o, x, (*shape[:axis], num_groups, shape[axis] // num_groups, *shape[axis + 1 :]))
     axes = tuple([place for place in range(1, len(shape) + 1) if place != axis])
@@ -223,7 +231,7 @@ def _instance_norm(
     o: Calculus, x: Any, gamma: Any = None, beta: Any = None, *, axis: int, epsilon: float, center: bool, scale: bool
 ) -> Any:
     if axis == 0:
-        raise UncoveredCall("channels before the batch")
+        return _batch_first(o, _instance_norm, x, gamma, beta, epsilon=epsilon, center=center, scale=scale)
     axes = tuple([place for place in range(1, len(o.shape(x))) if place != axis])
     return _affine(o, _normal(o, x, axes, epsilon), gamma, beta, center, scale, axis)
 

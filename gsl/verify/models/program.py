@@ -15,10 +15,14 @@ from gsl.pat.typed import Domain
 from gsl.spec import TABLE, OperatorName, OpSpec
 from gsl.workload.inputs import as_tensor
 
-# The digits of the significand, and the largest exponent, of the floating-point dtypes.
+# The digits of the significand, and the largest exponent, of the floating-point dtypes; the digits of the integers
+# that are drawn.
 _PRECISION: Mapping[str, tuple[int, int]] = {
     "float64": (53, 1023), "float32": (24, 127), "bfloat16": (8, 127), "float16": (11, 15), "float8_e4m3fn": (4, 8),
     "float8_e4m3fnuz": (4, 7), "float8_e5m2": (3, 15), "float8_e5m2fnuz": (3, 15),
+}  # fmt: skip
+_INTEGERS: Mapping[str, tuple[int, int]] = {
+    "uint8": (8, 8), "int8": (7, 7), "int16": (15, 15), "int32": (31, 31), "int64": (32, 32),
 }  # fmt: skip
 
 
@@ -136,13 +140,18 @@ def _wide(value: Any) -> Any:
 
 
 def _rounding(node: Node) -> str:
-    """The dtype to which a cast rounds floats; empty if it keeps all their digits."""
+    """The dtype of floats to which a cast rounds; empty if it keeps all digits.
+
+    One of integers rounds where integers are made of its result again.
+    """
     if node.op != "cast":
         return ""
     target, source = node.attrs["dtype"], node.operands[0].dtype or ""
-    if target not in _PRECISION or source not in _PRECISION:
+    back = any(user.op == "cast" and "int" in user.attrs["dtype"] for user in node.users)
+    known = {**_PRECISION, **_INTEGERS} if back else _PRECISION
+    if target not in _PRECISION or source not in known:
         return ""
-    loses = any(after < before for before, after in zip(_PRECISION[source], _PRECISION[target], strict=True))
+    loses = any(after < before for before, after in zip(known[source], _PRECISION[target], strict=True))
     return str(target) if loses else ""
 
 

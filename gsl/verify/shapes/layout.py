@@ -344,7 +344,7 @@ def pad(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     is_given, widths = s.given_attr(draft, "pad_width")
     rank = x.tensor.ndim if x.solved else len(widths) if is_given and isinstance(widths, tuple) else s.rank(goal, 1)
     mode = s.attr(draft, "pad_mode")
-    s.attr(draft, "pad_value", (0.0, 1.5) if mode == "constant" else (0.0,))
+    s.attr(draft, "pad_value", (0.0, 1.5, -2.0, -0.5) if mode == "constant" else (0.0,))
     sizes = goal.sizes(rank)
     pairs = ((0, 1), (1, 0), (1, 1), (0, 2))
     options = [tuple([pair if i == axis else (0, 0) for i in range(rank)]) for axis in range(rank) for pair in pairs]

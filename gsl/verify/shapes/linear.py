@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gsl.graph.node import TUPLE
 from gsl.spec import TABLE
-from gsl.verify.choices import Dead
+from gsl.verify.choices import Dead, pick
 from gsl.verify.draft import Goal, NodeDraft, meet
 from gsl.verify.shapes.elementwise import broadcast_shape
 from gsl.verify.solve import ShapeRule, Solver
@@ -142,12 +142,15 @@ def attention(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     query, key, value, *mask = draft.operands
     s.attr(draft, "scale")
     causal = s.attr(draft, "is_causal", (False,) if mask else None)
-    s.attr(draft, "enable_gqa")
+    grouped = s.attr(draft, "enable_gqa")
     rank = s.rank(goal, 3, 5, options=(4, 3))
     wanted = goal.sizes(rank)
     q = s.solve(query, Goal((*wanted[:-1], None), goal.dtype))
-    length = q.shape[-2] if causal else s.choices.size()
-    k = s.solve(key, Goal((*q.shape[:-2], length, q.shape[-1]), q.dtype))
+    length = q.shape[-2] if causal and not s.choices.index(2) else s.choices.size()
+    before, heads = q.shape[:-3], q.shape[-3]
+    if grouped and rank > 3:  # so many heads of queries have one of keys
+        heads = pick(s.choices, [count for count in range(1, heads + 1) if heads % count == 0])
+    k = s.solve(key, Goal((*before, heads, length, q.shape[-1]), q.dtype))
     s.solve(value, Goal((*k.shape[:-1], wanted[-1]), q.dtype))
     for operand in mask:
         s.solve(operand, Goal((q.shape[-2], k.shape[-2]), q.dtype))
