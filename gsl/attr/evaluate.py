@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, reduce
 from typing import Any, Protocol
 
 from gsl.attr import ast
@@ -136,6 +137,16 @@ _UNIT: dict[str, Any] = {"+": 0, "*": 1, "&": True, "|": False}
 REDUCIBLE = frozenset(_FOLDS)
 
 
+def folded(node: ast.Reduce, items: Iterable[Any], start: tuple[Any, ...]) -> Any:
+    """The fold of items by the operator of an expression, from the one that is given to start with, if one is."""
+    values = (*start, *items)
+    if not start and node.operator in _UNIT and (not values or node.operator in "&|"):
+        values = (_UNIT[node.operator], *values)
+    if not values:
+        raise EvaluationError(f"{node!r} reduces nothing, and {node.operator!r} has no neutral element: give init=…")
+    return reduce(_FOLDS[node.operator], values)
+
+
 class Evaluator:
     """Evaluates expressions in one scope, each shared sub-expression once for the same values of its symbols."""
 
@@ -239,21 +250,8 @@ class Evaluator:
         found = self._prefix(node)
         if found is not None:
             return found
-        items = tuple(self.value(node.sequence))
-        fold = _FOLDS[node.operator]
-        if node.initial is not None:
-            result = self.value(node.initial)
-        elif node.operator in _UNIT and (not items or node.operator in "&|"):
-            result = _UNIT[node.operator]
-        elif items:
-            result, items = items[0], items[1:]
-        else:
-            raise EvaluationError(
-                f"{node!r} reduces nothing, and {node.operator!r} has no neutral element: give init=…"
-            )
-        for item in items:
-            result = fold(result, item)
-        return result
+        start = () if node.initial is None else (self.value(node.initial),)
+        return folded(node, self.value(node.sequence), start)
 
     def equals(self, node: Ast, actual: Any) -> tuple[bool, Any]:
         """A pair: true if the expression equals a value, and the expression's value."""
@@ -350,14 +348,15 @@ class Names:
 
 def source(
     node: Ast, names: Names, attribute: Callable[[Any, str], str], choice: Callable[[Any], int | None],
-    number: str | None = None,
+    number: str | None = None, most: int = MOST,
 ) -> str:  # fmt: skip
-    """The source of an expression; NotCompiled if there is none.
+    """The source of an expression; NotCompiled if there is none, or if it has more parts than ``most``.
 
     ``attribute`` gives the source of an attribute of a pattern, ``choice`` the number of the choice that an alternative
     has taken, if that is known; ``number`` is the source of the number for which an index stands, if it does.
     """
-    left = MOST
+    left = most
+    bound: dict[Symbol, str] = {}
 
     def write(node: Ast) -> str:
         nonlocal left
@@ -367,8 +366,16 @@ def source(
         match node:
             case ast.Literal(value):
                 return names.of(value)
-            case ast.Attribute(pattern, name):
+            case ast.Attribute(pattern, name) if node.symbols.isdisjoint(bound):
                 return attribute(pattern, name)
+            case ast.Each(symbol, body, None, over) if over is not None:
+                bound[symbol] = item = f"item{len(bound)}"
+                return f"tuple([{write(body)} for {item} in {write(over)}])"
+            case ast.Reduce(_, sequence, initial):
+                start = "()" if initial is None else f"({write(initial)},)"
+                return f"{names.of(folded)}({names.of(node)}, {write(sequence)}, {start})"
+            case ast.Symbol() if node in bound:
+                return bound[node]
             case ast.TupleOf(items):
                 return f"({''.join(f'{write(item)}, ' for item in items)})"
             case ast.Binary("&" | "|" as symbol, a, b):
@@ -401,3 +408,40 @@ def source(
         raise NotCompiled
 
     return write(node)
+
+
+@lru_cache(maxsize=4096)
+def _function(key: Identity) -> Callable[[AttrScope, dict[Symbol, Any]], Any] | None:
+    names = Names()
+
+    def attribute(pattern: Any, name: str) -> str:
+        return f"read({names.of(pattern)}, {name!r}, symbols)"
+
+    try:
+        text = source(key.of, names, attribute, lambda alternative: None, most=5 * MOST)
+    except NotCompiled:
+        return None
+    exec(f"def value(scope, symbols):\n    read = scope.attribute\n    return {text}", names.table)
+    found: Callable[[AttrScope, dict[Symbol, Any]], Any] = names.table["value"]
+    return found
+
+
+def evaluated(node: Ast, scope: AttrScope, symbols: dict[Symbol, Any]) -> Any:
+    """The value of an expression that is evaluated often; one of :data:`NO_VALUE` if it has none."""
+    function = _function(Identity(node))
+    return Evaluator(scope, symbols).value(node) if function is None else function(scope, symbols)
+
+
+class Identity:
+    """An expression as the key of a cache, by identity."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: Ast) -> None:
+        self.of = of
+
+    def __hash__(self) -> int:
+        return id(self.of)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and self.of is other.of

@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from gsl.attr.ast import Ast, Attribute, Binary, Each, Function, Item, Literal, Slice, Symbol, TupleOf, Unary
-from gsl.attr.evaluate import Evaluator, same
+from gsl.attr.evaluate import NO_VALUE, AttrScope, Identity, evaluated, same
 from gsl.errors import EvaluationError
 from gsl.match.bindings import AttrPath, MatchScope, read
 from gsl.pat import AttrEqual, Call, Const, GetItem, Instance, Pattern, Repeat, Variadic
@@ -38,6 +38,7 @@ class Demand:
 
 
 _ABSENT: Any = object()
+_Question = Callable[[Ast, AttrScope, dict[Symbol, Any]], Any]
 _AttrReading = tuple[NodeDraft, str, Any, Any]
 """A reading of an attribute of a draft: its value, or what is known of the draft's type where it has none."""
 
@@ -185,7 +186,7 @@ class Demands:
         return found if isinstance(found, NodeDraft) else None
 
     def _drafts(self, test: Ast, fact: Demand) -> Iterator[NodeDraft]:
-        for pattern in _references(_Same(test)):
+        for pattern in _references(Identity(test)):
             if isinstance(pattern, Instance) and pattern.number.symbols - set(fact.symbols):
                 continue
             draft = self._draft(pattern, fact)
@@ -196,7 +197,7 @@ class Demands:
 
     def value(self, node: Ast, path: AttrPath, symbols: Mapping[Symbol, Any]) -> Any:
         """The value of an expression; ``None`` where it depends on values that are not decided."""
-        return _decided_value(Evaluator(MatchScope(self.bindings, path), dict(symbols)), node)
+        return _decided_value(node, MatchScope(self.bindings, path), dict(symbols))
 
     def given(self, draft: NodeDraft, name: str) -> Iterator[tuple[Any, Any]]:
         """The given values of an attribute, as pairs of a part of it (``None``: all of it) and a value."""
@@ -217,7 +218,7 @@ class Demands:
     def _found(self, other: Ast, fact: Demand) -> Any:
         return self._answer(other, fact, _decided_value)
 
-    def _answer(self, node: Ast, fact: Demand, question: Callable[[Evaluator, Ast], Any]) -> Any:
+    def _answer(self, node: Ast, fact: Demand, question: _Question) -> Any:
         """The answer to a question about an expression, which is asked again only if what it reads has changed.
 
         Where the last thing that it read was not decided, that is what it waits for.
@@ -226,7 +227,7 @@ class Demands:
         if known is not None and _are_current(known[0]):
             return known[1]
         scope = _RecordingScope(self.bindings, fact.path)
-        answer = question(Evaluator(scope, dict(fact.symbols)), node)
+        answer = question(node, scope, dict(fact.symbols))
         self._answers[fact, id(node)] = scope.awaited or scope.readings, answer
         return answer
 
@@ -266,20 +267,20 @@ class Demands:
 
     def reads(self, draft: NodeDraft, name: str) -> bool:
         """True if a condition on a draft reads such an attribute."""
-        return any(name in _names(_Same(fact.test)) for fact in self.about.get(draft, ()))
+        return any(name in _names(Identity(fact.test)) for fact in self.about.get(draft, ()))
 
     def numbers(self, draft: NodeDraft, name: str) -> list[Any]:
         """The numbers beside an attribute in the conditions on a draft."""
-        reading = (fact for fact in self.about.get(draft, ()) if name in _names(_Same(fact.test)))
-        return list(dict.fromkeys(number for fact in reading for number in _numbers(_Same(fact.test))))
+        reading = (fact for fact in self.about.get(draft, ()) if name in _names(Identity(fact.test)))
+        return list(dict.fromkeys(number for fact in reading for number in _numbers(Identity(fact.test))))
 
     @property
     def sizes(self) -> Sequence[int]:
         """Sizes larger than the usual ones that conditions on shapes are likely to allow, by the numbers in them."""
         if self._sizes is None:
             tests = {id(fact.test): fact.test for demands in self.about.values() for fact in demands}
-            shaped = (test for test in tests.values() if "shape" in _names(_Same(test)))
-            named = {n for test in shaped for n in _numbers(_Same(test)) if isinstance(n, int) and 1 < n <= LARGEST}
+            shaped = (test for test in tests.values() if "shape" in _names(Identity(test)))
+            named = {n for test in shaped for n in _numbers(Identity(test)) if isinstance(n, int) and 1 < n <= LARGEST}
             near = sorted({n * times + more for n in named for times, more in ((1, 0), (1, 1), (2, 0), (3, 0))})
             self._sizes = [n for n in near if SIZES < n <= LARGEST]
         return self._sizes
@@ -288,7 +289,8 @@ class Demands:
     def parts_dtypes(self) -> bool:
         """True if a condition is that dtypes are not equal."""
         tests = {id(fact.test): fact.test for demands in self.about.values() for fact in demands}
-        return any(isinstance(t, Unary) and t.operator == "~" and "dtype" in _names(_Same(t)) for t in tests.values())
+        negated = (test for test in tests.values() if isinstance(test, Unary) and test.operator == "~")
+        return any("dtype" in _names(Identity(test)) for test in negated)
 
     def holds(self, draft: NodeDraft) -> bool:
         """True if the conditions in which a draft occurs hold, as far as they are decided."""
@@ -300,8 +302,8 @@ class Demands:
         Those that do not read the attribute are asked once, with the first value.
         """
         about = self.about.get(draft, ())
-        reading = [fact for fact in about if name in _names(_Same(fact.test))]
-        others = [fact for fact in about if name not in _names(_Same(fact.test))]
+        reading = [fact for fact in about if name in _names(Identity(fact.test))]
+        others = [fact for fact in about if name not in _names(Identity(fact.test))]
         known: list[bool] = []
 
         def holds() -> bool:
@@ -330,23 +332,23 @@ class Demands:
         return not same(found, spec.complete({**spec.own(draft.attrs), side.name: wanted}, types)[side.name])
 
 
-def _decided_value(evaluator: Evaluator, node: Ast) -> Any:
+def _decided_value(node: Ast, scope: AttrScope, symbols: dict[Symbol, Any]) -> Any:
     """The value of an expression; ``None`` where it has none that is decided."""
     try:
-        found = evaluator.value(node)
-    except (EvaluationError, ValueError):
+        found = evaluated(node, scope, symbols)
+    except NO_VALUE:
         return None
     return found if is_decided(found) else None
 
 
-def _is_true(evaluator: Evaluator, test: Ast) -> tuple[bool, Any, Any]:
+def _is_true(test: Ast, scope: AttrScope, symbols: dict[Symbol, Any]) -> tuple[bool, Any, Any]:
     """True if a condition holds or has no value; of an equation both sides, too."""
     try:
         if isinstance(test, Binary) and test.operator == "==":
-            left, right = evaluator.value(test.left), evaluator.value(test.right)
+            left, right = evaluated(test.left, scope, symbols), evaluated(test.right, scope, symbols)
             return same(left, right), left, right
-        return evaluator.value(test) is True, None, None
-    except (EvaluationError, ValueError):
+        return evaluated(test, scope, symbols) is True, None, None
+    except NO_VALUE:
         return True, None, None
 
 
@@ -387,37 +389,22 @@ def _equations(pattern: Pattern) -> tuple[tuple[Binary, bool], ...]:
     return tuple(found)
 
 
-class _Same:
-    """An expression as the key of a cache, by identity."""
-
-    __slots__ = ("node",)
-
-    def __init__(self, node: Ast) -> None:
-        self.node = node
-
-    def __hash__(self) -> int:
-        return id(self.node)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.node is other.node
+@lru_cache(maxsize=8192)
+def _references(test: Identity) -> tuple[Pattern, ...]:
+    return tuple(references(test.of))
 
 
 @lru_cache(maxsize=8192)
-def _references(test: _Same) -> tuple[Pattern, ...]:
-    return tuple(references(test.node))
-
-
-@lru_cache(maxsize=8192)
-def _names(test: _Same) -> frozenset[str]:
+def _names(test: Identity) -> frozenset[str]:
     """The names of the attributes that an expression reads."""
-    return frozenset(part.name for part in parts(test.node) if isinstance(part, Attribute))
+    return frozenset(part.name for part in parts(test.of) if isinstance(part, Attribute))
 
 
 @lru_cache(maxsize=8192)
-def _numbers(test: _Same) -> tuple[Any, ...]:
+def _numbers(test: Identity) -> tuple[Any, ...]:
     """The numbers in an expression, those of tuples included."""
     found: list[Any] = []
-    for part in parts(test.node):
+    for part in parts(test.of):
         if isinstance(part, Literal):
             found += part.value if isinstance(part.value, tuple) else [part.value]
     return tuple(dict.fromkeys(n for n in found if isinstance(n, (int, float)) and not isinstance(n, bool)))

@@ -48,6 +48,9 @@ EXPRESSIONS = [
     attr.Zip(s, s), attr.all(attr.Tuple(n == 3, True)), attr.any((n == 4, n == 5)), n.max(5), n.min(5),
     attr.Cond(n == 3, s[0], s[7]), attr.Cond(n == 4, s[7], s[0]), attr.Match(either, [s[7], s[1]]),
     attr.LayoutRemap("NCHW", "NHWC"), attr.Const(None) == n, attr.Const(-2) + n, attr.Const(0.5) * n,
+    attr.Sum(s), attr.prod(s[:0]), attr.max(s), attr.ReduceTuple("+", s, 9),
+    attr.Map(s, lambda item: item + 1), attr.Map(attr.Zip(s, s[1:]), lambda pair: pair[0] - pair[1])[:1],
+    attr.Map(s, lambda item: attr.Sum(attr.Map(s, lambda other: item * other))), attr.all(attr.Map(s, lambda a: a > 1)),
 ]  # fmt: skip
 
 
@@ -61,7 +64,8 @@ def test_the_value_is_that_of_the_evaluator(expression: Expr) -> None:
 
 @pytest.mark.parametrize(
     "expression",
-    [s[7], n // (n - 3), n & (n == 3), ~n, d + 1, s["a"], pat.Const().value, d < n, attr.Range(d)],
+    [s[7], n // (n - 3), n & (n == 3), ~n, d + 1, s["a"], pat.Const().value, d < n, attr.Range(d), attr.max(s[:0]),
+     attr.Map(n, lambda item: item), attr.Map(s, lambda item: s[item])],
     ids=repr,
 )
 def test_there_is_no_value_where_the_evaluator_finds_none(expression: Expr) -> None:
@@ -78,7 +82,7 @@ def large() -> Expr:
     return found
 
 
-@pytest.mark.parametrize("expression", [attr.Sum(s), attr.Map(s, lambda item: item + 1), i + 1, large()])
+@pytest.mark.parametrize("expression", [attr.Variadic(lambda item: item + 1, n), i + 1, large()])
 def test_what_is_left_to_the_evaluator(expression: Expr) -> None:
     with pytest.raises(NotCompiled):
         written(expression)
