@@ -83,7 +83,8 @@ class FxProgram(Extended, ABC):
     def load(self) -> Graph:
         """A fresh view of the graph, which knows which nodes can be written."""
         loader = self._loader()
-        loader.declared = declared_targets(self.operators)
+        if self.operators:
+            loader.declared = declared_targets(self.operators)
         graph = loader.load()
         graph.writable = self._writable
         graph.admits = Admits(self._root.graph, self._values, self._devices, loader.reader.forms)
