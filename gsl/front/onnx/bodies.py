@@ -9,9 +9,9 @@ from typing import Any
 import onnx_ir as ir
 
 from gsl.front.onnx import groups, opaque
+from gsl.front.onnx.changes import detach, names_of
 from gsl.front.onnx.infer import declared_types
 from gsl.front.onnx.load import OnnxLoader, symbol_names
-from gsl.front.onnx.store import detach, names_of
 from gsl.front.onnx.types import NAMES, const_tensor
 from gsl.graph import SymDim, TensorType, Type
 

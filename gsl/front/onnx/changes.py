@@ -1,0 +1,334 @@
+"""The changes that a rewritten view makes in a model, and the model that has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from functools import cached_property
+from itertools import chain
+from operator import attrgetter
+from typing import Any, Final
+
+import onnx_ir as ir
+
+from gsl.front.core.store import FreeNames
+from gsl.front.onnx import groups, opaque
+from gsl.front.onnx.copying import Copies, copied, keep_meta, props
+from gsl.front.onnx.load import is_alias, is_constant
+from gsl.front.onnx.types import annotate
+from gsl.graph import Type
+
+_NAME: Final = attrgetter("name")
+_OUTPUTS: Final = attrgetter("outputs")
+
+
+class NewNode:
+    """A node that is to be made: it uses nothing of the model yet."""
+
+    __slots__ = ("attributes", "domain", "inputs", "op", "outputs", "root")
+
+    def __init__(
+        self, domain: str, op: str, inputs: Sequence[ir.Value | None], attributes: Sequence[ir.Attr], outputs: int = 1
+    ) -> None:
+        self.domain, self.op, self.inputs, self.attributes = domain, op, inputs, attributes
+        self.outputs: Sequence[ir.Value] = [ir.Value() for _ in range(outputs)]
+        self.root: ir.Node | None = None
+        """The node of the old model whose documentation it gets."""
+
+    def used(self) -> list[ir.Value]:
+        """The values that it and the graphs in it use."""
+        return _used_by(self.inputs, self.attributes)
+
+
+class Changes:
+    """What is to become of a model, of which nothing is touched until :meth:`applied`; that can't fail."""
+
+    def __init__(
+        self, model: ir.Model, types: Mapping[ir.Value, Type | None], name_of: Callable[[Any], str | None],
+        taken: Set[str], *, in_place: bool,
+    ) -> None:  # fmt: skip
+        self.old = model
+        self.types = types
+        """The types of new values."""
+        self.name_of = name_of
+        """A function that tells the names that symbolic sizes have in the model, ``None`` for others."""
+        self.taken = taken
+        """Names that new things must not have, besides those of the model."""
+        self.copies = None if in_place else Copies()
+        self.placed: dict[ir.Node | None, list[NewNode]] = {}
+        """New nodes, by the nodes of the old model in front of which they will stand; ``None``: at the end."""
+        self.rewritten: dict[ir.Node, NewNode] = {}
+        """The nodes of the old model that will compute their values in another way."""
+        self.instead: dict[ir.Value, ir.Value] = {}
+        """The values of the old model in whose places others will be used, by all their users."""
+        self.moved: dict[ir.Node, Mapping[ir.Value, ir.Value]] = {}
+        """The nodes of the old model that will use other values, by those of it that they use."""
+        self.initializers: list[ir.Value] = []
+        """The new ones."""
+        self.functions: list[ir.Function] = []
+        """Those of the new groups."""
+        self.nodes = tuple(model.graph)
+        """Those of the old model in order: to walk its linked list takes three times as long."""
+        self._lost: list[ir.Value] = []
+        """The values that may have lost their last user."""
+
+    def __bool__(self) -> bool:
+        return bool(self.placed or self.rewritten or self.instead or self.moved or self.initializers)
+
+    def copy(self, old: ir.Value) -> ir.Value:
+        """The value in the new model that is written for one of the old model."""
+        return old if self.copies is None else self.copies[old]
+
+    def is_copy(self, old: ir.Value | None, value: Any) -> bool:
+        """True if a value is written for that one of the old model."""
+        return old is not None and value is (old if self.copies is None else self.copies.get(old))
+
+    @cached_property
+    def names(self) -> FreeNames:
+        """The names that new things may have."""
+        return FreeNames(names_of(self.old.graph, self.nodes) | self.taken)
+
+    @cached_property
+    def order(self) -> Mapping[ir.Node, int]:
+        """The places of the nodes of the old model."""
+        return {node: place for place, node in enumerate(self.nodes)}
+
+    def place(self, root: ir.Node | None, made: Sequence[NewNode]) -> None:
+        """Let new nodes stand in front of one of the model, or at the end."""
+        if made:
+            for new in made:
+                new.root = root
+            self.placed.setdefault(root, []).extend(made)
+
+    def ends(self, results: Sequence[ir.Value]) -> list[int]:
+        """The places of the outputs that are other values now."""
+        return [
+            place for place, (old, new) in enumerate(zip(self.old.graph.outputs, results))
+            if not (self.is_copy(old, new) or self.is_copy(_source_of_alias(old), new))
+        ]  # fmt: skip
+
+    def applied(self, results: Sequence[ir.Value], staying: Iterable[tuple[ir.Node, bool]]) -> ir.Model:
+        """The old model with the changes, or a copy that has them; the very same one if there are none.
+
+        ``results`` are the values of the outputs. ``staying`` are the nodes that stay, each with the answer whether all
+        that it uses stays, too.
+        """
+        ends, is_sorted = self.ends(results), self._is_sorted()
+        if not (self or ends):
+            return self.old
+        placed = {root: list(map(self._node, made)) for root, made in self.placed.items()}
+        if self.copies is None:
+            model = self.old
+            self._change(model.graph, placed)
+        else:
+            needed = self._needed(self.copies, ends, staying)
+            rewritten = {root: self._node_like(root, new) for root, new in self.rewritten.items()}
+            model = copied(self.old, self.copies, needed, placed, rewritten)
+        graph = model.graph
+        for value in self.initializers:
+            graph.register_initializer(value)
+        for new in chain.from_iterable((*self.placed.values(), self.rewritten.values())):
+            if new.domain:
+                model.opset_imports.setdefault(new.domain, 1)
+        model.functions.update({function.identifier(): function for function in self.functions})
+        for node, values in self.moved.items():
+            self._move(node, values)
+        for old, value in self.instead.items():
+            self.copy(old).replace_all_uses_with(value)
+            self._lost.append(self.copy(old))
+        for place in ends:
+            self._end(graph, place, results)
+        self._clean(graph, chain.from_iterable(placed.values()))
+        if not is_sorted:
+            graph.sort()
+        groups.sweep(model)
+        return model
+
+    def _node(self, new: NewNode) -> ir.Node:
+        """A node that is to be made, with names and types."""
+        name, root = new.op.lower(), new.root
+        for value in new.outputs:
+            value.name = self.names.free(f"{name}_out")
+            annotate(value, self.types.get(value), self.name_of)
+        return ir.Node(
+            new.domain, new.op, new.inputs, new.attributes, outputs=new.outputs, name=self.names.free(name),
+            metadata_props=None if root is None else props(root),
+        )  # fmt: skip
+
+    def _node_like(self, old: ir.Node, new: NewNode) -> ir.Node:
+        """The node that is written in the place of one of the old model, with what is said of that."""
+        made = ir.Node(
+            new.domain, new.op, new.inputs, new.attributes, outputs=new.outputs, name=old.name,
+            doc_string=old.doc_string, metadata_props=props(old),
+        )  # fmt: skip
+        keep_meta(old, made)
+        return made
+
+    def _change(self, graph: ir.Graph, placed: Mapping[ir.Node | None, Sequence[ir.Node]]) -> None:
+        """Let the graph of the old model itself have the new nodes, and values computed in another way."""
+        for root, made in placed.items():
+            if root is None:
+                graph.extend(made)
+            else:
+                graph.insert_before(root, made)
+        for node, new in self.rewritten.items():
+            self._rewrite(node, new)
+
+    def _rewrite(self, node: ir.Node, new: NewNode) -> None:
+        """Let a node of the old model compute its value in another way."""
+        self._lost += [*filter(None, node.inputs), *(_let_go(node) if node.attributes.data else ())]
+        node.domain, node.op_type, node.overload, node.version = new.domain, new.op, "", None
+        node.device_configurations = ()
+        if node.attributes.data:
+            node.attributes.clear()
+        for attr in new.attributes:
+            node.attributes.add(attr)
+        node.resize_inputs(len(new.inputs))
+        for place, value in enumerate(new.inputs):
+            if node.inputs[place] is not value:
+                node.replace_input_with(place, value)
+
+    def _needed(self, copies: Copies, ends: Sequence[int], staying: Iterable[tuple[ir.Node, bool]]) -> set[ir.Node]:
+        """The nodes of the old model that the new one has: what stays, what that uses, and what nothing ever used."""
+        gone = {*self.rewritten, *(old.producer() for old in self.instead)}
+        kept = [*copies, *(value for place, value in enumerate(self.old.graph.outputs) if place not in ends)]
+        work = [node for value in kept if (node := value.producer()) is not None]
+        needed: set[ir.Node] = set()
+        for node, is_shown in staying:
+            needed.add(node)
+            if not is_shown:
+                work.append(node)
+        work += [node for node in self.nodes if node not in needed and not _is_used(node)]
+        done: set[ir.Node] = set()
+        while work:
+            node = work.pop()
+            if node not in done and node not in gone:
+                done.add(node)
+                moved = self.moved.get(node, ())
+                work += [source for value in _used_by(node.inputs, node.attributes.data.values())
+                         if value not in moved and (source := value.producer()) is not None]  # fmt: skip
+        return needed | done
+
+    def _is_sorted(self) -> bool:
+        """True if new nodes, and those that will use other values, will stand behind what they use."""
+        if self.instead:
+            return False
+        order = self.order if self.placed or self.moved or self.rewritten else {}
+        copies = {} if self.copies is None else {new: old for old, new in self.copies.items()}
+        ranks = {value: (order.get(root, len(order)) - 1, place)  # type: ignore[arg-type]
+                 for root, made in self.placed.items() for place, new in enumerate(made)
+                 for value in new.outputs}  # fmt: skip
+
+        def rank(value: ir.Value) -> tuple[int, int]:
+            producer = copies.get(value, value).producer()
+            return ranks.get(value, (-1, -1)) if producer is None else (order[producer], -1)
+
+        return (
+            all(rank(value) < (order[node], -1) for node, moved in self.moved.items() for value in moved.values())
+            and all(rank(value) < (order[node], -1) for node, new in self.rewritten.items() for value in new.used())
+            and all(rank(value) < ranks[new.outputs[0]]
+                    for made in self.placed.values() for new in made for value in new.used())
+        )  # fmt: skip
+
+    def _move(self, old: ir.Node, values: Mapping[ir.Value, ir.Value]) -> None:
+        """Let the node that is written for one of the old model, and the graphs in it, use other values."""
+        node = self.copy(old.outputs[0]).producer()
+        assert node is not None
+        moved = {self.copy(value): new for value, new in values.items()}
+        self._lost += moved
+        for place, value in enumerate(node.inputs):
+            if value is not None and value in moved:
+                node.replace_input_with(place, moved[value])
+        for body in opaque.bodies(node):
+            opaque.replace(body, moved)
+
+    def _end(self, graph: ir.Graph, place: int, results: Sequence[ir.Value]) -> None:
+        """Let a result be an output, under the name that the output had."""
+        old, new = graph.outputs[place], results[place]
+        producer = new.producer()
+        if producer is None or is_constant(producer) or new.is_graph_output() or new in results[:place]:
+            alias = NewNode("", "Identity", [new], ())
+            graph.append(self._node(alias))
+            (new,) = alias.outputs
+        name = old.name
+        old.name = self.names.free(f"{name}_before")
+        new.name = name
+        new.type, new.shape = old.type, old.shape
+        new.doc_string = old.doc_string
+        new.metadata_props.update(old.metadata_props)
+        graph.outputs[place] = new
+        self._lost.append(old)
+
+    def _clean(self, graph: ir.Graph, made: Iterable[ir.Node]) -> None:
+        """Remove what has lost its last user, and what was made for nothing."""
+        dead: dict[ir.Node, None] = {}
+        freed: dict[ir.Value, int] = {}
+        """How many uses of each value are those of dead nodes."""
+
+        def is_used(value: ir.Value) -> bool:
+            return value.is_graph_output() or len(value.uses()) > freed.get(value, 0)
+
+        work = [*self._lost, *self.initializers, *(value for node in made for value in node.outputs)]
+        while work:
+            value = work.pop()
+            if is_used(value):
+                continue
+            node = value.producer()
+            if node is None:
+                if value.is_initializer() and not value.is_graph_input():
+                    del graph.initializers[value.name or ""]
+            elif node in dead or opaque.effect_of(node):
+                continue
+            elif len(node.outputs) == 1 or not any(map(is_used, node.outputs)):
+                dead[node] = None
+                if node.attributes.data:
+                    work += _let_go(node)
+                for used in filter(None, node.inputs):
+                    freed[used] = freed.get(used, 0) + 1
+                    work.append(used)
+        for node in dead:
+            for place, source in enumerate(node.inputs):
+                if source is not None and source.producer() not in dead:  # what is removed may use each other
+                    node.replace_input_with(place, None)
+        graph.remove(dead)
+
+
+def _used_by(inputs: Iterable[ir.Value | None], attributes: Collection[ir.Attr]) -> list[ir.Value]:
+    """The values that a node and the graphs in it use."""
+    used = [value for value in inputs if value is not None]
+    return [*used, *opaque.captured(tuple(opaque.graphs(attributes)))] if attributes else used
+
+
+def _is_used(node: ir.Node) -> bool:
+    return any(value.uses() or value.is_graph_output() for value in node.outputs)
+
+
+def _let_go(node: ir.Node) -> Sequence[ir.Value]:
+    """Let the graphs in a node use nothing any more: what they used from around it."""
+    used = opaque.captured(list(opaque.bodies(node)))
+    for part in opaque.nested(node):
+        detach(part)
+    return used
+
+
+def detach(node: ir.Node) -> None:
+    """Let a node use nothing any more."""
+    for place, value in enumerate(node.inputs):
+        if value is not None:
+            node.replace_input_with(place, None)
+
+
+def names_of(graph: ir.Graph, nodes: Iterable[ir.Node] | None = None) -> set[Any]:
+    """All names of values and nodes, those of inner graphs included; ``nodes`` are those of the graph."""
+    nodes = tuple(graph) if nodes is None else nodes
+    found: set[Any] = {value.name for value in (*graph.inputs, *graph.initializers.values())}
+    found.update(map(_NAME, nodes), map(_NAME, chain.from_iterable(map(_OUTPUTS, nodes))))
+    return found.union(*[names_of(body) for node in nodes if node.attributes.data for body in opaque.bodies(node)])
+
+
+def _source_of_alias(value: ir.Value) -> ir.Value | None:
+    """The value that an output of the model is, too; ``None`` for what is no alias."""
+    node = value.producer()
+    return node.inputs[0] if node is not None and is_alias(node) else None
+
+
+__all__ = ["Changes", "NewNode", "detach", "names_of"]
