@@ -35,7 +35,7 @@ def mutated(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tu
         return ()  # these are functions of values, and a name as out= is one of the operator that they call
     named = _named(target, args, kwargs)
     if isinstance(target, OpOverload):
-        found = [a.name for a in target._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        found = list(_written(target))
     elif _has_underscore(target) or (isinstance(target, Hashable) and target in _MUTATING | _MUTATING_METHODS):
         return (0,) if args or kwargs else ()
     else:
@@ -49,6 +49,12 @@ def mutated(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tu
         found += ["running_mean", "running_var"]
     places = {named[name][0] for name in found if name in named and named[name][1] is not None}
     return tuple(sorted(place for place in places if place is not None))
+
+
+@functools.cache
+def _written(target: OpOverload) -> tuple[str, ...]:
+    """The names of the arguments into which an operator writes, by its schema."""
+    return tuple(a.name for a in target._schema.arguments if a.alias_info is not None and a.alias_info.is_write)
 
 
 def _has_underscore(target: Any) -> bool:
