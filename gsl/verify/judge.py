@@ -59,9 +59,9 @@ def verify(
     many of the mistakes are found. ``suggest`` looks for the condition that a wrong rule lacks, when the verdict is
     first asked for it or printed. Equal seeds give equal verdicts. ``prove`` also looks for a proof, see
     :mod:`gsl.prove`. MissingSolverError without z3 for a proof, ContradictionError where a proof and a counterexample
-    contradict.
+    contradict. PatternError for a number of instances below 1.
     """
-    check_number("max_examples", max_examples, "a number of graphs", 0)
+    check_number("max_examples", max_examples, "a number of instances", 1)
     check_number("seed", seed, "a whole number")
     with one_thread():
         verdict = _verdict(rule, max_examples, seed, compare, suggest)
@@ -119,7 +119,7 @@ def _judge(search: CounterexampleSearch, max_examples: int, attempts: int = ATTE
         found, _ = search.different[0]
         return Refuted(rule.name, search.evidence(), counterexample=_counterexample(found, search.seed, ""))
     if search.evaluated < MINIMUM:
-        return Unchecked(rule.name, search.evidence(), reason=_reason(search))
+        return Unchecked(rule.name, search.evidence(), reason=_reason(search, max_examples))
     return Supported(rule.name, search.evidence())
 
 
@@ -129,9 +129,11 @@ def _rare(search: CounterexampleSearch, wanted: int) -> None:
         search.run(wanted - search.evaluated, until_different=True, attempts=MANY_ATTEMPTS)
 
 
-def _reason(search: CounterexampleSearch) -> str:
+def _reason(search: CounterexampleSearch, max_examples: int) -> str:
     """The reason why too little could be evaluated."""
     counts = search.counts
+    if search.evaluated >= max_examples:
+        return f"max_examples={max_examples} asks for fewer instances than support a rule, which are {MINIMUM}"
     few = f"{search.evaluated} instances could be evaluated, {MINIMUM} are needed"
     if counts["refused"] and counts["refused"] >= counts["fired"]:
         why, times = search.refused.most_common(1)[0]

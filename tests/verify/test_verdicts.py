@@ -99,7 +99,7 @@ def test_a_node_that_is_to_be_an_output_is_one() -> None:
 def test_too_few_examples_support_nothing() -> None:
     found = RULES["copy-identity"].verify(max_examples=10)
     assert isinstance(found, Unchecked)
-    assert "20 are needed" in found.reason
+    assert found.reason == "max_examples=10 asks for fewer instances than support a rule, which are 20"
 
 
 def test_an_alternative_that_no_graph_has_is_named() -> None:
@@ -187,6 +187,12 @@ RIGHT_IN_ALL = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("count", [0, -1, 2.5, True])
+def test_a_number_of_instances_is_positive(count: Any) -> None:
+    with pytest.raises(PatternError, match=f"max_examples= is a number of instances, 1 or more, got {count}"):
+        identity().verify(max_examples=count)
+
+
 @pytest.mark.parametrize("name", [*WRONG_IN_FEW_CASES, *RIGHT_IN_ALL])
 def test_subtle_mistakes(name: str) -> None:
     source, target, *where = WRONG_IN_FEW_CASES.get(name) or RIGHT_IN_ALL[name]
@@ -226,8 +232,8 @@ def test_equal_seeds_give_equal_verdicts(name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_examples": "200"}, "max_examples= is a number of graphs, 0 or more, got '200'"),
-        ({"max_examples": float("inf")}, "max_examples= is a number of graphs, 0 or more, got inf"),
+        ({"max_examples": "200"}, "max_examples= is a number of instances, 1 or more, got '200'"),
+        ({"max_examples": float("inf")}, "max_examples= is a number of instances, 1 or more, got inf"),
         ({"seed": None}, "seed= is a whole number, got None"),
     ],
 )
