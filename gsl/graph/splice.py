@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
-from gsl.graph.node import FEW, INPUT, Effect, Graph, Node, Origin, short_name
+from gsl.graph.node import FEW, INPUT, Effect, Graph, Node, Op, Origin, short_name
 
 
 class Replacement:
@@ -22,7 +22,9 @@ class Replacement:
         """The nodes that are not in the graph yet, operands first. They are looked for unless they are given."""
         self.used: Sequence[Node]
         """The nodes of the graph that the new ones are made from."""
-        if self.created == self.new and len(self.new) == 1:
+        if not self.created:
+            self.used = self.new
+        elif self.created == self.new and len(self.new) == 1:
             self.used = self.new[0].operands
         else:
             used = [operand for node in self.created for operand in node.operands if operand.index >= 0]
@@ -171,6 +173,7 @@ class Splicer:
         """The number of nodes that the graph has with these replacements."""
         self._numbers: dict[str, int] = {}
         """The last number that was put behind each name."""
+        self._short_names: dict[Op, str] = {}
         self._instead: dict[Node, list[Node]] = {}
 
     def apply(self, replacement: Replacement, matched: Collection[Node]) -> None:
@@ -199,13 +202,18 @@ class Splicer:
         for new, taken in moved:
             _put_in_order(new, taken)
         self.drop(matched, covers=True)
-        self.drop([new for new in replacement.new if not new.users and new in created])
+        unused = [new for new in replacement.new if not new.users and new in created]
+        if unused:
+            self.drop(unused)
         names, dead, touched = self.names, self.dead, self.graph.touched
         if touched is not None:  # of what was matched, what stays may be part of another match
-            touched.update(dict.fromkeys([node for node in (*created, *matched) if node not in dead]))
+            for node in created:
+                touched[node] = None
+            for node in matched:
+                touched[node] = None
         for node in created:
             if node not in dead:
-                wanted = node.name or short_name(node.op)
+                wanted = node.name or self._short_name(node.op)
                 holder = names.get(wanted)
                 if holder is not None and holder not in dead:
                     wanted = self._numbered(wanted)
@@ -215,10 +223,10 @@ class Splicer:
     def _link(self, old: Node, new: Node, created: Collection[Node]) -> tuple[Node, ...]:
         """Let users and outputs have a new node instead of an old one; these users, without those among the created.
         """
-        users = old.users
+        users, touched = old.users, self.graph.touched
         taken = tuple(users)  # of a tuple, that is the same one
         old.users = ()
-        for user in users:
+        for user in users if created else ():
             if user in created:
                 taken = tuple([user for user in users if user not in created])
                 old.users = tuple([user for user in users if user in created])
@@ -226,9 +234,9 @@ class Splicer:
         if taken:
             for user in taken:
                 user.redirect(old, new)
+                if touched is not None:
+                    touched[user] = None
             new.add_users(taken)
-            if self.graph.touched is not None:
-                self.graph.touched.update(dict.fromkeys(taken))
         positions = self.outputs.pop(old, None)
         if positions:
             self.outputs.setdefault(new, []).extend(positions)
@@ -241,6 +249,13 @@ class Splicer:
         found: dict[str, Node] = {}
         for node in self.graph.nodes:
             found[node.name] = node if node.name not in found else _SEVERAL
+        return found
+
+    def _short_name(self, op: Op) -> str:
+        """The name of an operator after which nodes are called, found once."""
+        found = self._short_names.get(op)
+        if found is None:
+            found = self._short_names[op] = short_name(op)
         return found
 
     def _numbered(self, wanted: str) -> str:
