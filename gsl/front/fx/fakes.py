@@ -51,34 +51,46 @@ def _mode(value: Any) -> FakeTensorMode | None:
     return None
 
 
-Form = tuple[Any, ...]
-
-
-def _form(value: torch.Tensor) -> Form:
+@dataclass(frozen=True, slots=True, eq=False)
+class Form:
     """All properties of a fake tensor, except with which others it shares memory, and if it wants gradients.
 
-    Not to be compared where sizes are symbolic, for that would decide something about them; it has no hash then. A
-    tensor of the device ``meta`` stands for one of the CPU.
+    Equal ones are one object, nearly always, which is quick to compare and to hash.
+    """
+
+    properties: tuple[Any, ...]
+
+
+def _form(value: torch.Tensor) -> Form | None:
+    """The form of a fake tensor, or of one of the device ``meta``, which stands for one of the CPU.
+
+    There is none with symbolic sizes: to compare these would decide something about them.
     """
     fake = value if isinstance(value, FakeTensor) else None
-    return (
+    properties = (
         value.shape, value.stride(), value.dtype, _CPU if fake is None else fake.fake_device, value.is_conj(),
         value.is_neg(), value.storage_offset(), fake is None or (fake.constant is None and fake.real_tensor is None),
     )  # fmt: skip
+    try:
+        known = _FORMS.get(properties)
+    except TypeError:
+        return None
+    if known is None:
+        _keep(_FORMS, properties, known := Form(properties))
+    return known
 
 
 _CPU: Final = torch.device("cpu")
 
-
 _PLAIN: Final = (False, False, 0, True)
-"""The last items of the form of a tensor that has memory of its own and no special property."""
+"""The last properties of a tensor that has memory of its own and no special property."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorLayout:
     """The plain tensors that are the results of calls which are alike."""
 
-    form: tuple[Any, ...]
+    form: Form
     metadata: TensorMetadata
     """By which torch describes them."""
 
@@ -88,15 +100,16 @@ class TensorLayout:
         if type(value) not in (FakeTensor, torch.Tensor) or value.layout != torch.strided or value.requires_grad:
             return None
         form, memory = _form(value), value.untyped_storage()._cdata
-        if any(isinstance(size, torch.SymInt) for size in (*form[0], *form[1])) or form[4:] != _PLAIN:
+        if form is None or form.properties[4:] != _PLAIN:
             return None
         if any(other.untyped_storage()._cdata == memory for other in operands):
             return None
-        return TensorLayout(form, _extract_tensor_metadata(_memory(form)))
+        return TensorLayout(form, _extract_tensor_metadata(_memory(form.properties)))
 
     def fake(self, mode: FakeTensorMode) -> FakeTensor:
         """A fake tensor of this layout."""
-        return FakeTensor(mode, _memory(self.form), self.form[3])
+        properties = self.form.properties
+        return FakeTensor(mode, _memory(properties), properties[3])
 
 
 def _has_own_memory(value: torch.Tensor) -> bool:
@@ -108,10 +121,13 @@ def _has_own_memory(value: torch.Tensor) -> bool:
     )  # fmt: skip
 
 
-def _memory(form: tuple[Any, ...]) -> torch.Tensor:
+def _memory(properties: tuple[Any, ...]) -> torch.Tensor:
     with no_dispatch():
-        return torch.empty_strided(form[0], form[1], dtype=form[2], device="meta")
+        return torch.empty_strided(properties[0], properties[1], dtype=properties[2], device="meta")
 
+
+_FORMS: Final[dict[tuple[Any, ...], Form]] = {}
+"""The form of each combination of properties."""
 
 _LAYOUTS: Final[dict[Any, TensorLayout]] = {}
 """The results of calls of operators that were run, by all that they depend on."""
@@ -139,7 +155,7 @@ class Fakes:
         self.moved: dict[fx.Node, bool] = {}
         """The nodes of the new graph that may lie otherwise in memory than what stood there in the old one, and
         whether it is known how."""
-        self._forms: dict[int, tuple[Form, FakeTensor]] = {}
+        self._forms: dict[int, tuple[Form | None, FakeTensor]] = {}
         """The forms of fake tensors by their addresses, with the tensors, so that no others get those."""
         self.have_spread = False
         """True if a kept call is among those, so that other kept calls may be among them, too."""
@@ -308,7 +324,7 @@ class Fakes:
         return _alike(node.target, node.args, node.kwargs, forms)
 
     def _form(self, value: Any) -> Form | None:
-        """The form of a value, which is found once; ``None`` for what is no plain fake tensor."""
+        """The form of a value, which is found once; ``None`` for what is no plain fake tensor of known sizes."""
         if type(value) is not FakeTensor or value.layout != torch.strided:
             return None
         known = self._forms.get(id(value))
@@ -401,13 +417,8 @@ def _keep(table: dict[Any, Any], key: Any, answer: Any) -> None:
 
 
 def _is_of(value: FakeTensor, form: Form | None, layout: TensorLayout) -> bool:
-    """True for a tensor of that layout and form, without deciding anything about symbolic sizes."""
-    if form is None or value.requires_grad:
-        return False
-    try:
-        return hash(form) == hash(layout.form) and form == layout.form
-    except TypeError:
-        return False
+    """True for a tensor of that layout and form."""
+    return form is layout.form and not value.requires_grad
 
 
 def _is_strided(value: Any) -> bool:
