@@ -68,9 +68,9 @@ class Access:
 
     def attrs_of(self, item: Any) -> Mapping[str, Any]:
         """The attributes of an object."""
-        found: object = self._ask("attrs", self.attrs, item)
-        if found is NONE:
+        if self.attrs is no_attributes:
             return NONE
+        found = self._ask("attrs", self.attrs, item)
         if not isinstance(found, (dict, Mapping)) or not all(isinstance(name, str) for name in found):
             raise FrontEndError(
                 f"attrs({shown(item)}) gives {found!r} of type {type(found).__name__}, expected a mapping from names "
