@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
 from gsl.errors import FrontEndError
-from gsl.graph import GETITEM, LEAVES, TUPLE, Effect, Graph, Node, TensorType, Type, op_name
+from gsl.graph import GETITEM, INPUT, LEAVES, PARAM, TUPLE, Effect, Graph, Node, TensorType, Type, op_name
 from gsl.graph.splice import Replacement, closes_cycle, is_new
 from gsl.graph.types import is_unknown
 from gsl.match import Match
@@ -41,17 +41,30 @@ def may_be_view(node: Node) -> bool:
     return node.op in _SOMETIMES_VIEWS or node.opaque or (spec is not None and Trait.LAYOUT in spec.traits)
 
 
-def seen_through(nodes: Iterable[Node]) -> dict[Node, None]:
-    """The nodes, and those whose memory they may share because they are views of it."""
+def seen_through(nodes: Iterable[Node], within: Collection[Node] | None = None) -> dict[Node, None]:
+    """The nodes, and those whose memory they may share because they are views of it; no further than from new nodes of
+    the vocabulary and those ``within``, if these are given."""
     found: dict[Node, None] = {}
     work = list(nodes)
     while work:
         node = work.pop()
         if node not in found:
             found[node] = None
-            if may_be_view(node):
+            if may_be_view(node) and (within is None or node in within or (is_new(node) and not node.opaque)):
                 work.extend(node.operands)
     return found
+
+
+def shown(node: Node, outputs: Mapping[Node, Sequence[int]]) -> Iterator[int]:
+    """The places of the outputs that are the value of a node, or may be views of it."""
+    done: set[Node] = set()
+    work = [node]
+    while work:
+        node = work.pop()
+        if node not in done:
+            done.add(node)
+            yield from outputs.get(node, ())
+            work.extend(user for user in node.users if may_be_view(user))
 
 
 def changed(graph: Graph) -> dict[Node, int]:
@@ -134,6 +147,8 @@ class Checker:
                 self.admits(replacement)
             except FrontEndError as error:
                 raise Refusal(str(error)) from error
+        if self.graph.changeable:
+            self._returned(replacement, inner or replacement.old)
         if closes_cycle(replacement):
             names = ", ".join(f"%{node.name}" for node in replacement.old)
             raise Refusal(f"would create a cycle: what stands for {names} would depend on itself")
@@ -175,23 +190,34 @@ class Checker:
                 continue
             for node in seen_through((new,)):
                 if node in self.written and any(
-                    place != self.written[node] or new is not node for place in self._shown(old)
+                    place != self.written[node] or new is not node for place in shown(old, self.outputs)
                 ):
                     raise Refusal(
                         f"%{node.name} is overwritten at the end, so no output that is made of %{old.name} may share "
                         "its memory"
                     )
 
-    def _shown(self, node: Node) -> Iterator[int]:
-        """The places of the outputs that are the value of a node, or may be views of it."""
-        done: set[Node] = set()
-        work = [node]
-        while work:
-            node = work.pop()
-            if node not in done:
-                done.add(node)
-                yield from self.outputs.get(node, ())
-                work.extend(user for user in node.users if may_be_view(user))
+    def _returned(self, replacement: Replacement, inner: Sequence[Node]) -> None:
+        """Refuse an output that would come to share the memory of an input, a weight or another output."""
+        shared = any(not is_new(new) or may_be_view(new) for new in replacement.new)
+        if not shared and len(replacement.new) == 1:
+            return
+        within = frozenset(inner) if shared else ()
+        taken: dict[Node, Node] = {}
+        for old, new in zip(replacement.old, replacement.new):
+            other = taken.setdefault(new, old)
+            before = seen_through((old,), within) if within else ()
+            more = [node for node in seen_through((new,), within) if node not in before and not is_new(node)]
+            places = self._given(old) if more or other is not old else set()
+            if places and other is not old and self._given(other):
+                raise Refusal(_returns(old, other))
+            for node in seen_through(more) if places else ():
+                if node.op in (INPUT, PARAM) or self._given(node) - places:
+                    raise Refusal(_returns(old, node))
+
+    def _given(self, node: Node) -> set[int]:
+        """The places of the outputs that show a node, without those that are only written to inputs."""
+        return set(shown(node, self.outputs)).difference(self.written.values())
 
     def applied(self, replacement: Replacement) -> None:
         """Note a rewrite: tensors that were changed in place are now changed in another place, and new exchanges."""
@@ -203,6 +229,11 @@ class Checker:
             for old, new in zip(replacement.old, replacement.new):
                 if old in self.changed:
                     self.changed[new] = self.changed[old]
+
+
+def _returns(old: Node, node: Node) -> str:
+    """Why an output may not share the memory of a node."""
+    return f"%{old.name} is returned, where it may be changed in place, so it must not share memory with %{node.name}"
 
 
 def _may_be(type: Type, found: Type) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from gsl.graph import CONST, GETITEM, INPUT, LEAVES, PARAM, TUPLE, Graph, Node
 from gsl.graph.splice import Replacement, Splicer
-from gsl.rewrite.check import changed, may_be_view
+from gsl.rewrite.check import changed, may_be_view, shown
 
 CROWD: Final = 16
 """The largest number of users of an operand among which an equal call is looked for."""
@@ -65,7 +65,7 @@ def eliminate_common(graph: Graph, *, all: bool = False) -> int:
             first = found.setdefault(_key(node, operands, keys), node)
         except TypeError:  # an attribute that has no hash
             continue
-        if first is not node and (all or _is_touched(first) or _is_touched(node)):
+        if first is not node and (all or _is_touched(first) or _is_touched(node)) and not _apart(splicer, first, node):
             splicer.apply(Replacement([node], [first]), [node])
     splicer.finish()
     return _calls(splicer.dead)
@@ -80,12 +80,18 @@ def share_near(splicer: Splicer, touched: Iterable[Node]) -> int:
     while waiting:
         node = waiting.popleft()
         other = None if node in splicer.dead else _equal_to(node, splicer.dead, keys)
-        if other is not None:
+        if other is not None and not _apart(splicer, other, node):
             first, second = (other, node) if other.index <= node.index else (node, other)
             waiting.extend(second.users)
             splicer.apply(Replacement([second], [first]), [second])
             gone += 1
     return gone
+
+
+def _apart(splicer: Splicer, one: Node, other: Node) -> bool:
+    """True if outputs show both calls, and who gets these may change one of them in place."""
+    outputs = splicer.outputs
+    return splicer.graph.changeable and bool([*shown(one, outputs)]) and bool([*shown(other, outputs)])
 
 
 def _equal_to(node: Node, dead: set[Node], keys: dict[int, Hashable]) -> Node | None:

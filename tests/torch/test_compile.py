@@ -288,6 +288,45 @@ def test_options_of_torch_compile_go_to_the_next_back_end() -> None:
     assert seen == [{"options": {"a": 1}}]
 
 
+def test_a_copy_that_is_changed_behind_a_graph_break_stays_a_copy() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x.clone()
+        torch._dynamo.graph_break()
+        return y.add_(1), x
+
+    call, _ = compiled(function, RULES["copy-identity"])
+    equal(call(torch.zeros(3)), (torch.ones(3), torch.zeros(3)))
+
+
+ONES = torch.ones(3)
+RETURNED: dict[str, tuple[Any, Subst]] = {
+    "a copy of an input": (lambda x: (x + 0, x * 2.0), Subst(X + 0, X)),
+    "a view of a copy": (lambda x: ((x + 0).view(-1), x * 2.0), Subst(X + 0, X)),
+    "a copy of a weight": (lambda x: (ONES + 0, x * 2.0), Subst(X + 0, X)),
+    "a copy of another result": (lambda x: (y := torch.tanh(x), y + 0), Subst(X + 0, X)),
+    "results that become equal": (lambda x: (torch.relu(torch.relu(x)), torch.relu(x)), RELUS),
+    "equal results of one match": (
+        lambda x: (torch.tanh(x) * 2.0, torch.tanh(x) * 2.0),
+        Subst([(one := op.Tanh(X)) * 2.0, op.Tanh(X) * 2.0], [both := one * 2.0, both]),
+    ),
+    "a result of weights alone": (lambda x: (ONES * 2.0 * 3.0, x * 2.0), TRIPLE),
+}
+
+
+@pytest.mark.parametrize("name", RETURNED)
+def test_results_may_be_changed_in_place(name: str) -> None:
+    function, rule = RETURNED[name]
+    call, _ = compiled(function, rule, iterative=True, fold_params=True)
+    x = torch.ones(3)
+    with torch.no_grad():
+        expected = function(x)
+        for place, other in ((0, 1), (1, 0)):
+            results = call(x)
+            results[place].add_(1)
+            equal((x, ONES, results[other]), (torch.ones(3), torch.ones(3), expected[other]))
+            equal(call(x), expected)
+
+
 def test_an_unknown_back_end_is_an_error_at_once() -> None:
     with pytest.raises(PatternError, match=r"then= is the name of a back end of torch.compile, or a function; got 3"):
         gsl.torch_backend(SMALL, then=3)  # type: ignore[arg-type]

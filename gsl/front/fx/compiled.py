@@ -27,7 +27,8 @@ from gsl.front.fx.program import GraphModuleProgram
 from gsl.front.fx.reader import opens_region
 from gsl.front.fx.values import Values, dim_of
 from gsl.front.fx.write import INHERITED
-from gsl.graph import INPUT, PARAM, Graph
+from gsl.graph import INPUT, LEAVES, PARAM, Graph
+from gsl.rewrite.check import seen_through
 
 _STATIC: Final = "_dynamo_static_input_type"
 """The entry by which dynamo marks what it feeds from a module or another place that outlives the call."""
@@ -76,6 +77,12 @@ class CompiledProgram(GraphModuleProgram):
 
     def _leaves(self) -> CompiledLeaves:
         return CompiledLeaves(self._module, self.weights, self._values)
+
+    def load(self) -> Graph:
+        """A fresh view of the graph, which knows which nodes can be written."""
+        graph = super().load()
+        graph.changeable = True  # by what follows a graph break
+        return graph
 
     def _loader(self) -> FxLoader:
         graph = self._module.graph
@@ -269,9 +276,11 @@ def _wanted(module: fx.GraphModule) -> list[fx.Node]:
     """The calls of rules that depend on weights alone, and that something else uses."""
     # The view tells which weights nothing changes, and which calls have no effect.
     known: dict[fx.Node, bool] = {}  # whether they depend on a weight, and not on literal tensors alone
-    for view in CompiledProgram(module).load():
+    graph = CompiledProgram(module).load()
+    returned = {native_of(view) for view in seen_through(graph.outputs) if view.op not in LEAVES}  # may be changed
+    for view in graph:
         native = native_of(view)
-        if native is None or view.effect is not None:
+        if native is None or view.effect is not None or native in returned:
             continue
         if isinstance(view.native, FxLeaf):
             known.update(dict.fromkeys(view.native.reads, view.op == PARAM))
