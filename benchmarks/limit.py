@@ -1,4 +1,4 @@
-"""A limit on the time that a part of a benchmark takes."""
+"""A limit on the processor time that a part of a benchmark takes, which other work on the machine does not change."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Late(BaseException):
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """A context that raises Late after so many seconds; in the main thread only."""
+    """A context that raises Late after so many seconds of this process at work; in the main thread only."""
 
     def stop(*_: Any) -> None:
-        raise Late(f"takes longer than {seconds:g} s")
+        raise Late(f"takes longer than {seconds:g} s of a processor")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
