@@ -39,7 +39,7 @@ class NewNode:
         return _used_by(self.inputs, self.attributes)
 
 
-class Changes:
+class OnnxChanges:
     """What is to become of a model, of which nothing is touched until :meth:`applied`; that can't fail."""
 
     def __init__(
@@ -331,4 +331,4 @@ def _source_of_alias(value: ir.Value) -> ir.Value | None:
     return node.inputs[0] if node is not None and is_alias(node) else None
 
 
-__all__ = ["Changes", "NewNode", "detach", "names_of"]
+__all__ = ["NewNode", "OnnxChanges", "detach", "names_of"]

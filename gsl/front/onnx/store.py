@@ -13,7 +13,7 @@ from gsl.errors import FrontEndError
 from gsl.front.core.handle import Arguments, Handle, Single, handle_of, intact, is_literal, origins
 from gsl.front.core.store import FreeNames, Storer, added, foreign
 from gsl.front.onnx import groups, opaque, spellings
-from gsl.front.onnx.changes import Changes, NewNode
+from gsl.front.onnx.changes import NewNode, OnnxChanges
 from gsl.front.onnx.load import OnnxLeaf
 from gsl.front.onnx.types import annotate, number, to_onnx
 from gsl.graph import GETITEM, INPUT, LEAVES, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type, op_name
@@ -80,7 +80,7 @@ class OnnxStorer(_Target, Storer):
         """The view nodes that stay what they are in the old model, with that."""
         self._others: list[Node] = []
         """The calls that do not, and those that get other arguments."""
-        self.changes = Changes(model, self._types, lambda size: symbols().get(size), taken, in_place=in_place)
+        self.changes = OnnxChanges(model, self._types, lambda size: symbols().get(size), taken, in_place=in_place)
 
     def store(self) -> ir.Model:
         """The model; the very same one if nothing has changed. FrontEndError if it can't be made; the model is then as
