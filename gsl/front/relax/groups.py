@@ -183,8 +183,6 @@ class Outliner:
         self.functions: dict[Any, Any] = {}
         """The new functions by their variables. Equal ones are one, and one with that of the module."""
         self._names = FreeNames({var.name_hint for var in module.functions})
-        self.checked: set[Any] = set()
-        """The variables of groups whose functions were checked in another module, and so need no check here."""
         self._written: dict[bytes, Any] = {}
         """The variables of groups whose functions need not be written once more, by what they depend on."""
         self._made: dict[Any, tuple[Any, Any]] = {}
@@ -223,17 +221,14 @@ class Outliner:
             var, result = self._written[key]
             return call(result, var, operands, None, [], None)
         known = None if key is None or not self._reuses else (key, *[inner.name for inner in node.op.body.nodes])
-        shared = _FUNCTIONS.get(known)
-        if key is not None and shared is not None:
-            function, structure = shared
-            var = self._add(_name_of(node, codegen), function, structure, codegen)
-            self.checked.add(var)
-            self._written[key] = (var, function.ret_ty)
-            return call(function.ret_ty, var, operands, None, [], None)
         operands = [relax.BlockBuilder().normalize(arg) if arg.ty.is_missing() else arg for arg in operands]
         passed = [operand for operand in operands if not is_constant(operand)]
-        function = self._function(node, operands, writer)
-        structure = _StructuralKey(function)
+        shared = _FUNCTIONS.get(known)
+        if shared is None:
+            function = self._function(node, operands, writer)
+            structure = _StructuralKey(function)
+        else:
+            function, structure = shared
         if known is not None:
             self._made[known] = (function, structure)
         sizes = relax.analysis.free_symbolic_vars(function)

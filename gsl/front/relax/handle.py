@@ -33,10 +33,8 @@ class RelaxLeaf(NativeLeaf):
 class RelaxLeaves:
     """The leaves of one view, each of which is added to its nodes when it is first asked for."""
 
-    def __init__(self, nodes: list[Node], one: Callable[[Type | None], Type | None]) -> None:
+    def __init__(self, nodes: list[Node]) -> None:
         self.nodes = nodes
-        self.one = one
-        """Gives the one object of equal types."""
         self.tensors: dict[Node, Any] = {}
         """The native tensors of the leaves."""
         self.constants: dict[Any, Node] = {}
@@ -49,8 +47,9 @@ class RelaxLeaves:
         value = to_torch(native)
         if leaf.shape is not None:
             value = value.reshape(leaf.shape)
+        # An object of its own, so that no reading is taken for that of another value: readings may look at values.
         own = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
-        node = Node(kind, attrs={"value": value}, type=type or self.one(own), name=name, native=leaf)
+        node = Node(kind, attrs={"value": value}, type=type or own, name=name, native=leaf)
         self.tensors[node] = native
         self.nodes.append(node)
         return node

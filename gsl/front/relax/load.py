@@ -151,7 +151,7 @@ class RelaxLoader(Loader):
         """The module in which the function calls others; without it, no call is taken for that of a group."""
         self.fields: dict[Any, Canon] = {}
         """The readings of fields of calls that have no view node of their own, by the variables of the fields."""
-        self._leaves = RelaxLeaves(self.nodes, scope.shared.one)
+        self._leaves = RelaxLeaves(self.nodes)
         self._forms = RelaxSignatures(function, scope)
         self._wanted = result_tuples(function)
         self._has_more = False

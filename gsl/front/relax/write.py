@@ -208,10 +208,8 @@ class RelaxCallWriter:
             emit(var, expr)
 
         try:
-            found = self._native(node)
-            if type(node.op) is not Subgraph or found.op not in self.outliner.checked:
-                found = self._flat(found, node, make, note)
-                self.fresh += [*[expr for _, expr in written], found]
+            found = self._flat(self._native(node), node, make, note)
+            self.fresh += [*[expr for _, expr in written], found]
             if key is not None and key not in self._recipes:
                 self._recipes[key] = recipe(self.tensors(node), [*written, (None, found)])
             elif type(node.op) is Subgraph:
