@@ -27,6 +27,8 @@ AGAIN = 50
 """The number of instances of another seed that test a condition."""
 SOME = 20
 """The number of them after which is asked if more are needed."""
+SMALL = 40
+"""The number of instances among which the smallest counterexample is looked for."""
 MOST_REFUSED = 40
 """A condition with which so many more instances are refused than evaluated is not tested further."""
 CONDITIONS = 6
@@ -84,7 +86,7 @@ def _verdict(rule: Subst, max_examples: int, seed: int, compare: Compare, sugges
     verdict = _judge(search, max_examples)
     if isinstance(verdict, Refuted):
         search.compare = _on_tensors(compare)
-        _more(search)
+        _more(search, SMALL)
         missing = cache(partial(_missing, search, min(MORE, max_examples), compare)) if suggest else None
         verdict = replace(verdict, counterexample=_least(search), missing=missing)
     return verdict
@@ -171,14 +173,14 @@ def _counterexample(found: Outcome, seed: int, program: str) -> Counterexample:
     return Counterexample(found.before, found.after, found.comparison, program, seed)
 
 
-def _more(search: CounterexampleSearch) -> None:
+def _more(search: CounterexampleSearch, examples: int = SOME) -> None:
     """Evaluate some more instances: the smallest of those that fail is often smaller than the first one."""
-    search.run(SOME, until_different=False, attempts=FEW_ATTEMPTS)
+    search.run(examples, until_different=False, attempts=FEW_ATTEMPTS)
 
 
 def _contrast(search: CounterexampleSearch, most: int) -> None:
     """Evaluate more instances, until enough fail and enough pass to tell them apart, or hardly any passes."""
-    for _ in range(SOME, most, SOME):
+    for _ in range(SMALL, most, SOME):
         few = min(len(search.different), len(search.equal))
         if few >= SOME or (search.evaluated >= 2 * SOME and len(search.equal) < LEAST_PASSING):
             return
