@@ -72,6 +72,8 @@ def shown(cell: nbformat.NotebookNode) -> str:
 
 def main(names: list[str]) -> None:
     """Run the notebooks of these names, or all, and store what has changed."""
+    if unknown := {*names} - {path.name for path in FOLDER.glob("*.ipynb")}:
+        raise SystemExit(f"no such notebook, by its name alone: {', '.join(sorted(unknown))}")
     for path in sorted(FOLDER.glob("*.ipynb")):
         if names and path.name not in names:
             continue

@@ -112,6 +112,8 @@ def updated(page: Path) -> str:
 
 def main(names: list[str]) -> None:
     """Update the pages of these names, or all that can be run here; what they write goes into a folder for a while."""
+    if unknown := {*names} - {page.name for page in PAGES}:
+        raise SystemExit(f"no such page, by its name alone: {', '.join(sorted(unknown))}")
     for page in PAGES:
         if names and page.name not in names:
             continue

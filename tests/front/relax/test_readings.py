@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tvm import ir, relax, tirx
@@ -478,6 +479,19 @@ def test_calls_of_a_known_form_are_read_as_the_first_one_was(
     ]
     assert str(fast) == str(slow)
     assert {"nn.bias_add", "nn.dense", "matmul", "add"} <= {str(node.op) for node in fast}
+
+
+def test_a_constant_is_read_by_its_value_whatever_was_read_before() -> None:
+    """A bias that is a constant of four axes is read as one of one axis, and a parameter of that type is not."""
+
+    def body(b: Any, x: Any, w: Any, *bias: Any) -> Any:
+        added = bias[0] if bias else relax.const(np.ones((1, 8, 1, 1), "float32"))
+        return b.emit(relax.op.add(b.emit(relax.op.nn.conv2d(x, w)), added))
+
+    params = [tensor("x", 1, 3, 8, 8), tensor("w", 8, 3, 3, 3)]
+    given = from_module(relax_helpers.function([*params, tensor("y", 1, 8, 1, 1)], body)).load()
+    constant = from_module(relax_helpers.function([tensor("x", 1, 3, 8, 8), tensor("w", 8, 3, 3, 3)], body)).load()
+    assert [node.op for node in (given.outputs[0], constant.outputs[0])] == ["add", "nn.bias_add"]
 
 
 @pytest.mark.parametrize("size", [4, tirx.Var("n", "int64")], ids=["number", "symbol"])
