@@ -49,7 +49,7 @@ class Shrinking:
 
     def run(self) -> Outcome:
         """The smallest failing instance that is found."""
-        while len(self.tapes) < MOST_TRIED and any(map(self._shorter, (_without, _lower, _alike, _lower_and_without))):
+        while len(self.tapes) < MOST_TRIED and any(map(self._shorter, (_alike, _without, _lower, _lower_and_without))):
             pass
         return self.best
 
