@@ -25,7 +25,8 @@ from gsl.errors import (
     RewriteError,
     WorkloadError,
 )
-from gsl.front.fx.compiled import CompiledProgram, alike, hoisted, is_autocast, regions
+from gsl.front.fx.compiled import CompiledProgram, hoisted, is_autocast
+from gsl.front.fx.regions import alike, regions
 from gsl.fx.passes import GraphExplanations, Rules, applied, explained, is_training, kept, note_left_out, rule_set
 from gsl.graph import LEAVES
 from gsl.rewrite import RuleSet, Subst, Trace

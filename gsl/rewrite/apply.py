@@ -129,8 +129,9 @@ def _with_inside(workload: Any, within: RoundsWithin, trace: Trace) -> Any:
         if known is None:
             return program
         inner = _rewritten(type(workload)(program), known[0], None, known[1])
-        if inner.trace.count():
-            trace.inside[name] = inner.trace
+        if not inner.trace.count() or inner.program is program:
+            return program
+        trace.inside[name] = inner.trace
         return inner.program
 
     return workload.with_program(workload.program.inside(change))

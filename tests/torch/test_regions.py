@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -46,15 +48,72 @@ FORMS = {"cond": conditional, "while_loop": loop, "map": rows, "invoke_subgraph"
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("decomposed", [False, True])
-def test_exported_programs_keep_the_graphs_within(form: str, decomposed: bool) -> None:
+def test_exported_programs_have_the_numbers_of_the_model(form: str, decomposed: bool) -> None:
     exported = torch.export.export(model(FORMS[form]), (torch.randn(3, 4),))
     if decomposed:
         exported = exported.run_decompositions()
     old = Workload.from_exported(exported)
+    text = str(exported)
     new = SMALL(old, iterative=True)
     assert new.trace.count("relus") >= 1
     for inputs in (torch.ones(3, 4), -torch.ones(3, 4)):
         old.compare(new, (inputs,)).check()
+    assert str(exported) == text
+    assert SMALL(new, iterative=True).trace.count() == 0
+
+
+def test_exported_programs_are_rewritten_inside_branches_and_regions(tmp_path: Path) -> None:
+    for form, rules in (("cond", {"relus": 2, "triple": 1}), ("invoke_subgraph", {"relus": 3, "triple": 2})):
+        old = Workload.from_torch(model(FORMS[form]), (torch.ones(3, 4),))
+        new = SMALL(old, iterative=True)
+        assert {rule: new.trace.count(rule) for rule in rules} == rules, form
+        assert new.trace.inside.keys() <= old.inside.keys()
+        assert str(new.trace.replay(old).exported) == str(new.exported)
+        torch.export.save(new.exported, tmp_path / "new.pt2")
+        for inputs in (torch.ones(3, 4), -torch.ones(3, 4)):
+            equal(torch.export.load(tmp_path / "new.pt2").module()(inputs), old.mod(inputs))
+
+
+def test_a_branch_of_an_exported_program_is_kept_where_torch_would_not_take_the_other() -> None:
+    def shared(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.relu(x.t())
+        return y, x.clone()
+
+    def form(self: Any, x: torch.Tensor) -> Any:
+        return torch.cond(x.sum() > 0, shared, lambda x: (torch.sigmoid(x.t()), x * 2.0), (x,))
+
+    old = Workload.from_torch(model(form), (torch.ones(3, 4),))
+    layout = Subst(op.ReLU(op.Transpose(X)), op.Maximum(op.Zeros(shape=(4, 3)), op.Transpose(X)), name="layout")
+    literal = Subst(op.ReLU(op.Transpose(X)), op.Transpose(op.Maximum(X, np.zeros(4, "float32"))), name="literal")
+    for rule in (layout, literal, RULES["copy-identity"]):
+        new = rule(old)
+        assert new.trace.count() == 0, rule.name
+        for inputs in (torch.ones(3, 4), -torch.ones(3, 4)):
+            old.compare(new, (inputs,)).check()
+
+
+def test_branches_within_branches_and_sizes_that_vary() -> None:
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.amax() > 1, twice, lambda x: x * 2.0 * 3.0, (x,))
+
+    def form(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, inner, lambda x: torch.sigmoid(x), (x,))
+
+    rows = torch.export.Dim("rows", min=2, max=64)
+    exported = torch.export.export(model(form), (torch.randn(3, 4),), dynamic_shapes=(({0: rows},)))
+    old = Workload.from_exported(exported)
+    new = SMALL(old, iterative=True)
+    assert list(old.inside) == [
+        "true_graph_0", "true_graph_0/true_graph_0", "true_graph_0/false_graph_0", "false_graph_0",
+    ]  # fmt: skip
+    assert str(new.trace) == """\
+in true_graph_0
+  in true_graph_0
+    relus: %relu_1 -> %relu
+  in false_graph_0
+    triple: %mul_1 -> %multiply"""
+    for inputs in (torch.ones(7, 4), torch.full((7, 4), 2.0), -torch.ones(7, 4)):
+        equal(new.mod(inputs), old.mod(inputs))
 
 
 @pytest.mark.parametrize("then", ["eager", "aot_eager"])

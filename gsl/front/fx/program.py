@@ -6,7 +6,7 @@ import inspect
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.utils._pytree as pytree
@@ -26,6 +26,7 @@ from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.load import FxLoader
 from gsl.front.fx.parameters import ExportedParameterStore, InPlaceParameterStore, ModuleParameterStore
 from gsl.front.fx.reader import exchanges
+from gsl.front.fx.regions import alike, regions
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.steps import FxSteps
 from gsl.front.fx.store import FxStorer
@@ -35,6 +36,8 @@ from gsl.front.tree import NOT_COVERED
 from gsl.graph import Graph, Node, Type
 from gsl.graph.node import Writable
 from gsl.pause import paused_collector
+
+FxOwn = TypeVar("FxOwn", bound="FxProgram")
 
 _STORING = threading.RLock()
 """The lock for storing a view: programs that come of one another share a fake mode, which is not made for several
@@ -290,9 +293,57 @@ class ExportProgram(FxProgram, Unchangeable):
                 raise FrontEndError(f"torch.export does not accept the rewritten program: {error}") from error
             return ExportProgram(exported, self._examples).with_operators(self.operators)
 
+    def inside(self, change: Callable[[str, RegionProgram], RegionProgram]) -> ExportProgram:
+        """A program in which each graph within a call is what ``change`` makes of it, told its path and its program."""
+        changed = _changed_inside(self, change)
+        return _with_inside(self.store(self.load()), changed) if changed else self
+
     def build(self, *, backend: Any = None, **options: Any) -> Callable[..., Any]:
         """The program as a callable that takes the inputs in order; ``backend`` is one of ``torch.compile``."""
         return structured(compiled(self.module, backend, options), self._exported.call_spec.in_spec)
+
+
+class RegionProgram(GraphModuleProgram):
+    """A graph within a call of an exported program, as a branch of ``torch.cond``.
+
+    What it is fed are inputs. A rewrite that torch would not take is not made: results in another layout of memory
+    than what is around them was exported for, and tensors of its own, which can't be saved.
+    """
+
+    def load(self) -> Graph:
+        """A fresh view of the graph, which knows which nodes can be written."""
+        graph = super().load()
+        graph.changeable = True  # a branch may not return what it is fed
+        return graph
+
+    def store(self, graph: Graph) -> RegionProgram:
+        """The program of a rewritten view of this one; this one itself, if torch would not take the other."""
+        new = super().store(graph).module
+        if not alike(self._module, new) or new.state_dict().keys() - self._module.state_dict().keys():
+            return self
+        return RegionProgram(new).with_operators(self.operators)
+
+    def inside(self, change: Callable[[str, RegionProgram], RegionProgram]) -> RegionProgram:
+        """A program in which each graph within a call is what ``change`` makes of it, told its path and its program."""
+        changed = _changed_inside(self, change)
+        return _with_inside(self.store(self.load()), changed) if changed else self
+
+
+def _changed_inside(
+    program: FxProgram, change: Callable[[str, RegionProgram], RegionProgram]
+) -> dict[str, fx.GraphModule]:
+    """The graphs within calls of a program that a function changes, by their paths."""
+    root = program._root
+    if not any(isinstance(module, fx.GraphModule) for module in root.children()):
+        return {}
+    bodies = {path: RegionProgram(getattr(root, path)).with_operators(program.operators) for path in regions(root)}
+    return {path: new.module for path, body in bodies.items() if (new := change(path, body)) is not body}
+
+
+def _with_inside(program: FxOwn, changed: Mapping[str, fx.GraphModule]) -> FxOwn:
+    """A new program with other graphs within its calls."""
+    program._root._modules.update(changed)
+    return program
 
 
 def from_graph_module(module: fx.GraphModule, example_inputs: Sequence[Any] | None = None) -> GraphModuleProgram:
