@@ -6,36 +6,12 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gsl import pat
 from gsl.draw.dot import Drawing
 from gsl.draw.drawing import Box, Chain, Diagram, Edge, Figure, Mark, Nest, Paint, Panel, Style
 from gsl.draw.labels import FRAMES, STYLES, clipped, wrapped
 from gsl.graph import CONST, INPUT, PARAM, TUPLE
-from gsl.pat import (
-    Alt,
-    And,
-    AttrEqual,
-    Call,
-    Cond,
-    Const,
-    ExternUse,
-    Fused,
-    GetItem,
-    Instance,
-    IsOutput,
-    Leaf,
-    Like,
-    Module,
-    Not,
-    Pattern,
-    Repeat,
-    Seq,
-    Tuple,
-    Unique,
-    Use,
-    Variadic,
-    walk,
-)
-from gsl.pat import Match as MatchClause
+from gsl.pat import Pattern
 from gsl.pat.text import condition_text, pattern_names, written
 from gsl.pat.typed import KeywordText
 from gsl.pat.variadic import references
@@ -75,17 +51,17 @@ def drawn_names(rule: Subst) -> Mapping[Pattern, str]:
 
 def _told(rule: Subst) -> frozenset[Pattern]:
     """The patterns whose names are written somewhere else in the drawing, so that their boxes have to tell them."""
-    told: set[Pattern] = {p for c in rule.source.constraints if not isinstance(c, Use) for p in c.patterns()}
+    told: set[Pattern] = {p for c in rule.source.constraints if not isinstance(c, pat.Use) for p in c.patterns()}
     told.update(pattern for guard in rule.source.guards for pattern in references(guard))
     known = frozenset(rule.plan.patterns)
-    for pattern in walk(*known, *rule.target.outputs):
+    for pattern in pat.walk(*known, *rule.target.outputs):
         told.update(used for expression in pattern.expressions() for used in references(expression))
         match pattern:
-            case Like():
+            case pat.Like():
                 told.add(pattern.of)
-            case Instance():
+            case pat.Instance():
                 told.update((pattern.template, pattern.variadic))
-            case MatchClause():
+            case pat.Match():
                 told.add(pattern.alternative)
         if pattern not in known:
             told.update(child for child in pattern.children() if child in known)
@@ -95,9 +71,9 @@ def _told(rule: Subst) -> frozenset[Pattern]:
 def source_panel(rule: Subst, names: Mapping[Pattern, str], paint: Mapping[Pattern, Paint] | None = None) -> Panel:
     """The source of a rule as a diagram, with its conditions below; ``paint`` marks some patterns."""
     source = rule.source
-    uses = [constraint for constraint in source.constraints if isinstance(constraint, Use)]
+    uses = [constraint for constraint in source.constraints if isinstance(constraint, pat.Use)]
     diagram = RuleSide(names, _told(rule), source.outputs, uses, paint=paint).diagram()
-    others = [*(c for c in source.constraints if not isinstance(c, Use)), *source.guards, *source.predicates]
+    others = [*(c for c in source.constraints if not isinstance(c, pat.Use)), *source.guards, *source.predicates]
     lines = [line for one in others for line in wrapped(f"where {_condition(one, names)}", 2 * WIDTH)]
     if source.extern_use is not None:
         lines.append(f"each inner node is{'' if source.extern_use else ' not'} used elsewhere")
@@ -107,13 +83,13 @@ def source_panel(rule: Subst, names: Mapping[Pattern, str], paint: Mapping[Patte
 def _condition(condition: Any, names: Mapping[Pattern, str]) -> str:
     """The text of a condition, in which patterns have the names of their boxes."""
     match condition:
-        case Unique():
+        case pat.Unique():
             return f"{names[condition.pattern]}.uniq()"
-        case ExternUse():
+        case pat.ExternUse():
             return f"{names[condition.pattern]}.extern_use({condition.used})"
-        case IsOutput():
+        case pat.IsOutput():
             return f"{names[condition.pattern]}.is_output()"
-        case AttrEqual():
+        case pat.AttrEqual():
             which = "" if condition.names is None else f", {list(condition.names)}"
             return f"attr_eq({names[condition.left]}, {names[condition.right]}{which})"
     return condition_text(condition, names)
@@ -128,7 +104,7 @@ class RuleSide:
 
     def __init__(
         self, names: Mapping[Pattern, str], told: Container[Pattern], outputs: Sequence[Pattern],
-        uses: Sequence[Use] = (), *, known: frozenset[Pattern] = frozenset(),
+        uses: Sequence[pat.Use] = (), *, known: frozenset[Pattern] = frozenset(),
         paint: Mapping[Pattern, Paint] | None = None,
     ) -> None:  # fmt: skip
         self.names = names
@@ -152,7 +128,7 @@ class RuleSide:
             if pattern not in found:
                 found.add(pattern)
                 stack += () if pattern in self.known or _is_leaf(pattern) else pattern.children()
-        return [pattern for pattern in walk(*roots) if pattern in found]
+        return [pattern for pattern in pat.walk(*roots) if pattern in found]
 
     def diagram(self) -> Diagram:
         """The diagram: a box for each pattern, frames around the repeated patterns of a variadic."""
@@ -181,20 +157,20 @@ class RuleSide:
             if self._is_frame(pattern):
                 self.nest.box(_frames(pattern, around), self._box(pattern), is_frame=True)
         for pattern in self.patterns:
-            if not (self._is_frame(pattern) or (isinstance(pattern, Seq) and pattern not in self.known)):
+            if not (self._is_frame(pattern) or (isinstance(pattern, pat.Seq) and pattern not in self.known)):
                 frames = _frames(pattern, around)
                 self.chains[pattern] = (*frames, pattern)
                 self.nest.box(frames, self._box(pattern))
 
     def _is_frame(self, pattern: Pattern) -> bool:
-        return isinstance(pattern, (Variadic, Repeat)) and pattern not in self.known
+        return isinstance(pattern, (pat.Variadic, pat.Repeat)) and pattern not in self.known
 
     def _chain(self, pattern: Pattern, *, head: bool = False) -> Chain | None:
         """The frames around the box that stands for a pattern where it is used (or uses something), and the box."""
         while pattern not in self.chains:
-            if isinstance(pattern, Seq):
+            if isinstance(pattern, pat.Seq):
                 pattern = pattern.head if head else pattern.tail
-            elif isinstance(pattern, (Variadic, Repeat)):
+            elif isinstance(pattern, (pat.Variadic, pat.Repeat)):
                 pattern = _inner(pattern)
             else:
                 return None
@@ -207,24 +183,24 @@ class RuleSide:
 
     def _edges(self, pattern: Pattern) -> None:
         match pattern:
-            case Seq():
+            case pat.Seq():
                 for use in pattern.uses:
                     self._use(use)
-            case Repeat():
+            case pat.Repeat():
                 pass
-            case Variadic():
+            case pat.Variadic():
                 for number, template in enumerate(pattern.first):
                     self._edge(template, pattern.templates[number], Edge("", "", dashed=True, label="first"))
-            case Alt() | MatchClause():
+            case pat.Alt() | pat.Match():
                 for number, choice in enumerate(pattern.children(), 1):
                     self._edge(choice, pattern, Edge("", "", dashed=True, label=str(number)))
-            case Instance():
+            case pat.Instance():
                 self._edge(pattern.template, pattern, Edge("", "", dashed=True))
             case _:
                 for child in pattern.children():
                     self._edge(child, pattern)
 
-    def _use(self, use: Use) -> None:
+    def _use(self, use: pat.Use) -> None:
         label = [*(["only"] if use.only else []), *([] if use.index is None else [f"[{use.index}]"])]
         self._edge(use.operand, use.user, Edge("", "", label=" ".join(label)))
 
@@ -242,17 +218,17 @@ class RuleSide:
         if pattern in self.known:
             return _LEAVES.get(type(pattern).__name__, _KNOWN)
         match pattern:
-            case Leaf():
+            case pat.Leaf():
                 return _LEAVES.get(type(pattern).__name__, STYLES["call"])
-            case Alt() if _is_leaf(pattern):
+            case pat.Alt() if _is_leaf(pattern):
                 return _LEAVES["Param"]
-            case Variadic() | Repeat():
+            case pat.Variadic() | pat.Repeat():
                 return FRAMES[0]
-            case Alt() | And() | Not() | MatchClause() | Cond():
+            case pat.Alt() | pat.And() | pat.Not() | pat.Match() | pat.Cond():
                 return _CHOICE
-            case Tuple() | GetItem():
+            case pat.Tuple() | pat.GetItem():
                 return STYLES[TUPLE]
-            case Call() | Like() | Fused() | Module():
+            case pat.Call() | pat.Like() | pat.Fused() | pat.Module():
                 return _NEW if self.known else STYLES["call"]
         return _KNOWN
 
@@ -268,7 +244,7 @@ class RuleSide:
 
     def _guards(self, pattern: Pattern) -> list[str]:
         """The demands on attributes and on the type; those that are as in another pattern are in one line."""
-        lines = [f"like {self.names[pattern.of]}"] if isinstance(pattern, Like) and pattern.of in self.names else []
+        lines = [f"like {self.names[pattern.of]}"] if isinstance(pattern, pat.Like) and pattern.of in self.names else []
         same: dict[str, list[str]] = {}
         for item in pattern.arguments():
             if isinstance(item, KeywordText):
@@ -285,47 +261,47 @@ class RuleSide:
 
     def _title(self, pattern: Pattern) -> str:
         match pattern:
-            case Const():
+            case pat.Const():
                 return "Const" if pattern.literal is None else written(pattern, self.names)
-            case Like():
+            case pat.Like():
                 return pattern.of.label
-            case GetItem():
+            case pat.GetItem():
                 return f"[{'' if pattern.number is None else written(pattern.number, self.names)}]"
-            case Tuple():
+            case pat.Tuple():
                 return "tuple"
-            case Variadic():
+            case pat.Variadic():
                 least = f"{pattern.min_len} or more" if pattern.min_len else "any number"
                 least += "" if pattern.max_len is None else f", at most {pattern.max_len}"
                 return least if pattern.symbol is None else f"{least}, numbered {written(pattern.symbol, self.names)}"
-            case Instance():
+            case pat.Instance():
                 return f"instance {written(pattern.number, self.names)} of {self.names.get(pattern.template, '')}"
-            case Repeat():
+            case pat.Repeat():
                 return f"chain of {pattern.min}{' or more' if pattern.max is None else f' to {pattern.max}'}"
-            case Alt() if _is_leaf(pattern):
+            case pat.Alt() if _is_leaf(pattern):
                 return " or ".join(dict.fromkeys(self._title(choice) for choice in pattern.choices))
-            case Alt():
+            case pat.Alt():
                 return "one of"
-            case And():
+            case pat.And():
                 return "both"
-            case Not():
+            case pat.Not():
                 return "anything but"
-            case Cond():
+            case pat.Cond():
                 return f"if {written(pattern.predicate, self.names)}"
-            case MatchClause():
+            case pat.Match():
                 return f"as {self.names.get(pattern.alternative, 'the alternative')} was"
-            case Fused():
+            case pat.Fused():
                 return f"group {pattern.name!r}"
-            case Module():
+            case pat.Module():
                 return f"module by {getattr(pattern.factory, '__name__', 'a function')}"
-            case Call() if pattern.operands is None:
+            case pat.Call() if pattern.operands is None:
                 return f"{pattern.label}(…)"
         return pattern.label
 
 
 def _is_leaf(pattern: Pattern) -> bool:
     """True for a pattern that matches a node without regard to its computation: leaves, and the choice between some."""
-    return isinstance(pattern, Leaf) or (
-        isinstance(pattern, Alt) and all(isinstance(choice, Leaf) for choice in pattern.choices)
+    return isinstance(pattern, pat.Leaf) or (
+        isinstance(pattern, pat.Alt) and all(isinstance(choice, pat.Leaf) for choice in pattern.choices)
     )
 
 

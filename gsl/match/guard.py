@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from gsl import pat
 from gsl.attr import ast
 from gsl.attr.ast import Ast, Literal
 from gsl.attr.evaluate import Evaluator, same
@@ -12,24 +13,7 @@ from gsl.errors import EvaluationError
 from gsl.graph import Node
 from gsl.match.bindings import AttrPath, Bindings, MatchScope, pattern_of
 from gsl.match.literals import canonical, decidedly_same, equal_in_single, equal_literal
-from gsl.pat import (
-    Alt,
-    And,
-    AttrEqual,
-    Call,
-    Const,
-    Constraint,
-    ExternUse,
-    GetItem,
-    IsOutput,
-    Leaf,
-    Not,
-    Pattern,
-    Repeat,
-    Seq,
-    Unique,
-    Variadic,
-)
+from gsl.pat import Pattern
 from gsl.pat.variadic import references
 from gsl.spec import TABLE
 from gsl.spec.natives import defaults
@@ -38,6 +22,8 @@ if TYPE_CHECKING:
     from gsl.match.engine import MatchSearch
 
 Actual = Callable[["MatchSearch", Any, AttrPath], Any]
+Scopes = tuple[pat.Variadic | pat.Repeat, ...]
+"""The variadics and chains around a template, outermost first."""
 
 
 class Guard:
@@ -65,7 +51,7 @@ class Guard:
         node = None
         if owner is not None:
             node = search.bindings.get(owner, path)
-            if node is None and not (isinstance(owner, Variadic) and (owner, path) in search.bindings.counts):
+            if node is None and not (isinstance(owner, pat.Variadic) and (owner, path) in search.bindings.counts):
                 return True
         evaluator = Evaluator(MatchScope(search.bindings, path), search.bindings.symbols(owner, path))
         actual: Any = None
@@ -113,7 +99,7 @@ class Distinct(Guard):
 
     __slots__ = ("identity", "leaves")
 
-    def __init__(self, owner: Leaf, identity: Mapping[Pattern, Pattern], *, leaves: bool) -> None:
+    def __init__(self, owner: pat.Leaf, identity: Mapping[Pattern, Pattern], *, leaves: bool) -> None:
         super().__init__(owner, "distinct", Literal(True), None)
         self.identity = identity
         self.leaves = leaves
@@ -131,7 +117,9 @@ class Distinct(Guard):
 
     def counts(self, other: Pattern) -> bool:
         """True if another pattern must not be bound to the leaf's node."""
-        if isinstance(other, (Alt, And, Not, Seq, Repeat)) or (self.leaves and not isinstance(other, Leaf)):
+        if self.leaves and not isinstance(other, pat.Leaf):
+            return False
+        if isinstance(other, (pat.Alt, pat.And, pat.Not, pat.Seq, pat.Repeat)):
             return False
         assert self.owner is not None
         return other is self.owner or self.identity.get(other, other) is not self.identity.get(self.owner, self.owner)
@@ -159,7 +147,7 @@ class Everywhere(Guard):
 
     __slots__ = ("around", "guard", "scopes")
 
-    def __init__(self, guard: Guard, scopes: tuple[Variadic | Repeat, ...], *, around: int = 0) -> None:
+    def __init__(self, guard: Guard, scopes: Scopes, *, around: int = 0) -> None:
         super().__init__(guard.owner, guard.what, guard.expected, guard.actual)
         self.guard = guard
         self.scopes = scopes
@@ -170,7 +158,7 @@ class Everywhere(Guard):
         return all(self.guard.check(search, instance) for instance in paths)
 
 
-def _paths(bindings: Bindings[Node], scopes: tuple[Variadic | Repeat, ...], around: AttrPath) -> Iterator[AttrPath]:
+def _paths(bindings: Bindings[Node], scopes: Scopes, around: AttrPath) -> Iterator[AttrPath]:
     """The numbers of all instances, of the inner variadics in all instances of the outer ones."""
     paths: list[AttrPath] = [around]
     for variadic in scopes:
@@ -192,16 +180,18 @@ def guards_of(pattern: Pattern) -> Iterator[Guard]:
         for name, node in (("dtype", guard.dtype), ("ndim", guard.ndim)):
             if node is not None and not isinstance(node, Literal):
                 yield Guard(pattern, name, node, _property(name))
-    if isinstance(pattern, Call):
+    if isinstance(pattern, pat.Call):
         for name, node in pattern.attrs.items():
             if not isinstance(node, Literal):
                 yield Guard(pattern, name, node, _attribute(name))
-    elif isinstance(pattern, GetItem) and pattern.number is not None and not isinstance(pattern.number, Literal):
+    elif isinstance(pattern, pat.GetItem) and pattern.number is not None and not isinstance(pattern.number, Literal):
         yield Guard(pattern, "index", pattern.number, _attribute("index"))
-    elif isinstance(pattern, Variadic) and pattern.count is not None:
+    elif isinstance(pattern, pat.Variadic) and pattern.count is not None:
         yield Guard(pattern, "length", pattern.count, _length(pattern))
-    elif isinstance(pattern, Const) and isinstance(pattern.literal, Ast) and not isinstance(pattern.literal, Literal):
-        yield LiteralValue(pattern, "value", pattern.literal, _attribute("value"))
+    elif isinstance(pattern, pat.Const):
+        literal = pattern.literal
+        if isinstance(literal, Ast) and not isinstance(literal, Literal):
+            yield LiteralValue(pattern, "value", literal, _attribute("value"))
 
 
 def _dimension(axis: int) -> Actual:
@@ -212,7 +202,7 @@ def _property(name: str) -> Actual:
     return lambda search, node, path: getattr(node, name)
 
 
-def _length(variadic: Variadic) -> Actual:
+def _length(variadic: pat.Variadic) -> Actual:
     return lambda search, node, path: search.bindings.count(variadic, path)
 
 
@@ -235,7 +225,7 @@ class Equal(Guard):
 
     __slots__ = ("constraint",)
 
-    def __init__(self, constraint: AttrEqual, carrier: Pattern | None) -> None:
+    def __init__(self, constraint: pat.AttrEqual, carrier: Pattern | None) -> None:
         super().__init__(constraint.left if carrier is None else carrier, "attributes", Literal(True), None)
         self.constraint = constraint
 
@@ -273,7 +263,7 @@ class OneUser(Guard):
 
     __slots__ = ("pattern",)
 
-    def __init__(self, constraint: Unique, carrier: Pattern | None) -> None:
+    def __init__(self, constraint: pat.Unique, carrier: Pattern | None) -> None:
         super().__init__(constraint.pattern if carrier is None else carrier, "uses", Literal(1), None)
         self.pattern = constraint.pattern
 
@@ -293,7 +283,7 @@ class Output(Guard):
 
     __slots__ = ("pattern",)
 
-    def __init__(self, constraint: IsOutput, carrier: Pattern | None) -> None:
+    def __init__(self, constraint: pat.IsOutput, carrier: Pattern | None) -> None:
         super().__init__(constraint.pattern if carrier is None else carrier, "place", Literal("output"), None)
         self.pattern = constraint.pattern
 
@@ -344,15 +334,15 @@ def is_bound(guard: Guard, search: MatchSearch, path: AttrPath) -> bool:
     return guard.owner is None or search.bindings.get(guard.owner, path) is not None
 
 
-def guard_of(constraint: Constraint, carrier: Pattern | None = None) -> Guard | None:
+def guard_of(constraint: pat.Constraint, carrier: Pattern | None = None) -> Guard | None:
     """The guard of a constraint, for matches that bind the sequence that carries it; ``None`` for a relation."""
     match constraint:
-        case AttrEqual():
+        case pat.AttrEqual():
             return Equal(constraint, carrier)
-        case Unique():
+        case pat.Unique():
             return OneUser(constraint, carrier)
-        case ExternUse(pattern, used):
+        case pat.ExternUse(pattern, used):
             return UsedOutside(pattern, used, carrier=carrier)
-        case IsOutput():
+        case pat.IsOutput():
             return Output(constraint, carrier)
     return None

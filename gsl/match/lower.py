@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from itertools import chain
 
+from gsl import pat
 from gsl.errors import PatternError
 from gsl.match.bindings import N
-from gsl.match.guard import Distinct, Everywhere, Guard, LiteralValue, UsedOutside, guard_of, guards_of
+from gsl.match.guard import Distinct, Everywhere, Guard, LiteralValue, Scopes, UsedOutside, guard_of, guards_of
 from gsl.match.machine import Goals
 from gsl.match.many import RepeatMatcher, SegmentMatcher, VariadicMatcher
 from gsl.match.matchers import (
@@ -25,31 +26,13 @@ from gsl.match.matchers import (
 )
 from gsl.match.source import CheckedSource
 from gsl.match.uses import Link, SeqMatcher, Skipping, Up, climb, skip_between
-from gsl.pat import (
-    Alt,
-    And,
-    Call,
-    Const,
-    GetItem,
-    Instance,
-    Leaf,
-    Not,
-    OpClass,
-    Pattern,
-    Repeat,
-    Segment,
-    Seq,
-    Tuple,
-    Use,
-    Variadic,
-    walk,
-)
+from gsl.pat import Pattern
 from gsl.pat.variadic import counts
 
 KINDS: dict[type[Pattern], type[Matcher]] = {
-    Const: ConstMatcher, Call: CallMatcher, Tuple: TupleMatcher, GetItem: GetItemMatcher, Alt: AltMatcher,
-    And: AndMatcher, Not: NotMatcher, Variadic: VariadicMatcher, Seq: SeqMatcher,
-    Repeat: RepeatMatcher, Segment: SegmentMatcher,
+    pat.Const: ConstMatcher, pat.Call: CallMatcher, pat.Tuple: TupleMatcher, pat.GetItem: GetItemMatcher,
+    pat.Alt: AltMatcher, pat.And: AndMatcher, pat.Not: NotMatcher, pat.Variadic: VariadicMatcher, pat.Seq: SeqMatcher,
+    pat.Repeat: RepeatMatcher, pat.Segment: SegmentMatcher,
 }  # fmt: skip
 """The matcher of each kind of pattern; all other patterns are leaves."""
 
@@ -74,7 +57,7 @@ class Lowered:
         """The sure patterns that are reached through an alternative first, so that it varies when they are bound."""
         self.settled: set[Pattern] = set()
         """The patterns to which a step leads: they are bound after all steps in any case."""
-        self.linked: set[Use] = set()
+        self.linked: set[pat.Use] = set()
         self.ups: list[Up | Link] = []
         self.final: list[Guard] = []
         self.group: VariadicMatcher | None = None
@@ -99,7 +82,7 @@ class Lowered:
         for constraint in plan.given:
             self._constrain(guard_of(constraint), absent)
         for pattern in self.order:
-            for constraint in pattern.constraints if isinstance(pattern, Seq) else ():
+            for constraint in pattern.constraints if isinstance(pattern, pat.Seq) else ():
                 self._constrain(guard_of(constraint, pattern), absent)
         if plan.extern_use is not None:
             ends = plan.outputs if plan.variadic is None else (plan.variadic.field, plan.variadic.first_field)
@@ -109,13 +92,13 @@ class Lowered:
                 self.group.instance_guards.append(self.final[-1])
         self.final += [Guard(None, "where", node, None) for node in plan.where]
         for pattern in self.order:
-            if isinstance(pattern, Leaf) and (pattern.distinct or plan.distinct):
+            if isinstance(pattern, pat.Leaf) and (pattern.distinct or plan.distinct):
                 around = self.negation(pattern)
                 inside = self.final if around is None else absent[around].inside
                 inside.append(Distinct(pattern, plan.identity, leaves=not pattern.distinct))
         for negated, negation in absent.items():
             # What is negated may be bound outside too, in an alternative, and then its guards wait for the end.
-            parts = set(walk(negated.pattern))
+            parts = set(pat.walk(negated.pattern))
             negation.inside += [guard for guard in self.final if guard.owner in parts]
         mark_closed(self)
 
@@ -143,31 +126,31 @@ class Lowered:
             kind = KINDS.get(type(pattern), LeafMatcher)
             level = len(self.plan.scopes.get(pattern, ()))
             self.matchers[pattern] = kind(pattern, level, self.plan.identity.get(pattern, pattern))
-            if not isinstance(pattern, Not):
+            if not isinstance(pattern, pat.Not):
                 for child in reversed(list(pattern.children())):
-                    if isinstance(pattern, Alt):
+                    if isinstance(pattern, pat.Alt):
                         stack.append((child, (*region, (pattern, child))))
                     else:
-                        scoped = isinstance(pattern, (Variadic, Repeat))
+                        scoped = isinstance(pattern, (pat.Variadic, pat.Repeat))
                         stack.append((child, (*region, pattern) if scoped else region))
 
-    def _negations(self) -> dict[Not, Absent]:
+    def _negations(self) -> dict[pat.Not, Absent]:
         """Visit the negated patterns, when all others are bound."""
-        absent: dict[Not, Absent] = {}
-        while len(absent) < sum(isinstance(pattern, Not) for pattern in self.order):
+        absent: dict[pat.Not, Absent] = {}
+        while len(absent) < sum(isinstance(pattern, pat.Not) for pattern in self.order):
             for pattern in list(self.order):
-                if isinstance(pattern, Not) and pattern not in absent:
+                if isinstance(pattern, pat.Not) and pattern not in absent:
                     self._visit(pattern.pattern, (*self.regions[pattern], pattern))
                     absent[pattern] = Absent(pattern, self.matchers[pattern.pattern], self._outside(pattern))
         return absent
 
-    def _outside(self, negation: Not) -> frozenset[Pattern]:
+    def _outside(self, negation: pat.Not) -> frozenset[Pattern]:
         """The patterns that a negated pattern shares with the rest of the source, or refers to there."""
-        inside = set(walk(negation.pattern))
+        inside = set(pat.walk(negation.pattern))
         outside = [p for p in self.plan.patterns if p not in inside and p is not negation]
         shared = {child for p in outside for child in p.children() if child in inside}
         shared |= inside.intersection(self.plan.required)
-        if any(isinstance(p, Leaf) and (p.distinct or self.plan.distinct) for p in inside):
+        if any(isinstance(p, pat.Leaf) and (p.distinct or self.plan.distinct) for p in inside):
             return frozenset((*outside, *shared))  # a leaf that must differ from all others
         read = {p for part in inside for guard in guards_of(part) for p in guard.references()}
         return frozenset(shared | (read - inside))
@@ -183,8 +166,8 @@ class Lowered:
         plan = self.plan
         bound = {pattern for pattern in self.order if pattern not in plan.scopes}
         always = {pattern for pattern in bound if self._is_always(pattern)}
-        unbound = [p for p in plan.sure if p not in self.order and not isinstance(p, (Leaf, Not))]
-        users = [p for p in unbound if isinstance(p, (Call, Tuple, GetItem))]
+        unbound = [p for p in plan.sure if p not in self.order and not isinstance(p, (pat.Leaf, pat.Not))]
+        users = [p for p in unbound if isinstance(p, (pat.Call, pat.Tuple, pat.GetItem))]
         again = [p for p in plan.required if p in bound and p not in always]
         for whole in (True, False):
             for below in (always, bound):
@@ -207,7 +190,7 @@ class Lowered:
             "rule must share a node"
         )
 
-    def _link(self, use: Use, goal: Pattern) -> Link:
+    def _link(self, use: pat.Use, goal: Pattern) -> Link:
         self.linked.add(use)
         self.settled.add(goal)
         self._visit(goal, ())
@@ -236,21 +219,21 @@ class Lowered:
             new = [child for child in _made_of(pattern) if child not in inside]
             inside.update(new)
             work += new
-        for pattern in walk(goal):
-            if pattern in inside and pattern not in always and not isinstance(pattern, Not):
+        for pattern in pat.walk(goal):
+            if pattern in inside and pattern not in always and not isinstance(pattern, pat.Not):
                 below = tuple(child for child in _made_of(pattern) if child in bound or child in way)
                 if below or pattern in bound:
                     way[pattern] = below
         return list(way.items()) if goal in way else []
 
-    def _group(self, variadic: Variadic) -> None:
+    def _group(self, variadic: pat.Variadic) -> None:
         """The instances of a variadic output: the way from the patterns that they share to the field."""
         self.order[variadic] = 0
         self.regions[variadic] = ()
         self.group = self.matchers[variadic] = VariadicMatcher(variadic, 0, variadic)
         self._visit(variadic.first_field, (variadic,))
         self._visit(variadic.field, (variadic,))
-        bound = {p for p in walk(variadic.field) if p not in self.plan.scopes}
+        bound = {p for p in pat.walk(variadic.field) if p not in self.plan.scopes}
         way = self._way(variadic.field, bound, bound)
         if self._is_apart:
             self.group.members = None
@@ -269,7 +252,7 @@ class Lowered:
 
     # When the guards are checked.
 
-    def _constrain(self, guard: Guard | None, absent: Mapping[Not, Absent]) -> None:
+    def _constrain(self, guard: Guard | None, absent: Mapping[pat.Not, Absent]) -> None:
         if isinstance(guard, UsedOutside):  # when it is known what is outside
             assert guard.owner is not None
             scopes = self.plan.scopes.get(guard.owner, ())
@@ -280,7 +263,7 @@ class Lowered:
         elif guard is not None:
             self._schedule(guard, absent)
 
-    def _schedule(self, guard: Guard, absent: Mapping[Not, Absent]) -> None:
+    def _schedule(self, guard: Guard, absent: Mapping[pat.Not, Absent]) -> None:
         """Check a guard as soon as all that it needs is bound, in every case in which its owner is bound."""
         owner = guard.owner
         assert owner is not None
@@ -303,11 +286,11 @@ class Lowered:
         else:
             self.final.append(guard)
 
-    def negation(self, pattern: Pattern) -> Not | None:
+    def negation(self, pattern: Pattern) -> pat.Not | None:
         """The innermost negation around a pattern."""
-        return next((part for part in reversed(self.regions[pattern]) if isinstance(part, Not)), None)
+        return next((part for part in reversed(self.regions[pattern]) if isinstance(part, pat.Not)), None)
 
-    def _schedule_instance(self, guard: Guard, scopes: tuple[Variadic | Repeat, ...], needed: list[Pattern]) -> None:
+    def _schedule_instance(self, guard: Guard, scopes: Scopes, needed: list[Pattern]) -> None:
         """Check the guard of a template when an instance is bound, or else for all instances in the end."""
         innermost = scopes[-1]
         group = self.matchers[innermost]
@@ -324,7 +307,7 @@ class Lowered:
 
     def _is_bound_within(self, pattern: Pattern, region: SearchRegion, *, templates: bool = False) -> bool:
         """True if the pattern is bound in that region when its turn comes, and to one node."""
-        if pattern not in self.order or pattern in self.early or isinstance(pattern, (Variadic, Instance)):
+        if pattern not in self.order or pattern in self.early or isinstance(pattern, (pat.Variadic, pat.Instance)):
             return False
         if pattern in self.plan.scopes and not templates:
             return False
@@ -335,25 +318,25 @@ class Lowered:
 def _is_whole(way: Way, below: Collection[Pattern]) -> bool:
     """True if every choice of an alternative on the way is connected already."""
     there = {*below, *(pattern for pattern, _ in way)}
-    return all(choice in there for p, _ in way if isinstance(p, Alt) for choice in p.choices)
+    return all(choice in there for p, _ in way if isinstance(p, pat.Alt) for choice in p.choices)
 
 
 def _made_of(pattern: Pattern) -> tuple[Pattern, ...]:
     """The patterns from which a step leads up to one: its operands, or patterns of the same node."""
-    if isinstance(pattern, (Not, Repeat)):
+    if isinstance(pattern, (pat.Not, pat.Repeat)):
         return ()
-    if isinstance(pattern, Seq):
+    if isinstance(pattern, pat.Seq):
         return tuple(pattern.same_node())
-    groups = (child.children() if isinstance(child, Segment) else (child,) for child in pattern.children())
+    groups = (child.children() if isinstance(child, pat.Segment) else (child,) for child in pattern.children())
     return tuple(chain.from_iterable(groups))
 
 
 def _skipping(matchers: Mapping[Pattern, Matcher]) -> dict[Pattern, Skipping]:
     """For each pattern of a node, a matcher that also looks beyond nodes that may be skipped."""
-    return {p: Skipping(matcher) for p, matcher in matchers.items() if not isinstance(p, Segment)}
+    return {p: Skipping(matcher) for p, matcher in matchers.items() if not isinstance(p, pat.Segment)}
 
 
-_PLAIN = (Alt, And, Call, GetItem, Leaf, Tuple)
+_PLAIN = (pat.Alt, pat.And, pat.Call, pat.GetItem, pat.Leaf, pat.Tuple)
 """The patterns that are about operands alone."""
 
 
@@ -368,7 +351,7 @@ def mark_closed(start: Lowered) -> None:
             above.setdefault(child, []).append(pattern)
     related = {pattern for use in start.plan.ways for pattern in use.patterns()}
     for matcher in alternatives:
-        inside = set(walk(matcher.pattern))
+        inside = set(pat.walk(matcher.pattern))
         beneath = inside - {matcher.pattern}
         matcher.closed = (
             all(map(_is_plain, inside))
@@ -382,7 +365,7 @@ def mark_closed(start: Lowered) -> None:
 
 def _is_plain(pattern: Pattern) -> bool:
     """True if a node and its operands decide if the pattern matches."""
-    if isinstance(pattern, Call) and isinstance(pattern.op, OpClass) and pattern.op.joint:
+    if isinstance(pattern, pat.Call) and isinstance(pattern.op, pat.OpClass) and pattern.op.joint:
         return False
     return isinstance(pattern, _PLAIN)
 

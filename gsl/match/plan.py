@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter, itemgetter
 
-from gsl.attr.ast import Ast
 from gsl.errors import PatternError
 from gsl.graph import Graph, Node, Op
 from gsl.match.emit import Find, emitted
@@ -31,7 +30,7 @@ from gsl.match.machine import END
 from gsl.match.matchers import CallMatcher
 from gsl.match.result import Match
 from gsl.match.source import CheckedSource
-from gsl.pat import Alt, And, Call, Constraint, GetItem, Leaf, Pattern, Repeat, Tuple, has_head
+from gsl.pat import Alt, And, Call, GetItem, Leaf, Pattern, Repeat, Tuple, has_head
 from gsl.pat.use import tail
 from gsl.pat.variadic import is_open
 
@@ -113,28 +112,25 @@ class Plan(CheckedSource):
     """The compiled source of a rule. Raises PatternError for one that can't be matched, as of parts that are not
     connected."""
 
-    def __init__(
-        self,
-        outputs: Sequence[Pattern],
-        where: Sequence[Ast] = (),
-        *,
-        constraints: Sequence[Constraint] = (),
-        distinct: bool = False,
-        extern_use: bool | None = None,
-        fuzzy: Sequence[Op] = (),
-    ) -> None:
-        super().__init__(
-            outputs, where, constraints=constraints, distinct=distinct, extern_use=extern_use, fuzzy=fuzzy
-        )
-        self._starts: dict[Pattern, Start] = {}
-        operators = [p for p in self.sure if isinstance(p, (Call, GetItem, Tuple))]
-        others = [p for p in self.sure if not isinstance(p, Leaf)]
-        self.anchors = operators or others or list(self.sure)
-        """The patterns from which a search can start."""
+    def _check(self) -> None:
+        super()._check()
         self.start(self.anchors[0])
-        self._alternatives = [p for p in self.sure if isinstance(p, Alt)]
         if len(self.required) > 1:
             self._check_alternatives()
+
+    @cached_property
+    def _starts(self) -> dict[Pattern, Start]:
+        return {}
+
+    @cached_property
+    def anchors(self) -> list[Pattern]:
+        """The patterns from which a search can start."""
+        operators: list[Pattern] = [p for p in self.sure if isinstance(p, (Call, GetItem, Tuple))]
+        return operators or [p for p in self.sure if not isinstance(p, Leaf)] or list(self.sure)
+
+    @cached_property
+    def _alternatives(self) -> list[Alt]:
+        return [p for p in self.sure if isinstance(p, Alt)]
 
     def start(self, anchor: Pattern) -> Start:
         """The compiled search from an anchor."""

@@ -5,33 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+from gsl import pat
 from gsl.attr.ast import Ast, Literal
 from gsl.errors import PatternError
 from gsl.graph import Graph, Op
-from gsl.pat import (
-    Alt,
-    And,
-    Call,
-    Cond,
-    Constraint,
-    Exactly,
-    Fused,
-    GetItem,
-    Instance,
-    Like,
-    Module,
-    Not,
-    OpClass,
-    Pattern,
-    Repeat,
-    Segment,
-    Seq,
-    Tuple,
-    Use,
-    Variadic,
-    walk,
-)
-from gsl.pat import Match as MatchClause
+from gsl.pat import Pattern
 from gsl.pat.use import tail
 from gsl.pat.variadic import check_segments, is_open, references
 from gsl.spec import OperatorName, OpSpec
@@ -50,7 +28,7 @@ class CheckedSource:
         outputs: Sequence[Pattern],
         where: Sequence[Ast] = (),
         *,
-        constraints: Sequence[Constraint] = (),
+        constraints: Sequence[pat.Constraint] = (),
         distinct: bool = False,
         extern_use: bool | None = None,
         fuzzy: Sequence[Op] = (),
@@ -60,12 +38,12 @@ class CheckedSource:
         self.distinct = distinct
         self.extern_use = extern_use
         self.fuzzy = frozenset(fuzzy)
-        related = [pattern for c in constraints if isinstance(c, Use) for pattern in c.patterns()]
-        self.patterns = tuple(walk(*outputs, *related))
+        related = [pattern for c in constraints if isinstance(c, pat.Use) for pattern in c.patterns()]
+        self.patterns = tuple(pat.walk(*outputs, *related))
         self.given = tuple(dict.fromkeys(constraints))
         """The constraints that hold in every match; those of a sequence hold where it is bound."""
         self.known = frozenset(self.patterns)
-        self.variadic = outputs[0] if len(outputs) == 1 and isinstance(outputs[0], Variadic) else None
+        self.variadic = outputs[0] if len(outputs) == 1 and isinstance(outputs[0], pat.Variadic) else None
         check_segments(self.patterns, (*outputs, *related))
         self._check_places()
         self.scopes = _scopes(self.patterns)
@@ -75,25 +53,26 @@ class CheckedSource:
         """The patterns that every match binds exactly once; operators before leaves, outputs first."""
         self.required = (*self.outputs, *related)
         """The patterns that a search must bind."""
-        self.relations = tuple(c for c in constraints if isinstance(c, Use))
+        self.relations = tuple(c for c in constraints if isinstance(c, pat.Use))
         """The use relations that hold in every match, and that no sequence checks."""
-        inside = [c for p in self.sure if isinstance(p, Seq) for c in p.constraints if isinstance(c, Use)]
+        inside = [c for p in self.sure if isinstance(p, pat.Seq) for c in p.constraints if isinstance(c, pat.Use)]
         self.ways = (*self.relations, *inside)
         """The use relations that lead from one sure pattern to another."""
         self.domains = {p: p.guard.values for p in self.patterns if p.guard is not None and p.guard.values is not None}
         """The patterns of which the values are demanded to be of a domain."""
-        self.natives = [p for p in self.patterns if isinstance(p, Call) and not isinstance(p.op, (OpSpec, OpClass))]
+        calls = [p for p in self.patterns if isinstance(p, pat.Call)]
+        self.natives = [p for p in calls if not isinstance(p.op, (OpSpec, pat.OpClass))]
         self._check()
     def _check(self) -> None:
         for pattern in self.patterns:
-            if isinstance(pattern, (Cond, MatchClause, Like, Instance, Exactly, Fused, Module)):
+            if isinstance(pattern, (pat.Cond, pat.Match, pat.Like, pat.Instance, pat.Exactly, pat.Fused, pat.Module)):
                 raise PatternError(
                     f"{pattern.location}: {type(pattern).__name__} belongs in a target, it can't be matched; "
                     "in a source use pat.Alt or where="
                 )
             if is_open(pattern) and pattern in self.scopes:
                 raise PatternError(f"{pattern.location}: {pattern!r} is a template, so it can't have segments")
-            if isinstance(pattern, Variadic) and pattern in self.outputs and self.variadic is None:
+            if isinstance(pattern, pat.Variadic) and pattern in self.outputs and self.variadic is None:
                 raise PatternError(f"{pattern.location}: a variadic must be the only output of a source")
             inside = (*self.scopes.get(pattern, ()), pattern)
             for child in pattern.children():
@@ -120,8 +99,8 @@ class CheckedSource:
                     f"{use.user.location}: {use!r} stands beside a variadic output: write it inside of the field, "
                     "where a sequence stands for its last pattern"
                 )
-            field = self.variadic.field
-            if not self.variadic.shared and not isinstance(tail(field), (Alt, And, Call, GetItem, Tuple)):
+            field, operators = self.variadic.field, (pat.Alt, pat.And, pat.Call, pat.GetItem, pat.Tuple)
+            if not self.variadic.shared and not isinstance(tail(field), operators):
                 raise PatternError(
                     f"{self.variadic.location}: the instances of a variadic output share no pattern, and {field!r} may "
                     "be any node: let them share a pattern that is not a template, or demand an operator of each"
@@ -130,15 +109,15 @@ class CheckedSource:
     def _check_places(self) -> None:
         """Refuse a segment that stands at two places: each would be as many fields as the other, and the same."""
         seen: set[Pattern] = set()
-        for item in (item for p in self.patterns if isinstance(p, Tuple) for item in p.items):
-            if isinstance(item, Segment) and item in seen:
+        for item in (item for p in self.patterns if isinstance(p, pat.Tuple) for item in p.items):
+            if isinstance(item, pat.Segment) and item in seen:
                 raise PatternError(f"{item.location}: {item!r} stands at two places of the source: use two segments")
             seen.add(item)
 
     def _check_expression(self, node: Ast, owner: Pattern | None) -> None:
         place = owner.location if owner is not None else "where="
         for used in references(node):
-            if used not in self.known and not isinstance(used, Instance):
+            if used not in self.known and not isinstance(used, pat.Instance):
                 raise PatternError(f"{place}: {node!r} refers to {used!r}, which is not part of the source")
             self._check_scopes(used, self.scopes.get(owner, ()) if owner is not None else (), f"{place}: {node!r}: ")
 
@@ -148,7 +127,7 @@ class CheckedSource:
         if scopes != tuple(around[: len(scopes)]):
             where = (
                 "chain: refer to the pat.Repeat, which stands for its last node, or to match.chain(repeat)"
-                if isinstance(scopes[-1], Repeat)
+                if isinstance(scopes[-1], pat.Repeat)
                 else "variadic: say which one as variadic(pattern, index)"
             )
             raise PatternError(
@@ -192,7 +171,7 @@ class CheckedSource:
     def _check_alternatives(self) -> None:
         """Refuse an alternative that leaves an output without a connection, so that it could never be taken."""
         for alternative in self.patterns:
-            if isinstance(alternative, Alt) and alternative in self.sure:
+            if isinstance(alternative, pat.Alt) and alternative in self.sure:
                 for choice in alternative.choices:
                     reached = self._connected(alternative, choice)
                     lost = next((pattern for pattern in self.required if pattern not in reached), None)
@@ -202,7 +181,7 @@ class CheckedSource:
                             f"it shares no node with {lost!r}, as the others do"
                         )
 
-    def _connected(self, alternative: Alt, choice: Pattern) -> set[Pattern]:
+    def _connected(self, alternative: pat.Alt, choice: Pattern) -> set[Pattern]:
         """The patterns that are connected with the alternative in any way, when that choice of it is taken."""
         beside: dict[Pattern, list[Pattern]] = {}
         there: set[Pattern] = set()
@@ -233,22 +212,22 @@ class CheckedSource:
         """The largest number of operators on a way down through a match; chains count as one."""
         heights: dict[Pattern, int] = {}
         for pattern in self.patterns:  # operands first
-            own = isinstance(pattern, (Call, GetItem, Tuple))
+            own = isinstance(pattern, (pat.Call, pat.GetItem, pat.Tuple))
             heights[pattern] = own + max((heights.get(child, 0) for child in pattern.children()), default=0)
         return max(heights.values())
 
     @cached_property
     def reads_uses(self) -> bool:
         """True if it may count for a match which users a node lacks."""
-        constrained = self.given or any(isinstance(pattern, Seq) and pattern.constraints for pattern in self.patterns)
+        constrained = self.given or any(isinstance(p, pat.Seq) and p.constraints for p in self.patterns)
         return self.extern_use is not None or bool(constrained or self.fuzzy) or self.variadic is not None
 
 
-def _scopes(patterns: Sequence[Pattern]) -> dict[Pattern, tuple[Variadic | Repeat, ...]]:
+def _scopes(patterns: Sequence[Pattern]) -> dict[Pattern, tuple[pat.Variadic | pat.Repeat, ...]]:
     """The variadics of which a template has instances, outermost first, for each template."""
-    scopes: dict[Pattern, tuple[Variadic | Repeat, ...]] = {}
+    scopes: dict[Pattern, tuple[pat.Variadic | pat.Repeat, ...]] = {}
     for variadic in reversed(patterns):  # users first, so that an outer variadic comes before an inner one
-        if isinstance(variadic, (Variadic, Repeat)):
+        if isinstance(variadic, (pat.Variadic, pat.Repeat)):
             outer = scopes.get(variadic, ())
             for template in variadic.templates:
                 scopes[template] = (*outer, variadic)
@@ -266,7 +245,7 @@ def _identity(patterns: Sequence[Pattern]) -> dict[Pattern, Pattern]:
 
     conjunct: set[Pattern] = set()
     for pattern in reversed(patterns):
-        if isinstance(pattern, And) or (isinstance(pattern, (Alt, Seq)) and pattern in conjunct):
+        if isinstance(pattern, pat.And) or (isinstance(pattern, (pat.Alt, pat.Seq)) and pattern in conjunct):
             for part in pattern.same_node():
                 conjunct.add(part)
                 if find(part) is not find(pattern):
@@ -282,7 +261,7 @@ def _bindable(roots: Sequence[Pattern]) -> Iterator[Pattern]:
         pattern = work.pop()
         if pattern not in found:
             found[pattern] = None
-            if not isinstance(pattern, Not):
+            if not isinstance(pattern, pat.Not):
                 work += pattern.children()
     return iter(found)
 
@@ -296,7 +275,7 @@ def _sure(outputs: Sequence[Pattern]) -> Iterator[Pattern]:
         if pattern in found:
             continue
         found[pattern] = None
-        if isinstance(pattern, (Call, Tuple, GetItem, And, Seq)):
-            work.extend(child for child in reversed(list(pattern.children())) if not isinstance(child, Segment))
-    yield from (pattern for pattern in found if isinstance(pattern, (Call, GetItem, Tuple)))
-    yield from (pattern for pattern in found if not isinstance(pattern, (Call, GetItem, Tuple)))
+        if isinstance(pattern, (pat.Call, pat.Tuple, pat.GetItem, pat.And, pat.Seq)):
+            work.extend(child for child in reversed(list(pattern.children())) if not isinstance(child, pat.Segment))
+    yield from (pattern for pattern in found if isinstance(pattern, (pat.Call, pat.GetItem, pat.Tuple)))
+    yield from (pattern for pattern in found if not isinstance(pattern, (pat.Call, pat.GetItem, pat.Tuple)))

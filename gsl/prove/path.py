@@ -12,27 +12,8 @@ from itertools import combinations
 from typing import Any, TypeVar
 
 from gsl.pat.typed import Domain
-from gsl.prove.poly import (
-    CODE,
-    COMMON,
-    EACH,
-    LARGER,
-    NUMBER,
-    PICK,
-    PREFIX,
-    QUOTIENT,
-    SIZE,
-    Impossible,
-    IntAtom,
-    Poly,
-    ProofLimit,
-    Relation,
-    Unproved,
-    negations,
-    operation,
-    replaced,
-    written,
-)
+from gsl.prove import poly
+from gsl.prove.poly import Impossible, IntAtom, Poly, Relation, Unproved, negations, operation, written
 from gsl.prove.solver import Question, solver
 from gsl.prove.whole import Whole
 
@@ -73,7 +54,7 @@ class Path:
             raise Impossible(f"{what}: nothing to choose from")
         if len(options) == 1:
             return options[0]
-        if self.member is not None and EACH in self.member.inner:
+        if self.member is not None and poly.EACH in self.member.inner:
             raise Unproved(f"{what or 'what is known of sizes'} may not be the same for all instances")
         if self.taken == len(self.decisions):
             self.open += [[*self.decisions, number] for number in range(len(options) - 1, 0, -1)]
@@ -89,7 +70,7 @@ class Path:
         if self.member is not None:
             key = f"{name} of {self.member}"
             count = self.counts[key] = self.counts.get(key, 0) + 1
-            return Whole(operation(f"{SIZE if least else NUMBER} {name}{count}", self.member), self)
+            return Whole(operation(f"{poly.SIZE if least else poly.NUMBER} {name}{count}", self.member), self)
         return Whole(Poly.of(IntAtom(self.name(name), least=least)), self)
 
     def index(self, size: Poly, name: str = "i") -> IntAtom:
@@ -212,7 +193,7 @@ class Path:
         """Where the rest of a variable by a number is known, replace the variable by what that says of it."""
         for atom in sorted(p.atoms):
             parts = p.linear(atom)
-            if atom.operation != QUOTIENT or parts is None:
+            if atom.operation != poly.QUOTIENT or parts is None:
                 continue
             whole, divisor = atom.operands
             variable = next(iter(whole.atoms), None)
@@ -238,7 +219,7 @@ class Path:
 
     def least(self, atom: IntAtom) -> int | None:
         """A lower bound of an atom."""
-        if atom.operation == PREFIX:
+        if atom.operation == poly.PREFIX:
             each, count = atom.operands
             return int(self.at_least(count - 1)) if self.at_least(each - 1) else 0 if self.at_least(each) else None
         return self.bounds.get(atom, atom.least)
@@ -283,7 +264,7 @@ class Path:
                 return self.extreme(name, *operands)
             case "prefix":
                 return self.prefix(*operands)
-        if name == CODE and len(set(operands)) == 1:
+        if name == poly.CODE and len(set(operands)) == 1:
             return operands[0]
         return operation(name, *operands)
 
@@ -301,10 +282,10 @@ class Path:
             return whole
         for atom in sorted(rest.atoms):  # (p // a + r) // b = (p + r · a) // (a · b)
             parts = rest.linear(atom)
-            if atom.operation == QUOTIENT and parts is not None and parts[0] == Poly.of(1):
+            if atom.operation == poly.QUOTIENT and parts is not None and parts[0] == Poly.of(1):
                 inner, by = atom.operands
                 return whole + self.quotient(inner + parts[1] * by, by * divisor)
-        return whole + operation(QUOTIENT, rest, divisor)
+        return whole + operation(poly.QUOTIENT, rest, divisor)
 
     def remainder(self, p: Poly, divisor: Poly) -> Poly:
         """What a division rounded down leaves."""
@@ -319,11 +300,11 @@ class Path:
             return index
         atom = next(iter(index.terms), ())
         single = atom[0] if len(index.terms) == 1 and len(atom) == 1 else None
-        if single is not None and single.operation == PICK:
+        if single is not None and single.operation == poly.PICK:
             outer, inner = single.operands
             if self._parts(size) <= self._parts(outer):
                 return self.pick(size, inner)
-        return operation(PICK, size, index)
+        return operation(poly.PICK, size, index)
 
     def broadcast(self, sizes: Sequence[Poly], *, given: bool) -> Poly:
         """The size of an axis to which axes are broadcast; ``given`` says that they can be, or else it must follow."""
@@ -349,33 +330,33 @@ class Path:
             return large[0]
         if len(found) < 2:
             return next(iter(found), Poly.of(1))
-        return operation(COMMON, *sorted(found, key=lambda p: p.text))
+        return operation(poly.COMMON, *sorted(found, key=lambda p: p.text))
 
     def _parts(self, size: Poly) -> set[Poly]:
         atom = next(iter(size.terms), ())
-        if len(size.terms) == 1 and len(atom) == 1 and atom[0].operation == COMMON:
+        if len(size.terms) == 1 and len(atom) == 1 and atom[0].operation == poly.COMMON:
             return set(atom[0].operands)
         return {size}
 
     def prefix(self, each: Poly, count: Poly) -> Poly:
         """The sum of what an expression is for the first numbers, so many of them, in the place of EACH."""
         each, count = self.reduce(each), self.reduce(count)
-        if EACH not in each.inner:
+        if poly.EACH not in each.inner:
             return each * count
         if not count.terms:
             return Poly()
         if count.terms.get((), 0) > 0:
             last = count - 1
-            return self.prefix(each, last) + self.reduce(replaced(each, {EACH: last}))
-        return operation(PREFIX, each, count)
+            return self.prefix(each, last) + self.reduce(poly.replaced(each, {poly.EACH: last}))
+        return operation(poly.PREFIX, each, count)
 
     def extreme(self, name: str, left: Poly, right: Poly) -> Poly:
         """The larger or the smaller of two numbers."""
         left, right = self.reduce(left), self.reduce(right)
         if self.at_least(left - right):
-            return left if name == LARGER else right
+            return left if name == poly.LARGER else right
         if self.at_least(right - left):
-            return right if name == LARGER else left
+            return right if name == poly.LARGER else left
         return operation(name, *sorted((left, right), key=lambda p: p.text))
 
     # ---------------------------------------------------------------- bounds without the solver
@@ -409,9 +390,9 @@ class Path:
             case "quotient" if (">=", atom.operands[0]) in self.facts:
                 return self.at_least(atom.operands[1])
             case "quotient" | "max" | "min" | "pick":
-                return all(map(self.at_least, atom.operands)) if atom.operation != LARGER else any(
+                return all(map(self.at_least, atom.operands)) if atom.operation != poly.LARGER else any(
                     map(self.at_least, atom.operands))  # fmt: skip
-        return atom.operation == COMMON
+        return atom.operation == poly.COMMON
 
     # ---------------------------------------------------------------- the solver
 
@@ -455,14 +436,14 @@ class Path:
         key = (goal, relevant, frozenset((a.name, a.least, a.size and self.size(a)) for a in atoms))
         if key not in self.answers:
             if time.process_time() > self.deadline:
-                raise ProofLimit("it takes too long")
+                raise poly.ProofLimit("it takes too long")
             self.answers[key] = Question(self.reduce).follows(goal, relevant)
         return self.answers[key]
 
 
 def _dispensable(atom: IntAtom) -> tuple[bool, bool, bool, int, str]:
     """A key by which those atoms come first that are best replaced by what they are equal to."""
-    own = atom.operation.startswith((f"{SIZE} ", f"{NUMBER} "))
+    own = atom.operation.startswith((f"{poly.SIZE} ", f"{poly.NUMBER} "))
     return not own, bool(atom.operation), atom.size is not None, -len(atom.name), atom.name
 
 
@@ -480,9 +461,9 @@ def cases(run: Callable[[Path], T], *, most: int, seconds: float) -> Iterator[tu
         path = Path(work.pop(), answers, deadline)
         count += 1
         if count > most:
-            raise ProofLimit(f"it has more than {most} cases")
+            raise poly.ProofLimit(f"it has more than {most} cases")
         if time.process_time() > deadline:
-            raise ProofLimit(f"its cases take more than {seconds:g} s")
+            raise poly.ProofLimit(f"its cases take more than {seconds:g} s")
         try:
             found = run(path)
         except Impossible:

@@ -7,27 +7,13 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
+from gsl import pat
 from gsl.attr.ast import Ast, Attribute, Binary, Function, Literal, Symbol
 from gsl.attr.evaluate import same
 from gsl.errors import EvaluationError, UndecidableError
 from gsl.graph import CONST, GETITEM, PARAM, TUPLE
 from gsl.match.bindings import MatchScope
-from gsl.pat import (
-    Alt,
-    And,
-    AttrEqual,
-    Call,
-    Const,
-    GetItem,
-    Leaf,
-    OpClass,
-    Pattern,
-    Segment,
-    Tuple,
-    Use,
-    Variadic,
-    walk,
-)
+from gsl.pat import Pattern
 from gsl.pat.typed import Domain
 from gsl.pat.variadic import references
 from gsl.prove.attributes import RANKS, demanded, derived, free, type_of
@@ -64,8 +50,8 @@ class SourceSide:
         self.path = path
         self.calc = Calculation(path, TermAlgebra(path), given=True)
         self.bindings = FamilyBindings(rule.plan.scopes, self.length, self.member)
-        self.operators: dict[OpClass, str] = {}
-        self.lengths: dict[Variadic, Whole] = {}
+        self.operators: dict[pat.OpClass, str] = {}
+        self.lengths: dict[pat.Variadic, Whole] = {}
         self.labels: dict[Pattern, str] = {}
         """The names of leaves of which each instance has its own."""
         self.number: tuple[Poly, ...] = ()
@@ -76,15 +62,15 @@ class SourceSide:
         self.pending = [(c, set(references(c))) for where in rule.plan.where for c in all_of(where)]
         """The conditions that were not asked yet, each with the patterns that it reads."""
         self.ranks = (1,) if any_rank(rule) else RANKS
-        self.casts = any(isinstance(p, Call) and (isinstance(p.op, OpClass) or p.label == "cast")
-                         for p in (*rule.plan.patterns, *walk(*rule.target.outputs)))  # fmt: skip
+        self.casts = any(isinstance(p, pat.Call) and (isinstance(p.op, pat.OpClass) or p.label == "cast")
+                         for p in (*rule.plan.patterns, *pat.walk(*rule.target.outputs)))  # fmt: skip
 
     def match(self) -> list[Matched]:
         """The outputs of the source. Impossible where there is no such match."""
         plan = self.rule.plan
         if any(len(scopes) > 1 for scopes in plan.scopes.values()):
             raise Unproved("it has instances of instances")
-        if any(isinstance(c, Use) for c in plan.given):
+        if any(isinstance(c, pat.Use) for c in plan.given):
             raise Unproved("it is written with use relations")
         outputs = [self._output(pattern) for pattern in plan.outputs]
         self._attributes_equal()
@@ -111,44 +97,44 @@ class SourceSide:
 
     def _matched(self, pattern: Pattern, ranks: Sequence[int]) -> Matched:
         match pattern:
-            case Alt() if self._is_leaf(pattern):
+            case pat.Alt() if self._is_leaf(pattern):
                 return self.node(pattern.choices[0], ranks)
-            case Alt():
+            case pat.Alt():
                 chosen = self.path.choose(range(len(pattern.choices)), f"the alternative of {pattern.label}")
                 self.bindings.chosen[pattern] = chosen
                 return self.node(pattern.choices[chosen], ranks)
-            case And():
+            case pat.And():
                 left, right = pattern.both
-                if isinstance(left, Leaf) and not isinstance(right, Leaf):
+                if isinstance(left, pat.Leaf) and not isinstance(right, pat.Leaf):
                     left, right = right, left
                 found = self.node(left, ranks)
-                if not isinstance(right, Leaf) or right in self.bindings.nodes:
+                if not isinstance(right, pat.Leaf) or right in self.bindings.nodes:
                     raise Unproved(f"{pattern!r} has two structures")
                 self.bindings.nodes[right] = found
                 return found
-            case Leaf():
+            case pat.Leaf():
                 return self._leaf(pattern, ranks)
-            case Tuple():
+            case pat.Tuple():
                 items = tuple(self.node(item) for item in pattern.items)
                 return Matched(self.calc, TUPLE, tuple(tensor_of(item) for item in items), items)
-            case Segment():
+            case pat.Segment():
                 raise Unproved(f"{pattern!r} stands for any number of fields among others")
-            case Variadic():
+            case pat.Variadic():
                 return self._family(pattern)
-            case GetItem():
+            case pat.GetItem():
                 return self._field(pattern)
-            case Call() if pattern.operands is not None:
+            case pat.Call() if pattern.operands is not None:
                 return self._call(pattern)
         raise Unproved(f"{pattern!r} can't be read as an expression of indices")
 
-    def _is_leaf(self, pattern: Alt) -> bool:
+    def _is_leaf(self, pattern: pat.Alt) -> bool:
         """True if the alternatives are leaves of which nothing is demanded, and nobody asks which of them it is."""
-        plain = all(isinstance(p, Leaf) and p.guard is None and getattr(p, "literal", None) is None
+        plain = all(isinstance(p, pat.Leaf) and p.guard is None and getattr(p, "literal", None) is None
                     for p in pattern.choices)  # fmt: skip
         return plain and not self.asked & {pattern, *pattern.choices}
 
-    def _leaf(self, pattern: Leaf, ranks: Sequence[int]) -> Matched:
-        literal = pattern.literal if isinstance(pattern, Const) else None
+    def _leaf(self, pattern: pat.Leaf, ranks: Sequence[int]) -> Matched:
+        literal = pattern.literal if isinstance(pattern, pat.Const) else None
         guard, value = pattern.guard, None
         if isinstance(literal, Ast):
             value = self.evaluated(literal)
@@ -176,16 +162,16 @@ class SourceSide:
             return real(value) if value is not None else algebra.element(label, (*own, *index))
 
         attrs = {}
-        if isinstance(pattern, Const) and rank == 0:
+        if isinstance(pattern, pat.Const) and rank == 0:
             attrs = {"value": value if value is not None else Real(algebra.element(label, own), algebra)}
-        elif isinstance(pattern, Const) and value is not None:
+        elif isinstance(pattern, pat.Const) and value is not None:
             attrs = {"value": value}
         if not own:
             self._note(pattern, "shape", sizes)
-        kind = CONST if isinstance(pattern, Const) else PARAM
+        kind = CONST if isinstance(pattern, pat.Const) else PARAM
         return Matched(self.calc, kind, Tensor(sizes, dtype, at), (), attrs, label)
 
-    def _field(self, pattern: GetItem) -> Matched:
+    def _field(self, pattern: pat.GetItem) -> Matched:
         whole = self.node(pattern.tuple)
         if isinstance(whole.value, Family):
             return self._member_field(pattern, whole)
@@ -199,7 +185,7 @@ class SourceSide:
         found = whole.value[index]
         return Matched(self.calc, GETITEM, found, (whole,), {"index": index % len(whole.value)})
 
-    def _call(self, pattern: Call) -> Matched:
+    def _call(self, pattern: pat.Call) -> Matched:
         name = self._operator(pattern)
         spec = TABLE[name]
         if not known(name):
@@ -221,7 +207,7 @@ class SourceSide:
         return Matched(self.calc, name, call(self.calc, name, values, attrs), operands, attrs)
 
     def _attribute(
-        self, pattern: Call, spec: OpSpec, name: str, values: tuple[Any, ...], attrs: Mapping[str, Any]
+        self, pattern: pat.Call, spec: OpSpec, name: str, values: tuple[Any, ...], attrs: Mapping[str, Any]
     ) -> Any:
         given = pattern.attrs.get(name)
         if given is not None:
@@ -233,14 +219,14 @@ class SourceSide:
                 return demanded(self.calc, spec, name, value, values)
         if name not in pattern.attrs:
             for constraint in self.rule.plan.given:  # attributes that are equal to those of a call which is known
-                if isinstance(constraint, AttrEqual) and pattern in (constraint.left, constraint.right):
+                if isinstance(constraint, pat.AttrEqual) and pattern in (constraint.left, constraint.right):
                     other = constraint.right if pattern is constraint.left else constraint.left
                     node = self.bindings.nodes.get(other)
                     named = constraint.names is None or name in constraint.names
                     if node is not None and named and name in node.attrs and node.op == spec.name:
                         return node.attrs[name]
-        fields = [p.field for p in self.rule.plan.patterns if isinstance(p, Variadic)]
-        if name == "indices_or_sections" and any(isinstance(p, GetItem) and p.tuple is pattern for p in fields):
+        fields = [p.field for p in self.rule.plan.patterns if isinstance(p, pat.Variadic)]
+        if name == "indices_or_sections" and any(isinstance(p, pat.GetItem) and p.tuple is pattern for p in fields):
             return self._cuts(values[0], attrs["axis"])
         found = free(self.calc, spec, name, values)
         if not self.number:
@@ -256,11 +242,11 @@ class SourceSide:
             if atom is not None and found == Poly.of(atom):
                 self.origins.setdefault(atom, (pattern, name, place))
 
-    def _operator(self, pattern: Call) -> str:
+    def _operator(self, pattern: pat.Call) -> str:
         op = pattern.op
         if isinstance(op, OpSpec):
             return op.name
-        if not isinstance(op, OpClass):
+        if not isinstance(op, pat.OpClass):
             raise Unproved(f"{pattern.label} is native to a framework")
         if op not in self.operators:
             assert pattern.operands is not None
@@ -280,7 +266,7 @@ class SourceSide:
 
     def _attributes_equal(self) -> None:
         for constraint in self.rule.plan.given:
-            if isinstance(constraint, AttrEqual):
+            if isinstance(constraint, pat.AttrEqual):
                 left, right = (self.bindings.nodes.get(p) for p in (constraint.left, constraint.right))
                 if left is None or right is None:
                     continue
@@ -318,7 +304,7 @@ class SourceSide:
             for name, expression in (("shape", guard.shape), ("dtype", guard.dtype), ("ndim", guard.ndim)):
                 if isinstance(expression, Ast):
                     self._equal(expression, getattr(node, name))
-        if isinstance(pattern, Call):
+        if isinstance(pattern, pat.Call):
             for name, expression in pattern.attrs.items():
                 value = self._try(expression)
                 if value is not None and name in node.attrs:
@@ -370,7 +356,7 @@ class SourceSide:
     # ---------------------------------------------------------------- any number of instances
 
     def _output(self, pattern: Pattern) -> Matched:
-        if not isinstance(pattern, Variadic):
+        if not isinstance(pattern, pat.Variadic):
             return self.node(pattern)
         self.length(pattern)
         return self.member(pattern, pattern.field, self.output_number)
@@ -382,22 +368,22 @@ class SourceSide:
         assert variadic is not None
         return Poly.of(self.path.index(number(self.length(variadic)), "k"))
 
-    def length(self, variadic: Variadic) -> Whole:
+    def length(self, variadic: pat.Variadic) -> Whole:
         """The number of instances."""
         if variadic not in self.lengths:
-            if not isinstance(variadic, Variadic):
+            if not isinstance(variadic, pat.Variadic):
                 raise Unproved(f"{variadic!r} can't be read as an expression of indices")
             with self.instance(()):
                 self.lengths[variadic] = self.path.variable("n", max(variadic.min_len, 1))
                 if variadic.first:
                     for template, first in zip(variadic.templates, variadic.first):
-                        if isinstance(template, Leaf) and isinstance(first, Leaf):
+                        if isinstance(template, pat.Leaf) and isinstance(first, pat.Leaf):
                             self.labels[first] = self._label(template)
                     self.node(variadic.first_field)
                     fits(self, variadic)
         return self.lengths[variadic]
 
-    def member(self, variadic: Variadic, template: Pattern, place: Poly) -> Matched:
+    def member(self, variadic: pat.Variadic, template: Pattern, place: Poly) -> Matched:
         """The node of a template in the instance with a number. Unproved if there may be no such instance."""
         count = number(self.length(variadic))
         if not place.terms and variadic.first:
@@ -426,7 +412,7 @@ class SourceSide:
 
     def _symbols(self) -> dict[Symbol, Any]:
         """The values of the symbols of the instance that is matched."""
-        found = (v for v in self.rule.plan.patterns if isinstance(v, Variadic) and v.symbol is not None)
+        found = (v for v in self.rule.plan.patterns if isinstance(v, pat.Variadic) and v.symbol is not None)
         return {v.symbol: self.calc.whole(place) for v in found for place in self.number if v.symbol is not None}
 
     def _label(self, leaf: Pattern) -> str:
@@ -442,12 +428,12 @@ class SourceSide:
             return operation(f"{kind} {name}", *own)
         return self.path.variable(name, 1 if kind == SIZE else 0).poly
 
-    def _family(self, pattern: Variadic) -> Matched:
+    def _family(self, pattern: pat.Variadic) -> Matched:
         count = number(self.length(pattern))
         family = Family(count, lambda place: tensor_of(self.member(pattern, pattern.field, place)))
         return Matched(self.calc, TUPLE, family)
 
-    def _member_field(self, pattern: GetItem, whole: Matched) -> Matched:
+    def _member_field(self, pattern: pat.GetItem, whole: Matched) -> Matched:
         family = whole.value
         assert isinstance(family, Family)
         place = Poly.of(self.path.index(family.length, "k")) if pattern.number is None else number(

@@ -10,31 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
+from gsl import pat
 from gsl.attr.evaluate import Evaluator
 from gsl.errors import EvaluationError
 from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Op
 from gsl.match import Plan
 from gsl.match.bindings import AttrPath, Bindings, MatchScope
-from gsl.pat import (
-    Alt,
-    And,
-    AttrEqual,
-    Call,
-    Const,
-    Constraint,
-    ExternUse,
-    GetItem,
-    Leaf,
-    Not,
-    OpClass,
-    Pattern,
-    Repeat,
-    Segment,
-    Seq,
-    Tuple,
-    Use,
-    Variadic,
-)
+from gsl.pat import Pattern
 from gsl.pat.use import IsOutput, tail
 from gsl.spec import TABLE, OpSpec, Trait
 from gsl.verify.choices import Choices, Dead, pick
@@ -59,8 +41,8 @@ class Skeleton:
         self.choices = choices
         self.drafts: list[NodeDraft] = []
         self.bindings = Bindings[NodeDraft](plan.scopes)
-        self.constraints: list[tuple[Constraint, AttrPath]] = [(c, ()) for c in plan.given]
-        self.operators: dict[OpClass, Op] = {}
+        self.constraints: list[tuple[pat.Constraint, AttrPath]] = [(c, ()) for c in plan.given]
+        self.operators: dict[pat.OpClass, Op] = {}
         self.open: list[NodeDraft] = []
         """The calls whose operands the pattern does not name: ``None`` stands where none is decided."""
         self.outputs: list[NodeDraft] = []
@@ -92,36 +74,36 @@ class Skeleton:
 
     def _shaped(self, pattern: Pattern, path: AttrPath, into: NodeDraft | None) -> NodeDraft:
         match pattern:
-            case Alt():
+            case pat.Alt():
                 chosen = self.choices.index(len(pattern.choices), ("alternative", pattern))
                 self.bindings.chosen[self.bindings.key(pattern, path)] = chosen
                 return self.draft(pattern.choices[chosen], path, into)
-            case And():
+            case pat.And():
                 return self.draft(pattern.both[1], path, self.draft(pattern.both[0], path, into))
-            case Seq():
+            case pat.Seq():
                 self.constraints += [(constraint, path) for constraint in pattern.constraints]
                 found = self.draft(pattern.tail, path, into)
                 for part in pattern.spine:
                     self.draft(part, path)
                 return found
-            case Repeat():
+            case pat.Repeat():
                 return self._chain(pattern, path, into)
         draft = self._new() if into is None else into
         match pattern:
-            case Leaf():
+            case pat.Leaf():
                 self._leaf(pattern, draft)
-            case Call():
+            case pat.Call():
                 self._call(pattern, path, draft)
-            case Tuple():
+            case pat.Tuple():
                 self._become(draft, TUPLE)
                 draft.operands = [part for item in pattern.items for part in self._fields(item, path)]
-            case Variadic():
+            case pat.Variadic():
                 self._become(draft, TUPLE)
                 draft.operands = [*self._instances(pattern, path)]
-            case GetItem():
+            case pat.GetItem():
                 self._become(draft, GETITEM)
                 draft.operands = [self.draft(pattern.tuple, path)]
-            case Not() if self.choices.rare():
+            case pat.Not() if self.choices.rare():
                 self._anything(draft)
         return draft
 
@@ -135,14 +117,14 @@ class Skeleton:
             raise Dead(f"one node would be {draft.op} and {op}")
         draft.op = op
 
-    def _leaf(self, pattern: Leaf, draft: NodeDraft) -> None:
+    def _leaf(self, pattern: pat.Leaf, draft: NodeDraft) -> None:
         if pattern.kinds is None:
             return
         if not draft.is_leaf or not draft.kinds & pattern.kinds:
             raise Dead(f"{pattern!r} would be {draft.op}")
         draft.kinds &= pattern.kinds
 
-    def _call(self, pattern: Call, path: AttrPath, draft: NodeDraft) -> None:
+    def _call(self, pattern: pat.Call, path: AttrPath, draft: NodeDraft) -> None:
         if draft.op is not None and draft.operands:
             self._merge(pattern, path, draft)
             return
@@ -156,22 +138,22 @@ class Skeleton:
         draft.operands = [None] * (most if most == least else most - self.choices.index(most - least + 1))
         self.open.append(draft)
 
-    def _merge(self, pattern: Call, path: AttrPath, draft: NodeDraft) -> None:
+    def _merge(self, pattern: pat.Call, path: AttrPath, draft: NodeDraft) -> None:
         """A second pattern of the same call."""
         op = pattern.op
         other = isinstance(op, OpSpec) and op.name != draft.op
-        if other or (isinstance(op, OpClass) and not op.accepts(draft.op)):
+        if other or (isinstance(op, pat.OpClass) and not op.accepts(draft.op)):
             raise Dead(f"one node would be {draft.op} and {pattern.label}")
         for place, operand in enumerate(pattern.operands or ()):
             if place >= len(draft.operands):
                 raise Dead(f"{draft.op} has {len(draft.operands)} operands")
             draft.operands[place] = self.draft(operand, path, draft.operands[place])
 
-    def _operator(self, pattern: Call) -> Op:
+    def _operator(self, pattern: pat.Call) -> Op:
         op = pattern.op
         if isinstance(op, OpSpec):
             return op.name
-        if not isinstance(op, OpClass):
+        if not isinstance(op, pat.OpClass):
             raise Dead(f"{pattern.label} is native to a framework, so there are no instances of it")
         if op not in self.operators:
             count = None if pattern.operands is None else len(pattern.operands)
@@ -181,9 +163,9 @@ class Skeleton:
 
     def _fields(self, item: Pattern, path: AttrPath) -> Iterable[NodeDraft]:
         """The fields of a tuple for which a pattern stands."""
-        return self._instances(item, path) if isinstance(item, Segment) else [self.draft(item, path)]
+        return self._instances(item, path) if isinstance(item, pat.Segment) else [self.draft(item, path)]
 
-    def _instances(self, pattern: Variadic, path: AttrPath) -> Iterator[NodeDraft]:
+    def _instances(self, pattern: pat.Variadic, path: AttrPath) -> Iterator[NodeDraft]:
         count = self._given_length(pattern, path)
         if count is None:
             most = LENGTHS if pattern.max_len is None else min(LENGTHS, pattern.max_len - pattern.min_len + 1)
@@ -193,7 +175,7 @@ class Skeleton:
         for number in range(count):
             yield self.draft(pattern.first_field if number == 0 else pattern.field, (*path, number))
 
-    def _given_length(self, pattern: Variadic, path: AttrPath) -> int | None:
+    def _given_length(self, pattern: pat.Variadic, path: AttrPath) -> int | None:
         """The length that the pattern demands, if that can be told."""
         if pattern.count is None:
             return None
@@ -203,7 +185,7 @@ class Skeleton:
             return None
         return found if isinstance(found, int) and found >= 0 else None
 
-    def _chain(self, pattern: Repeat, path: AttrPath, into: NodeDraft | None) -> NodeDraft:
+    def _chain(self, pattern: pat.Repeat, path: AttrPath, into: NodeDraft | None) -> NodeDraft:
         longest = CHAIN if pattern.max is None else min(CHAIN, pattern.max - pattern.min + 1)
         count = pattern.min + self.choices.index(longest, ("length", pattern))
         outer = path[: len(self.plan.scopes.get(pattern, ()))]
@@ -233,7 +215,7 @@ class Skeleton:
         while seen < len(self.constraints):  # drafting a side may bring more
             constraint, path = self.constraints[seen]
             seen += 1
-            if isinstance(constraint, Use):
+            if isinstance(constraint, pat.Use):
                 operand = self.draft(tail(constraint.operand), path)
                 self.draft(constraint.user, path)
                 self._use(operand, self._head(constraint.user, path), constraint.index)
@@ -290,14 +272,14 @@ class Skeleton:
         """Decide which inner nodes are used outside of the match, too."""
         wanted: dict[NodeDraft, bool] = {}
         for constraint, path in self.constraints:
-            if isinstance(constraint, ExternUse):
+            if isinstance(constraint, pat.ExternUse):
                 wanted[self.draft(tail(constraint.pattern), path)] = constraint.used
             elif isinstance(constraint, IsOutput):
                 wanted[self.draft(tail(constraint.pattern), path)] = True
         restricted = set(wanted)
         for constraint, path in self.constraints:
             for pattern in constraint.patterns():
-                if not isinstance(constraint, (Use, AttrEqual)) or (isinstance(constraint, Use) and constraint.only):
+                if constraint.only if isinstance(constraint, pat.Use) else not isinstance(constraint, pat.AttrEqual):
                     restricted.add(self.draft(tail(pattern), path))
         everywhere = self.plan.extern_use
         for draft in self.drafts:
@@ -308,13 +290,13 @@ class Skeleton:
             elif draft not in restricted:
                 draft.extern = self.choices.rare()
 
-    def leaf_pattern(self, draft: NodeDraft) -> Const | None:
+    def leaf_pattern(self, draft: NodeDraft) -> pat.Const | None:
         """The literal that a leaf is to be, if one of its patterns tells."""
-        return next((p for p, _ in draft.patterns if isinstance(p, Const) and p.literal is not None), None)
+        return next((p for p, _ in draft.patterns if isinstance(p, pat.Const) and p.literal is not None), None)
 
 
 @lru_cache(maxsize=1024)
-def members_of(op: OpClass, count: int | None, attributes: tuple[str, ...] = ()) -> Sequence[str]:
+def members_of(op: pat.OpClass, count: int | None, attributes: tuple[str, ...] = ()) -> Sequence[str]:
     """The declared operators of a class that take so many operands and have these attributes, in the table's order."""
     found = []
     for name, spec in TABLE.items():
@@ -331,7 +313,7 @@ def describe(label: Any, option: int) -> str | None:
         case ("alternative", pattern):
             return f"the alternative {pattern.choices[option]!r} ({pattern.choices[option].location})"
         case ("length", pattern):
-            least = pattern.min if isinstance(pattern, Repeat) else pattern.min_len
+            least = pattern.min if isinstance(pattern, pat.Repeat) else pattern.min_len
             return f"{pattern!r} of length {least + option} ({pattern.location})"
         case ("operator", op, count, named):
             return f"{members_of(op, count, named)[option]} as {op!r}"
