@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral, Real
+from typing import TypeVar
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _RULES = os.path.join(_PACKAGE, "rules", "")
@@ -62,8 +63,16 @@ def nearest(name: object, known: Iterable[str]) -> str:
     return f"known are {', '.join(names[:_LISTED])}{more}"
 
 
+E = TypeVar("E", bound="GSLError")
+
+
 class GSLError(Exception):
     """The base of all errors of GSL."""
+
+    @classmethod
+    def here(cls: type[E], message: str) -> E:
+        """The error with the place in the user's code before its message."""
+        return cls(located(message))
 
 
 class PatternError(GSLError, ValueError):

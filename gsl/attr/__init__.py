@@ -13,7 +13,7 @@ from typing import Any
 from gsl.attr import ast as _ast
 from gsl.attr.evaluate import REDUCIBLE as _REDUCIBLE
 from gsl.attr.expr import Expr, to_ast
-from gsl.errors import PatternError, PatternTypeError, located, nearest
+from gsl.errors import PatternError, PatternTypeError, nearest
 
 __all__ = [
     "Cond", "Const", "Expr", "In", "Inverse", "LayoutRemap", "Len", "Map", "Match", "Range", "ReduceIndexed",
@@ -37,7 +37,7 @@ def Symbol(name: str = "i") -> Expr:
 def Range(start: Any, stop: Any = None, step: Any = None) -> Expr:
     """The tuple of the integers of Python's ``range`` with the same arguments."""
     if stop is None and step is not None:
-        raise PatternError(located("attr.Range: a step needs start and stop, as for Python's range"))
+        raise PatternError.here("attr.Range: a step needs start and stop, as for Python's range")
     bounds = (start,) if stop is None else (start, stop) if step is None else (start, stop, step)
     return _function("Range", *bounds)
 
@@ -88,11 +88,9 @@ def Match(alternative: Any, clauses: Sequence[Any]) -> Expr:
     """The clause for the alternative that the pattern ``alternative`` (an ``Alt``) matched."""
     choices = getattr(alternative, "choices", None)
     if not isinstance(choices, tuple):
-        raise PatternTypeError(located(f"attr.Match: expected an Alt pattern, got {alternative!r}"))
+        raise PatternTypeError.here(f"attr.Match: expected an Alt pattern, got {alternative!r}")
     if len(choices) != len(clauses):
-        raise PatternError(
-            located(f"attr.Match: expected {len(choices)} clauses, one per alternative, got {len(clauses)}")
-        )
+        raise PatternError.here(f"attr.Match: expected {len(choices)} clauses, one per alternative, got {len(clauses)}")
     return Expr(_ast.Chosen(alternative, tuple(to_ast(clause) for clause in clauses)))
 
 
@@ -119,7 +117,7 @@ _OPERATORS: dict[Any, str] = {
 def _reducer(operator: Any) -> str:
     name = _OPERATORS.get(operator, operator) if not isinstance(operator, str) else operator
     if name not in _REDUCIBLE:
-        raise PatternError(located(f"can't reduce with {operator!r}: {nearest(str(operator), _REDUCIBLE)}"))
+        raise PatternError.here(f"can't reduce with {operator!r}: {nearest(str(operator), _REDUCIBLE)}")
     return str(name)
 
 
@@ -178,7 +176,7 @@ def _function(name: str, *operands: Any) -> Expr:
 
 def _extreme(name: str, values: tuple[Any, ...]) -> Expr:
     if not values:
-        raise PatternError(located(f"attr.{name} takes one tuple or several values, got nothing"))
+        raise PatternError.here(f"attr.{name} takes one tuple or several values, got nothing")
     return ReduceTuple(name, values[0] if len(values) == 1 else values)
 
 
@@ -186,11 +184,11 @@ def _bind(body: Body, index: Expr | None) -> tuple[_ast.Symbol, _ast.Ast]:
     is_function = callable(body) and not isinstance(body, Expr)
     if index is None:
         if not is_function:
-            raise PatternError(
-                located("expected a function of the index, or index=<attr.Symbol()> with an expression in it")
+            raise PatternError.here(
+                "expected a function of the index, or index=<attr.Symbol()> with an expression in it"
             )
         index = Symbol()
     symbol = index.ast if isinstance(index, Expr) else None
     if not isinstance(symbol, _ast.Symbol):
-        raise PatternTypeError(located(f"index= takes an attr.Symbol(), got {index!r}"))
+        raise PatternTypeError.here(f"index= takes an attr.Symbol(), got {index!r}")
     return symbol, to_ast(body(index) if is_function else body)  # type: ignore[operator]

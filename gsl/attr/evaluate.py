@@ -313,7 +313,7 @@ _STEPS: dict[type[Ast], Callable[[Evaluator, Any], Any]] = {
     ast.Each: lambda e, node: e.each(node, None),
     ast.Reduce: lambda e, node: e.reduce(node),
 }
-"""How each kind of expression is evaluated from the values of its parts."""
+"""The evaluation of each kind of expression from the values of its parts."""
 
 
 NO_VALUE = (EvaluationError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from gsl.attr import ast
 from gsl.attr.ast import Ast
 from gsl.attr.text import short
-from gsl.errors import PatternTypeError, located
+from gsl.errors import PatternTypeError
 from gsl.graph.types import SymDim
+
+ExprMethod = Callable[["Expr", Any], "Expr"]
+
+
+def _operator(name: str) -> tuple[ExprMethod, ExprMethod]:
+    """The methods of an operator of Python: for an expression on its left, and for one on its right only."""
+    return lambda self, other: binary(name, self, other), lambda self, other: binary(name, other, self)
 
 
 class Expr:
@@ -26,7 +34,7 @@ class Expr:
         object.__setattr__(self, "ast", node)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise PatternTypeError(located(f"attribute expressions are immutable: can't set {name!r} of {self!r}"))
+        raise PatternTypeError.here(f"attribute expressions are immutable: can't set {name!r} of {self!r}")
 
     def __copy__(self) -> Expr:
         return self
@@ -40,77 +48,23 @@ class Expr:
     def __repr__(self) -> str:
         return repr(self.ast)
 
-    def __add__(self, other: Any) -> Expr:
-        return binary("+", self, other)
-
-    def __radd__(self, other: Any) -> Expr:
-        return binary("+", other, self)
-
-    def __sub__(self, other: Any) -> Expr:
-        return binary("-", self, other)
-
-    def __rsub__(self, other: Any) -> Expr:
-        return binary("-", other, self)
-
-    def __mul__(self, other: Any) -> Expr:
-        return binary("*", self, other)
-
-    def __rmul__(self, other: Any) -> Expr:
-        return binary("*", other, self)
-
-    def __truediv__(self, other: Any) -> Expr:
-        return binary("/", self, other)
-
-    def __rtruediv__(self, other: Any) -> Expr:
-        return binary("/", other, self)
-
-    def __floordiv__(self, other: Any) -> Expr:
-        return binary("//", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Expr:
-        return binary("//", other, self)
-
-    def __mod__(self, other: Any) -> Expr:
-        return binary("%", self, other)
-
-    def __rmod__(self, other: Any) -> Expr:
-        return binary("%", other, self)
-
-    def __pow__(self, other: Any) -> Expr:
-        return binary("**", self, other)
-
-    def __rpow__(self, other: Any) -> Expr:
-        return binary("**", other, self)
-
-    def __and__(self, other: Any) -> Expr:
-        return binary("&", self, other)
-
-    def __rand__(self, other: Any) -> Expr:
-        return binary("&", other, self)
-
-    def __or__(self, other: Any) -> Expr:
-        return binary("|", self, other)
-
-    def __ror__(self, other: Any) -> Expr:
-        return binary("|", other, self)
+    __add__, __radd__ = _operator("+")
+    __sub__, __rsub__ = _operator("-")
+    __mul__, __rmul__ = _operator("*")
+    __truediv__, __rtruediv__ = _operator("/")
+    __floordiv__, __rfloordiv__ = _operator("//")
+    __mod__, __rmod__ = _operator("%")
+    __pow__, __rpow__ = _operator("**")
+    __and__, __rand__ = _operator("&")
+    __or__, __ror__ = _operator("|")
+    __lt__, __gt__ = _operator("<")[0], _operator(">")[0]
+    __le__, __ge__ = _operator("<=")[0], _operator(">=")[0]
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
         return binary("==", self, other)
 
     def __ne__(self, other: object) -> Expr:  # type: ignore[override]
         return binary("!=", self, other)
-
-    def __lt__(self, other: Any) -> Expr:
-        return binary("<", self, other)
-
-    def __le__(self, other: Any) -> Expr:
-        return binary("<=", self, other)
-
-    def __gt__(self, other: Any) -> Expr:
-        return binary(">", self, other)
-
-    def __ge__(self, other: Any) -> Expr:
-        return binary(">=", self, other)
 
     def __neg__(self) -> Expr:
         return Expr(ast.Unary("-", self.ast))
@@ -136,26 +90,22 @@ class Expr:
         return binary("min", self, other)
 
     def __bool__(self) -> NoReturn:
-        raise PatternTypeError(
-            located(
-                f"the attribute expression {self!r} has no truth value before a match: combine conditions with & | ~ "
-                "(not and, or, not), chain comparisons as (a < b) & (b < c), and hand them to Subst(…, where=…)"
-            )
+        raise PatternTypeError.here(
+            f"the attribute expression {self!r} has no truth value before a match: combine conditions with & | ~ "
+            "(not and, or, not), chain comparisons as (a < b) & (b < c), and hand them to Subst(…, where=…)"
         )
 
     def __iter__(self) -> NoReturn:
-        raise PatternTypeError(
-            located(
-                f"the attribute expression {self!r} can't be iterated or unpacked before a match: index it, "
-                "or use attr.Map, attr.Variadic or attr.Len"
-            )
+        raise PatternTypeError.here(
+            f"the attribute expression {self!r} can't be iterated or unpacked before a match: index it, "
+            "or use attr.Map, attr.Variadic or attr.Len"
         )
 
     def __contains__(self, item: object) -> NoReturn:
-        raise PatternTypeError(located(f"'in' is decided before a match: write attr.In(value, {self!r})"))
+        raise PatternTypeError.here(f"'in' is decided before a match: write attr.In(value, {self!r})")
 
     def __len__(self) -> NoReturn:
-        raise PatternTypeError(located(f"the length of {self!r} is not known before a match: write attr.Len(…)"))
+        raise PatternTypeError.here(f"the length of {self!r} is not known before a match: write attr.Len(…)")
 
 
 def binary(operator: str, left: Any, right: Any) -> Expr:
@@ -185,9 +135,7 @@ def to_ast(value: Any) -> Ast:
         return ast.Literal(str(value).removeprefix("torch."))
     if isinstance(value, type) and value.__module__ == "numpy":  # numpy.float32
         return ast.Literal(value.__name__)
-    raise PatternTypeError(
-        located(
-            f"{short(value)} of type {type(value).__name__} can't be an attribute: expected None, a bool, a number, a "
-            "string, a tuple or list of these, or an attribute expression (of a pattern p: p.shape)"
-        )
+    raise PatternTypeError.here(
+        f"{short(value)} of type {type(value).__name__} can't be an attribute: expected None, a bool, a number, a "
+        "string, a tuple or list of these, or an attribute expression (of a pattern p: p.shape)"
     )

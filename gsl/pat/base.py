@@ -7,19 +7,28 @@ the one place in GSL where modules refer to each other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gsl.attr import Expr
 from gsl.attr.ast import Ast, Attribute, Symbol
 from gsl.attr.text import listed, render
-from gsl.errors import PatternTypeError, UnknownAttributeError, caller, located, nearest
-from gsl.pat.pickling import restore, state_of
+from gsl.errors import PatternTypeError, UnknownAttributeError, caller, nearest
 from gsl.pat.typed import TENSOR, TypeGuard
+from gsl.spec import TABLE, DeclaredSpec, OperatorName, OpSpec
 
 if TYPE_CHECKING:
     from gsl.pat.call import Call, GetItem, Like
     from gsl.pat.choice import Alt, And, Not
     from gsl.pat.use import Group, Seq
+
+PatternMethod = Callable[["Pattern", Any], "Call"]
+
+
+def _operator(name: str) -> tuple[PatternMethod, PatternMethod]:
+    """The methods of an operator of Python: for a pattern on its left, and for one on its right only."""
+    return lambda self, other: _call(name, self, other), lambda self, other: _call(name, other, self)
 
 
 class Pattern:
@@ -49,10 +58,10 @@ class Pattern:
         return own.union(*(child.free_symbols for child in self.children()))
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise PatternTypeError(located(f"patterns are immutable: can't set {name!r} of {self.label}"))
+        raise PatternTypeError.here(f"patterns are immutable: can't set {name!r} of {self.label}")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise PatternTypeError(located(f"patterns are immutable: can't delete {name!r} of {self.label}"))
+        raise PatternTypeError.here(f"patterns are immutable: can't delete {name!r} of {self.label}")
 
     def __copy__(self) -> Pattern:
         return self
@@ -141,35 +150,11 @@ class Pattern:
 
         return Like(self, operands, attrs)
 
-    def __add__(self, other: Any) -> Call:
-        return _call("add", self, other)
-
-    def __radd__(self, other: Any) -> Call:
-        return _call("add", other, self)
-
-    def __sub__(self, other: Any) -> Call:
-        return _call("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Call:
-        return _call("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Call:
-        return _call("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> Call:
-        return _call("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> Call:
-        return _call("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Call:
-        return _call("divide", other, self)
-
-    def __matmul__(self, other: Any) -> Call:
-        return _call("matmul", self, other)
-
-    def __rmatmul__(self, other: Any) -> Call:
-        return _call("matmul", other, self)
+    __add__, __radd__ = _operator("add")
+    __sub__, __rsub__ = _operator("subtract")
+    __mul__, __rmul__ = _operator("multiply")
+    __truediv__, __rtruediv__ = _operator("divide")
+    __matmul__, __rmatmul__ = _operator("matmul")
 
     def __neg__(self) -> Call:
         return _call("negative", self)
@@ -209,7 +194,7 @@ class Pattern:
         from gsl.pat.use import ExternUse, constrained
 
         if not isinstance(used, bool):
-            raise PatternTypeError(located(f"extern_use takes True or False, got {used!r}"))
+            raise PatternTypeError.here(f"extern_use takes True or False, got {used!r}")
         return constrained(self, ExternUse, used)
 
     def is_output(self) -> Seq:
@@ -280,26 +265,24 @@ class Pattern:
         return GetItem(self, index)
 
     def __bool__(self) -> NoReturn:
-        raise PatternTypeError(
-            located(f"a pattern ({self.label}) has no truth value: combine patterns with & | ~ (not and, or, not); "
-                    "of relations write (a > b) > c or a ^ b ^ c, not a > b > c, which Python takes apart")
+        raise PatternTypeError.here(
+            f"a pattern ({self.label}) has no truth value: combine patterns with & | ~ (not and, or, not); "
+            "of relations write (a > b) > c or a ^ b ^ c, not a > b > c, which Python takes apart"
         )
 
     def __iter__(self) -> NoReturn:
-        raise PatternTypeError(
-            located(
-                f"a pattern ({self.label}) can't be iterated or unpacked: how many fields there are is known at a "
-                "match only; write p[0], p[1], or pat.Variadic"
-            )
+        raise PatternTypeError.here(
+            f"a pattern ({self.label}) can't be iterated or unpacked: how many fields there are is known at a "
+            "match only; write p[0], p[1], or pat.Variadic"
         )
 
     def __contains__(self, item: object) -> NoReturn:
-        raise PatternTypeError(
-            located(f"'in' is not defined for patterns ({self.label}): pat.walk(p) gives what p is made of")
+        raise PatternTypeError.here(
+            f"'in' is not defined for patterns ({self.label}): pat.walk(p) gives what p is made of"
         )
 
     def __len__(self) -> NoReturn:
-        raise PatternTypeError(located(f"a pattern ({self.label}) has no length before a match"))
+        raise PatternTypeError.here(f"a pattern ({self.label}) has no length before a match")
 
 
 def _call(op: str, *operands: Any) -> Call:
@@ -312,7 +295,7 @@ def check_names(owner: str, names: Iterable[str], known: frozenset[str] | None) 
     """Raise UnknownAttributeError for the first name that is not among the known attributes (``None``: all are)."""
     for name in names:
         if known is not None and name not in known:
-            raise UnknownAttributeError(located(f"{owner} has no attribute {name!r}: {nearest(name, known)}"))
+            raise UnknownAttributeError.here(f"{owner} has no attribute {name!r}: {nearest(name, known)}")
 
 
 def same_attr(pattern: Pattern, names: Sequence[str]) -> dict[str, Expr]:
@@ -338,3 +321,68 @@ def walk(*roots: Pattern) -> Iterator[Pattern]:
             else:
                 stack.pop()
                 yield pattern
+
+
+# ---------------------------------------------------------------- pickling, also of classes of operators
+
+
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    """The declaration of an operator, by its name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Overload:
+    """An overload of an operator of torch, which can't be pickled itself, by its names."""
+
+    namespace: str
+    name: str
+    overload: str
+
+
+def state_of(item: Any) -> dict[str, Any]:
+    """The fields of an object, as they are pickled."""
+    names = [name for kind in reversed(type(item).__mro__) for name in getattr(kind, "__slots__", ())]
+    found = {name: getattr(item, name) for name in names} | getattr(item, "__dict__", {})
+    return {name: packed(value) for name, value in found.items()}
+
+
+def restore(item: Any, state: Mapping[str, Any]) -> None:
+    """Fill the fields of a new object."""
+    for name, value in state.items():
+        object.__setattr__(item, name, unpacked(value))
+
+
+def packed(value: Any) -> Any:
+    """A value in a form that can be pickled."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, frozenset):
+        return frozenset(map(packed, value))
+    if isinstance(value, DeclaredSpec):
+        return value.name  # which is pickled by its place
+    if isinstance(value, OpSpec):
+        return _Declared(value.name)
+    if type(value).__name__ == "OpOverload":
+        namespace, _, name = value._schema.name.partition("::")
+        return _Overload(namespace, name, value._overloadname)
+    return value
+
+
+def unpacked(value: Any) -> Any:
+    """The value that was packed."""
+    if isinstance(value, dict):
+        return MappingProxyType(value)
+    if isinstance(value, frozenset):
+        return frozenset(map(unpacked, value))
+    if isinstance(value, OperatorName):
+        return value.spec
+    if isinstance(value, _Declared):
+        return TABLE[value.name]
+    if isinstance(value, _Overload):
+        import torch
+
+        return getattr(getattr(getattr(torch.ops, value.namespace), value.name), value.overload)
+    return value

@@ -10,7 +10,7 @@ from typing import Any
 from gsl.attr import Expr
 from gsl.attr.ast import Ast, Literal, Symbol
 from gsl.attr.expr import to_ast
-from gsl.errors import PatternError, PatternTypeError, located, nearest
+from gsl.errors import PatternError, PatternTypeError, nearest
 from gsl.graph import Node, Op, op_name
 from gsl.pat.base import Pattern, check_names
 from gsl.pat.leaf import Const, Exactly, Variable, Wildcard
@@ -32,11 +32,9 @@ def to_pattern(value: Any) -> Pattern:
         return Tuple(*value)
     if isinstance(value, (numbers.Number, Expr, list)) or hasattr(value, "__array__"):
         return Const(value)
-    raise PatternTypeError(
-        located(
-            f"{value!r} of type {type(value).__name__} can't be an operand: expected a pattern, a number, an array, "
-            "an attribute expression, or a list of patterns"
-        )
+    raise PatternTypeError.here(
+        f"{value!r} of type {type(value).__name__} can't be an operand: expected a pattern, a number, an array, "
+        "an attribute expression, or a list of patterns"
     )
 
 
@@ -75,7 +73,7 @@ class Call(Pattern):
     def __call__(self, *operands: Any, **attrs: Any) -> Call:
         """A call pattern that left its operands open, with operands."""
         if self.operands is not None:
-            raise PatternError(located(f"{self!r} has operands already"))
+            raise PatternError.here(f"{self!r} has operands already")
         return Call(self.op, *operands, **attrs)
 
     def _fill(self, op: Any, operands: Sequence[Any] | None, attrs: dict[str, Any]) -> None:
@@ -186,23 +184,21 @@ class GetItem(Pattern):
         self, tuple: Any, index: Any = None, *, shape: Any = None, dtype: Any = None, ndim: Any = None
     ) -> None:
         if isinstance(index, bool) or not (index is None or isinstance(index, (int, str, Expr))):
-            raise PatternTypeError(
-                located(f"the index of a tuple's field is an int or an expression, got {index!r}; to slice a tensor "
-                        "write op.StridedSlice or op.Take")
-            )  # fmt: skip
+            raise PatternTypeError.here(
+                f"the index of a tuple's field is an int or an expression, got {index!r}; to slice a tensor "
+                "write op.StridedSlice or op.Take"
+            )
         whole = to_pattern(tuple)
         op = whole.operator
         if isinstance(index, str):
             index = _named_field(op, whole, index)
         if isinstance(op, OpSpec) and not op.fields:
-            raise PatternError(
-                located(
-                    f"{whole.label} has a single tensor as its result, so it has no field {index!r}; to slice the "
-                    "tensor write op.StridedSlice or op.Take"
-                )
+            raise PatternError.here(
+                f"{whole.label} has a single tensor as its result, so it has no field {index!r}; to slice the "
+                "tensor write op.StridedSlice or op.Take"
             )
         if isinstance(whole, Tuple) and isinstance(index, int) and not -len(whole.items) <= index < len(whole.items):
-            raise PatternError(located(f"there is no field {index} of {whole!r}, which has {len(whole.items)}"))
+            raise PatternError.here(f"there is no field {index} of {whole!r}, which has {len(whole.items)}")
         number = None if index is None else to_ast(index)
         super().__init__(TypeGuard.of(shape, dtype, ndim), tuple=whole, number=number)
 
@@ -226,10 +222,10 @@ def _named_field(op: CalledOperator | None, whole: Pattern, name: str) -> int:
     """The number of a result of a user's operator by the argument whose new value it is."""
     names = op.native.result_names if isinstance(op, DeclaredSpec) and op.fields else ()
     if name not in names or not name:
-        raise PatternError(
-            located(f"{whole.label} has no result of the name {name!r}: {nearest(name, filter(None, names))}; the "
-                    "results that are new values of arguments have their names")
-        )  # fmt: skip
+        raise PatternError.here(
+            f"{whole.label} has no result of the name {name!r}: {nearest(name, filter(None, names))}; the "
+            "results that are new values of arguments have their names"
+        )
     return int(names.index(name))
 
 
@@ -270,13 +266,11 @@ def _check_operands(op: CalledOperator, operands: Sequence[Any]) -> None:
         return not len(spec.operands) - spec.optional <= len(operands) <= len(spec.operands)
 
     if isinstance(op, OpClass) and _all_members(op, refuses, natives=False):
-        raise PatternError(located(f"no operator of {op} takes {len(operands)} operands"))
+        raise PatternError.here(f"no operator of {op} takes {len(operands)} operands")
     if isinstance(op, OpSpec) and refuses(op):
-        raise PatternError(
-            located(
-                f"{op.name} takes {op.arity} operand{'s' * (op.arity != '1')} ({', '.join(op.operands)}), "
-                f"got {len(operands)}; attributes are given by keyword"
-            )
+        raise PatternError.here(
+            f"{op.name} takes {op.arity} operand{'s' * (op.arity != '1')} ({', '.join(op.operands)}), "
+            f"got {len(operands)}; attributes are given by keyword"
         )
 
 
@@ -297,8 +291,8 @@ def _check_arguments(target: Any, owner: str, given: Iterable[str]) -> None:
     known = arguments(target) if demands else None
     for name in demands:
         if known is not None and name not in known:
-            raise PatternError(
-                located(f"{owner} has no argument {name!r}; what is demanded of its result is written .has_{name}(…)")
+            raise PatternError.here(
+                f"{owner} has no argument {name!r}; what is demanded of its result is written .has_{name}(…)"
             )
 
 
@@ -316,7 +310,7 @@ def _attributes(op: CalledOperator | None, owner: str, given: Mapping[str, Any])
             try:
                 op.normalise(name, node.value, ())
             except ValueError as error:
-                raise PatternError(located(str(error))) from None
+                raise PatternError.here(str(error)) from None
     return MappingProxyType(attrs)
 
 

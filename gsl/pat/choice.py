@@ -7,7 +7,7 @@ from typing import Any
 
 from gsl.attr.ast import Ast
 from gsl.attr.expr import to_ast
-from gsl.errors import PatternError, PatternTypeError, located
+from gsl.errors import PatternError, PatternTypeError
 from gsl.pat.base import Pattern
 from gsl.pat.call import to_pattern
 from gsl.pat.typed import TypeGuard
@@ -23,7 +23,7 @@ class Alt(Pattern):
         if len(choices) == 1 and isinstance(choices[0], (list, tuple)):
             choices = tuple(choices[0])
         if len(choices) < 2:
-            raise PatternError(located(f"pat.Alt takes two alternatives or more, got {len(choices)}"))
+            raise PatternError.here(f"pat.Alt takes two alternatives or more, got {len(choices)}")
         super().__init__(TypeGuard.of(shape, dtype, ndim), choices=tuple(to_pattern(choice) for choice in choices))
 
     def children(self) -> Iterator[Pattern]:
@@ -107,12 +107,10 @@ class Match(Pattern):
 
     def __init__(self, alternative: Alt, clauses: Sequence[Any]) -> None:
         if not isinstance(alternative, Alt):
-            raise PatternTypeError(located(f"pat.Match: expected an Alt pattern, got {alternative!r}"))
+            raise PatternTypeError.here(f"pat.Match: expected an Alt pattern, got {alternative!r}")
         if len(clauses) != len(alternative.choices):
-            raise PatternError(
-                located(
-                    f"pat.Match: expected {len(alternative.choices)} clauses, one per alternative, got {len(clauses)}"
-                )
+            raise PatternError.here(
+                f"pat.Match: expected {len(alternative.choices)} clauses, one per alternative, got {len(clauses)}"
             )
         super().__init__(alternative=alternative, clauses=tuple(to_pattern(clause) for clause in clauses))
 

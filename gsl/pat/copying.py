@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from gsl.attr.ast import Ast, Symbol
-from gsl.errors import PatternError, PatternTypeError, located
+from gsl.errors import PatternError, PatternTypeError
 from gsl.pat.base import Pattern, walk
 from gsl.pat.typed import TypeGuard
 from gsl.pat.use import Constraint, Group
@@ -23,7 +23,7 @@ def dup(pattern: P) -> P:
     Patterns that are only referred to, in an expression, and operator classes are not copied.
     """
     if not isinstance(pattern, (Pattern, Group)):
-        raise PatternTypeError(located(f"dup copies a pattern or a group, got {pattern!r}"))
+        raise PatternTypeError.here(f"dup copies a pattern or a group, got {pattern!r}")
     copied: P = _Copier(pattern).copy(pattern)
     return copied
 
@@ -31,7 +31,7 @@ def dup(pattern: P) -> P:
 def make(count: int, pattern: P) -> list[P]:
     """``count`` copies of a pattern."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-        raise PatternError(located(f"make takes the number of copies, got {count!r}"))
+        raise PatternError.here(f"make takes the number of copies, got {count!r}")
     return [dup(pattern) for _ in range(count)]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from gsl.attr.ast import Ast
 from gsl.attr.expr import to_ast
 from gsl.attr.text import short
-from gsl.errors import PatternTypeError, located
+from gsl.errors import PatternTypeError
 from gsl.pat.base import Pattern
 from gsl.pat.call import to_pattern
 from gsl.pat.typed import KeywordText
@@ -28,7 +28,7 @@ class Fused(Pattern):
 
     def __init__(self, name: str, **attrs: Any) -> None:
         if not isinstance(name, str) or not name:
-            raise PatternTypeError(located(f"pat.Fused takes the name of the group first, got {name!r}"))
+            raise PatternTypeError.here(f"pat.Fused takes the name of the group first, got {name!r}")
         super().__init__(name=name, attrs=MappingProxyType({key: to_ast(value) for key, value in attrs.items()}))
 
     def arguments(self) -> Iterator[Any]:
@@ -53,11 +53,11 @@ class Module(Pattern):
 
     def __init__(self, factory: Callable[[Any], Any], *operands: Any) -> None:
         if not callable(factory) or isinstance(factory, Pattern):
-            raise PatternTypeError(
-                located(f"pat.Module takes a function from the match to a module first, got {factory!r}")
+            raise PatternTypeError.here(
+                f"pat.Module takes a function from the match to a module first, got {factory!r}"
             )
         if not operands:
-            raise PatternTypeError(located("pat.Module takes the operands of the module behind the factory, got none"))
+            raise PatternTypeError.here("pat.Module takes the operands of the module behind the factory, got none")
         super().__init__(factory=factory, operands=tuple(to_pattern(operand) for operand in operands))
 
     def arguments(self) -> Iterator[Any]:

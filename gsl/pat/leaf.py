@@ -10,7 +10,7 @@ from gsl.attr import Expr
 from gsl.attr.ast import Ast
 from gsl.attr.expr import to_ast
 from gsl.attr.text import short
-from gsl.errors import PatternTypeError, located
+from gsl.errors import PatternTypeError
 from gsl.graph import CONST, INPUT, PARAM, Node, Op
 from gsl.graph.text import value_text
 from gsl.pat.base import Pattern
@@ -51,10 +51,10 @@ class _Free(Leaf):
 
         def __new__(cls, *names: Any, **fields: Any) -> Any:
             if names:
-                raise PatternTypeError(located(
+                raise PatternTypeError.here(
                     f"pat.{cls.__name__} takes no name and no operand, got {names[0]!r}: the variable that holds it is "
                     "its name, and its arguments are shape=, dtype=, ndim=, values=, distinct="
-                ))  # fmt: skip
+                )
             return super().__new__(cls)
 
     def __init__(
@@ -145,13 +145,11 @@ def _literal(value: Any) -> Any:
         try:
             value = numpy.asarray(value)
         except ValueError as error:
-            raise PatternTypeError(located(f"pat.Const: {short(value)} is no array: {error}")) from None
+            raise PatternTypeError.here(f"pat.Const: {short(value)} is no array: {error}") from None
         if value.dtype.kind not in "biufc":
-            raise PatternTypeError(located(f"pat.Const: expected numbers, got an array of {value.dtype}"))
+            raise PatternTypeError.here(f"pat.Const: expected numbers, got an array of {value.dtype}")
     if not hasattr(value, "__array__"):
-        raise PatternTypeError(
-            located(f"pat.Const: expected a number, an array or an expression, got {value!r}")
-        )
+        raise PatternTypeError.here(f"pat.Const: expected a number, an array or an expression, got {value!r}")
     return value
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gsl.errors import PatternError, located, nearest
+from gsl.errors import PatternError, nearest
 from gsl.graph import Op, op_name
 from gsl.graph.node import CONST, GETITEM, INPUT, PARAM, TUPLE
-from gsl.pat.pickling import restore, state_of
+from gsl.pat.base import restore, state_of
 from gsl.spec import TABLE, DeclaredSpec, OperatorName, OpSpec, Trait, find
 from gsl.spec.natives import OnnxOp, OpName, TVMFunction, overload_of, same_function
 
@@ -31,22 +31,18 @@ def resolve(op: Any) -> OpSpec | Op:
         try:
             return overload_of(op)  # type: ignore[no-any-return]
         except LookupError as error:
-            raise PatternError(located(str(error))) from None
+            raise PatternError.here(str(error)) from None
     if isinstance(op, str):
         found = find(op)
         if found is None:
-            raise PatternError(
-                located(f"unknown operator {op!r}: {nearest(op, TABLE)}; a native function is given itself")
-            )
+            raise PatternError.here(f"unknown operator {op!r}: {nearest(op, TABLE)}; a native function is given itself")
         return found
     if callable(op) or isinstance(op, (OnnxOp, OpName, TVMFunction)) or type(op).__module__.startswith("tvm."):
         target: Op = overload_of(op)
         return target
-    raise PatternError(
-        located(
-            f"expected an operator (its name, a class of gsl.op, an operator class such as pat.OneOf, or a native "
-            f"function), got {op!r} of type {type(op).__name__}"
-        )
+    raise PatternError.here(
+        f"expected an operator (its name, a class of gsl.op, an operator class such as pat.OneOf, or a native "
+        f"function), got {op!r} of type {type(op).__name__}"
     )
 
 
@@ -133,7 +129,7 @@ class OneOf(OpClass):
     def __init__(self, *ops: Any, joint: bool = True) -> None:
         members = frozenset(member for op in _flat(ops) for member in _same(key(op)))
         if not members:
-            raise PatternError(located("pat.OneOf: expected at least one operator"))
+            raise PatternError.here("pat.OneOf: expected at least one operator")
         super().__init__(_text("OneOf", _names(ops), joint), members, joint=joint)
 
 
@@ -161,11 +157,11 @@ class OpWithTrait(OpClass):
             if isinstance(trait, str):
                 if trait.upper() not in Trait.__members__:
                     names = [name.lower() for name in Trait.__members__]
-                    raise PatternError(located(f"unknown trait {trait!r}: {nearest(trait.lower(), names)}"))
+                    raise PatternError.here(f"unknown trait {trait!r}: {nearest(trait.lower(), names)}")
                 trait = Trait[trait.upper()]
             wanted |= trait
         if wanted is Trait.NONE:
-            raise PatternError(located("pat.OpWithTrait: expected at least one trait"))
+            raise PatternError.here("pat.OpWithTrait: expected at least one trait")
         members = frozenset(name for name, spec in TABLE.items() if wanted in spec.traits)
         written = ", ".join(repr(name.lower()) for name in str(wanted.name).split("|"))
         super().__init__(_text("OpWithTrait", written, joint), members, joint=joint)

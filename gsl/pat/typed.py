@@ -11,7 +11,7 @@ from gsl.attr import Expr
 from gsl.attr.ast import Ast, Literal
 from gsl.attr.expr import to_ast
 from gsl.attr.text import listed, render
-from gsl.errors import PatternError, located
+from gsl.errors import PatternError
 from gsl.graph import SymDim
 from gsl.spec import normalise
 
@@ -44,10 +44,10 @@ class Domain:
                 if found.low <= found.high and (low, high) != (None, None):
                     return found
         names = ", ".join(map(repr, NAMES))
-        raise PatternError(
-            located(f"values= takes {names}, an interval (low, high) with an end that may be None, or a range that is "
-                    f"not empty; got {given!r}")
-        )  # fmt: skip
+        raise PatternError.here(
+            f"values= takes {names}, an interval (low, high) with an end that may be None, or a range that is "
+            f"not empty; got {given!r}"
+        )
 
     def has(self, numbers: Any) -> Any:
         """True where a number, or an element of a tensor, is in the domain."""
@@ -190,8 +190,8 @@ def _shape(shape: Any) -> Ast | tuple[Ast | None, ...]:
         return tuple(None if size is None else _size(f"shape[{axis}]", size) for axis, size in enumerate(shape))
     if isinstance(shape, Expr):
         return shape.ast
-    raise PatternError(
-        located(f"shape= takes a tuple with a number, an expression or None for each dimension, got {shape!r}")
+    raise PatternError.here(
+        f"shape= takes a tuple with a number, an expression or None for each dimension, got {shape!r}"
     )
 
 
@@ -200,7 +200,7 @@ def _size(what: str, size: Any) -> Ast:
     if isinstance(node, Literal) and not isinstance(node.value, SymDim):
         value = node.value
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise PatternError(located(f"{what} is a number of at least 0, or an expression; got {size!r}"))
+            raise PatternError.here(f"{what} is a number of at least 0, or an expression; got {size!r}")
     return node
 
 
@@ -211,4 +211,4 @@ def _dtype(dtype: Any) -> Ast:
     try:
         return Literal(normalise.dtype(node.value))
     except ValueError as error:
-        raise PatternError(located(f"dtype= takes the name of a dtype: {error}")) from None
+        raise PatternError.here(f"dtype= takes the name of a dtype: {error}") from None

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
-from gsl.errors import PatternError, PatternTypeError, located
+from gsl.errors import PatternError, PatternTypeError
 from gsl.pat.base import Pattern, check_names, walk
 from gsl.pat.call import Call, GetItem, Tuple, declared, to_pattern
 from gsl.pat.choice import Alt, And, Not
@@ -182,11 +182,9 @@ class Seq(Pattern):
         return self.tail.readable()
 
     def __bool__(self) -> NoReturn:
-        raise PatternTypeError(
-            located(
-                f"a use relation ({self!r}) has no truth value, and Python reads a > b > c as (a > b) and (b > c): "
-                "write (a > b) > c or a ^ b ^ c"
-            )
+        raise PatternTypeError.here(
+            f"a use relation ({self!r}) has no truth value, and Python reads a > b > c as (a > b) and (b > c): "
+            "write (a > b) > c or a ^ b ^ c"
         )
 
 
@@ -260,23 +258,23 @@ def relate(operand: Any, user: Any, index: int | None = None, *, only: bool = Fa
 
 def _use(operand: Pattern, user: Pattern, index: int | None = None, only: bool = False) -> Use:
     if isinstance(index, bool) or not (index is None or (isinstance(index, int) and index >= 0)):
-        raise PatternTypeError(located(f"index= takes the position of an operand, 0 or more, got {index!r}"))
+        raise PatternTypeError.here(f"index= takes the position of an operand, 0 or more, got {index!r}")
     if isinstance(user, Leaf) and user.kinds is not None:
-        raise PatternError(located(f"{user!r} has no operands, so it can't use {operand!r}"))
+        raise PatternError.here(f"{user!r} has no operands, so it can't use {operand!r}")
     if operand is user:
-        raise PatternError(located(f"{user!r} can't be an operand of itself"))
+        raise PatternError.here(f"{user!r} can't be an operand of itself")
     op = user.op if isinstance(user, Call) else None
     if index is not None and isinstance(op, OpSpec) and index >= len(op.operands):
-        raise PatternError(located(f"{op.name} has no operand {index}: it takes {op.arity} ({', '.join(op.operands)})"))
+        raise PatternError.here(f"{op.name} has no operand {index}: it takes {op.arity} ({', '.join(op.operands)})")
     return Use(operand, user, index, only)
 
 
 def refuse_less(pattern: Pattern, other: Any) -> NoReturn:
     """Raise the error of ``pattern < other``, which Python would read as ``other > pattern``."""
     if isinstance(other, Pattern):
-        raise PatternTypeError(located("a < b is no use relation: write b > a where b is an operand of a"))
-    raise PatternTypeError(
-        located(f"{other!r} can't be related to {pattern.label} by < or >: write pat.Const({other!r}) > …")
+        raise PatternTypeError.here("a < b is no use relation: write b > a where b is an operand of a")
+    raise PatternTypeError.here(
+        f"{other!r} can't be related to {pattern.label} by < or >: write pat.Const({other!r}) > …"
     )
 
 
@@ -300,11 +298,9 @@ def check_unique(*values: Pattern | Group | Constraint) -> None:
                     unique[child][pattern] = None
     for pattern, found in unique.items():
         if len(found) > 1:
-            raise PatternError(
-                located(
-                    f"{pattern!r} is declared uniq() at {pattern.location}, to have one user, but is used by "
-                    f"{' and by '.join(map(repr, found))}"
-                )
+            raise PatternError.here(
+                f"{pattern!r} is declared uniq() at {pattern.location}, to have one user, but is used by "
+                f"{' and by '.join(map(repr, found))}"
             )
 
 
@@ -359,12 +355,10 @@ def attr_eq(*members: Any, names: str | Sequence[str] | None = None) -> Group:
     equal: list[Constraint] = []
     for number, other in enumerate(others, 2):
         if [_kind(p) for p in other] != [_kind(p) for p in first]:
-            raise PatternError(
-                located(
-                    "attr_eq needs patterns of the same structure, but the operators of pattern 1 are "
-                    f"{', '.join(p.label for p in first) or 'none'}, and those of pattern {number} "
-                    f"{', '.join(p.label for p in other) or 'none'}"
-                )
+            raise PatternError.here(
+                "attr_eq needs patterns of the same structure, but the operators of pattern 1 are "
+                f"{', '.join(p.label for p in first) or 'none'}, and those of pattern {number} "
+                f"{', '.join(p.label for p in other) or 'none'}"
             )
         equal += [AttrEqual(a, b, wanted) for a, b in zip(first, other) if a is not b]
     return Group(group.members, (*group.constraints, *equal))
@@ -384,5 +378,5 @@ def _group(what: str, members: Sequence[Any]) -> Group:
         else:
             patterns.append(to_pattern(member))
     if len(patterns) < 2:
-        raise PatternError(located(f"{what} takes two patterns or more, got {len(patterns)}"))
+        raise PatternError.here(f"{what} takes two patterns or more, got {len(patterns)}")
     return Group(patterns, constraints)

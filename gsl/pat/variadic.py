@@ -8,7 +8,7 @@ from typing import Any
 from gsl.attr import Expr, ast
 from gsl.attr.ast import Ast, Symbol
 from gsl.attr.expr import to_ast
-from gsl.errors import PatternError, PatternTypeError, located
+from gsl.errors import PatternError, PatternTypeError
 from gsl.pat.base import Pattern, walk
 from gsl.pat.call import Tuple, to_pattern
 from gsl.pat.choice import Alt
@@ -48,15 +48,15 @@ class Variadic(Pattern):
     ) -> None:
         symbol = index.ast if isinstance(index, Expr) else index
         if symbol is not None and not isinstance(symbol, Symbol):
-            raise PatternTypeError(located(f"pat.Variadic: index= takes an attr.Symbol(), got {index!r}"))
+            raise PatternTypeError.here(f"pat.Variadic: index= takes an attr.Symbol(), got {index!r}")
         for name, patterns in (("templates", templates), ("first", first)):
             if not isinstance(patterns, (list, tuple)):
-                raise PatternTypeError(located(f"pat.Variadic: {name}= takes a list of patterns, got {patterns!r}"))
+                raise PatternTypeError.here(f"pat.Variadic: {name}= takes a list of patterns, got {patterns!r}")
         if isinstance(min_len, bool) or not isinstance(min_len, int) or min_len < 0:
-            raise PatternError(located(f"pat.Variadic: min_len= takes a number of instances, got {min_len!r}"))
+            raise PatternError.here(f"pat.Variadic: min_len= takes a number of instances, got {min_len!r}")
         least = max(min_len, 1)
         if max_len is not None and (isinstance(max_len, bool) or not isinstance(max_len, int) or max_len < least):
-            raise PatternError(located(f"pat.Variadic: max_len= takes a number from {least} on, got {max_len!r}"))
+            raise PatternError.here(f"pat.Variadic: max_len= takes a number from {least} on, got {max_len!r}")
         super().__init__(
             field=to_pattern(field),
             templates=tuple(templates),
@@ -78,42 +78,36 @@ class Variadic(Pattern):
         inside = set(walk(self.field))
         for template in self.templates:
             if isinstance(template, Variadic):
-                raise PatternError(
-                    located(
-                        "pat.Variadic: a template can't be a Variadic: each instance would have any number of parts of "
-                        "its own; give it to a pattern that all share, or write the parts out"
-                    )
+                raise PatternError.here(
+                    "pat.Variadic: a template can't be a Variadic: each instance would have any number of parts of "
+                    "its own; give it to a pattern that all share, or write the parts out"
                 )
             if not isinstance(template, Pattern) or template not in inside:
-                raise PatternError(
-                    located(f"pat.Variadic: the template {template!r} does not occur in the field {self.field!r}")
+                raise PatternError.here(
+                    f"pat.Variadic: the template {template!r} does not occur in the field {self.field!r}"
                 )
         if len(set(self.templates)) < len(self.templates):
-            raise PatternError(located("pat.Variadic: a pattern stands twice among the templates"))
+            raise PatternError.here("pat.Variadic: a pattern stands twice among the templates")
         if self.templates and self.field not in self.templates:
-            raise PatternError(located(f"pat.Variadic: the field {self.field!r} must be one of the templates"))
+            raise PatternError.here(f"pat.Variadic: the field {self.field!r} must be one of the templates")
         for pattern in walk(self.field):
             if pattern not in self.templates and any(child in self.templates for child in pattern.children()):
-                raise PatternError(
-                    located(
-                        f"pat.Variadic: {pattern!r} is shared by all instances, but one of its operands is a "
-                        "template: make it a template too"
-                    )
+                raise PatternError.here(
+                    f"pat.Variadic: {pattern!r} is shared by all instances, but one of its operands is a "
+                    "template: make it a template too"
                 )
 
     def _check_first(self) -> None:
         if self.first and len(self.first) != len(self.templates):
-            raise PatternError(
-                located(
-                    f"pat.Variadic: first= gives one pattern for each of the {len(self.templates)} templates, "
-                    f"got {len(self.first)}"
-                )
+            raise PatternError.here(
+                f"pat.Variadic: first= gives one pattern for each of the {len(self.templates)} templates, "
+                f"got {len(self.first)}"
             )
         for pattern in self.first:
             for part in walk(pattern):
                 if part in self.templates:
-                    raise PatternError(
-                        located(f"pat.Variadic: the first instance {pattern!r} can't contain the template {part!r}")
+                    raise PatternError.here(
+                        f"pat.Variadic: the first instance {pattern!r} can't contain the template {part!r}"
                     )
 
     @property
@@ -205,9 +199,9 @@ class Instance(Pattern):
 
     def __init__(self, variadic: Variadic, template: Pattern, index: Any) -> None:
         if template not in variadic.templates:
-            raise PatternError(located(f"{template!r} is not one of the templates of {variadic!r}"))
+            raise PatternError.here(f"{template!r} is not one of the templates of {variadic!r}")
         if isinstance(index, bool) or not isinstance(index, (int, Expr)):
-            raise PatternTypeError(located(f"the number of an instance is an int or an expression, got {index!r}"))
+            raise PatternTypeError.here(f"the number of an instance is an int or an expression, got {index!r}")
         super().__init__(variadic=variadic, template=template, number=to_ast(index))
 
     @property
@@ -229,11 +223,9 @@ def Maybe(pattern: Any, on: Any) -> Alt:
     """``p`` or, where it is absent, ``on`` itself, which ``p`` is built on: the alternative ``p | on``."""
     present, base = to_pattern(pattern), to_pattern(on)
     if present is base or base not in set(walk(present)):
-        raise PatternError(
-            located(
-                f"pat.Maybe: {present!r} is not built on {base!r}: on= is the operand that stands for the whole where "
-                "the pattern is absent"
-            )
+        raise PatternError.here(
+            f"pat.Maybe: {present!r} is not built on {base!r}: on= is the operand that stands for the whole where "
+            "the pattern is absent"
         )
     return Alt(present, base)
 
@@ -266,9 +258,9 @@ class Repeat(Pattern):
     ) -> None:
         for name, value in (("min", min), ("max", 1 if max is None else max)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise PatternError(located(f"pat.Repeat: {name}= takes a number of nodes, 1 or more, got {value!r}"))
+                raise PatternError.here(f"pat.Repeat: {name}= takes a number of nodes, 1 or more, got {value!r}")
         if max is not None and max < min:
-            raise PatternError(located(f"pat.Repeat: max={max} is less than min={min}"))
+            raise PatternError.here(f"pat.Repeat: max={max} is less than min={min}")
         super().__init__(pattern=to_pattern(pattern), min=min, max=max, greedy=greedy, sole=sole)
 
     @property

@@ -16,9 +16,9 @@ from gsl.errors import DroppedAttributeWarning, PatternError, PatternTypeError, 
 from gsl.graph import Graph, Op
 from gsl.match import Match, Plan
 from gsl.pat import Call, Group, Pattern, walk
+from gsl.pat.base import packed, unpacked
 from gsl.pat.code import code
 from gsl.pat.opclass import declared_operators, key
-from gsl.pat.pickling import packed, unpacked
 from gsl.pat.text import text
 from gsl.rewrite.apply import apply, rewrite, view_of
 from gsl.rewrite.check import Refusal
