@@ -8,12 +8,10 @@ from itertools import combinations, permutations
 from typing import Any
 
 from gsl.graph.types import TensorType, TupleType, Type
-from gsl.prove.family import Family
 from gsl.prove.meanings.layout import newshape
-from gsl.prove.poly import Impossible, Poly, Unproved, product
-from gsl.prove.tensor import Calculation, DType, Real, Tensor
+from gsl.prove.poly import Impossible, Poly, Unproved, Whole, number, product
+from gsl.prove.tensor import Calculation, DType, Family, Real, Tensor
 from gsl.prove.terms import Element, SumTerm, Term
-from gsl.prove.whole import Whole, number
 from gsl.spec import REQUIRED, OpSpec
 
 RANKS = (0, 1, 2, 3, 4)

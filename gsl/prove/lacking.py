@@ -46,7 +46,7 @@ class Lacking:
         return " + ".join(_written(count, factors) for count, factors in terms) or "0"
 
     def _sides(self) -> tuple[str, Poly, Poly]:
-        """How it compares, and both sides, of which no term is negative."""
+        """The comparison, and both sides, of which no term is negative."""
         kind, p = self.relation
         left = Poly({monomial: count for monomial, count in p.terms.items() if count > 0})
         return kind, left, left - p

@@ -108,7 +108,7 @@ def _is_at_least(algebra: TermAlgebra, value: SumTerm, other: SumTerm) -> bool:
 
 
 def _of_largest(algebra: TermAlgebra, value: SumTerm) -> list[SumTerm]:
-    """What a sum is the largest of."""
+    """The values of which a sum is the largest."""
     (term, *others) = value.terms or (None,)
     if term is None or others or term.bound or term.guards or term.coefficient < 0:
         return [value]

@@ -14,9 +14,8 @@ from gsl.pat import Call, Leaf, Like, Pattern, Variadic, walk
 from gsl.pat import Match as MatchClause
 from gsl.pat.variadic import parts
 from gsl.prove.path import Path
-from gsl.prove.poly import Poly, Unproved
+from gsl.prove.poly import Poly, Unproved, Whole, number
 from gsl.prove.tensor import DTYPES, Calculation, DType, Real, Tensor, Value
-from gsl.prove.whole import Whole, number
 from gsl.rewrite import Subst
 from gsl.spec import OpSpec, Trait
 
@@ -131,7 +130,7 @@ def fits(side: SourceSide, variadic: Variadic) -> None:
 
 
 def guarded(template: Pattern, node: Matched) -> list[tuple[Ast, Any]]:
-    """What is demanded of the type of a node, with what it is."""
+    """The demands on the type of a node, each with what it is."""
     guard, found = template.guard, list[tuple[Ast, Any]]()
     if guard is None:
         return found

@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 
 from gsl.pat.typed import Domain
 from gsl.prove import poly
-from gsl.prove.poly import Impossible, IntAtom, Poly, Relation, Unproved, negations, operation, written
+from gsl.prove.poly import Impossible, IntAtom, Poly, Relation, Unproved, Whole, negations, operation, written
 from gsl.prove.solver import Question, solver
-from gsl.prove.whole import Whole
 
 T = TypeVar("T")
 
@@ -29,10 +28,10 @@ class Path:
         self.open: list[list[int]] = []
         """The decisions that lead to the cases beside this one."""
         self.answers = answers
-        """What the solver said, of all cases."""
+        """The answers of the solver, in all cases."""
         self.deadline = deadline
         self.values: dict[IntAtom, Poly] = {}
-        """What atoms are equal to."""
+        """The values of atoms."""
         self.facts: list[Relation] = []
         self.bounds: dict[IntAtom, int] = {}
         self.domains: dict[str, Domain] = {}
@@ -190,7 +189,7 @@ class Path:
         return False
 
     def _split_by_rest(self, p: Poly) -> bool:
-        """Where the rest of a variable by a number is known, replace the variable by what that says of it."""
+        """Replace a variable of which the rest by a number is known by what that says of it."""
         for atom in sorted(p.atoms):
             parts = p.linear(atom)
             if atom.operation != poly.QUOTIENT or parts is None:
@@ -288,7 +287,7 @@ class Path:
         return whole + operation(poly.QUOTIENT, rest, divisor)
 
     def remainder(self, p: Poly, divisor: Poly) -> Poly:
-        """What a division rounded down leaves."""
+        """The rest of a division rounded down."""
         return self.reduce(p) - self.reduce(divisor) * self.quotient(p, divisor)
 
     def pick(self, size: Poly, index: Poly) -> Poly:

@@ -1,12 +1,16 @@
-"""Polynomials of whole numbers with symbols, relations between them, and the outcomes of a case of a proof."""
+"""Whole numbers with symbols: polynomials, relations between them, the form in which code that reads attributes and
+shapes takes them, and the outcomes of a case of a proof."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gsl.errors import GSLError
+
+if TYPE_CHECKING:
+    from gsl.prove.path import Path
 
 T = TypeVar("T")
 
@@ -287,3 +291,87 @@ def written(relation: Relation) -> str:
     kind, p = relation
     left = Poly({m: n for m, n in p.terms.items() if n > 0})
     return f"{left} {kind} {left - p}"
+
+
+WholeMethod = Callable[["Whole", Any], Any]
+
+
+def _operator(operate: Callable[[Path, Poly, Poly], Poly]) -> tuple[WholeMethod, WholeMethod]:
+    """The methods of an operator of Python: for a number on its left, and for one on its right only."""
+    return (
+        lambda self, other: self._with(other, lambda a, b: operate(self.path, a, b)),
+        lambda self, other: self._with(other, lambda a, b: operate(self.path, b, a)),
+    )
+
+
+class Whole:
+    """A whole number of which an expression is known, as attributes and sizes are; comparing it makes cases."""
+
+    __slots__ = ("path", "poly")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, value: Poly, path: Path) -> None:
+        self.poly = value
+        self.path = path
+
+    def __repr__(self) -> str:
+        return str(self.path.reduce(self.poly))
+
+    def _with(self, other: Any, operate: Callable[[Poly, Poly], Poly]) -> Any:
+        if isinstance(other, Whole):
+            other = other.poly
+        elif isinstance(other, bool) or not isinstance(other, int):
+            return NotImplemented
+        return whole(operate(self.poly, poly(other)), self.path)
+
+    __add__, __radd__ = _operator(lambda path, a, b: a + b)
+    __sub__, __rsub__ = _operator(lambda path, a, b: a - b)
+    __mul__, __rmul__ = _operator(lambda path, a, b: a * b)
+    __floordiv__, __rfloordiv__ = _operator(lambda path, a, b: path.quotient(a, b))
+    __mod__, __rmod__ = _operator(lambda path, a, b: path.remainder(a, b))
+
+    def __neg__(self) -> Any:
+        return whole(-self.poly, self.path)
+
+    def _is(self, kind: str, other: Any, sign: int = 1, more: int = 0) -> Any:
+        if isinstance(other, Whole):
+            other = other.poly
+        elif isinstance(other, bool) or not isinstance(other, int):
+            return NotImplemented
+        return self.path.decide((kind, (self.poly - other) * sign + more))
+
+    def __eq__(self, other: object) -> bool:
+        found = self._is("==", other)
+        return False if found is NotImplemented else bool(found)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __ge__(self, other: Any) -> Any:
+        return self._is(">=", other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._is(">=", other, more=-1)
+
+    def __le__(self, other: Any) -> Any:
+        return self._is(">=", other, -1)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._is(">=", other, -1, -1)
+
+
+def whole(value: Poly | int, path: Path) -> Any:
+    """A number as code takes it: an int where it is known, else a :class:`Whole`."""
+    if isinstance(value, int):
+        return value
+    value = path.reduce(value)
+    return value.number if value.number is not None else Whole(value, path)
+
+
+def number(value: Any) -> Poly:
+    """The polynomial of an int or a :class:`Whole`. Unproved for anything else."""
+    if isinstance(value, Whole):
+        return value.poly
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Poly.of(value)
+    raise Unproved(f"{value!r} is no whole number")

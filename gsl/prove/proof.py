@@ -9,7 +9,6 @@ from fractions import Fraction
 from gsl.errors import GSLError
 from gsl.prove.attributes import PARTS, RANKS
 from gsl.prove.equal import alike, equal
-from gsl.prove.family import Family
 from gsl.prove.lacking import Lacking
 from gsl.prove.laws import is_nonzero, is_positive
 from gsl.prove.matched import Matched
@@ -18,7 +17,7 @@ from gsl.prove.path import Path, cases
 from gsl.prove.poly import Impossible, Poly, ProofLimit, Unproved, written
 from gsl.prove.source import SourceSide
 from gsl.prove.target import TargetSide
-from gsl.prove.tensor import Tensor
+from gsl.prove.tensor import Family, Tensor
 from gsl.prove.terms import FunctionTerm, SumTerm, Term, atoms_of
 from gsl.rewrite import Subst
 
@@ -51,7 +50,7 @@ class NoProof:
     rule: str
     reason: str
     case: tuple[str, ...] = ()
-    """What was chosen and known in the case that fails."""
+    """The choices and the known facts in the case that fails."""
     lacking: str = ""
     """The condition on sizes or attributes for want of which it fails, where there is one."""
     condition: Lacking | None = None
@@ -198,12 +197,12 @@ def _defined(source: TermAlgebra, target: TermAlgebra) -> None:
 
 
 def _parts(name: str, value: SumTerm) -> list[SumTerm]:
-    """What is not 0 (or negative, …) if a value is not: of a product, each factor."""
+    """The values that are not 0 (or negative, …) if one is not: of a product, each factor."""
     return [value, *_factors(name, value)]
 
 
 def _factors(name: str, value: SumTerm) -> list[SumTerm]:
-    """What has to be different from 0 so that a value is: of a product, each factor."""
+    """The values that must differ from 0 so that one does: of a product, each factor."""
     if name != "inverse" or len(value.terms) != 1 or value.terms[0].bound or not value.terms[0].factors:
         return [value]
     inner: list[SumTerm] = []

@@ -17,16 +17,14 @@ from gsl.pat import Pattern
 from gsl.pat.typed import Domain
 from gsl.pat.variadic import references
 from gsl.prove.attributes import RANKS, demanded, derived, free, type_of
-from gsl.prove.family import Family, FamilyBindings, FamilyEvaluator, within
 from gsl.prove.lacking import AtomOrigin
 from gsl.prove.matched import Matched, all_of, any_rank, asked, fits, tensor_of
 from gsl.prove.meanings import call, known
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path
-from gsl.prove.poly import EACH, MEMBER, NUMBER, SIZE, Impossible, IntAtom, Poly, Unproved, operation
-from gsl.prove.tensor import DTYPES, Calculation, Real, Tensor, real
+from gsl.prove.poly import EACH, MEMBER, NUMBER, SIZE, Impossible, IntAtom, Poly, Unproved, Whole, number, operation
+from gsl.prove.tensor import DTYPES, Calculation, Family, FamilyBindings, FamilyEvaluator, Real, Tensor, real, within
 from gsl.prove.terms import SumTerm
-from gsl.prove.whole import Whole, number
 from gsl.rewrite import Subst
 from gsl.spec import TABLE, OpSpec
 
@@ -57,7 +55,7 @@ class SourceSide:
         self.number: tuple[Poly, ...] = ()
         """The number of the instance that is matched."""
         self.origins: dict[IntAtom, AtomOrigin] = {}
-        """Where the sizes and attributes stand of which a variable is known."""
+        """The places of the sizes and attributes of which a variable is known."""
         self.asked = asked(rule)
         self.pending = [(c, set(references(c))) for where in rule.plan.where for c in all_of(where)]
         """The conditions that were not asked yet, each with the patterns that it reads."""
@@ -292,7 +290,7 @@ class SourceSide:
             raise Impossible("other values")
 
     def _demands(self, pattern: Pattern) -> None:
-        """What a pattern demands of its own node."""
+        """Assume what a pattern demands of its own node."""
         node, guard = self.bindings.nodes[self.bindings.key(pattern, self.number)], pattern.guard
         if guard is not None:
             if isinstance(guard.shape, tuple):

@@ -11,14 +11,12 @@ from gsl.match.bindings import MatchScope, read
 from gsl.pat import Call, Cond, Const, GetItem, Instance, Like, OpClass, Pattern, Segment, Tuple, Variadic
 from gsl.pat import Match as MatchClause
 from gsl.prove.attributes import completed
-from gsl.prove.family import Family
 from gsl.prove.matched import Matched, tensor_of
 from gsl.prove.meanings import call, known
 from gsl.prove.normal import TermAlgebra
-from gsl.prove.poly import Impossible, Poly, Unproved
+from gsl.prove.poly import Impossible, Poly, Unproved, Whole, number
 from gsl.prove.source import SourceSide
-from gsl.prove.tensor import DTYPES, Calculation, DType, Real, Tensor, real
-from gsl.prove.whole import Whole, number
+from gsl.prove.tensor import DTYPES, Calculation, DType, Family, Real, Tensor, real
 from gsl.spec import TABLE, OpSpec
 
 SymbolValues = dict[Symbol, Any]

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gsl.prove.normal import TermAlgebra
-from gsl.prove.poly import Poly, Unproved
+from gsl.prove.poly import Poly, Unproved, Whole, number
 from gsl.prove.tensor import DTYPES, Calculation, DType, Index, Tensor, real
 from gsl.prove.terms import ZERO, SumTerm, constant
-from gsl.prove.whole import Whole, number
 
 ElementMeaning = Callable[..., Any]
 TOTAL = frozenset((

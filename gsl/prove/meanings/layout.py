@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from gsl.prove.family import Family, any_item
 from gsl.prove.meanings.elementwise import ElementMeaning, picked
-from gsl.prove.poly import EACH, MEMBER, PREFIX, Poly, Relation, Unproved, operation, product, replaced
-from gsl.prove.tensor import Calculation, Index, Tensor, element_at, flat_place, real
+from gsl.prove.poly import EACH, MEMBER, PREFIX, Poly, Relation, Unproved, number, operation, product, replaced
+from gsl.prove.tensor import Calculation, Family, Index, Tensor, any_item, element_at, flat_place, real
 from gsl.prove.terms import SumTerm
-from gsl.prove.whole import number
 
 
 def moved(x: Tensor, axes: Sequence[int]) -> Tensor:
@@ -59,15 +57,21 @@ def _broadcast_to(calc: Calculation, x: Tensor, shape: Any) -> Tensor:
     return Tensor(sizes, x.dtype, lambda index: x.at(picked(calc, x.shape, index)))
 
 
+def _beside(calc: Calculation, first: Tensor, part: Tensor, axis: int) -> Tensor:
+    """A tensor that is joined with another one along an axis: of its sizes on all other axes."""
+    if part.ndim != first.ndim:
+        calc.refuse("tensors of different ranks are concatenated")
+    for a in range(first.ndim):
+        if a != axis:
+            calc.same(first.shape[a], part.shape[a], "a concatenation")
+    return part
+
+
 def joined(calc: Calculation, parts: Sequence[Tensor], axis: int) -> Tensor:
     """Tensors one after the other along an axis."""
     first = parts[0]
     for part in parts[1:]:
-        if part.ndim != first.ndim:
-            calc.refuse("tensors of different ranks are concatenated")
-        for a in range(first.ndim):
-            if a != axis:
-                calc.same(first.shape[a], part.shape[a], "a concatenation")
+        _beside(calc, first, part, axis)
     total = Poly()
     for part in parts:
         total += part.shape[axis]
@@ -253,15 +257,7 @@ def joined_family(calc: Calculation, parts: Family, axis: int) -> Tensor:
     """Any number of tensors one after the other along an axis."""
     path, first, sample = calc.path, parts.at(Poly()), any_item(calc.path, parts)
 
-    def fits(part: Tensor) -> Tensor:
-        if part.ndim != first.ndim:
-            calc.refuse("tensors of different ranks are concatenated")
-        for a in range(first.ndim):
-            if a != axis:
-                calc.same(first.shape[a], part.shape[a], "a concatenation")
-        return part
-
-    each = fits(sample).shape[axis]
+    each = _beside(calc, first, sample, axis).shape[axis]
 
     def at(index: Index) -> SumTerm:
         place = path.reduce(index[axis])
@@ -275,7 +271,7 @@ def joined_family(calc: Calculation, parts: Family, axis: int) -> Tensor:
         return element(part, index, place - path.prefix(each, part))
 
     def element(part: Poly, index: Index, inside: Poly) -> SumTerm:
-        return fits(parts.at(part)).at((*index[:axis], inside, *index[axis + 1 :]))
+        return _beside(calc, first, parts.at(part), axis).at((*index[:axis], inside, *index[axis + 1 :]))
 
     shape = (*first.shape[:axis], path.prefix(each, parts.length), *first.shape[axis + 1 :])
     return Tensor(shape, calc.dtype(first, sample), at)

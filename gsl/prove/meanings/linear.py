@@ -7,10 +7,9 @@ from typing import Any
 
 from gsl.prove.meanings.elementwise import ElementMeaning, each, root
 from gsl.prove.meanings.layout import moved
-from gsl.prove.poly import Poly, Relation, Unproved, product
+from gsl.prove.poly import Poly, Relation, Unproved, number, product
 from gsl.prove.tensor import DTYPES, Calculation, Index, Tensor, real
 from gsl.prove.terms import SumTerm, constant
-from gsl.prove.whole import number
 
 # ---------------------------------------------------------------- products
 
@@ -256,7 +255,7 @@ def reduced(
     calc: Calculation, x: Tensor, axes: Sequence[int], keepdims: bool,
     fold: Callable[[Any, Callable[..., SumTerm]], SumTerm],
 ) -> Tensor:  # fmt: skip
-    """What a fold makes of the elements along some axes."""
+    """The results of a fold of the elements along some axes."""
     demand_rank(calc, x, max(axes, default=-1) + 1, least=True)
     kept = [a for a in range(x.ndim) if a not in axes]
 
