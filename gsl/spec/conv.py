@@ -12,66 +12,31 @@ from gsl.spec.normalise import padded, permuted, spatial
 from gsl.spec.spec import AttrSpec, OpSpec, Types
 
 
-def _conv(count: int) -> Callable[..., Any]:
-    letters = spatial(count)
+def _convolution(count: int, transposed: bool) -> Callable[..., Any]:
+    plain, kernel = "NC" + spatial(count), ("IO" if transposed else "OI") + spatial(count)
 
     def meaning(
-        torch: Any,
-        data: Any,
-        weight: Any,
-        strides: tuple[int, ...],
-        padding: tuple[int, ...],
-        dilation: tuple[int, ...],
-        groups: int,
-        data_layout: str,
-        kernel_layout: str,
-        out_layout: str,
-        out_dtype: str,
-    ) -> Any:
-        data = permuted(data, data_layout, "NC" + letters)
-        weight = permuted(weight, kernel_layout, "OI" + letters)
-        if out_dtype:
-            data, weight = data.to(getattr(torch, out_dtype)), weight.to(getattr(torch, out_dtype))
-        both, after = padding[:count], padding[count:]
-        if both != after:
-            data, both = padded(torch, data, padding), (0,) * count
-        convolve = getattr(torch.nn.functional, f"conv{count}d")
-        result = convolve(data, weight, None, strides, both, dilation, groups)
-        return permuted(result, "NC" + letters, out_layout or data_layout)
-
-    return meaning
-
-
-def _conv_transpose(count: int) -> Callable[..., Any]:
-    letters = spatial(count)
-
-    def meaning(
-        torch: Any,
-        data: Any,
-        weight: Any,
-        strides: tuple[int, ...],
-        padding: tuple[int, ...],
-        output_padding: tuple[int, ...],
-        dilation: tuple[int, ...],
-        groups: int,
-        data_layout: str,
-        kernel_layout: str,
-        out_layout: str,
-        out_dtype: str,
-    ) -> Any:
-        data = permuted(data, data_layout, "NC" + letters)
-        weight = permuted(weight, kernel_layout, "IO" + letters)
+        torch: Any, data: Any, weight: Any, strides: tuple[int, ...], padding: tuple[int, ...],
+        dilation: tuple[int, ...], groups: int, data_layout: str, kernel_layout: str, out_layout: str, out_dtype: str,
+        output_padding: tuple[int, ...] = (),
+    ) -> Any:  # fmt: skip
+        data, weight = permuted(data, data_layout, plain), permuted(weight, kernel_layout, kernel)
         if out_dtype:
             data, weight = data.to(getattr(torch, out_dtype)), weight.to(getattr(torch, out_dtype))
         before, after = padding[:count], padding[count:]
-        both = tuple(map(min, before, after))
-        convolve = getattr(torch.nn.functional, f"conv_transpose{count}d")
-        result = convolve(data, weight, None, strides, both, output_padding, groups, dilation)
-        # Padding crops the result; torch takes off the same on both sides.
-        rest = [*map(int.__sub__, both, before), *map(int.__sub__, both, after)]
-        if any(rest):
-            result = padded(torch, result, tuple(rest))
-        return permuted(result, "NC" + letters, out_layout or data_layout)
+        if transposed:
+            both = tuple(map(min, before, after))
+            convolve = getattr(torch.nn.functional, f"conv_transpose{count}d")
+            result = convolve(data, weight, None, strides, both, output_padding, groups, dilation)
+            # Padding crops the result; torch takes off the same on both sides.
+            rest = [*map(int.__sub__, both, before), *map(int.__sub__, both, after)]
+            result = padded(torch, result, tuple(rest)) if any(rest) else result
+        else:
+            if before != after:
+                data, before = padded(torch, data, padding), (0,) * count
+            convolve = getattr(torch.nn.functional, f"conv{count}d")
+            result = convolve(data, weight, None, strides, before, dilation, groups)
+        return permuted(result, plain, out_layout or data_layout)
 
     return meaning
 
@@ -119,7 +84,7 @@ def _declare(count: int, transposed: bool, *examples: Example) -> OpSpec:
         f"nn.conv{count}d" + "_transpose" * transposed,
         f"Conv{count}D" + "Transpose" * transposed,
         ("data", "weight"),
-        (_conv_transpose if transposed else _conv)(count),
+        _convolution(count, transposed),
         _attrs(count, transposed),
         joint=n.same_out_layout("data_layout"),
         aliases=(f"conv_transpose{count}d",) if transposed else (),

@@ -17,23 +17,18 @@ _CENTER_SCALE = {"center": n.switch(True), "scale": n.switch(True)}
 """The flags for adding beta and for multiplying by gamma; where one is false, the operand is not used."""
 
 
-def _batch_norm(
-    torch: Any,
-    data: Any,
-    gamma: Any,
-    beta: Any,
-    moving_mean: Any,
-    moving_var: Any,
-    axis: int,
-    epsilon: float,
-    center: bool,
-    scale: bool,
-) -> Any:
-    weight, bias = gamma if scale else None, beta if center else None
-    result = torch.nn.functional.batch_norm(
-        data.movedim(axis, 1), moving_mean, moving_var, weight, bias, training=False, eps=epsilon
-    )
-    return result.movedim(1, axis)
+def _by_channel(norm: Callable[..., Any]) -> Callable[..., Any]:
+    """A normalisation ``norm(F, data, weight, bias, epsilon, *statistics, **attrs)`` whose channels are on an axis."""
+
+    def meaning(
+        torch: Any, data: Any, gamma: Any = None, beta: Any = None, *statistics: Any, axis: int, epsilon: float,
+        center: bool, scale: bool, **attrs: Any,
+    ) -> Any:  # fmt: skip
+        weight, bias = gamma if scale else None, beta if center else None
+        first = data.movedim(axis, 1)
+        return norm(torch.nn.functional, first, weight, bias, epsilon, *statistics, **attrs).movedim(1, axis)
+
+    return meaning
 
 
 def _with_last(data: Any, axes: tuple[int, ...], function: Callable[[Any, Any], Any]) -> Any:
@@ -64,39 +59,6 @@ def _rms_norm(torch: Any, data: Any, weight: Any = None, *, axis: tuple[int, ...
     return _with_last(data, axis, lambda x, shape: torch.nn.functional.rms_norm(x, shape, weight, epsilon))
 
 
-def _group_norm(
-    torch: Any,
-    data: Any,
-    gamma: Any = None,
-    beta: Any = None,
-    *,
-    num_groups: int,
-    axis: int,
-    epsilon: float,
-    center: bool,
-    scale: bool,
-) -> Any:
-    weight, bias = gamma if scale else None, beta if center else None
-    result = torch.nn.functional.group_norm(data.movedim(axis, 1), num_groups, weight, bias, epsilon)
-    return result.movedim(1, axis)
-
-
-def _instance_norm(
-    torch: Any,
-    data: Any,
-    gamma: Any = None,
-    beta: Any = None,
-    *,
-    axis: int,
-    epsilon: float,
-    center: bool,
-    scale: bool,
-) -> Any:
-    weight, bias = gamma if scale else None, beta if center else None
-    result = torch.nn.functional.instance_norm(data.movedim(axis, 1), weight=weight, bias=bias, eps=epsilon)
-    return result.movedim(1, axis)
-
-
 def _l2_normalize(torch: Any, data: Any, eps: float, axis: tuple[int, ...]) -> Any:
     norm = (data * data).sum(axis, keepdim=True) if axis else data * data
     return data / torch.sqrt(torch.clamp(norm, min=eps))
@@ -118,7 +80,7 @@ OPS: tuple[OpSpec, ...] = (
         "nn.batch_norm",
         "BatchNorm",
         ("data", "gamma", "beta", "moving_mean", "moving_var"),
-        _batch_norm,
+        _by_channel(lambda F, x, w, b, eps, mean, var: F.batch_norm(x, mean, var, w, b, training=False, eps=eps)),
         _AFFINE,
         examples=(
             call(e.IMAGE, *_CHANNEL),
@@ -157,7 +119,7 @@ OPS: tuple[OpSpec, ...] = (
         "nn.group_norm",
         "GroupNorm",
         ("data", "gamma", "beta"),
-        _group_norm,
+        _by_channel(lambda F, x, w, b, eps, num_groups: F.group_norm(x, num_groups, w, b, eps)),
         {"num_groups": AttrSpec(REQUIRED, n.positive), **_AFFINE},
         optional=2,
         examples=(call(e.IMAGE, e.GAMMA, e.BETA, num_groups=2), call(e.NHWC, num_groups=1, axis=3)),
@@ -167,7 +129,7 @@ OPS: tuple[OpSpec, ...] = (
         "nn.instance_norm",
         "InstanceNorm",
         ("data", "gamma", "beta"),
-        _instance_norm,
+        _by_channel(lambda F, x, w, b, eps: F.instance_norm(x, weight=w, bias=b, eps=eps)),
         _AFFINE,
         optional=2,
         examples=(call(e.IMAGE, e.GAMMA, e.BETA), call(e.NHWC, axis=-1)),

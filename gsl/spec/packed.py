@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from gsl.spec import activation, conv, linear, math
 from gsl.spec import examples as e
 from gsl.spec import normalise as n
 from gsl.spec.examples import call
-from gsl.spec.spec import AttrSpec, OpSpec
+from gsl.spec.spec import AttrSpec, Calculus, OpSpec
 
 ACTIVATIONS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = MappingProxyType({
     "relu": ("nn.relu", {}),
@@ -32,48 +33,55 @@ _FUSED: Final = {
 }
 
 
-def _activated(torch: Any, x: Any, activation: str) -> Any:
-    match activation:
-        case "none":
-            return x
-        case "gelu_tanh":
-            return torch.nn.functional.gelu(x, approximate="tanh")
-        case "tanh" | "sigmoid":
-            return getattr(torch, activation)(x)
-    return getattr(torch.nn.functional, activation)(x)
+def _definition(op: str, axis: int, adds: bool, **plain: Any) -> Callable[..., Any]:
+    """The definition of ``activation(product + bias + addend)``, with a product of that operator."""
+
+    def definition(
+        o: Calculus, data: Any, weight: Any, *others: Any, activation: str, precision: str, **window: Any
+    ) -> Any:
+        result = o(op, data, weight, **window, **plain)
+        for bias in others[adds:]:
+            result = o("nn.bias_add", result, bias, axis=axis % len(o.shape(result)))
+        for addend in others[:adds]:
+            result = o("add", result, addend)
+        if activation == "none":
+            return result
+        function, attrs = ACTIVATIONS[activation]
+        return o(function, result, **attrs)
+
+    return definition
 
 
-def _dense(torch: Any, data: Any, weight: Any, bias: Any = None, *, activation: str, precision: str) -> Any:
-    if weight.dim() != 2:
-        raise ValueError(f"expected a weight of 2 dimensions, found {weight.dim()}")
-    return _activated(torch, torch.nn.functional.linear(data, weight, bias), activation)
+_PLAIN: Final = {"data_layout": "NCHW", "kernel_layout": "OIHW", "out_layout": "", "out_dtype": ""}
+DEFINITIONS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType({
+    "packed.dense": _definition("nn.dense", -1, False, out_dtype=""),
+    "packed.dense_add": _definition("nn.dense", -1, True, out_dtype=""),
+    "packed.conv2d": _definition("nn.conv2d", 1, False, **_PLAIN),
+    "packed.conv2d_add": _definition("nn.conv2d", 1, True, **_PLAIN),
+})  # fmt: skip
+"""The operators by others, in a :class:`Calculus`."""
+NAMES: Final = tuple(DEFINITIONS)
 
 
-def _dense_add(
-    torch: Any, data: Any, weight: Any, addend: Any, bias: Any = None, *, activation: str, precision: str
-) -> Any:
-    result = _dense(torch, data, weight, bias, activation="none", precision=precision)
-    return _activated(torch, result + addend, activation)
+_PARTS: Final = {spec.name: spec for family in (activation, conv, linear, math) for spec in family.OPS}
+"""The operators of which these consist."""
 
 
-NAMES: Final = ("packed.dense", "packed.dense_add", "packed.conv2d", "packed.conv2d_add")
-def _conv2d(
-    torch: Any, data: Any, weight: Any, bias: Any = None, *, strides: tuple[int, ...], padding: tuple[int, ...],
-    dilation: tuple[int, ...], groups: int, activation: str, precision: str,
-) -> Any:  # fmt: skip
-    top, left, bottom, right = padding
-    both = (top, left)
-    if both != (bottom, right):
-        data, both = torch.nn.functional.pad(data, (left, right, top, bottom)), (0, 0)
-    result = torch.nn.functional.conv2d(data, weight, bias, strides, both, dilation, groups)
-    return _activated(torch, result, activation)
+class _Meanings:
+    """The calculus of torch's tensors."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+
+    def __call__(self, op: str, *operands: Any, **attrs: Any) -> Any:
+        return _PARTS[op].meaning(self.torch, *operands, **attrs)
+
+    def shape(self, value: Any) -> tuple[Any, ...]:
+        return tuple(value.shape)
 
 
-def _conv2d_add(
-    torch: Any, data: Any, weight: Any, addend: Any, bias: Any = None, *, activation: str, **attrs: Any
-) -> Any:
-    result = _conv2d(torch, data, weight, bias, activation="none", **attrs)
-    return _activated(torch, result + addend, activation)
+def _meaning(name: str) -> Callable[..., Any]:
+    return lambda torch, *operands, **attrs: DEFINITIONS[name](_Meanings(torch), *operands, **attrs)
 
 
 _WINDOW: Final = {
@@ -94,7 +102,7 @@ OPS: tuple[OpSpec, ...] = (
         "packed.dense",
         "PackedDense",
         ("data", "weight", "bias"),
-        _dense,
+        _meaning("packed.dense"),
         _FUSED,
         optional=1,
         examples=(call(e.X, _WEIGHT, activation="silu"), call(e.X, _WEIGHT, e.rand(5), precision="int8")),
@@ -104,7 +112,7 @@ OPS: tuple[OpSpec, ...] = (
         "packed.dense_add",
         "PackedDenseAdd",
         ("data", "weight", "addend", "bias"),
-        _dense_add,
+        _meaning("packed.dense_add"),
         _FUSED,
         optional=1,
         examples=(call(e.X, _WEIGHT, _SUM), call(e.X, _WEIGHT, _SUM, e.rand(5), activation="silu")),
@@ -114,7 +122,7 @@ OPS: tuple[OpSpec, ...] = (
         "packed.conv2d",
         "PackedConv2D",
         ("data", "weight", "bias"),
-        _conv2d,
+        _meaning("packed.conv2d"),
         {**_WINDOW, **_FUSED},
         optional=1,
         examples=(
@@ -126,7 +134,7 @@ OPS: tuple[OpSpec, ...] = (
         "packed.conv2d_add",
         "PackedConv2DAdd",
         ("data", "weight", "addend", "bias"),
-        _conv2d_add,
+        _meaning("packed.conv2d_add"),
         {**_WINDOW, **_FUSED},
         optional=1,
         examples=(

@@ -141,15 +141,9 @@ def smallest(
 def size_of(outcome: Outcome) -> tuple[int, int, int, str]:
     """The size of an instance: its nodes, then its elements, then the text that stands for both sides."""
     nodes = outcome.before.nodes
-    elements = 0
-    for node in nodes:
-        if isinstance(node.type, TensorType):
-            count = 1
-            for dim in node.type.shape:
-                count *= dim  # type: ignore[assignment]
-            elements += count
+    shapes: list[Any] = [node.type.shape for node in nodes if isinstance(node.type, TensorType)]
     text = str(outcome.before)
-    return len(nodes), elements, len(text), text
+    return len(nodes), sum(map(math.prod, shapes)), len(text), text
 
 
 # ---------------------------------------------------------------- values

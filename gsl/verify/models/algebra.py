@@ -161,6 +161,12 @@ def moves(o: Algebra, op: str, x: Any, *others: Any, **attrs: Any) -> Any:
     return o.lift(x).mapped(lambda part: meaning(op)(torch, part, *rest, **attrs))
 
 
+def clip(o: Algebra, op: str, x: Any, *, a_min: Any, a_max: Any) -> Any:
+    """The larger of a number and one bound, and the smaller of that and another one."""
+    x = o.lift(x) if a_min is None else o("maximum", x, a_min)
+    return x if a_max is None else o("minimum", x, a_max)
+
+
 COMMON: Mapping[str, AlgebraRule] = {
     "zeros": lambda o, op, *, shape, dtype: fill(o, 0, shape),
     "ones": lambda o, op, *, shape, dtype: fill(o, 1, shape),

@@ -10,8 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gsl.spec import TABLE
-from gsl.spec.packed import ACTIVATIONS
+from gsl.spec import TABLE, packed
 from gsl.spec.spec import Calculus
 from gsl.verify.models.kinds import MAX_POOLS
 
@@ -265,49 +264,9 @@ def _attention(
     return o("matmul", weights, value, out_dtype="")
 
 
-# What kernels of gsl.kernels join
-
-
-def _packed_dense(o: Calculus, data: Any, weight: Any, bias: Any = None, *, activation: str, precision: str) -> Any:
-    result = o("nn.dense", data, weight, out_dtype="")
-    if bias is not None:
-        result = o("nn.bias_add", result, bias, axis=len(o.shape(result)) - 1)
-    return _activated(o, result, activation)
-
-
-def _packed_dense_add(
-    o: Calculus, data: Any, weight: Any, addend: Any, bias: Any = None, *, activation: str, precision: str
-) -> Any:
-    result = _packed_dense(o, data, weight, bias, activation="none", precision=precision)
-    return _activated(o, o("add", result, addend), activation)
-
-
-def _packed_conv2d(
-    o: Calculus, data: Any, weight: Any, bias: Any = None, *, activation: str, precision: str, **window: Any
-) -> Any:
-    plain = {"data_layout": "NCHW", "kernel_layout": "OIHW", "out_layout": "", "out_dtype": ""}
-    result = o("nn.conv2d", data, weight, **window, **plain)
-    if bias is not None:
-        result = o("nn.bias_add", result, bias, axis=1)
-    return _activated(o, result, activation)
-
-
-def _packed_conv2d_add(
-    o: Calculus, data: Any, weight: Any, addend: Any, bias: Any = None, *, activation: str, **attrs: Any
-) -> Any:
-    result = _packed_conv2d(o, data, weight, bias, activation="none", **attrs)
-    return _activated(o, o("add", result, addend), activation)
-
-
-def _activated(o: Calculus, x: Any, activation: str) -> Any:
-    if activation == "none":
-        return x
-    op, attrs = ACTIVATIONS[activation]
-    return o(op, x, **attrs)
-
-
 DEFINITIONS: Final[Mapping[str, Definition]] = {
     **{op: spec.decompose for op, spec in TABLE.items() if spec.decompose is not None and op not in MAX_POOLS},
+    **packed.DEFINITIONS,
     "mean": _mean,
     "variance": _variance,
     "logsumexp": _logsumexp,
@@ -338,8 +297,4 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
     "nn.group_norm": _group_norm,
     "nn.instance_norm": _instance_norm,
     "nn.attention": _attention,
-    "packed.dense": _packed_dense,
-    "packed.dense_add": _packed_dense_add,
-    "packed.conv2d": _packed_conv2d,
-    "packed.conv2d_add": _packed_conv2d_add,
 }

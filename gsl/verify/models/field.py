@@ -24,7 +24,7 @@ import torch
 
 from gsl.pat.typed import Domain
 from gsl.verify.models import kinds
-from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, meaning, moves
+from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, clip, meaning, moves
 from gsl.verify.models.definitions import DEFINITIONS, UncoveredCall
 from gsl.verify.models.program import rational
 
@@ -384,12 +384,6 @@ def _larger(o: Field, op: str, x: Any, y: Any) -> Residues:
     return _joins(o, "where", sign > 0 if op == "maximum" else sign < 0, x, y)
 
 
-def _clip(o: Field, op: str, x: Any, *, a_min: Any, a_max: Any) -> Residues:
-    if a_min is not None:
-        x = _larger(o, "maximum", x, a_min)
-    return o.lift(x) if a_max is None else _larger(o, "minimum", x, a_max)
-
-
 def _compare(o: Field, op: str, x: Any, y: Any) -> Any:
     return meaning(op)(torch, o.sign(_adds(o, "subtract", x, y)), 0)
 
@@ -422,7 +416,7 @@ _RULES.update(dict.fromkeys(ODD, _odd))
 _RULES.update(dict.fromkeys(EVEN, _even))
 _RULES.update({
     "divide": _divide, "power": _power, "sqrt": _sqrt, "exp": _exp, "log": _log, "abs": _abs, "sign": _sign,
-    "nn.relu": _relu, "maximum": _larger, "minimum": _larger, "clip": _clip, "cast": _cast,
+    "nn.relu": _relu, "maximum": _larger, "minimum": _larger, "clip": clip, "cast": _cast,
 })  # fmt: skip
 Field.rules = _RULES
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 import torch
 
 from gsl.verify.models import kinds
-from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, meaning, moves
+from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, clip, meaning, moves
 from gsl.verify.models.definitions import UncoveredCall
 from gsl.verify.models.program import rational
 
@@ -216,12 +216,6 @@ def _sign(o: Integers, op: str, x: Any) -> Exact:
     return o.exact(torch.sign(o.lift(x).numerators), 1, 1, 0)
 
 
-def _clip(o: Integers, op: str, x: Any, *, a_min: Any, a_max: Any) -> Exact:
-    if a_min is not None:
-        x = _chooses(o, "maximum", x, a_min)
-    return o.lift(x) if a_max is None else _chooses(o, "minimum", x, a_max)
-
-
 def _rounds(o: Integers, op: str, x: Any) -> Exact:
     o.ordered = True
     x = o.lift(x)
@@ -270,7 +264,7 @@ _RULES.update(dict.fromkeys(kinds.COMPARISONS | {
 }, _decides))  # fmt: skip
 _RULES.update(dict.fromkeys(("floor", "ceil", "round", "trunc"), _rounds))
 _RULES.update(dict.fromkeys(("floor_divide", "floor_mod", "mod"), _divides_whole))
-_RULES.update({"divide": _divide, "power": _power, "sign": _sign, "clip": _clip, "cast": _cast})
+_RULES.update({"divide": _divide, "power": _power, "sign": _sign, "clip": clip, "cast": _cast})
 Integers.rules = _RULES
 
 INTEGERS: Final = frozenset(_RULES) | {

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Final
@@ -160,7 +159,7 @@ def compare_graphs(before: Graph, after: Graph, seed: int, exact: bool) -> Compa
         return Comparison(_types(first, second), None)
     leaves = DrawnLeaves(first, second)
     rng = np.random.default_rng(seed)
-    with torch.no_grad(), _one_thread():
+    with torch.no_grad():
         if exact:
             verdicts = by_exact_models(first, second, leaves, rng)
             tensors = _on_tensors(first, second, leaves, rng, verdicts)
@@ -171,19 +170,6 @@ def compare_graphs(before: Graph, after: Graph, seed: int, exact: bool) -> Compa
     rows = [_row(first.outputs[number][0], number, verdict, tensors) for number, verdict in enumerate(verdicts)]
     unconfirmed = sum([row.equal and verdict.differs for row, verdict in zip(rows, verdicts)])
     return Comparison(tuple(rows), tensors.inputs, unconfirmed)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Torch on one thread: on tensors as small as these, threads only wait for each other."""
-    count = torch.get_num_threads()
-    if count > 1:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        if count > 1:
-            torch.set_num_threads(count)
 
 
 def _types(first: StraightLineProgram, second: StraightLineProgram) -> tuple[OutputComparison, ...]:
