@@ -88,7 +88,7 @@ class Demands:
         """The conditions in which a draft occurs."""
         self._sizes: list[int] | None = None
         self._answers: dict[tuple[Demand, int], tuple[list[_AttrReading], Any]] = {}
-        """What is known of an expression, with all that was read to find it."""
+        """The known facts about an expression, with all that was read to find them."""
         for draft in skeleton.drafts:
             for pattern, path in draft.patterns:
                 self._pattern(pattern, path)

@@ -38,7 +38,7 @@ FEW_ATTEMPTS = 4
 MANY_ATTEMPTS = 100
 """The number of attempts to generate an instance of which it is known that there are some."""
 MORE_OFTEN = 5
-"""How many times as many instances a mutant without a condition gets: those on which it matters may be rare."""
+"""A mutant without a condition gets so many times as many instances: those on which it matters may be rare."""
 ALIKE = 30
 """The number of instances of a rule, and of a mutant, on which is asked if the two do the same."""
 REFUSED_MORE = 0.005
@@ -236,7 +236,7 @@ def _mutants(rule: Subst, max_examples: int, seed: int, compare: Compare) -> Mut
 
 
 def _kind(mutant: Mutant, own: CounterexampleSearch, max_examples: int) -> str:
-    """What becomes of a mutant: the field of :class:`Mutants` that tells of it."""
+    """The field of :class:`Mutants` that tells of a mutant."""
     if mutant.rule is None:
         return "unbuildable"
     if mutant.added is not None:  # where it differs from the rule

@@ -131,7 +131,7 @@ HOSTILE = (
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_is_no_verdict_is_not_taken_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     rules = RuleSet([RULES["copy-identity"]])
-    monkeypatch.setattr("gsl.verify.keep.Store.get", lambda self, *key: text)
+    monkeypatch.setattr("gsl.verify.many.Store.get", lambda self, *key: text)
     assert rules.verify(max_examples=20, keep=tmp_path / "kept")["copy-identity"].title == "supported by 20 instances"
 
 
@@ -142,7 +142,7 @@ def test_a_verdict_on_something_else_is_not_taken(
     rules = RuleSet([RULES["copy-identity"]])
     fields = asdict(rules.verify(max_examples=20)["copy-identity"])
     wrong = {**fields, **change, "evidence": {**fields["evidence"], **change.get("evidence", {})}}
-    monkeypatch.setattr("gsl.verify.keep.Store.get", lambda self, *key: repr(("Supported", wrong)))
+    monkeypatch.setattr("gsl.verify.many.Store.get", lambda self, *key: repr(("Supported", wrong)))
     found = rules.verify(max_examples=20, keep=tmp_path / "kept")["copy-identity"]
     assert (found.rule, found.evidence.seed, found.evidence.evaluated) == ("copy-identity", 0, 20)
 

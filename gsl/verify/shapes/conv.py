@@ -1,11 +1,12 @@
-"""Shape rules of convolutions."""
+"""Shape rules of convolutions and poolings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import product
-from typing import Any, Final
+from itertools import product, repeat
+from operator import add
+from typing import Any, Final, NamedTuple
 
 from gsl.spec import TABLE
 from gsl.spec.normalise import spatial
@@ -49,6 +50,55 @@ def paddings(count: int, most: int = 2) -> list[tuple[int, ...]]:
     else:
         mixed = [p for p in product(range(most + 1), repeat=2 * count) if p[:count] != p[count:]]
     return same + sides + mixed
+
+
+class Window(NamedTuple):
+    """A window that moves along one axis."""
+
+    kernel: int
+    dilation: int
+    stride: int
+    pads: int
+    """The number of elements of padding, before and after the axis together."""
+    extra: int = 0
+    transposed: bool = False
+
+    def result(self, size: int) -> int:
+        """The size of the axis in the result; not positive where there is none."""
+        reach = self.dilation * (self.kernel - 1) + 1
+        if self.transposed:
+            return (size - 1) * self.stride - self.pads + reach + self.extra
+        return (size + self.pads - reach) // self.stride + 1 if size + self.pads >= reach else 0
+
+    def fits(self, size: int | None, wanted: int | None) -> bool:
+        """True if an axis gives the wanted result, as far as both are decided."""
+        if size is not None:
+            found = self.result(size)
+            return found > 0 and (wanted is None or found == wanted)
+        return wanted is None or any(True for _ in self.sizes(wanted))
+
+    def sizes(self, wanted: int) -> Iterator[int]:
+        """The sizes of the axis that give a result."""
+        return (size for size in range(1, 40) if self.result(size) == wanted)
+
+    def size(self, s: Solver, wanted: int | None) -> int:
+        """A size of the axis that gives a result, the one that is wanted if there is one."""
+        if wanted is not None:
+            sizes = list(self.sizes(wanted))
+            if not sizes:
+                raise Dead("no size of the operand gives the result")
+            return sizes[s.choices.index(len(sizes))]
+        least = next(size for size in range(1, 99) if self.result(size) > 0)
+        return least + SLACK[s.choices.index(len(SLACK))] + self.stride * (s.choices.size() // 3)
+
+
+def windows(
+    kernel: Sequence[int], dilation: Sequence[int], strides: Sequence[int], padding: Sequence[int],
+    extra: Sequence[int] | None = None, transposed: bool = False,
+) -> Iterator[Window]:  # fmt: skip
+    """The windows along the spatial axes, by the attributes of a call."""
+    pads = map(add, padding, padding[len(kernel) :])
+    return map(Window, kernel, dilation, strides, pads, extra or repeat(0), repeat(transposed))
 
 
 def _given_sizes(s: Solver, draft: NodeDraft, name: str, count: int) -> list[int | None]:
@@ -136,8 +186,7 @@ def _kernel(
     letters: str,
 ) -> tuple[int, ...]:
     """The sizes of the kernel: those that are known, and others that give the result, as far as that can be told."""
-    count = len(letters)
-    free = per_axis(KERNELS, count)
+    free = per_axis(KERNELS, len(letters))
     options = [tuple(k if k is not None else v for k, v in zip(kernel, sizes)) for sizes in free]
     window = [s.given_attr(draft, name)[1] for name in ("strides", "dilation", "padding")]
 
@@ -145,11 +194,7 @@ def _kernel(
         if any(not isinstance(given, tuple) for given in window):
             return all((data.get(c) or 9) + 4 >= k for c, k in zip(letters, sizes))
         strides, dilation, padding = window
-        pads = [padding[i] + padding[count + i] for i in range(count)]
-        return all(
-            _size_fits(data.get(c), result.get(c), k, dilation[i], strides[i], pads[i], 0, False)
-            for i, (c, k) in enumerate(zip(letters, sizes))
-        )
+        return _all_fit(data, result, letters, windows(sizes, dilation, strides, padding))
 
     fit = [sizes for sizes in options if draft.op in _TRANSPOSED or fits(sizes)]
     found: tuple[int, ...] = s.attr(draft, "kernel_size", dict.fromkeys(fit))
@@ -217,28 +262,24 @@ def _window(
     extra = s.attr(draft, "output_padding", per_axis((0, 1), count), _below(strides, dilation)) if transposed else None
 
     def fits(padding: tuple[int, ...]) -> bool:
-        return all(
-            _size_fits(data.get(c), result.get(c), k, d, st, padding[i] + padding[count + i], e, transposed)
-            for i, (c, k, d, st, e) in enumerate(zip(letters, kernel, dilation, strides, extra or (0,) * count))
-        )
+        return _all_fit(data, result, letters, windows(kernel, dilation, strides, padding, extra, transposed))
 
     follows = (draft, "padding") in s.demands.sources and not s.given_attr(draft, "padding")[0]
     if follows and not transposed and not draft.operand(0).solved:
         _sizes_before_padding(s, draft, data, result, letters)
     padding = s.attr(draft, "padding", paddings(count), fits)
-    for i, letter in enumerate(letters):
+    for letter, window in zip(letters, windows(kernel, dilation, strides, padding, extra, transposed)):
         if data.get(letter) is None:
-            pads = padding[i] + padding[count + i]
-            e = 0 if extra is None else extra[i]
             before = s.before(draft, letter)
-            if (
-                before is not None
-                and s.choices.again()
-                and _size_fits(before, result.get(letter), kernel[i], dilation[i], strides[i], pads, e, transposed)
-            ):
+            if before is not None and s.choices.again() and window.fits(before, result.get(letter)):
                 data[letter] = before
-                continue
-            data[letter] = _input(s, result.get(letter), kernel[i], dilation[i], strides[i], pads, e, transposed)
+            else:
+                data[letter] = window.size(s, result.get(letter))
+
+
+def _all_fit(data: dict[str, Any], result: dict[str, Any], letters: str, windows: Iterable[Window]) -> bool:
+    """True if the sizes of the operand give those of the result, as far as they are decided."""
+    return all(window.fits(data.get(c), result.get(c)) for c, window in zip(letters, windows))
 
 
 def _sizes_before_padding(
@@ -246,8 +287,8 @@ def _sizes_before_padding(
 ) -> None:
     """Decide the sizes of the operand where the padding follows from them, so that the result is as it is wanted."""
     x, layout = draft.operand(0), draft.attrs["data_layout"]
-    rows = list(zip(letters, draft.attrs["kernel_size"], draft.attrs["dilation"], draft.attrs["strides"]))
-    for i, (letter, kernel, dilation, stride) in enumerate(rows):
+    moves = [draft.attrs[name] for name in ("kernel_size", "dilation", "strides")]
+    for i, letter in enumerate(letters):
         if data.get(letter) is not None:
             continue
         first = s.alike(draft, letter)
@@ -255,8 +296,7 @@ def _sizes_before_padding(
             size = (first - 1 + more) % _LARGEST + 1
             x.sizes = [{**data, letter: size}.get(c) or (1 if c in letters else None) for c in layout]
             is_given, padding = s.given_attr(draft, "padding")
-            pads = padding[i] + padding[len(letters) + i] if is_given else 0
-            if not is_given or _size_fits(size, result.get(letter), kernel, dilation, stride, pads, 0, False):
+            if not is_given or list(windows(*moves, padding))[i].fits(size, result.get(letter)):
                 data[letter] = size
                 break
     x.sizes = [data.get(c) for c in layout]
@@ -267,27 +307,18 @@ def _dilations(
 ) -> list[tuple[int, ...]]:
     """Dilations; beside an earlier convolution of the same operand those, if there are any, that read other elements
     than it does, and give a result of its size."""
-    count = len(letters)
-    options = per_axis(DILATIONS, count)
-    same = (d for d in s.skeleton.drafts if d.solved and d.op == draft.op and d.operands[0] is draft.operands[0])
-    other = next(same, None)
+    options = per_axis(DILATIONS, len(letters))
+    other = _beside(s, draft)
     strides, padding = (s.given_attr(draft, name)[1] for name in ("strides", "padding"))
     if other is None or transposed or strides is None or padding is None:
         return options
-    if draft.attrs["data_layout"] != other.attrs["data_layout"]:
-        return options
     kernel, before = draft.attrs["kernel_size"], other.attrs["dilation"]
-    result = by_letter(other.dims, other.attrs["out_layout"] or other.attrs["data_layout"])
 
     def differs(dilation: tuple[int, ...]) -> bool:
         return any(k > 1 and d != b for k, d, b in zip(kernel, dilation, before))
 
-    def alike(dilation: tuple[int, ...]) -> bool:
-        pads = [padding[i] + padding[count + i] for i in range(count)]
-        rows = zip(letters, kernel, dilation, strides, pads)
-        return all(output_size(data[c] or 1, k, d, st, p, 0, False) == result[c] for c, k, d, st, p in rows)
-
-    return [dilation for dilation in options if differs(dilation) and alike(dilation)] or options
+    alike = [d for d in options if _gives_same(other, data, letters, windows(kernel, d, strides, padding))]
+    return list(filter(differs, alike)) or options
 
 
 def _strides(
@@ -295,65 +326,31 @@ def _strides(
 ) -> list[tuple[int, ...]]:
     """Strides; now and then only those that give results of the size of an earlier convolution of the same operand."""
     options = per_axis(STRIDES, len(letters))
+    other = _beside(s, draft)
+    is_given, padding = s.given_attr(draft, "padding")
+    if other is None or not is_given or s.choices.again():
+        return options
+    kernel, before = draft.attrs["kernel_size"], other.attrs["strides"]
+    alike = [st for st in options if _gives_same(other, data, letters, windows(kernel, dilation, st, padding))]
+    return [strides for strides in alike if strides != before] or options
+
+
+def _beside(s: Solver, draft: NodeDraft) -> NodeDraft | None:
+    """An earlier convolution of the same operand, if its data have the same layout."""
     same = (d for d in s.skeleton.drafts if d.solved and d.op == draft.op and d.operands[0] is draft.operands[0])
     other = next(same, None)
-    is_given, padding = s.given_attr(draft, "padding")
-    if other is None or not is_given or draft.attrs["data_layout"] != other.attrs["data_layout"] or s.choices.again():
-        return options
-    count = len(letters)
+    is_alike = other is not None and other.attrs["data_layout"] == draft.attrs["data_layout"]
+    return other if is_alike else None
+
+
+def _gives_same(other: NodeDraft, data: dict[str, Any], letters: str, windows: Iterable[Window]) -> bool:
+    """True if the sizes of the operand give those of the result of another convolution."""
     result = by_letter(other.dims, other.attrs["out_layout"] or other.attrs["data_layout"])
-    rows = list(zip(letters, draft.attrs["kernel_size"], dilation, range(count)))
-
-    def alike(strides: tuple[int, ...]) -> bool:
-        return all(
-            output_size(data[c] or 1, k, d, strides[i], padding[i] + padding[count + i], 0, False) == result[c]
-            for c, k, d, i in rows
-        )
-
-    return [strides for strides in options if strides != other.attrs["strides"] and alike(strides)] or options
+    return all(window.result(data[c] or 1) == result[c] for c, window in zip(letters, windows))
 
 
 def _below(strides: tuple[int, ...], dilation: tuple[int, ...]) -> Any:
     return lambda extra: all(e < max(s, d) for e, s, d in zip(extra, strides, dilation))
-
-
-def output_size(size: int, kernel: int, dilation: int, stride: int, pads: int, extra: int, transposed: bool) -> int:
-    """The size of a spatial axis of the result; not positive where there is none."""
-    reach = dilation * (kernel - 1) + 1
-    if transposed:
-        return (size - 1) * stride - pads + reach + extra
-    return (size + pads - reach) // stride + 1 if size + pads >= reach else 0
-
-
-def _size_fits(
-    size: int | None, wanted: int | None, kernel: int, dilation: int, stride: int, pads: int, extra: int,
-    transposed: bool,
-) -> bool:  # fmt: skip
-    if size is not None:
-        found = output_size(size, kernel, dilation, stride, pads, extra, transposed)
-        return found > 0 and (wanted is None or found == wanted)
-    return wanted is None or any(True for _ in _inputs(wanted, kernel, dilation, stride, pads, extra, transposed))
-
-
-def _inputs(
-    wanted: int, kernel: int, dilation: int, stride: int, pads: int, extra: int, transposed: bool
-) -> Iterator[int]:
-    for size in range(1, 40):
-        if output_size(size, kernel, dilation, stride, pads, extra, transposed) == wanted:
-            yield size
-
-
-def _input(
-    s: Solver, wanted: int | None, kernel: int, dilation: int, stride: int, pads: int, extra: int, transposed: bool
-) -> int:
-    """A size of the operand that gives a result, the one that is wanted if there is one."""
-    if wanted is not None:
-        sizes = list(_inputs(wanted, kernel, dilation, stride, pads, extra, transposed))
-        if not sizes:
-            raise Dead("no size of the operand gives the result")
-        return sizes[s.choices.index(len(sizes))]
-    least = next(n for n in range(1, 99) if output_size(n, kernel, dilation, stride, pads, extra, transposed) > 0)
-    return least + SLACK[s.choices.index(len(SLACK))] + stride * (s.choices.size() // 3)
 
 
 RULES: dict[str, ShapeRule] = {
@@ -375,11 +372,9 @@ def packed_conv2d(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         raise Dead("a packed convolution has the plain layouts")
     draft.attrs.update({name: plain.attrs[name] for name in ("strides", "padding", "dilation", "groups")})
     data, weight = draft.operand(0).dims, draft.operand(1).dims
-    strides, dilation, pads = (draft.attrs[name] for name in ("strides", "dilation", "padding"))
-    sizes = [
-        output_size(data[2 + i], weight[2 + i], dilation[i], strides[i], pads[i] + pads[2 + i], 0, False)
-        for i in range(2)
-    ]
+    dilation, strides, padding = (draft.attrs[name] for name in ("dilation", "strides", "padding"))
+    spatial_axes = zip(data[2:], windows(weight[2:], dilation, strides, padding))
+    sizes = [window.result(size) for size, window in spatial_axes]
     for name, operand in zip(TABLE[str(draft.op)].operands[2:], others):
         shape = (weight[0],) if name == "bias" else (data[0], weight[0], *sizes)
         s.solve(operand, Goal(shape, draft.operand(0).dtype))
@@ -388,4 +383,69 @@ def packed_conv2d(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 _PLAIN = {"data_layout": "NCHW", "kernel_layout": "OIHW", "out_layout": ""}
 _TRANSPOSED = frozenset(name for name in RULES if name.endswith("_transpose"))
 RULES.update(dict.fromkeys(("packed.conv2d", "packed.conv2d_add"), packed_conv2d))
+
+
+# ---------------------------------------------------------------- poolings
+
+
+def _data(s: Solver, draft: NodeDraft, goal: Goal, count: int) -> tuple[dict[str, int | None], str]:
+    """The wanted sizes of the result, by letter, and the layout."""
+    plain = "NC" + spatial(count)
+    layout = s.attr(draft, "layout", ("N" + spatial(count) + "C", plain) if s.choices.rare() else (plain,))
+    s.attr(draft, "out_layout")
+    return by_letter(goal.sizes(count + 2), layout), layout
+
+
+def pooling(count: int) -> ShapeRule:
+    """The rule of a pooling by windows."""
+    letters = spatial(count)
+
+    def rule(s: Solver, draft: NodeDraft, goal: Goal) -> None:
+        result, layout = _data(s, draft, goal, count)
+        x = draft.operand(0)
+        size = s.attr(draft, "pool_size", per_axis((2, 3, 1), count))
+        strides = s.attr(draft, "strides", per_axis((1, 2, 3), count))
+        average = "avg" in str(draft.op)
+        dilation = s.attr(draft, "dilation", [(1,) * count] if average else per_axis((1, 2), count))
+        s.attr(draft, "ceil_mode", None if s.choices.rare() else (False,))
+        if average:
+            s.attr(draft, "count_include_pad")
+        padding = s.attr(draft, "padding", paddings(count, 1))
+        if x.solved:
+            return
+        moves = dict(zip(letters, windows(size, dilation, strides, padding)))
+        shape = []
+        for letter in layout:
+            wanted = result[letter]
+            if letter in moves:
+                least = next((n for n in range(1, 40) if moves[letter].fits(n, wanted)), 1)
+                wanted = least if wanted else least + s.choices.index(3)
+            shape.append(s.size(wanted))
+        s.solve(x, Goal(tuple(shape), goal.dtype))
+
+    return rule
+
+
+def whole(count: int) -> ShapeRule:
+    """The rule of a pooling over all of the spatial axes, or to a given size."""
+
+    def rule(s: Solver, draft: NodeDraft, goal: Goal) -> None:
+        result, layout = _data(s, draft, goal, count)
+        letters = spatial(count)
+        if "output_size" in TABLE[str(draft.op)].attrs:
+            options = [tuple(result[c] or v for c, v in zip(letters, o)) for o in per_axis((1, 2, 3), count)]
+            s.attr(draft, "output_size", dict.fromkeys(options))
+        shape = [s.choices.size() if letter in letters else s.size(result[letter]) for letter in layout]
+        s.solve(draft.operands[0], Goal(tuple(shape), goal.dtype))
+
+    return rule
+
+
+_MAKERS: dict[str, Callable[[int], ShapeRule]] = {"nn.": pooling, "nn.adaptive_": whole, "nn.global_": whole}
+RULES |= {
+    f"{prefix}{kind}_pool{count}d": make(count)
+    for prefix, make in _MAKERS.items()
+    for kind in ("max", "avg")
+    for count in (1, 2, 3)
+}
 FLOAT_ONLY = frozenset(RULES)

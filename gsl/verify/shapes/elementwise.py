@@ -1,4 +1,5 @@
-"""Shape rules of element-wise operators."""
+"""Shape rules of element-wise operators, and of those that make tensors of nothing but attributes, or in the likeness
+of another one."""
 
 from __future__ import annotations
 
@@ -125,6 +126,31 @@ def prelu(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     s.solve(draft.operands[1], Goal((data.shape[axis] if s.choices.index(2) == 0 else 1,), data.dtype))
 
 
+def made(s: Solver, draft: NodeDraft, goal: Goal) -> None:
+    """A tensor of nothing but attributes, or filled with a number."""
+    rank = s.rank(goal)
+    shape = [s.size(size) for size in goal.sizes(rank)]
+    s.attr(draft, "shape", [tuple(shape)])
+    default = goal.dtype or s.dtype
+    s.attr(draft, "dtype", [default])
+    for operand in draft.operands:
+        s.solve(operand, Goal(()))
+
+
+def arange(s: Solver, draft: NodeDraft, goal: Goal) -> None:
+    (size,) = goal.sizes(1)
+    s.attr(draft, "start", (0,))
+    s.attr(draft, "step", (1,))
+    s.attr(draft, "stop", [s.size(size)])
+    s.attr(draft, "dtype", (goal.dtype or "", "float32", "int64"))
+
+
+def alike(s: Solver, draft: NodeDraft, goal: Goal) -> None:
+    s.solve(draft.operands[0], goal)
+    for operand in draft.operands[1:]:
+        s.solve(operand, Goal((), draft.operand(0).dtype))
+
+
 def _rules() -> dict[str, ShapeRule]:
     special: dict[str, ShapeRule] = {"cast": cast, "clip": clip, "nn.prelu": prelu}
     found: dict[str, ShapeRule] = {}
@@ -138,3 +164,7 @@ def _rules() -> dict[str, ShapeRule]:
 
 RULES = _rules()
 FLOAT_ONLY = frozenset(RULES) - _COMPARISONS - WHOLE_ONLY - _ANY_NUMBER | {"nn.prelu"}
+RULES |= {
+    "zeros": made, "ones": made, "full": made, "arange": arange, "zeros_like": alike, "ones_like": alike,
+    "full_like": alike,
+}  # fmt: skip

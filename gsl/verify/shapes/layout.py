@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, permutations
 from math import prod
 from typing import Any
@@ -277,12 +277,24 @@ def squeeze(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 def reverse(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     data = s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, 1)))
-    s.attr(draft, "axis", some_axes(data.ndim), lambda axes: are_axes(axes, data.ndim))
+    axes_of(s, draft, data.ndim, some_axes(data.ndim))
 
 
-def are_axes(axes: Sequence[int], rank: int) -> bool:
-    """True if a tensor of that rank has these axes."""
-    return all(axis < max(rank, 1) for axis in axes)
+def axes_of(
+    s: Solver, draft: NodeDraft, rank: int, options: Sequence[tuple[int, ...]],
+    fits: Callable[[tuple[int, ...]], bool] = lambda axes: True,
+) -> tuple[int, ...]:  # fmt: skip
+    """Decide a set of axes of a tensor of that rank; ``None`` stands for all of them."""
+
+    def normal(value: Any) -> tuple[int, ...]:
+        items = range(rank) if value is None else value if isinstance(value, tuple) else (value,)
+        return tuple(sorted([axis % max(rank, 1) for axis in items]))
+
+    def are_axes(axes: tuple[int, ...]) -> bool:
+        return all(axis < max(rank, 1) for axis in axes) and fits(axes)
+
+    found: tuple[int, ...] = s.attr(draft, "axis", options, are_axes, normal)
+    return found
 
 
 def some_axes(rank: int, none: bool = False) -> list[tuple[int, ...]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gsl.graph.node import TUPLE
 from gsl.spec import TABLE
 from gsl.verify.choices import Dead, pick
@@ -16,21 +18,33 @@ def first_computed(s: Solver, *drafts: NodeDraft | None) -> list[NodeDraft]:
     return sorted(waiting, key=lambda draft: (draft.is_leaf, not s.demands.reads(draft, "shape")))
 
 
+def by_letters(s: Solver, draft: NodeDraft, goal: Goal, terms: Iterable[str], result: str) -> None:
+    """Decide operands of which each axis has a letter: axes of one letter have one size."""
+    sizes: dict[str, int | None] = dict(zip(result, goal.sizes(len(result))))
+    rows = [(operand, term) for operand, term in zip(draft.operands, terms) if operand is not None]
+    dtype = goal.dtype
+    for operand in [*(operand for operand, _ in rows if operand.solved), *first_computed(s, *draft.operands)]:
+        for same, term in rows:
+            if same is operand:
+                sizes.update({letter: s.size(sizes.get(letter)) for letter in term if term.count(letter) > 1})
+                kind = s.solve(operand, Goal(tuple([sizes.get(letter) for letter in term]), dtype))
+                sizes.update(zip(term, operand.dims))
+                dtype = kind.dtype
+
+
+_BATCH = "abcdef"
+"""The letters of axes of a batch."""
+
+
 def dense(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    x, w = draft.operand(0), draft.operand(1)
+    x = draft.operand(0)
     s.attr(draft, "out_dtype")
-    rank = s.rank(goal, 1, options=(2, 3, 1, 4)) if not x.solved else x.tensor.ndim
-    out = goal.sizes(rank)
+    rank = x.tensor.ndim if x.solved else s.rank(goal, 1, options=(2, 3, 1, 4))
     is_given, units = s.given_attr(draft, "units")
     if is_given:
-        out[-1] = meet(out[-1], units)
-    for operand in first_computed(s, x, w):
-        inner = w.dims[1] if w.solved and w.tensor.ndim == 2 else None
-        if operand is x:
-            s.solve(x, Goal((*out[:-1], inner), w.dtype if w.solved else goal.dtype))
-        else:
-            inner = x.dims[-1] if x.solved and x.dims else None
-            s.solve(w, Goal((out[-1], inner), x.dtype if x.solved else goal.dtype))
+        goal = goal.and_shape([None] * (rank - 1) + [units])
+    batch = _BATCH[: rank - 1]
+    by_letters(s, draft, goal, (batch + "k", "nk"), batch + "n")
 
 
 def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
@@ -80,24 +94,10 @@ def _vector(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 
 def batch_matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    a, b = draft.operand(0), draft.operand(1)
     s.attr(draft, "out_dtype")
-    turned_a = s.attr(draft, "transpose_a")
-    turned_b = s.attr(draft, "transpose_b")
-    batch, rows, columns = goal.sizes(3)
-    for operand in first_computed(s, a, b):
-        inner = None
-        dtype = goal.dtype
-        if operand is b and a.solved:
-            inner, dtype = a.dims[1 if turned_a else 2], a.dtype
-            batch = meet(batch, a.dims[0])
-        elif operand is a and b.solved:
-            inner, dtype = b.dims[2 if turned_b else 1], b.dtype
-            batch = meet(batch, b.dims[0])
-        size = s.size(inner)
-        ends = ((size, rows) if turned_a else (rows, size)) if operand is a else (
-            (columns, size) if turned_b else (size, columns))  # fmt: skip
-        s.solve(operand, Goal((batch, *ends), dtype))
+    left = "bki" if s.attr(draft, "transpose_a") else "bik"
+    right = "bjk" if s.attr(draft, "transpose_b") else "bkj"
+    by_letters(s, draft, goal, (left, right), "bij")
 
 
 def bias_add(s: Solver, draft: NodeDraft, goal: Goal) -> None:
@@ -126,16 +126,12 @@ def bias_add(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 def packed_dense(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """As a dense layer, of which the other operands follow."""
-    x, w, *others = draft.operands
     s.attr(draft, "activation")
     s.attr(draft, "precision")
-    rank = s.rank(goal, 1, options=(2, 3, 1, 4))
-    data = s.solve(x, Goal((*goal.sizes(rank)[:-1], None), goal.dtype))
-    weight = s.solve(w, Goal((goal.sizes(rank)[-1], data.shape[-1]), data.dtype))
-    shape = (*data.shape[:-1], weight.shape[0])
-    names = TABLE[str(draft.op)].operands[2:]
-    for name, operand in zip(names, others):
-        s.solve(operand, Goal(shape[-1:] if name == "bias" else shape, data.dtype))
+    x = draft.operand(0)
+    batch = _BATCH[: (x.tensor.ndim if x.solved else s.rank(goal, 1, options=(2, 3, 1, 4))) - 1]
+    others = ["n" if name == "bias" else batch + "n" for name in TABLE[str(draft.op)].operands[2:]]
+    by_letters(s, draft, goal, (batch + "k", "nk", *others), batch + "n")
 
 
 def attention(s: Solver, draft: NodeDraft, goal: Goal) -> None:
@@ -169,19 +165,11 @@ def einsum(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         raise Dead("einsum takes a tuple")
     equation = s.attr(draft, "equation", _EQUATIONS.get(len(fields.operands), ()))
     left, _, right = equation.replace("...", ".").partition("->")  # dots are one axis
-    sizes: dict[str, int | None] = {}
-    if right and goal.rank == len(right):
-        sizes.update(zip(right, goal.sizes(len(right))))
     terms = left.split(",")
     if len(terms) != len(fields.operands):
         raise Dead("the equation has another number of terms")
-    for term, field in zip(terms, fields.operands):
-        known = s.shape(field)
-        if known is not None:
-            sizes.update(zip(term, known))
-        for letter in term:
-            sizes[letter] = s.size(sizes.get(letter))
-        s.solve(field, Goal(tuple([sizes[letter] for letter in term]), goal.dtype))
+    free = not right or goal.rank != len(right)
+    by_letters(s, fields, Goal(None, goal.dtype) if free else goal, terms, "" if free else right)
 
 
 RULES: dict[str, ShapeRule] = {

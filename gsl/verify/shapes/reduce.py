@@ -1,13 +1,11 @@
-"""Shape rules of reductions, softmax and cumulative sums."""
+"""Shape rules of reductions, softmax, cumulative sums and normalisations."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from gsl.spec import TABLE, Trait
 from gsl.verify.choices import Dead
 from gsl.verify.draft import Goal, NodeDraft
-from gsl.verify.shapes.layout import are_axes, some_axes
+from gsl.verify.shapes.layout import axes_of, some_axes
 from gsl.verify.solve import ShapeRule, Solver
 
 
@@ -33,17 +31,11 @@ def reduction(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     known = s.wanted(x, Goal(ndim=rank)).sizes(rank) if not x.solved else x.dims
 
     def fits(found: tuple[int, ...]) -> bool:
-        if not are_axes(found, rank):
-            return False
         result = [1 if axis in found else known[axis] for axis in range(rank) if keepdims or axis not in found]
         wanted = goal.sizes(goal.rank) if goal.rank is not None else [None] * len(result)
         return len(result) == len(wanted) and all(None in (a, b) or a == b for a, b in zip(result, wanted))
 
-    def normal(value: Any) -> tuple[int, ...]:
-        items = tuple(range(rank)) if value is None else value if isinstance(value, tuple) else (value,)
-        return tuple(sorted([axis % max(rank, 1) for axis in items]))
-
-    found = s.attr(draft, "axis", some_axes(rank, none=True), fits, normal)
+    found = axes_of(s, draft, rank, some_axes(rank, none=True), fits)
     keeps = draft.op not in ("argmax", "argmin", "all", "any")
     sizes = iter(goal.sizes(goal.rank) if goal.rank is not None else [None] * rank)
     shape: list[int | None] = []
@@ -70,6 +62,61 @@ def cumsum(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     along_axis(s, draft, goal)
 
 
+# ---------------------------------------------------------------- normalisations
+
+
+def _affine(s: Solver, draft: NodeDraft) -> None:
+    s.attr(draft, "epsilon")
+    for name in ("center", "scale"):
+        if name in TABLE[str(draft.op)].attrs:
+            s.attr(draft, name)
+
+
+def by_channel(s: Solver, draft: NodeDraft, goal: Goal) -> None:
+    """The weights have one element for each element of an axis."""
+    _affine(s, draft)
+    least = 3 if draft.op == "nn.instance_norm" else max(2, s.least_rank(draft))
+    x = draft.operand(0)
+    if not x.is_leaf and goal.rank is None:
+        s.solve(x, goal)
+    data = s.solve(x, Goal(goal.shape, goal.dtype, None if x.solved else s.rank(goal, least, 5, (4, 3, 2, 5))))
+    draft.wants_ndim = data.ndim
+    axis = s.axis(draft, data.ndim, preferred=1)
+    if draft.op == "nn.group_norm":
+        size = data.shape[axis]
+        s.attr(draft, "num_groups", (1, 2, 3, size), lambda groups: size % groups == 0)
+    for number, operand in enumerate(draft.operands[1:], 1):
+        if number == 4 and operand is not None:
+            operand.positive = True  # a variance
+        s.solve(operand, Goal((data.shape[axis],), data.dtype))
+
+
+def by_axes(s: Solver, draft: NodeDraft, goal: Goal) -> None:
+    """The weights have the sizes of the normalised axes."""
+    _affine(s, draft)
+    x = draft.operand(0)
+    if not x.is_leaf and goal.rank is None:
+        s.solve(x, goal)
+    data = s.solve(x, Goal(goal.shape, goal.dtype, None if x.solved else s.rank(goal, 1)))
+    draft.wants_ndim = data.ndim
+
+    options = some_axes(data.ndim)
+    axes = axes_of(s, draft, data.ndim, options[data.ndim - 1 : data.ndim] + options)
+    for operand in draft.operands[1:]:
+        s.solve(operand, Goal(tuple([data.shape[axis] for axis in axes]), data.dtype))
+
+
+def l2(s: Solver, draft: NodeDraft, goal: Goal) -> None:
+    s.attr(draft, "eps")
+    data = s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, 1)))
+    axes_of(s, draft, data.ndim, some_axes(data.ndim))
+
+
 RULES: dict[str, ShapeRule] = {name: reduction for name, spec in TABLE.items() if Trait.REDUCTION in spec.traits}
-FLOAT_ONLY = frozenset(("mean", "variance", "std", "logsumexp", "nn.softmax", "nn.log_softmax"))
-RULES |= {"nn.softmax": along_axis, "nn.log_softmax": along_axis, "cumsum": cumsum}
+_NORMS: dict[str, ShapeRule] = {
+    "nn.batch_norm": by_channel, "nn.group_norm": by_channel, "nn.instance_norm": by_channel,
+    "nn.layer_norm": by_axes, "nn.rms_norm": by_axes, "nn.l2_normalize": l2, "nn.softmax": along_axis,
+    "nn.log_softmax": along_axis,
+}  # fmt: skip
+RULES |= {**_NORMS, "cumsum": cumsum}
+FLOAT_ONLY = frozenset(("mean", "variance", "std", "logsumexp", *_NORMS))
