@@ -126,11 +126,15 @@ class YamlReader:
                 found += f"; a name that reads like that is written in quotes: '{node.value[:40]}'"
         raise self.place(node).error(f"{what}: expected {expected}, found {found}")
 
+    def expect(self, node: Any, kind: str, what: str, expected: str) -> None:
+        """Raise the error of a value that is of another kind."""
+        found = self.kind(node)
+        if found != kind:
+            self.wrong(node, found, what, expected)
+
     def mapping(self, node: Any, what: str, key: str = "a name") -> list[tuple[Word, Any]]:
         """The keys and values of a mapping that is not empty."""
-        kind = self.kind(node)
-        if kind != "map":
-            self.wrong(node, kind, what, "a mapping")
+        self.expect(node, "map", what, "a mapping")
         found: dict[str, tuple[Word, Any]] = {}
         for name, value in node.value:
             word = self.name(name, what, key)
@@ -144,9 +148,7 @@ class YamlReader:
 
     def name(self, node: Any, what: str, expected: str = "a name") -> Word:
         """A string that is not empty."""
-        kind = self.kind(node)
-        if kind != "str":
-            self.wrong(node, kind, what, expected)
+        self.expect(node, "str", what, expected)
         if not node.value:
             raise self.place(node).error(f"{what}: expected {expected}, found an empty string")
         if len(node.value) > MAX_NAME:
@@ -155,9 +157,7 @@ class YamlReader:
 
     def flag(self, node: Any, what: str) -> bool:
         """True or false."""
-        kind = self.kind(node)
-        if kind != "bool":
-            self.wrong(node, kind, what, "true or false")
+        self.expect(node, "bool", what, "true or false")
         return bool(node.value.lower() in ("true", "yes", "on"))
 
     def integer(self, node: Any, what: str) -> int:
@@ -169,9 +169,7 @@ class YamlReader:
 
     def sequence(self, node: Any, what: str) -> Sequence[Any]:
         """The items of a list that is not empty."""
-        kind = self.kind(node)
-        if kind != "seq":
-            self.wrong(node, kind, what, "a list")
+        self.expect(node, "seq", what, "a list")
         if not node.value:
             raise self.place(node).error(f"{what}: expected a list, found an empty one")
         items: Sequence[Any] = node.value
