@@ -35,7 +35,7 @@ class Many:
     pattern: Repeat | Variadic
     var: str
     layout: Layout | Layouts
-    """What their nodes are. Instances before the first of these have variables of their own."""
+    """The roles of their nodes. Instances before the first of these have variables of their own."""
     ops: frozenset[Op] | None
     """The operators that their own nodes may have, ``None`` where they can't be enumerated."""
     places: tuple[int, int, int]

@@ -356,7 +356,7 @@ def _body(
 def _layout(
     within: Emitter, inner: Pattern, outside: tuple[int, int, int], path: AttrPath, first: int
 ) -> tuple[Layout, Sequence[str]]:
-    """What one of an instance's ways has bound, and the variables of the nodes."""
+    """The bindings of one of an instance's ways, and the variables of the nodes."""
     bindings = within.bindings
     templates = [pattern_of(key) for key in list(bindings.nodes)[outside[0] :]]
     variables = list(bindings.nodes.values())[outside[0] :]

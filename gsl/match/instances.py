@@ -193,7 +193,7 @@ def not_before(nodes: Iterable[Node], node: Node) -> list[Node]:
 
 
 class Layout:
-    """What the nodes of an instance are: the patterns that are bound to them, and the choices of alternatives."""
+    """The roles of the nodes of an instance: the patterns that are bound to them, and the choices of alternatives."""
 
     def __init__(
         self, templates: Sequence[Pattern], own: Sequence[int] = (), head: int = 0, first: int = 0,

@@ -41,7 +41,7 @@ class Machine(ABC, Generic[N]):
         self.taken: dict[N, Any] = {}
         """The nodes that operators have taken, with their owners."""
         self.operators: dict[OpClass, Any] = {}
-        """What tells the operator for which a class stands."""
+        """The operator for which a class stands, or a node that has it."""
         self.related: dict[Any, bool] = {}
         """The use relations that are known to hold."""
         self.failed: set[tuple[Any, N]] = set()

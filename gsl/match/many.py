@@ -1,4 +1,4 @@
-"""What there is any number of times: variadics, segments of tuples, chains, and instances that share no node."""
+"""Patterns that stand for any number of nodes: variadics, segments of tuples, chains, and instances that share none."""
 
 from __future__ import annotations
 

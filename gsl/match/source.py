@@ -17,7 +17,7 @@ from gsl.spec.natives import same_function
 
 
 class CheckedSource:
-    """What is known of the source of a rule before it is compiled.
+    """The known facts about the source of a rule before it is compiled.
 
     ``where`` are conditions on the whole match; ``distinct`` demands that no two leaves are the same node. Raises
     PatternError for what is no source: target-only patterns, an expression that refers to something else.
