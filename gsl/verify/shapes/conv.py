@@ -287,7 +287,7 @@ def _sizes_before_padding(
 ) -> None:
     """Decide the sizes of the operand where the padding follows from them, so that the result is as it is wanted."""
     x, layout = draft.operand(0), draft.attrs["data_layout"]
-    moves = [draft.attrs[name] for name in ("kernel_size", "dilation", "strides")]
+    kernel, dilation, strides = (draft.attrs[name] for name in ("kernel_size", "dilation", "strides"))
     for i, letter in enumerate(letters):
         if data.get(letter) is not None:
             continue
@@ -296,7 +296,7 @@ def _sizes_before_padding(
             size = (first - 1 + more) % _LARGEST + 1
             x.sizes = [{**data, letter: size}.get(c) or (1 if c in letters else None) for c in layout]
             is_given, padding = s.given_attr(draft, "padding")
-            if not is_given or list(windows(*moves, padding))[i].fits(size, result.get(letter)):
+            if not is_given or list(windows(kernel, dilation, strides, padding))[i].fits(size, result.get(letter)):
                 data[letter] = size
                 break
     x.sizes = [data.get(c) for c in layout]
