@@ -53,10 +53,12 @@ def label_of(function: Any) -> tuple[str, dict[str, Any]] | None:
 
 def composite(function: Any) -> Any:
     """The function that computes a group: itself, or the one that it stands around; ``None`` if it is no group."""
-    if not isinstance(function, relax.Function) or function.attrs is None or not _is_flat(function.ret_ty):
+    attrs = function.attrs if isinstance(function, relax.Function) else None
+    if attrs is None:
         return None
-    inner = function if COMPOSITE in function.attrs else _inside(function) if CODEGEN in function.attrs else None
-    return inner if inner is not None and all(is_tensors(var.ty) for var in inner.params) else None
+    inner = function if COMPOSITE in attrs else _inside(function) if CODEGEN in attrs else None
+    fits = inner is not None and _is_flat(function.ret_ty) and all(is_tensors(var.ty) for var in inner.params)
+    return inner if fits else None
 
 
 def _inside(function: Any) -> Any:
@@ -160,7 +162,7 @@ _StructuralKey: Final[Any] = tvm_ffi.StructuralKey
 
 Write = Callable[..., Any]
 """Writes a call of the view: the node, a function that makes a variable, and one that binds a variable; see
-``Writer.write``."""
+``RelaxCallWriter.write``."""
 
 
 _FUNCTIONS: Final[dict[Any, tuple[Any, Any]]] = {}
@@ -193,7 +195,7 @@ class Outliner:
         """The variables of the private functions and groups by their structure, and by the groups' code generators."""
         found: dict[Any, Any] = {}
         for var, function in self.module.functions.items():
-            attrs = dict(function.attrs.items()) if function.attrs is not None else {}
+            attrs = function.attrs or {}
             own = function if SYMBOL not in attrs else composite(function) if CODEGEN in attrs else None
             if own is not None:
                 codegen = str(attrs[CODEGEN]) if CODEGEN in attrs else None
@@ -216,29 +218,35 @@ class Outliner:
                     f"{node.name}: the attribute {name}={value!r} of a group must be made of numbers, strings, None "
                     "and lists of them"
                 )
-        key = _key_of(node, operands)
-        if key is not None and key in self._written:
-            var, result = self._written[key]
-            return call(result, var, operands, None, [], None)
-        known = None if key is None or not self._reuses else (key, *[inner.name for inner in node.op.body.nodes])
         operands = [relax.BlockBuilder().normalize(arg) if arg.ty.is_missing() else arg for arg in operands]
         passed = [operand for operand in operands if not is_constant(operand)]
-        shared = _FUNCTIONS.get(known)
-        if shared is None:
-            function = self._function(node, operands, writer)
-            structure = _StructuralKey(function)
-        else:
-            function, structure = shared
-        if known is not None:
-            self._made[known] = (function, structure)
+        function = self._function(node, operands, writer)
+        structure = _StructuralKey(function)
         sizes = relax.analysis.free_symbolic_vars(function)
         if sizes:
             names = ", ".join(sorted(var.name for var in sizes))
             raise FrontEndError(f"{node.name}: no operand of the group {node.op.name} has the size {names} as its own")
         var = self._add(_name_of(node, codegen), function, structure, codegen)
+        key = _key_of(node, operands)
         if key is not None:
             self._written[key] = (var, function.ret_ty)
+            if self._reuses:
+                self._made[_full_key(key, node)] = (function, structure)
         return ir.Call(var, passed)
+
+    def known(self, node: Node, operands: list[Any]) -> tuple[Any, Any] | None:
+        """The variable of the function of a group that was written before, for this program or for another one, and
+        the type of its result; ``None`` if there is none."""
+        key = _key_of(node, operands)
+        if key is None or key in self._written or not self._reuses:
+            return None if key is None else self._written.get(key)
+        shared = _FUNCTIONS.get(_full_key(key, node))
+        if shared is None:
+            return None
+        codegen = node.attrs.get("codegen")
+        var = self._add(_name_of(node, codegen), *shared, codegen)
+        found = self._written[key] = (var, shared[0].ret_ty)
+        return found
 
     def remember(self) -> None:
         """Let other modules share the functions, which TVM has checked."""
@@ -380,6 +388,12 @@ def _key_of(node: Node, operands: list[Any]) -> bytes | None:
         return marshal.dumps(described, 2)
     except ValueError:
         return None
+
+
+def _full_key(key: bytes, node: Node) -> tuple[Any, ...]:
+    """The same, with the names that the variables of the function get."""
+    assert isinstance(node.op, Subgraph)
+    return (key, *[inner.name for inner in node.op.body.nodes])
 
 
 def _is_plain(value: Any) -> bool:

@@ -73,10 +73,8 @@ class RelaxParameterStore:
         _update_type(body, result.ty)
         params = [*self._needed(blocks, result), *self.added]
         # A function may be declared to return something else than its result, as nothing at all.
-        declared = result.ty == native.ret_ty or function.result.ty != native.ret_ty
-        return relax.Function(
-            params, body, native.ret_ty if declared else None, native.is_pure, native.attrs, native.span
-        )
+        declared = None if function.result.ty == native.ret_ty else native.ret_ty
+        return relax.Function(params, body, declared, native.is_pure, native.attrs, native.span)
 
     def _needed(self, blocks: list[Any], result: Any) -> list[Any]:
         """The old parameters without the weights that nothing uses any more."""

@@ -176,13 +176,25 @@ class RelaxCallWriter:
         nearby = self._nearby_key(node)
         known = self._nearby.get(nearby)
         if known is None:
-            key = key_of(node)
-            known = None if key is None else self._recipes.get(key)
-            if known is None and key is not None and self.scope.is_exact:
-                known = self.scope.shared.recipes.get(key)
+            known = self._group(node) if type(node.op) is Subgraph else self._call(key_of(node))
             if known is not None and nearby is not None:
                 self._nearby[nearby] = known
         return known
+
+    def _call(self, key: bytes | None) -> WriteRecipe | None:
+        known = None if key is None else self._recipes.get(key)
+        if known is None and key is not None and self.scope.is_exact:
+            known = self.scope.shared.recipes.get(key)
+        return known
+
+    def _group(self, node: Node) -> WriteRecipe | None:
+        """The recipe of a call of a group whose function was written before."""
+        operands = list(map(self.value, node.operands))
+        known = self.outliner.known(node, operands)
+        if known is None:
+            return None
+        var, result = known
+        return (WrittenPart(var, tuple(range(len(operands))), None, [], result, op_name(node.op), True),)
 
     def _nearby_key(self, node: Node) -> tuple[Any, ...] | None:
         """The same for a call of a group, unless a constant is part of its function."""
