@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from torch import fx
+from torch.fx.graph import PythonCode, _PyTreeCodeGen
 
 from gsl.errors import FrontEndError
 
@@ -83,6 +84,45 @@ class NewGraph:
 
     def note(self, undo: Callable[[], object]) -> None:
         """Nothing: the old program shares nothing with this graph."""
+
+
+class CodelessGraph(fx.Graph):
+    """A graph of which a module is made without its code; the module has the signature, and can't be called.
+
+    Torch prints and compiles the code of each module that it makes on the way to the last one.
+    """
+
+    def python_code(self, root_module: str, **options: Any) -> PythonCode:
+        short = fx.Graph()
+        if isinstance(self._codegen, _PyTreeCodeGen):
+            for node in self.find_nodes(op="placeholder"):
+                short.node_copy(node)
+        short.call_function(_has_no_code)
+        short.output(())
+        short._codegen = self._codegen
+        return short.python_code(root_module, **options)
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> fx.Graph:
+        return codeless(super().__deepcopy__(memo))
+
+
+def _has_no_code() -> None:
+    """The only call in the code of a module that has none yet."""
+    raise FrontEndError("the module has no code yet: call its recompile()")
+
+
+def codeless(graph: fx.Graph) -> fx.Graph:
+    """The graph itself, of which modules are made without their code from now on, until :func:`give_code`."""
+    graph.__class__ = CodelessGraph
+    return graph
+
+
+def give_code(module: fx.GraphModule) -> fx.GraphModule:
+    """A module that was made of a :class:`CodelessGraph`, with the code of its graph from now on."""
+    if isinstance(module.graph, CodelessGraph):
+        module.graph.__class__ = fx.Graph
+        module.recompile()
+    return module
 
 
 class InPlace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import threading
 from abc import ABC, abstractmethod
@@ -18,13 +19,13 @@ from torch.export.graph_signature import InputKind
 from gsl.errors import FrontEndError
 from gsl.front.base import Extended, Program, ProgramStep, Unchangeable
 from gsl.front.fx import spellings
-from gsl.front.fx.builder import InPlace, NewGraph
+from gsl.front.fx.builder import InPlace, NewGraph, give_code
 from gsl.front.fx.custom import declared_targets
 from gsl.front.fx.devices import Devices
 from gsl.front.fx.handle import ExportedLeaves, FxLeaves, ModuleLeaves, module_path, native_of
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.load import FxLoader
-from gsl.front.fx.parameters import ExportedParameterStore, InPlaceParameterStore, ModuleParameterStore
+from gsl.front.fx.parameters import ExportedParameterStore, InPlaceParameterStore, ModuleParameterStore, unlifted
 from gsl.front.fx.reader import exchanges
 from gsl.front.fx.regions import alike, regions
 from gsl.front.fx.spellings.table import Dialect
@@ -247,13 +248,16 @@ class ExportProgram(FxProgram, Unchangeable):
 
     @property
     def native(self) -> ExportedProgram:
+        with _STORING, contextlib.suppress(SyntaxError):  # it has objects without a name; torch warned when it was made
+            give_code(self._exported.graph_module)
         return self._exported
 
     @property
     def module(self) -> fx.GraphModule:
         """The program as a module with its weights."""
-        if self._module is None:
-            self._module = self._exported.module()
+        with _STORING, paused_collector():
+            if self._module is None:
+                self._module = unlifted(self._exported)
         return self._module
 
     def _inputs(self) -> Sequence[fx.Node]:

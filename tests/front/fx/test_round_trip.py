@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from fx_helpers import Attention, ConvNet, Stateful, differences
+from fx_helpers import Attention, ConvNet, Stateful, differences, module_differences
 from torch import nn
-from torch.export import Dim
+from torch.export import Dim, ExportedProgram
 from torch.fx import Graph as NativeGraph
 from torch.fx import GraphModule, symbolic_trace
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -29,9 +29,24 @@ def round_trip(program: Program) -> Graph:
     """The view; the native graph is checked to come back as it was."""
     view = program.load()
     stored = program.store(view.copy())
+    if isinstance(program.native, ExportedProgram):
+        check_module(program.native.module(), program.module)
+        check_module(program.native.module(), stored.module)
     assert differences(program.native, stored.native) == []
     assert str(stored.load()) == str(view)
     return view
+
+
+def check_module(torchs: GraphModule, module: GraphModule) -> None:
+    """That a module is the one that torch makes of an exported program, with its checks of inputs."""
+    assert module_differences(torchs, module) == []
+    assert vars(torchs).keys() == vars(module).keys()
+    assert (str(torchs), str(torchs.graph)) == (str(module), str(module.graph))
+    assert type(module.graph) is NativeGraph
+    module.graph.lint()
+    if hasattr(torchs, "_guards_fn"):
+        checks, theirs = module._guards_fn.forward.__code__, torchs._guards_fn.forward.__code__
+        assert (checks.co_code, checks.co_consts) == (theirs.co_code, theirs.co_consts)
 
 
 def ops(view: Graph) -> list[str]:
