@@ -348,7 +348,6 @@ def replaced(node: Node) -> Iterator[fx.Node]:
         native = native_of(old)
         if native is not None and native.op not in _READS:
             yield native
-            break
 
 
 def stand_in(node: Node) -> Any:

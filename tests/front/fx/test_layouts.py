@@ -73,3 +73,18 @@ def test_a_kernel_that_wants_dense_operands_gets_them_without_the_copy_of_the_pr
     new = RULES["copy-identity"](old)
     assert new.trace.summary() == {"copy-identity": 1}
     old.compare(new).check()
+
+
+@pytest.mark.parametrize("form", [torch.contiguous_format, torch.channels_last])
+def test_a_convolution_with_a_folded_norm_lies_as_its_kernel_tells(form: torch.memory_format) -> None:
+    """The layout of the call that stood there, without the bias, is that of a run of the new one."""
+    conv, images = nn.Conv2d(3, 8, 3, stride=2, bias=False), torch.randn(2, 3, 9, 7)
+    model = nn.Sequential(conv, nn.BatchNorm2d(8)).eval().to(memory_format=form)
+    new = RULES["conv-batch-norm"](Workload.from_torch(model, (images.to(memory_format=form),))).exported
+    (call,) = [node for node in new.graph.nodes if node.target is torch.ops.aten.conv2d.default]
+    known = call.meta["val"]
+    with known.fake_mode:
+        run = call.target(*torch.fx.node.map_arg(call.args, lambda node: node.meta["val"]))
+    assert len(call.args) > 2
+    assert known.stride() == run.stride()
+    assert run.is_contiguous(memory_format=form)
