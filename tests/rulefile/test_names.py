@@ -10,7 +10,7 @@ import torch
 
 from gsl import Workload
 from gsl.front.fx import spellings
-from gsl.front.fx.spellings.calls import FAMILIES
+from gsl.front.fx.spellings import FAMILIES
 from gsl.front.tree import Canon
 from gsl.rulefile.names import SEVERAL_RESULTS, Heads, OneNode, OperatorSelection, known_names, lookup
 from gsl.spec import TABLE

@@ -16,6 +16,7 @@ from gsl.front.fx import spellings
 from gsl.front.fx.custom import FUNCTIONALIZED
 from gsl.front.fx.groups import INVOKE
 from gsl.front.fx.signatures import FxCallSignature, NoKeyError, Role, key_of_call
+from gsl.front.fx.spellings import effects
 from gsl.front.fx.spellings.table import Weight
 from gsl.front.fx.values import Values, device_of, dim_of
 from gsl.front.tree import Canon
@@ -101,12 +102,12 @@ class FxReader:
         canon = self.read(node)
         form = FxCallSignature(
             op=None if canon is None else canon.op,
-            mutated=spellings.mutated(target, node.args, node.kwargs),
+            mutated=effects.mutated(target, node.args, node.kwargs),
             unknown=_is_foreign(node),
             effect=self._call_effect(node),
             role=_role(target, canon),
             stays=canon is not None and target not in _PLACING,
-            by_strides=spellings.is_by_strides(node),
+            by_strides=effects.is_by_strides(node),
             is_shared=is_shared,
             named=(target, *types),
         )
@@ -245,7 +246,7 @@ class FxReader:
         if node.op not in CALLS:
             return ()
         form = self.form(node)
-        positions = spellings.mutated(node.target, node.args, node.kwargs) if form is None else form.mutated
+        positions = effects.mutated(node.target, node.args, node.kwargs) if form is None else form.mutated
         if not positions or self._keeps_values(node):
             return ()
         found: list[fx.Node] = []
@@ -265,7 +266,7 @@ class FxReader:
             if self.is_unknown(node):
                 yield from module.parameters()
                 yield from module.buffers()
-            yield from spellings.mutated_weights(module)
+            yield from effects.mutated_weights(module)
 
     def is_unknown(self, node: fx.Node) -> bool:
         """True for a call of foreign code, which may change everything that it can reach."""
@@ -305,7 +306,7 @@ class FxReader:
         module = self.module(node)
         if self.is_unknown(node):
             return Effect.OTHER
-        is_random, mutates = spellings.is_random_module(module), spellings.mutates_module(module)
+        is_random, mutates = effects.is_random_module(module), effects.mutates_module(module)
         if is_random:
             return Effect.OTHER if mutates else Effect.RANDOM
         if self.read(node) is not None:
@@ -320,7 +321,7 @@ class FxReader:
             return ()
         if (mutated := self.mutated(node)) and self.read_op(node) is not None:
             return mutated
-        if isinstance(node.target, OpOverload) and not spellings.is_view(node.target):
+        if isinstance(node.target, OpOverload) and not effects.is_view(node.target):
             return ()
         found = tuple(node.all_input_nodes)
         canon = self.read(node) if len(found) > 1 else None
@@ -335,7 +336,7 @@ class FxReader:
             return True
         op = self.read_op(node)
         if op is None:
-            return _is_new_field(node) or (isinstance(node.target, OpOverload) and not spellings.is_view(node.target))
+            return _is_new_field(node) or (isinstance(node.target, OpOverload) and not effects.is_view(node.target))
         if op in _MAY_RETURN_AN_OPERAND or op not in TABLE:
             return False
         if op == "copy" and node.op == "call_module":
@@ -345,7 +346,7 @@ class FxReader:
         spec = TABLE[op]
         if Trait.LAYOUT in spec.traits or spec.fields:
             return False
-        return node.op == "call_module" or not spellings.is_view(node.target)
+        return node.op == "call_module" or not effects.is_view(node.target)
 
 
 def _shared_forms() -> dict[Any, FxCallSignature]:
@@ -440,7 +441,7 @@ def _is_new_field(node: fx.Node) -> bool:
     if not isinstance(call, fx.Node):
         return False
     if call.target not in FUNCTIONALIZED:
-        if not isinstance(call.target, OpOverload) or spellings.is_view(call.target):
+        if not isinstance(call.target, OpOverload) or effects.is_view(call.target):
             return False
         if len(call.target._schema.returns) < 2:
             return False
@@ -495,7 +496,7 @@ def _effect(node: fx.Node) -> Effect | None:
     target = node.target
     if exchanges(target):
         return Effect.EXCHANGES
-    if spellings.is_random(target, node.args, node.kwargs):
+    if effects.is_random(target, node.args, node.kwargs):
         return Effect.RANDOM
     if node.op == "call_method":
         return None

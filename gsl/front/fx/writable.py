@@ -14,7 +14,7 @@ from gsl.front.core.handle import handle_of
 from gsl.front.fx.devices import Devices, is_created, tensors
 from gsl.front.fx.handle import FxLeaf, native_of
 from gsl.front.fx.signatures import FxCallSignature
-from gsl.front.fx.spellings import is_by_strides
+from gsl.front.fx.spellings.effects import is_by_strides
 from gsl.front.fx.values import Values, device_of
 from gsl.front.fx.write import spelled, stand_in
 from gsl.graph import TUPLE, Node, Op, op_name

@@ -24,6 +24,7 @@ from gsl.front.fx.opaque import native_call
 from gsl.front.fx.outline import write_group
 from gsl.front.fx.parameters import FxParameterStore, as_tensor
 from gsl.front.fx.sizes import ComputedSizes
+from gsl.front.fx.spellings import effects
 from gsl.front.fx.spellings.lower import lowered
 from gsl.front.fx.spellings.table import Dialect, Native
 from gsl.front.fx.values import is_scalar, type_of_value
@@ -97,7 +98,7 @@ class FxWriter:
         if not changed:
             args, kwargs = node.args, node.kwargs
         target = self._for_any_strides(node) if moved else node.target
-        if moved and target in spellings.DENSE:
+        if moved and target in effects.DENSE:
             args = (self._dense(args[0]), *args[1:])
         new = self.builder.keep(node, target, args, kwargs)
         self._kept(node, new)
@@ -139,11 +140,11 @@ class FxWriter:
     @staticmethod
     def _for_any_strides(node: fx.Node) -> Any:
         """The target of a call whose operand may lie otherwise in memory than before: a view may need a copy then."""
-        if spellings.is_by_strides(node):
+        if effects.is_by_strides(node):
             raise FrontEndError(
                 f"{node.format_node()}: reads its operand by strides, which are not the same after the rewrite"
             )
-        return spellings.RESHAPES.get(node.target, node.target)
+        return effects.RESHAPES.get(node.target, node.target)
 
     def _dense(self, operand: Any) -> fx.Node:
         """A dense copy of an operand of a kept call."""

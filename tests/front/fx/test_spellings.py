@@ -18,8 +18,8 @@ from torch._ops import OpOverload
 
 from gsl import modules
 from gsl.front.fx import spellings
+from gsl.front.fx.spellings import FAMILIES, effects
 from gsl.front.fx.spellings.bind import ALIASES, FxSignature
-from gsl.front.fx.spellings.calls import FAMILIES
 from gsl.front.fx.spellings.table import FxRow, Native, Weight, resolve
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import TensorType, TupleType, Type
@@ -953,7 +953,7 @@ MUTATING = [
 
 @pytest.mark.parametrize(("call", "place"), MUTATING, ids=str)
 def test_what_changes_an_operand(call: C, place: int | None) -> None:
-    assert next(iter(spellings.mutated(call.target, call.args, call.kwargs)), None) == place
+    assert next(iter(effects.mutated(call.target, call.args, call.kwargs)), None) == place
 
 
 RANDOM = [
@@ -978,17 +978,17 @@ RANDOM = [
 
 @pytest.mark.parametrize(("call", "random"), RANDOM, ids=str)
 def test_what_draws_at_random(call: C, random: bool) -> None:
-    assert spellings.is_random(call.target, call.args, call.kwargs) == random
+    assert effects.is_random(call.target, call.args, call.kwargs) == random
 
 
 def test_modules_with_effects() -> None:
-    assert spellings.mutates_module(nn.ReLU(inplace=True))
-    assert spellings.mutates_module(nn.Sequential(nn.ReLU(inplace=True)))
-    assert spellings.mutates_module(nn.BatchNorm1d(3))
-    assert not spellings.mutates_module(nn.BatchNorm1d(3).eval())
-    assert not spellings.mutates_module(nn.ReLU())
-    assert spellings.is_random_module(nn.Dropout())
-    assert not spellings.is_random_module(nn.Dropout().eval())
+    assert effects.mutates_module(nn.ReLU(inplace=True))
+    assert effects.mutates_module(nn.Sequential(nn.ReLU(inplace=True)))
+    assert effects.mutates_module(nn.BatchNorm1d(3))
+    assert not effects.mutates_module(nn.BatchNorm1d(3).eval())
+    assert not effects.mutates_module(nn.ReLU())
+    assert effects.is_random_module(nn.Dropout())
+    assert not effects.is_random_module(nn.Dropout().eval())
 
 
 VIEWS = [
@@ -1010,7 +1010,7 @@ VIEWS = [
 
 @pytest.mark.parametrize("call", VIEWS, ids=str)
 def test_what_may_share_memory(call: C) -> None:
-    assert spellings.is_view(call.target)
+    assert effects.is_view(call.target)
 
 
 def shares(result: Any, operands: Any) -> bool:
@@ -1035,5 +1035,5 @@ def test_no_call_shares_memory_without_being_known_to(name: str) -> None:
             if isinstance(call.target, str)
             else call.target(*args, **kwargs)
         )
-        if not spellings.mutated(call.target, call.args, call.kwargs) and shares(result, (args, kwargs)):
-            assert spellings.is_view(call.target), str(call)
+        if not effects.mutated(call.target, call.args, call.kwargs) and shares(result, (args, kwargs)):
+            assert effects.is_view(call.target), str(call)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 import torch.nn.functional as F
 
-from gsl.front.fx.spellings.bind import BoundCall, integer, number, unread_unless
+from gsl.front.fx.spellings.bind import BoundCall, integer, number, real, unread_unless
 from gsl.front.fx.spellings.table import (
     FxLift,
     FxLower,
@@ -22,6 +22,7 @@ from gsl.front.fx.spellings.table import (
     is_floating,
     operand,
     options,
+    renamed,
     tensor,
 )
 from gsl.front.tree import Canon
@@ -33,17 +34,9 @@ CAST_METHODS: Final = {
 }  # fmt: skip
 
 
-def _plain(op: str) -> FxLift:
-    return lambda c: Canon(op, (tensor(c, c.input),))
-
-
-def _leaky_relu(c: BoundCall) -> Canon:
-    return Canon("nn.leaky_relu", (tensor(c, c.input),), {"alpha": float(number(c.negative_slope))})
-
-
 def _elu(c: BoundCall) -> Canon:
     unread_unless(c.scale == 1 and c.input_scale == 1)
-    return Canon("elu", (tensor(c, c.input),), {"alpha": float(number(c.alpha))})
+    return Canon("elu", (tensor(c, c.input),), {"alpha": real(c.alpha)})
 
 
 def _gelu(c: BoundCall) -> Canon:
@@ -51,21 +44,12 @@ def _gelu(c: BoundCall) -> Canon:
     return Canon("gelu", (tensor(c, c.input),), {"approximate": c.approximate})
 
 
-def _softplus(c: BoundCall) -> Canon:
-    attrs = {"beta": float(number(c.beta)), "threshold": float(number(c.threshold))}
-    return Canon("softplus", (tensor(c, c.input),), attrs)
-
-
 def _prelu(c: BoundCall) -> Canon:
-    return prelu(c, c.input, c.weight)
-
-
-def prelu(c: BoundCall, x: Any, weight: Any) -> Canon:
     """Torch's channels are axis 1; a vector has none, and shares one weight."""
-    kind, slopes = c.tensor_type(x), c.tensor_type(weight)
+    kind, slopes = c.tensor_type(c.input), c.tensor_type(c.weight)
     unread_unless(kind is None or kind.ndim > 1)
     unread_unless(slopes is None or slopes.ndim == 1)
-    return Canon("nn.prelu", (tensor(c, x), tensor(c, weight)), {"axis": 1})
+    return Canon("nn.prelu", (tensor(c, c.input), tensor(c, c.weight)), {"axis": 1})
 
 
 def softmax(op: str) -> FxLift:
@@ -128,7 +112,7 @@ def _clamp(c: BoundCall) -> Canon:
     return clip(c, c.input, c.min, c.max)
 
 
-def _cast_method(dtype: str) -> FxLift:
+def _cast(dtype: str) -> FxLift:
     return lambda c: Canon("cast", (tensor(c, c.input),), {"dtype": dtype})
 
 
@@ -173,24 +157,16 @@ def _masked_fill(c: BoundCall) -> Canon:
 
 def _dropout(c: BoundCall) -> Canon:
     unread_unless(c.training is False)
-    return Canon("nn.dropout", (tensor(c, c.input),), {"rate": float(number(c.p))})
+    return Canon("nn.dropout", (tensor(c, c.input),), {"rate": real(c.p)})
 
 
 # ---------------------------------------------------------------- writing
-
-
-def _write_clip(s: Site) -> Native:
-    return call(torch.clamp, s.x, **options(min=(s["a_min"], None), max=(s["a_max"], None)))
 
 
 def _write_cast(s: Site) -> Native:
     if is_number(s.x):
         raise ValueError(f"cast: expected a tensor, found {s.x}")
     return call("to", s.x, dtype_of(s["dtype"]))
-
-
-def _write_softmax(target: Any) -> FxLower:
-    return lambda s: call(target, s.x, dim=s["axis"])
 
 
 def _write_prelu(s: Site) -> Native:
@@ -207,25 +183,30 @@ def _write_prelu(s: Site) -> Native:
     return call(torch.where, call(operator.gt, x, 0), x, scaled)
 
 
-def _write_dropout(s: Site) -> Native:
-    return call(F.dropout, s.x, **options(p=(s["rate"], 0.5)), training=False)
-
-
 ROWS: Final = (
-    FxRow("torch.relu F.relu .relu aten.relu.default", "input inplace=False", _plain("nn.relu"), inplace=True),
-    FxRow("F.relu6 aten.relu6.default", "input inplace=False", _plain("nn.relu6"), inplace=True),
-    FxRow("F.leaky_relu aten.leaky_relu.default", "input negative_slope=0.01 inplace=False", _leaky_relu, inplace=True),
+    FxRow("torch.relu F.relu .relu aten.relu.default", "input inplace=False", renamed("nn.relu"), inplace=True),
+    FxRow("F.relu6 aten.relu6.default", "input inplace=False", renamed("nn.relu6"), inplace=True),
+    FxRow(
+        "F.leaky_relu aten.leaky_relu.default",
+        "input negative_slope=0.01 inplace=False",
+        renamed("nn.leaky_relu", alpha=("negative_slope", real)),
+        inplace=True,
+    ),
     FxRow("F.gelu aten.gelu.default", "input approximate='none'", _gelu, inplace=True),
-    FxRow("F.silu aten.silu.default", "input inplace=False", _plain("silu"), inplace=True),
-    FxRow("F.mish aten.mish.default", "input inplace=False", _plain("mish"), inplace=True),
-    FxRow("torch.selu F.selu aten.selu.default", "input inplace=False", _plain("selu"), inplace=True),
+    FxRow("F.silu aten.silu.default", "input inplace=False", renamed("silu"), inplace=True),
+    FxRow("F.mish aten.mish.default", "input inplace=False", renamed("mish"), inplace=True),
+    FxRow("torch.selu F.selu aten.selu.default", "input inplace=False", renamed("selu"), inplace=True),
     FxRow("F.elu", "input alpha=1.0 inplace=False scale=1 input_scale=1", _elu, inplace=True),
     FxRow("aten.elu.default", "input alpha=1 scale=1 input_scale=1", _elu, inplace=True),
-    FxRow("F.hardswish aten.hardswish.default", "input inplace=False", _plain("hardswish"), inplace=True),
-    FxRow("F.hardsigmoid aten.hardsigmoid.default", "input inplace=False", _plain("hardsigmoid"), inplace=True),
+    FxRow("F.hardswish aten.hardswish.default", "input inplace=False", renamed("hardswish"), inplace=True),
+    FxRow("F.hardsigmoid aten.hardsigmoid.default", "input inplace=False", renamed("hardsigmoid"), inplace=True),
     FxRow("F.hardtanh", "input min=-1.0 max=1.0 inplace=False", _hardtanh, inplace=True),
     FxRow("aten.hardtanh.default", "input min=-1 max=1", _hardtanh, inplace=True),
-    FxRow("F.softplus aten.softplus.default", "input beta=1 threshold=20", _softplus),
+    FxRow(
+        "F.softplus aten.softplus.default",
+        "input beta=1 threshold=20",
+        renamed("softplus", beta=("beta", real), threshold=("threshold", real)),
+    ),
     FxRow("torch.prelu F.prelu .prelu aten.prelu.default", "input weight", _prelu),
     FxRow("F.softmax", "input dim=None _stacklevel=3 dtype=None", softmax("nn.softmax")),
     FxRow("F.log_softmax", "input dim=None _stacklevel=3 dtype=None", softmax("nn.log_softmax")),
@@ -256,7 +237,7 @@ ROWS: Final = (
         _clamp,
         inplace=True,
     ),
-    *(FxRow(f".{name}", "input", _cast_method(dtype)) for name, dtype in CAST_METHODS.items()),
+    *(FxRow(f".{name}", "input", _cast(dtype)) for name, dtype in CAST_METHODS.items()),
     FxRow(".to", "input dtype non_blocking=False copy=False", _to),
     FxRow(".to", "input device dtype=None non_blocking=False copy=False", _to_device),
     FxRow(".type", "input dtype non_blocking=False", _to),
@@ -291,7 +272,7 @@ ROWS: Final = (
 FIELDS: Final = (FxRow("torch.native_dropout aten.native_dropout.default", "input p training", _dropout),)
 WRITERS: Final[Mapping[str, FxLower]] = {
     "where": lambda s: call(torch.where, *s.operands),
-    "clip": _write_clip,
+    "clip": lambda s: call(torch.clamp, s.x, **options(min=(s["a_min"], None), max=(s["a_max"], None))),
     "cast": _write_cast,
     "nn.relu": lambda s: call(torch.relu, s.x),
     "nn.relu6": lambda s: call(F.relu6, s.x),
@@ -304,8 +285,8 @@ WRITERS: Final[Mapping[str, FxLower]] = {
     "hardswish": lambda s: call(F.hardswish, s.x),
     "hardsigmoid": lambda s: call(F.hardsigmoid, s.x),
     "softplus": lambda s: call(F.softplus, s.x, **options(beta=(s["beta"], 1.0), threshold=(s["threshold"], 20.0))),
-    "nn.softmax": _write_softmax(F.softmax),
-    "nn.log_softmax": _write_softmax(F.log_softmax),
+    "nn.softmax": lambda s: call(F.softmax, s.x, dim=s["axis"]),
+    "nn.log_softmax": lambda s: call(F.log_softmax, s.x, dim=s["axis"]),
     "nn.prelu": _write_prelu,
-    "nn.dropout": _write_dropout,
+    "nn.dropout": lambda s: call(F.dropout, s.x, **options(p=(s["rate"], 0.5)), training=False),
 }

@@ -20,6 +20,7 @@ ALIASES: Final = {
     "tensor2": "other", "mat2": "other", "vec": "other", "exponent": "other", "b": "other", "tensor": "other",
     "min_val": "min", "max_val": "max", "axis0": "dim0", "axis1": "dim1",
     "split_size_or_sections": "split_size", "split_sizes": "split_size", "train": "training", "attn_bias": "attn_mask",
+    "group": "num_groups", "padding": "pad", "size": "shape",
 }  # fmt: skip
 """The other names under which torch takes the same argument."""
 
@@ -71,7 +72,8 @@ class FxSignature:
             if position >= len(args):
                 break
             if name == self.rest:
-                values[name] = args[position] if _is_one_sequence(args[position:]) else tuple(args[position:])
+                one = len(args) == position + 1 and isinstance(args[position], (list, tuple))
+                values[name] = args[position] if one else tuple(args[position:])
                 args = args[: position + 1]
             else:
                 values[name] = args[position]
@@ -117,10 +119,6 @@ class FxSignature:
                     return None
                 values[name] = self.defaults[name]
         return values
-
-
-def _is_one_sequence(args: tuple[Any, ...]) -> bool:
-    return len(args) == 1 and isinstance(args[0], (list, tuple))
 
 
 def _same(default: Any, value: Any) -> bool:
@@ -230,6 +228,10 @@ def number(value: Any) -> int | float:
     return value  # type: ignore[no-any-return]
 
 
+def real(value: Any) -> float:
+    return float(number(value))
+
+
 def flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise FxUnreadError
@@ -239,10 +241,7 @@ def flag(value: Any) -> bool:
 def per_axis(value: Any, rank: int) -> tuple[int, ...]:
     """A number per spatial axis, where torch takes one for all."""
     values = integers(value)
-    return values * rank if len(values) == 1 else _of_length(values, rank)
-
-
-def _of_length(values: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    values = values * rank if len(values) == 1 else values
     unread_unless(len(values) == rank)
     return values
 

@@ -50,58 +50,36 @@ def biased(c: BoundCall, result: Canon, bias: Any, axis: int) -> Canon:
     return result if bias is None else Canon("nn.bias_add", (result, tensor(c, bias)), {"axis": axis})
 
 
-def convolution(
-    c: BoundCall, rank: int, *, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
-) -> Canon:
-    weight = tensor(c, weight)
-    strides, dilations = per_axis(stride, rank), per_axis(dilation, rank)
-    if padding == "valid":
-        pads = symmetric((0,) * rank)
-    elif padding == "same":
-        unread_unless(all(s == 1 for s in strides))
-        pads = same_padding(c.typed(weight).shape[2:], dilations)
-    else:
-        pads = symmetric(per_axis(padding, rank))
-    attrs = {"strides": strides, "padding": pads, "dilation": dilations, "groups": integer(groups)}
-    return biased(c, Canon(f"nn.conv{rank}d", (batched(c, x, rank), weight), attrs), bias, 1)
-
-
-def transposed_convolution(
-    c: BoundCall,
-    rank: int,
-    *,
-    x: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
-    dilation: Any,
-    groups: Any,
-) -> Canon:
-    attrs = {
-        "strides": per_axis(stride, rank),
-        "padding": symmetric(per_axis(padding, rank)),
-        "output_padding": per_axis(output_padding, rank),
-        "dilation": per_axis(dilation, rank),
-        "groups": integer(groups),
-    }
-    result = Canon(f"nn.conv{rank}d_transpose", (batched(c, x, rank), tensor(c, weight)), attrs)
-    return biased(c, result, bias, 1)
-
-
 def _conv(rank: int) -> FxLift:
-    return lambda c: convolution(
-        c, rank, x=c.input, weight=c.weight, bias=c.bias, stride=c.stride, padding=c.padding, dilation=c.dilation,
-        groups=c.groups,
-    )  # fmt: skip
+    def read(c: BoundCall) -> Canon:
+        weight = tensor(c, c.weight)
+        strides, dilations = per_axis(c.stride, rank), per_axis(c.dilation, rank)
+        if c.padding == "valid":
+            pads = symmetric((0,) * rank)
+        elif c.padding == "same":
+            unread_unless(all(s == 1 for s in strides))
+            pads = same_padding(c.typed(weight).shape[2:], dilations)
+        else:
+            pads = symmetric(per_axis(c.padding, rank))
+        attrs = {"strides": strides, "padding": pads, "dilation": dilations, "groups": integer(c.groups)}
+        return biased(c, Canon(f"nn.conv{rank}d", (batched(c, c.input, rank), weight), attrs), c.bias, 1)
+
+    return read
 
 
 def _conv_transpose(rank: int) -> FxLift:
-    return lambda c: transposed_convolution(
-        c, rank, x=c.input, weight=c.weight, bias=c.bias, stride=c.stride, padding=c.padding, dilation=c.dilation,
-        output_padding=c.output_padding, groups=c.groups,
-    )  # fmt: skip
+    def read(c: BoundCall) -> Canon:
+        attrs = {
+            "strides": per_axis(c.stride, rank),
+            "padding": symmetric(per_axis(c.padding, rank)),
+            "output_padding": per_axis(c.output_padding, rank),
+            "dilation": per_axis(c.dilation, rank),
+            "groups": integer(c.groups),
+        }
+        operands = batched(c, c.input, rank), tensor(c, c.weight)
+        return biased(c, Canon(f"nn.conv{rank}d_transpose", operands, attrs), c.bias, 1)
+
+    return read
 
 
 def _convolution(c: BoundCall) -> Canon:
@@ -120,9 +98,7 @@ def _write_conv(rank: int) -> FxLower:
     zeros, ones = (0,) * rank, (1,) * rank
 
     def write(s: Site) -> Native:
-        x, weight = in_dtype(s, *s.operands[:2])
-        x = relaid(x, s["data_layout"], plain)
-        weight = relaid(weight, s["kernel_layout"], "OI" + plain[2:])
+        x, weight = _laid_in(s, plain, "OI" + plain[2:])
         padding = s["padding"][:rank]
         if padding != s["padding"][rank:]:
             x, padding = padded(x, s["padding"]), zeros
@@ -138,14 +114,18 @@ def _write_conv(rank: int) -> FxLower:
     return write
 
 
+def _laid_in(s: Site, data: str, kernel: str) -> tuple[Any, Any]:
+    """Data and weight in these layouts, and in the dtype of the result."""
+    x, weight = in_dtype(s, *s.operands[:2])
+    return relaid(x, s["data_layout"], data), relaid(weight, s["kernel_layout"], kernel)
+
+
 def _write_conv_transpose(rank: int) -> FxLower:
     target, plain = getattr(F, f"conv_transpose{rank}d"), "NC" + SPATIAL[-rank:]
     zeros, ones = (0,) * rank, (1,) * rank
 
     def write(s: Site) -> Native:
-        x, weight = in_dtype(s, *s.operands[:2])
-        x = relaid(x, s["data_layout"], plain)
-        weight = relaid(weight, s["kernel_layout"], "IO" + plain[2:])
+        x, weight = _laid_in(s, plain, "IO" + plain[2:])
         before, after = s["padding"][:rank], s["padding"][rank:]
         padding = tuple(map(min, before, after))
         kwargs = options(
@@ -173,8 +153,11 @@ def _rows(rank: int) -> list[FxRow]:
     n = f"{rank}d"
     return [
         FxRow(f"torch.conv{n} F.conv{n} aten.conv{n}.default aten.conv{n}.padding", _CONV, _conv(rank)),
-        FxRow(f"torch.conv_transpose{n} F.conv_transpose{n}", _CONV_TRANSPOSE, _conv_transpose(rank)),
-        FxRow(f"aten.conv_transpose{n}.default aten.conv_transpose{n}.input", _CONV_TRANSPOSE, _conv_transpose(rank)),
+        FxRow(
+            f"torch.conv_transpose{n} F.conv_transpose{n} aten.conv_transpose{n}.default aten.conv_transpose{n}.input",
+            _CONV_TRANSPOSE,
+            _conv_transpose(rank),
+        ),
     ]
 
 

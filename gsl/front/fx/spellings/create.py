@@ -55,10 +55,6 @@ def _new(op: str) -> FxLift:
     return read
 
 
-def _full(c: BoundCall) -> Canon:
-    return _of_number(c, dims(c.size))
-
-
 def _tensor(c: BoundCall) -> Canon:
     """A tensor of one number."""
     unread_unless(is_number(c.fill_value))
@@ -147,7 +143,7 @@ ROWS: Final = (
     *(FxRow(f".new_{op}", f"input *size {_OPTIONS}", _new(op)) for op in ("zeros", "ones")),
     *(FxRow(f"aten.new_{op}.default", f"input size {_OPTIONS}", _new(op)) for op in ("zeros", "ones")),
     FxRow(".new_full aten.new_full.default", f"input size fill_value {_OPTIONS}", _new("full")),
-    FxRow("torch.full aten.full.default", f"size fill_value {_OPTIONS}", _full),
+    FxRow("torch.full aten.full.default", f"size fill_value {_OPTIONS}", lambda c: _of_number(c, dims(c.size))),
     FxRow("torch.tensor", f"fill_value {_OPTIONS}", _tensor),
     FxRow("torch.scalar_tensor aten.scalar_tensor.default", f"s {_OPTIONS}", _scalar_tensor),
     *(FxRow(f"torch.{op} aten.{op}.default", f"input {_LIKE}", _like(op)) for op in ("zeros_like", "ones_like")),

@@ -20,6 +20,7 @@ from gsl.front.fx.spellings.table import (
     dtype_of,
     is_floating,
     operand,
+    renamed,
     tensor,
 )
 from gsl.front.tree import Canon
@@ -83,40 +84,35 @@ _UNARY_EXTRA: Final[Mapping[str, str]] = {
 }
 
 
-def _unary(op: str) -> FxLift:
-    return lambda c: Canon(op, (tensor(c, c.input),))
-
-
 def _unary_rows() -> list[FxRow]:
     rows: list[FxRow] = []
     for op, names in UNARY.items():
         words = " ".join(f"torch.{n} .{n} aten.{n}.default" for n in names.split())
-        rows.append(FxRow(words, "input", _unary(op), inplace=op not in _NO_IN_PLACE))
+        rows.append(FxRow(words, "input", renamed(op), inplace=op not in _NO_IN_PLACE))
         if op in _UNARY_EXTRA:
-            rows.append(FxRow(_UNARY_EXTRA[op], "input", _unary(op)))
+            rows.append(FxRow(_UNARY_EXTRA[op], "input", renamed(op)))
     return rows
 
 
 # ---------------------------------------------------------------- two operands
 
 
-def _binary(op: str, *, swap: bool = False) -> FxLift:
-    def read(c: BoundCall) -> Canon:
-        left, right = operand(c, c.input), operand(c, c.other)
-        unread_unless(not (is_number(left) and is_number(right)))
-        return Canon(op, (right, left) if swap else (left, right))
+def _operands(c: BoundCall) -> tuple[Any, Any]:
+    """Two operands, of which one may be a number."""
+    left, right = operand(c, c.input), operand(c, c.other)
+    unread_unless(not (is_number(left) and is_number(right)))
+    return left, right
 
-    return read
+
+def _binary(op: str) -> FxLift:
+    return lambda c: Canon(op, _operands(c))
 
 
 def _scaled(op: str, *, swap: bool = False) -> FxLift:
     """``left + alpha * right``, and likewise for subtraction."""
 
     def read(c: BoundCall) -> Canon:
-        left, right = operand(c, c.input), operand(c, c.other)
-        unread_unless(not (is_number(left) and is_number(right)))
-        if swap:
-            left, right = right, left
+        left, right = reversed(_operands(c)) if swap else _operands(c)
         if isinstance(c.alpha, bool) or c.alpha != 1:
             # Torch multiplies in the common dtype of both operands.
             unread_unless(not is_number(left) and not is_number(right) and c.dtype_of(left) == c.dtype_of(right))
@@ -130,8 +126,7 @@ def _scaled(op: str, *, swap: bool = False) -> FxLift:
 
 
 def _divide(c: BoundCall) -> Canon:
-    left, right = operand(c, c.input), operand(c, c.other)
-    unread_unless(not (is_number(left) and is_number(right)))
+    left, right = _operands(c)
     if c.rounding_mode is None:
         return Canon("divide", (left, right))
     if c.rounding_mode == "floor":
@@ -238,23 +233,15 @@ def _binary_rows() -> list[FxRow]:
     rows += _both("sub subtract", "Tensor Scalar", "input other alpha=1", _scaled("subtract"), "sub")
     rows += _both("div divide", "Tensor Scalar Tensor_mode Scalar_mode", "input other rounding_mode=None", _divide)
     rows += _both("true_divide", "Tensor Scalar", "input other", _binary("divide"), "truediv")
-    rows += _both(
-        "pow", "Tensor_Tensor Tensor_Scalar Scalar", "input other", lambda c: _power(c, c.input, c.other), "pow"
-    )
+    rows += _both("pow", "Tensor_Tensor Tensor_Scalar Scalar", "input other", _binary("power"), "pow")
     rows += [
         FxRow("torch.rsub aten.rsub.Tensor aten.rsub.Scalar", "input other alpha=1", _scaled("subtract", swap=True)),
         *(
-            FxRow(f"operator.{python}", "input other", _kept(_binary("divide" if op == "divide" else op)))
+            FxRow(f"operator.{python}", "input other", _kept(_binary(op)))
             for op, python in _IN_PLACE_OPERATORS.items()
         ),
     ]
     return rows
-
-
-def _power(c: BoundCall, left: Any, right: Any) -> Canon:
-    left, right = operand(c, left), operand(c, right)
-    unread_unless(not (is_number(left) and is_number(right)))
-    return Canon("power", (left, right))
 
 
 def _add_combined(op: str) -> FxLift:
@@ -308,9 +295,8 @@ def _detached(c: BoundCall) -> Canon:
 # ---------------------------------------------------------------- writing
 
 
-def _write_unary(op: str) -> FxLower:
-    target = getattr(torch, UNARY[op].split()[0])
-    return lambda s: call(target, s.x)
+def _write_plain(target: Callable[..., Any]) -> FxLower:
+    return lambda s: call(target, *s.operands)
 
 
 def _write_operator(target: Callable[..., Any]) -> FxLower:
@@ -383,7 +369,7 @@ _COMBINED: Final = (
 ROWS: Final = (*_unary_rows(), *_binary_rows(), *_COPIES, *_COMBINED)
 WRITERS: Final[Mapping[str, FxLower]] = {
     "copy": lambda s: call(torch.clone, s.x),
-    **{op: _write_unary(op) for op in UNARY},
+    **{op: _write_plain(getattr(torch, names.split()[0])) for op, names in UNARY.items()},
     **{op: _write_operator(getattr(operator, python)) for op, (_, _, python) in BINARY.items() if python},
     "add": _write_operator(operator.add),
     "subtract": _write_operator(operator.sub),

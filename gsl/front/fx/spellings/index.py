@@ -23,7 +23,7 @@ from gsl.front.fx.spellings.bind import (
     unread_unless,
 )
 from gsl.front.fx.spellings.shape import padded, product, reshaped, transposed
-from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Native, Site, call, options, tensor
+from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Native, Site, call, options, renamed, tensor
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import TUPLE
 from gsl.spec.normalise import is_number
@@ -254,10 +254,6 @@ def _gather(c: BoundCall) -> Canon:
     return Canon("gather", (tensor(c, c.input), tensor(c, c.index)), {"axis": integer(c.dim)})
 
 
-def _scatter(c: BoundCall) -> Canon:
-    return Canon("scatter", (tensor(c, c.input), tensor(c, c.index), tensor(c, c.src)), {"axis": integer(c.dim)})
-
-
 def _diagonal_scatter(c: BoundCall) -> Canon:
     """Of matrices in the last two axes."""
     ndim = c.ndim(c.input)
@@ -353,15 +349,15 @@ def _write_matrix_set_diag(s: Site) -> Native:
     return x
 
 
-def _write_trilu(s: Site) -> Native:
-    return call(torch.triu if s["upper"] else torch.tril, s.x, **options(diagonal=(s["k"], 0)))
-
-
 ROWS: Final = (
     FxRow("operator.getitem .__getitem__", "input index", _getitem),
     FxRow("aten.index.Tensor aten._unsafe_index.Tensor", "input indices", _index),
     FxRow("torch.gather .gather aten.gather.default", "input dim index sparse_grad=False", _gather),
-    FxRow("torch.scatter .scatter aten.scatter.src", "input dim index src", _scatter),
+    FxRow(
+        "torch.scatter .scatter aten.scatter.src",
+        "input dim index src",
+        renamed("scatter", "input index src", axis=("dim", integer)),
+    ),
     FxRow(
         "torch.diagonal_scatter .diagonal_scatter aten.diagonal_scatter.default",
         "input src offset=0 dim1=0 dim2=1",
@@ -400,5 +396,5 @@ WRITERS: Final[Mapping[str, FxLower]] = {
     "gather": lambda s: call(torch.gather, s.x, s["axis"], s.operands[1]),
     "scatter": lambda s: call(torch.scatter, s.x, s["axis"], *s.operands[1:]),
     "matrix_set_diag": _write_matrix_set_diag,
-    "trilu": _write_trilu,
+    "trilu": lambda s: call(torch.triu if s["upper"] else torch.tril, s.x, **options(diagonal=(s["k"], 0))),
 }

@@ -9,28 +9,20 @@ from typing import Any, Final
 import torch
 import torch.nn.functional as F
 
-from gsl.front.fx.spellings.bind import BoundCall, flag, number, unread_unless
+from gsl.front.fx.spellings.bind import BoundCall, flag, number, real, unread_unless
 from gsl.front.fx.spellings.conv import biased
-from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Native, Site, call, in_dtype, options, tensor
+from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Native, Site, call, in_dtype, options, renamed, tensor
 from gsl.front.tree import Canon
 
 
-def dense(c: BoundCall, x: Any, weight: Any, bias: Any) -> Canon:
-    kind = c.tensor_type(weight)
-    unread_unless(kind is None or kind.ndim == 2)
-    return added_bias(c, Canon("nn.dense", (tensor(c, x), tensor(c, weight))), bias)
-
-
-def added_bias(c: BoundCall, result: Canon, bias: Any) -> Canon:
-    """A vector is a bias of the last axis; anything else is just added."""
-    kind = None if bias is None else c.tensor_type(bias)
-    if kind is not None and kind.ndim != 1:
-        return Canon("add", (result, tensor(c, bias)))
-    return biased(c, result, bias, -1)
-
-
-def _matmul(c: BoundCall) -> Canon:
-    return Canon("matmul", (tensor(c, c.input), tensor(c, c.other)))
+def _dense(c: BoundCall) -> Canon:
+    """A bias that is a vector is one of the last axis; anything else is just added."""
+    weight, bias = c.tensor_type(c.weight), None if c.bias is None else c.tensor_type(c.bias)
+    unread_unless(weight is None or weight.ndim == 2)
+    result = Canon("nn.dense", (tensor(c, c.input), tensor(c, c.weight)))
+    if bias is not None and bias.ndim != 1:
+        return Canon("add", (result, tensor(c, c.bias)))
+    return biased(c, result, c.bias, -1)
 
 
 def _scaled(value: Any, factor: Any) -> Any:
@@ -58,7 +50,7 @@ def _attention(c: BoundCall) -> Canon:
     if c.attn_mask is not None:
         operands.append(tensor(c, c.attn_mask))
     attrs = {
-        "scale": None if c.scale is None else float(number(c.scale)),
+        "scale": None if c.scale is None else real(c.scale),
         "is_causal": flag(c.is_causal),
         "enable_gqa": flag(c.enable_gqa),
     }
@@ -66,14 +58,6 @@ def _attention(c: BoundCall) -> Canon:
 
 
 # ---------------------------------------------------------------- writing
-
-
-def _write_dense(s: Site) -> Native:
-    return call(F.linear, *in_dtype(s, *s.operands[:2]), *s.operands[2:])
-
-
-def _write_matmul(s: Site) -> Native:
-    return call(torch.matmul, *in_dtype(s, *s.operands))
 
 
 def _write_batch_matmul(s: Site) -> Native:
@@ -109,13 +93,13 @@ def _write_attention(s: Site) -> Native:
 _SDPA = "query key value attn_mask=None dropout_p=0.0 is_causal=False scale=None enable_gqa=False"
 
 ROWS: Final = (
-    FxRow("F.linear aten.linear.default", "input weight bias=None", lambda c: dense(c, c.input, c.weight, c.bias)),
-    FxRow("torch.matmul .matmul operator.matmul aten.matmul.default", "input other", _matmul),
+    FxRow("F.linear aten.linear.default", "input weight bias=None", _dense),
+    FxRow("torch.matmul .matmul operator.matmul aten.matmul.default", "input other", renamed("matmul", "input other")),
     FxRow(
         "torch.mm .mm aten.mm.default torch.bmm .bmm aten.bmm.default torch.mv .mv aten.mv.default "
         "torch.dot .dot aten.dot.default",
         "input other",
-        _matmul,
+        renamed("matmul", "input other"),
     ),
     FxRow("torch.addmm .addmm aten.addmm.default", "input mat1 mat2 beta=1 alpha=1", _addmm("mat1", "mat2")),
     FxRow(
@@ -138,8 +122,8 @@ FIELDS: Final = (
 )
 
 WRITERS: Final[Mapping[str, FxLower]] = {
-    "nn.dense": _write_dense,
-    "matmul": _write_matmul,
+    "nn.dense": lambda s: call(F.linear, *in_dtype(s, *s.operands[:2]), *s.operands[2:]),
+    "matmul": lambda s: call(torch.matmul, *in_dtype(s, *s.operands)),
     "nn.batch_matmul": _write_batch_matmul,
     "nn.bias_add": _write_bias_add,
     "nn.attention": _write_attention,

@@ -136,14 +136,9 @@ def _binary(name: str, overload: str = "Tensor", *, scalar: str = "", reverse: A
     return write
 
 
-def _swapped(name: str, overload: str) -> Callable[[Any, Any], Native]:
+def _of(name: str, overload: str, *, swap: bool = False) -> Callable[[Any, Any], Native]:
     target = getattr(getattr(aten, name), overload)
-    return lambda left, right: Native(target, (right, left))
-
-
-def _straight(name: str, overload: str) -> Callable[[Any, Any], Native]:
-    target = getattr(getattr(aten, name), overload)
-    return lambda left, right: Native(target, (left, right))
+    return lambda left, right: Native(target, (right, left) if swap else (left, right))
 
 
 def _over(left: Any, right: Any) -> Native:
@@ -246,22 +241,15 @@ def _dropout(x: Any, p: float = 0.5, training: bool = True) -> Native:
     return Native(aten.dropout.default, (x, p, training))
 
 
-def _max_pool(rank: int) -> Callable[..., Native]:
-    overload = getattr(aten, f"max_pool{rank}d").default
-    return lambda *args, **kwargs: bound(overload, args, kwargs)
+def _adaptive_pool(kind: str, rank: int) -> Callable[..., Native]:
+    """One for the maximum returns the places of the maxima, too."""
+    overload = getattr(aten, f"adaptive_{kind}_pool{rank}d").default
 
+    def write(x: Any, size: Any) -> Native:
+        found = bound(overload, (x, [size] * rank if isinstance(size, int) else size), {})
+        return Native(operator.getitem, (found, 0)) if kind == "max" else found
 
-def _adaptive_max_pool(rank: int) -> Callable[..., Native]:
-    """It returns the places of the maxima too."""
-    overload = getattr(aten, f"adaptive_max_pool{rank}d").default
-    return lambda x, size: Native(
-        operator.getitem, (bound(overload, (x, [size] * rank if isinstance(size, int) else size), {}), 0)
-    )
-
-
-def _adaptive_avg_pool(rank: int) -> Callable[..., Native]:
-    overload = getattr(aten, f"adaptive_avg_pool{rank}d").default
-    return lambda x, size: bound(overload, (x, [size] * rank if isinstance(size, int) else size), {})
+    return write
 
 
 def _squeeze(x: Any, dim: Any = None) -> Native:
@@ -299,21 +287,21 @@ _BITWISE: Final = {
 _SHIFTS: Final = {operator.lshift: "bitwise_left_shift", operator.rshift: "bitwise_right_shift"}
 
 _RULES: Final[Mapping[Any, Any]] = {
-    operator.add: _binary("add", reverse=_swapped("add", "Tensor")),
-    operator.sub: _binary("sub", reverse=_swapped("rsub", "Scalar")),
-    operator.mul: _binary("mul", reverse=_swapped("mul", "Tensor")),
+    operator.add: _binary("add", reverse=_of("add", "Tensor", swap=True)),
+    operator.sub: _binary("sub", reverse=_of("rsub", "Scalar", swap=True)),
+    operator.mul: _binary("mul", reverse=_of("mul", "Tensor", swap=True)),
     operator.truediv: _binary("div", reverse=_over),
-    operator.floordiv: _binary("floor_divide", "default", reverse=_straight("floor_divide", "default")),
-    operator.mod: _binary("remainder", scalar="Scalar", reverse=_straight("remainder", "Scalar_Tensor")),
-    operator.pow: _binary("pow", "Tensor_Tensor", scalar="Tensor_Scalar", reverse=_straight("pow", "Scalar")),
+    operator.floordiv: _binary("floor_divide", "default", reverse=_of("floor_divide", "default")),
+    operator.mod: _binary("remainder", scalar="Scalar", reverse=_of("remainder", "Scalar_Tensor")),
+    operator.pow: _binary("pow", "Tensor_Tensor", scalar="Tensor_Scalar", reverse=_of("pow", "Scalar")),
     torch.fmod: _binary("fmod", scalar="Scalar"),
     **{
-        op: _binary(name, scalar="Scalar", reverse=_swapped(other, "Scalar"))
+        op: _binary(name, scalar="Scalar", reverse=_of(other, "Scalar", swap=True))
         for op, (name, other) in _COMPARISONS.items()
     },
-    **{op: _binary(name, scalar="Scalar", reverse=_straight(name, "Scalar_Tensor")) for op, name in _BITWISE.items()},
+    **{op: _binary(name, scalar="Scalar", reverse=_of(name, "Scalar_Tensor")) for op, name in _BITWISE.items()},
     **{
-        op: _binary(name, scalar="Tensor_Scalar", reverse=_straight(name, "Scalar_Tensor"))
+        op: _binary(name, scalar="Tensor_Scalar", reverse=_of(name, "Scalar_Tensor"))
         for op, name in _SHIFTS.items()
     },
     operator.getitem: _getitem,
@@ -348,8 +336,9 @@ _RULES: Final[Mapping[Any, Any]] = {
     F.dropout: _dropout,
     F.conv_transpose2d: aten.conv_transpose2d.input,
     F.conv_transpose3d: aten.conv_transpose3d.input,
-    **{getattr(F, f"max_pool{n}d"): _max_pool(n) for n in (1, 2, 3)},
-    **{getattr(F, f"adaptive_max_pool{n}d"): _adaptive_max_pool(n) for n in (1, 2, 3)},
-    **{getattr(F, f"adaptive_avg_pool{n}d"): _adaptive_avg_pool(n) for n in (1, 2, 3)},
+    **{getattr(F, f"max_pool{n}d"): getattr(aten, f"max_pool{n}d").default for n in (1, 2, 3)},
+    **{
+        getattr(F, f"adaptive_{kind}_pool{n}d"): _adaptive_pool(kind, n) for n in (1, 2, 3) for kind in ("avg", "max")
+    },
 }
 """The lowerings of operators for which it is not the overload ``default`` of the operator of the same name."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
 import torch.nn.functional as F
 
-from gsl.front.fx.spellings.bind import BoundCall, integer, integers, number, unread_unless
+from gsl.front.fx.spellings.bind import BoundCall, integer, integers, number, real, unread_unless
 from gsl.front.fx.spellings.table import FxLower, FxRow, Native, Site, call, dtype_of, options, tensor
 from gsl.front.tree import Canon, LiteralOperand
 
@@ -20,28 +20,14 @@ def filled(c: BoundCall, value: float, shape: Sequence[Any], like: Any) -> Liter
     return LiteralOperand(torch.full(tuple(shape), value, dtype=dtype_of(c.dtype_of(like))))
 
 
-def ones_or(c: BoundCall, weight: Any, shape: Sequence[Any], like: Any) -> Any:
-    return filled(c, 1.0, shape, like) if weight is None else tensor(c, weight)
-
-
-def zeros_or(c: BoundCall, bias: Any, shape: Sequence[Any], like: Any) -> Any:
-    return filled(c, 0.0, shape, like) if bias is None else tensor(c, bias)
-
-
-def batch_norm(c: BoundCall, x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: Any) -> Canon:
-    """Inference only: the running statistics are used."""
-    channels = () if weight is not None and bias is not None else c.typed(x).shape[1:2]
-    gamma, beta = ones_or(c, weight, channels, x), zeros_or(c, bias, channels, x)
-    return Canon(
-        "nn.batch_norm",
-        (tensor(c, x), gamma, beta, tensor(c, mean), tensor(c, var)),
-        {"axis": 1, "epsilon": float(number(eps))},
-    )
-
-
 def _batch_norm(c: BoundCall) -> Canon:
+    """Inference only: the running statistics are used."""
     unread_unless(c.training is False)
-    return batch_norm(c, c.input, c.running_mean, c.running_var, c.weight, c.bias, c.eps)
+    channels = () if c.weight is not None and c.bias is not None else c.typed(c.input).shape[1:2]
+    gamma = filled(c, 1.0, channels, c.input) if c.weight is None else tensor(c, c.weight)
+    beta = filled(c, 0.0, channels, c.input) if c.bias is None else tensor(c, c.bias)
+    operands = (tensor(c, c.input), gamma, beta, tensor(c, c.running_mean), tensor(c, c.running_var))
+    return Canon("nn.batch_norm", operands, {"axis": 1, "epsilon": real(c.eps)})
 
 
 def _affine(c: BoundCall) -> tuple[Any, ...]:
@@ -57,7 +43,7 @@ def _last_axes(shape: Any) -> tuple[int, ...]:
 
 
 def _layer_norm(c: BoundCall) -> Canon:
-    attrs = {"axis": _last_axes(c.normalized_shape), "epsilon": float(number(c.eps))}
+    attrs = {"axis": _last_axes(c.normalized_shape), "epsilon": real(c.eps)}
     return Canon("nn.layer_norm", _affine(c), attrs)
 
 
@@ -69,16 +55,11 @@ def _rms_norm(c: BoundCall) -> Canon:
         unread_unless(c.dtype_of(x) in ("float32", "float64"))
         eps = torch.finfo(dtype_of(c.dtype_of(x))).eps
     operands = (x,) if c.weight is None else (x, tensor(c, c.weight))
-    return Canon("nn.rms_norm", operands, {"axis": _last_axes(c.normalized_shape), "epsilon": float(number(eps))})
+    return Canon("nn.rms_norm", operands, {"axis": _last_axes(c.normalized_shape), "epsilon": real(eps)})
 
 
 def _group_norm(c: BoundCall) -> Canon:
-    attrs = {"num_groups": integer(c.num_groups), "axis": 1, "epsilon": float(number(c.eps))}
-    return Canon("nn.group_norm", _affine(c), attrs)
-
-
-def _native_group_norm(c: BoundCall) -> Canon:
-    attrs = {"num_groups": integer(c.group), "axis": 1, "epsilon": float(number(c.eps))}
+    attrs = {"num_groups": integer(c.num_groups), "axis": 1, "epsilon": real(c.eps)}
     return Canon("nn.group_norm", _affine(c), attrs)
 
 
@@ -87,7 +68,7 @@ def _instance_norm(c: BoundCall) -> Canon:
     unread_unless(c.running_mean is None and c.running_var is None and c.use_input_stats is True)
     kind = c.tensor_type(c.input)
     unread_unless(kind is None or kind.ndim > 2)
-    return Canon("nn.instance_norm", _affine(c), {"axis": 1, "epsilon": float(number(c.eps))})
+    return Canon("nn.instance_norm", _affine(c), {"axis": 1, "epsilon": real(c.eps)})
 
 
 def _normalize(c: BoundCall) -> Canon:
@@ -102,23 +83,26 @@ def _normalize(c: BoundCall) -> Canon:
 # ---------------------------------------------------------------- writing
 
 
-def _weights(s: Site) -> tuple[Any, Any]:
-    """Weight and bias, ``None`` where there is none or it is not used."""
+def _options(s: Site) -> dict[str, Any]:
+    """Weight and bias, as far as they are there and used, and epsilon."""
     weight, bias = (*s.operands[1:3], None, None)[:2]
-    return (weight if s["scale"] else None, bias if s["center"] else None)
+    given = {"weight": (weight if s["scale"] else None, None), "bias": (bias if s["center"] else None, None)}
+    return options(**given, eps=(s["epsilon"], 1e-5))
 
 
 def _moved(x: Any, axis: Any, place: Any) -> Any:
     return x if axis == place else call(torch.movedim, x, axis, place)
 
 
-def _write_batch_norm(s: Site) -> Native:
-    (weight, bias), axis = _weights(s), s["axis"]
-    x = _moved(s.x, axis, 1)
-    kwargs = options(weight=(weight, None), bias=(bias, None), eps=(s["epsilon"], 1e-5))
-    result = _moved(call(F.batch_norm, x, *s.operands[3:5], **kwargs), 1, axis)
-    assert isinstance(result, Native)
-    return result
+def _of_channels(write: Callable[[Site, Any], Native]) -> FxLower:
+    """Writes a normalisation of channels, which torch has in axis 1: ``write`` is told the operand with them there."""
+
+    def moved(s: Site) -> Native:
+        result = _moved(write(s, _moved(s.x, s["axis"], 1)), 1, s["axis"])
+        assert isinstance(result, Native)
+        return result
+
+    return moved
 
 
 def _normalised_axes(s: Site) -> tuple[Any, tuple[int, ...], tuple[Any, ...]]:
@@ -135,34 +119,16 @@ def _normalised_axes(s: Site) -> tuple[Any, tuple[int, ...], tuple[Any, ...]]:
     return (s.x if tuple(axes) == last else call(torch.movedim, s.x, axes, last)), last, sizes
 
 
-def _write_layer_norm(s: Site) -> Native:
-    weight, bias = _weights(s)
-    x, last, sizes = _normalised_axes(s)
-    kwargs = options(weight=(weight, None), bias=(bias, None), eps=(s["epsilon"], 1e-5))
-    result = call(F.layer_norm, x, sizes, **kwargs)
-    return result if tuple(s["axis"]) == last else call(torch.movedim, result, last, s["axis"])
+def _of_last_axes(write: Callable[[Site, Any, tuple[Any, ...]], Native]) -> FxLower:
+    """Writes a normalisation of axes, which torch has behind all others: ``write`` is told the operand with them there,
+    and their sizes."""
 
+    def moved(s: Site) -> Native:
+        x, last, sizes = _normalised_axes(s)
+        result = write(s, x, sizes)
+        return result if tuple(s["axis"]) == last else call(torch.movedim, result, last, s["axis"])
 
-def _write_rms_norm(s: Site) -> Native:
-    x, last, sizes = _normalised_axes(s)
-    result = call(F.rms_norm, x, sizes, *s.operands[1:], eps=s["epsilon"])
-    return result if tuple(s["axis"]) == last else call(torch.movedim, result, last, s["axis"])
-
-
-def _write_group_norm(s: Site) -> Native:
-    weight, bias = _weights(s)
-    kwargs = options(weight=(weight, None), bias=(bias, None), eps=(s["epsilon"], 1e-5))
-    result = _moved(call(F.group_norm, _moved(s.x, s["axis"], 1), s["num_groups"], **kwargs), 1, s["axis"])
-    assert isinstance(result, Native)
-    return result
-
-
-def _write_instance_norm(s: Site) -> Native:
-    weight, bias = _weights(s)
-    kwargs = options(weight=(weight, None), bias=(bias, None), eps=(s["epsilon"], 1e-5))
-    result = _moved(call(F.instance_norm, _moved(s.x, s["axis"], 1), **kwargs), 1, s["axis"])
-    assert isinstance(result, Native)
-    return result
+    return moved
 
 
 def _write_l2_normalize(s: Site) -> Native:
@@ -223,15 +189,15 @@ FIELDS: Final = (
     ),
     FxRow(
         "torch.native_group_norm aten.native_group_norm.default",
-        "input weight bias N C HxW group eps",
-        _native_group_norm,
+        "input weight bias N C HxW num_groups eps",
+        _group_norm,
     ),
 )
 WRITERS: Final[Mapping[str, FxLower]] = {
-    "nn.batch_norm": _write_batch_norm,
-    "nn.layer_norm": _write_layer_norm,
-    "nn.rms_norm": _write_rms_norm,
-    "nn.group_norm": _write_group_norm,
-    "nn.instance_norm": _write_instance_norm,
+    "nn.batch_norm": _of_channels(lambda s, x: call(F.batch_norm, x, *s.operands[3:5], **_options(s))),
+    "nn.layer_norm": _of_last_axes(lambda s, x, sizes: call(F.layer_norm, x, sizes, **_options(s))),
+    "nn.rms_norm": _of_last_axes(lambda s, x, sizes: call(F.rms_norm, x, sizes, *s.operands[1:], eps=s["epsilon"])),
+    "nn.group_norm": _of_channels(lambda s, x: call(F.group_norm, x, s["num_groups"], **_options(s))),
+    "nn.instance_norm": _of_channels(lambda s, x: call(F.instance_norm, x, **_options(s))),
     "nn.l2_normalize": _write_l2_normalize,
 }

@@ -20,6 +20,7 @@ from gsl.front.fx.spellings.table import (
     dtype_name,
     dtype_of,
     options,
+    renamed,
     tensor,
 )
 from gsl.front.tree import Canon
@@ -105,10 +106,6 @@ def _cumsum(c: BoundCall) -> Canon:
 
 def _extreme(op: str) -> FxLift:
     return lambda c: Canon(op, (tensor(c, c.input),), {"axis": (integer(c.dim),), "keepdims": flag(c.keepdim)})
-
-
-def _elementwise(op: str) -> FxLift:
-    return lambda c: Canon(op, (tensor(c, c.input), tensor(c, c.other)))
 
 
 # ---------------------------------------------------------------- writing
@@ -217,7 +214,10 @@ ROWS: Final = (
         for name, op in (("amax", "max"), ("amin", "min"))
     ),
     *(FxRow(f"torch.{op} .{op} aten.{op}.default", "input", _whole(op)) for op in ("max", "min")),
-    *(FxRow(f"torch.{op} .{op} aten.{op}.other", "input other", _elementwise(f"{op}imum")) for op in ("max", "min")),
+    *(
+        FxRow(f"torch.{op} .{op} aten.{op}.other", "input other", renamed(f"{op}imum", "input other"))
+        for op in ("max", "min")
+    ),
     *(
         FxRow(
             f"torch.{op} .{op} aten.{op}.default aten.{op}.dim aten.{op}.dims",

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from gsl.front.fx.spellings.bind import BoundCall, axis, dims, integer, integers, is_dim, number, unread_unless
-from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Native, Site, call, options, pads, tensor
+from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Native, Site, call, options, pads, renamed, tensor
 from gsl.front.tree import Canon
 from gsl.graph import TupleType
 
@@ -36,8 +36,8 @@ def _reshape(c: BoundCall) -> Canon:
     return reshaped(c, c.input, dims(c.shape))
 
 
-def _view(c: BoundCall) -> Canon:
-    return reshaped(c, c.input, dims(c.size))
+def _reshape_as(c: BoundCall) -> Canon:
+    return reshaped(c, c.input, c.typed(c.other).shape)
 
 
 def _flatten(c: BoundCall) -> Canon:
@@ -62,23 +62,11 @@ def _unflatten(c: BoundCall) -> Canon:
     return reshaped(c, c.input, (*shape[:where], *parts, *shape[where + 1 :]))
 
 
-def _view_as(c: BoundCall) -> Canon:
-    return reshaped(c, c.input, c.typed(c.other).shape)
-
-
 def _squeeze(c: BoundCall) -> Canon:
     axes = None if c.dim is None else integers(c.dim)
     found = c.tensor_type(c.input)
     unread_unless(axes is None or found is None or found.ndim > 0)
     return Canon("squeeze", (tensor(c, c.input),), {"axis": axes})
-
-
-def _unsqueeze(c: BoundCall) -> Canon:
-    return Canon("expand_dims", (tensor(c, c.input),), {"axis": integer(c.dim)})
-
-
-def _expand(c: BoundCall) -> Canon:
-    return Canon("broadcast_to", (tensor(c, c.input),), {"shape": dims(c.size)})
 
 
 def _expand_as(c: BoundCall) -> Canon:
@@ -141,12 +129,8 @@ def fields(c: BoundCall, tensors: Any) -> Any:
     return tensors
 
 
-def _cat(c: BoundCall) -> Canon:
-    return Canon("concatenate", (fields(c, c.tensors),), {"axis": integer(c.dim)})
-
-
-def _stack(c: BoundCall) -> Canon:
-    return Canon("stack", (fields(c, c.tensors),), {"axis": integer(c.dim)})
+def _joined(op: str) -> FxLift:
+    return lambda c: Canon(op, (fields(c, c.tensors),), {"axis": integer(c.dim)})
 
 
 def _sections(c: BoundCall, sizes: Sequence[Any]) -> Canon:
@@ -197,14 +181,6 @@ def _tensor_split(c: BoundCall) -> Canon:
 # ---------------------------------------------------------------- repetition
 
 
-def _repeat(c: BoundCall) -> Canon:
-    return Canon("tile", (tensor(c, c.input),), {"reps": integers(c.repeats)})
-
-
-def _tile(c: BoundCall) -> Canon:
-    return Canon("tile", (tensor(c, c.input),), {"reps": integers(c.dims)})
-
-
 def _repeat_interleave(c: BoundCall) -> Canon:
     unread_unless(c.output_size is None)
     axis = None if c.dim is None else integer(c.dim)
@@ -218,10 +194,6 @@ def _flip(c: BoundCall) -> Canon:
 
 def _einsum(c: BoundCall) -> Canon:
     unread_unless(isinstance(c.equation, str))
-    return Canon("einsum", (fields(c, c.operands),), {"equation": c.equation})
-
-
-def _aten_einsum(c: BoundCall) -> Canon:
     return Canon("einsum", (fields(c, c.tensors),), {"equation": c.equation})
 
 
@@ -242,12 +214,6 @@ def _write_reshape_like(s: Site) -> Native:
     own, like = s.known(0).shape, s.known(1).shape
     begin, end, _ = slice(s["lhs_begin"], s["lhs_end"]).indices(len(own))
     return call(torch.reshape, s.x, (*own[:begin], *like[s["rhs_begin"] : s["rhs_end"]], *own[end:]))
-
-
-def _write_transpose(s: Site) -> Native:
-    if s["axes"] is None:
-        return call(getattr, s.x, "T")
-    return call(torch.permute, s.x, s["axes"])
 
 
 def _write_expand_dims(s: Site) -> Native:
@@ -286,12 +252,6 @@ def _write_joined(target: Any) -> FxLower:
     return lambda s: call(target, _as_list(s.x), **options(dim=(s["axis"], 0)))
 
 
-def _write_einsum(s: Site) -> Native:
-    if not isinstance(s.x, (tuple, list)):
-        return call(torch.einsum, s["equation"], s.x)
-    return call(torch.einsum, s["equation"], *s.x)
-
-
 # ---------------------------------------------------------------- padding
 
 _PAD_MODES: Final = {"constant": "constant", "replicate": "edge", "reflect": "reflect"}
@@ -312,10 +272,6 @@ def padded(c: BoundCall, x: Any, pad: Any, mode: Any, value: Any) -> Canon:
 
 def _pad(c: BoundCall) -> Canon:
     return padded(c, c.input, c.pad, c.mode, c.value)
-
-
-def _pad_in_mode(mode: str) -> FxLift:
-    return lambda c: padded(c, c.input, c.padding, mode, None)
 
 
 def _write_pad(s: Site) -> Native:
@@ -361,18 +317,20 @@ def _repeated(x: Any, axis: int, count: int, mode: str) -> Native:
 ROWS: Final = (
     FxRow(".view .reshape", "input *shape", _reshape),
     FxRow("torch.reshape aten.reshape.default", "input shape", _reshape),
-    FxRow("aten.view.default aten._unsafe_view.default", "input size", _view),
-    FxRow(".view_as .reshape_as aten.view_as.default aten.reshape_as.default", "input other", _view_as),
+    FxRow("aten.view.default aten._unsafe_view.default", "input shape", _reshape),
+    FxRow(".view_as .reshape_as aten.view_as.default aten.reshape_as.default", "input other", _reshape_as),
     FxRow("torch.flatten .flatten aten.flatten.using_ints", "input start_dim=0 end_dim=-1", _flatten),
     FxRow("torch.ravel .ravel aten.ravel.default", "input start_dim=0 end_dim=-1", _flatten),
     FxRow("torch.unflatten .unflatten aten.unflatten.int", "input dim sizes", _unflatten),
     FxRow("torch.squeeze .squeeze aten.squeeze.default aten.squeeze.dim aten.squeeze.dims", "input dim=None", _squeeze),
-    FxRow("torch.unsqueeze .unsqueeze aten.unsqueeze.default", "input dim", _unsqueeze),
-    FxRow(".expand", "input *size", _expand),
+    FxRow(
+        "torch.unsqueeze .unsqueeze aten.unsqueeze.default", "input dim", renamed("expand_dims", axis=("dim", integer))
+    ),
+    FxRow(".expand", "input *size", renamed("broadcast_to", shape=("size", dims))),
     FxRow(
         "torch.broadcast_to .broadcast_to aten.broadcast_to.default aten.expand.default",
         "input size implicit=False",
-        _expand,
+        renamed("broadcast_to", shape=("size", dims)),
     ),
     FxRow(".expand_as aten.expand_as.default", "input other", _expand_as),
     FxRow(
@@ -391,16 +349,16 @@ ROWS: Final = (
         "input source destination",
         _movedim,
     ),
-    FxRow("torch.cat torch.concat torch.concatenate aten.cat.default", "tensors dim=0", _cat),
-    FxRow("torch.stack aten.stack.default", "tensors dim=0", _stack),
+    FxRow("torch.cat torch.concat torch.concatenate aten.cat.default", "tensors dim=0", _joined("concatenate")),
+    FxRow("torch.stack aten.stack.default", "tensors dim=0", _joined("stack")),
     FxRow("torch.split .split aten.split.Tensor aten.split.sizes", "input split_size dim=0", _split),
     FxRow("torch.split_with_sizes .split_with_sizes aten.split_with_sizes.default", "input split_size dim=0", _split),
     FxRow("torch.chunk .chunk aten.chunk.default", "input chunks dim=0", _chunk),
     FxRow("torch.tensor_split .tensor_split", "input indices_or_sections dim=0", _tensor_split),
-    FxRow(".repeat", "input *repeats", _repeat),
-    FxRow("aten.repeat.default", "input repeats", _repeat),
-    FxRow(".tile", "input *dims", _tile),
-    FxRow("torch.tile aten.tile.default", "input dims", _tile),
+    FxRow(".repeat", "input *repeats", renamed("tile", reps=("repeats", integers))),
+    FxRow("aten.repeat.default", "input repeats", renamed("tile", reps=("repeats", integers))),
+    FxRow(".tile", "input *dims", renamed("tile", reps=("dims", integers))),
+    FxRow("torch.tile aten.tile.default", "input dims", renamed("tile", reps=("dims", integers))),
     FxRow(
         "torch.repeat_interleave .repeat_interleave aten.repeat_interleave.self_int",
         "input repeats dim=None output_size=None",
@@ -408,13 +366,13 @@ ROWS: Final = (
     ),
     FxRow("torch.flip aten.flip.default", "input dims", _flip),
     FxRow(".flip", "input *dims", _flip),
-    FxRow("torch.einsum", "equation *operands", _einsum),
-    FxRow("aten.einsum.default", "equation tensors", _aten_einsum),
+    FxRow("torch.einsum", "equation *tensors", _einsum),
+    FxRow("aten.einsum.default", "equation tensors", _einsum),
     FxRow("builtins.getattr", "input name", _attribute),
     FxRow("F.pad aten.pad.default", "input pad mode='constant' value=None", _pad),
     FxRow("torch.constant_pad_nd aten.constant_pad_nd.default", "input pad value=0 mode='constant'", _pad),
     *(
-        FxRow(f"aten.{name}_pad{rank}d.default", "input padding", _pad_in_mode(mode))
+        FxRow(f"aten.{name}_pad{rank}d.default", f"input pad mode='{mode}' value=None", _pad)
         for name, mode in (("reflection", "reflect"), ("replication", "replicate"))
         for rank in (1, 2, 3)
     ),
@@ -422,7 +380,7 @@ ROWS: Final = (
 WRITERS: Final[Mapping[str, FxLower]] = {
     "reshape": _write_reshape,
     "reshape_like": _write_reshape_like,
-    "transpose": _write_transpose,
+    "transpose": lambda s: call(getattr, s.x, "T") if s["axes"] is None else call(torch.permute, s.x, s["axes"]),
     "expand_dims": _write_expand_dims,
     "squeeze": _write_squeeze,
     "reverse": lambda s: call(torch.flip, s.x, s["axis"]),
@@ -430,7 +388,7 @@ WRITERS: Final[Mapping[str, FxLower]] = {
     "concatenate": _write_joined(torch.cat),
     "stack": _write_joined(torch.stack),
     "split": _write_split,
-    "einsum": _write_einsum,
+    "einsum": lambda s: call(torch.einsum, s["equation"], *(s.x if isinstance(s.x, (tuple, list)) else (s.x,))),
     "repeat": lambda s: call(torch.repeat_interleave, s.x, s["repeats"], **options(dim=(s["axis"], None))),
     "tile": lambda s: call(torch.tile, s.x, s["reps"]),
     "nn.pad": _write_pad,

@@ -168,6 +168,16 @@ def tensor(c: BoundCall, value: Any) -> Any:
     return operand(c, value)
 
 
+def renamed(op: str, operands: str = "input", **attrs: tuple[str, Callable[[Any], Any]]) -> FxLift:
+    """Reads a call as an operator on these parameters; each attribute is a parameter in its canonical form."""
+
+    def read(c: BoundCall) -> Canon:
+        found = tuple([tensor(c, getattr(c, name)) for name in operands.split()])
+        return Canon(op, found, {attr: form(getattr(c, name)) for attr, (name, form) in attrs.items()})
+
+    return read
+
+
 def is_floating(c: BoundCall, value: Any) -> bool:
     """True if the operand is known to have a real floating-point dtype (or is a Python float)."""
     if is_number(value):
