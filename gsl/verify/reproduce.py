@@ -88,7 +88,7 @@ def _names(before: Graph, after: Graph) -> dict[Node, str]:
 
 def _body(torch: Any, graph: Graph, names: Mapping[Node, str], wide: bool) -> Iterator[str]:
     from gsl.front.fx import spellings
-    from gsl.front.fx.spellings.packed import plain
+    from gsl.front.fx.spellings.linear import plain
     from gsl.front.fx.spellings.table import Native
     from gsl.front.fx.write import stand_in, type_of
 

@@ -10,6 +10,7 @@ from torch import fx
 from torch.fx.graph import PythonCode, _PyTreeCodeGen
 
 from gsl.errors import FrontEndError
+from gsl.front.fx.handle import nodes_in
 
 
 class GraphBuilder(Protocol):
@@ -240,7 +241,7 @@ class InPlace:
         for hook in getattr(self.graph.owning_module, "_replace_hooks", None) or ():
             for user, before in self._rewired.items():
                 # Those who observe the module hear what a node uses instead of what it used.
-                for old, new in zip(_nodes(before), _nodes((user.args, user.kwargs))):
+                for old, new in zip(nodes_in(before), nodes_in((user.args, user.kwargs))):
                     if old is not new:
                         hook(old=old, new=self._names.get(new, new.name), user=user)
         for node in reversed(dead):
@@ -272,18 +273,6 @@ def set_arguments(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 def places(graph: fx.Graph) -> dict[fx.Node, int]:
     """The places of the nodes of a graph."""
     return {node: place for place, node in enumerate(graph.nodes)}
-
-
-def _nodes(arguments: Any) -> list[fx.Node]:
-    """The nodes among arguments, in order and with repetitions."""
-    found: list[fx.Node] = []
-
-    def collect(argument: fx.Node) -> fx.Node:
-        found.append(argument)
-        return argument
-
-    fx.node.map_arg(arguments, collect)
-    return found
 
 
 def _assign(node: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

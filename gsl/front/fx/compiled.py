@@ -305,14 +305,9 @@ def decompose(graph: fx.Graph) -> None:
     table = select_decomp_table()
     for node in list(graph.nodes):
         target = node.target
-        if RULE in node.meta and isinstance(target, OpOverload) and (target in table or _is_composite(target)):
+        if RULE in node.meta and isinstance(target, OpOverload) and (target in table or target._can_decompose()):
             _inline(graph, node, _traced(node, table))
     graph.lint()
-
-
-def _is_composite(target: OpOverload) -> bool:
-    """True if an overload is composed of other operators, and is not an operator of its own."""
-    return bool(target._can_decompose())
 
 
 def _traced(node: fx.Node, table: Any) -> fx.Graph:

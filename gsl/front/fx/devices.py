@@ -1,4 +1,4 @@
-"""The devices of new tensors.
+"""The devices of new tensors, and the refusal of rewrites whose devices or memory layouts torch can't have.
 
 Rules know nothing of devices. A tensor that they make without operands, by a literal tensor or an operator that fills a
 new one, is put on the device of the calls that it replaces.
@@ -7,17 +7,20 @@ new one, is put on the device of the calls that it replaces.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import torch
 from torch import fx
 
 from gsl.errors import FrontEndError
-from gsl.front.core.handle import is_literal, origins
-from gsl.front.fx.handle import RULE, FxLeaf
+from gsl.front.core.handle import handle_of, is_literal, origins
+from gsl.front.fx.handle import RULE, FxLeaf, native_of
+from gsl.front.fx.signatures import FxCallSignature
+from gsl.front.fx.spellings.effects import is_by_strides
 from gsl.front.fx.values import Values, device_of
-from gsl.graph import CONST, Node
+from gsl.graph import CONST, TUPLE, Node, op_name
+from gsl.graph.node import Replaced
 
 _CREATORS: Final = frozenset(("arange", "full", "ones", "zeros"))
 
@@ -115,3 +118,108 @@ def check_joint(node: fx.Node, operands: Iterable[Any], error: Exception) -> Non
 
 def _listed(found: Iterable[torch.device | None]) -> str:
     return " and ".join(map(str, found))
+
+
+# ---------------------------------------------------------------- what is refused before anything is changed
+
+
+_PRODUCTS: Final = frozenset(("matmul", "nn.dense", "nn.batch_matmul"))
+"""Calls whose results lie alike in memory however their operands do."""
+
+
+class Admits:
+    """Refuses new nodes in the places of old ones for reasons that types do not tell: devices, and how tensors lie in
+    memory."""
+
+    def __init__(
+        self, native: fx.Graph, values: Values, places: Devices, forms: Mapping[fx.Node, FxCallSignature | None]
+    ) -> None:
+        self.native = native
+        self.values = values
+        self.places = places
+        self.forms = forms
+
+    @functools.cached_property
+    def one_device(self) -> bool:
+        """True if all tensors whose device is known lie on one device."""
+        forms = self.forms.get
+        telling = [node for node in self.native.nodes if (form := forms(node)) is None or not form.stays]
+        values = map(self.values.value, telling)
+        return len({device_of(item) for value in (*values, *self.places.weights()) for item in tensors(value)}) <= 1
+
+    @functools.cached_property
+    def strided(self) -> frozenset[fx.Node]:
+        """The native calls that read their operands by strides."""
+        forms = self.forms.get
+        return frozenset(
+            node for node in self.native.nodes
+            if ((form := forms(node)) is None and is_by_strides(node)) or (form is not None and form.by_strides)
+        )  # fmt: skip
+
+    def __call__(self, replaced: Replaced) -> None:
+        if self.strided:
+            for old, new in zip(replaced.old, replaced.new):
+                if new is not old:
+                    self._check_strides(old)
+        if not self.one_device:
+            self._check_devices(replaced)
+
+    def _check_strides(self, old: Node) -> None:
+        """Refuse to replace what is read by strides further down."""
+        found, work = {old}, [old]
+        while work:
+            for user in work.pop().users:
+                native = native_of(user) if handle_of(user) is not None else None
+                if native in self.strided:
+                    raise FrontEndError(
+                        f"%{user.name} reads its operand by strides, which may not be the same when %{old.name} is "
+                        "replaced"
+                    )
+                if user not in found and user.op not in _PRODUCTS:
+                    found.add(user)
+                    work.append(user)
+
+    def _check_devices(self, replaced: Replaced) -> None:
+        known: dict[Node, torch.device | None] = {}
+        for node in replaced.created:
+            known[node] = self._joint(node, known)
+        for old, new in zip(replaced.old, replaced.new):
+            if new is old:
+                continue
+            before, after = self._of(old, known), self._of(new, known)
+            if before is not None and after is not None and before != after:
+                raise FrontEndError(
+                    f"%{old.name} is on {before}, and its replacement on {after}; rules that take away what moves a "
+                    "tensor to another device can't be applied"
+                )
+
+    def _joint(self, node: Node, known: Mapping[Node, torch.device | None]) -> torch.device | None:
+        """The device of a new node. FrontEndError if it has operands on several, but for numbers in tensors."""
+        if is_created(node):
+            return self.places.of(node)
+        if node.op == "take":  # which takes indices of the CPU for a tensor elsewhere
+            return self._of(node.operands[0], known)
+        numbers, found = dict[torch.device, None](), dict[torch.device, None]()
+        for operand in node.operands:
+            device = self._of(operand, known)
+            if device is not None:
+                (found if operand.ndim else numbers)[device] = None
+        if len(found) > 1 and node.op != TUPLE:
+            raise FrontEndError(
+                f"the new {op_name(node.op)} takes tensors on {_listed(found)}, which torch does not compute with at "
+                "once; let the rule match on one device"
+            )
+        return next(iter(found or numbers), None)
+
+    def _of(self, node: Node, known: Mapping[Node, torch.device | None]) -> torch.device | None:
+        """The device of a node; ``None`` where it has none of its own, or it is not known."""
+        if node in known:
+            return known[node]
+        native = native_of(node) if handle_of(node) is not None else None
+        if isinstance(node.native, FxLeaf):
+            value = node.native.value
+        elif native is not None:
+            value = self.values.value(native)
+        else:
+            return None
+        return next(map(device_of, tensors(value)), None)

@@ -58,6 +58,18 @@ class FxReading(Reading):
         """The native numbers of the fields of a tuple, where they are others than in the view."""
 
 
+def nodes_in(arguments: Any) -> list[fx.Node]:
+    """All references to native nodes among arguments, in order and with repetitions."""
+    found: list[fx.Node] = []
+
+    def collect(argument: fx.Node) -> fx.Node:
+        found.append(argument)
+        return argument
+
+    fx.node.map_arg(arguments, collect)
+    return found
+
+
 def native_of(node: Node) -> fx.Node | None:
     """The native node whose value the view node is, or belongs to."""
     own: Any = node.native

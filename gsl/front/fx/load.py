@@ -15,9 +15,19 @@ from gsl.front.core.load import Loader, Rows, recorded
 from gsl.front.fx.custom import FUNCTIONALIZED, overload_in
 from gsl.front.fx.effects import Mutations, mutations
 from gsl.front.fx.groups import INVOKE, are_fields, is_group, label_of, module_of, operands_of
-from gsl.front.fx.handle import ExportedLeaves, FxExpansion, FxLeaf, FxLeaves, FxReading, ModuleLeaves, memory
+from gsl.front.fx.handle import (
+    ExportedLeaves,
+    FxExpansion,
+    FxLeaf,
+    FxLeaves,
+    FxReading,
+    ModuleLeaves,
+    attribute,
+    memory,
+    nodes_in,
+)
 from gsl.front.fx.opaque import canonical, constructor_arguments, describe, operator_of, parameters
-from gsl.front.fx.reader import CALLS, FxReader, opens_region, weight
+from gsl.front.fx.reader import CALLS, FxReader, opens_region
 from gsl.front.fx.signatures import Role
 from gsl.front.fx.spellings.table import Weight
 from gsl.front.fx.values import Values, type_of_value
@@ -78,7 +88,7 @@ class FxLoader(Loader):
             if kind in ("placeholder", "get_attr"):
                 self._leaf(node)
             elif kind == "output":
-                outputs = [self.views[arg] for arg in arguments(node)]
+                outputs = [self.views[arg] for arg in nodes_in(node.args)]
             elif self.declared and not regions and (overload := overload_in(node)) in self.declared:
                 self._declared(node, self.declared[overload])
             elif kind not in CALLS:
@@ -114,7 +124,7 @@ class FxLoader(Loader):
             if node.users and all(map(is_group, node.users)):
                 return
             # A submodule that is an argument of a higher-order operator.
-            value: Any = self._attribute(node)
+            value: Any = attribute(self.reader.root, str(node.target))
             self.values.known[node] = value
             op: Any = fx.GraphModule if isinstance(value, fx.GraphModule) else type(value)
             attrs = {"name": str(node.target)}
@@ -124,11 +134,8 @@ class FxLoader(Loader):
             leaf.reads[node] = None
             self.views[node] = self._leaf_view(leaf, kind)
 
-    def _attribute(self, node: fx.Node) -> Any:
-        return operator.attrgetter(str(node.target))(self.reader.root)
-
     def _known_type(self, node: fx.Node) -> Any:
-        return type_of_value(self._attribute(node)) if node.op == "get_attr" else None
+        return type_of_value(attribute(self.reader.root, str(node.target))) if node.op == "get_attr" else None
 
     def _leaf_view(self, leaf: FxLeaf, kind: str) -> Node:
         """The one view node of a weight or literal tensor."""
@@ -355,14 +362,14 @@ class FxLoader(Loader):
             case fx.Node():
                 return operand in self.views and self.values.is_tensor(operand)
             case Weight():
-                return memory(weight(self.reader.module(native), operand)) not in self.mutations.memory
+                return memory(attribute(self.reader.module(native), operand.name)) not in self.mutations.memory
         return False
 
     def _operand(self, node: fx.Node, operand: Any) -> tuple[Node, Source]:
         """The view of an operand of the reading of a native node: a weight of the called module, or another node."""
         if not isinstance(operand, Weight):
             return self.leaf(operand)
-        value = weight(self.reader.module(node), operand)
+        value = attribute(self.reader.module(node), operand.name)
         leaf = self.leaves.of_module(f"{node.target}.{operand.name}", value)
         return self._leaf_view(leaf, "param"), leaf
 
@@ -431,18 +438,6 @@ def _inputs(node: fx.Node, call: fx.Node | None) -> tuple[fx.Node, ...]:
     if call is None:
         return tuple(node.all_input_nodes)
     return tuple([each for each in dict.fromkeys((*call.all_input_nodes, *node.all_input_nodes)) if each is not call])
-
-
-def arguments(node: fx.Node) -> list[fx.Node]:
-    """All references to native nodes among a node's arguments, in order and with repetitions."""
-    found: list[fx.Node] = []
-
-    def collect(argument: fx.Node) -> fx.Node:
-        found.append(argument)
-        return argument
-
-    fx.node.map_arg((node.args, node.kwargs), collect)
-    return found
 
 
 def _is_tuple(view: Node) -> bool:

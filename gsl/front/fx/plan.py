@@ -12,8 +12,7 @@ from torch import fx
 from gsl.front.core.handle import Arguments, Handle, Source, handle_of, intact, is_used_outside
 from gsl.front.core.store import added, foreign
 from gsl.front.fx import spellings
-from gsl.front.fx.handle import FxLeaf, FxReading
-from gsl.front.fx.load import arguments
+from gsl.front.fx.handle import FxLeaf, FxReading, nodes_in
 from gsl.front.fx.reader import MAKES_LITERAL, FxReader
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node
 
@@ -258,17 +257,14 @@ def _hidden_nodes(graph: Graph, order: Mapping[fx.Node, int], result: FxPlan) ->
                 hidden.add(node)
         elif node.op == "output":
             hidden.update(
-                source for source, view in zip(arguments(node), graph.outputs)
+                source for source, view in zip(nodes_in(node.args), graph.outputs)
                 if _reads(source, view) and source.op != "placeholder"
             )  # fmt: skip
-        elif not node.users and (FxReader.is_assertion(node) or _is_unused_field(node, result)):
-            hidden.add(node)
+        elif not node.users:
+            field_of = node.args[0] if node.target is operator.getitem else None
+            if FxReader.is_assertion(node) or field_of in result.kept:
+                hidden.add(node)
     hidden.difference_update(result.kept)
-
-
-def _is_unused_field(node: fx.Node, result: FxPlan) -> bool:
-    """True if a native node takes a field of a call that is kept."""
-    return node.target is operator.getitem and node.args[0] in result.kept
 
 
 def _is_needed(read: fx.Node, user: fx.Node, result: FxPlan) -> bool:

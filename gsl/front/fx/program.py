@@ -21,7 +21,7 @@ from gsl.front.base import Extended, Program, ProgramStep, Unchangeable
 from gsl.front.fx import spellings
 from gsl.front.fx.builder import InPlace, NewGraph, give_code
 from gsl.front.fx.custom import declared_targets
-from gsl.front.fx.devices import Devices
+from gsl.front.fx.devices import Admits, Devices
 from gsl.front.fx.handle import ExportedLeaves, FxLeaves, ModuleLeaves, module_path, native_of
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.load import FxLoader
@@ -32,7 +32,7 @@ from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.steps import FxSteps
 from gsl.front.fx.store import FxStorer
 from gsl.front.fx.values import UNKNOWN, Values, device_of, propagate
-from gsl.front.fx.writable import Admits, in_aten, in_exports, in_functions
+from gsl.front.fx.write import in_aten, in_exports, in_functions
 from gsl.front.tree import NOT_COVERED
 from gsl.graph import Graph, Node, Type
 from gsl.graph.node import Writable
@@ -242,9 +242,9 @@ class ExportProgram(FxProgram, Unchangeable):
         self._module: fx.GraphModule | None = None
         self._examples = example_inputs
         if example_inputs is None and exported.example_inputs is not None:
-            self._examples = tuple(_flat(exported.example_inputs))
+            self._examples = tuple(pytree.tree_leaves(exported.example_inputs))
         elif example_inputs is not None and len(example_inputs) != len(self.inputs):
-            self._examples = tuple(_flat(tuple(example_inputs)))
+            self._examples = tuple(pytree.tree_leaves(tuple(example_inputs)))
 
     @property
     def native(self) -> ExportedProgram:
@@ -447,10 +447,6 @@ def structured(call: Callable[..., Any], spec: pytree.TreeSpec) -> Callable[...,
         return call(*arguments)
 
     return flat
-
-
-def _flat(arguments: tuple[Any, ...]) -> list[Any]:
-    return pytree.tree_leaves(arguments)
 
 
 class FxReasons:

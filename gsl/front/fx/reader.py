@@ -14,10 +14,9 @@ from torch.fx.node import _side_effectful_functions
 
 from gsl.front.fx import spellings
 from gsl.front.fx.custom import FUNCTIONALIZED
-from gsl.front.fx.groups import INVOKE
+from gsl.front.fx.handle import nodes_in
 from gsl.front.fx.signatures import FxCallSignature, NoKeyError, Role, key_of_call
 from gsl.front.fx.spellings import effects
-from gsl.front.fx.spellings.table import Weight
 from gsl.front.fx.values import Values, device_of, dim_of
 from gsl.front.tree import Canon
 from gsl.graph import Effect, SymDim, TensorType
@@ -249,15 +248,8 @@ class FxReader:
         positions = effects.mutated(node.target, node.args, node.kwargs) if form is None else form.mutated
         if not positions or self._keeps_values(node):
             return ()
-        found: list[fx.Node] = []
-
-        def collect(argument: fx.Node) -> fx.Node:
-            found.append(argument)
-            return argument
-
         values = (*node.args, *node.kwargs.values())
-        fx.node.map_arg([values[position] for position in positions], collect)
-        return tuple(found)
+        return tuple(nodes_in([values[position] for position in positions]))
 
     def mutated_weights(self, node: fx.Node) -> Iterator[torch.Tensor]:
         """The tensors of a called module that the call may change."""
@@ -359,8 +351,8 @@ def _shared_forms() -> dict[Any, FxCallSignature]:
 
 _NOT_ALONE: Final = frozenset(
     (
-        operator.getitem, INVOKE, torch.ops.aten.mm.default, torch.ops.aten.addmm.default,
-        torch.ops.aten.detach_.default, torch.amp.autocast_mode._enter_autocast,
+        operator.getitem, torch.ops.higher_order.invoke_subgraph, torch.ops.aten.mm.default,
+        torch.ops.aten.addmm.default, torch.ops.aten.detach_.default, torch.amp.autocast_mode._enter_autocast,
         torch.amp.autocast_mode._exit_autocast,
     )
 )  # fmt: skip
@@ -447,14 +439,6 @@ def _is_new_field(node: fx.Node) -> bool:
             return False
     others = [user for user in call.users if user is not node]
     return all(user.target is operator.getitem and user.args[1] != node.args[1] for user in others)
-
-
-def weight(module: torch.nn.Module, name: Weight) -> Any:
-    """The tensor of a module that a reading refers to."""
-    value: Any = module
-    for part in name.name.split("."):
-        value = getattr(value, part)
-    return value
 
 
 _ASSERTIONS: Final = frozenset(

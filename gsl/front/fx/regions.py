@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import torch
 from torch import fx
 from torch._ops import HigherOrderOperator
 
 from gsl.front.fx.groups import is_group
-from gsl.front.fx.load import arguments
+from gsl.front.fx.handle import nodes_in
 from gsl.front.fx.reader import opens_region
 from gsl.front.fx.values import Values, dim_of
 
@@ -50,13 +50,9 @@ def regions(module: fx.GraphModule, weights: Collection[str] = ()) -> dict[str, 
 def alike(old: fx.GraphModule, new: fx.GraphModule) -> bool:
     """True if the outputs of a rewritten graph are known to have the memory layout that they had: the caller may rely
     on it."""
-    before, after = ([_layout(node) for node in arguments(_output(module.graph))] for module in (old, new))
+    outputs = [nodes_in([node.args for node in module.graph.find_nodes(op="output")]) for module in (old, new)]
+    before, after = (list(map(_layout, nodes)) for nodes in outputs)
     return None not in before and before == after
-
-
-def _output(graph: fx.Graph) -> fx.Node:
-    (output,) = graph.find_nodes(op="output")
-    return cast("fx.Node", output)
 
 
 def _layout(node: fx.Node) -> tuple[Any, ...] | None:

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from gsl.errors import FrontEndError
 from gsl.front.base import ProgramStep
 from gsl.front.core.handle import handle_of
-from gsl.front.fx.handle import FxLeaf, FxLeaves
+from gsl.front.fx.handle import FxLeaf, FxLeaves, attribute
 from gsl.front.fx.values import UNKNOWN, Values
 from gsl.graph import INPUT, Graph, Node
 
@@ -99,7 +99,7 @@ class FxSteps:
             return leaf.value.detach().clone() if fresh and isinstance(leaf.value, torch.Tensor) else leaf.value
         value = self.values.value(node)
         if value is UNKNOWN and node.op == "get_attr":
-            return operator.attrgetter(str(node.target))(self.root)
+            return attribute(self.root, str(node.target))
         return _made_up(node.name, value, generator)
 
     def _weights(self, node: fx.Node) -> int:
@@ -131,7 +131,7 @@ class FxSteps:
                     return f"weight {_described(leaf.value)}"
                 value = self.values.value(argument)
                 if value is UNKNOWN and argument.op == "get_attr":
-                    value = operator.attrgetter(str(argument.target))(self.root)
+                    value = attribute(self.root, str(argument.target))
                 return _described(value)
             case list() | tuple():
                 return f"[{', '.join(map(self._argument, argument))}]"

@@ -15,8 +15,7 @@ from gsl.front.core.store import Storer
 from gsl.front.fx.builder import GraphBuilder
 from gsl.front.fx.devices import Devices
 from gsl.front.fx.fakes import Fakes, MetadataFields
-from gsl.front.fx.handle import FxLeaf, FxReading, native_index, native_of
-from gsl.front.fx.load import arguments
+from gsl.front.fx.handle import FxLeaf, FxReading, native_index, native_of, nodes_in
 from gsl.front.fx.parameters import FxParameterStore
 from gsl.front.fx.plan import plan, stands_for
 from gsl.front.fx.spellings.table import Dialect
@@ -217,7 +216,7 @@ class FxStorer(Storer):
 
     def _output(self) -> None:
         old = next(node for node in reversed(self.native.nodes) if node.op == "output")
-        before = arguments(old)
+        before = nodes_in(old.args)
         self.check_outputs(len(before))
         views = iter(self.graph.outputs)
         self.new[old] = self.writer.keep(old, lambda argument: self._argument(argument, {argument: next(views)}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -19,16 +20,16 @@ from gsl.front.fx import spellings
 from gsl.front.fx.builder import GraphBuilder, NewGraph
 from gsl.front.fx.devices import Devices, check_same, is_created, is_placed
 from gsl.front.fx.fakes import Fakes
+from gsl.front.fx.groups import write_group
 from gsl.front.fx.handle import RULE, native_index, native_of
 from gsl.front.fx.opaque import native_call
-from gsl.front.fx.outline import write_group
 from gsl.front.fx.parameters import FxParameterStore, as_tensor
 from gsl.front.fx.sizes import ComputedSizes
 from gsl.front.fx.spellings import effects
 from gsl.front.fx.spellings.lower import lowered
 from gsl.front.fx.spellings.table import Dialect, Native
 from gsl.front.fx.values import is_scalar, type_of_value
-from gsl.graph import GETITEM, TUPLE, Node, SymDim, TupleType, Type, op_name
+from gsl.graph import GETITEM, TUPLE, Node, Op, SymDim, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE, OperatorName
 
@@ -299,6 +300,27 @@ def spelled(op: Any, operands: tuple[Any, ...], attrs: Mapping[str, Any], dialec
         return spellings.write(op, attrs, operands, type_of, dialect)
     call = native_call(op, operands, attrs)
     return lowered(call) if dialect == "aten" else call
+
+
+def _check_spelled(dialect: Dialect, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None:
+    """Raise an error if a new call can't be written in a graph of that dialect."""
+    if not isinstance(op, (Subgraph, type)):
+        spelled(op, tuple(map(stand_in, operands)), attrs, dialect)
+
+
+# One function for all graphs of a kind: what was asked for one of them holds for the others.
+in_functions: Final = functools.partial(_check_spelled, "torch")
+in_aten: Final = functools.partial(_check_spelled, "aten")
+
+
+def in_exports(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None:
+    """Raise an error if a new call can't be written in an exported program."""
+    if isinstance(op, type):
+        raise FrontEndError(
+            f"an exported program can't call the module {op_name(op)}; rewrite the GraphModule of .module() instead, "
+            "or use functions"
+        )
+    in_aten(op, operands, attrs)
 
 
 def _identifier(text: str) -> str:

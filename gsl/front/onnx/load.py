@@ -10,10 +10,10 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from gsl.errors import FrontEndError
-from gsl.front.core.custom import attributes_of
 from gsl.front.core.handle import Handle, NativeLeaf, Reading, Single
 from gsl.front.core.infer import refined
 from gsl.front.core.load import Expansion, Loader, Rows, recorded
+from gsl.front.core.opaque import attributes_of
 from gsl.front.onnx import groups, opaque, spellings
 from gsl.front.onnx.dims import sizes_of
 from gsl.front.onnx.infer import declared_types, infer, inferred

@@ -9,8 +9,8 @@ from tvm import relax
 
 from gsl.errors import FrontEndError
 from gsl.front.core import infer as core
-from gsl.front.core.custom import body_of
 from gsl.front.core.handle import is_literal
+from gsl.front.core.opaque import body_of
 from gsl.front.relax import spellings
 from gsl.front.relax.blocks import has_type
 from gsl.front.relax.dims import Dims, to_relax, type_of

@@ -14,7 +14,7 @@ from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError, nearest
 from gsl.front.base import Extended, ProgramStep, Unchangeable
-from gsl.front.core.custom import read_groups
+from gsl.front.core.opaque import read_groups
 from gsl.front.relax.blocks import check
 from gsl.front.relax.dims import Dims, from_relax
 from gsl.front.relax.function import RelaxFunction, items

@@ -11,8 +11,8 @@ from tvm import ir, relax
 from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError
-from gsl.front.core.custom import as_group
 from gsl.front.core.handle import is_literal, origins
+from gsl.front.core.opaque import as_group
 from gsl.front.core.store import FreeNames
 from gsl.front.relax import spellings
 from gsl.front.relax.function import VARIABLES, call, items

@@ -12,7 +12,7 @@ from tvm import ir, relay
 
 from gsl.errors import FrontEndError, nearest
 from gsl.front.base import Extended, Unchangeable
-from gsl.front.core.custom import read_groups
+from gsl.front.core.opaque import read_groups
 from gsl.front.relay import spellings
 from gsl.front.relay.handle import KnownParts, in_order, native_of, parts, unique_names
 from gsl.front.relay.infer import evaluate

@@ -12,9 +12,9 @@ from tvm import relay
 from tvm.ir import Op
 
 from gsl.errors import FrontEndError
-from gsl.front.core.custom import as_group
 from gsl.front.core.handle import NUMBERS, is_literal
 from gsl.front.core.infer import dtype_of_number, type_of_literal
+from gsl.front.core.opaque import as_group
 from gsl.front.core.store import Storer, added, foreign
 from gsl.front.relay import groups, opaque, spellings
 from gsl.front.relay.handle import (

@@ -25,7 +25,6 @@ from gsl.front.fx.spellings import (
     index,
     linear,
     norm,
-    packed,
     pool,
     reduce,
     shape,
@@ -167,7 +166,7 @@ def is_plain(module: nn.Module) -> bool:
 
 
 FAMILIES: Final[tuple[Any, ...]] = (
-    elementwise, activation, linear, conv, pool, norm, shape, index, reduce, create, packed,
+    elementwise, activation, linear, conv, pool, norm, shape, index, reduce, create,
 )  # fmt: skip
 """Modules with ``ROWS`` and ``WRITERS``, and ``FIELDS`` where calls have several results."""
 

@@ -1,18 +1,32 @@
-"""Spellings of dense layers, matrix products and attention."""
+"""Spellings of dense layers, matrix products and attention, and of the packed layers of ``gsl.kernels``."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import torch
 import torch.nn.functional as F
 
-from gsl.front.fx.spellings.bind import BoundCall, flag, number, real, unread_unless
-from gsl.front.fx.spellings.conv import biased
-from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Native, Site, call, in_dtype, options, renamed, tensor
+from gsl import kernels
+from gsl.front.fx.spellings.bind import BoundCall, TypeOf, flag, integer, number, per_axis, real, unread_unless
+from gsl.front.fx.spellings.conv import biased, symmetric
+from gsl.front.fx.spellings.table import (
+    FxLift,
+    FxLower,
+    FxRow,
+    Native,
+    Site,
+    call,
+    in_dtype,
+    options,
+    padded,
+    renamed,
+    tensor,
+)
 from gsl.front.tree import Canon
+from gsl.spec.packed import ACTIVATIONS, PRECISIONS
 
 
 def _dense(c: BoundCall) -> Canon:
@@ -90,7 +104,90 @@ def _write_attention(s: Site) -> Native:
     return call(F.scaled_dot_product_attention, *s.operands[:3], **kwargs)
 
 
+# ---------------------------------------------------------------- layers with packed weights
+
+
+def _fused(s: Site) -> dict[str, Any]:
+    return options(activation=(s["activation"], "none"), precision=(s["precision"], "float32"))
+
+
+def _packed_operands(s: Site) -> tuple[Any, ...]:
+    """Data, weight, bias, and addend, as the kernels take them."""
+    data, weight, *others = s.operands
+    if not s.op.endswith("_add"):
+        return (data, weight, *others)
+    addend, *bias = others
+    return (data, weight, *(bias or (None,)), addend)
+
+
+def _write_packed_dense(s: Site) -> Native:
+    return call(kernels.LINEAR, *_packed_operands(s), **_fused(s))
+
+
+def _write_packed_conv2d(s: Site) -> Native:
+    (data, *others), padding, zeros, ones = _packed_operands(s), s["padding"][:2], (0, 0), (1, 1)
+    if padding != s["padding"][2:]:
+        data, padding = padded(data, s["padding"]), zeros
+    window = options(
+        stride=(s["strides"], ones), padding=(padding, zeros), dilation=(s["dilation"], ones), groups=(s["groups"], 1)
+    )
+    return call(kernels.CONV2D, data, *others, **{key: _list(value) for key, value in window.items()}, **_fused(s))
+
+
+def _list(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def plain(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], type_of: TypeOf) -> Native:
+    """A call of one of these operators in functions that torch itself has."""
+    s = Site(op, attrs, tuple(operands), type_of)
+    data, weight, bias, addend = (*_packed_operands(s), None, None)[:4]
+    if "conv2d" in op:
+        others = {name: s[name] for name in ("dilation", "groups")}
+        x = call(F.conv2d, padded(data, s["padding"]), weight, bias, stride=s["strides"], **others)
+    else:
+        x = call(F.linear, data, weight, bias)
+    if addend is not None:
+        x = call(operator.add, x, addend)
+    if s["activation"] == "none":
+        return x
+    if s["activation"] == "gelu_tanh":
+        return call(F.gelu, x, approximate="tanh")
+    return call(getattr(F, s["activation"], getattr(torch, s["activation"], None)), x)
+
+
+def _attrs(c: BoundCall) -> dict[str, Any]:
+    unread_unless(c.activation in ("none", *ACTIVATIONS) and c.precision in PRECISIONS)
+    return {"activation": c.activation, "precision": c.precision}
+
+
+def _read_packed(c: BoundCall, op: str, attrs: Mapping[str, Any]) -> Canon:
+    bias = () if c.bias is None else (tensor(c, c.bias),)
+    data = tensor(c, c.x), tensor(c, c.weight)
+    if c.addend is None:
+        return Canon(op, (*data, *bias), attrs)
+    return Canon(f"{op}_add", (*data, tensor(c, c.addend), *bias), attrs)
+
+
+def _read_packed_dense(c: BoundCall) -> Canon:
+    weight = c.tensor_type(c.weight)
+    unread_unless(weight is None or weight.ndim == 2)
+    return _read_packed(c, "packed.dense", _attrs(c))
+
+
+def _read_packed_conv2d(c: BoundCall) -> Canon:
+    data = c.tensor_type(c.x)
+    unread_unless(data is None or data.ndim == 4)
+    window = {
+        "strides": per_axis(c.stride, 2), "padding": symmetric(per_axis(c.padding, 2)),
+        "dilation": per_axis(c.dilation, 2), "groups": integer(c.groups),
+    }  # fmt: skip
+    return _read_packed(c, "packed.conv2d", {**window, **_attrs(c)})
+
+
 _SDPA = "query key value attn_mask=None dropout_p=0.0 is_causal=False scale=None enable_gqa=False"
+
+_FUSED = 'activation="none" precision="float32"'
 
 ROWS: Final = (
     FxRow("F.linear aten.linear.default", "input weight bias=None", _dense),
@@ -106,6 +203,12 @@ ROWS: Final = (
         "torch.baddbmm .baddbmm aten.baddbmm.default", "input batch1 batch2 beta=1 alpha=1", _addmm("batch1", "batch2")
     ),
     FxRow("F.scaled_dot_product_attention aten.scaled_dot_product_attention.default", _SDPA, _attention),
+    FxRow("gsl.linear.default", f"x weight bias=None addend=None {_FUSED}", _read_packed_dense),
+    FxRow(
+        "gsl.conv2d.default",
+        f"x weight bias=None addend=None stride=1 padding=0 dilation=1 groups=1 {_FUSED}",
+        _read_packed_conv2d,
+    ),
 )
 FIELDS: Final = (
     FxRow(
@@ -127,4 +230,8 @@ WRITERS: Final[Mapping[str, FxLower]] = {
     "nn.batch_matmul": _write_batch_matmul,
     "nn.bias_add": _write_bias_add,
     "nn.attention": _write_attention,
+    "packed.dense": _write_packed_dense,
+    "packed.dense_add": _write_packed_dense,
+    "packed.conv2d": _write_packed_conv2d,
+    "packed.conv2d_add": _write_packed_conv2d,
 }
