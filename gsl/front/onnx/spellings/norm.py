@@ -62,11 +62,24 @@ def _layer_norm(
         return w.call("LayerNormalization", *operands, axis=axis[0] - rank, epsilon=float(epsilon))
     # Older versions have none, and none has other axes than the last ones.
     centred = w.write("subtract", data, w.write("mean", data, axis=axis, keepdims=True))
-    variance = w.write("mean", w.write("square", centred), axis=axis, keepdims=True)
-    result = w.write("divide", centred, w.write("sqrt", w.write("add", variance, float(epsilon))))
-    wide = [shape[place] if place in axis else 1 for place in range(rank)]
-    result = result if gamma is None else w.write("multiply", result, w.reshape(gamma, wide))
-    return result if beta is None else w.write("add", result, w.reshape(beta, wide))
+    result = _scaled(w, centred, gamma, axis, epsilon)
+    return result if beta is None else w.write("add", result, _wide(w, beta, rank, axis))
+
+
+def _scaled(w: OnnxLowering, data: Any, weight: Any, axis: tuple[int, ...], epsilon: float) -> Any:
+    """A tensor divided by its root mean square over some axes, times a weight: in the words of which onnxruntime makes
+    one node when it opens a model."""
+    mean = w.write("mean", w.write("power", data, 2.0), axis=axis, keepdims=True)
+    result = w.write("divide", data, w.write("sqrt", w.write("add", mean, float(epsilon))))
+    return result if weight is None else w.write("multiply", result, _wide(w, weight, w.rank_of(data), axis))
+
+
+def _wide(w: OnnxLowering, weight: Any, rank: int, axis: tuple[int, ...]) -> Any:
+    """A weight of some axes in a form that is broadcast along the others."""
+    if axis == tuple(range(rank - len(axis), rank)):
+        return weight
+    sizes = iter(w.shape_of(weight))
+    return w.reshape(weight, [next(sizes) if place in axis else 1 for place in range(rank)])
 
 
 def _last_axes(r: OnnxCall) -> tuple[int, ...]:
@@ -88,11 +101,7 @@ def _rms_norm(w: OnnxLowering, data: Any, weight: Any = None, *, axis: tuple[int
     if w.opset >= 23 and axis == tuple(range(axis[0], rank)):
         weight = w.full(1, shape[axis[0] :], w.dtype) if weight is None else weight
         return w.call("RMSNormalization", data, weight, axis=axis[0] - rank, epsilon=float(epsilon))
-    squares = w.write("mean", w.write("square", data), axis=axis, keepdims=True)
-    result = w.write("multiply", data, w.write("rsqrt", w.write("add", squares, float(epsilon))))
-    if weight is None:
-        return result
-    return w.write("multiply", result, w.reshape(weight, [shape[a] if a in axis else 1 for a in range(rank)]))
+    return _scaled(w, data, weight, axis, epsilon)
 
 
 def _read_rms_norm(r: OnnxCall) -> Canon:
