@@ -118,14 +118,82 @@ def packed_masked_attention(
     return _attention(query, key, value, mask, num_heads, scale, False)
 
 
+_TABLES = {"position": "int64[1]", "cos": "s 4", "sin": "s 4"}
+
+
 def _turned(x: Tensor, position: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     places = position + torch.arange(x.shape[-2], device=x.device)
     cos, sin = cos[places], sin[places]
-    one, other = x.chunk(2, -1)
-    return torch.cat([one * cos - other * sin, other * cos + one * sin], -1)
+    size = cos.shape[-1]
+    one, other, rest = x[..., :size], x[..., size : 2 * size], x[..., 2 * size :]
+    return torch.cat([one * cos - other * sin, other * cos + one * sin, rest], -1)
 
 
-@operator("com.microsoft::RotaryEmbedding", x="b n s 8", position="int64[1]", cos="s 4", sin="s 4")
-def rotary_embedding(x: Tensor, position: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Pairs of places of the two halves of the last axis, turned by the angles of the rows from a position on."""
+@operator("com.microsoft::RotaryEmbedding", x="b n s 8", **_TABLES)
+def rotary_embedding(
+    x: Tensor, position: Tensor, cos: Tensor, sin: Tensor, *, num_heads: int = 0, rotary_embedding_dim: int = 0
+) -> Tensor:
+    """Pairs of places of two halves of the last axis, turned by the angles of the rows from a position on.
+
+    The halves are those of the first places of the last axis, as many as ``rotary_embedding_dim`` says, which needs the
+    number of heads, too.
+    """
     return _turned(x, position, cos, sin)
+
+
+@operator("com.microsoft::RotaryEmbedding.rows", x="b s 16", **_TABLES, num_heads=[1, 2])
+def rotary_rows(
+    x: Tensor, position: Tensor, cos: Tensor, sin: Tensor, *, num_heads: int, rotary_embedding_dim: int = 0
+) -> Tensor:
+    """The same for a tensor whose last axis has the heads one after the other."""
+    heads = x.reshape(x.shape[0], x.shape[1], num_heads, x.shape[2] // num_heads).transpose(1, 2)
+    return _turned(heads, position, cos, sin).transpose(1, 2).reshape(x.shape)
+
+
+# Embeddings
+
+_WORDS = {"ids": "int32[b s]", "words": "v d", "rows": "p d", "gamma": "d", "beta": "d"}
+
+
+def _embedded(total: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
+    norm = torch.nn.functional.layer_norm(total, total.shape[-1:], gamma, beta, epsilon)
+    return norm, torch.zeros(total.shape[0], dtype=torch.int32, device=total.device), total
+
+
+@operator("com.microsoft::EmbedLayerNormalization", **_WORDS, kinds="int32[b s]", table="k d")
+def embed_layer_norm(
+    ids: Tensor, kinds: Tensor, words: Tensor, rows: Tensor, table: Tensor, gamma: Tensor, beta: Tensor, *,
+    epsilon: float = 1e-12,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The layer norm of the sum of the embeddings of words, of their kinds, and the first rows of a table; zeros in the
+    place of the lengths of a mask; and the sum."""
+    return _embedded(words[ids.long()] + rows[: ids.shape[1]] + table[kinds.long()], gamma, beta, epsilon)
+
+
+@operator("com.microsoft::EmbedLayerNormalization.placed", **_WORDS, kinds="int32[b s]", table="k d",
+          places="int32[1 s]")  # fmt: skip
+def embed_layer_norm_placed(
+    ids: Tensor, kinds: Tensor, words: Tensor, rows: Tensor, table: Tensor, gamma: Tensor, beta: Tensor,
+    places: Tensor, *, epsilon: float = 1e-12, arg7: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The same with rows of the table of places that are given."""
+    total = words[ids.long()] + rows[places.long()] + table[kinds.long()]
+    return _embedded(total, gamma, beta, epsilon)
+
+
+@operator("com.microsoft::EmbedLayerNormalization.words", **_WORDS)
+def embed_layer_norm_words(
+    ids: Tensor, words: Tensor, rows: Tensor, gamma: Tensor, beta: Tensor, *, epsilon: float = 1e-12,
+    arg1: int | None = None, arg4: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The same for words that have no kinds."""
+    return _embedded(words[ids.long()] + rows[: ids.shape[1]], gamma, beta, epsilon)
+
+
+@operator("com.microsoft::EmbedLayerNormalization.words_placed", **_WORDS, places="int32[1 s]")
+def embed_layer_norm_words_placed(
+    ids: Tensor, words: Tensor, rows: Tensor, gamma: Tensor, beta: Tensor, places: Tensor, *, epsilon: float = 1e-12,
+    arg1: int | None = None, arg4: int | None = None, arg7: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The same for words that have no kinds, with rows of places that are given."""
+    return _embedded(words[ids.long()] + rows[places.long()], gamma, beta, epsilon)

@@ -362,11 +362,100 @@ def rotary_embedding_tables() -> RuleSides:
     return *rotary_sides(x, tables, [part(each, 0, x.shape[3] // 2) for each in tables]), halves_are_equal
 
 
+@rule(priority=-2, extern_use=False)
+def rotary_embedding_part() -> RuleSides:
+    """[rotary_embedding(x1), x2] = rotary_embedding(x; the size of x1), where x = [x1, x2]
+
+    Along the last axis of heads.
+    """
+    x, position, cos, sin = (pat.Wildcard() for _ in range(4))
+    cut = cos.shape[1] * 2
+    turned = ort.rotary_embedding(part(x, 0, cut), position, cos, sin, rotary_embedding_dim=0)
+    whole = op.Concatenate([turned, part(x, cut, x.shape[3])], axis=3)
+    heads = {"num_heads": x.shape[1], "rotary_embedding_dim": cut}
+    return whole, ort.rotary_embedding(x, position, cos, sin, **heads), x.ndim == 4
+
+
+@rule(priority=-2)
+def rotary_embedding_rows() -> RuleSides:
+    """rotary_embedding of heads, which are then put together = rotary_embedding of (batch, length, heads · size)
+
+    For heads that are parts of the last one of three axes.
+    """
+    x, position, cos, sin = pat.Wildcard(ndim=3), *(pat.Wildcard() for _ in range(3))
+    heads = op.Reshape(x, ndim=4)
+    turned = ort.rotary_embedding(op.Transpose(heads, axes=(0, 2, 1, 3)), position, cos, sin)
+    whole = op.Reshape(op.Transpose(turned, axes=(0, 2, 1, 3)), newshape=x.shape)
+    count, size = heads.shape[2], turned.rotary_embedding_dim
+    target = ort.rotary_rows(x, position, cos, sin, num_heads=count, rotary_embedding_dim=size)
+    return whole, target, heads.shape[:2] == x.shape[:2]
+
+
+# Embeddings
+
+
+def looked_up() -> tuple[pat.Call, pat.Wildcard, pat.Wildcard]:
+    """Rows of a table by indices of two axes; the table, and the indices."""
+    table, ids = pat.Wildcard(ndim=2), pat.Wildcard(ndim=2)
+    return op.Take(table, ids, axis=0), table, ids
+
+
+def embedding_sides(has_kinds: bool) -> RuleSides:
+    """The layer norm of the embeddings of words, of their kinds if they have some, and of their places."""
+    words, word_table, ids = looked_up()
+    kinds, kind_table, kind_ids = looked_up()
+    placed, place_table, places = looked_up()
+    rows, w, b = (pat.Wildcard() for _ in range(3))
+    where = placed | rows
+    total = ((words + kinds) + where) | ((words + where) + kinds) if has_kinds else words + where
+    norm = op.LayerNorm(total, w, b, axis=last(total), center=True, scale=True)
+    batch, length, size = (total.shape[axis] for axis in range(3))
+
+    def call(plain: Any, of_kinds: Any, rows: pat.Pattern, *places: pat.Pattern) -> Any:
+        own = op.Cast(ids, dtype="int32")
+        given = (own, op.Cast(kind_ids, dtype="int32"), word_table, rows, kind_table) if has_kinds else (
+            own, word_table, rows
+        )  # fmt: skip
+        found = [op.Cast(each, dtype="int32") for each in places]
+        return (of_kinds if has_kinds else plain)(*given, w, b, *found, epsilon=norm.epsilon)
+
+    calls = [
+        call(ort.embed_layer_norm_words_placed, ort.embed_layer_norm_placed, place_table, places),
+        call(ort.embed_layer_norm_words, ort.embed_layer_norm, op.Reshape(rows, newshape=(length, size))),
+    ]
+    fits = [
+        (places.shape[1] == length) & (place_table.shape[1] == size) & same_dtype(w, place_table),
+        attr.In(rows.shape, attr.Tuple(attr.Tuple(length, size), attr.Tuple(1, length, size))),
+    ]
+    tables = [(ids, word_table), *([(kind_ids, kind_table)] if has_kinds else [])]
+    alike = [(each.shape == attr.Tuple(batch, length)) & (table.shape[1] == size) for each, table in tables]
+    alike += [total.ndim == 3, attr.In(total.dtype, FLOATS), same_dtype(total, w, b), attr.Match(where, fits)]
+    return [norm, total], [pat.Match(where, [each[place] for each in calls]) for place in (0, 2)], attr.all(alike)
+
+
+@rule(priority=-1)
+def embed_layer_norm() -> RuleSides:
+    """layer_norm(words[i] + kinds[k] + places, w, b), and the sum = embed_layer_norm(i, k, words, places, kinds, w, b)
+
+    For indices of one shape, of (batch, length), and places that are rows for all of the batch, or rows of a table.
+    """
+    return embedding_sides(True)
+
+
+@rule(priority=-2)
+def embed_layer_norm_words() -> RuleSides:
+    """layer_norm(words[i] + places, w, b), and the sum = embed_layer_norm(i, words, places, w, b)
+
+    As embed-layer-norm, after which it comes, for words that have no kinds.
+    """
+    return embedding_sides(False)
+
+
 RULES = (
     skip_layer_norm, skip_layer_norm_bias, skip_rms_norm, bias_gelu, bias_fast_gelu, fast_gelu, quick_gelu, quick_silu,
     matmul_turned, matmul_scaled, attention_scaled_query, attention_scaled_key, multi_head_attention, masked_attention,
     multi_head_attention_scaled_query, packed_attention, packed_attention_split, rotary_embedding,
-    rotary_embedding_tables,
+    rotary_embedding_tables, rotary_embedding_part, rotary_embedding_rows, embed_layer_norm, embed_layer_norm_words,
 )  # fmt: skip
 ORT = IDIOMS + RuleSet(RULES)
 """The rules of the normal form, the idioms in it, and those for onnxruntime."""
