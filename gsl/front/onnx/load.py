@@ -110,7 +110,7 @@ class OnnxLoader(Loader):
         """The numbers of facts, from 1: they are compared faster than these."""
 
     def load(self) -> Graph:
-        """The view."""
+        """The view. What computes nothing that the results need is not in it; it stays as it is in the model."""
         graph = self.model.graph
         for value in graph.inputs:
             if value.name not in self.weights:
@@ -121,14 +121,7 @@ class OnnxLoader(Loader):
             if len(node.outputs) > 1 or node.op_type in _ALONE or not self._repeat(node):
                 self._load(node)
         results = [self.views[value] for value in graph.outputs]
-        return Graph(self.alive([*results, *self._unused()]), results, partial(infer, self.model))
-
-    def _unused(self) -> list[Node]:
-        """The view nodes of calls whose values nothing in the model uses."""
-        used = set[Node]().union(*[node.operands for node in self.nodes])
-        left = [node for node in self.nodes if node not in used and node.op != INITIALIZER]
-        natives = [(node, node.native.reading.native) for node in left if isinstance(node.native, Handle)]
-        return [node for node, value in natives if isinstance(value, ir.Value) and not value.uses()]
+        return Graph(self.alive(results), results, partial(infer, self.model))
 
     # ------------------------------------------------------------ leaves
 

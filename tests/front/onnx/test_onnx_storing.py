@@ -53,6 +53,15 @@ def test_nothing_is_done() -> None:
     assert bytes_of(native) == before
 
 
+def test_no_rule_fires_in_what_nothing_uses() -> None:
+    """Neither where a call that nothing uses is the end of a match, nor where one uses a part of it."""
+    dead = workload("y = Abs(x) a = Relu(x) b = Relu(a)")
+    assert RELUS(dead).model is dead.model
+    new = RELUS(workload("a = Relu(x) b = Relu(a) y = Abs(b) c = Exp(a)"))
+    assert sorted(nodes(new.model)) == ["Abs", "Exp", "Relu", "Relu"]
+    assert RELUS(new).model is new.model
+
+
 def test_all_but_the_match_is_as_it_was() -> None:
     native = annotated()
     before = bytes_of(native)
