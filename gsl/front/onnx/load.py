@@ -10,7 +10,7 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from gsl.errors import FrontEndError
-from gsl.front.core.handle import Handle, NativeLeaf, Reading, Single
+from gsl.front.core.handle import NativeLeaf, Reading, Single
 from gsl.front.core.infer import refined
 from gsl.front.core.load import Expansion, Loader, Rows, recorded
 from gsl.front.core.opaque import attributes_of
