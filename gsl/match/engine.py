@@ -186,7 +186,7 @@ class MatchSearch(Machine[Node]):
         return bound is node or self.miss(pattern, node, "same node", bound, node)
 
     def may_be(self, matcher: Matcher, node: Node) -> bool:
-        return matcher.plausible(node)
+        return matcher.plausible(node) if self.fuzzy or self.on_miss is not None else matcher.likely(node)
 
     def has_operator(self, matcher: Matcher, node: Node, what: str, expected: Any) -> bool:
         accepts = matcher.accepts

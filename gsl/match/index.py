@@ -8,11 +8,12 @@ which tells the rules for which both are what they want. A third operator tells 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 
 from gsl.graph import Node, Op
-from gsl.match.plan import USER, Candidates, Plan
+from gsl.match.plan import USER, Candidates, Hint, Plan
 
 SEVERAL = 4
 """The number of rules from which on a table is made."""
@@ -28,52 +29,52 @@ def candidates(
         if nodes and not at_roots and plan.lacks(by_op):
             nodes = []
         found.append(Candidates(plan.start(anchor), nodes, ops))
-    rows = [_Row(each) for each in found if each.nodes and each.start.hints]
+    hinted = [each for each in found if each.nodes and each.start.hints]
     for each in found:
-        if len(rows) < SEVERAL or not each.start.hints:
+        if len(hinted) < SEVERAL or not each.start.hints:
             each.ops = None
-    if len(rows) >= SEVERAL:
-        _look_up(rows, by_op)
-        for row in rows:
-            row.candidates.nodes = row.nodes()
+    if len(hinted) >= SEVERAL:
+        for each, parts in zip(hinted, _look_up(hinted, by_op)):
+            each.nodes = _merged(parts)
     return found
 
 
 def add_candidates(found: Iterable[Candidates], by_op: Mapping[Op, list[Node]]) -> None:
     """Note nodes that were moved as candidates of the rules that were looked up in a table."""
-    rows = [_Row(each) for each in found if each.ops is not None]
-    _look_up(rows, by_op)
-    for row in rows:
-        row.candidates.late += chain.from_iterable(row.parts)
+    looked_up = [each for each in found if each.ops is not None]
+    for each, parts in zip(looked_up, _look_up(looked_up, by_op)):
+        each.late += chain.from_iterable(parts)
 
 
-def _look_up(rows: Sequence[_Row], by_op: Mapping[Op, list[Node]]) -> None:
-    """Give to each row the nodes of its operators for which its hints hold."""
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The hints of a rule, or of one of its choices, and the nodes that a table has for the rule."""
+
+    hints: tuple[Hint, ...]
+    parts: list[list[Node]]
+    """Nodes in graph order; those of other operators, at a node or near to it, are in another list."""
+
+
+def _look_up(found: Sequence[Candidates], by_op: Mapping[Op, list[Node]]) -> list[list[list[Node]]]:
+    """For each rule, the nodes of its operators for which its hints hold, in several lists."""
+    parts: list[list[list[Node]]] = [[] for _ in found]
     groups: dict[Op, list[_Row]] = {}
-    for row in rows:
-        for op in row.candidates.ops or ():
-            groups.setdefault(op, []).append(row)
+    for each, part in zip(found, parts):
+        for pattern, hints in each.start.hints.items():
+            row = _Row(hints, part)
+            for op in each.start.matchers[pattern].ops or each.ops or ():
+                groups.setdefault(op, []).append(row)
     for op, group in groups.items():
         if op in by_op:
             _sort(by_op[op], group, 0)
+    return parts
 
 
-class _Row:
-    """The nodes that a table has for a rule."""
-
-    __slots__ = ("candidates", "hints", "parts")
-
-    def __init__(self, candidates: Candidates) -> None:
-        self.candidates = candidates
-        self.hints = candidates.start.hints
-        self.parts: list[list[Node]] = []
-        """Nodes in graph order; those of other operators, at a node or near to it, are in another list."""
-
-    def nodes(self) -> list[Node]:
-        """The nodes in graph order."""
-        if len(self.parts) > 1:
-            return sorted(dict.fromkeys(chain.from_iterable(self.parts)), key=_index)
-        return self.parts[0] if self.parts else []
+def _merged(parts: Sequence[list[Node]]) -> list[Node]:
+    """The nodes of several lists in graph order."""
+    if len(parts) > 1:
+        return sorted(dict.fromkeys(chain.from_iterable(parts)), key=_index)
+    return parts[0] if parts else []
 
 
 def _sort(nodes: list[Node], rows: Sequence[_Row], depth: int) -> None:

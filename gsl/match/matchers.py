@@ -99,6 +99,10 @@ class Matcher:
         accepts = self.accepts
         return accepts is None or accepts(node.op)
 
+    def likely(self, node: Node) -> bool:
+        """A necessary condition that takes longer, where no operators may be skipped."""
+        return self.plausible(node)
+
     def last_nodes(self, search: MatchSearch, firsts: Iterable[Node]) -> Iterable[Node]:
         """The nodes that may be the pattern's when it uses something by one of the given nodes."""
         return [node for node in firsts if self.plausible(node)]
@@ -206,6 +210,14 @@ class CallMatcher(Matcher):
 
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
         self.operands = tuple([matchers[operand] for operand in self.pattern.operands or ()])
+
+    def likely(self, node: Node) -> bool:
+        if not self.plausible(node):
+            return False
+        wanted, found = self.operands, node.operands
+        if len(wanted) != len(found) or all(one.plausible(each) for one, each in zip(wanted, found)):
+            return True
+        return self.may_turn and wanted[0].plausible(found[1]) and wanted[1].plausible(found[0])
 
     def admits(self, search: Machine[N], node: N) -> bool:
         op, operands = self.pattern.op, self.pattern.operands

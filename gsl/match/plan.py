@@ -71,9 +71,11 @@ class Start(Lowered):
         return emitted(self)
 
     @cached_property
-    def hints(self) -> tuple[Hint, ...]:
-        """The hints about the surroundings of a node where the search succeeds."""
-        return hints_of(self)
+    def hints(self) -> Mapping[Pattern, tuple[Hint, ...]]:
+        """The hints about the surroundings of a node where the search succeeds: for the anchor, or for each choice of
+        one that is an alternative. Empty where none tell anything."""
+        found = {pattern: hints_of(self, pattern) for pattern in choices(self.anchor)}
+        return found if any(found.values()) else {}
 
     def finder(self, number: int) -> Find:
         """The function that finds the matches from a node, to be called for so many nodes."""
@@ -256,12 +258,24 @@ class Plan(CheckedSource):
                     yield match
 
 
-def hints_of(start: Lowered) -> tuple[Hint, ...]:
-    """The hints that tell a start from others with the same operator, most telling first: none, one or two."""
-    plan, anchor = start.plan, start.anchor
+def choices(pattern: Pattern) -> Iterator[Pattern]:
+    """The choices of an alternative, those of alternatives among them included; of any other pattern, that one."""
+    work = [pattern]
+    while work:
+        pattern = work.pop()
+        if isinstance(pattern, Alt):
+            work += reversed(pattern.choices)
+        else:
+            yield pattern
+
+
+def hints_of(start: Lowered, anchor: Pattern) -> tuple[Hint, ...]:
+    """The hints that tell an anchor, or a choice of it, from others with the same operator, most telling first: none,
+    one or two."""
+    plan = start.plan
     if plan.variadic is not None or plan.fuzzy or not isinstance(anchor, (Call, Tuple, GetItem)):
         return ()
-    near = [*_below(start, anchor, ()), *_above(start, anchor)]
+    near = [*_below(start, anchor, ()), *_above(start, start.anchor)]
     first = min(near, key=lambda hint: (hint.path[0] == USER, len(hint.ops)), default=None)
     if first is None:
         return ()

@@ -109,7 +109,17 @@ def test_a_rule_sees_what_was_laid_bare_two_calls_away() -> None:
     view = chain("exp", "negative", "negative", "tanh", "abs", "sin")
     gone = Subst(op.Negative(op.Negative(x)), x, name="gone")
     found = Subst(op.Abs(op.Tanh(op.Exp(x))), op.Erf(x), name="found")
-    assert [hint.path for hint in found.plan.start(found.plan.outputs[0]).hints] == [(0,), (0, 0)]
+    root = found.plan.outputs[0]
+    assert [hint.path for hint in found.plan.start(root).hints[root]] == [(0,), (0, 0)]
+    assert [firing.rule for firing in made(view, [gone, found, *SPARE]).trace.firings] == ["gone", "found"]
+
+
+def test_a_rule_of_alternatives_sees_what_was_laid_bare() -> None:
+    view = chain("exp", "negative", "negative", "tanh", "abs", "nn.relu", "abs")
+    gone = Subst(op.Negative(op.Negative(x)), x, name="gone")
+    found = Subst(pat.Alt(op.ReLU(op.Erf(x)), op.Tanh(op.Exp(x))), op.Erf(x), name="found")
+    root = found.plan.outputs[0]
+    assert [[hint.path for hint in hints] for hints in found.plan.start(root).hints.values()] == [[(0,)], [(0,)]]
     assert [firing.rule for firing in made(view, [gone, found, *SPARE]).trace.firings] == ["gone", "found"]
 
 
