@@ -17,17 +17,17 @@ class Replacement:
         self, old: Sequence[Node], new: Sequence[Node], created: tuple[Node, ...] | None = None
     ) -> None:
         self.old = tuple(old)
-        self.new = tuple(new)
-        self.created = created_for(new) if created is None else created
+        self.new = new = tuple(new)
+        self.created = created = created_for(new) if created is None else created
         """The nodes that are not in the graph yet, operands first. They are looked for unless they are given."""
         self.used: Sequence[Node]
         """The nodes of the graph that the new ones are made from."""
-        if not self.created:
-            self.used = self.new
-        elif self.created == self.new and len(self.new) == 1:
-            self.used = self.new[0].operands
+        if not created:
+            self.used = new
+        elif created == new and len(new) == 1:
+            self.used = new[0].operands
         else:
-            used = [operand for node in self.created for operand in node.operands if operand.index >= 0]
+            used = [operand for node in created for operand in node.operands if operand.index >= 0]
             self.used = [*used, *[node for node in new if node.index >= 0]]
 
 
@@ -202,10 +202,10 @@ class Splicer:
         for new, taken in moved:
             _put_in_order(new, taken)
         self.drop(matched, covers=True)
-        unused = [new for new in replacement.new if not new.users and new in created]
-        if unused:
-            self.drop(unused)
-        names, dead, touched = self.names, self.dead, self.graph.touched
+        for new in replacement.new:
+            if not new.users and new in created:
+                self.drop((new,))
+        dead, touched = self.dead, self.graph.touched
         if touched is not None:  # of what was matched, what stays may be part of another match
             for node in created:
                 touched[node] = None
@@ -213,12 +213,8 @@ class Splicer:
                 touched[node] = None
         for node in created:
             if node not in dead:
-                wanted = node.name or self._short_name(node.op)
-                holder = names.get(wanted)
-                if holder is not None and holder not in dead:
-                    wanted = self._numbered(wanted)
-                names[wanted] = node
-                node.name = wanted
+                node.name = name = self._free_name(node.name or self._short_name(node.op))
+                self.names[name] = node
 
     def _link(self, old: Node, new: Node, created: Collection[Node]) -> tuple[Node, ...]:
         """Let users and outputs have a new node instead of an old one; these users, without those among the created.
@@ -258,12 +254,18 @@ class Splicer:
             found = self._short_names[op] = short_name(op)
         return found
 
-    def _numbered(self, wanted: str) -> str:
-        """The name with a number behind it that no other node of the graph has."""
-        name, names, dead = wanted, self.names, self.dead
-        while name in names and names[name] not in dead:
-            self._numbers[wanted] = number = self._numbers.get(wanted, 0) + 1
+    def _free_name(self, wanted: str) -> str:
+        """The name, with a number behind it if another node of the graph has it."""
+        holder_of, dead = self.names.get, self.dead
+        holder = holder_of(wanted)
+        if holder is None or holder in dead:
+            return wanted
+        number = self._numbers.get(wanted, 0)
+        while holder is not None and holder not in dead:
+            number += 1
             name = f"{wanted}_{number}"
+            holder = holder_of(name)
+        self._numbers[wanted] = number
         return name
 
     def finish(self) -> None:
@@ -299,8 +301,9 @@ class Splicer:
         Calls with effects stay, but for exchanges among the suspects where a match ``covers`` them.
         """
         dead, outputs, less_used = self.dead, self.outputs, self.graph.less_used
+        before = len(dead)
         for suspect in suspects:
-            if suspect.users:
+            if suspect.users or suspect in dead:
                 continue
             work = [suspect]
             while work:
@@ -310,7 +313,6 @@ class Splicer:
                 if node.effect is not None and not (covers and node.effect is Effect.EXCHANGES and node in suspects):
                     continue
                 dead.add(node)
-                self.size -= 1
                 if less_used is not None:
                     less_used.update(dict.fromkeys(node.operands))
                 for operand in node.operands if not node.deps else _needs(node):
@@ -326,6 +328,7 @@ class Splicer:
                         if operand.users:
                             continue
                     work.append(operand)
+        self.size -= len(dead) - before
 
 
 def _put_in_order(new: Node, users: tuple[Node, ...]) -> None:

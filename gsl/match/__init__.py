@@ -21,8 +21,9 @@ from gsl.match.emit import Find
 from gsl.match.engine import MatchSearch, UseLists
 from gsl.match.index import add_candidates, candidates
 from gsl.match.plan import Candidates, Plan, Start
-from gsl.match.result import Match, Miss
+from gsl.match.result import Match, Miss, Site
 
 __all__ = [
-    "Candidates", "Find", "Match", "MatchSearch", "Miss", "Plan", "Start", "UseLists", "add_candidates", "candidates",
+    "Candidates", "Find", "Match", "MatchSearch", "Miss", "Plan", "Site", "Start", "UseLists", "add_candidates",
+    "candidates",
 ]  # fmt: skip

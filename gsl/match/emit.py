@@ -11,7 +11,7 @@ source. A test that fails goes on with the innermost choice; a choice is a loop.
         if node in blocked: return ()
         n1, = node.operands
         …
-        return (found(…),)
+        return (FoundMatch(…),)
 
 The function gives the matches that the search gives, in the same order. Guards that are not written as source are asked
 of a search whose state is what is bound by then. For what is there any number of times (``pat.Variadic``,
@@ -42,7 +42,7 @@ from gsl.match.literals import decidedly_same
 from gsl.match.lower import Lowered
 from gsl.match.machine import END, Goals, Machine, Some
 from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher, check_all
-from gsl.match.result import Match, found, found_instances
+from gsl.match.result import FoundMatch, Match, Site, found_instances
 from gsl.match.source import CheckedSource
 from gsl.match.uses import Link, climb
 from gsl.pat import OpClass, Pattern, has_head
@@ -141,12 +141,16 @@ class Emitter(Machine[str]):
 
     def end(self, _: Any, path: AttrPath, rest: Goals) -> None:
         """The goal of giving the match."""
-        nodes, chosen, operators, counts, heads = self.tables()
-        known = f"{{{chosen}}}, {{{operators}}}, {self._outputs()}, {self._covered()}"
-        match = f"{self.of(found)}({self.of(self.plan)}, {{{nodes}}}, {known})"
+        given = f"{self._outputs()}, {self._covered()}"
         if self.many:
-            given = f"({self._nodes(late=True)}), {known}, {{{counts}}}, {{{heads}}}"
+            _, chosen, operators, counts, heads = self.tables()
+            given = f"({self._nodes(late=True)}), {{{chosen}}}, {{{operators}}}, {given}, {{{counts}}}, {{{heads}}}"
             match = f"{self.of(found_instances)}({self.of(self.plan)}, {given})"
+        else:
+            keys, bound = tuple(self.bindings.nodes), list(self.bindings.nodes.values())
+            places = {op: bound.index(var) for op, var in self.operators.items()}
+            site = Site(self.plan, keys, dict(self.bindings.chosen), places)
+            match = f"{self.of(FoundMatch)}({self.of(site)}, ({''.join(f'{var}, ' for var in bound)}), {given})"
         if self.bindings.skipped:
             match = f"{self.of(with_skipped)}({match}, {self.skipped()})"
         self.out.result(match)

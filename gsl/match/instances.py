@@ -308,8 +308,10 @@ def free(
 
 def with_skipped(match: Match, skipped: dict[Node, bool]) -> Match:
     """A match, and the nodes that it skips."""
-    match.bindings.skipped.update(skipped)
-    return match
+    new = Match(match.plan, match.bindings, match.operators)
+    new.bindings.skipped.update(skipped)
+    new.outputs, new.inner = match.outputs, match.inner
+    return new
 
 
 _index = attrgetter("index")

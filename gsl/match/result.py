@@ -34,6 +34,11 @@ class Match:
     Of a template, ``match[variadic(p, i)]`` is the node of an instance, and ``match.instances(variadic, p)`` are all.
     """
 
+    site: Site | None = None
+    """The place of a printed function that found the match, where all is known that the match does not tell itself."""
+    bound: tuple[Node, ...]
+    """The nodes of the patterns of that place."""
+
     def __init__(self, plan: CheckedSource, bindings: Bindings[Node], operators: Mapping[OpClass, Op]) -> None:
         self.plan = plan
         self.bindings = bindings
@@ -123,15 +128,39 @@ class Match:
         return self.visualize()._repr_svg_()
 
 
-def found(
-    plan: CheckedSource, nodes: dict[Any, Node], chosen: dict[Any, int], operators: Mapping[OpClass, Op],
-    outputs: tuple[Node, ...], inner: tuple[Node, ...],
-) -> Match:  # fmt: skip
-    """A match of which all is known; with instances, see :func:`found_instances`."""
-    match = Match(plan, Bindings(plan.scopes, nodes, chosen), operators)
-    match.outputs = outputs  # what the cached properties would find
-    match.inner = inner
-    return match
+@dataclass(frozen=True, slots=True, eq=False)
+class Site:
+    """A place of a printed function where a match without instances is given: what is the same for all of these."""
+
+    plan: CheckedSource
+    keys: tuple[Any, ...]
+    """The keys of the bound nodes."""
+    chosen: Mapping[Any, int]
+    operators: Mapping[OpClass, int]
+    """The places of the nodes whose operators classes stand for."""
+
+
+class FoundMatch(Match):
+    """A match that was found at a place of a printed function; its tables are made when something asks for them."""
+
+    def __init__(
+        self, site: Site, bound: tuple[Node, ...], outputs: tuple[Node, ...], inner: tuple[Node, ...]
+    ) -> None:
+        self.site = site
+        self.plan = site.plan
+        self.bound = bound
+        self.outputs = outputs  # what the cached properties would find
+        self.inner = inner
+
+    @cached_property
+    def bindings(self) -> Bindings[Node]:  # type: ignore[override]
+        assert self.site is not None
+        return Bindings(self.plan.scopes, dict(zip(self.site.keys, self.bound)), dict(self.site.chosen))
+
+    @cached_property
+    def operators(self) -> Mapping[OpClass, Op]:  # type: ignore[override]
+        assert self.site is not None
+        return {op: self.bound[place].op for op, place in self.site.operators.items()}
 
 
 def found_instances(

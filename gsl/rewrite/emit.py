@@ -6,8 +6,7 @@ is, with the names of objects in their place::
 
     def again(match, graph):
         calls = graph.formed.get(known) or known.calls_for(graph)
-        nodes = match.bindings.nodes
-        n0 = nodes.get(x)
+        _, _, n0, = match.bound
         if n0.op in NUMBERS: return None
         cn1 = calls.get((sigmoid, id(n0.type), ))
         if cn1 is None: return None
@@ -16,9 +15,10 @@ is, with the names of objects in their place::
         n1 = Node(cn1[0], (n0, ), cn1[1], cn1[2], cn1[3])
         n1.index, n1.origin = -1, origin
         …
-        return [n2], (n1, n2, )
+        return (n2, ), (n1, n2, )
 
-It gives nothing where a call is not known yet, or where a number stands for a tensor: then the steps are taken.
+There is one for each place of a printed search that finds matches, and one for all that are found otherwise. It gives
+nothing where a call is not known yet, or where a number stands for a tensor: then the steps are taken.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from gsl.attr.ast import Literal
 from gsl.attr.evaluate import Names
 from gsl.graph import CONST, Graph, Node, Op, Origin, Type
 from gsl.graph.types import has_unknown
-from gsl.match import Match
+from gsl.match import Match, Site
 from gsl.pat import Call, Like, OpClass, Pattern
 from gsl.rewrite.build import Builder, Steps, needed
 from gsl.rewrite.new import NUMBERS, is_stateless
 from gsl.spec import OpSpec
 
-Again = Callable[[Match, Graph], "tuple[list[Node], tuple[Node, ...]] | None"]
+Again = Callable[[Match, Graph], "tuple[tuple[Node, ...], tuple[Node, ...]] | None"]
 """The nodes of the outputs, and all nodes that were made, operands first; ``None`` if something is not known."""
 Calls = dict[Any, tuple[Op, Mapping[str, Any], "Type | None", str, object]]
 """Calls by the addresses of types: operator, attributes, type, name, and what must not be freed lest another object
@@ -48,15 +48,13 @@ MOST_CALLS: Final = 4096
 
 
 class KnownCalls:
-    """The calls of a target that were made before, and the function that makes them again."""
+    """The calls of a target that were made before, and the functions that make them again."""
 
     def __init__(self, steps: Steps, outputs: Sequence[Pattern], calls: Sequence[Call | Like], rule: str) -> None:
         self.calls = calls
         """Their patterns, operands first."""
-        source = _Source(steps)
-        for pattern in calls:
-            source.call(pattern)
-        self.again: Again = source.function(outputs, rule, self)
+        self._target = steps, outputs, rule
+        self._functions: dict[Site | None, Again] = {}
         self._everywhere: dict[Any, Calls] = {}
         """Those that are the same in all graphs whose types a mere function infers, and of which a mere function tells
         whether they can be written: by these functions."""
@@ -72,6 +70,17 @@ class KnownCalls:
                 elif make is not Builder.unmatched:
                     return None
         return KnownCalls(steps, outputs, list(calls), rule)
+
+    def again(self, match: Match, graph: Graph) -> tuple[tuple[Node, ...], tuple[Node, ...]] | None:
+        """The nodes of the outputs for a match, and all that were made; ``None`` if something is not known."""
+        function = self._functions.get(match.site)
+        if function is None:
+            steps, outputs, rule = self._target
+            source = _Source(steps, match.site)
+            for pattern in self.calls:
+                source.call(pattern)
+            function = self._functions[match.site] = source.function(outputs, rule, self)
+        return function(match, graph)
 
     def remember(self, builder: Builder, graph: Graph) -> None:
         """Take note of the calls that were built for a match.
@@ -163,8 +172,9 @@ class TargetRecipe:
 class _Source:
     """The lines of one function."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: Steps, site: Site | None) -> None:
         self.steps = steps
+        self.site = site
         self.names = Names()
         self.variables: dict[Pattern, str] = {}
         """The variables of nodes."""
@@ -180,10 +190,12 @@ class _Source:
         name = self.variables.get(pattern)
         if name is None:
             name = self.variables[pattern] = f"n{len(self.variables)}"
-            where = self.names.of(pattern)
-            tests = [] if self.steps.is_sure(pattern) else [f"{name} is None"]
-            tests += [] if isinstance(pattern, Call) else [f"{name}.op in {self.names.of(NUMBERS)}"]
-            self.lookups.append(f"{name} = nodes.get({where})")
+            tests = [] if isinstance(pattern, Call) else [f"{name}.op in {self.names.of(NUMBERS)}"]
+            if self.site is None:
+                tests[:0] = [] if self.steps.is_sure(pattern) else [f"{name} is None"]
+                self.lookups.append(f"{name} = match.bindings.nodes.get({self.names.of(pattern)})")
+            elif pattern not in self.site.keys:
+                tests = ["True"]
             if tests:
                 self.lookups.append(f"if {' or '.join(tests)}: return None")
         return name
@@ -204,15 +216,17 @@ class _Source:
 
     def function(self, outputs: Sequence[Pattern], rule: str, known: KnownCalls) -> Again:
         """The function, which returns the nodes of outputs."""
-        results = [self.node(output) for output in outputs]
+        results, made = _row([self.node(output) for output in outputs]), _row(self.made)
+        bound = [self.variables.get(key, "_") for key in self.site.keys] if self.site is not None else []
         lines = [
             "def again(match, graph):",
             f"calls = graph.formed.get({self.names.of(known)}) or {self.names.of(known)}.calls_for(graph)",
-            "nodes = match.bindings.nodes",
+            f"{', '.join(bound)}, = match.bound" if bound else "",
             *self.lookups,
             f"origin = Origin({rule!r}, match.inner)",
             *self.makes,
-            f"return [{', '.join(results)}], {_row(self.made)}",
+            f"new = {results}",
+            f"return new, {'new' if results == made else made}",
         ]
         table = {**self.names.table, "Node": Node, "Origin": Origin}
         exec(compile("\n    ".join(lines), "<target>", "exec"), table)

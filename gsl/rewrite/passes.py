@@ -476,16 +476,17 @@ class RulePass:
             self.checker.applied(replacement)
         self.blocked.update(inner, replacement.created)
         kept: tuple[str, ...] = ()
-        if not self.splicer.dead.issuperset(inner):
-            alive = [other for other in inner if other not in self.splicer.dead]
+        dead = self.splicer.dead
+        if not dead.issuperset(inner):
+            alive = [other for other in inner if other not in dead]
             reused = _reused(replacement, alive)
             kept = names_of([other for other in alive if other not in reused])
         new = names_of(replacement.new)
         made = new if replacement.created == replacement.new else names_of(replacement.created)
-        place = (self.round, node.name, identity(match))
+        old, covered = names_of(replacement.old), names_of(inner)
         assumed = assumptions(match) if rule.plan.domains else ()
         self.trace.firings.append(
-            Firing(rule.name, names_of(replacement.old), new, kept, *place, names_of(inner), made, assumed)
+            Firing(rule.name, old, new, kept, self.round, node.name, identity(match), covered, made, assumed)
         )
 
     def _note_moves(self, replacement: Replacement) -> None:

@@ -149,7 +149,7 @@ class Target:
             )
         return "the target must say which, as variadic(pattern, index)"
 
-    def build(self, match: Match, graph: Graph, rule: str) -> tuple[list[Node], tuple[Node, ...] | None]:
+    def build(self, match: Match, graph: Graph, rule: str) -> tuple[Sequence[Node], tuple[Node, ...] | None]:
         """The nodes that replace the outputs of a match, in order, and, if that is known, all nodes that were made.
 
         Raises Refusal, and whatever the callable raises.
@@ -165,7 +165,7 @@ class Target:
                 self._known = self._known_calls(rule)
         return self._like_before(match, graph, rule)
 
-    def _like_before(self, match: Match, graph: Graph, rule: str) -> tuple[list[Node], tuple[Node, ...] | None]:
+    def _like_before(self, match: Match, graph: Graph, rule: str) -> tuple[Sequence[Node], tuple[Node, ...] | None]:
         """The same, by the recipe of a match whose nodes have the same attributes and types, where there was one."""
         bindings = match.bindings
         bound = tuple(filter(None, map(bindings.nodes.get, self.plan.patterns)))

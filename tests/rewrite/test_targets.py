@@ -110,6 +110,21 @@ def fuse_heads() -> Subst:
     return Subst(heads, pat.Variadic(parts[j], templates=[], index=j), name="heads")
 
 
+@pytest.mark.parametrize("number", [3, 150])
+def test_a_target_that_uses_what_one_choice_binds(number: int) -> None:
+    """However many matches there are: from a hundred nodes on they are found, and built, by printed functions."""
+
+    def view(b: Builder) -> list[Node]:
+        return [b.call("nn.relu", b.call(("exp", "tanh")[i % 2], b.input(f"x{i}", 4))) for i in range(number)]
+
+    rule = Subst(op.ReLU(pat.Alt(op.Exp(x), op.Tanh(y))), op.Abs(x), name="r")
+    new, trace = rule.apply(graph(view))
+    assert trace.count() == (number + 1) // 2
+    assert [node.operands[0].name for node in new if node.op == "abs"] == [f"x{i}" for i in range(0, number, 2)]
+    assert len(trace.refused) == number // 2
+    assert {refused.reason for refused in trace.refused} == {"Wildcard is part of an alternative that was not matched"}
+
+
 def test_a_variadic_target_with_instances() -> None:
     new, trace = rewritten(fuse_heads(), dense_heads(3, 3, 3))
     assert ops(new) == ["tuple", "concatenate", "nn.dense", "split", "getitem", "getitem", "getitem"]
