@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import Any, Final
 
 import torch
@@ -17,7 +18,7 @@ from torch.utils._mode_utils import no_dispatch
 from gsl.front.fx.devices import check_joint
 from gsl.front.fx.signatures import NoKeyError, key
 from gsl.front.fx.spellings.table import Native
-from gsl.front.fx.values import META_KEYS, UNKNOWN, Values, device_of, dim_of, type_of_value
+from gsl.front.fx.values import META_KEYS, UNKNOWN, Values, device_of, dim_of, type_of_value, value_of
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
 from gsl.spec.meaning import has_symbols
 
@@ -155,8 +156,8 @@ class Fakes:
         self.moved: dict[fx.Node, bool] = {}
         """The nodes of the new graph that may lie otherwise in memory than what stood there in the old one, and
         whether it is known how."""
-        self._forms: dict[int, tuple[Form | None, FakeTensor]] = {}
-        """The forms of fake tensors by their addresses, with the tensors, so that no others get those."""
+        self._forms: dict[int, tuple[Form | None, Any]] = {}
+        """The forms of values by their addresses, with the values, so that no others get those."""
         self.have_spread = False
         """True if a kept call is among those, so that other kept calls may be among them, too."""
 
@@ -320,7 +321,8 @@ class Fakes:
 
     def _alike(self, node: fx.Node, values: Values) -> tuple[Any, ...] | None:
         """A key that is equal for two calls of an operator whose results are alike; ``None`` if that is not known."""
-        forms = {arg: self._form(values.value(arg)) for arg in node._input_nodes}
+        form, known = self._form, values.known
+        forms = {arg: form(value_of(arg, known)) for arg in node._input_nodes}
         return _alike(node.target, node.args, node.kwargs, forms)
 
     def _layout_before(self, alike: tuple[Any, ...], replaced: Iterable[fx.Node]) -> TensorLayout | None:
@@ -334,11 +336,10 @@ class Fakes:
 
     def _form(self, value: Any) -> Form | None:
         """The form of a value, which is found once; ``None`` for what is no plain fake tensor of known sizes."""
-        if type(value) is not FakeTensor or value.layout != torch.strided:
-            return None
         known = self._forms.get(id(value))
         if known is None:
-            known = self._forms[id(value)] = _form(value), value
+            is_plain = type(value) is FakeTensor and value.layout == torch.strided
+            known = self._forms[id(value)] = _form(value) if is_plain else None, value
         return known[0]
 
     def _computed(self, node: fx.Node, value: Callable[[fx.Node], Any] | None = None) -> Any:
@@ -382,12 +383,14 @@ def _alike(
 
     ``forms`` are those of all nodes and tensors among the arguments, each once.
     """
-    if not isinstance(target, OpOverload) or None in forms.values():
+    if not isinstance(target, OpOverload) or not all(forms.values()):
         return None
     if target._schema.name in _BIASED and len(args) > 2:
         forms = {arg: form for arg, form in forms.items() if arg is not args[2]}
         args = (*args[:2], None, *args[3:]) if len(args) > 3 else args[:2]
     parts: list[Any] = [target, torch.get_default_dtype(), *forms.values()]
+    if len(args) == len(forms) and not kwargs and all(map(is_, args, forms)):  # nothing but operands, each once
+        return (*parts, *range(len(args)))
     places = {operand: place for place, operand in enumerate(forms)}
     try:
         parts += [places[arg] if arg.__class__ in _OPERANDS else key(arg, places) for arg in args]

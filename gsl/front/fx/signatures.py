@@ -103,13 +103,14 @@ def _write(arguments: Sequence[Any], parts: list[Any], places: dict[fx.Node, int
     A literal stands there with its class before it, a list with its class and length. So the numbers 1 and 1.0 are not
     alike, nor are a list and a tuple, and no two lists of arguments give the same parts.
     """
+    node, types = fx.Node, values.types
     for value in arguments:
         kind = value.__class__
-        if kind is fx.Node:
+        if kind is node:
             if value in places:
                 parts.append(~places[value])
                 continue
-            type = values.types[value]
+            type = types[value]
             if type is None and values.value(value) is not UNKNOWN:
                 raise NoKeyError
             places[value] = len(places)

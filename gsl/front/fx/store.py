@@ -192,8 +192,11 @@ class FxStorer(Storer):
         if known is not None:
             return known
         own = node.native
-        if own.__class__ is Handle and own.reading.native in self.new and own.is_root:
-            return self.new[own.reading.native]
+        if own.__class__ is Handle:
+            reading = own.reading
+            found = self.new.get(reading.native)
+            if found is not None and own.slot == reading.size - 1:
+                return found
         return super().value(node)
 
     def weight(self, node: Node) -> fx.Node:

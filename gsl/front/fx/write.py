@@ -343,7 +343,8 @@ def inherited(node: Node) -> dict[str, Any]:
             names[native.name] = None
             if native.op not in _READS:
                 call = native
-    meta: dict[str, Any] = {} if call is None else {key: call.meta[key] for key in INHERITED if key in call.meta}
+    before = {} if call is None else call.meta
+    meta: dict[str, Any] = {key: before[key] for key in INHERITED if key in before}
     meta[RULE] = {"rule": node.origin.rule, "from": list(names)}
     return meta
 
