@@ -25,11 +25,10 @@ from gsl import attr, op, pat
 from gsl.match import Match
 from gsl.rewrite import RuleSet
 from gsl.rules import layout
-from gsl.rules.common import RuleSides, rule, same_dtype, same_type
+from gsl.rules.common import FLOATS, RuleSides, rule, same_dtype, same_type
 from gsl.rules.einsum import einsum_product
 
 _INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
-_FLOATS = ("float16", "bfloat16", "float32", "float64")
 _MOST_AXES = 6
 """The largest number of axes into which a row may be taken apart."""
 
@@ -219,7 +218,7 @@ def power_two() -> RuleSides:
     """
     x = pat.Wildcard()
     power = op.Power(x, 2)
-    return power, op.Square(x), same_type(x, power) & attr.In(x.dtype, _FLOATS)
+    return power, op.Square(x), same_type(x, power) & attr.In(x.dtype, FLOATS)
 
 
 @rule(priority=1)
@@ -229,7 +228,7 @@ def multiply_same() -> RuleSides:
     For floats.
     """
     x = pat.Wildcard()
-    return x * x, op.Square(x), attr.In(x.dtype, _FLOATS)
+    return x * x, op.Square(x), attr.In(x.dtype, FLOATS)
 
 
 # Linear layers

@@ -13,14 +13,12 @@ from __future__ import annotations
 import math
 
 from gsl import attr, op, pat
-from gsl.rules.common import RuleSides, rule
-
-_FLOATS = ("float16", "bfloat16", "float32", "float64")
+from gsl.rules.common import FLOATS, RuleSides, rule
 
 
 def is_float(x: pat.Pattern) -> attr.Expr:
     """True if elements are floats."""
-    return attr.In(x.dtype, _FLOATS)
+    return attr.In(x.dtype, FLOATS)
 
 
 def gelu_of(x: pat.Pattern, inner: pat.Pattern) -> pat.Alt:

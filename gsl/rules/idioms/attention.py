@@ -13,12 +13,11 @@ from typing import Any
 
 from gsl import attr, op, pat
 from gsl.match import Match
-from gsl.rules.common import RuleSides, rule, weight
+from gsl.rules.common import FLOATS, RuleSides, rule, weight
 
 LOWEST = -1e30
 """The largest value that hides a place even in a row of which all places are hidden: scores are lost beside it."""
 
-FLOATS = ("float16", "bfloat16", "float32", "float64")
 HALVES = FLOATS[:2]
 """The dtypes of which the softmax may be computed in float32, as attention itself does; it rounds once less then."""
 
