@@ -7,6 +7,7 @@ from typing import Any
 
 from gsl.prove.meanings.elementwise import ElementMeaning, each, root
 from gsl.prove.meanings.layout import moved
+from gsl.prove.normal import TermAlgebra
 from gsl.prove.poly import Poly, Relation, Unproved, number, product
 from gsl.prove.tensor import DTYPES, Calculation, Index, Tensor, real
 from gsl.prove.terms import SumTerm, constant
@@ -89,7 +90,7 @@ def _spatial(count: int) -> str:
 
 def _permuted(calc: Calculation, x: Tensor, source: str, target: str) -> Tensor:
     demand_rank(calc, x, len(source))
-    return moved(x, [source.index(letter) for letter in target])
+    return _laid_out(x, source, target)
 
 
 def _windows(
@@ -105,8 +106,23 @@ def _windows(
     return found
 
 
-def _inside(place: Poly, size: Poly) -> list[Relation]:
-    return [(">=", place), (">=", size - 1 - place)]
+def _seen(
+    places: Sequence[Poly], inside: Sequence[Any], sizes: Sequence[Poly], strides: Any, padding: Any, dilation: Any
+) -> tuple[list[Poly], list[Relation]]:
+    """The spots of an operand that a window sees at a place of the result, and the conditions that they are in it."""
+    spots = [
+        p * number(s) + Poly.of(r) * number(d) - number(b)
+        for p, r, s, d, b in zip(places, inside, strides, dilation, padding)
+    ]
+    guards: list[Relation] = []
+    for spot, size in zip(spots, sizes):
+        guards += [(">=", spot), (">=", size - 1 - spot)]
+    return spots, guards
+
+
+def _laid_out(x: Tensor, plain: str, layout: str) -> Tensor:
+    """A tensor of one layout in another one."""
+    return moved(x, [plain.index(letter) for letter in layout])
 
 
 def _conv(count: int) -> ElementMeaning:
@@ -126,11 +142,7 @@ def _conv(count: int) -> ElementMeaning:
         def at(index: Index) -> SumTerm:
             n, o, *at_ = index
             c, *k = calc.index([inputs, *w.shape[2:]])
-            spots = [
-                p * number(s) + Poly.of(r) * number(d) - number(b)
-                for p, r, s, d, b in zip(at_, k, strides, dilation, padding)
-            ]
-            guards = [g_ for p, size in zip(spots, x.shape[2:]) for g_ in _inside(p, size)]
+            spots, guards = _seen(at_, k, x.shape[2:], strides, padding, dilation)
             group = Poly() if g.number == 1 else calc.path.quotient(o, each_group)
             channel = group * inputs + Poly.of(c)
             algebra = calc.algebra
@@ -138,8 +150,7 @@ def _conv(count: int) -> ElementMeaning:
             return algebra.total((c, *k), algebra.where(guards, factors))
 
         result = Tensor((x.shape[0], outputs, *places), dtype, at)
-        plain = "NC" + letters
-        return moved(result, [plain.index(letter) for letter in out_layout or data_layout])
+        return _laid_out(result, "NC" + letters, out_layout or data_layout)
 
     return meaning
 
@@ -192,8 +203,7 @@ def _conv_transpose(count: int) -> ElementMeaning:
             return algebra.total((c, *rest), algebra.where(guards, factors))
 
         result = Tensor((x.shape[0], calc.path.reduce(outputs * g), *places), dtype, at)
-        plain = "NC" + letters
-        return moved(result, [plain.index(letter) for letter in out_layout or data_layout])
+        return _laid_out(result, "NC" + letters, out_layout or data_layout)
 
     return meaning
 
@@ -217,11 +227,7 @@ def _pool(count: int, kind: str) -> ElementMeaning:
         def at(index: Index) -> SumTerm:
             n, c, *at_ = index
             k = calc.index(window)
-            spots = [
-                p * number(s) + Poly.of(r) * number(d) - number(b)
-                for p, r, s, d, b in zip(at_, k, strides, dilation, padding)
-            ]
-            guards = [g for p, size in zip(spots, x.shape[2:]) for g in _inside(p, size)]
+            spots, guards = _seen(at_, k, x.shape[2:], strides, padding, dilation)
             value = x.at((n, c, *spots))
             if kind == "max":
                 return algebra.fold("max", k, guards, value)
@@ -232,8 +238,7 @@ def _pool(count: int, kind: str) -> ElementMeaning:
             return algebra.times(total, algebra.inverse(seen))
 
         result = Tensor((*x.shape[:2], *places), x.dtype, at)
-        plain = "NC" + letters
-        return moved(result, [plain.index(letter) for letter in out_layout or layout])
+        return _laid_out(result, "NC" + letters, out_layout or layout)
 
     return meaning
 
@@ -243,7 +248,7 @@ def _global_pool(count: int, kind: str) -> ElementMeaning:
         demand_rank(calc, x, 2 + count)
         axes = tuple(a for a, letter in enumerate(layout) if letter not in "NC")
         result = _reduction(kind)(calc, x, axes, True, False)
-        return moved(result, [layout.index(letter) for letter in out_layout or layout])
+        return _laid_out(result, layout, out_layout or layout)
 
     return meaning
 
@@ -320,27 +325,21 @@ def _reduction(name: str) -> ElementMeaning:
     return meaning
 
 
-def _softmax(calc: Calculation, x: Tensor, axis: int) -> Tensor:
-    algebra = calc.algebra
+def _softmax(share: Callable[[TermAlgebra, SumTerm, SumTerm], SumTerm]) -> ElementMeaning:
+    """A function of an element, and of the sum of the exponentials along its axis."""
 
-    def at(index: Index) -> SumTerm:
-        (r,) = calc.index([x.shape[axis]])
-        value = algebra.apply("exp", x.at((*index[:axis], Poly.of(r), *index[axis + 1 :])))
-        return algebra.times(algebra.apply("exp", x.at(index)), algebra.inverse(algebra.total((r,), value)))
+    def meaning(calc: Calculation, x: Tensor, axis: int) -> Tensor:
+        algebra = calc.algebra
 
-    demand_rank(calc, x, 1, least=True)
-    return Tensor(x.shape, x.dtype, at)
+        def at(index: Index) -> SumTerm:
+            (r,) = calc.index([x.shape[axis]])
+            value = algebra.apply("exp", x.at((*index[:axis], Poly.of(r), *index[axis + 1 :])))
+            return share(algebra, x.at(index), algebra.total((r,), value))
 
+        demand_rank(calc, x, 1, least=True)
+        return Tensor(x.shape, x.dtype, at)
 
-def _log_softmax(calc: Calculation, x: Tensor, axis: int) -> Tensor:
-    algebra = calc.algebra
-
-    def at(index: Index) -> SumTerm:
-        (r,) = calc.index([x.shape[axis]])
-        value = algebra.apply("exp", x.at((*index[:axis], Poly.of(r), *index[axis + 1 :])))
-        return algebra.add(x.at(index), algebra.negative(algebra.apply("log", algebra.total((r,), value))))
-
-    return Tensor(x.shape, x.dtype, at)
+    return meaning
 
 
 # ---------------------------------------------------------------- normalisations
@@ -359,11 +358,9 @@ def _batch_norm(
     def at(index: Index) -> SumTerm:
         c = (index[axis],)
         factor = algebra.inverse(root(algebra, algebra.add(var.at(c), real(epsilon))))
-        factor = algebra.times(factor, gamma.at(c)) if scale else factor
-        value = algebra.times(algebra.add(x.at(index), algebra.negative(mean.at(c))), factor)
-        return algebra.add(value, beta.at(c)) if center else value
+        return algebra.times(algebra.add(x.at(index), algebra.negative(mean.at(c))), factor)
 
-    return Tensor(x.shape, x.dtype, at)
+    return _affine(calc, Tensor(x.shape, x.dtype, at), (axis,), gamma if scale else None, beta if center else None)
 
 
 def _over_axes(calc: Calculation, x: Tensor, axes: Sequence[int], epsilon: Any, centred: bool) -> Tensor:
@@ -418,8 +415,8 @@ MEANINGS: dict[str, ElementMeaning] = {
     "nn.dense": _dense,
     "nn.batch_matmul": _batch_matmul,
     "nn.bias_add": _bias_add,
-    "nn.softmax": _softmax,
-    "nn.log_softmax": _log_softmax,
+    "nn.softmax": _softmax(lambda algebra, x, total: algebra.times(algebra.apply("exp", x), algebra.inverse(total))),
+    "nn.log_softmax": _softmax(lambda algebra, x, total: algebra.add(x, algebra.negative(algebra.apply("log", total)))),
     "nn.batch_norm": _batch_norm,
     "nn.layer_norm": _layer_norm,
     "nn.rms_norm": _rms_norm,
