@@ -16,7 +16,7 @@ from gsl.verify.mutate import Mutant, mutants_of, treats_alike
 from gsl.verify.proved import with_proof
 from gsl.verify.reproduce import code
 from gsl.verify.search import ATTEMPTS, Compare, CounterexampleSearch, Outcome, one_thread, outcome
-from gsl.verify.shrink import size_of, smallest, with_simple_values
+from gsl.verify.shrink import Shrinking, size_of, with_simple_values
 from gsl.verify.suggest import LEAST_PASSING, suggestions
 from gsl.verify.verdict import MINIMUM, Counterexample, Mutants, Refuted, Suggestion, Supported, Unchecked, Verdict
 
@@ -152,12 +152,12 @@ def _reason(search: CounterexampleSearch, max_examples: int) -> str:
 def _least(search: CounterexampleSearch) -> Counterexample:
     """The smallest counterexample that is found from the ones that are known, with a program that shows it."""
     first, tape = min(search.different, key=lambda found: size_of(found[0]))
-    least = smallest(
+    least = Shrinking(
         tape,
         lambda choices: generate(search.rule, choices),
         lambda graph: outcome(search.rule, graph, search.compare, search.seed),
         first,
-    )
+    ).run()
     least = with_simple_values(least)
     assert least.after is not None
     return _counterexample(least, search.seed, code(least.before, least.after, least.comparison.inputs))

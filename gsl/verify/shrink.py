@@ -131,13 +131,6 @@ def _lower_and_without(tape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
             yield (*tape[:place], value - 1, *tape[place + 1 : other], *tape[other + 1 :])
 
 
-def smallest(
-    tape: Sequence[int], generate: Callable[[Choices], Graph], attempt: Callable[[Graph], Outcome], first: Outcome
-) -> Outcome:
-    """The smallest failing instance that is found by making the decisions on a tape simpler."""
-    return Shrinking(tape, generate, attempt, first).run()
-
-
 def size_of(outcome: Outcome) -> tuple[int, int, int, str]:
     """The size of an instance: its nodes, then its elements, then the text that stands for both sides."""
     nodes = outcome.before.nodes

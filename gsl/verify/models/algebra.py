@@ -55,11 +55,7 @@ class Algebra:
 
     def outputs(self, program: StraightLineProgram, leaves: Mapping[str, Any]) -> list[Any]:
         """The value of each output, or an Uncovered that says why it has none."""
-        slots: list[Any] = [None] * program.slots
-        for name, (slot, _) in program.leaves.items():
-            slots[slot] = leaves[name]
-        for slot, value in program.literals.items():
-            slots[slot] = self._literal(value)
+        slots = program.filled(leaves, self._literal)
         for step in program.steps:
             operands = [slots[slot] for slot in step.operands]
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -57,6 +57,15 @@ class StraightLineProgram:
     """The numbers that leaves are demanded to have, by name."""
     outputs: tuple[tuple[tuple[int, ...], int, TensorType], ...]
     """Path, slot and declared type of each output; the fields of a tuple are outputs of their own."""
+
+    def filled(self, leaves: Mapping[str, Any], literal: Callable[[Any], Any]) -> list[Any]:
+        """The slots with values of the leaves, and what a function makes of the literals."""
+        slots: list[Any] = [None] * self.slots
+        for name, (slot, _) in self.leaves.items():
+            slots[slot] = leaves[name]
+        for slot, value in self.literals.items():
+            slots[slot] = literal(value)
+        return slots
 
 
 def is_floating(dtype: str) -> bool:

@@ -14,16 +14,6 @@ KEEP_INTEGERS: Final = frozenset(("cast", "where", "full", "full_like", "nn.pad"
 """Operators that may make floats of integers without computing with the integers as floats."""
 
 
-def start(program: StraightLineProgram, values: Mapping[str, Any]) -> list[Any]:
-    """The slots of a program with its leaves and literals filled in."""
-    slots: list[Any] = [None] * program.slots
-    for name, (slot, _) in program.leaves.items():
-        slots[slot] = values[name]
-    for slot, value in program.literals.items():
-        slots[slot] = literal(value)
-    return slots
-
-
 def literal(value: Any) -> Any:
     """A literal as an operand. A float is a tensor, for torch computes integers with a Python float in float32."""
     if isinstance(value, float):
@@ -33,7 +23,7 @@ def literal(value: Any) -> Any:
 
 def run(program: StraightLineProgram, values: Mapping[str, Any]) -> list[Any]:
     """The outputs of a program. Raises the error that an operator raises on these values."""
-    slots = start(program, values)
+    slots = program.filled(values, literal)
     for step in program.steps:
         operands = [slots[slot] for slot in step.operands]
         slots[step.result] = call(step, operands)

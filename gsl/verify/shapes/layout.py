@@ -275,11 +275,6 @@ def squeeze(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     s.attr(draft, "axis", dict.fromkeys([unit, unit[:1], unit[-1:], ()]))
 
 
-def reverse(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    data = s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, 1)))
-    axes_of(s, draft, data.ndim, some_axes(data.ndim))
-
-
 def axes_of(
     s: Solver, draft: NodeDraft, rank: int, options: Sequence[tuple[int, ...]],
     fits: Callable[[tuple[int, ...]], bool] = lambda axes: True,
@@ -395,7 +390,7 @@ def reshape_like(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 RULES: dict[str, ShapeRule] = {
     "concatenate": concatenate, "stack": stack, "split": split, "reshape": reshape, "transpose": transpose,
-    "expand_dims": expand_dims, "squeeze": squeeze, "reverse": reverse, "broadcast_to": broadcast_to,
+    "expand_dims": expand_dims, "squeeze": squeeze, "broadcast_to": broadcast_to,
     "repeat": repeat, "tile": tile, "nn.pad": pad, "layout_transform": layout_transform,
     "reshape_like": reshape_like,
 }  # fmt: skip

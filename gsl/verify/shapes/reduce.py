@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gsl.spec import TABLE, Trait
 from gsl.verify.choices import Dead
 from gsl.verify.draft import Goal, NodeDraft
@@ -72,15 +74,21 @@ def _affine(s: Solver, draft: NodeDraft) -> None:
             s.attr(draft, name)
 
 
+def _data(s: Solver, draft: NodeDraft, goal: Goal, *ranks: Any) -> Any:
+    """The type of the data, which is that of the result: of one of some ranks where that is free."""
+    x = draft.operand(0)
+    if not x.is_leaf and goal.rank is None:
+        s.solve(x, goal)
+    data = s.solve(x, Goal(goal.shape, goal.dtype, None if x.solved else s.rank(goal, *ranks)))
+    draft.wants_ndim = data.ndim
+    return data
+
+
 def by_channel(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """The weights have one element for each element of an axis."""
     _affine(s, draft)
     least = 3 if draft.op == "nn.instance_norm" else max(2, s.least_rank(draft))
-    x = draft.operand(0)
-    if not x.is_leaf and goal.rank is None:
-        s.solve(x, goal)
-    data = s.solve(x, Goal(goal.shape, goal.dtype, None if x.solved else s.rank(goal, least, 5, (4, 3, 2, 5))))
-    draft.wants_ndim = data.ndim
+    data = _data(s, draft, goal, least, 5, (4, 3, 2, 5))
     axis = s.axis(draft, data.ndim, preferred=1)
     if draft.op == "nn.group_norm":
         size = data.shape[axis]
@@ -94,11 +102,7 @@ def by_channel(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 def by_axes(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """The weights have the sizes of the normalised axes."""
     _affine(s, draft)
-    x = draft.operand(0)
-    if not x.is_leaf and goal.rank is None:
-        s.solve(x, goal)
-    data = s.solve(x, Goal(goal.shape, goal.dtype, None if x.solved else s.rank(goal, 1)))
-    draft.wants_ndim = data.ndim
+    data = _data(s, draft, goal, 1)
 
     options = some_axes(data.ndim)
     axes = axes_of(s, draft, data.ndim, options[data.ndim - 1 : data.ndim] + options)
@@ -106,8 +110,11 @@ def by_axes(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         s.solve(operand, Goal(tuple([data.shape[axis] for axis in axes]), data.dtype))
 
 
-def l2(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    s.attr(draft, "eps")
+def over_axes(s: Solver, draft: NodeDraft, goal: Goal) -> None:
+    """The result has the shape of the operand, and a set of axes is an attribute."""
+    for name in TABLE[str(draft.op)].attrs:
+        if name != "axis":
+            s.attr(draft, name)
     data = s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, 1)))
     axes_of(s, draft, data.ndim, some_axes(data.ndim))
 
@@ -115,8 +122,8 @@ def l2(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 RULES: dict[str, ShapeRule] = {name: reduction for name, spec in TABLE.items() if Trait.REDUCTION in spec.traits}
 _NORMS: dict[str, ShapeRule] = {
     "nn.batch_norm": by_channel, "nn.group_norm": by_channel, "nn.instance_norm": by_channel,
-    "nn.layer_norm": by_axes, "nn.rms_norm": by_axes, "nn.l2_normalize": l2, "nn.softmax": along_axis,
+    "nn.layer_norm": by_axes, "nn.rms_norm": by_axes, "nn.l2_normalize": over_axes, "nn.softmax": along_axis,
     "nn.log_softmax": along_axis,
 }  # fmt: skip
-RULES |= {**_NORMS, "cumsum": cumsum}
+RULES |= {**_NORMS, "cumsum": cumsum, "reverse": over_axes}
 FLOAT_ONLY = frozenset(("mean", "variance", "std", "logsumexp", *_NORMS))
