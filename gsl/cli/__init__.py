@@ -1,4 +1,4 @@
-"""The command ``gsl``: one module for each of its commands."""
+"""The command ``gsl``."""
 
 from gsl.cli.entry import main
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gsl.cli import many, models, output
+from gsl.cli import many, models
 from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, TableRow, Terminal, UsageError
 from gsl.cli.rules import HELP, selection
 from gsl.rewrite import RuleSet
@@ -64,29 +64,8 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     if options.max_steps is not None and options.max_steps < 1:
         raise UsageError(f"--max-steps: expected a positive number, found {options.max_steps}")
     rules = selection([options.rules], terminal).rule_set(options.strategy, options.max_steps)
-    if models.are_many(options.models):
-        return _run_many(options, rules, terminal)
-    status, found = _apply(rules, terminal, argparse.Namespace(**vars(options), model=options.models[0]))
-    if options.json:
-        terminal.json(found)
-    else:
-        _print(found, terminal)
-    return status
-
-
-def _run_many(options: argparse.Namespace, rules: RuleSet, terminal: Terminal) -> Exit:
-    models.check_params_of_one(options.params)
-    files = models.of_paths(options.models)
-    tasks = [
-        argparse.Namespace(**{**vars(options), "model": file, "output": place})
-        for file, place in zip(files, output.in_folder(options.output, files))
-    ]
-    found = many.results(partial(_apply, rules), tasks, options.jobs, terminal, "applying")
-    if options.json:
-        terminal.json({"models": [result.as_json() for result in found]})
-    else:
-        _print_many(found, terminal, options.verbose)
-    return many.status(found)
+    show_all = partial(_print_many, terminal=terminal, verbose=options.verbose)
+    return many.run(partial(_apply, rules), options, terminal, "applying", partial(_print, terminal=terminal), show_all)
 
 
 def _apply(rules: RuleSet, terminal: Terminal, options: argparse.Namespace) -> tuple[Exit, many.JsonObject]:

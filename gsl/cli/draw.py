@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from gsl.cli import models, output
+from gsl.cli import files, models
 from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, Terminal, UsageError
 from gsl.cli.rules import HELP, RuleSelection, selection
 from gsl.draw.dot import FORMATS, engine
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
         counts = {name: f"matches {len(found)}" for name, found in matches.items()}
         drawing = workload.visualize(matches=matches, **shown)
     with terminal.during(f"drawing {options.output}"):
-        (written,) = output.write(options.output, lambda place: [drawing.save(place)])
+        (written,) = files.write(options.output, lambda place: [drawing.save(place)])
     if counts:
         terminal.table([(name, *count.split(), "times") for name, count in counts.items()])
         terminal.line()
@@ -103,7 +103,7 @@ def _check(options: argparse.Namespace) -> None:
     suffix = path.suffix[1:].lower()
     if suffix not in FORMATS:
         raise UsageError(f"{path}: the name of a drawing ends in {KNOWN}")
-    output.check_place(path)
+    files.check_place(path)
     if options.rules is None and (options.after or options.iterative):
         raise UsageError("--after and --iterative tell what to do with rules: give some with --rules")
     if suffix != "dot":

@@ -1,4 +1,4 @@
-"""``gsl explain``: why a rule does not fire."""
+"""``gsl explain`` and ``gsl unread``: why a rule does not fire, and which calls no canonical operator reads."""
 
 from __future__ import annotations
 
@@ -68,3 +68,36 @@ def _as_json(explanation: Explanation) -> dict[str, Any]:
 
 
 COMMAND = Command("explain", "Tell why a rule does not fire in a model.", _arguments, run, EXAMPLES, NOTES)
+
+
+# ---------------------------------------------------------------- calls that are not read
+
+
+UNREAD_EXAMPLES = """\
+gsl unread model.pt2                                                # which, how often, and why
+gsl unread model.pt2 --json"""
+UNREAD_NOTES = f"""\
+Rules on canonical operators do not see these calls; they can be matched under their native names. {MODELS_ARE_DATA}
+returns: 0 if all calls are read; 1 if some are not; 2 for what can't be used"""
+
+
+def _unread_arguments(parser: argparse.ArgumentParser) -> None:
+    models.add_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print the calls as JSON")
+
+
+def run_unread(options: argparse.Namespace, terminal: Terminal) -> Exit:
+    """Print the calls without a canonical reading; 1 if there are some."""
+    with terminal.during(f"reading {options.model}"):
+        found = models.given(options).unread()
+    if options.json:
+        calls = [{"op": each.op, "reason": each.reason, "names": list(each.names)} for each in found]
+        terminal.json({"calls": found.total, "unread": calls})
+    else:
+        terminal.line(str(found))
+    return Exit.NEGATIVE if len(found) else Exit.DONE
+
+
+UNREAD = Command(
+    "unread", "Tell which calls of a model are not read.", _unread_arguments, run_unread, UNREAD_EXAMPLES, UNREAD_NOTES
+)

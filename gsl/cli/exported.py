@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from gsl.cli import archive
+from gsl.cli import files
 from gsl.cli.command import UsageError
 from gsl.workload import Workload
 
@@ -146,7 +146,7 @@ PLAIN: Final = re.compile(r"[\w.-]*")
 """The form of a name that is harmless there."""
 FACTORIES: Final = ("builtins", "collections")
 """The modules from which a program may take a function that makes default values."""
-LOGGERS: Final = ("torch.export", "torch.export.pt2_archive._package", "torch._export.serde.serialize")
+LOGGERS: Final = ("torch.export", "torch.export.pt2_files._package", "torch._export.serde.serialize")
 """The loggers to which torch writes while it loads a program."""
 STRUCTURE: Final = re.compile(r"Deserializing ([\w.]+) in pytree is not registered")
 """Torch's message about a structure of arguments that is known only when the module that defines it is imported."""
@@ -193,13 +193,13 @@ def write(workload: Workload, path: Path, with_values: bool) -> list[Path]:
     except RuntimeError as error:
         if "PytorchStreamWriter" not in str(error):
             raise
-        raise OSError(f"torch could not write the whole file: {archive.first_line(error)}") from error
+        raise OSError(f"torch could not write the whole file: {files.first_line(error)}") from error
     return [path]
 
 
 def check(path: Path) -> None:
     """Raise UsageError for a file that is no program, or has code in it that loading would run."""
-    with archive.check(path, KIND) as opened:
+    with files.checked_archive(path, KIND) as opened:
         _check_records(path, opened)
         names = [name.partition("/")[2] or name for name in opened.namelist()]
         programs = [name for name in opened.namelist() if _is_program(name)]
@@ -252,7 +252,7 @@ def _parsed(path: Path, name: str, content: bytes) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not {KIND}: {name}: {archive.first_line(error)}") from error
+        raise UsageError(f"{path} is not {KIND}: {name}: {files.first_line(error)}") from error
 
 
 def _pickled(path: Path, name: str) -> UsageError:

@@ -1,4 +1,5 @@
-"""Many models in one call of a command: one after the other, or several at once, each in a process of its own."""
+"""The work of a command on the models that its arguments name: on one, or on many, one after the other or several at
+once, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from gsl.cli import files, models
 from gsl.cli.command import Exit, Terminal, UsageError, failure
 
 JsonObject = dict[str, Any]
@@ -46,7 +48,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def results(
+def run(
+    work: OneModel, options: argparse.Namespace, terminal: Terminal, title: str,
+    show: Callable[[JsonObject], None], show_all: Callable[[Sequence[Result]], None],
+) -> Exit:  # fmt: skip
+    """Do the work on all models, and print what was found; the status, of several models the highest."""
+    if len(options.models) == 1 and not options.models[0].is_dir():
+        status, found = work(terminal, argparse.Namespace(**vars(options), model=options.models[0]))
+        if options.json:
+            terminal.json(found)
+        else:
+            show(found)
+        return status
+    if options.params is not None:
+        raise UsageError("--params has the values of one model, and several models are given")
+    paths = models.of_paths(options.models)
+    tasks = [argparse.Namespace(**{**vars(options), "model": path}) for path in paths]
+    if "output" in options:
+        for task, place in zip(tasks, files.in_folder(options.output, paths)):
+            task.output = place
+    results = _results(work, tasks, options.jobs, terminal, title)
+    if options.json:
+        terminal.json({"models": [result.as_json() for result in results]})
+    else:
+        show_all(results)
+    return max(result.status for result in results)
+
+
+def _results(
     work: OneModel, tasks: Sequence[argparse.Namespace], jobs: int, terminal: Terminal, title: str
 ) -> list[Result]:
     """The result for each model, in order. A failure is the result of its model, and stops no other."""
@@ -56,11 +85,6 @@ def results(
     done = (_attempt(one, task) for task in tasks) if jobs == 1 else _at_once(one, tasks, jobs)
     found = {result.model: result for result in terminal.progress(done, len(tasks), title)}
     return [found[task.model] for task in tasks]
-
-
-def status(found: Sequence[Result]) -> Exit:
-    """The status for many models: the highest of theirs."""
-    return max(result.status for result in found)
 
 
 def summary(found: Sequence[Result], done: str, negative: str) -> str:
@@ -77,12 +101,8 @@ def _attempt(work: _Task, task: argparse.Namespace) -> Result:
     except Exception as error:
         if task.traceback:
             traceback.print_exception(error, file=sys.stderr)
-        return Result(task.model, *_failed(error, task.traceback))
-
-
-def _failed(error: Exception, shown: bool) -> tuple[Exit, None, str]:
-    status, line = failure(error, shown)
-    return status, None, line
+        status, line = failure(error, task.traceback)
+        return Result(task.model, status, error=line)
 
 
 def _at_once(work: _Task, tasks: Sequence[argparse.Namespace], jobs: int) -> Iterator[Result]:

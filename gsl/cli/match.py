@@ -45,25 +45,10 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     if options.limit < 1:
         raise UsageError(f"--limit: expected a positive number, found {options.limit}")
     rules = selection([options.rules], terminal).rules
-    if models.are_many(options.models):
-        return _run_many(options, rules, terminal)
-    status, found = _match(rules, terminal, argparse.Namespace(**vars(options), model=options.models[0]))
-    if options.json:
-        terminal.json(found)
-    else:
-        _print(found, terminal, options.limit)
-    return status
-
-
-def _run_many(options: argparse.Namespace, rules: Sequence[Subst], terminal: Terminal) -> Exit:
-    models.check_params_of_one(options.params)
-    tasks = [argparse.Namespace(**vars(options), model=file) for file in models.of_paths(options.models)]
-    found = many.results(partial(_match, rules), tasks, options.jobs, terminal, "matching")
-    if options.json:
-        terminal.json({"models": [result.as_json() for result in found]})
-    else:
-        _print_many(found, terminal)
-    return many.status(found)
+    show = partial(_print, terminal=terminal, limit=options.limit)
+    return many.run(
+        partial(_match, rules), options, terminal, "matching", show, partial(_print_many, terminal=terminal)
+    )
 
 
 def _match(rules: Sequence[Subst], terminal: Terminal, options: argparse.Namespace) -> tuple[Exit, many.JsonObject]:

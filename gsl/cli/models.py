@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gsl.cli import archive, exported, modules, output
+from gsl.cli import exported, files, modules
 from gsl.cli.command import UsageError
 from gsl.cli.rules import importable
 from gsl.workload import Workload
@@ -102,17 +102,6 @@ def with_sizes(workload: Workload, sizes: Mapping[str, int] | None) -> Workload:
     return workload.with_example_inputs(workload.random_inputs(sizes=sizes))
 
 
-def are_many(paths: Sequence[Path]) -> bool:
-    """True if arguments name more than one file."""
-    return len(paths) > 1 or paths[0].is_dir()
-
-
-def check_params_of_one(params: Path | None) -> None:
-    """UsageError for values of parameters beside several models."""
-    if params is not None:
-        raise UsageError("--params has the values of one model, and several models are given")
-
-
 def of_paths(paths: Sequence[Path]) -> list[Path]:
     """The files of models that arguments name: those files, and the models of those folders, by name. UsageError for a
     folder without one."""
@@ -134,7 +123,7 @@ def given(options: argparse.Namespace) -> Workload:
             try:
                 importlib.import_module(name)
             except Exception as error:
-                raise UsageError(f"--import {name}: {type(error).__name__}: {archive.first_line(error)}") from error
+                raise UsageError(f"--import {name}: {type(error).__name__}: {files.first_line(error)}") from error
     return read(options.model, options.params)
 
 
@@ -156,7 +145,7 @@ def read(path: Path, params: Path | None = None) -> Workload:
         if file is not None:
             _check_readable(file)
     found = format_of(path)
-    values = None if params is None else archive.arrays(params)
+    values = None if params is None else files.arrays(params)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -168,7 +157,7 @@ def read(path: Path, params: Path | None = None) -> Workload:
     except ModuleNotFoundError as error:
         raise UsageError(f"{path} needs {error.name}: pip install {found.package}") from error
     except Exception as error:
-        reason = archive.first_line(error).removeprefix(f"{path}: ")
+        reason = files.first_line(error).removeprefix(f"{path}: ")
         raise UsageError(f"{path} can't be read as a model of {found.title}: {reason}") from error
 
 
@@ -190,10 +179,10 @@ def check_writable(path: Path, model: Path) -> None:
     _check_readable(model)
     if format_of(path) is not format_of(model):
         raise UsageError(f"{path}: a model is written as it was read: give a name that ends in {model.suffix}")
-    output.check_place(path)
+    files.check_place(path)
     format_of(path).check()
 
 
 def write(workload: Workload, path: Path, *, with_values: bool) -> list[Path]:
     """Write the files of a workload, whole or not at all; their paths."""
-    return output.write(path, lambda place: format_of(path).write(workload, place, with_values))
+    return files.write(path, lambda place: format_of(path).write(workload, place, with_values))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gsl.cli import models, output
+from gsl.cli import files, models
 from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, Terminal, UsageError
 from gsl.cli.rules import HELP, selection
 from gsl.cost.model import MODELS
@@ -38,41 +40,36 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help=f"the rules instead of those of the rule book; several are applied one after the other: {HELP}",
     )  # fmt: skip
     parser.add_argument(
-        "--budget", type=_seconds, default=60.0, metavar="SECONDS", help="how long it may take, about (60)"
+        "--budget", type=_SECONDS, default=60.0, metavar="SECONDS", help="how long it may take, about (60)"
     )
     parser.add_argument(
-        "--tolerance", type=_share, metavar="ERROR",
+        "--tolerance", type=_SHARE, metavar="ERROR",
         help="use approximate rules, too, up to this error of an output, relative to its largest magnitude",
     )  # fmt: skip
     parser.add_argument("--cost", choices=MODELS, default="measured", help="what decides what pays (measured)")
     parser.add_argument("--search", choices=SEARCHES, default="greedy", help="how the best program is found (greedy)")
-    parser.add_argument("--threads", type=_threads, metavar="N", help="the threads of torch; those that it has")
+    parser.add_argument("--threads", type=_THREADS, metavar="N", help="the threads of torch; those that it has")
     models.add_sizes(parser)
     parser.add_argument("--report", type=Path, metavar="HTML", help="write a page with bars and drawings, too")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
     parser.add_argument("-v", "--verbose", action="store_true", help="also print the cost by operator")
 
 
-def _seconds(text: str) -> float:
-    return _number(text, "a number of seconds, more than 0", lambda value: value > 0)
-
-
-def _share(text: str) -> float:
-    return _number(text, "a number between 0 and 1", lambda value: 0 < value < 1)
-
-
-def _threads(text: str) -> int:
-    return int(_number(text, "a positive whole number", lambda value: value >= 1 and value == int(value)))
-
-
-def _number(text: str, expected: str, fits: Any) -> float:
+def _number(expected: str, fits: Callable[[float], bool], text: str, kind: type = float) -> Any:
     try:
         value = float(text)
     except ValueError:
         value = float("nan")
     if value != value or abs(value) == float("inf") or not fits(value):
         raise argparse.ArgumentTypeError(f"expected {expected}, found {text!r}")
-    return value
+    return kind(value)
+
+
+_SECONDS = partial(_number, "a number of seconds, more than 0", lambda value: value > 0)
+_SHARE = partial(_number, "a number between 0 and 1", lambda value: 0 < value < 1)
+_THREADS = partial(
+    _number, "a positive whole number", lambda value: value >= 1 and value == int(value), kind=int
+)
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
@@ -81,7 +78,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     if options.report is not None:
         if options.report.suffix not in (".html", ".htm"):
             raise UsageError(f"{options.report}: the name of a report ends in .html")
-        output.check_place(options.report)
+        files.check_place(options.report)
     rules = _rules(options, terminal)
     with terminal.during(f"reading {options.model}"):
         old = models.with_sizes(models.given(options), options.sizes)
@@ -96,7 +93,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
             written = models.write(new, options.output, with_values=options.params is not None)
     if options.report is not None:
         with terminal.during(f"writing {options.report}"):
-            written += output.write(options.report, lambda place: [_written(place, result, old)])
+            written += files.write(options.report, lambda place: [_written(place, result, old)])
     if options.json:
         terminal.json({**report.as_json(), "written": [str(path) for path in written]})
     else:

@@ -39,7 +39,7 @@ class RelaxExcerpt:
     def __init__(self, match: Match) -> None:
         if _is_part(match):
             raise FrontEndError("a part of what one call of Relax is read as is no call by itself")
-        body, operands = outlined(match.inner, match.outputs, Graph([], [], _no_type))
+        body, operands = outlined(match.inner, match.outputs, Graph([], [], lambda *_: None))
         dims = _NamedDims()
         arguments = [_argument(node, dims) for node in operands]
         self.passed = [node for node, arg in zip(operands, arguments) if isinstance(arg, relax.Var)]
@@ -67,10 +67,6 @@ def _is_part(match: Match) -> bool:
     rest = [(handle, handle_of(operand)) for node, handle in covered.items() for operand in node.operands
             if operand not in covered and operand.op != CONST]  # fmt: skip
     return any(other is not None and other.reading is handle.reading for handle, other in rest)
-
-
-def _no_type(op: Any, operands: Any, attrs: Any) -> None:
-    """The types of new calls: there are none in an excerpt."""
 
 
 class _NamedDims(Dims):
@@ -110,7 +106,7 @@ def is_fused(pattern: Any, match: Match) -> bool | str:
     return len(calls) == 1 or f"{pattern.name}: its pattern matches a part of this only"
 
 
-def replacement(pattern: Any, rewriter: Any, match: Match) -> Pattern | str:
+def replacement(pattern: Any, rewriter: Any, match: Match) -> list[Pattern] | str:
     """The pattern that a rewriter makes of a match, or the reason why it makes none."""
     try:
         excerpt = RelaxExcerpt(match)
@@ -120,7 +116,7 @@ def replacement(pattern: Any, rewriter: Any, match: Match) -> Pattern | str:
         if found is None:
             return "its pattern is written in other calls"
         new = rewriter(old, dict(found.items()))
-        return "its rewriter leaves this as it is" if old.same_as(new) else _made(excerpt, new)
+        return "its rewriter leaves this as it is" if old.same_as(new) else [_made(excerpt, new)]
     except FrontEndError as error:
         return str(error)
     except Exception as error:  # whatever the rewriter reads that is not there

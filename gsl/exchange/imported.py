@@ -15,6 +15,7 @@ from gsl.exchange.operators import OPERATORS
 from gsl.exchange.patterns import Inexpressible, PatternSide, PatternSides, asked
 from gsl.exchange.terms import RuleTerm, Semantics, TermRule, is_trivial, walk
 from gsl.graph import CONST, GETITEM, PARAM, TUPLE, Node
+from gsl.match import Match
 from gsl.pat import Pattern
 from gsl.rewrite import RuleSet, Subst
 from gsl.spec import TABLE
@@ -70,12 +71,42 @@ def rule_set(
     return ImportedRules(made, refused)
 
 
-def unique(name: str, names: set[str]) -> str:
-    """A name that is not among those, numbered if need be; it is added to them."""
-    numbered = (f"{name}-{number}" for number in itertools.count(2))
-    found = next(each for each in itertools.chain([name], numbered) if each not in names)
-    names.add(found)
-    return found
+def collected(
+    given: Iterable[Any], name_of: Callable[[Any], str], make: Callable[[Any, str], Iterable[Subst]]
+) -> ImportedRules:
+    """The rules that a function makes of other systems' rules and their names, of which equal ones are numbered; what
+    raises ExchangeError is refused."""
+    made: list[Subst] = []
+    refused: dict[str, str] = {}
+    names: set[str] = set()
+    for rule in given:
+        name = name_of(rule)
+        numbered = (f"{name}-{number}" for number in itertools.count(2))
+        name = next(each for each in itertools.chain([name], numbered) if each not in names)
+        names.add(name)
+        try:
+            made += make(rule, name)
+        except ExchangeError as error:
+            refused[name] = str(error)
+    return ImportedRules(made, refused)
+
+
+def by_replacement(
+    replacement: Callable[[Match], list[Pattern] | str]
+) -> tuple[Callable[[Match], bool | str], Callable[[Match], list[Pattern]]]:
+    """The condition and the target of a rule by a function that gives the patterns for a match, or the reason why there
+    are none."""
+
+    def check(match: Match) -> bool | str:
+        found = replacement(match)
+        return found if isinstance(found, str) else True
+
+    def target(match: Match) -> list[Pattern]:
+        found = replacement(match)
+        assert not isinstance(found, str)
+        return found
+
+    return check, target
 
 
 def subst(rule: TermRule, semantics: Semantics, condition: ImportedCondition | None = None) -> Subst:

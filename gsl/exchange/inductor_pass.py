@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from gsl.errors import ExchangeError, FrontEndError, PatternError
-from gsl.exchange.imported import ImportedRules, unique
+from gsl.exchange.imported import ImportedRules, collected
 from gsl.exchange.inductor import from_inductor
 from gsl.graph import TensorType
 from gsl.rewrite import Subst
@@ -37,17 +37,13 @@ def from_inductor_pass(
     for each, ``name[2, 1]`` for a matrix and a vector. ``refused`` of the result tells of each other entry why it was
     not taken over.
     """
-    made: list[Subst] = []
-    refused: dict[str, str] = {}
-    names: set[str] = set()
-    for entry in _entries(passes):
-        kept = _kept(entry)
-        name = unique(_name(entry, kept), names)
-        try:
-            made += _rules(name, entry, kept, example_inputs or {})
-        except ExchangeError as error:
-            refused[name] = str(error)
-    return ImportedRules(made, refused)
+    entries = _entries(passes)
+    kept = {id(entry): _kept(entry) for entry in entries}
+    return collected(
+        entries,
+        lambda entry: _name(entry, kept[id(entry)]),
+        lambda entry, name: _rules(name, entry, kept[id(entry)], example_inputs or {}),
+    )
 
 
 def _entries(passes: Any) -> list[Any]:
