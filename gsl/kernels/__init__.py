@@ -15,8 +15,7 @@ Those of numbers in eight bits are in :mod:`gsl.kernels.quantised`.
 
 from __future__ import annotations
 
-from gsl.kernels.conv import CONV2D
-from gsl.kernels.linear import LINEAR
+from gsl.kernels.layers import CONV2D, LINEAR
 from gsl.kernels.operator import choices, clear
 from gsl.kernels.quantised import (
     QUANTISED_CONV2D,

@@ -1,0 +1,376 @@
+"""Linear layers and convolutions with a bias, an addition and an activation: with packed weights, also in eight bits.
+
+The results of convolutions have the channels last in memory.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gsl.kernels.operator import ACTIVATIONS, Activation, PackedKernel, fastest, is_packable, packed, register
+
+_LAST: Final = torch.channels_last
+_linear_onednn = torch.ops.mkldnn._linear_pointwise.default
+_linear_reorder = torch.ops.mkldnn._reorder_linear_weight.default
+_conv_onednn = torch.ops.mkldnn._convolution_pointwise.default
+_conv_onednn_with_addition = torch.ops.mkldnn._convolution_pointwise.binary
+_conv_reorder = torch.ops.mkldnn._reorder_convolution_weight.default
+
+
+def linear_formula(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    addend: Tensor | None = None,
+    *,
+    activation: str = "none",
+    precision: str = "float32",
+) -> Tensor:
+    """The result of the operator, without the rounding of a lower precision."""
+    result = F.linear(x, weight, bias)
+    return ACTIVATIONS[activation].function(result if addend is None else result + addend)
+
+
+def linear_kernel(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, addend: Tensor | None = None, **how: str
+) -> Tensor:
+    """The formula by a packed weight, where there is one and more than one row."""
+    rows = x.numel() // x.shape[-1] if x.dim() > 1 and x.shape[-1] else 0
+    if rows < 2 or weight.dim() != 2 or not is_packable(x, weight, bias):
+        return linear_formula(x, weight, bias, addend, **how)
+    activation, precision = how.get("activation", "none"), how.get("precision", "float32")
+    fused = activation if addend is None else "none"
+
+    def make() -> PackedKernel:
+        shape = ("linear", rows, *weight.shape, bias is None, fused, precision)
+        return fastest(shape, "plain", _linear_ways(weight, bias, rows, ACTIVATIONS[fused], precision), x, weight, bias)
+
+    run = packed(weight, bias, (fused, precision), make)
+    result = _linear_plain(ACTIVATIONS[fused], x, weight, bias) if run is None else run(x.contiguous(), weight, bias)
+    return result if addend is None else ACTIVATIONS[activation].in_place(_added(result, addend))
+
+
+def _added(result: Tensor, addend: Tensor) -> Tensor:
+    """A sum in the memory of a result, where it has the shape of that."""
+    return result.add_(addend) if addend.shape == result.shape else result + addend
+
+
+def _linear_plain(activation: Activation, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return activation.in_place(F.linear(x, weight, bias))
+
+
+def _linear_ways(
+    weight: Tensor, bias: Tensor | None, rows: int, activation: Activation, precision: str
+) -> Mapping[str, Callable[[], PackedKernel | None]]:
+    """The ways to compute a layer. A run holds its packed weight, but not the weight itself: that would keep it
+    alive."""
+    ways: dict[str, Callable[[], PackedKernel | None]] = {
+        "plain": lambda: partial(_linear_plain, activation),
+        "onednn": lambda: _linear_by_onednn(weight, activation),
+        "mkl": lambda: _by_mkl(weight, rows, activation),
+    }
+    if precision == "bfloat16":
+        ways["bfloat16"] = lambda: _linear_in_bfloat16(weight, activation)
+    if precision == "int8":
+        for engine in ENGINES:
+            ways[f"int8 {engine}"] = partial(_linear_in_int8, engine, weight, bias, activation)
+    return ways
+
+
+def _linear_by_onednn(weight: Tensor, activation: Activation) -> PackedKernel | None:
+    if not torch._C._has_mkldnn:
+        return None
+    own, name, algorithm = _linear_reorder(weight), activation.name, activation.algorithm
+    return lambda x, weight, bias: _linear_onednn(x, own, bias, name, [], algorithm)
+
+
+def _by_mkl(weight: Tensor, rows: int, activation: Activation) -> PackedKernel | None:
+    """MKL packs for a number of rows; for another one, its call is one with the plain weight."""
+    if not torch._C.has_mkl:
+        return None
+    own, multiply = torch.ops.mkl._mkl_reorder_linear_weight(weight, rows), torch.ops.mkl._mkl_linear.default
+    return lambda x, weight, bias: activation.in_place(multiply(x, own, weight, bias, rows))
+
+
+def _linear_in_bfloat16(weight: Tensor, activation: Activation) -> PackedKernel | None:
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return None
+    own = _linear_reorder(weight.to(torch.bfloat16))
+
+    def run(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        result = _linear_onednn(x.to(torch.bfloat16), own, None, "none", [], "").to(torch.float32)
+        return activation.in_place(result if bias is None else result.add_(bias))
+
+    return run
+
+
+def _linear_in_int8(engine: str, weight: Tensor, bias: Tensor | None, activation: Activation) -> PackedKernel | None:
+    found = packed_linear(engine, weight, bias)
+    if found is None:
+        return None
+    own, reduced = found
+    multiply = torch.ops.quantized.linear_dynamic.default
+    return lambda x, weight, bias: activation.in_place(multiply(x, own, reduced))
+
+
+LINEAR: Final = register(
+    "linear(Tensor x, Tensor weight, Tensor? bias=None, Tensor? addend=None, *, "
+    'str activation="none", str precision="float32") -> Tensor',
+    linear_kernel,
+    linear_formula,
+)
+
+
+# ---------------------------------------------------------------- eight bits
+
+
+ENGINES: Final = ("onednn", "x86")
+"""The engines of torch whose packed weights are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Int8:
+    """A weight in eight bits: ``values * scales``."""
+
+    values: Tensor
+    scales: Tensor
+    zeros: Tensor
+    reduced: bool
+    """True if operands may have seven bits only: without the instructions for it (VNNI), the sum of two products of
+    eight bits does not fit into the sixteen that kernels have for it."""
+
+
+def in_int8(weight: Tensor) -> Int8 | None:
+    """A weight in eight bits, ``None`` where no kernel of torch takes it."""
+    if not torch._C._has_mkldnn:
+        return None
+    scales = weight.detach().abs().amax(tuple(range(1, weight.dim()))).clamp_min(1e-12) / 127
+    values = (weight.detach() / scales.reshape(-1, *[1] * (weight.dim() - 1))).round_().to(torch.int8)
+    zeros = torch.zeros(len(scales), dtype=torch.int32)
+    return Int8(values, scales, zeros, not torch.cpu._is_vnni_supported())
+
+
+def quantised(x: Tensor, reduced: bool) -> tuple[Tensor, float, int]:
+    """A tensor in eight bits without a sign, its scale and its zero."""
+    found: Any = torch.quantize_per_tensor_dynamic(x, torch.quint8, reduced)
+    return found.int_repr(), found.q_scale(), found.q_zero_point()
+
+
+def packed_linear(engine: str, weight: Tensor, bias: Tensor | None) -> tuple[Any, bool] | None:
+    """A layer that an engine has packed, and whether its operands may have seven bits only.
+
+    ``None`` where the engine is not there.
+    """
+    small = in_int8(weight)
+    if small is None or engine not in torch.backends.quantized.supported_engines:
+        return None
+    before = torch.backends.quantized.engine
+    try:
+        torch.backends.quantized.engine = engine
+        whole: Any = torch._make_per_channel_quantized_tensor(small.values, small.scales, small.zeros.long(), 0)
+        return torch.ops.quantized.linear_prepack(whole, bias), small.reduced
+    finally:
+        torch.backends.quantized.engine = before
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # torch's quantised dtypes are to be replaced some day, which it says once
+    torch._make_per_channel_quantized_tensor(
+        torch.zeros(1, 1, dtype=torch.int8), torch.ones(1), torch.zeros(1, dtype=torch.long), 0
+    )
+    quantised(torch.zeros(1), reduced=False)
+
+
+# ---------------------------------------------------------------- convolutions
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The movement of a kernel over its operand."""
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+    @classmethod
+    def of(
+        cls, stride: Sequence[int] = (1, 1), padding: Sequence[int] = (0, 0), dilation: Sequence[int] = (1, 1),
+        groups: int = 1,
+    ) -> Window:  # fmt: skip
+        """The window of these arguments of a call, of which the last ones may be left out."""
+        return cls(tuple(stride), tuple(padding), tuple(dilation), groups)
+
+    def shape(self, x: Tensor, weight: Tensor) -> tuple[int, ...]:
+        """The shape of the result."""
+        sizes = zip(x.shape[2:], weight.shape[2:], self.stride, self.padding, self.dilation)
+        return (x.shape[0], weight.shape[0], *((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes))
+
+
+def conv_formula(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    addend: Tensor | None = None,
+    *moves: Any,
+    activation: str = "none",
+    precision: str = "float32",
+) -> Tensor:
+    """The result of the operator, without the rounding of a lower precision; ``moves`` are those of a window."""
+    result = F.conv2d(x, weight, bias, *moves)
+    result = ACTIVATIONS[activation].function(result if addend is None else result + addend)
+    return result.contiguous(memory_format=_LAST)
+
+
+def conv_kernel(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, addend: Tensor | None = None, *moves: Any, **how: str
+) -> Tensor:
+    """The formula by a packed weight, where there is one."""
+    if x.dim() != 4 or weight.dim() != 4 or not x.numel() or not is_packable(x, weight, bias):
+        return conv_formula(x, weight, bias, addend, *moves, **how)
+    window, precision = Window.of(*moves), how.get("precision", "float32")
+    name, adds = how.get("activation", "none"), addend is not None
+    activation = ACTIVATIONS[name]
+    x = x.contiguous(memory_format=_LAST)
+
+    def make() -> PackedKernel:
+        shape = ("conv2d", x.shape, weight.shape, bias is None, adds, window, name, precision)
+        ways = _conv_ways(x, weight, window, activation, adds, precision)
+        return fastest(shape, "plain", ways, x, weight, bias, addend)
+
+    run = packed(weight, bias, (window, name, adds, precision), make) or partial(_conv_plain, activation, window)
+    return run(x, weight, bias, addend)
+
+
+def _conv_plain(
+    activation: Activation, window: Window, x: Tensor, weight: Tensor, bias: Tensor | None, addend: Tensor | None
+) -> Tensor:
+    w = window
+    return _finished(F.conv2d(x, weight, bias, w.stride, w.padding, w.dilation, w.groups), addend, activation)
+
+
+def _finished(result: Tensor, addend: Tensor | None, activation: Activation) -> Tensor:
+    """A convolution, which is overwritten where it can be, with what follows it."""
+    result = result.contiguous(memory_format=_LAST)
+    if addend is not None:
+        result = _added(result, addend)
+    return activation.in_place(result).contiguous(memory_format=_LAST)
+
+
+def _conv_ways(
+    x: Tensor, weight: Tensor, window: Window, activation: Activation, adds: bool, precision: str
+) -> Mapping[str, Callable[[], PackedKernel | None]]:
+    """The ways to compute a convolution. A run holds its packed weight, but not the weight itself: that would keep it
+    alive."""
+    fused, rest = (ACTIVATIONS["none"], activation) if adds else (activation, ACTIVATIONS["none"])
+    ways: dict[str, Callable[[], PackedKernel | None]] = {
+        "plain": lambda: partial(_conv_plain, activation, window),
+        "channels last": lambda: _by_channels_last(weight, window, activation),
+        "onednn": lambda: _followed(_conv_by_onednn(x.shape, weight, window, fused), rest),
+    }
+    if adds:
+        ways["onednn with addition"] = lambda: _with_addition(x.shape, weight, window, activation)
+    if precision == "bfloat16":
+        ways["bfloat16"] = lambda: _followed(_conv_in_bfloat16(x.shape, weight, window, fused), rest)
+    if precision == "int8":
+        ways["int8"] = lambda: _followed(_conv_in_int8(x.shape, weight, window, fused), rest)
+    return ways
+
+
+def _followed(run: PackedKernel | None, activation: Activation) -> PackedKernel | None:
+    """A run, and then an addition and an activation."""
+    if run is None:
+        return None
+    return lambda x, weight, bias, addend: _finished(run(x, weight, bias), addend, activation)
+
+
+def _by_channels_last(weight: Tensor, window: Window, activation: Activation) -> PackedKernel:
+    own = weight.detach().clone(memory_format=_LAST)
+    return lambda x, weight, bias, addend: _conv_plain(activation, window, x, own, bias, addend)
+
+
+def _conv_by_onednn(
+    shape: Sequence[int], weight: Tensor, window: Window, activation: Activation
+) -> PackedKernel | None:
+    if not torch._C._has_mkldnn:
+        return None
+    w, name, algorithm = window, activation.name, activation.algorithm
+    own = _conv_reorder(weight, w.padding, w.stride, w.dilation, w.groups, list(shape))
+    return lambda x, weight, bias: _conv_onednn(
+        x, own, bias, w.padding, w.stride, w.dilation, w.groups, name, [], algorithm
+    )
+
+
+def _with_addition(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> PackedKernel | None:
+    """By a kernel that adds a tensor of the shape of its result, and knows no activation but relu."""
+    if not torch._C._has_mkldnn:
+        return None
+    w, relu = window, "relu" if activation.name == "relu" else None
+    own = _conv_reorder(weight, w.padding, w.stride, w.dilation, w.groups, list(shape))
+    alone = _conv_by_onednn(shape, weight, window, ACTIVATIONS["none"])
+
+    def run(x: Tensor, weight: Tensor, bias: Tensor | None, addend: Tensor) -> Tensor:
+        if addend.shape != w.shape(x, weight) or addend.dtype != torch.float32:
+            assert alone is not None
+            return _finished(alone(x, weight, bias), addend, activation)
+        result: Tensor = _conv_onednn_with_addition(
+            x, addend.contiguous(memory_format=_LAST), own, bias, w.padding, w.stride, w.dilation, w.groups,
+            "add", 1.0, relu, [], "",
+        )  # fmt: skip
+        return result if relu else activation.in_place(result)
+
+    return run
+
+
+def _conv_in_bfloat16(
+    shape: Sequence[int], weight: Tensor, window: Window, activation: Activation
+) -> PackedKernel | None:
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return None
+    w = window
+    own = _conv_reorder(weight.to(torch.bfloat16), w.padding, w.stride, w.dilation, w.groups, list(shape))
+
+    def run(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        data = x.to(torch.bfloat16)
+        result = _conv_onednn(data, own, None, w.padding, w.stride, w.dilation, w.groups, "none", [], "")
+        result = result.to(torch.float32)
+        return activation.in_place(result if bias is None else result.add_(bias[:, None, None]))
+
+    return run
+
+
+def _conv_in_int8(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> PackedKernel | None:
+    """By oneDNN's convolution of whole numbers. Torch's dynamic one rounds its result as if it were its operand."""
+    w, small = window, in_int8(weight)
+    if small is None:
+        return None
+    own = torch.ops.onednn.qconv_prepack(
+        small.values, small.scales, 1.0, 0, w.stride, w.padding, w.dilation, w.groups, list(shape)
+    )
+    convolve, name, algorithm = torch.ops.onednn.qconv_pointwise.default, activation.name, activation.algorithm
+
+    def run(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        data, scale, zero = quantised(x, small.reduced)
+        result: Tensor = convolve(
+            data, scale, zero, own, small.scales, small.zeros, bias, w.stride, w.padding, w.dilation, w.groups,
+            1.0, 0, torch.float32, name, [], algorithm,
+        )  # fmt: skip
+        return result
+
+    return run
+
+
+CONV2D: Final = register(
+    "conv2d(Tensor x, Tensor weight, Tensor? bias=None, Tensor? addend=None, int[2] stride=1, int[2] padding=0, "
+    'int[2] dilation=1, int groups=1, *, str activation="none", str precision="float32") -> Tensor',
+    conv_kernel,
+    conv_formula,
+)
