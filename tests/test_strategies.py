@@ -169,6 +169,6 @@ def test_draws_are_the_same_for_a_seed(name: str, dtype: str) -> None:
 
 
 def test_ranges_are_kept() -> None:
-    values = strategy((3, 4)).draw((1000,), torch.float64, torch.Generator().manual_seed(0))
+    values = strategy((3, 4)).draw(torch, (1000,), torch.float64, torch.Generator().manual_seed(0))
     assert 3 <= float(values.min()) < 3.1
     assert 3.9 < float(values.max()) < 4

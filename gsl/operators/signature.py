@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gsl.errors import Location, PatternError, nearest
-from gsl.programs.declared import annotated
+from gsl.programs.declared import annotated, hints_of
 from gsl.spec import REQUIRED, AttrSpec
 from gsl.spec import normalise as n
 from gsl.spec.normalise import Normaliser
@@ -72,7 +72,7 @@ def meaning_of(name: str, function: Callable[..., Any]) -> Meaning:
         raise PatternError(f"the meaning of an operator is a function of tensors, got {function!r}")
     code = function.__code__
     title = f"{name} ({Location(code.co_filename, code.co_firstlineno)})"
-    hints = _hints(function)
+    hints = hints_of(function)
     tensors: list[str] = []
     optional = 0
     attrs: dict[str, AttrSpec] = {}
@@ -108,13 +108,6 @@ def meaning_of(name: str, function: Callable[..., Any]) -> Meaning:
     return Meaning(function, title, tuple(tensors), optional, attrs, schemas, results, is_tuple, hints)
 
 
-def _hints(function: Any) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(function)
-    except Exception:  # names that are not there at run time: the annotations are read as text
-        return dict(function.__annotations__)
-
-
 def _unwrapped(hint: Any) -> tuple[Any, bool]:
     """A type without ``| None``, and whether it was there."""
     if isinstance(hint, str):
@@ -144,7 +137,9 @@ def _attribute(title: str, name: str, kind: Any, may_be_none: bool, default: Any
             f"{title}: the attribute {name} is annotated with {_named(kind)}, which is no literal: expected {_EXPECTED}"
         )
     own = AttrSpec(REQUIRED, n.optional(found.normalise) if may_be_none else found.normalise)
-    schema = tuple(text for each in found.schema for text in _optional(each)) if may_be_none else found.schema
+    schema = found.schema
+    if may_be_none:
+        schema = tuple(text for each in schema for text in (f"{each}?", f"Optional[{each}]"))
     if default is inspect.Parameter.empty:
         return own, schema
     try:
@@ -153,10 +148,6 @@ def _attribute(title: str, name: str, kind: Any, may_be_none: bool, default: Any
     except ValueError as error:
         raise PatternError(f"{title}: the default of {name} is no literal of its type: {error}") from None
     return AttrSpec(value, own.normalise), schema
-
-
-def _optional(schema: str) -> tuple[str, ...]:
-    return f"{schema}?", f"Optional[{schema}]"
 
 
 def _results(title: str, hint: Any) -> tuple[int, bool]:

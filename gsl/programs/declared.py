@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import typing
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -117,6 +118,14 @@ def annotated(parameter: str, annotation: Any) -> DeclaredType | None:
         return None
     known = dtypes if isinstance(dtypes, (list, tuple)) else ()
     return _with(declared(parameter, sizes), tuple(name for name in _NAMES if name in known))
+
+
+def hints_of(function: Any) -> dict[str, Any]:
+    """The annotations of a function; as text where they have names that are not there at run time."""
+    try:
+        return typing.get_type_hints(function)
+    except Exception:
+        return dict(getattr(function, "__annotations__", {}))
 
 
 def _with(shape: DeclaredType, dtypes: tuple[str, ...]) -> DeclaredType:

@@ -169,15 +169,11 @@ def _literal(name: str, before: RuleProgram, after: RuleProgram, given: Any) -> 
                 f"{program.title}: the keyword-only parameter {name} is {default!r}, which is no literal: expected a "
                 "number, a string, None or a tuple of these; a tensor is a positional parameter"
             )
-        if isinstance(default, str) and program.finished is False and _is_default(program, name):
+        if isinstance(default, str) and program.finished is False and default not in ("float", "int", "bool"):
             raise PatternError(
                 f"{program.title}: the values of {name} are not known: give some to try, as {name}=[{default!r}, …]"
             )
     return RuleLiteral(name, (_FLOATS, *_INTEGERS))
-
-
-def _is_default(program: RuleProgram, name: str) -> bool:
-    return program.literals[name] not in ("float", "int", "bool")
 
 
 def _is_plain(value: Any) -> bool:

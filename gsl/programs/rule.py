@@ -53,7 +53,8 @@ def rule_from_programs(
     except FrontEndError as error:
         raise PatternError(str(error)) from error
     found, plain = _sides(programs, tensors, literals, traces)
-    _check_form(found, check, programs)
+    for program, own, more in zip(programs, (found.before, found.after), (check.before, check.after)):
+        _check_alike(program, (found.samples[0], own[0]), (check.samples[0], more[0]))
     _check_fires(make(plain.source, plain.target, where=plain.where, name=programs[0].title), check, programs[0])
     sides = FittedSides(programs, tensors, literals, found, given=True)
     conditions = [*sides.where, *_conditions(where, sides.names)]
@@ -85,12 +86,6 @@ def _conditions(where: Any, names: Mapping[str, Any]) -> Iterator[Any]:
             yield condition(**{name: v.value if isinstance(v, pat.Const) else v for name, v in values.items()})
         else:
             yield condition
-
-
-def _check_form(found: Traced, check: Traced, programs: tuple[RuleProgram, RuleProgram]) -> None:
-    """Raise PatternError for a program that computes something else with sizes not seen before."""
-    for program, traces, more in zip(programs, (found.before, found.after), (check.before, check.after)):
-        _check_alike(program, (found.samples[0], traces[0]), (check.samples[0], more[0]))
 
 
 def _check_alike(

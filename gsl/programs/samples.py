@@ -42,13 +42,13 @@ class _Choice:
     lengths: Mapping[str, int]
     mode: str = "other"
     primes: int = 0
-    """Which sizes the names get."""
+    """The sizes that the names get."""
     descending: bool = False
     """True if names get the smaller sizes that come later."""
     multiple: int = 1
     """The number of which all sizes are multiples; 0 for the product of the literals."""
     kinds: tuple[int, ...] = ()
-    """Which of its lists of examples each literal takes."""
+    """The number of the list of examples that each literal takes."""
     other_dtype: bool = False
     """True if tensors of which the dtype is not said have another one."""
 

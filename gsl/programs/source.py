@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -11,7 +10,7 @@ from typing import Any, Protocol
 
 from gsl.errors import FrontEndError, Location, PatternError
 from gsl.graph import CONST, INPUT, PARAM, Effect, Graph, Node, Op, SymDim, TensorType, Type, op_name
-from gsl.programs.declared import DeclaredType, annotated, sized
+from gsl.programs.declared import DeclaredType, annotated, hints_of, sized
 from gsl.workload import Workload
 
 
@@ -220,7 +219,7 @@ def _parameters(
         signature = inspect.signature(function)
     except (TypeError, ValueError) as error:
         raise PatternError(f"{title}: its parameters are not known: {error}; write a function around it") from None
-    hints = _hints(function)
+    hints = hints_of(function)
     for name, parameter in signature.parameters.items():
         hint = hints.get(name, parameter.annotation)
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
@@ -233,13 +232,6 @@ def _parameters(
         elif parameter.default is parameter.empty or name in shaped:
             tensors[name] = annotated(name, hint)
     return tensors, literals
-
-
-def _hints(function: Any) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(function)
-    except Exception:  # names that are not there at run time: the annotations are read as text
-        return {}
 
 
 def _declared(node: Node) -> DeclaredType | None:

@@ -10,8 +10,8 @@ from typing import Any, Final
 from gsl.errors import WorkloadError, check_number, nearest
 from gsl.graph import Dim, SymDim, TensorType, Type
 
-Draw = Callable[[Sequence[int], Any, Any], Any]
-"""Makes a tensor of a shape and a real dtype (float32 or float64) with a generator of torch."""
+Draw = Callable[[Any, tuple[int, ...], Any, Any], Any]
+"""Makes with torch, which it is given, a tensor of a shape and a real dtype (float32 or float64) with a generator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,42 +25,26 @@ class Strategy:
 
 
 def _normal(scale: float) -> Draw:
-    def draw(shape: Sequence[int], dtype: Any, generator: Any) -> Any:
-        import torch
-
-        return torch.randn(tuple(shape), generator=generator, dtype=dtype) * scale
-
-    return draw
+    return lambda torch, shape, dtype, generator: torch.randn(shape, generator=generator, dtype=dtype) * scale
 
 
 def _uniform(low: float, high: float) -> Draw:
-    def draw(shape: Sequence[int], dtype: Any, generator: Any) -> Any:
-        import torch
-
-        return torch.rand(tuple(shape), generator=generator, dtype=dtype) * (high - low) + low
-
-    return draw
+    return lambda torch, shape, dtype, generator: (
+        torch.rand(shape, generator=generator, dtype=dtype) * (high - low) + low
+    )
 
 
 def _integers(low: int, high: int) -> Draw:
-    def draw(shape: Sequence[int], dtype: Any, generator: Any) -> Any:
-        import torch
-
-        return torch.randint(low, high + 1, tuple(shape), generator=generator).to(dtype)
-
-    return draw
+    return lambda torch, shape, dtype, generator: torch.randint(low, high + 1, shape, generator=generator).to(dtype)
 
 
 def _among(*values: float, share: float = 1.0) -> Draw:
     """Values from a list; of the others, whose share is the rest, normal ones."""
 
-    def draw(shape: Sequence[int], dtype: Any, generator: Any) -> Any:
-        import torch
-
-        which = torch.randint(len(values), tuple(shape), generator=generator)
-        chosen = torch.tensor(values, dtype=dtype)[which]
-        others = _normal(1.0)(shape, dtype, generator)
-        return torch.where(torch.rand(tuple(shape), generator=generator) < share, chosen, others)
+    def draw(torch: Any, shape: tuple[int, ...], dtype: Any, generator: Any) -> Any:
+        chosen = torch.tensor(values, dtype=dtype)[torch.randint(len(values), shape, generator=generator)]
+        others = _normal(1.0)(torch, shape, dtype, generator)
+        return torch.where(torch.rand(shape, generator=generator) < share, chosen, others)
 
     return draw
 
@@ -367,9 +351,9 @@ def _draw(shape: Sequence[int], dtype: Any, example: Any, generator: Any, strate
             if values.numel() == 2:
                 return values[torch.randint(values.numel(), tuple(shape), generator=generator)].to(dtype)
         if dtype.is_complex:
-            parts = [strategy.draw(shape, torch.float64, generator) for _ in range(2)]
+            parts = [strategy.draw(torch, tuple(shape), torch.float64, generator) for _ in range(2)]
             return torch.complex(*parts).to(dtype)
         wide = torch.float64 if dtype == torch.float64 else torch.float32
-        return strategy.draw(shape, wide, generator).to(dtype)
+        return strategy.draw(torch, tuple(shape), wide, generator).to(dtype)
     low, high = (int(example.min()), int(example.max())) if usable else (0, 1)
     return torch.randint(low, high + 1, tuple(shape), generator=generator).to(dtype)

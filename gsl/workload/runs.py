@@ -51,7 +51,10 @@ class WantedInputs:
     @staticmethod
     def of(strategies: Any, seed: Any, sizes: Any) -> WantedInputs:
         """Sorted out from the arguments of ``compare``. WorkloadError for impossible arguments."""
-        named = isinstance(strategies, str) or (isinstance(strategies, tuple) and _is_range(strategies))
+        named = isinstance(strategies, str) or (
+            isinstance(strategies, tuple) and len(strategies) == 2
+            and all(isinstance(bound, (int, float)) for bound in strategies)
+        )  # fmt: skip
         chosen = (STRATEGIES["normal"],) if strategies is None else tuple(
             strategy(item) for item in ([strategies] if named else strategies)
         )  # fmt: skip
@@ -125,10 +128,6 @@ def _with_unchanged(own: Leaves, others: Leaves, workload: Workload, inputs: Map
 def _front_end(workload: Workload) -> str:
     """The package of the front end of a workload."""
     return type(workload.program).__module__.rpartition(".")[0]
-
-
-def _is_range(value: tuple[Any, ...]) -> bool:
-    return len(value) == 2 and all(isinstance(item, (int, float)) for item in value)
 
 
 # ---------------------------------------------------------------- one run

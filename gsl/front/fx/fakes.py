@@ -93,7 +93,7 @@ class TensorLayout:
 
     form: Form
     metadata: TensorMetadata
-    """By which torch describes them."""
+    """The description of them by torch."""
 
     @staticmethod
     def of(value: Any, operands: Iterable[Any]) -> TensorLayout | None:
@@ -134,7 +134,7 @@ _LAYOUTS: Final[dict[Any, TensorLayout]] = {}
 """The results of calls of operators that were run, by all that they depend on."""
 
 _LIES: Final[dict[Any, bool]] = {}
-"""Whether the result of such a call lies alike whatever the layout of some of its operands, which are numbered."""
+"""True where the result of such a call lies alike whatever the layout of some of its operands, which are numbered."""
 
 _MOST_KEPT: Final = 8192
 """The largest number of answers in one of these tables."""

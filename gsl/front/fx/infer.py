@@ -95,8 +95,8 @@ def _type_of_function(
 
 
 _AGREES: Final[dict[Op, bool]] = {}
-"""Whether an operator told the same of its first call on the device ``meta`` as on fake tensors, which take ten times
-as long. One that asks for the device of its operands may not."""
+"""True for an operator that told the same of its first call on the device ``meta`` as on fake tensors, which take ten
+times as long. One that asks for the device of its operands may not."""
 
 
 def _has_own_fakes(op: Op) -> bool:

@@ -24,6 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from gsl.errors import FrontEndError, Location, PatternError
 from gsl.front.fx.program import from_graph_module
+from gsl.front.fx.values import dtype_name
 from gsl.graph import Effect, Graph, TensorType
 from gsl.spec.custom import noted_calls
 
@@ -101,7 +102,7 @@ def equal_sizes(
         return int(found) if isinstance(found, int) or found.is_Integer else str(found)
 
     sizes = {name: tuple(map(name_of, tensor.shape)) for name, tensor in tensors.items()}
-    return sizes, [tuple(_name(output.dtype) for output in own) for own in outputs]
+    return sizes, [tuple(dtype_name(output.dtype) for output in own) for own in outputs]
 
 
 def output_types(
@@ -111,7 +112,7 @@ def output_types(
     function, where a call fails with these types."""
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), _quiet():
         found = _called(function, _empty(types), attributes)
-    return tuple(TensorType(tuple(output.shape), _name(output.dtype)) for output in found)
+    return tuple(TensorType(tuple(output.shape), dtype_name(output.dtype)) for output in found)
 
 
 def _empty(types: Mapping[str, TensorType]) -> dict[str, torch.Tensor]:
@@ -128,10 +129,6 @@ def _called(
         raise
     except Exception as error:
         raise _refusal(error) from error
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 @contextlib.contextmanager

@@ -62,17 +62,12 @@ def type_of_value(value: Any) -> Type | None:
             fields = tuple([None if is_scalar(item) else type_of_value(item) for item in value])
             return TupleType(fields) if any(field is not None for field in fields) else None
         case _ if is_scalar(value):
-            return scalar_type(value)
+            return TensorType((), dtype_name(torch.tensor(value).dtype))  # as torch has it
     return None
 
 
 def is_scalar(value: Any) -> bool:
     return isinstance(value, (bool, int, float, complex))
-
-
-def scalar_type(value: Any) -> TensorType:
-    """The type that torch gives a Python number."""
-    return TensorType((), dtype_name(torch.tensor(value).dtype))
 
 
 class FxTypes(dict[fx.Node, "Type | None"]):

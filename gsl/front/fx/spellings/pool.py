@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import torch
@@ -83,11 +83,19 @@ def _fits(s: Site, rank: int) -> bool:
     return bool(both == s["padding"][rank:] and all(2 * p <= k for p, k in zip(both, s["pool_size"], strict=True)))
 
 
-def _write_max_pool(rank: int) -> FxLower:
-    target, plain, zeros = getattr(F, f"max_pool{rank}d"), "NC" + SPATIAL[-rank:], (0,) * rank
+def _pool(rank: int, write: Callable[[Site, Any, str], Native]) -> FxLower:
+    """Writes a pool in torch's layout, of which ``write`` is told the operand in it."""
+    plain = "NC" + SPATIAL[-rank:]
+    return lambda s: laid_out(
+        write(s, relaid(s.x, s["layout"], plain), plain), plain, s["out_layout"] or s["layout"]
+    )
 
-    def write(s: Site) -> Native:
-        x, padding = relaid(s.x, s["layout"], plain), s["padding"][:rank]
+
+def _write_max_pool(rank: int) -> FxLower:
+    target, zeros = getattr(F, f"max_pool{rank}d"), (0,) * rank
+
+    def write(s: Site, x: Any, plain: str) -> Native:
+        padding = s["padding"][:rank]
         if not _fits(s, rank):
             dtype = dtype_of(s.known().dtype)
             least = -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
@@ -98,60 +106,48 @@ def _write_max_pool(rank: int) -> FxLower:
             dilation=(s["dilation"], (1,) * rank),
             ceil_mode=(s["ceil_mode"], False),
         )
-        return laid_out(call(target, x, s["pool_size"], **kwargs), plain, s["out_layout"] or s["layout"])
+        return call(target, x, s["pool_size"], **kwargs)
 
-    return write
+    return _pool(rank, write)
 
 
 def _write_avg_pool(rank: int) -> FxLower:
-    target, plain, zeros = getattr(F, f"avg_pool{rank}d"), "NC" + SPATIAL[-rank:], (0,) * rank
+    target, zeros = getattr(F, f"avg_pool{rank}d"), (0,) * rank
 
-    def write(s: Site) -> Native:
-        x = relaid(s.x, s["layout"], plain)
+    def write(s: Site, x: Any, plain: str) -> Native:
         common = options(stride=(s["strides"], s["pool_size"]), ceil_mode=(s["ceil_mode"], False))
         if _fits(s, rank):
             kwargs = options(padding=(s["padding"][:rank], zeros), count_include_pad=(s["count_include_pad"], True))
             if s["padding"] == zeros * 2 and not s["ceil_mode"]:
                 # Without padding it does not matter whether it counts.
                 kwargs = {}
-            result = call(target, x, s["pool_size"], **common, **kwargs)
-        else:
-            result = call(target, padded(x, s["padding"]), s["pool_size"], **common)
-            if not s["count_include_pad"]:
-                # The share of each window that is not padding.
-                inside = padded(call(torch.ones_like, x), s["padding"])
-                result = call(operator.truediv, result, call(target, inside, s["pool_size"], **common))
-        return laid_out(result, plain, s["out_layout"] or s["layout"])
+            return call(target, x, s["pool_size"], **common, **kwargs)
+        result = call(target, padded(x, s["padding"]), s["pool_size"], **common)
+        if s["count_include_pad"]:
+            return result
+        # The share of each window that is not padding.
+        inside = padded(call(torch.ones_like, x), s["padding"])
+        return call(operator.truediv, result, call(target, inside, s["pool_size"], **common))
 
-    return write
+    return _pool(rank, write)
 
 
 def _write_adaptive(kind: str, rank: int) -> FxLower:
-    target, plain = getattr(F, f"adaptive_{kind}_pool{rank}d"), "NC" + SPATIAL[-rank:]
+    target = getattr(F, f"adaptive_{kind}_pool{rank}d")
 
-    def write(s: Site) -> Native:
+    def write(s: Site, x: Any, plain: str) -> Native:
         size = s["output_size"]
         if None in size:
-            spatial = (
-                s.known().shape if s["layout"] == plain else [s.known().shape[s["layout"].index(a)] for a in plain]
-            )
-            size = tuple(own if wanted is None else wanted for own, wanted in zip(spatial[2:], size, strict=True))
-        result = call(target, relaid(s.x, s["layout"], plain), size[0] if len(set(size)) == 1 else size)
-        return laid_out(result, plain, s["out_layout"] or s["layout"])
+            spatial = [s.known().shape[s["layout"].index(letter)] for letter in plain[2:]]
+            size = tuple(own if wanted is None else wanted for own, wanted in zip(spatial, size, strict=True))
+        return call(target, x, size[0] if len(set(size)) == 1 else size)
 
-    return write
+    return _pool(rank, write)
 
 
 def _write_global(kind: str, rank: int) -> FxLower:
-    plain = "NC" + SPATIAL[-rank:]
-
-    def write(s: Site) -> Native:
-        x = relaid(s.x, s["layout"], plain)
-        axes = tuple(range(2, 2 + rank))
-        result = call(torch.amax if kind == "max" else torch.mean, x, dim=axes if rank > 1 else 2, keepdim=True)
-        return laid_out(result, plain, s["out_layout"] or s["layout"])
-
-    return write
+    target, axes = torch.amax if kind == "max" else torch.mean, tuple(range(2, 2 + rank))
+    return _pool(rank, lambda s, x, _: call(target, x, dim=axes if rank > 1 else 2, keepdim=True))
 
 
 _MAX_POOL = "input kernel_size stride=None padding=0 dilation=1 ceil_mode=False return_indices=False"

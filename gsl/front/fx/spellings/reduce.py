@@ -122,53 +122,50 @@ def _reduced(s: Site) -> tuple[int, ...] | None:
     return axis
 
 
-def _write_reduction(target: Callable[..., Any], **fixed: Any) -> FxLower:
-    """A reduction of torch that takes any number of axes."""
+def _write(
+    target: Callable[..., Any], some: Callable[[Site, Any], Native], *, whole: bool = True, **fixed: Any
+) -> FxLower:
+    """Writes a reduction. ``some`` writes that of some axes, and of all of them (``None``) where these are kept, or
+    torch wants to be told them (not ``whole``)."""
 
     def write(s: Site) -> Native:
         axes = _reduced(s)
         if axes == ():
             # Torch takes no axes for all of them.
             return call(target, call(torch.unsqueeze, s.x, -1), dim=-1, **fixed)
-        if axes is None and not s["keepdims"]:
-            return call(target, s.x, **fixed)
-        dim: Any = s["axis"]
-        if dim is not None and len(dim) == 1:
-            dim = dim[0]
-        return call(target, s.x, dim=dim, **fixed, **options(keepdim=(s["keepdims"], False)))
+        return call(target, s.x, **fixed) if axes is None and not s["keepdims"] and whole else some(s, axes)
 
     return write
+
+
+def _along(target: Callable[..., Any], s: Site, x: Any, axes: Any, **fixed: Any) -> Native:
+    dim = axes[0] if axes is not None and len(axes) == 1 else axes
+    return call(target, x, dim=dim, **fixed, **options(keepdim=(s["keepdims"], False)))
+
+
+def _write_reduction(target: Callable[..., Any], **fixed: Any) -> FxLower:
+    """A reduction of torch that takes any number of axes."""
+    return _write(target, lambda s, axes: _along(target, s, s.x, axes, **fixed), **fixed)
 
 
 def _write_with_axes(target: Callable[..., Any]) -> FxLower:
     """A reduction of torch that wants to be told its axes."""
 
-    def write(s: Site) -> Native:
-        axes = _reduced(s)
-        if axes == ():
-            return call(target, call(torch.unsqueeze, s.x, -1), dim=-1)
-        if axes is None:
-            axes = tuple(range(s.known().ndim)) or (-1,)
-        dim = axes[0] if len(axes) == 1 else axes
-        return call(target, s.x, dim=dim, **options(keepdim=(s["keepdims"], False)))
+    def some(s: Site, axes: Any) -> Native:
+        return _along(target, s, s.x, (tuple(range(s.known().ndim)) or (-1,)) if axes is None else axes)
 
-    return write
+    return _write(target, some, whole=False)
 
 
 def _write_deviation(target: Callable[..., Any]) -> FxLower:
     return lambda s: _write_reduction(target, correction=int(s["unbiased"]))(s)
 
 
-def _write_prod(s: Site) -> Native:
+def _some_prod(s: Site, axes: Any) -> Native:
     """Torch multiplies over one axis, or over all."""
-    axes = _reduced(s)
-    if axes is None and not s["keepdims"]:
-        return call(torch.prod, s.x)
-    if axes == ():
-        return call(torch.prod, call(torch.unsqueeze, s.x, -1), dim=-1)
     result: Any = s.x
     for axis in sorted(axes if axes is not None else range(s.known().ndim), reverse=True):
-        result = call(torch.prod, result, dim=axis, **options(keepdim=(s["keepdims"], False)))
+        result = _along(torch.prod, s, result, (axis,))
     assert isinstance(result, Native)
     return result
 
@@ -176,14 +173,9 @@ def _write_prod(s: Site) -> Native:
 def _write_arg(target: Callable[..., Any]) -> FxLower:
     """Torch searches one axis, or all of them; several become one."""
 
-    def write(s: Site) -> Native:
-        axes = _reduced(s)
-        if axes is None and not s["keepdims"]:
-            return call(target, s.x)
-        if axes == ():
-            return call(target, call(torch.unsqueeze, s.x, -1), dim=-1)
+    def some(s: Site, axes: Any) -> Native:
         if axes is not None and len(axes) == 1:
-            return call(target, s.x, dim=axes[0], **options(keepdim=(s["keepdims"], False)))
+            return _along(target, s, s.x, axes)
         ndim = s.known().ndim
         axes = tuple(range(ndim)) if axes is None else axes
         kept = [axis for axis in range(ndim) if axis not in axes]
@@ -192,7 +184,7 @@ def _write_arg(target: Callable[..., Any]) -> FxLower:
             result = call(torch.unsqueeze, result, axis)
         return result
 
-    return write
+    return _write(target, some)
 
 
 def _write_cumsum(s: Site) -> Native:
@@ -259,7 +251,7 @@ WRITERS: Final[Mapping[str, FxLower]] = {
     "min": _write_reduction(torch.amin),
     "all": _write_reduction(torch.all),
     "any": _write_reduction(torch.any),
-    "prod": _write_prod,
+    "prod": _write(torch.prod, _some_prod),
     "variance": _write_deviation(torch.var),
     "std": _write_deviation(torch.std),
     "logsumexp": _write_with_axes(torch.logsumexp),
