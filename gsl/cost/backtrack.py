@@ -43,7 +43,7 @@ FINALISTS = 8
 GREEDY = 0.5
 """The largest share of the time for the greedy search, from whose result a walk begins."""
 LEAST = 1e-9
-"""By what share a program must be cheaper to be a better one: sums of the same numbers differ by less."""
+"""The share by which a program must be cheaper to be a better one: sums of the same numbers differ by less."""
 
 
 @dataclass(frozen=True, slots=True)

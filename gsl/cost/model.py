@@ -118,6 +118,7 @@ def _is_light_node(node: Node) -> bool:
     return node.effect is None and (is_free(node) or light)
 
 
+_FLOATS = ("float32", "float64", "float16", "bfloat16")
 PerNode = Callable[[Node], float]
 """A cost model of the user's: what a node of the view costs, in any unit."""
 
@@ -131,7 +132,7 @@ class Model(Protocol):
 
     @property
     def noise(self) -> float:
-        """By what share of them two costs may differ by chance."""
+        """The share of them by which two costs may differ by chance."""
 
     def costs(self, workload: Workload) -> Costs:
         """The costs of all calls of a program."""
@@ -214,7 +215,7 @@ class Analytic:
         if is_free(node):
             return 0.0
         own, roofline = work(node, sizes), self.roofline
-        product = own.operations / roofline.speed(own.dtype) if own.operations and _is_float(own.dtype) else 0.0
+        product = own.operations / roofline.speed(own.dtype) if own.operations and own.dtype in _FLOATS else 0.0
         return roofline.overhead + max(product, own.moved / roofline.bandwidth)
 
     def prices(self, workload: Workload) -> PerNode:
@@ -239,10 +240,6 @@ class Analytic:
         sizes = ExampleSizes.of(workload)
         calls = _by_node(workload, lambda node: self.of(node, sizes))
         return Costs(workload.name, self.name, calls, unit="s", threads=self.threads)
-
-
-def _is_float(dtype: str) -> bool:
-    return dtype in ("float32", "float64", "float16", "bfloat16")
 
 
 def _by_node(workload: Workload, of: Callable[[Node], float]) -> list[Cost]:

@@ -355,7 +355,7 @@ class _End:
     after: Timing | None = None
     error: float | None = None
     instead: str = ""
-    """Why it is not the program that was the fastest one."""
+    """The reason why it is not the program that was the fastest one."""
     is_wrong: bool = False
     """True if the new program computes something else."""
 

@@ -63,7 +63,8 @@ class OptimizeReport:
         """A line for each kind of match: rule, shape, times, gain, verdict, reason."""
         unit = self.costs_before.unit
         return [
-            (trial.rule, trial.shape, str(trial.times), _signed(trial.gain, unit), trial.verdict, _why(trial))
+            (trial.rule, trial.shape, str(trial.times), _signed(trial.gain, unit), trial.verdict,
+             trial.why if trial.error is None else f"{trial.why} (error {trial.error:.1e})")
             for trial in self.trials
         ]
 
@@ -74,7 +75,10 @@ class OptimizeReport:
                 lines.append(f"  {what:6}  {timed(timing)}")
         if self.error is not None:
             lines.append(f"  error   {self.error:.1e} of the largest output")
-        rows = [(rule, _cut(shape), *rest) for rule, shape, *rest in self.rows()]
+        rows = [
+            (rule, shape if len(shape) <= WIDTH else f"{shape[: WIDTH - 1]}…", *rest)
+            for rule, shape, *rest in self.rows()
+        ]
         if rows:
             lines += ["", columns([("rule", "shape", "times", "gain", "", ""), *rows], left=(0, 1, 4, 5))]
         return "\n".join(lines)
@@ -123,14 +127,6 @@ def _signed(gain: float | None, unit: str) -> str:
     if gain is None:
         return ""
     return ("+" if gain > 0 else "-" if gain < 0 else "") + amount(abs(gain), unit)
-
-
-def _why(trial: Trial) -> str:
-    return trial.why if trial.error is None else f"{trial.why} (error {trial.error:.1e})"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
 
 
 # ---------------------------------------------------------------- the report as a page

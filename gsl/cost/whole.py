@@ -98,7 +98,8 @@ def in_turns(workloads: Sequence[Workload], inputs: TimedInputs, seconds: float)
 
     with _unchanged(workloads), torch.no_grad():
         calls = [_call(workload, inputs) for workload in workloads]
-        runs = _runs(calls)
+        # The runs of the slowest program that one sample needs, by one run of each program.
+        runs = max(1, int(SAMPLE / max(_sample(call, 1) for call in calls)) + 1)
         start = time.perf_counter()
         samples: list[list[float]] = [[] for _ in calls]
         for number in range(ROUNDS[1]):
@@ -119,11 +120,6 @@ def _call(workload: Workload, inputs: TimedInputs) -> Callable[[], object]:
     run = workload.program.build()
     run(*values)  # packs weights, compiles
     return lambda: run(*values)
-
-
-def _runs(calls: Sequence[Callable[[], object]]) -> int:
-    """The number of runs of the slowest program that one sample needs, by one run of each program."""
-    return max(1, int(SAMPLE / max(_sample(call, 1) for call in calls)) + 1)
 
 
 def _sample(call: Callable[[], object], runs: int) -> float:
