@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from gsl.graph.types import SymDim, TensorType, TupleType, Type, dim
 from gsl.spec.normalise import is_number
-from gsl.spec.spec import OpSpec, Types
+from gsl.spec.spec import OpSpec, Trait, Types
 
 _LARGE: Final = 1_000_000
 _SMALL: Final = 2
@@ -276,6 +276,9 @@ def _typed(value: Any) -> Any:
 def _infer(call: CallKey) -> Type | ValueError:
     """The type of a call, or why it has none."""
     spec, operands = call.spec, call.operands
+    small = _with_small_sizes(call) if Trait.ELEMENT_WISE in spec.traits and not spec.attrs else None
+    if small is not None and isinstance(told := _infer_cached(small[0]), TensorType):
+        return _resized(told, small[1])
     types = tuple([None if is_number(operand) else operand for operand in operands])
     try:
         attrs = _own_attrs(spec, call.attrs, types)  # type: ignore[arg-type]
@@ -285,6 +288,30 @@ def _infer(call: CallKey) -> Type | ValueError:
         return found or _on_fakes(spec, operands, attrs)
     except ValueError as error:
         return error
+
+
+def _with_small_sizes(call: CallKey) -> tuple[CallKey, dict[int, int]] | None:
+    """A call with small numbers for the known sizes, other ones for other sizes, and the sizes by these; ``None`` where
+    they are such numbers, or not known.
+
+    The sizes of a call that computes element by element only matter by which are equal, which one, and which none, so
+    calls on weights of all sizes are one.
+    """
+    if not all(is_number(operand) or isinstance(operand, TensorType) for operand in call.operands):
+        return None
+    sizes = dict.fromkeys([size for operand in _tensors(call.operands) for size in operand.shape])
+    if 0 in sizes or not all(type(size) is int for size in sizes):
+        return None
+    sizes.pop(1, None)
+    small = dict(zip(sizes, range(2, 2 + len(sizes))))
+    if all(size == number for size, number in small.items()):
+        return None
+    operands = tuple([_resized(each, small) if isinstance(each, TensorType) else each for each in call.operands])
+    return CallKey(call.spec, operands, call.attrs), {number: size for size, number in small.items()}
+
+
+def _resized(type: TensorType, sizes: Mapping[Any, int]) -> TensorType:
+    return TensorType(tuple([sizes.get(size, size) for size in type.shape]), type.dtype)
 
 
 _infer_cached: Callable[[CallKey], Type | ValueError] = lru_cache(maxsize=8192)(_infer)
