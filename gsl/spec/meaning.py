@@ -299,7 +299,7 @@ def _with_small_sizes(call: CallKey) -> tuple[CallKey, dict[int, int]] | None:
     """
     if not all(is_number(operand) or isinstance(operand, TensorType) for operand in call.operands):
         return None
-    sizes = dict.fromkeys([size for operand in _tensors(call.operands) for size in operand.shape])
+    sizes: dict[Any, None] = dict.fromkeys(size for operand in _tensors(call.operands) for size in operand.shape)
     if 0 in sizes or not all(type(size) is int for size in sizes):
         return None
     sizes.pop(1, None)
