@@ -112,32 +112,17 @@ class Node:
 
     def redirect(self, old: Node, new: Node) -> None:
         """Use ``new`` wherever this node used ``old``, and remember it. The users of the two are not changed."""
-        operands = self.operands
-        if len(operands) > MANY:
-            postpone(self, old, new)
-            return
-        if len(operands) == 1 and operands[0] is old:
-            self.operands = (new,)
-        else:
-            self.operands = tuple([new if operand is old else operand for operand in operands])
-        if self.deps:
-            self.deps = tuple([new if dep is old else dep for dep in self.deps])
-        moved = self.redirects
-        if moved is None:
-            self.redirects = {old: new}
-            return
-        for key, value in moved.items():
-            if value is old:
-                moved[key] = new
-        moved.setdefault(old, new)
+        redirect_all((self,), old, new)
 
     def add_users(self, users: tuple[Node, ...]) -> None:
         """Note that other nodes, all different, have this one among their operands or deps."""
-        if not self.users and len(users) <= FEW:
-            self.users = users
-            return
-        for user in users:
-            self.add_user(user)
+        known = self.users
+        if isinstance(known, tuple):
+            if known:
+                users = (*known, *[user for user in users if user not in known])
+            self.users = users if len(users) <= FEW else dict.fromkeys(users)
+        else:
+            known.update(dict.fromkeys(users))
 
     def add_user(self, user: Node) -> None:
         """Note that another node has this one among its operands or deps."""
@@ -184,9 +169,6 @@ class Behind(Node):
     def redirects(self) -> dict[Node, Node] | None:  # type: ignore[override]
         return self._caught_up().redirects
 
-    def redirect(self, old: Node, new: Node) -> None:
-        _OPERANDS.__get__(self)[1].append((old, new))
-
     def _caught_up(self) -> Node:
         operands, moves = _OPERANDS.__get__(self)
         node: Any = self
@@ -205,10 +187,32 @@ class Behind(Node):
 _OPERANDS: Any = Node.__dict__["operands"]
 
 
-def postpone(node: Node, old: Node, new: Node) -> None:
-    """Let a node have ``new`` instead of ``old`` when it is asked for its operands."""
-    _OPERANDS.__set__(node, (node.operands, [(old, new)]))
-    node.__class__ = Behind
+def redirect_all(nodes: Iterable[Node], old: Node, new: Node) -> None:
+    """Let nodes use ``new`` wherever they used ``old``, and remember it. The users of the two are not changed."""
+    for node in nodes:
+        if node.__class__ is Behind:
+            _OPERANDS.__get__(node)[1].append((old, new))
+            continue
+        operands = node.operands
+        if len(operands) == 2:  # as most have
+            first, second = operands
+            node.operands = new if first is old else first, new if second is old else second
+        elif len(operands) > MANY:
+            _OPERANDS.__set__(node, (operands, [(old, new)]))  # for when it is asked for its operands
+            node.__class__ = Behind
+            continue
+        else:
+            node.operands = tuple([new if operand is old else operand for operand in operands])
+        if node.deps:
+            node.deps = tuple([new if dep is old else dep for dep in node.deps])
+        moved = node.redirects
+        if moved is None:
+            node.redirects = {old: new}
+        else:
+            for key, value in moved.items():
+                if value is old:
+                    moved[key] = new
+            moved.setdefault(old, new)
 
 
 class Origin:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
-from gsl.graph.node import FEW, INPUT, Effect, Graph, Node, Op, Origin, short_name
+from gsl.graph.node import FEW, INPUT, Effect, Graph, Node, Op, Origin, redirect_all, short_name
 
 
 class Replacement:
@@ -174,7 +174,7 @@ class Splicer:
         self._numbers: dict[str, int] = {}
         """The last number that was put behind each name."""
         self._short_names: dict[Op, str] = {}
-        self._instead: dict[Node, list[Node]] = {}
+        self._instead: dict[Node, tuple[Node, ...]] = {}
 
     def apply(self, replacement: Replacement, matched: Collection[Node]) -> None:
         """Put the new nodes in the place of the old ones, and drop those of the matched ones that are then unused."""
@@ -197,8 +197,10 @@ class Splicer:
         for old, new in zip(replacement.old, replacement.new):
             if new is not old:
                 taken = self._link(old, new, created)
-                if taken and (len(taken) > 1 or taken[0].index < new.index):
-                    moved.append((new, taken))
+                for user in taken:
+                    if user.index < new.index:
+                        moved.append((new, taken))
+                        break
         for new, taken in moved:
             _put_in_order(new, taken)
         self.drop(matched, covers=True)
@@ -213,8 +215,7 @@ class Splicer:
                 touched[node] = None
         for node in created:
             if node not in dead:
-                node.name = name = self._free_name(node.name or self._short_name(node.op))
-                self.names[name] = node
+                self._name(node)
 
     def _link(self, old: Node, new: Node, created: Collection[Node]) -> tuple[Node, ...]:
         """Let users and outputs have a new node instead of an old one; these users, without those among the created.
@@ -228,15 +229,15 @@ class Splicer:
                 old.users = tuple([user for user in users if user in created])
                 break
         if taken:
-            for user in taken:
-                user.redirect(old, new)
-                if touched is not None:
+            redirect_all(taken, old, new)
+            if touched is not None:
+                for user in taken:
                     touched[user] = None
             new.add_users(taken)
         positions = self.outputs.pop(old, None)
         if positions:
             self.outputs.setdefault(new, []).extend(positions)
-        self._instead.setdefault(old, []).append(new)
+        self._instead[old] = (*self._instead.get(old, ()), new)
         return taken
 
     @cached_property
@@ -247,26 +248,28 @@ class Splicer:
             found[node.name] = node if node.name not in found else _SEVERAL
         return found
 
+    def _name(self, node: Node) -> None:
+        """Give a name to a new node that no other node of the graph has: the wanted one, or that with a number behind
+        it."""
+        names, dead = self.names, self.dead
+        name = wanted = node.name or self._short_name(node.op)
+        holder = names.get(name)
+        if holder is not None and holder not in dead:
+            number = self._numbers.get(wanted, 0)
+            while holder is not None and holder not in dead:
+                number += 1
+                name = f"{wanted}_{number}"
+                holder = names.get(name)
+            self._numbers[wanted] = number
+        names[name] = node
+        node.name = name
+
     def _short_name(self, op: Op) -> str:
         """The name of an operator after which nodes are called, found once."""
         found = self._short_names.get(op)
         if found is None:
             found = self._short_names[op] = short_name(op)
         return found
-
-    def _free_name(self, wanted: str) -> str:
-        """The name, with a number behind it if another node of the graph has it."""
-        holder_of, dead = self.names.get, self.dead
-        holder = holder_of(wanted)
-        if holder is None or holder in dead:
-            return wanted
-        number = self._numbers.get(wanted, 0)
-        while holder is not None and holder not in dead:
-            number += 1
-            name = f"{wanted}_{number}"
-            holder = holder_of(name)
-        self._numbers[wanted] = number
-        return name
 
     def finish(self) -> None:
         """Restore a topological order near the old one, without dead nodes."""
@@ -313,21 +316,16 @@ class Splicer:
                 if node.effect is not None and not (covers and node.effect is Effect.EXCHANGES and node in suspects):
                     continue
                 dead.add(node)
-                if less_used is not None:
-                    less_used.update(dict.fromkeys(node.operands))
                 for operand in node.operands if not node.deps else _needs(node):
+                    if less_used is not None:
+                        less_used[operand] = None
                     users = operand.users
                     if isinstance(users, dict):  # as in drop_user, of which there are very many calls
                         users.pop(node, None)
-                        if users:
-                            continue
-                    elif len(users) == 1 and users[0] is node:
-                        operand.users = ()
                     else:
-                        operand.drop_user(node)
-                        if operand.users:
-                            continue
-                    work.append(operand)
+                        operand.users = tuple([user for user in users if user is not node])
+                    if not operand.users:
+                        work.append(operand)
         self.size -= len(dead) - before
 
 

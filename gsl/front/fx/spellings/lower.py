@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from functools import cache
+from typing import Any, Final, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -92,26 +93,47 @@ def bound(overload: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     """A call as export writes it: by position as far as possible, lists for tuples, no defaults at the end."""
     positional: list[Any] = []
     named: dict[str, Any] = {}
-    given = dict(zip([a.name for a in overload._schema.arguments], args, strict=False))
+    parameters = _parameters(overload)
+    given = dict(zip([parameter.name for parameter in parameters], args, strict=False))
     given.update({name if name != "input" else "self": value for name, value in kwargs.items()})
     last = 0
-    for argument in overload._schema.arguments:
-        present = argument.name in given
-        if not present and not argument.has_default_value():
-            raise TypeError(f"{overload}: the argument {argument.name!r} is missing")
-        value = given.pop(argument.name) if present else argument.default_value
-        value = list(value) if isinstance(value, tuple) else value
-        differs = not argument.has_default_value() or present
-        if argument.kwarg_only:
+    for name, has_default, default, kwarg_only, takes_list in parameters:
+        present = name in given
+        if not present and not has_default:
+            raise TypeError(f"{overload}: the argument {name!r} is missing")
+        value = given.pop(name) if present else default
+        value = list(value) if isinstance(value, (tuple, list)) else value
+        differs = not has_default or present
+        if kwarg_only:
             if differs:
-                named[argument.name] = value
+                named[name] = value
             continue
-        positional.append(_as_list(value) if "List[int]" in str(argument.type) else value)
+        positional.append(_as_list(value) if takes_list else value)
         if differs:
             last = len(positional)
     if given:
         raise TypeError(f"{overload}: no arguments {list(given)}")
     return Native(overload, tuple(positional[:last]), named)
+
+
+class _Parameter(NamedTuple):
+    """A parameter of an overload."""
+
+    name: str
+    has_default: bool
+    default: Any
+    kwarg_only: bool
+    takes_list: bool
+    """True for a list of integers."""
+
+
+@cache
+def _parameters(overload: OpOverload) -> tuple[_Parameter, ...]:
+    """The parameters of an overload, which torch makes anew whenever it is asked."""
+    return tuple([
+        _Parameter(a.name, a.has_default_value(), a.default_value, a.kwarg_only, "List[int]" in str(a.type))
+        for a in overload._schema.arguments
+    ])  # fmt: skip
 
 
 def _as_list(value: Any) -> Any:
