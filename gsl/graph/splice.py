@@ -323,7 +323,7 @@ class Splicer:
                     if isinstance(users, dict):  # as in drop_user, of which there are very many calls
                         users.pop(node, None)
                     else:
-                        operand.users = tuple([user for user in users if user is not node])
+                        operand.drop_user(node)
                     if not operand.users:
                         work.append(operand)
         self.size -= len(dead) - before

@@ -217,7 +217,7 @@ def evaluate(spec: OpSpec, operands: Sequence[Any], attrs: Mapping[str, Any]) ->
     """The value of a call on torch tensors, Python numbers, and tuples of tensors. ValueError for bad attributes."""
     import torch
 
-    own = _own_attrs(spec, attrs, tuple(map(_type_of, operands)))
+    own = _own_attrs(spec, attrs, tuple(map(_type_of, operands))) if attrs or spec.attrs else {}
     if has_symbols(own):
         unknown = {name: value for name, value in own.items() if has_symbols(value)}
         raise ValueError(f"{spec.name}: a value needs known sizes, found {unknown}")
@@ -290,7 +290,7 @@ def _infer(call: CallKey) -> Type | ValueError:
         return error
 
 
-def _with_small_sizes(call: CallKey) -> tuple[CallKey, dict[int, int]] | None:
+def _with_small_sizes(call: CallKey) -> tuple[CallKey, dict[int, Any]] | None:
     """A call with small numbers for the known sizes, other ones for other sizes, and the sizes by these; ``None`` where
     they are such numbers, or not known.
 

@@ -120,9 +120,9 @@ def codeless(graph: fx.Graph) -> fx.Graph:
 
 def give_code(module: fx.GraphModule) -> fx.GraphModule:
     """A module that was made of a :class:`CodelessGraph`, with the code of its graph from now on."""
-    graph, is_codeless = module.graph, isinstance(module.graph, CodelessGraph)
+    is_codeless = isinstance(module.graph, CodelessGraph)
     if is_codeless:
-        graph.__class__ = fx.Graph
+        module.graph.__class__ = fx.Graph
         module.recompile()
     return module
 

@@ -69,7 +69,7 @@ class ModuleParameterStore:
         else:
             path = self._add(node, writer)
         new = writer.add("get_attr", path, (), {}, writer.name(path.replace(".", "_")))
-        writer.fakes.set(new, writer.fakes.of_tensor(attribute(self.new, path)))
+        writer.fakes.set(new, *writer.fakes.of_tensor(attribute(self.new, path)))
         return new
 
     def _add(self, node: Node, writer: FxWriter) -> str:
@@ -292,7 +292,7 @@ class ExportedParameterStore:
         target = unique(node.name or "weight", lambda name: name in self.state or name in self.constants)
         (self.constants if kind is InputKind.CONSTANT_TENSOR else self.state)[target] = value
         new = self._placeholder(kind, writer.name(_PREFIX[kind] + target.replace(".", "_")), writer.builder.graph)
-        writer.fakes.set(new, writer.fakes.of_tensor(tensor))
+        writer.fakes.set(new, *writer.fakes.of_tensor(tensor))
         persistent = True if kind is InputKind.BUFFER else None
         self._added[new.name] = InputSpec(kind, TensorArgument(new.name), target, persistent)
         return new

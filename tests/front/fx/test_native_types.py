@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
 from gsl import Subst, Workload, op, pat
 from gsl.front.fx.fakes import Fakes, MetadataFields
@@ -124,7 +125,8 @@ def test_an_operator_that_tells_on_meta_what_it_tells_on_fakes_is_not_run_on_the
 def test_the_fake_of_a_weight_is_as_torch_makes_it(weight: torch.Tensor) -> None:
     mode = FakeTensorMode()
     graph = Fakes(Values(), Values(), MetadataFields("val", False, mode))
-    found, expected = graph.of_tensor(weight), FakeTensorMode().from_tensor(weight, static_shapes=True)
+    (found, layout), expected = graph.of_tensor(weight), FakeTensorMode().from_tensor(weight, static_shapes=True)
+    assert layout is None or layout.metadata == _extract_tensor_metadata(expected)
     for name in ("shape", "dtype", "device", "requires_grad"):
         assert getattr(found, name) == getattr(expected, name)
     assert found.stride() == expected.stride()
