@@ -110,7 +110,8 @@ class OnnxLoader(Loader):
         """The numbers of facts, from 1: they are compared faster than these."""
 
     def load(self) -> Graph:
-        """The view. What computes nothing that the results need is not in it; it stays as it is in the model."""
+        """The view. What computes nothing that the results need, and has no effect, is not in it;
+        it stays as it is in the model."""
         graph = self.model.graph
         for value in graph.inputs:
             if value.name not in self.weights:
@@ -121,7 +122,8 @@ class OnnxLoader(Loader):
             if len(node.outputs) > 1 or node.op_type in _ALONE or not self._repeat(node):
                 self._load(node)
         results = [self.views[value] for value in graph.outputs]
-        return Graph(self.alive(results), results, partial(infer, self.model))
+        effects = [node for node in self.nodes if node.effect is not None]
+        return Graph(self.alive([*results, *effects]), results, partial(infer, self.model))
 
     # ------------------------------------------------------------ leaves
 
