@@ -58,18 +58,6 @@ def _test(name: str) -> Lower:
     return write
 
 
-def _isfinite(w: OnnxLowering, x: Any) -> Any:
-    return w.write("logical_not", w.write("logical_or", w.write("isinf", x), w.write("isnan", x)))
-
-
-def _trunc(w: OnnxLowering, x: Any) -> Any:
-    return w.write("multiply", w.write("sign", x), w.write("floor", w.write("abs", x))) if is_float(w.dtype) else x
-
-
-def _rsqrt(w: OnnxLowering, x: Any) -> Any:
-    return w.write("reciprocal", w.write("sqrt", x))
-
-
 def _read_reciprocal(r: OnnxCall) -> Canon:
     root = r.producer(r.x, "Sqrt")
     if root is None or len(root.outputs[0].uses()) > 1:
@@ -93,10 +81,6 @@ def _expm1(w: OnnxLowering, x: Any) -> Any:
     x = w.cast(x, w.dtype)
     half = w.write("tanh", w.write("multiply", x, 0.5))
     return w.write("multiply", half, w.write("add", w.write("exp", x), 1.0))
-
-
-def _scaled_log(base: float) -> Lower:
-    return lambda w, x: w.write("multiply", w.call("Log", w.cast(x, w.dtype)), 1 / math.log(base))
 
 
 # ---------------------------------------------------------------- two operands
@@ -141,10 +125,6 @@ def _comparison(name: str) -> Lower:
     return write
 
 
-def _not_equal(w: OnnxLowering, x: Any, y: Any) -> Any:
-    return w.call("Not", w.write("equal", x, y))
-
-
 def _read_not(r: OnnxCall) -> Canon:
     equal = r.producer(r.x, "Equal")
     if equal is None or len(equal.outputs[0].uses()) > 1:
@@ -153,28 +133,8 @@ def _read_not(r: OnnxCall) -> Canon:
     return Canon("not_equal", arithmetic(OnnxCall(equal, r.scope)))
 
 
-def truth(w: OnnxLowering, value: Any) -> Any:
-    """A tensor or a number as one of bools."""
-    return w.cast(value, "bool")
-
-
 def _logic(name: str) -> Lower:
-    return lambda w, *operands: w.call(name, *[truth(w, value) for value in operands])
-
-
-def _shift(direction: str) -> Lower:
-    def write(w: OnnxLowering, x: Any, y: Any) -> Any:
-        return w.call("BitShift", w.cast(x, w.dtype), w.cast(y, w.dtype), direction=direction)
-
-    return write
-
-
-def _read_shift(r: OnnxCall) -> Canon:
-    return Canon("left_shift" if r.attr("direction") == "LEFT" else "right_shift", arithmetic(r))
-
-
-def _mod(w: OnnxLowering, x: Any, y: Any) -> Any:
-    return w.call("Mod", w.cast(x, w.dtype), w.cast(y, w.dtype), fmod=1)
+    return lambda w, *operands: w.call(name, *[w.cast(value, "bool") for value in operands])
 
 
 def _floor_mod(w: OnnxLowering, x: Any, y: Any) -> Any:
@@ -243,10 +203,6 @@ def _read_add(r: OnnxCall) -> Canon:
 # ---------------------------------------------------------------- others
 
 
-def _where(w: OnnxLowering, condition: Any, x: Any, y: Any) -> Any:
-    return w.call("Where", truth(w, condition), w.cast(x, w.dtype), w.cast(y, w.dtype))
-
-
 def _read_where(r: OnnxCall) -> Canon:
     x, y = r.operand(1), r.operand(2)
     if x is not r.inputs[1] and y is not r.inputs[2]:
@@ -269,10 +225,6 @@ def _read_clip(r: OnnxCall) -> Canon:
     return Canon("clip", (r.x,), {"a_min": low, "a_max": high})
 
 
-def _cast(w: OnnxLowering, x: Any, dtype: str) -> Any:
-    return w.cast(x, dtype) if is_number(x) else w.call("Cast", x, to=onnx_dtype(dtype))
-
-
 def _read_cast(r: OnnxCall) -> Canon:
     dtype = dtype_name(r.attr("to"))
     unread_unless("float8" not in dtype)
@@ -280,10 +232,6 @@ def _read_cast(r: OnnxCall) -> Canon:
 
 
 # ---------------------------------------------------------------- activations
-
-
-def _elu(w: OnnxLowering, x: Any, alpha: float) -> Any:
-    return w.call("Elu", x, alpha=float(alpha))
 
 
 def _softplus(w: OnnxLowering, x: Any, beta: float, threshold: float) -> Any:
@@ -304,18 +252,6 @@ def _gelu(w: OnnxLowering, x: Any, approximate: str) -> Any:
         cube = w.write("multiply", w.write("multiply", w.write("multiply", x, x), x), 0.044715)
         inner = w.write("tanh", w.write("multiply", w.write("add", x, cube), math.sqrt(2 / math.pi)))
     return w.write("multiply", w.write("multiply", x, 0.5), w.write("add", inner, 1.0))
-
-
-def _mish(w: OnnxLowering, x: Any) -> Any:
-    if w.opset >= 18:
-        return w.call("Mish", x)
-    return w.write("multiply", x, w.write("tanh", w.write("softplus", x, beta=1.0, threshold=20.0)))
-
-
-def _hardswish(w: OnnxLowering, x: Any) -> Any:
-    if w.opset >= 14:
-        return w.call("HardSwish", x)
-    return w.write("multiply", x, w.write("hardsigmoid", x))
 
 
 def _prelu(w: OnnxLowering, data: Any, alpha: Any, axis: int) -> Any:
@@ -354,24 +290,6 @@ def _read_selu(r: OnnxCall) -> Canon:
     return Canon("selu", (r.x,))
 
 
-def _read_softplus(r: OnnxCall) -> Canon:
-    return Canon("softplus", (r.x,), {"beta": 1.0, "threshold": 20.0})
-
-
-def _read_swish(r: OnnxCall) -> Canon:
-    unread_unless(r.attr("alpha", 1.0) == 1)
-    return Canon("silu", (r.x,))
-
-
-def _read_is_inf(r: OnnxCall) -> Canon:
-    unread_unless(bool(r.attr("detect_negative", 1)) and bool(r.attr("detect_positive", 1)))
-    return Canon("isinf", (r.x,))
-
-
-def _dropout(w: OnnxLowering, x: Any, rate: float) -> Any:
-    return w.call("Dropout", x, w.cast(float(rate), "float32"))
-
-
 def _read_dropout(r: OnnxCall) -> Canon:
     """In inference only."""
     if r.has(2):
@@ -380,22 +298,15 @@ def _read_dropout(r: OnnxCall) -> Canon:
     return Canon("nn.dropout", (r.x,), {"rate": rate})
 
 
-def _soft(name: str) -> Lower:
-    return lambda w, x, axis: w.call(name, w.cast(x, w.dtype), axis=axis)
-
-
-def _read_soft(op: str) -> OnnxLift:
-    return lambda r: Canon(op, (r.x,), {"axis": r.attr("axis", -1)})
-
-
-def _square(w: OnnxLowering, x: Any) -> Any:
-    return w.write("multiply", x, x)
-
-
 def _read_multiply(r: OnnxCall) -> Canon:
     if r.inputs[0] is r.inputs[1]:
         return Canon("square", (r.x,))
     return Canon("multiply", arithmetic(r))
+
+
+def _since(version: int, name: str, before: Lower) -> Lower:
+    """An operator that ONNX has from a version on, and what it is before."""
+    return lambda w, x: w.call(name, x) if w.opset >= version else before(w, x)
 
 
 def _each(names: Mapping[str, str], write: Callable[[str], Lower]) -> dict[str, Lower]:
@@ -411,40 +322,40 @@ WRITE: Final[Mapping[str, Lower]] = {
     **_each({"divide": "Div"}, lambda name: lambda w, x, y: w.call(name, w.cast(x, w.dtype), w.cast(y, w.dtype))),
     **_each(_COMPARISONS, _comparison),
     **_each({**_LOGIC, "logical_not": "Not"}, _logic),
-    "not_equal": _not_equal,
-    "left_shift": _shift("LEFT"),
-    "right_shift": _shift("RIGHT"),
+    "not_equal": lambda w, x, y: w.call("Not", w.write("equal", x, y)),
+    "left_shift": _binary("left_shift", "BitShift", direction="LEFT"),
+    "right_shift": _binary("right_shift", "BitShift", direction="RIGHT"),
     "bitwise_not": lambda w, x: w.call("Not" if w.dtype == "bool" else "BitwiseNot", x),
     "copy": lambda w, x: w.call("Identity", x),
-    "isfinite": _isfinite,
-    "trunc": _trunc,
-    "rsqrt": _rsqrt,
-    "square": _square,
+    "isfinite": lambda w, x: w.write("logical_not", w.write("logical_or", w.write("isinf", x), w.write("isnan", x))),
+    "trunc": lambda w, x: (
+        w.write("multiply", w.write("sign", x), w.write("floor", w.write("abs", x))) if is_float(w.dtype) else x
+    ),
+    "rsqrt": lambda w, x: w.write("reciprocal", w.write("sqrt", x)),
     "expm1": _expm1,
     "log1p": _log1p,
-    "log2": _scaled_log(2),
-    "log10": _scaled_log(10),
-    "mod": _mod,
+    "log2": lambda w, x: w.write("multiply", w.write("log", x), 1 / math.log(2)),
+    "log10": lambda w, x: w.write("multiply", w.write("log", x), 1 / math.log(10)),
+    "mod": _binary("mod", "Mod", fmod=1),
     "floor_mod": _floor_mod,
     "floor_divide": _floor_divide,
     "power": _power,
-    "where": _where,
+    "where": lambda w, test, x, y: w.call("Where", w.cast(test, "bool"), w.cast(x, w.dtype), w.cast(y, w.dtype)),
     "clip": _clip,
-    "cast": _cast,
+    "cast": lambda w, x, dtype: w.cast(x, dtype) if is_number(x) else w.call("Cast", x, to=onnx_dtype(dtype)),
     "nn.relu": lambda w, x: w.call("Relu", x),
-    "nn.relu6": lambda w, x: w.write("clip", x, a_min=0, a_max=6),
     "nn.leaky_relu": lambda w, x, alpha: w.call("LeakyRelu", x, alpha=float(alpha)),
-    "elu": _elu,
+    "elu": lambda w, x, alpha: w.call("Elu", x, alpha=float(alpha)),
     "selu": lambda w, x: w.call("Selu", x),
     "gelu": _gelu,
-    "mish": _mish,
-    "hardswish": _hardswish,
+    "mish": _since(18, "Mish", lambda w, x: w.write("multiply", x, w.write("tanh", w.write("softplus", x)))),
+    "hardswish": _since(14, "HardSwish", lambda w, x: w.write("multiply", x, w.write("hardsigmoid", x))),
     "hardsigmoid": lambda w, x: w.call("HardSigmoid", x, alpha=1 / 6, beta=0.5),
     "softplus": _softplus,
     "nn.prelu": _prelu,
-    "nn.softmax": _soft("Softmax"),
-    "nn.log_softmax": _soft("LogSoftmax"),
-    "nn.dropout": _dropout,
+    "nn.softmax": lambda w, x, axis: w.call("Softmax", w.cast(x, w.dtype), axis=axis),
+    "nn.log_softmax": lambda w, x, axis: w.call("LogSoftmax", w.cast(x, w.dtype), axis=axis),
+    "nn.dropout": lambda w, x, rate: w.call("Dropout", x, w.cast(float(rate), "float32")),
 }
 
 READ: Final[Mapping[str, OnnxLift]] = {
@@ -457,9 +368,9 @@ READ: Final[Mapping[str, OnnxLift]] = {
     "Mul": _read_multiply,
     "Add": _read_add,
     "Not": _read_not,
-    "IsInf": _read_is_inf,
+    "IsInf": same("isinf", only={"detect_negative": 1, "detect_positive": 1}),
     "BitwiseNot": same("bitwise_not"),
-    "BitShift": _read_shift,
+    "BitShift": lambda r: Canon("left_shift" if r.attr("direction") == "LEFT" else "right_shift", arithmetic(r)),
     "Div": _read_divide,
     "Mod": _read_mod,
     "Pow": _read_power,
@@ -471,17 +382,17 @@ READ: Final[Mapping[str, OnnxLift]] = {
     "Cast": _read_cast,
     "Identity": same("copy"),
     "Relu": same("nn.relu"),
-    "LeakyRelu": lambda r: Canon("nn.leaky_relu", (r.x,), {"alpha": r.attr("alpha", 0.01)}),
-    "Elu": lambda r: Canon("elu", (r.x,), {"alpha": r.attr("alpha", 1.0)}),
+    "LeakyRelu": same("nn.leaky_relu", {"alpha": 0.01}, alpha="alpha"),
+    "Elu": same("elu", {"alpha": 1.0}, alpha="alpha"),
     "Selu": _read_selu,
-    "Gelu": lambda r: Canon("gelu", (r.x,), {"approximate": r.attr("approximate", "none")}),
-    "Swish": _read_swish,
+    "Gelu": same("gelu", {"approximate": "none"}, approximate="approximate"),
+    "Swish": same("silu", only={"alpha": 1.0}),
     "Mish": same("mish"),
     "HardSwish": same("hardswish"),
     "HardSigmoid": _read_hard_sigmoid,
-    "Softplus": _read_softplus,
+    "Softplus": same("softplus", {"beta": 1.0, "threshold": 20.0}),
     "PRelu": _read_prelu,
-    "Softmax": _read_soft("nn.softmax"),
-    "LogSoftmax": _read_soft("nn.log_softmax"),
+    "Softmax": same("nn.softmax", {"axis": -1}, axis="axis"),
+    "LogSoftmax": same("nn.log_softmax", {"axis": -1}, axis="axis"),
     "Dropout": _read_dropout,
 }

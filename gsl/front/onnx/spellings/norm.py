@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gsl.front.core.lower import Lower, known
 from gsl.front.onnx.spellings.linear import same_padding
-from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, unread_unless
+from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, same, unread_unless
 from gsl.front.onnx.spellings.writing import OnnxLowering
 from gsl.front.tree import Canon
 from gsl.graph import TensorType
@@ -43,11 +43,6 @@ def _batch_norm(
     data, type = _first(w, data, axis)
     made = w.call("BatchNormalization", data, gamma, beta, mean, var, epsilon=float(epsilon), type=type)
     return _back(w, made, axis)
-
-
-def _read_batch_norm(r: OnnxCall) -> Canon:
-    unread_unless(not r.attr("training_mode", 0))
-    return Canon("nn.batch_norm", r.inputs, {"axis": 1, "epsilon": r.attr("epsilon", 1e-5)})
 
 
 def _layer_norm(
@@ -128,10 +123,6 @@ def _read_group_norm(r: OnnxCall) -> Canon:
     unread_unless(r.scope.opset >= 21)
     attrs = {"num_groups": r.attr("num_groups"), "axis": 1, "epsilon": r.attr("epsilon", 1e-5)}
     return Canon("nn.group_norm", r.inputs, attrs)
-
-
-def _read_instance_norm(r: OnnxCall) -> Canon:
-    return Canon("nn.instance_norm", r.inputs, {"axis": 1, "epsilon": r.attr("epsilon", 1e-5)})
 
 
 # ---------------------------------------------------------------- windows
@@ -246,13 +237,15 @@ WRITE: Final[Mapping[str, Lower]] = {
     **{f"nn.global_max_pool{n}d": _global("GlobalMaxPool", n) for n in _COUNTS},
 }
 
+_FIRST: Final = {"axis": 1, "epsilon": 1e-5}
+
 READ: Final[Mapping[str, OnnxLift]] = {
-    "BatchNormalization": _read_batch_norm,
+    "BatchNormalization": same("nn.batch_norm", _FIRST, {"training_mode": 0}, epsilon="epsilon"),
     "LayerNormalization": _read_layer_norm,
     "RMSNormalization": _read_rms_norm,
     "SimplifiedLayerNormalization": _read_rms_norm,  # onnxruntime's name for it
     "GroupNormalization": _read_group_norm,
-    "InstanceNormalization": _read_instance_norm,
+    "InstanceNormalization": same("nn.instance_norm", _FIRST, epsilon="epsilon"),
     "MaxPool": _read_window("max"),
     "AveragePool": _read_window("avg"),
     "GlobalAveragePool": _read_global("avg"),

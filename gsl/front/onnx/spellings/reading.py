@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -167,12 +168,23 @@ OnnxLift = Callable[[OnnxCall], Canon]
 """Reads a node; raises OnnxUnread where it is not exactly a canonical call."""
 
 
-def same(op: str, **attrs: str) -> OnnxLift:
-    """The reader of a node whose operands are those of a canonical call; ``attrs`` names its attributes."""
+_NO_ATTRIBUTES: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+def same(
+    op: str, fixed: Mapping[str, Any] = _NO_ATTRIBUTES, only: Mapping[str, Any] = _NO_ATTRIBUTES, **attrs: str
+) -> OnnxLift:
+    """The reader of a node whose operands are those of a canonical call.
+
+    ``attrs`` names its attributes, ``fixed`` has others, and those that it has where the node leaves them out. ``only``
+    has the one value that an attribute of the node may have, which it has where it is left out.
+    """
 
     def read(r: OnnxCall) -> Canon:
+        for name, value in only.items():
+            unread_unless(r.attr(name, value) == value)
         given = {own: r.attr(theirs) for own, theirs in attrs.items() if theirs in r.node.attributes}
-        return Canon(op, r.inputs, given)
+        return Canon(op, r.inputs, {**fixed, **given})
 
     return read
 

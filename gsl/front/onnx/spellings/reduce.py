@@ -55,10 +55,6 @@ def _spread(w: OnnxLowering, data: Any, axis: tuple[int, ...], keepdims: bool, e
     return w.write("multiply", result, count / (count - 1) if count > 1 else math.nan)
 
 
-def _std(w: OnnxLowering, data: Any, **attrs: Any) -> Any:
-    return w.write("sqrt", w.write("variance", data, **attrs))
-
-
 def _index(name: str) -> Lower:
     """The index among the elements of all reduced axes, in row-major order."""
 
@@ -121,7 +117,6 @@ WRITE: Final[Mapping[str, Lower]] = {
     "all": _all_any("min"),
     "any": _all_any("max"),
     "variance": _spread,
-    "std": _std,
     "argmax": _index("ArgMax"),
     "argmin": _index("ArgMin"),
     "cumsum": _cumsum,

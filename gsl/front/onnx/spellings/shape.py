@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from gsl.front.core.lower import Lower
-from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, axes_of, is_float, plain_number, unread_unless
+from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, axes_of, is_float, plain_number, same, unread_unless
 from gsl.front.onnx.spellings.writing import OnnxLowering
 from gsl.front.onnx.types import DTYPES
 from gsl.front.tree import Canon, LiteralOperand
@@ -70,10 +70,6 @@ def read_split(r: OnnxCall) -> Canon:
     return Canon("split", (r.x,), {"indices_or_sections": cuts, "axis": axis})
 
 
-def _read_one_part(r: OnnxCall) -> Canon:
-    return Canon(GETITEM, (read_split(r),), {"index": 0})
-
-
 # ---------------------------------------------------------------- shapes
 
 
@@ -108,18 +104,6 @@ def _product(sizes: tuple[Dim, ...]) -> Dim:
     return total
 
 
-def _transpose(w: OnnxLowering, data: Any, axes: tuple[int, ...]) -> Any:
-    return w.call("Transpose", data, perm=list(axes))
-
-
-def _read_transpose(r: OnnxCall) -> Canon:
-    return Canon("transpose", (r.x,), {"axes": r.attr("perm")})
-
-
-def _expand_dims(w: OnnxLowering, data: Any, axis: int, num_newaxis: int) -> Any:
-    return w.call("Unsqueeze", data, w.ints(range(axis, axis + num_newaxis)))
-
-
 def _read_unsqueeze(r: OnnxCall) -> Canon:
     given = r.ints("axes", 1) or ()
     axes = axes_of(given, r.type().ndim + len(given))
@@ -145,10 +129,6 @@ def _read_squeeze(r: OnnxCall) -> Canon:
     return Canon("squeeze", (r.x,), {"axis": axes})
 
 
-def _broadcast_to(w: OnnxLowering, data: Any, shape: tuple[Dim, ...]) -> Any:
-    return w.call("Expand", data, w.dims(w.shape))
-
-
 def _read_expand(r: OnnxCall) -> Canon:
     wanted, own = r.dims(1), r.type().shape
     rank = max(len(wanted), len(own))
@@ -157,19 +137,11 @@ def _read_expand(r: OnnxCall) -> Canon:
     return Canon("broadcast_to", (r.x,), {"shape": tuple([o if w == 1 else w for w, o in zip(wanted, own)])})
 
 
-def _reshape_like(w: OnnxLowering, data: Any, like: Any, **attrs: Any) -> Any:
-    return _reshape(w, data)
-
-
 def _tile(w: OnnxLowering, data: Any, reps: tuple[int, ...]) -> Any:
     rank = w.rank_of(data)
     if len(reps) > rank:
         data = w.reshape(data, (1,) * (len(reps) - rank) + w.shape_of(data))
     return w.call("Tile", data, w.ints(reps))
-
-
-def _read_tile(r: OnnxCall) -> Canon:
-    return Canon("tile", (r.x,), {"reps": tuple(map(int, r.array(1)))})
 
 
 def _repeat(w: OnnxLowering, data: Any, repeats: int, axis: int | None) -> Any:
@@ -310,11 +282,6 @@ def _scatter(w: OnnxLowering, data: Any, indices: Any, updates: Any, axis: int) 
     return w.call("ScatterElements", data, indices, updates, axis=axis)
 
 
-def _read_scatter(r: OnnxCall) -> Canon:
-    unread_unless(r.attr("reduction", "none") == "none")
-    return Canon("scatter", r.inputs, {"axis": r.attr("axis", 0)})
-
-
 def _matrix_set_diag(w: OnnxLowering, data: Any, diagonal: Any, k: tuple[int, int], align: str) -> Any:
     """The element for every place of the matrix, looked up in the diagonals, where it is on one of them."""
     rows, columns = w.sizes_of(data)[-2:]
@@ -347,10 +314,6 @@ def _read_trilu(r: OnnxCall) -> Canon:
 # ---------------------------------------------------------------- tensors of nothing but attributes
 
 
-def _filled(value: int) -> Lower:
-    return lambda w, shape, dtype: w.full(value, shape, dtype)
-
-
 def _full(w: OnnxLowering, value: Any, shape: tuple[Dim, ...], dtype: str) -> Any:
     if is_number(value):
         return w.full(value, shape, w.dtype)
@@ -366,10 +329,6 @@ def _full_like(w: OnnxLowering, x: Any, value: Any) -> Any:
 
 def _shape(w: OnnxLowering, x: Any) -> Any:
     return w.call("Shape", x, type=TensorType((w.rank_of(x),), "int64"))
-
-
-def _alike(value: int) -> Lower:
-    return lambda w, x: _full_like(w, x, value)
 
 
 def _read_constant_of_shape(r: OnnxCall) -> Canon:
@@ -406,11 +365,13 @@ WRITE: Final[Mapping[str, Lower]] = {
     "stack": _stack,
     "split": _split,
     "reshape": _reshape,
-    "reshape_like": _reshape_like,
-    "transpose": _transpose,
-    "expand_dims": _expand_dims,
+    "reshape_like": lambda w, data, like, **attrs: _reshape(w, data),
+    "transpose": lambda w, data, axes: w.call("Transpose", data, perm=list(axes)),
+    "expand_dims": lambda w, data, axis, num_newaxis: w.call(
+        "Unsqueeze", data, w.ints(range(axis, axis + num_newaxis))
+    ),
     "squeeze": _squeeze,
-    "broadcast_to": _broadcast_to,
+    "broadcast_to": lambda w, data, shape: w.call("Expand", data, w.dims(w.shape)),
     "tile": _tile,
     "repeat": _repeat,
     "nn.pad": _pad,
@@ -421,31 +382,31 @@ WRITE: Final[Mapping[str, Lower]] = {
     "scatter": _scatter,
     "matrix_set_diag": _matrix_set_diag,
     "trilu": _trilu,
-    "zeros": _filled(0),
-    "ones": _filled(1),
+    "zeros": lambda w, shape, dtype: w.full(0, shape, dtype),
+    "ones": lambda w, shape, dtype: w.full(1, shape, dtype),
     "full": _full,
     "full_like": _full_like,
-    "zeros_like": _alike(0),
-    "ones_like": _alike(1),
+    "zeros_like": lambda w, x: _full_like(w, x, 0),
+    "ones_like": lambda w, x: _full_like(w, x, 1),
     "arange": _arange,
 }
 
 READ: Final[Mapping[str, OnnxLift]] = {
     "Concat": _read_concat,
-    "Split": _read_one_part,
+    "Split": lambda r: Canon(GETITEM, (read_split(r),), {"index": 0}),
     "Reshape": _read_reshape,
     "Flatten": _read_flatten,
-    "Transpose": _read_transpose,
+    "Transpose": same("transpose", axes="perm"),
     "Unsqueeze": _read_unsqueeze,
     "Squeeze": _read_squeeze,
     "Expand": _read_expand,
-    "Tile": _read_tile,
+    "Tile": lambda r: Canon("tile", (r.x,), {"reps": tuple(map(int, r.array(1)))}),
     "DepthToSpace": _read_depth_to_space,
     "Pad": _read_pad,
     "Slice": _read_slice,
     "Gather": _read_gather,
-    "GatherElements": lambda r: Canon("gather", r.inputs, {"axis": r.attr("axis", 0)}),
-    "ScatterElements": _read_scatter,
+    "GatherElements": same("gather", {"axis": 0}, axis="axis"),
+    "ScatterElements": same("scatter", {"axis": 0}, {"reduction": "none"}, axis="axis"),
     "Trilu": _read_trilu,
     "ConstantOfShape": _read_constant_of_shape,
     "Range": _read_range,
