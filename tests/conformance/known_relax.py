@@ -26,7 +26,7 @@ LISTS: Final[dict[str, Any]] = {
         "nn.attention(is_causal=True)": "nn.attention transpose",
         "nn.attention(scale=0.5)": "broadcast_to nn.attention transpose",
         "nn.attention(enable_gqa=True)": "nn.attention repeat transpose",
-        "nn.adaptive_max_pool3d(output_size=1)": "concatenate max",
+        "nn.adaptive_max_pool3d(output_size=1)": "max",
         "nn.global_max_pool1d": "max",
         "nn.global_max_pool2d(out_layout=NHWC)": "max transpose",
         "nn.global_max_pool3d": "max",

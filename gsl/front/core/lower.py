@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+
+import numpy as np
 
 from gsl.front.tree import compose
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
 from gsl.spec import TABLE
 from gsl.spec.meaning import Operand, infer
-from gsl.spec.normalise import is_number
+from gsl.spec.normalise import is_number, spatial
 
 Lower = Callable[..., Any]
 """``writer(w, *operands, **attrs)`` with a Lowering ``w``, and canonical attributes without the derived ones."""
@@ -48,6 +51,18 @@ class Lowering(Generic[LoweringT]):
     def full(self, value: bool | int | float, shape: Sequence[Dim], dtype: str) -> Any:
         """A tensor filled with a number."""
 
+    @abstractmethod
+    def cast(self, value: Any, dtype: str) -> Any:
+        """A tensor or a number as a tensor of that dtype."""
+
+    @abstractmethod
+    def reshape(self, value: Any, shape: Sequence[Dim]) -> Any:
+        """The same elements with another shape."""
+
+    @abstractmethod
+    def tensor(self, value: Any, dtype: str) -> Any:
+        """An array of numpy as a tensor."""
+
     @property
     def shape(self) -> tuple[Dim, ...]:
         """The shape of the result."""
@@ -79,6 +94,11 @@ class Lowering(Generic[LoweringT]):
 
     def dtype_of(self, value: Any) -> str:
         return self.type_of(value).dtype
+
+    def common(self, x: Any, y: Any) -> str:
+        """The dtype in which torch computes with two tensors or numbers."""
+        found: Any = infer(TABLE["add"], [value if is_number(value) else self.type_of(value) for value in (x, y)], {})
+        return str(found.dtype)
 
     def layout(self, value: Any, source: str, target: str) -> Any:
         """A tensor of one layout in another one of the same letters."""
@@ -148,3 +168,75 @@ def known(shape: Sequence[Dim]) -> tuple[int, ...]:
     if any(isinstance(size, SymDim) for size in shape):
         raise ValueError(f"the sizes have to be known, found {tuple(shape)}")
     return tuple([int(size) for size in shape])  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- calls that several frameworks lack
+
+
+def _log1p(w: Lowering[Any], x: Any) -> Any:
+    """log(u) x / (u - 1) for u = 1 + x, which is precise near 0."""
+    x = w.cast(x, w.dtype)
+    u = w.write("add", x, 1.0)
+    log = w.write("log", u)
+    precise = w.write("divide", w.write("multiply", log, x), w.write("subtract", u, 1.0))
+    finite = w.write("where", w.write("isinf", u), log, precise)
+    return w.write("where", w.write("equal", u, 1.0), x, finite)
+
+
+def _expm1(w: Lowering[Any], x: Any) -> Any:
+    """(exp(x) + 1) tanh(x / 2), which is precise near 0."""
+    x = w.cast(x, w.dtype)
+    half = w.write("tanh", w.write("multiply", x, 0.5))
+    return w.write("multiply", half, w.write("add", w.write("exp", x), 1.0))
+
+
+def floor_mod_of_floats(w: Lowering[Any], x: Any, y: Any) -> Any:
+    """By way of the remainder of the other sign, which is exact."""
+    rest = w.write("mod", x, y)
+    signs_differ = w.write("less", w.write("multiply", w.write("sign", rest), w.write("sign", y)), 0.0)
+    return w.write("where", signs_differ, w.write("add", rest, y), rest)
+
+
+def _matrix_set_diag(w: Lowering[Any], data: Any, diagonal: Any, k: tuple[int, int], align: str) -> Any:
+    """The element for every place of the matrix, looked up in the diagonals, where it is on one of them."""
+    rows, columns = w.sizes_of(data)[-2:]
+    width = w.sizes_of(diagonal)[-1]
+    upper, lower = align.split("_")
+    row, column = np.indices((rows, columns))
+    on_diagonal, places = np.zeros((rows, columns), dtype=bool), np.zeros((rows, columns), dtype=np.int64)
+    for nth, offset in enumerate(range(k[1], k[0] - 1, -1)):
+        here = column - row == offset
+        side = upper if offset >= 0 else lower
+        start = width - int(here.sum()) if side == "RIGHT" and k[0] != k[1] else 0
+        on_diagonal |= here
+        places[here] = (nth * width + start + np.minimum(row, column))[here]
+    if k[0] != k[1]:
+        diagonal = w.reshape(diagonal, (*w.shape_of(diagonal)[:-2], (k[1] - k[0] + 1) * width))
+    taken = w.write("take", diagonal, w.tensor(places, "int64"), axis=w.rank_of(diagonal) - 1)
+    return w.write("where", w.tensor(on_diagonal, "bool"), w.cast(taken, w.dtype), data)
+
+
+def adaptive(w: Lowering[Any], reduction: str, data: Any, layout: str, sizes: Sequence[int | None]) -> Any:
+    """The mean or the maximum of each window of an axis, one axis after the other; ``None``: the axis stays."""
+    for letter, wanted in zip(spatial(len(sizes)), sizes, strict=True):
+        axis = layout.index(letter)
+        if wanted is None or w.shape_of(data)[axis] == wanted:
+            continue
+        size = w.sizes_of(data)[axis]
+        windows = [(size * i // wanted, -(-size * (i + 1) // wanted)) for i in range(wanted)]
+        pieces = [data if (low, high) == (0, size) else
+                  w.write("strided_slice", data, begin=(low,), end=(high,), axes=(axis,))
+                  for low, high in windows]  # fmt: skip
+        parts = [w.write(reduction, piece, axis=(axis,), keepdims=True) for piece in pieces]
+        data = w.write("concatenate", tuple(parts), axis=axis) if len(parts) > 1 else parts[0]
+    return data
+
+
+LOWERED: Final[Mapping[str, Lower]] = {
+    "expm1": _expm1,
+    "log1p": _log1p,
+    "log2": lambda w, x: w.write("multiply", w.write("log", x), 1 / math.log(2)),
+    "log10": lambda w, x: w.write("multiply", w.write("log", x), 1 / math.log(10)),
+    "matrix_set_diag": _matrix_set_diag,
+}
+"""Writers for frameworks that have no such operators."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from gsl.front.core.lower import Lower, lower
+from gsl.front.core.lower import LOWERED, Lower, lower
 from gsl.front.onnx.spellings import elementwise, linear, norm, reduce, shape
 from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, OnnxScope, OnnxUnread
 from gsl.front.onnx.spellings.writing import OnnxLowering, OnnxTarget
@@ -23,7 +23,9 @@ from gsl.spec import packed
 _FAMILIES: Final[tuple[Any, ...]] = (elementwise, linear, norm, reduce, shape)
 
 READERS: Final[Mapping[str, OnnxLift]] = {name: read for family in _FAMILIES for name, read in family.READ.items()}
-WRITERS: Final[Mapping[str, Lower]] = {name: write for family in _FAMILIES for name, write in family.WRITE.items()}
+WRITERS: Final[Mapping[str, Lower]] = {
+    **LOWERED, **{name: write for family in _FAMILIES for name, write in family.WRITE.items()},
+}  # fmt: skip
 
 MISSING: Final[Mapping[str, str]] = {
     **dict.fromkeys(packed.NAMES, packed.REASON),

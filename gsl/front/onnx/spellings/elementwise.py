@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gsl.front.core.lower import Lower
+from gsl.front.core.lower import Lower, floor_mod_of_floats
 from gsl.front.onnx.spellings.linear import bias_of
 from gsl.front.onnx.spellings.reading import (
     OnnxCall,
@@ -21,8 +21,6 @@ from gsl.front.onnx.spellings.reading import (
 from gsl.front.onnx.spellings.writing import OnnxLowering
 from gsl.front.onnx.types import onnx_dtype
 from gsl.front.tree import Canon
-from gsl.spec import TABLE
-from gsl.spec.meaning import infer
 from gsl.spec.normalise import is_number
 
 # ---------------------------------------------------------------- one operand
@@ -66,23 +64,6 @@ def _read_reciprocal(r: OnnxCall) -> Canon:
     return Canon("rsqrt", tuple(root.inputs))
 
 
-def _log1p(w: OnnxLowering, x: Any) -> Any:
-    """log(u) x / (u - 1) for u = 1 + x, which is precise near 0."""
-    x = w.cast(x, w.dtype)
-    u = w.write("add", x, 1.0)
-    log = w.call("Log", u)
-    precise = w.write("divide", w.write("multiply", log, x), w.write("subtract", u, 1.0))
-    finite = w.write("where", w.write("isinf", u), log, precise)
-    return w.write("where", w.write("equal", u, 1.0), x, finite)
-
-
-def _expm1(w: OnnxLowering, x: Any) -> Any:
-    """(exp(x) + 1) tanh(x / 2), which is precise near 0."""
-    x = w.cast(x, w.dtype)
-    half = w.write("tanh", w.write("multiply", x, 0.5))
-    return w.write("multiply", half, w.write("add", w.write("exp", x), 1.0))
-
-
 # ---------------------------------------------------------------- two operands
 
 _ARITHMETIC: Final = {"add": "Add", "subtract": "Sub", "multiply": "Mul"}
@@ -98,12 +79,6 @@ _OF_BOOLS: Final = {
 }  # fmt: skip
 
 
-def _common(w: OnnxLowering, x: Any, y: Any) -> str:
-    """The dtype in which torch computes with both."""
-    found: Any = infer(TABLE["add"], [value if is_number(value) else w.type_of(value) for value in (x, y)], {})
-    return str(found.dtype)
-
-
 def _binary(op: str, name: str, **attrs: Any) -> Lower:
     def write(w: OnnxLowering, x: Any, y: Any) -> Any:
         if w.dtype == "bool":
@@ -117,7 +92,7 @@ def _binary(op: str, name: str, **attrs: Any) -> Lower:
 
 def _comparison(name: str) -> Lower:
     def write(w: OnnxLowering, x: Any, y: Any) -> Any:
-        common = _common(w, x, y)
+        common = w.common(x, y)
         if common == "bool" and name != "Equal":
             common = "int32"
         return w.call(name, *[w.cast(w.cast(v, "bool") if common == "bool" else v, common) for v in (x, y)])
@@ -141,9 +116,7 @@ def _floor_mod(w: OnnxLowering, x: Any, y: Any) -> Any:
     x, y = w.cast(x, w.dtype), w.cast(y, w.dtype)
     if not is_float(w.dtype):
         return w.call("Mod", x, y)
-    rest = w.write("mod", x, y)
-    signs_differ = w.write("less", w.write("multiply", w.write("sign", rest), w.write("sign", y)), 0.0)
-    return w.write("where", signs_differ, w.write("add", rest, y), rest)
+    return floor_mod_of_floats(w, x, y)
 
 
 def _floor_divide(w: OnnxLowering, x: Any, y: Any) -> Any:
@@ -332,10 +305,6 @@ WRITE: Final[Mapping[str, Lower]] = {
         w.write("multiply", w.write("sign", x), w.write("floor", w.write("abs", x))) if is_float(w.dtype) else x
     ),
     "rsqrt": lambda w, x: w.write("reciprocal", w.write("sqrt", x)),
-    "expm1": _expm1,
-    "log1p": _log1p,
-    "log2": lambda w, x: w.write("multiply", w.write("log", x), 1 / math.log(2)),
-    "log10": lambda w, x: w.write("multiply", w.write("log", x), 1 / math.log(10)),
     "mod": _binary("mod", "Mod", fmod=1),
     "floor_mod": _floor_mod,
     "floor_divide": _floor_divide,

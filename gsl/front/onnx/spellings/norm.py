@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gsl.front.core.lower import Lower, known
+from gsl.front.core.lower import Lower, adaptive, known
 from gsl.front.onnx.spellings.linear import same_padding
 from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, same, unread_unless
 from gsl.front.onnx.spellings.writing import OnnxLowering
@@ -202,23 +202,10 @@ def _read_global(kind: str) -> OnnxLift:
     return read
 
 
-def _adaptive(kind: str, count: int) -> Lower:
-    """The mean or the maximum of each window of an axis, one axis after the other."""
-
+def _adaptive(kind: str) -> Lower:
     def write(w: OnnxLowering, data: Any, layout: str, out_layout: str, output_size: Any) -> Any:
-        reduction = "max" if kind == "max" else "mean"
-        for letter, wanted in zip(spatial(count), output_size, strict=True):
-            axis = layout.index(letter)
-            if wanted is None or w.shape_of(data)[axis] == wanted:
-                continue
-            size = w.sizes_of(data)[axis]
-            windows = [(size * i // wanted, -(-size * (i + 1) // wanted)) for i in range(wanted)]
-            pieces = [data if (low, high) == (0, size) else
-                      w.write("strided_slice", data, begin=(low,), end=(high,), axes=(axis,))
-                      for low, high in windows]  # fmt: skip
-            parts = [w.write(reduction, piece, axis=(axis,), keepdims=True) for piece in pieces]
-            data = w.write("concatenate", tuple(parts), axis=axis) if len(parts) > 1 else parts[0]
-        return w.layout(data, layout, out_layout or layout)
+        made = adaptive(w, "max" if kind == "max" else "mean", data, layout, output_size)
+        return w.layout(made, layout, out_layout or layout)
 
     return write
 
@@ -232,7 +219,7 @@ WRITE: Final[Mapping[str, Lower]] = {
     "nn.group_norm": _by_channel("GroupNormalization", since=21),
     "nn.instance_norm": _by_channel("InstanceNormalization"),
     **{f"nn.{kind}_pool{n}d": _window(kind, n) for kind in ("max", "avg") for n in _COUNTS},
-    **{f"nn.adaptive_{kind}_pool{n}d": _adaptive(kind, n) for kind in ("max", "avg") for n in _COUNTS},
+    **{f"nn.adaptive_{kind}_pool{n}d": _adaptive(kind) for kind in ("max", "avg") for n in _COUNTS},
     **{f"nn.global_avg_pool{n}d": _global("GlobalAveragePool", n) for n in _COUNTS},
     **{f"nn.global_max_pool{n}d": _global("GlobalMaxPool", n) for n in _COUNTS},
 }

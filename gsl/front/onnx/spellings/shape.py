@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
-import numpy as np
-
 from gsl.front.core.lower import Lower
 from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, axes_of, is_float, plain_number, same, unread_unless
 from gsl.front.onnx.spellings.writing import OnnxLowering
@@ -282,25 +280,6 @@ def _scatter(w: OnnxLowering, data: Any, indices: Any, updates: Any, axis: int) 
     return w.call("ScatterElements", data, indices, updates, axis=axis)
 
 
-def _matrix_set_diag(w: OnnxLowering, data: Any, diagonal: Any, k: tuple[int, int], align: str) -> Any:
-    """The element for every place of the matrix, looked up in the diagonals, where it is on one of them."""
-    rows, columns = w.sizes_of(data)[-2:]
-    width = w.sizes_of(diagonal)[-1]
-    upper, lower = align.split("_")
-    row, column = np.indices((rows, columns))
-    on_diagonal, places = np.zeros((rows, columns), dtype=bool), np.zeros((rows, columns), dtype=np.int64)
-    for nth, offset in enumerate(range(k[1], k[0] - 1, -1)):
-        here = column - row == offset
-        side = upper if offset >= 0 else lower
-        start = width - int(here.sum()) if side == "RIGHT" and k[0] != k[1] else 0
-        on_diagonal |= here
-        places[here] = (nth * width + start + np.minimum(row, column))[here]
-    if k[0] != k[1]:
-        diagonal = w.reshape(diagonal, (*w.shape_of(diagonal)[:-2], (k[1] - k[0] + 1) * width))
-    taken = w.write("take", diagonal, w.tensor(places, "int64"), axis=w.rank_of(diagonal) - 1)
-    return w.write("where", w.tensor(on_diagonal, "bool"), w.cast(taken, w.dtype), data)
-
-
 def _trilu(w: OnnxLowering, data: Any, k: int, upper: bool) -> Any:
     operands = () if k == 0 else (w.cast(k, "int64"),)
     return w.call("Trilu", data, *operands, upper=int(upper))
@@ -380,7 +359,6 @@ WRITE: Final[Mapping[str, Lower]] = {
     "take": _take,
     "gather": _gather,
     "scatter": _scatter,
-    "matrix_set_diag": _matrix_set_diag,
     "trilu": _trilu,
     "zeros": lambda w, shape, dtype: w.full(0, shape, dtype),
     "ones": lambda w, shape, dtype: w.full(1, shape, dtype),

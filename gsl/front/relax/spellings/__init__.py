@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tvm import ir
 
-from gsl.front.core.lower import Lower, lower
+from gsl.front.core.lower import LOWERED, Lower, lower
 from gsl.front.relax.spellings import (
     activation,
     conv,
@@ -38,7 +38,9 @@ _FAMILIES: Final[tuple[Any, ...]] = (
 )  # fmt: skip
 
 READERS: Final[Mapping[str, RelaxLift]] = {name: read for family in _FAMILIES for name, read in family.READ.items()}
-WRITERS: Final[Mapping[str, Lower]] = {name: write for family in _FAMILIES for name, write in family.WRITE.items()}
+WRITERS: Final[Mapping[str, Lower]] = {
+    **LOWERED, **{name: write for family in _FAMILIES for name, write in family.WRITE.items()},
+}  # fmt: skip
 FIELD_READERS: Final[Mapping[str, FieldReader]] = {**activation.FIELDS, **norm.FIELDS}
 
 LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {**linear.LOOKS_AT, **index.LOOKS_AT}

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tvm import relax
 
-from gsl.front.core.lower import Lower
+from gsl.front.core.lower import Lower, floor_mod_of_floats
 from gsl.front.relax.spellings.reading import (
     RelaxLift,
     RelaxScope,
@@ -20,8 +20,6 @@ from gsl.front.relax.spellings.reading import (
 )
 from gsl.front.relax.spellings.writing import RelaxLowering, is_float
 from gsl.front.tree import Canon
-from gsl.spec import TABLE
-from gsl.spec.meaning import infer
 from gsl.spec.normalise import is_number
 
 R = relax.op
@@ -76,27 +74,6 @@ def _test(name: str) -> Lower:
     return write
 
 
-def _expm1(w: RelaxLowering, x: Any) -> Any:
-    """(exp(x) + 1) tanh(x / 2), which is precise near 0."""
-    x = w.cast(x, w.dtype)
-    half = w.call(R.tanh, w.write("multiply", x, 0.5))
-    return w.write("multiply", half, w.write("add", w.call(R.exp, x), 1.0))
-
-
-def _log1p(w: RelaxLowering, x: Any) -> Any:
-    """log(u) x / (u - 1) for u = 1 + x, which is precise near 0."""
-    x = w.cast(x, w.dtype)
-    u = w.write("add", x, 1.0)
-    log = w.call(R.log, u)
-    precise = w.write("divide", w.write("multiply", log, x), w.write("subtract", u, 1.0))
-    finite = w.write("where", w.call(R.isinf, u), log, precise)
-    return w.write("where", w.write("equal", u, 1.0), x, finite)
-
-
-def _scaled_log(base: float) -> Lower:
-    return lambda w, x: w.write("multiply", w.call(R.log, w.cast(x, w.dtype)), 1 / math.log(base))
-
-
 # ---------------------------------------------------------------- two operands
 
 _ARITHMETIC: Final = ("add", "subtract", "multiply", "mod", "maximum", "minimum")
@@ -106,13 +83,6 @@ _IN_FLOATS: Final = ("divide", "atan2")
 
 _COMPARISONS: Final = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 _LOGIC: Final = ("logical_and", "logical_or", "logical_xor")
-
-
-def _common(w: RelaxLowering, x: Any, y: Any) -> str:
-    """The dtype in which torch computes with both."""
-    operands = [value if is_number(value) else w.type_of(value) for value in (x, y)]
-    found: Any = infer(TABLE["add"], operands, {})
-    return str(found.dtype)
 
 
 _OF_BOOLS: Final = {"add": "logical_or", "maximum": "logical_or", "multiply": "logical_and", "minimum": "logical_and"}
@@ -131,7 +101,7 @@ def _binary(name: str) -> Lower:
 
 def _comparison(name: str) -> Lower:
     def write(w: RelaxLowering, x: Any, y: Any) -> Any:
-        common = _common(w, x, y)
+        common = w.common(x, y)
         # Relax doesn't compare bools.
         operands = [w.cast(w.cast(value, common), "int8" if common == "bool" else common) for value in (x, y)]
         return w.call(getattr(R, name), *operands)
@@ -155,9 +125,7 @@ def _floor_mod(w: RelaxLowering, x: Any, y: Any) -> Any:
     x, y = w.cast(x, w.dtype), w.cast(y, w.dtype)
     if not is_float(w.dtype):
         return w.call(R.floor_mod, x, y)
-    rest = w.call(R.mod, x, y)
-    signs_differ = w.write("less", w.write("multiply", w.call(R.sign, rest), w.call(R.sign, y)), 0.0)
-    return w.write("where", signs_differ, w.write("add", rest, y), rest)
+    return floor_mod_of_floats(w, x, y)
 
 
 def _floor_divide(w: RelaxLowering, x: Any, y: Any) -> Any:
@@ -262,10 +230,6 @@ WRITE: Final[Mapping[str, Lower]] = {
     **_each((*_LOGIC, "logical_not"), _logic),
     "bitwise_not": lambda w, x: w.call(R.bitwise_not, x),
     "copy": lambda w, x: x,
-    "expm1": _expm1,
-    "log1p": _log1p,
-    "log2": _scaled_log(2),
-    "log10": _scaled_log(10),
     "floor_divide": _floor_divide,
     "floor_mod": _floor_mod,
     "power": _power,

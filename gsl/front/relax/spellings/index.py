@@ -86,27 +86,6 @@ def _read_scatter(call: Any, scope: RelaxScope) -> Canon:
 # ---------------------------------------------------------------- diagonals
 
 
-def _matrix_set_diag(w: RelaxLowering, data: Any, diagonal: Any, k: tuple[int, int], align: str) -> Any:
-    """The element for every place of the matrix, looked up in the diagonals, where it is on one of them."""
-    rows, columns = w.sizes_of(data)[-2:]
-    width = w.sizes_of(diagonal)[-1]
-    upper, lower = align.split("_")
-    row, column = np.indices((rows, columns))
-    on_diagonal = np.zeros((rows, columns), dtype=bool)
-    places = np.zeros((rows, columns), dtype=np.int64)
-    for nth, offset in enumerate(range(k[1], k[0] - 1, -1)):
-        here = column - row == offset
-        side = upper if offset >= 0 else lower
-        start = width - int(here.sum()) if side == "RIGHT" and k[0] != k[1] else 0
-        on_diagonal |= here
-        places[here] = (nth * width + start + np.minimum(row, column))[here]
-    if k[0] != k[1]:
-        shape = w.shape_of(diagonal)
-        diagonal = w.reshape(diagonal, (*shape[:-2], (k[1] - k[0] + 1) * width))
-    taken = w.call(R.take, diagonal, relax.const(places, "int64"), w.rank_of(diagonal) - 1)
-    return w.write("where", relax.const(on_diagonal, "bool"), w.cast(taken, w.dtype), data)
-
-
 def _trilu(w: RelaxLowering, data: Any, k: int, upper: bool) -> Any:
     return w.call(R.triu if upper else R.tril, data, k)
 
@@ -120,7 +99,6 @@ WRITE: Final[Mapping[str, Lower]] = {
     "take": _take,
     "gather": lambda w, data, indices, axis: w.call(R.gather_elements, data, indices, axis),
     "scatter": _scatter,
-    "matrix_set_diag": _matrix_set_diag,
     "trilu": _trilu,
 }
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from tvm import relax
 
-from gsl.front.core.lower import Lower, known
+from gsl.front.core.lower import Lower, adaptive, known
 from gsl.front.relax.spellings.reading import RelaxLift, RelaxScope, ints, tensor_type, unread_unless
 from gsl.front.relax.spellings.writing import RelaxLowering
 from gsl.front.tree import Canon
@@ -129,27 +129,10 @@ def _adaptive_avg(count: int) -> Lower:
 
 
 def _adaptive_max(count: int) -> Lower:
-    """The maximum of each window of an axis, one axis after the other."""
-
     def pool(w: RelaxLowering, data: Any, layout: str, out: str, output_size: tuple[int | None, ...]) -> Any:
-        sizes = _output_size(w, data, layout, output_size)
-        for letter, wanted in zip(spatial(count), sizes, strict=True):
-            axis = layout.index(letter)
-            size = w.sizes_of(data)[axis]
-            if size == wanted:
-                continue
-            windows = [(size * i // wanted, -(-size * (i + 1) // wanted)) for i in range(wanted)]
-            parts = [
-                w.write("max", _piece(w, data, axis, begin, end), axis=(axis,), keepdims=True) for begin, end in windows
-            ]
-            data = w.write("concatenate", tuple(parts), axis=axis)
-        return data
+        return adaptive(w, "max", data, layout, output_size)
 
     return _in_layout(count, pool)
-
-
-def _piece(w: RelaxLowering, data: Any, axis: int, begin: int, end: int) -> Any:
-    return w.write("strided_slice", data, begin=(begin,), end=(end,), axes=(axis,))
 
 
 def _read_adaptive(count: int) -> RelaxLift:

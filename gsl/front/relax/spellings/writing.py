@@ -42,6 +42,10 @@ class RelaxLowering(Lowering[RelaxScope]):
                 raise ValueError(f"{value} is not a number of {dtype}") from None
         return value if self.dtype_of(value) == dtype else self.call(relax.op.astype, value, dtype)
 
+    def tensor(self, value: Any, dtype: str) -> Any:
+        """An array of numpy as a tensor."""
+        return relax.const(value, dtype)
+
     def prims(self, shape: Sequence[Dim]) -> list[Any]:
         """Dimensions as sizes of Relax."""
         return [self.target.prim(size) for size in shape]
