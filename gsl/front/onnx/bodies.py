@@ -39,10 +39,15 @@ def with_bodies(model: ir.Model, change: Change, *, in_place: bool = False) -> i
             for old in node.attributes[name].as_graph().all_nodes():
                 detach(old)  # so that it uses no value from around it any more
             node.attributes[name] = instead
-            for domain, version in new.opset_imports.items():
-                copy.opset_imports.setdefault(domain, version)
-            copy.functions.update({key: each for key, each in new.functions.items() if key not in copy.functions})
+            _take_over(copy, new)
     return model if copy is None else copy
+
+
+def _take_over(model: ir.Model, part: ir.Model) -> None:
+    """Let a model have the versions and the functions that a part of it has more."""
+    for domain, version in part.opset_imports.items():
+        model.opset_imports.setdefault(domain, version)
+    model.functions.update({key: each for key, each in part.functions.items() if key not in model.functions})
 
 
 def _alone(model: ir.Model, body: ir.Graph, around: ir.Model) -> ir.Model:
@@ -112,9 +117,7 @@ def with_functions(model: ir.Model, change: Change, *, in_place: bool = False) -
         if new is not alone:
             copy = model.clone() if copy is model and not in_place else copy
             copy.functions[key] = _function_of(new, function)
-            for domain, version in new.opset_imports.items():
-                copy.opset_imports.setdefault(domain, version)
-            copy.functions.update({key: each for key, each in new.functions.items() if key not in copy.functions})
+            _take_over(copy, new)
     return copy
 
 

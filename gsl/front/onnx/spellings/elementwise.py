@@ -56,14 +56,6 @@ def _test(name: str) -> Lower:
     return write
 
 
-def _read_reciprocal(r: OnnxCall) -> Canon:
-    root = r.producer(r.x, "Sqrt")
-    if root is None or len(root.outputs[0].uses()) > 1:
-        return Canon("reciprocal", r.inputs)
-    r.through.append(root)
-    return Canon("rsqrt", tuple(root.inputs))
-
-
 # ---------------------------------------------------------------- two operands
 
 _ARITHMETIC: Final = {"add": "Add", "subtract": "Sub", "multiply": "Mul"}
@@ -100,12 +92,17 @@ def _comparison(name: str) -> Lower:
     return write
 
 
-def _read_not(r: OnnxCall) -> Canon:
-    equal = r.producer(r.x, "Equal")
-    if equal is None or len(equal.outputs[0].uses()) > 1:
-        return Canon("logical_not", r.inputs)
-    r.through.append(equal)
-    return Canon("not_equal", arithmetic(OnnxCall(equal, r.scope)))
+def _read_after(inner: str, op: str, both: str) -> OnnxLift:
+    """The reader of a function; where another node computes its operand for it alone, the two are one call."""
+
+    def read(r: OnnxCall) -> Canon:
+        node = r.producer(r.x, inner)
+        if node is None or len(node.outputs[0].uses()) > 1:
+            return Canon(op, r.inputs)
+        r.through.append(node)
+        return Canon(both, arithmetic(OnnxCall(node, r.scope)))
+
+    return read
 
 
 def _logic(name: str) -> Lower:
@@ -333,10 +330,10 @@ READ: Final[Mapping[str, OnnxLift]] = {
         name: (lambda r, op=op: Canon(op, arithmetic(r)))  # type: ignore[misc]
         for op, name in {**_ARITHMETIC, **_COMPARISONS, **_LOGIC, **_BITS}.items()
     },
-    "Reciprocal": _read_reciprocal,
+    "Reciprocal": _read_after("Sqrt", "reciprocal", "rsqrt"),
     "Mul": _read_multiply,
     "Add": _read_add,
-    "Not": _read_not,
+    "Not": _read_after("Equal", "logical_not", "not_equal"),
     "IsInf": same("isinf", only={"detect_negative": 1, "detect_positive": 1}),
     "BitwiseNot": same("bitwise_not"),
     "BitShift": lambda r: Canon("left_shift" if r.attr("direction") == "LEFT" else "right_shift", arithmetic(r)),

@@ -61,12 +61,6 @@ def _read_gemm(r: OnnxCall) -> Canon:
     return Canon("add", (product, bias))
 
 
-def _einsum(w: OnnxLowering, data: Any, equation: str) -> Any:
-    if not isinstance(data, (tuple, list)):
-        raise ValueError("the tensors have to be known one by one")
-    return w.call("Einsum", *[w.cast(x, w.dtype) for x in data], equation=equation)
-
-
 def _read_einsum(r: OnnxCall) -> Canon:
     equation = r.attr("equation")
     # Diagonals and dots are told otherwise.
@@ -213,7 +207,7 @@ WRITE: Final[Mapping[str, Lower]] = {
     "nn.dense": _dense,
     "nn.batch_matmul": _batch_matmul,
     "nn.bias_add": _bias_add,
-    "einsum": _einsum,
+    "einsum": lambda w, data, equation: w.call("Einsum", *w.each(data), equation=equation),
     "nn.attention": _attention,
     **{op: _conv(int(op[7])) for op in CONVOLUTIONS},
 }

@@ -20,19 +20,6 @@ END: Final = 2**63 - 1
 # ---------------------------------------------------------------- joining and splitting
 
 
-def _concatenate(w: OnnxLowering, data: Any, axis: int) -> Any:
-    if not isinstance(data, (tuple, list)):
-        raise ValueError("the tensors have to be known one by one")
-    return w.call("Concat", *[w.cast(x, w.dtype) for x in data], axis=axis)
-
-
-def _stack(w: OnnxLowering, data: Any, axis: int) -> Any:
-    if not isinstance(data, (tuple, list)):
-        raise ValueError("the tensors have to be known one by one")
-    rows = [w.write("expand_dims", w.cast(x, w.dtype), axis=axis) for x in data]
-    return w.call("Concat", *rows, axis=axis)
-
-
 def _read_concat(r: OnnxCall) -> Canon:
     rows = [r.producer(value, "Unsqueeze") for value in r.inputs]
     axis = r.attr("axis") % r.type().ndim
@@ -340,8 +327,10 @@ def _read_range(r: OnnxCall) -> Canon:
 
 
 WRITE: Final[Mapping[str, Lower]] = {
-    "concatenate": _concatenate,
-    "stack": _stack,
+    "concatenate": lambda w, data, axis: w.call("Concat", *w.each(data), axis=axis),
+    "stack": lambda w, data, axis: w.call(
+        "Concat", *[w.write("expand_dims", x, axis=axis) for x in w.each(data)], axis=axis
+    ),
     "split": _split,
     "reshape": _reshape,
     "reshape_like": lambda w, data, like, **attrs: _reshape(w, data),

@@ -89,6 +89,12 @@ class OnnxLowering(Lowering[OnnxTarget]):
             return value
         return self.call("Cast", value, to=onnx_dtype(dtype), type=TensorType(own.shape, dtype))
 
+    def each(self, data: Any) -> list[Any]:
+        """The tensors of a tuple, in the dtype of the result. ValueError where they are not known one by one."""
+        if not isinstance(data, (tuple, list)):
+            raise ValueError("the tensors have to be known one by one")
+        return [self.cast(x, self.dtype) for x in data]
+
     def dims(self, shape: Sequence[Dim], *, infer: bool = False) -> Any:
         """A shape as a tensor of integers; with ``infer``, one unknown size may be -1."""
         if infer and sum(isinstance(size, SymDim) for size in shape) == 1 and 0 not in shape:
