@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, overload
 from gsl import pat
 from gsl.errors import ExchangeError, PatternError, require
 from gsl.exchange.imported import ImportedRules, by_replacement, collected
-from gsl.match import Match
 from gsl.rewrite import Subst
 
 if TYPE_CHECKING:
@@ -64,12 +63,9 @@ def _fusion(pattern: Any, name: str, annotate_codegen: bool, priority: int) -> S
     if pattern.attrs_getter is not None:
         raise ExchangeError(f"{name} can't be taken over: it gives its groups attributes of its own")
 
-    def check(match: Match) -> bool | str:
-        return is_fused(pattern, match)
-
     attrs = {"codegen": str(pattern.name).split(".")[0]} if annotate_codegen else {}
     target = pat.Fused(str(pattern.name), **attrs)
-    return _subst(pattern.pattern, target, check, name, priority, extern_use=False)
+    return _subst(pattern.pattern, target, lambda match: is_fused(pattern, match), name, priority, extern_use=False)
 
 
 def _rewriting(pattern: Any, rewriter: Any, name: str, priority: int) -> Subst:

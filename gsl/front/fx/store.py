@@ -207,7 +207,7 @@ class FxStorer(Storer):
                 return self.new[native]
         for native in reads:
             return self._becomes(native, self.writer.fetch(native))
-        return self.writer.weight(node)
+        return self.writer.parameters.read(node, self.writer)
 
     def write(self, node: Node) -> Any:
         # No call comes before a placeholder.

@@ -252,10 +252,6 @@ class FxWriter:
         self.fakes.record(new, node.type)
         return new
 
-    def weight(self, node: Node) -> fx.Node:
-        """The native node that reads a weight or a literal tensor."""
-        return self.parameters.read(node, self)
-
     def tensor(self, node: Node) -> Any:
         """The tensor of a new weight or literal, where it belongs."""
         value = as_tensor(node.attrs["value"])

@@ -86,30 +86,37 @@ def _pairs(words: str) -> list[tuple[str, str]]:
 _CONV = "stride padding dilation groups"
 _CONV_TRANSPOSE = "stride padding output_padding groups dilation"
 _STATISTICS = "running_mean running_var weight bias"
+_AVG_POOL = "kernel_size stride padding ceil_mode count_include_pad"
+_MAX_POOL = "kernel_size stride padding dilation ceil_mode return_indices"
+
+_OF_RANKS: Final[Mapping[str, ModuleRow]] = {
+    "Conv": ModuleRow("F.conv{}d", "weight bias", _CONV),
+    "ConvTranspose": ModuleRow("F.conv_transpose{}d", "weight bias", _CONV_TRANSPOSE),
+    "BatchNorm": ModuleRow("F.batch_norm", _STATISTICS, "eps training"),
+    "InstanceNorm": ModuleRow("F.instance_norm", _STATISTICS, "eps"),
+    "Dropout": ModuleRow("F.dropout{}d", "", "p training"),
+    "MaxPool": ModuleRow("F.max_pool{}d", "", _MAX_POOL),
+    "AvgPool": ModuleRow("F.avg_pool{}d", "", f"{_AVG_POOL} divisor_override"),
+    "AdaptiveAvgPool": ModuleRow("F.adaptive_avg_pool{}d", "", "output_size"),
+    "AdaptiveMaxPool": ModuleRow("F.adaptive_max_pool{}d", "", "output_size return_indices"),
+    "ZeroPad": ModuleRow("F.pad", "", "pad=padding value"),
+    "ConstantPad": ModuleRow("F.pad", "", "pad=padding value"),
+}
+"""Modules of one, two and three axes, by their names before the number of these."""
 
 MODULES: Final[Mapping[type[nn.Module], ModuleRow]] = {
+    **{
+        getattr(nn, f"{name}{rank}d"): replace(row, function=row.function.format(rank))
+        for name, row in _OF_RANKS.items()
+        for rank in (1, 2, 3)
+    },
     nn.Linear: ModuleRow("F.linear", "weight bias"),
-    nn.Conv1d: ModuleRow("F.conv1d", "weight bias", _CONV),
-    nn.Conv2d: ModuleRow("F.conv2d", "weight bias", _CONV),
-    nn.Conv3d: ModuleRow("F.conv3d", "weight bias", _CONV),
-    nn.ConvTranspose1d: ModuleRow("F.conv_transpose1d", "weight bias", _CONV_TRANSPOSE),
-    nn.ConvTranspose2d: ModuleRow("F.conv_transpose2d", "weight bias", _CONV_TRANSPOSE),
-    nn.ConvTranspose3d: ModuleRow("F.conv_transpose3d", "weight bias", _CONV_TRANSPOSE),
-    nn.BatchNorm1d: ModuleRow("F.batch_norm", _STATISTICS, "eps training"),
-    nn.BatchNorm2d: ModuleRow("F.batch_norm", _STATISTICS, "eps training"),
-    nn.BatchNorm3d: ModuleRow("F.batch_norm", _STATISTICS, "eps training"),
     nn.SyncBatchNorm: ModuleRow("F.batch_norm", _STATISTICS, "eps training"),
     nn.LayerNorm: ModuleRow("F.layer_norm", "weight bias", "normalized_shape eps"),
     nn.RMSNorm: ModuleRow("F.rms_norm", "weight", "normalized_shape eps"),
     nn.GroupNorm: ModuleRow("F.group_norm", "weight bias", "num_groups eps"),
-    nn.InstanceNorm1d: ModuleRow("F.instance_norm", _STATISTICS, "eps"),
-    nn.InstanceNorm2d: ModuleRow("F.instance_norm", _STATISTICS, "eps"),
-    nn.InstanceNorm3d: ModuleRow("F.instance_norm", _STATISTICS, "eps"),
     nn.Embedding: ModuleRow("F.embedding", "weight", "padding_idx max_norm norm_type scale_grad_by_freq sparse"),
     nn.Dropout: ModuleRow("F.dropout", "", "p training"),
-    nn.Dropout1d: ModuleRow("F.dropout1d", "", "p training"),
-    nn.Dropout2d: ModuleRow("F.dropout2d", "", "p training"),
-    nn.Dropout3d: ModuleRow("F.dropout3d", "", "p training"),
     nn.AlphaDropout: ModuleRow("F.alpha_dropout", "", "p training"),
     nn.ReLU: ModuleRow("F.relu"),
     nn.ReLU6: ModuleRow("F.relu6"),
@@ -128,30 +135,10 @@ MODULES: Final[Mapping[type[nn.Module], ModuleRow]] = {
     nn.Softplus: ModuleRow("F.softplus", "", "beta threshold"),
     nn.Softmax: ModuleRow("F.softmax", "", "dim"),
     nn.LogSoftmax: ModuleRow("F.log_softmax", "", "dim"),
-    nn.MaxPool1d: ModuleRow("F.max_pool1d", "", "kernel_size stride padding dilation ceil_mode return_indices"),
-    nn.MaxPool2d: ModuleRow("F.max_pool2d", "", "kernel_size stride padding dilation ceil_mode return_indices"),
-    nn.MaxPool3d: ModuleRow("F.max_pool3d", "", "kernel_size stride padding dilation ceil_mode return_indices"),
-    nn.AvgPool1d: ModuleRow("F.avg_pool1d", "", "kernel_size stride padding ceil_mode count_include_pad"),
-    nn.AvgPool2d: ModuleRow(
-        "F.avg_pool2d", "", "kernel_size stride padding ceil_mode count_include_pad divisor_override"
-    ),
-    nn.AvgPool3d: ModuleRow(
-        "F.avg_pool3d", "", "kernel_size stride padding ceil_mode count_include_pad divisor_override"
-    ),
-    nn.AdaptiveAvgPool1d: ModuleRow("F.adaptive_avg_pool1d", "", "output_size"),
-    nn.AdaptiveAvgPool2d: ModuleRow("F.adaptive_avg_pool2d", "", "output_size"),
-    nn.AdaptiveAvgPool3d: ModuleRow("F.adaptive_avg_pool3d", "", "output_size"),
-    nn.AdaptiveMaxPool1d: ModuleRow("F.adaptive_max_pool1d", "", "output_size return_indices"),
-    nn.AdaptiveMaxPool2d: ModuleRow("F.adaptive_max_pool2d", "", "output_size return_indices"),
-    nn.AdaptiveMaxPool3d: ModuleRow("F.adaptive_max_pool3d", "", "output_size return_indices"),
+    nn.AvgPool1d: ModuleRow("F.avg_pool1d", "", _AVG_POOL),
     nn.Identity: ModuleRow("torch.clone"),
     nn.Flatten: ModuleRow("torch.flatten", "", "start_dim end_dim"),
     nn.Unflatten: ModuleRow("torch.unflatten", "", "dim sizes=unflattened_size"),
-    **{
-        getattr(nn, f"{kind}Pad{rank}d"): ModuleRow("F.pad", "", "pad=padding value")
-        for kind in ("Zero", "Constant")
-        for rank in (1, 2, 3)
-    },
 }
 """Exact types: a subclass may do something else."""
 

@@ -29,6 +29,14 @@ from gsl.spec.normalise import is_number
 # ---------------------------------------------------------------- one operand
 
 UNARY: Final[Mapping[str, str]] = {
+    **{
+        name: name
+        for name in (
+            "bitwise_not", "ceil", "cos", "cosh", "erf", "exp", "expm1", "floor", "isfinite", "isinf", "isnan", "log",
+            "log10", "log1p", "log2", "logical_not", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh",
+            "sqrt", "square", "tan", "tanh",
+        )
+    },
     "abs": "abs absolute",
     "acos": "acos arccos",
     "acosh": "acosh arccosh",
@@ -36,36 +44,9 @@ UNARY: Final[Mapping[str, str]] = {
     "asinh": "asinh arcsinh",
     "atan": "atan arctan",
     "atanh": "atanh arctanh",
-    "bitwise_not": "bitwise_not",
-    "ceil": "ceil",
-    "cos": "cos",
-    "cosh": "cosh",
-    "erf": "erf",
-    "exp": "exp",
-    "expm1": "expm1",
-    "floor": "floor",
-    "isfinite": "isfinite",
-    "isinf": "isinf",
-    "isnan": "isnan",
-    "log": "log",
-    "log10": "log10",
-    "log1p": "log1p",
-    "log2": "log2",
-    "logical_not": "logical_not",
     "negative": "neg negative",
-    "reciprocal": "reciprocal",
-    "round": "round",
-    "rsqrt": "rsqrt",
-    "sigmoid": "sigmoid",
-    "sign": "sign",
-    "sin": "sin",
-    "sinh": "sinh",
-    "sqrt": "sqrt",
-    "square": "square",
-    "tan": "tan",
-    "tanh": "tanh",
     "trunc": "trunc fix",
-}
+}  # fmt: skip
 """The torch names of each operator of one operand; the first one is written."""
 
 _NO_IN_PLACE: Final = frozenset(("isfinite", "isinf", "isnan", "logical_not"))
