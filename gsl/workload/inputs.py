@@ -139,7 +139,7 @@ def bind(
         args = _leaves(who, names, args)
     if len(args) > len(names):
         raise WorkloadError(
-            f"{who} takes {_count(len(names), 'input')} ({_signature(types)}), but {len(args)} were given"
+            f"{who} takes {len(names)} input{'s' * (len(names) != 1)} ({_signature(types)}), but {len(args)} were given"
         )
     values = dict(zip(names, args))
     for name, value in kwargs.items():
@@ -249,10 +249,6 @@ def _leaves(who: str, names: Sequence[str], args: Sequence[Any]) -> list[Any]:
                 f"{', '.join(names)}"
             )
     return [leaf for _, leaf in leaves]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _signature(types: InputTypes) -> str:

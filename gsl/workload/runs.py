@@ -95,7 +95,7 @@ def compared(
 ) -> tuple[Compared, ...]:
     """The outputs of both workloads in these runs, compared; inputs are told by name, or by position."""
     by_name = set(first.inputs) == set(second.inputs)
-    same_front_end = _front_end(first) == _front_end(second)
+    same_front_end = len({type(each.program).__module__.rpartition(".")[0] for each in (first, second)}) == 1
     rows: list[Compared] = []
     for number, run in enumerate(wanted):
         named = dict(zip(first.inputs, run.values))
@@ -123,11 +123,6 @@ def _with_unchanged(own: Leaves, others: Leaves, workload: Workload, inputs: Map
     values = {afterwards("input", name): value for name, value in inputs.items()}
     values.update({afterwards("state", name): value for name, value in workload.params.items()})
     return [*own, *[(path, values[path]) for path, _ in others if path not in known and path in values]]
-
-
-def _front_end(workload: Workload) -> str:
-    """The package of the front end of a workload."""
-    return type(workload.program).__module__.rpartition(".")[0]
 
 
 # ---------------------------------------------------------------- one run

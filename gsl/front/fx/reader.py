@@ -148,7 +148,7 @@ class FxReader:
         canon = spellings.read(node.target, args, kwargs, self.values.of)
         if canon is not None and canon.op == "add" and self._adds_bias(node):
             # The product has more axes than the vector.
-            operands = sorted(canon.operands, key=lambda each: -self._rank(each))
+            operands = sorted(canon.operands, key=lambda each: -getattr(self.values.of(each), "ndim", 0))
             if all(isinstance(each, fx.Node) for each in operands):
                 return Canon("nn.bias_add", tuple(operands), {"axis": -1})
         return canon
@@ -163,10 +163,6 @@ class FxReader:
         """True for a call that detaches a literal, which has no gradient anyway."""
         operand = node.args[0] if node.target in _DETACHES and node.args else None
         return isinstance(operand, fx.Node) and FxReader.is_literal(operand)
-
-    def _rank(self, value: Any) -> int:
-        kind = self.values.of(value)
-        return kind.ndim if isinstance(kind, TensorType) else 0
 
     def _adds_bias(self, node: fx.Node) -> bool:
         """True for a call that adds a vector to a product of matrices, along its last axis."""
