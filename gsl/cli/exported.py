@@ -79,17 +79,14 @@ def _in_size(node: ast.AST) -> str | None:
         name = ast.unparse(node.func)
         if not (name[0].isupper() and name.isidentifier()) or name in UNSAFE:
             return f"a call of {name}"
-        if any(isinstance(part, str) for part in _constants(node)) and name not in ("Symbol", "Dummy", "Float"):
+        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+        texts = [each for each in arguments if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        if texts and name not in ("Symbol", "Dummy", "Float"):
             return f"a text in a call of {name}"
         if name in POWERS and len(node.args) == 2:
             return _power(*node.args)
         return None
     return None if isinstance(node, (*_PLAIN, ast.Constant, ast.Name, ast.keyword)) else _kind(node)
-
-
-def _constants(call: ast.Call) -> Iterator[Any]:
-    arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
-    return (argument.value for argument in arguments if isinstance(argument, ast.Constant))
 
 
 def _power(base: ast.expr, exponent: ast.expr) -> str | None:

@@ -273,7 +273,7 @@ class Walk:
             self._match(state, self.wide, clock)
         limit = self.alpha * self.cost - state.view.cost
         possible = [(step.change, step) for step in state.steps if step.change is not None and step.change < limit]
-        state.order = [step for _, step in sorted(possible, key=_dearest)]
+        state.order = [step for _, step in sorted(possible, key=lambda pair: -pair[0])]
 
     def _keep(self, state: SearchState, before: SearchState, changes: Changes) -> None:
         """Keep the steps that are what they were, and price those anew of which only the price may be another one."""
@@ -294,7 +294,7 @@ class Walk:
         """Price the matches of local rules that cover one of some nodes, and are not known."""
         view, known = state.view, {step.key for step in state.steps}
         nodes = [view.names[name] for name in names if name in view.names]
-        for node in sorted([node for node in nodes if node.op not in LEAVES], key=_index):
+        for node in sorted([node for node in nodes if node.op not in LEAVES], key=attrgetter("index")):
             for rule, find in self.starts.of(node.op):
                 for match in islice(find(node, view.ends, (), view.use_lists), MAX_REFUSALS):
                     key = key_of(rule, match)
@@ -322,10 +322,6 @@ class Walk:
         except Refusal:
             step = state.view.refused(rule, match, node, key)
         state.steps.append(step)
-
-
-def _dearest(pair: tuple[float, SearchStep]) -> float:
-    return -pair[0]
 
 
 def _candidate(space: Space, start: Candidate, path: Sequence[SearchStep]) -> Candidate:
@@ -356,6 +352,3 @@ def _tidied(space: Space, graph: Graph) -> RewriteRun:
     run = RewriteRun(graph, Trace(rules=space.rules, iterative=True, tidy=True), None)
     run.start()
     return run
-
-
-_index = attrgetter("index")

@@ -217,4 +217,3 @@ def _distance(expected: Any, found: Any) -> float:
         return 0.0
     gap, scale = (a - b)[finite].abs().max(), a[finite].abs().max()
     return float(gap / scale) if scale else float("inf") if gap else 0.0
-

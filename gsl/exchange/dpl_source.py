@@ -321,6 +321,3 @@ class _Trial:
 def _called(name: str) -> Any:
     """The function of Relax that makes calls of an operator."""
     return reduce(getattr, name.split("."), relax.op)
-
-
-__all__ = ["DplSource"]

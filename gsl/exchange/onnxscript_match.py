@@ -49,7 +49,8 @@ class OnnxExcerpt:
         self.opset = self.imports[""]
         # The first nodes of the model are what onnxscript tries for the later outputs of a pattern.
         self.outputs = [self.value(node) for node in reversed(match.outputs)][::-1]
-        shared = [self.values[node] for node in match.inner if node in self.values and self._is_shared(node)]
+        used_outside = (node for node in match.inner if not self.covered.issuperset(node.users))
+        shared = [self.values[node] for node in used_outside if node in self.values]
         ends = dict.fromkeys([*self.outputs, *(value for value in shared if isinstance(value, ir.Value))])
         known = [value for value in (*self.leaves, *self._copies.values()) if value.producer() is None]
         fixed = [value for value in known if value.const_value is not None]
@@ -68,10 +69,6 @@ class OnnxExcerpt:
             if isinstance(root, ir.Node) and root.graph is not None:
                 return root.graph.opset_imports
         return None
-
-    def _is_shared(self, node: Node) -> bool:
-        """True for a node that is used outside the match."""
-        return any(user not in self.covered for user in node.users)
 
     # ------------------------------------------------------------ values
 
@@ -245,18 +242,15 @@ class OnnxscriptReplacement:
             raise FrontEndError(f"its replacement has the size {value}, which no operand has")
         return dim(value.expr.xreplace({symbol: size.expr for symbol, size in self.sizes.items()}))
 
-    def is_match(self, match: Match) -> bool:
-        """True if the view computes just what the match covers, in the same calls."""
-        return all(map(self._is_same, self.view.outputs, match.outputs))
-
-    def _is_same(self, new: Node, old: Node) -> bool:
+    def is_same(self, new: Node, old: Node) -> bool:
+        """True if a node of the view is what the match covers, in the same calls."""
         if new in self.known:
             return self.known[new] is old
         if new.op != old.op or len(new.operands) != len(old.operands):
             return False
         if new.op in (PARAM, CONST):
             return _equal(new.attrs["value"], old.attrs["value"])
-        return new.attrs == old.attrs and all(map(self._is_same, new.operands, old.operands))
+        return new.attrs == old.attrs and all(map(self.is_same, new.operands, old.operands))
 
     def patterns(self) -> list[Pattern]:
         """The outputs as patterns on the nodes of the match."""
@@ -264,7 +258,6 @@ class OnnxscriptReplacement:
         for node in self.view.nodes:
             made[node] = pat.Exactly(self.known[node]) if node in self.known else made_of(node, made)
         return [made[node] for node in self.view.outputs]
-
 
     def by_name(self) -> list[Pattern]:
         """The outputs as calls of ONNX by their names. FrontEndError for constants of dtypes that the view lacks."""
@@ -311,7 +304,7 @@ def replacement(rule: Any, match: Match) -> list[Pattern] | str:
         if isinstance(made, str):
             return made
         found = OnnxscriptReplacement(excerpt, made)
-        if not found.is_match(match):
+        if not all(map(found.is_same, found.view.outputs, match.outputs)):
             return found.patterns()
         return found.by_name() if excerpt.is_of_model else "both sides are the same calls here"
     except FrontEndError as error:

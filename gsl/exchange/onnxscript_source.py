@@ -204,7 +204,7 @@ def _forms(
         values: list[ir.Value | None] = []
         for place, one in enumerate(told):
             values.append(_operand(place, one) if one.same is None else values[one.same])
-        node = _node(name, values, {**attributes(rank), **dict(given)})
+        node = ir.Node("", name, values, ir.convenience.convert_attributes({**attributes(rank), **dict(given)}))
         for dtype in _DTYPES:
             for kinds in itertools.product(*(_kinds(one, place, len(told)) for place, one in enumerate(told))):
                 scope = _TrialScope(values, kinds, node, rank, dtype)
@@ -221,10 +221,6 @@ def _operand(place: int, shape: _Told) -> ir.Value | None:
         return ir.Value(name=f"x{place}")
     inner = [ir.Value(name=f"x{place}_{number}") for number in range(shape.operands)]
     return ir.Node("", shape.maker, inner).outputs[0]
-
-
-def _node(name: str, values: Sequence[ir.Value | None], attributes: Mapping[str, Any]) -> ir.Node:
-    return ir.Node("", name, values, ir.convenience.convert_attributes(attributes))
 
 
 def _kinds(shape: _Told, place: int, count: int) -> tuple[Any, ...]:
@@ -335,6 +331,3 @@ def _form(canon: Any, values: Sequence[Any], kinds: Sequence[Any]) -> Any:
         return None
     literals = [_number(place) if kind == "number" else kind for place, kind in enumerate(kinds)]
     return literals.index(canon.value) if canon.value in literals else None
-
-
-__all__ = ["OnnxscriptSource"]
