@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from gsl.cli import apply, draw, explain, listing, match, optimize, verify
+from gsl.cli import apply, draw, explain, match, optimize, verify
 from gsl.cli.command import Command, Exit, Terminal, failure
 
 # ---------------------------------------------------------------- completion
@@ -186,7 +186,7 @@ COMPLETION = Command(
 
 
 COMMANDS: tuple[Command, ...] = (
-    apply.COMMAND, optimize.COMMAND, match.COMMAND, explain.COMMAND, verify.COMMAND, listing.COMMAND, draw.COMMAND,
+    apply.COMMAND, optimize.COMMAND, match.COMMAND, explain.COMMAND, verify.COMMAND, verify.LIST, draw.COMMAND,
     explain.UNREAD, COMPLETION,
 )  # fmt: skip
 EPILOG = """\

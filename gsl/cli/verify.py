@@ -1,4 +1,4 @@
-"""``gsl verify``: whether rules are true."""
+"""``gsl list`` and ``gsl verify``: the rules of files, and whether they are true."""
 
 from __future__ import annotations
 
@@ -7,8 +7,78 @@ from collections import Counter
 from typing import Any
 
 from gsl.cli.command import RULES_ARE_CODE, Command, Exit, Terminal, UsageError
-from gsl.cli.rules import HELP, selection
+from gsl.cli.rules import HELP, RuleSelection, selection
+from gsl.rewrite import Subst
 from gsl.verify import Proved, Refuted, Supported, Unchecked, Verdict, verdicts
+
+LIST_EXAMPLES = """\
+gsl list rules                                                      # the rule book
+gsl list rules:conv-batch-norm -v                                   # one rule in full
+gsl list fusion.yaml mine.py --json                                 # the rules of two files"""
+LIST_NOTES = f"""\
+{RULES_ARE_CODE}
+returns: 0; 2 for what can't be used"""
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("rules", nargs="+", metavar="RULES", help=HELP)
+    parser.add_argument("-v", "--verbose", action="store_true", help="print the rules in full, not as a table")
+    parser.add_argument("--json", action="store_true", help="print the rules as JSON, each with its text")
+
+
+def run_list(options: argparse.Namespace, terminal: Terminal) -> Exit:
+    """Print the rules."""
+    chosen = selection(options.rules, terminal)
+    if options.json:
+        terminal.json(_listed(chosen))
+    elif options.verbose:
+        terminal.line("\n\n".join(_in_full(rule) for rule in chosen.rules))
+    else:
+        rows = [(rule.name, str(rule.priority), _summary(rule)) for rule in chosen.rules]
+        terminal.table(rows, ("rule", "priority", "what it does"))
+        terminal.line()
+        if chosen.sets:
+            sets = [(name, str(len(held)), held.strategy) for name, held in chosen.sets.items()]
+            terminal.table(sets, ("rule set", "rules", "strategy"))
+            terminal.line()
+        terminal.line(f"{len(chosen.rules)} rule{'s' * (len(chosen.rules) > 1)}")
+    return Exit.DONE
+
+
+def _summary(rule: Subst) -> str:
+    """The first line of a rule's description, or the operators of its source."""
+    first = rule.doc.strip().partition("\n")[0]
+    return first or f"at {rule.location}"
+
+
+def _in_full(rule: Subst) -> str:
+    (title, *lines) = str(rule).splitlines()
+    return "\n".join([f"{title} ({rule.location}, priority {rule.priority})", *lines])
+
+
+def _listed(chosen: RuleSelection) -> dict[str, Any]:
+    return {
+        "rules": [
+            {
+                "rule": rule.name, "priority": rule.priority, "doc": rule.doc, "text": str(rule),
+                "written": str(rule.location),
+            }
+            for rule in chosen.rules
+        ],
+        "sets": [
+            {"name": name, "strategy": held.strategy, "rules": [rule.name for rule in held]}
+            for name, held in chosen.sets.items()
+        ],
+    }  # fmt: skip
+
+
+LIST = Command(
+    "list", "List the rules of files and modules.", _list_arguments, run_list, LIST_EXAMPLES, LIST_NOTES
+)
+
+
+# ---------------------------------------------------------------- verdicts
+
 
 EXAMPLES = """\
 gsl verify mine.py                                                  # all rules of a file

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from gsl import Workload
-from gsl.cli import main, models, modules
+from gsl.cli import main, models
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
@@ -215,7 +215,7 @@ def test_a_module_of_tvm(
 ) -> None:
     arguments = ["mine.py:folds", "module.json", "--params", "weights.npz", "-o", "new.json", "--check"]
     code, out, err = run(capsys, *arguments)
-    if modules.cannot_save():
+    if models.cannot_save():
         # Some versions of TVM crash; then there must be no output, and a line that says so.
         assert (code, out) == (2, "")
         assert "crashes when it saves a module" in err
@@ -223,7 +223,7 @@ def test_a_module_of_tvm(
         return
     assert code == 0, err
     assert out.endswith("wrote new.npz and new.json\n")
-    monkeypatch.setattr(modules, "cannot_load", lambda text: False)  # TVM itself wrote it
+    monkeypatch.setattr(models, "cannot_load", lambda text: False)  # TVM itself wrote it
     old = models.read(module / "module.json", module / "weights.npz")
     new = models.read(module / "new.json", module / "new.npz")
     assert list(old.inputs) == list(new.inputs)

@@ -19,7 +19,7 @@ import pytest
 import torch
 from torch import nn
 
-from gsl.cli import exported, models, modules
+from gsl.cli import exported, models
 from tests.cli.conftest import Run
 
 PROGRAM = "models/model.json"
@@ -330,7 +330,7 @@ def test_a_folder_that_may_not_be_written(here: Path, gsl: Run) -> None:
 @pytest.fixture
 def module(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (here / "module.json").write_bytes((Path(__file__).parent / "data" / "dense.json").read_bytes())
-    monkeypatch.setattr(modules, "cannot_save", lambda: False)
+    monkeypatch.setattr(models, "cannot_save", lambda: False)
     return here
 
 
@@ -351,7 +351,7 @@ BROKEN_MODULES = {
 def test_broken_modules(kind: str, module: Path, gsl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     content, text = BROKEN_MODULES[kind]
     if "crashes" not in text:
-        monkeypatch.setattr(modules, "cannot_load", lambda text: False)  # it takes a process to find that out
+        monkeypatch.setattr(models, "cannot_load", lambda text: False)  # it takes a process to find that out
     (module / "module.json").write_text(content, encoding="utf-8", errors="surrogateescape")
     refused(module, gsl, "module.json", text)
 
