@@ -67,20 +67,15 @@ class Edit:
         return stored
 
 
-def programs(model: nn.Module, *values: torch.Tensor, dynamic: Any = None) -> dict[str, Any]:
-    """The same model by every way into the front end."""
+def program_by(way: str, model: nn.Module, *values: torch.Tensor, dynamic: Any = None) -> Any:
+    """A model by one of the ways into the front end."""
     model = model.eval()
+    if way in ("traced", "untyped"):
+        return fx.from_graph_module(torch.fx.symbolic_trace(model), values if way == "traced" else None)
     exported = torch.export.export(model, values, dynamic_shapes=dynamic)
-    found = {"exported": fx.from_exported(exported), "decomposed": fx.from_exported(exported.run_decompositions())}
-    if dynamic is None:
-        found["unlifted"] = fx.from_graph_module(exported.module(check_guards=False), values)
-        try:
-            traced = torch.fx.symbolic_trace(model)
-        except (TypeError, torch.fx.proxy.TraceError):
-            return found
-        found["traced"] = fx.from_graph_module(traced, values)
-        found["untyped"] = fx.from_graph_module(traced)
-    return found
+    if way == "unlifted":
+        return fx.from_graph_module(exported.module(check_guards=False), values)
+    return fx.from_exported(exported.run_decompositions() if way == "decomposed" else exported)
 
 
 WAYS = ("exported", "decomposed", "unlifted", "traced", "untyped")
@@ -111,7 +106,7 @@ IMAGE = torch.randn(2, 3, 8, 8)
 @pytest.mark.parametrize("way", WAYS)
 def test_bias_is_replaced_and_joined(way: str) -> None:
     """The addition of the bias is replaced by one of twice the bias: the call and the bias are one native call."""
-    program = programs(ConvNet(), IMAGE)[way]
+    program = program_by(way, ConvNet(), IMAGE)
     edit = Edit(program)
     old = edit.find("nn.bias_add")
     conv, bias = old.operands
@@ -152,7 +147,7 @@ def test_names_that_torch_does_not_give() -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_half_of_a_reading_stays(way: str) -> None:
     """An output that reads the convolution without its bias splits the native call."""
-    program = programs(ConvNet(), IMAGE)[way]
+    program = program_by(way, ConvNet(), IMAGE)
     edit = Edit(program)
     relu, conv = edit.find("nn.relu"), edit.find("nn.conv2d")
     both = edit.call("add", relu, conv, name="both")
@@ -173,7 +168,7 @@ def test_half_of_a_reading_stays(way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_unused_weights_and_modules_are_removed(way: str) -> None:
     """The normalisation is dropped, and with it its weights and its module."""
-    program = programs(ConvNet(), IMAGE)[way]
+    program = program_by(way, ConvNet(), IMAGE)
     edit = Edit(program)
     norm = edit.find("nn.batch_norm")
     stored = edit.replace({norm: norm.operands[0]}).store()
@@ -198,7 +193,7 @@ def test_in_place_call_on_another_operand(way: str) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return F.relu(x * 1.0, inplace=True) + 1
 
-    program = programs(Model(), IMAGE)[way]
+    program = program_by(way, Model(), IMAGE)
     edit = Edit(program)
     assert edit.find("nn.relu").effect is None
     product = edit.find("multiply")
@@ -218,7 +213,7 @@ def test_new_reader_of_what_is_overwritten(way: str) -> None:
             z = y + 3.0
             return F.relu(y, inplace=True).exp(), z
 
-    program = programs(Model(), IMAGE)[way]
+    program = program_by(way, Model(), IMAGE)
     edit = Edit(program)
     total = edit.find("add")
     stored = edit.replace({total: total.operands[0]}).store()
@@ -235,7 +230,7 @@ def test_new_view_of_what_is_overwritten(way: str) -> None:
             z = (y + 3.0).transpose(0, 1)
             return F.relu(y, inplace=True).exp(), z
 
-    program = programs(Model(), IMAGE)[way]
+    program = program_by(way, Model(), IMAGE)
     edit = Edit(program)
     total = edit.find("add")
     stored = edit.replace({total: total.operands[0]}).store()
@@ -250,7 +245,7 @@ def test_in_place_call_on_a_view_of_another_operand(way: str) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return F.relu((x * 1.0).transpose(2, 3).transpose(0, 1), inplace=True) + 1
 
-    program = programs(Model(), IMAGE)[way]
+    program = program_by(way, Model(), IMAGE)
     edit = Edit(program)
     assert edit.find("nn.relu").effect is None
     product = edit.find("multiply")
@@ -270,7 +265,7 @@ def test_new_reader_of_what_is_overwritten_by_a_view(way: str) -> None:
             z = y + 3.0
             return F.relu(y.transpose(0, 1), inplace=True).exp(), z
 
-    program = programs(Model(), IMAGE)[way]
+    program = program_by(way, Model(), IMAGE)
     edit = Edit(program)
     total = edit.find("add")
     stored = edit.replace({total: total.operands[0]}).store()
@@ -330,7 +325,7 @@ def test_module_that_is_not_rebuilt_with_weights() -> None:
 def test_multiple_results(way: str) -> None:
     """All fields of a split are replaced by slices, and then a split is replaced by a tuple."""
     value = torch.randn(2, 6, 8)
-    program = programs(Attention(), value)[way]
+    program = program_by(way, Attention(), value)
     edit = Edit(program)
     split = edit.find("split")
     (data,) = split.operands
@@ -363,7 +358,7 @@ def test_new_multiple_results(way: str) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x[..., :4].sin() * x[..., 4:].cos()
 
-    program = programs(Model(), value)[way]
+    program = program_by(way, Model(), value)
     edit = Edit(program)
     pair = edit.find("strided_slice"), edit.find("strided_slice", 1)
     split = edit.call("split", pair[0].operands[0], indices_or_sections=2, axis=2)
@@ -377,7 +372,7 @@ def test_symbolic_sizes(way: str) -> None:
     """New calls whose arguments are sizes that only the run will tell."""
     value = torch.randn(2, 6, 8)
     dynamic = ({0: Dim("b"), 1: Dim("s")},)
-    program = programs(Attention(), value, dynamic=dynamic)[way]
+    program = program_by(way, Attention(), value, dynamic=dynamic)
     edit = Edit(program)
     old = edit.graph.outputs[0]
     b, s, width = old.type.shape  # type: ignore[union-attr]
@@ -399,7 +394,7 @@ def test_unknown_symbolic_size() -> None:
     import sympy
 
     value = torch.randn(2, 6, 8)
-    program = programs(Attention(), value, dynamic=({0: Dim("b")},))["exported"]
+    program = program_by("exported", Attention(), value, dynamic=({0: Dim("b")},))
     edit = Edit(program)
     old = edit.graph.outputs[0]
     stray = SymDim(sympy.Symbol("stray", integer=True, positive=True))
@@ -411,7 +406,7 @@ def test_unknown_symbolic_size() -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_constants(way: str) -> None:
     """A scalar is written into the call; a literal tensor is registered with the program."""
-    program = programs(ConvNet(), IMAGE)[way]
+    program = program_by(way, ConvNet(), IMAGE)
     edit = Edit(program)
     old = edit.find("add")
     scale = edit.weight(torch.tensor([2.0]), "scale", CONST)
@@ -427,7 +422,7 @@ def test_constants(way: str) -> None:
 
 
 def test_saved_and_decomposed_after_a_rewrite() -> None:
-    program = programs(ConvNet(), IMAGE)["exported"]
+    program = program_by("exported", ConvNet(), IMAGE)
     edit = Edit(program)
     norm = edit.find("nn.batch_norm")
     gain = edit.weight(torch.full((1, 8, 1, 1), 2.0), "bn.gain")
@@ -446,7 +441,7 @@ def test_saved_and_decomposed_after_a_rewrite() -> None:
 
 
 def test_module_call_takes_the_place_of_calls() -> None:
-    program = programs(ConvNet(), IMAGE)["traced"]
+    program = program_by("traced", ConvNet(), IMAGE)
     edit = Edit(program)
     relu = edit.find("nn.relu")
     module = nn.LeakyReLU(0.0)
@@ -456,7 +451,7 @@ def test_module_call_takes_the_place_of_calls() -> None:
     assert stored.module.leaky is module
     assert isinstance(stored.module.capped, nn.Hardtanh)
     same(program, stored, IMAGE)
-    edit = Edit(programs(ConvNet(), IMAGE)["exported"])
+    edit = Edit(program_by("exported", ConvNet(), IMAGE))
     relu = edit.find("nn.relu")
     edit.replace({relu: Node(nn.LeakyReLU, relu.operands, {"module": module}, relu.type, name="leaky")})
     with pytest.raises(FrontEndError, match="can't call the module LeakyReLU"):
@@ -467,7 +462,7 @@ def test_module_call_takes_the_place_of_calls() -> None:
 def test_state_survives(way: str) -> None:
     """A buffer that the program updates is an input of the view, and is updated after a rewrite too."""
     value = torch.arange(6)
-    program = programs(Stateful(), value)[way]
+    program = program_by(way, Stateful(), value)
     edit = Edit(program)
     assert "steps" in {node.name.removeprefix("b_") for node in edit.graph.nodes if node.op == "input"}
     scaled = edit.find("multiply")
@@ -491,7 +486,8 @@ def test_opaque_call_is_rebuilt() -> None:
             return torch.sort(x[:, i], dim=1, descending=True)[0]
 
     x, i = torch.randn(2, 6), torch.tensor([0, 3, 1])
-    for way, program in programs(Model(), x, i).items():
+    for way in WAYS:
+        program = program_by(way, Model(), x, i)
         edit = Edit(program)
         sort = next(node for node in edit.graph.nodes if "sort" in str(node.op))
         negated = edit.call("negative", sort.operands[0])
@@ -501,7 +497,7 @@ def test_opaque_call_is_rebuilt() -> None:
 
 
 def test_failures_leave_the_program_alone() -> None:
-    program = programs(ConvNet(), IMAGE)["exported"]
+    program = program_by("exported", ConvNet(), IMAGE)
     edit = Edit(program)
     relu = edit.find("nn.relu")
     bad = Node("reshape", relu.operands, {}, relu.type, name="bad")
@@ -512,6 +508,6 @@ def test_failures_leave_the_program_alone() -> None:
         program.store(edit.graph)
     assert program.native.graph is before
     assert str(before) == text
-    other = programs(ConvNet(), IMAGE)["exported"]
+    other = program_by("exported", ConvNet(), IMAGE)
     with pytest.raises(FrontEndError, match="was not loaded from this program of torch"):
         other.store(program.load())
