@@ -75,7 +75,7 @@ def test_exported(name: str) -> None:
     same_results(program, check(program, value), value)
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("name", tiers.sampled(ARCHITECTURES, 3))
 def test_decomposed(name: str) -> None:
     _, value = exported(name)
     check(fx.from_exported(decomposed(name)), value)
