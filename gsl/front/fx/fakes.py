@@ -6,6 +6,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from operator import is_
 from typing import Any, Final
 
@@ -215,9 +216,9 @@ class Fakes:
 
         It does if it lies so for other operands, too, as the result of a product of matrices does.
         """
-        unknown = tuple([i for i, arg in enumerate(node._input_nodes) if not self.moved.get(arg, True)])
-        if not unknown:
+        if all(map(self.moved.get, node._input_nodes, repeat(True))):
             return True
+        unknown = tuple([i for i, arg in enumerate(node._input_nodes) if not self.moved.get(arg, True)])
         alike = self._alike(node, self.values)
         if alike is None:
             return self._lies_for_any(node, value, unknown)

@@ -79,8 +79,8 @@ class FxReader:
             return found
 
     def _find_form(self, node: fx.Node) -> FxCallSignature | None:
-        # Looked for once, because the hash of a target takes longer than all else here.
-        looks_around = node.target in _LOOKING_AROUND
+        target = node.target
+        looks_around = (id(target) if target.__class__ is OpOverload else target) in _LOOKING_AROUND
         if node.op == "call_module" or (looks_around and self.is_elsewhere(node)):
             return None
         try:
@@ -395,8 +395,11 @@ _DETACHES: Final = (torch.ops.aten.detach_.default, torch.ops.aten.detach.defaul
 MAKES_LITERAL: Final = (*_LIFTS, *_DETACHES)
 """Calls that may only make a tensor of the program's own literal out of it."""
 
-_LOOKING_AROUND: Final = frozenset((*_PLACING, *_ADDS, *_DETACHES))
-"""Calls whose reading depends on more than the types of their operands."""
+_LOOKING_AROUND: Final = frozenset(
+    id(target) if isinstance(target, OpOverload) else target for target in (*_PLACING, *_ADDS, *_DETACHES)
+)
+"""Calls whose reading depends on more than the types of their operands: operators of torch by their addresses, because
+their hashes take long."""
 
 _PRODUCTS: Final = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
 

@@ -168,9 +168,10 @@ class Values:
 
     def forget(self, nodes: Iterable[fx.Node]) -> None:
         """Drop the known values of nodes that are gone."""
+        known, types = self.known, self.types
         for node in nodes:
-            self.known.pop(node, None)
-            self.types.pop(node, None)
+            known.pop(node, None)
+            types.pop(node, None)
 
     def is_tensor(self, node: fx.Node) -> bool:
         """False for a node that is known to be no tensor and no tuple of tensors: a size, a shape, None."""
