@@ -397,7 +397,7 @@ def _alike(
     """
     if not isinstance(target, OpOverload) or not all(forms.values()):
         return None
-    if target._schema.name in _BIASED and len(args) > 2:
+    if target._schema.name in _BIASED and len(args) > 2 and _are_joint(forms.get(args[1]), forms.get(args[2])):
         forms = {arg: form for arg, form in forms.items() if arg is not args[2]}
         args = (*args[:2], None, *args[3:]) if len(args) > 3 else args[:2]
     parts: list[Any] = [target, torch.get_default_dtype(), *forms.values()]
@@ -412,6 +412,11 @@ def _alike(
     except (NoKeyError, TypeError):  # symbolic sizes have no hash
         return None
     return found
+
+
+def _are_joint(weight: Form | None, bias: Form | None) -> bool:
+    """True for a weight and a bias of one dtype, on one device."""
+    return weight is not None and bias is not None and weight.properties[2:4] == bias.properties[2:4]
 
 
 _BIASED: Final = frozenset(("aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::convolution"))
