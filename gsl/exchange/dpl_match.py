@@ -12,14 +12,13 @@ from gsl import pat
 from gsl.errors import FrontEndError
 from gsl.exchange.imported import made_of
 from gsl.front.core.handle import handle_of, is_tensor_leaf
-from gsl.front.relax.dims import Dims, to_relax
 from gsl.front.relax.function import RelaxFunction
 from gsl.front.relax.groups import COMPOSITE, PRIMITIVE, SYMBOL, Outliner, composite
 from gsl.front.relax.handle import RelaxLeaf
 from gsl.front.relax.load import Loaded
 from gsl.front.relax.opaque import Caller
 from gsl.front.relax.program import RelaxProgram
-from gsl.front.relax.scope import FunctionScope
+from gsl.front.relax.types import Dims, FunctionScope, to_relax
 from gsl.front.relax.write import RelaxCallWriter
 from gsl.front.tvm.tensors import to_tvm
 from gsl.graph import CONST, INPUT, Graph, Node

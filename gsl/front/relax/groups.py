@@ -22,10 +22,10 @@ from gsl.errors import FrontEndError
 from gsl.front.core.handle import is_tensor_leaf
 from gsl.front.core.store import FreeNames
 from gsl.front.relax.blocks import Swaps, with_visible
-from gsl.front.relax.dims import is_constant, is_tensors
 from gsl.front.relax.function import VARIABLES, replaced
 from gsl.front.relax.handle import RelaxValues
 from gsl.front.relax.opaque import is_tensor_expr, typed
+from gsl.front.relax.types import is_constant, is_tensors
 from gsl.graph import INPUT, Node, TensorType
 from gsl.graph.subgraph import Subgraph
 

@@ -12,7 +12,7 @@ from tvm import relax
 from gsl.front.core.handle import NativeLeaf, Source
 from gsl.front.core.load import Expansion
 from gsl.front.core.store import FreeNames, Storer
-from gsl.front.relax.dims import is_constant
+from gsl.front.relax.types import is_constant
 from gsl.front.tree import Canon
 from gsl.front.tvm.tensors import to_torch
 from gsl.graph import CONST, PARAM, TUPLE, Graph, Node, TensorType, Type

@@ -13,9 +13,9 @@ from gsl.front.core.handle import is_literal
 from gsl.front.core.opaque import body_of
 from gsl.front.relax import spellings
 from gsl.front.relax.blocks import has_type
-from gsl.front.relax.dims import Dims, to_relax, type_of
 from gsl.front.relax.load import Loaded
 from gsl.front.relax.opaque import Caller
+from gsl.front.relax.types import Dims, to_relax, type_of
 from gsl.graph import INPUT, LEAVES, TUPLE, Node, Op, Type, op_name
 from gsl.graph.subgraph import Subgraph, call_type
 from gsl.spec import OperatorName

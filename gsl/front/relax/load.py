@@ -13,15 +13,13 @@ from tvm import relax
 from gsl.front.core.handle import Handle, NativeLeaf, Reading, Single, Source, handle_of
 from gsl.front.core.load import Expansion, Loader, Rows
 from gsl.front.relax import spellings
-from gsl.front.relax.dims import is_constant, is_tensors
 from gsl.front.relax.function import RelaxFunction, effect_of
 from gsl.front.relax.groups import body_of, called_group, label_of
 from gsl.front.relax.handle import RelaxExpansion, RelaxLeaf, RelaxLeaves, tuple_of
-from gsl.front.relax.opaque import describe, is_tensor_expr
-from gsl.front.relax.reasons import canonical
-from gsl.front.relax.scope import FunctionScope
+from gsl.front.relax.opaque import canonical, describe, is_tensor_expr
 from gsl.front.relax.signatures import RelaxSignatures
-from gsl.front.relax.spellings.reading import Reshaped
+from gsl.front.relax.spellings.table import Reshaped
+from gsl.front.relax.types import FunctionScope, is_constant, is_tensors
 from gsl.front.tree import Canon
 from gsl.graph import GETITEM, INPUT, PARAM, Effect, Graph, Inference, Node, TensorType, Type
 from gsl.graph.subgraph import Subgraph
@@ -132,14 +130,9 @@ class RelaxLoader(Loader):
     """Builds the view of one function; ``values`` are the known values of some of its parameters, by name."""
 
     def __init__(
-        self,
-        function: RelaxFunction,
-        scope: FunctionScope,
-        values: Mapping[str, Any],
-        infer: Inference,
-        canonical: Callable[..., str | None] | None = None,
-        module: Any = None,
-    ) -> None:
+        self, function: RelaxFunction, scope: FunctionScope, values: Mapping[str, Any], infer: Inference,
+        canonical: Callable[..., str | None] | None = None, module: Any = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.loaded = Loaded(function, scope)
         self.function = function

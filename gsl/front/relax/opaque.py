@@ -1,4 +1,5 @@
-"""Calls without a canonical operator: their operands and attributes, and the native call made of them again.
+"""Calls without a canonical operator: their operands and attributes, the native call made of them again, and the reason
+why there is none.
 
 A call is shown under the function that it computes: ``call_tir(f, (x, y))`` has the operator ``f`` and the attribute
 ``call="call_tir"``. Tensors are operands; other arguments are attributes under the names that the operator declares.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Final
 
 import tvm
@@ -15,10 +17,12 @@ from tvm import ir, relax
 from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError, nearest
-from gsl.front.core.opaque import decoded, positional
-from gsl.front.relax.dims import Dims, from_relax, is_tensors, to_relax
-from gsl.front.tree import Canon, Computed, Slot
-from gsl.graph import SymDim, op_name
+from gsl.front.core.handle import handle_of
+from gsl.front.core.opaque import COUNTS, RANKS, decoded, pattern_of, positional
+from gsl.front.relax import spellings
+from gsl.front.relax.types import Dims, FunctionScope, from_relax, is_tensors, to_relax
+from gsl.front.tree import NO_SPELLING, NOT_COVERED, Canon, Computed, Slot, given_up
+from gsl.graph import Node, Op, SymDim, op_name
 from gsl.spec.natives import TVMFunction, tvm_function
 
 _INDIRECT: Final = frozenset((
@@ -233,3 +237,53 @@ class Caller:
         if isinstance(value, TVMFunction):
             raise FrontEndError(f"the function {value.name} can't be an argument of a new call")
         return relax.utils.convert_to_expr(value)
+
+
+# ---------------------------------------------------------------- messages
+
+
+def reason(scope: FunctionScope, node: Node) -> str | None:
+    """The reason for one opaque node of a view; ``None`` for one that computes no tensor."""
+    handle = handle_of(node)
+    if handle is None:
+        return ""
+    var = handle.reading.native
+    value = scope.lookup(var)
+    if not is_tensors(var.ty) and node.effect is None:
+        return None
+    name = str(value.op.name) if isinstance(value, relax.Call) and isinstance(value.op, ir.Op) else ""
+    if name not in spellings.READERS and name not in spellings.FIELD_READERS:
+        return NO_SPELLING
+    if node.effect is not None:
+        return "it has an effect besides its result"
+    unknown = [str(arg) for arg in value.args if is_tensors(arg.ty) and scope.type_of(arg) is None]
+    if unknown or scope.type_of(var) is None:
+        return f"the shape or dtype of {', '.join(unknown) or 'its result'} is not known"
+    if name not in spellings.READERS:
+        return "its result is used as a whole, or a field of it that is used has no reading"
+    try:
+        spellings.READERS[name](value, scope)
+    except spellings.RelaxUnread as error:
+        return given_up(node, error)
+    return NOT_COVERED
+
+
+def canonical(op: Op, operands: int | None, attrs: Mapping[str, Any], scope: FunctionScope) -> str | None:
+    """The pattern of the canonical operators as which a call of Relax's operator is loaded, as far as that can be told.
+
+    ``None`` if it is loaded as it is.
+    """
+    if not isinstance(op, ir.Op):
+        return None
+    path = op.name.split(".")[1:]
+
+    def read(count: int, rank: int) -> Canon | None:
+        variables = [relax.Var(name, relax.TensorType([2] * rank)) for name in "xyzuv"[:count]]
+        call = relax.BlockBuilder().normalize(reduce(getattr, path, relax.op)(*variables, **attrs))
+        return spellings.read(call, scope) or spellings.read_field(call, 0, scope)
+
+    return pattern_of(COUNTS if operands is None else (operands,), RANKS, read, _text)
+
+
+def _text(value: Any) -> str:
+    return str(value.name) if isinstance(value, relax.Var) else repr(value)

@@ -16,16 +16,14 @@ from gsl.errors import FrontEndError, nearest
 from gsl.front.base import Extended, ProgramStep, Unchangeable
 from gsl.front.core.opaque import read_groups
 from gsl.front.relax.blocks import check
-from gsl.front.relax.dims import Dims, from_relax
 from gsl.front.relax.function import RelaxFunction, items
 from gsl.front.relax.groups import composite, plain, without_unused
 from gsl.front.relax.infer import Infer
 from gsl.front.relax.load import Loaded, RelaxLoader
-from gsl.front.relax.opaque import Caller
-from gsl.front.relax.reasons import canonical, reason
+from gsl.front.relax.opaque import Caller, canonical, reason
 from gsl.front.relax.run import RelaxSteps, compiled, evaluate
-from gsl.front.relax.scope import FunctionScope
 from gsl.front.relax.store import RelaxParameterStore, RelaxStorer
+from gsl.front.relax.types import Dims, FunctionScope, from_relax
 from gsl.front.tvm import fed
 from gsl.front.tvm.tensors import to_tvm
 from gsl.graph import Graph, Node, Type
@@ -179,9 +177,7 @@ def with_function(module: Any, name: str, function: Any, groups: Mapping[Any, An
     return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
-def from_module(
-    module: Any, params: Any = None, *, function: str | None = None
-) -> RelaxProgram:
+def from_module(module: Any, params: Any = None, *, function: str | None = None) -> RelaxProgram:
     """The program of a function of a module: ``main``, the only Relax function, or the named one.
 
     ``params`` are values of its parameters: by name, or as ``relax.frontend.detach_params`` gives them, the lists of

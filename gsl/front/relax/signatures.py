@@ -14,7 +14,7 @@ from gsl.front.core.load import Expansion, Rows, recorded
 from gsl.front.relax import spellings
 from gsl.front.relax.function import RelaxFunction, effect_of
 from gsl.front.relax.handle import RelaxLeaf
-from gsl.front.relax.scope import FunctionScope
+from gsl.front.relax.types import FunctionScope
 from gsl.graph import Effect, Node, Type
 
 _StructuralKey: Final[Any] = tvm_ffi.StructuralKey

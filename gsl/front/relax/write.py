@@ -360,6 +360,3 @@ def places_of(node: Node, loaded: Loaded) -> list[int]:
     """The numbers of the bindings that a view node stands for or, if it is new, that it replaces."""
     natives = [part.native.reading.native for part in origins(node)]
     return [loaded.function.place[var] for var in dict.fromkeys(natives) if var in loaded.function.place]
-
-
-__all__ = ["RelaxCallWriter", "places_of", "span_of"]

@@ -77,6 +77,3 @@ class _Plain(relay.ExprMutator):  # type: ignore[misc]
     def visit_function(self, function: Any) -> Any:
         inner = composite(function)
         return inner if inner is not None else super().visit_function(function)
-
-
-__all__ = ["CODEGEN", "around", "codegen_of", "composite", "plain", "symbols"]

@@ -25,9 +25,8 @@ from gsl.front.relay.handle import (
     output_exprs,
     unique_names,
 )
-from gsl.front.relay.infer import infer, inferred
 from gsl.front.relay.spellings.table import items, name_of
-from gsl.front.relay.types import KnownTypes, RelayTypes, checked_type, infer_local
+from gsl.front.relay.types import KnownTypes, RelayTypes, checked_type, infer, infer_local, inferred
 from gsl.front.tree import Canon
 from gsl.front.tvm.tensors import known_dtype, to_torch
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Node, Op, TensorType, Type
@@ -95,8 +94,6 @@ class RelaySignatures:
         except KeyError:
             return
 
-
-__all__ = ["RelaySignatures"]
 
 
 class _Scope:
@@ -263,16 +260,11 @@ class RelayLoader(Loader):
         """Add a node that alone makes up the reading of an expression, with the expression's parts as operands."""
         sources = self.parts(expr)
         extra = hidden_variables(expr)
+        operands = tuple([self.views[part] for part in sources])
         view = Node(
-            op,
-            tuple([self.views[part] for part in sources]),
-            attrs,
-            self._type(expr, op, tuple([self.views[part] for part in sources]), attrs),
-            name=name,
-            native=Single(expr, (*sources, *extra)),
-            effect=effect,
-            deps=tuple([self.views[var] for var in extra]),
-        )
+            op, operands, attrs, self._type(expr, op, operands, attrs), name=name,
+            native=Single(expr, (*sources, *extra)), effect=effect, deps=tuple([self.views[var] for var in extra]),
+        )  # fmt: skip
         self.add(expr, view)
 
     def _group(self, expr: relay.Call) -> None:

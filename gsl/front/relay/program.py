@@ -15,10 +15,9 @@ from gsl.front.base import Extended, Unchangeable
 from gsl.front.core.opaque import read_groups
 from gsl.front.relay import spellings
 from gsl.front.relay.handle import KnownParts, in_order, native_of, parts, unique_names
-from gsl.front.relay.infer import evaluate
 from gsl.front.relay.load import RelayLoader
 from gsl.front.relay.recipes import Recipe
-from gsl.front.relay.run import compiled, with_room
+from gsl.front.relay.run import compiled, evaluate, with_room
 from gsl.front.relay.spellings.table import items
 from gsl.front.relay.store import RelayStorer
 from gsl.front.relay.types import KnownTypes, RelayTypes, checked_type, diagnosed, is_static, native_type
@@ -93,7 +92,9 @@ class RelayProgram(Extended, Unchangeable):
 
     def why_unread(self) -> Callable[[Node], str | None]:
         """A function that tells why an opaque node of a view has no canonical reading."""
-        return RelayReasons(self._loader())
+        loader = self._loader()
+        loader.load()
+        return partial(_reason, loader)
 
     def store(self, graph: Graph) -> RelayProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
@@ -244,26 +245,20 @@ def _random(name: str, type: Any, random: np.random.Generator) -> Any:
     return to_tvm(torch.from_numpy(np.asarray(random.random(shape))).to(getattr(torch, dtype)))
 
 
-class RelayReasons:
-    """Tells the reasons for the opaque nodes of a view, which a loader of the same program loads once more."""
-
-    def __init__(self, loader: RelayLoader) -> None:
-        loader.load()
-        self.loader = loader
-
-    def __call__(self, node: Node) -> str | None:
-        """The reason for one node; ``None`` for one that computes no tensor."""
-        expr = native_of(node)
-        if expr is None:
-            return ""
-        if not isinstance(checked_type(expr), (relay.TensorType, relay.TupleType)):
-            return None
-        name = str(expr.op.name) if isinstance(expr, relay.Call) and isinstance(expr.op, ir.Op) else ""
-        reader = spellings.CALLS.get(name)
-        if reader is None:
-            return NO_SPELLING
-        try:
-            reader(spellings.RelayCall(expr, self.loader))
-        except (spellings.RelayUnreadError, ValueError) as error:
-            return given_up(node, error)
-        return NOT_COVERED
+def _reason(loader: RelayLoader, node: Node) -> str | None:
+    """The reason for one opaque node of a view, which the loader loaded too; ``None`` for one that computes no tensor.
+    """
+    expr = native_of(node)
+    if expr is None:
+        return ""
+    if not isinstance(checked_type(expr), (relay.TensorType, relay.TupleType)):
+        return None
+    name = str(expr.op.name) if isinstance(expr, relay.Call) and isinstance(expr.op, ir.Op) else ""
+    reader = spellings.CALLS.get(name)
+    if reader is None:
+        return NO_SPELLING
+    try:
+        reader(spellings.RelayCall(expr, loader))
+    except (spellings.RelayUnreadError, ValueError) as error:
+        return given_up(node, error)
+    return NOT_COVERED

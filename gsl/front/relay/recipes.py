@@ -11,6 +11,7 @@ from tvm.ir import Op
 
 from gsl.front.core.handle import NUMBERS
 from gsl.front.relay.handle import ByExpression, in_order, parts, with_parts
+from gsl.front.relay.spellings.table import is_call
 from gsl.front.relay.types import checked_type, is_static
 from gsl.graph import Node
 from gsl.spec.meaning import has_symbols
@@ -57,7 +58,7 @@ def recipe_of(expr: Any, operands: Sequence[Any], typed: Callable[[Any], Any]) -
         return () if part in own or checked_type(part) is not None else parts(part)
 
     made = [part for part in in_order([expr], below) if part not in own and not isinstance(part, relay.Constant)]
-    if not all(map(_is_repeatable, made)) or (len(made) > 1 and any(map(_is_reshape, made))):
+    if not all(map(_is_repeatable, made)) or (len(made) > 1 and any(is_call(part, "reshape") for part in made)):
         return None  # the rows of a product are shared with other products
     typed(expr)
     return Recipe(operands, made, expr)
@@ -69,10 +70,6 @@ def _is_repeatable(part: Any) -> bool:
     return isinstance(part, (relay.Tuple, relay.TupleGetItem)) or (
         isinstance(part, relay.Call) and isinstance(part.op, Op)
     )
-
-
-def _is_reshape(part: Any) -> bool:
-    return isinstance(part, relay.Call) and part.op.name == "reshape"
 
 
 def key_of(node: Node, operands: Sequence[Any]) -> Hashable:
@@ -92,6 +89,3 @@ def key_of(node: Node, operands: Sequence[Any]) -> Hashable:
         return None
     places = [None if isinstance(operand, NUMBERS) else operand.handle.value for operand in operands]
     return node.op, attrs, types, numbers, tuple(map(places.index, places))
-
-
-__all__ = ["Recipe", "key_of", "recipe_of"]

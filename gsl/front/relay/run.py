@@ -1,4 +1,5 @@
-"""Compiled programs of Relay: with the graph executor, on the virtual machine, or by the interpreter."""
+"""Compiled programs of Relay: with the graph executor, on the virtual machine, or by the interpreter; the values of
+single calls of a view."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import tvm
@@ -15,11 +17,13 @@ from tvm.ir import Op
 from tvm.runtime import vm
 
 from gsl.errors import FrontEndError
+from gsl.front.core import infer as core
+from gsl.front.relay import opaque
 from gsl.front.relay.groups import plain
-from gsl.front.relay.opaque import is_impure
 from gsl.front.relay.spellings.table import names_of
-from gsl.front.relay.types import checked_type, is_static
-from gsl.front.tvm.tensors import to_numpy, to_tvm
+from gsl.front.relay.types import checked_type, is_static, native_type
+from gsl.front.tvm.tensors import as_operand, to_numpy, to_tvm
+from gsl.graph import Node, op_name
 
 EXECUTORS: Final = ("graph", "vm", "debug")
 STACK: Final = 1 << 29
@@ -56,7 +60,7 @@ def compiled(
     device = tvm.device(str(tvm.target.Target(target).kind), 0) if device is None else device
     if executor is None:
         body = module["main"].body
-        executor = "graph" if _is_plain(body) else "debug" if is_impure(module, body) else "vm"
+        executor = "graph" if _is_plain(body) else "debug" if opaque.is_impure(module, body) else "vm"
     build = {"graph": _graph, "vm": _vm, "debug": _interpreter}[executor]
     with _quiet():
         try:
@@ -184,3 +188,23 @@ def _quiet() -> Iterator[None]:
         autotvm.GLOBAL_SCOPE.silent = silent
         for logger, level in zip(loggers, levels):
             logger.setLevel(level)
+
+
+# ---------------------------------------------------------------- single calls
+
+
+def evaluate(module: Any, node: Node, operands: Sequence[Any]) -> Any:
+    """The value of a call on torch tensors and Python numbers."""
+    return core.evaluate(node, operands, partial(map, as_operand), partial(_run, module))
+
+
+def _run(module: Any, node: Node, values: Sequence[Any]) -> Any:
+    """The value of an opaque call, by TVM."""
+    types = [native_type(operand.type) for operand in node.operands]
+    if any(not isinstance(type, relay.TensorType) for type in types):
+        raise FrontEndError(f"{node.name}: Relay computes {op_name(node.op)} for operands of known types only")
+    variables = [relay.Var(f"x{number}", type) for number, type in enumerate(types)]
+    function = relay.Function(variables, opaque.call(module, node.op, variables, node.attrs))
+    functions = {var: body for var, body in module.functions.items() if var.name_hint != "main"}
+    whole = relay.transform.InferType()(tvm.IRModule({**functions, relay.GlobalVar("main"): function}))
+    return as_operand(compiled(whole, {}, [str(var.name_hint) for var in variables])(*values))

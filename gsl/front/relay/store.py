@@ -9,7 +9,6 @@ from typing import Any
 
 import tvm
 from tvm import relay
-from tvm.ir import Op
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import NUMBERS, is_literal
@@ -29,7 +28,7 @@ from gsl.front.relay.handle import (
     rebuilt,
 )  # fmt: skip
 from gsl.front.relay.recipes import Recipe, key_of, recipe_of
-from gsl.front.relay.spellings.table import items
+from gsl.front.relay.spellings.table import is_call, items
 from gsl.front.relay.types import KnownTypes, RelayTypes, checked_type, infer_local, is_static, native_type, stand_in
 from gsl.front.tvm.tensors import dtype_name, to_torch, to_tvm
 from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, Type, op_name
@@ -225,7 +224,7 @@ class RelayStorer(Storer):
 
     def _with_shared_rows(self, expr: Any) -> Any:
         """A new product with the matrix that another one has made of the same tensor."""
-        if not (isinstance(expr, relay.Call) and isinstance(expr.op, Op) and expr.op.name == "reshape"):
+        if not is_call(expr, "reshape"):
             return expr
         product = expr.args[0]
         rows = product.args[0] if isinstance(product, relay.Call) and product.args else None
@@ -391,7 +390,7 @@ def _plain(expr: Any) -> Any:
 
 def _reshape_of(expr: Any) -> tuple[Any, tuple[int, ...]] | None:
     """The operand and the new shape of a reshape; ``None`` for anything else."""
-    if not (isinstance(expr, relay.Call) and isinstance(expr.op, Op) and expr.op.name == "reshape"):
+    if not is_call(expr, "reshape"):
         return None
     return expr.args[0], tuple(map(int, expr.attrs.newshape))
 

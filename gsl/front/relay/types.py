@@ -1,19 +1,25 @@
-"""The types of Relay's expressions as types of the view."""
+"""The types of Relay's expressions as types of the view, and those of single calls of a view."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import tvm
 from tvm import relay, tir
 from tvm.ir import diagnostics
 
+from gsl.errors import FrontEndError
+from gsl.front.core import infer as core
+from gsl.front.core.handle import is_literal
+from gsl.front.relay import opaque
 from gsl.front.relay.spellings.table import items
-from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
+from gsl.front.tvm.tensors import to_tvm
+from gsl.graph import CONST, Dim, Node, Op, SymDim, TensorType, TupleType, Type
+from gsl.graph.subgraph import Subgraph
 from gsl.spec.meaning import has_symbols
 
 KnownTypes = dict[int, tuple[TensorType, Any]]
@@ -153,3 +159,46 @@ _RENDERER: Final = diagnostics.DiagnosticRenderer(
 )
 _MADE: Final = tvm.runtime.convert(lambda: _RENDERER)
 """The function by which TVM asks for a renderer, at each type inference."""
+
+
+# ---------------------------------------------------------------- calls
+
+
+def infer(module: Any, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+    """The type of a call, or ``None`` if it does not follow. ValueError if the call is ill-typed.
+
+    ``module`` has the functions that are called by name.
+    """
+    return core.infer(op, operands, attrs, partial(_infer_opaque, module))
+
+
+def inferred(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+    """The same as :func:`infer`, but ``None`` also for a call whose type depends on sizes that are not known."""
+    try:
+        return infer(None, op, operands, attrs)
+    except ValueError:
+        if has_symbols(tuple([operand.type for operand in operands])):
+            return None
+        raise
+
+
+def _infer_opaque(module: Any, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+    """The type that Relay finds for an opaque call; ``None`` where it has no type for an operand, and for a group."""
+    if isinstance(op, Subgraph):
+        return None
+    types = [native_type(operand.type) for operand in operands]
+    if any(type is None for type in types):
+        return None
+    stand_ins = [
+        # Relay may take a shape from a literal.
+        relay.Constant(to_tvm(operand.attrs["value"])) if operand.op == CONST and not is_literal(operand)
+        else relay.Var(f"x{number}", type)
+        for number, (operand, type) in enumerate(zip(operands, types))
+    ]  # fmt: skip
+    try:
+        call = opaque.call(module, op, stand_ins, attrs)
+    except FrontEndError as error:
+        raise ValueError(str(error)) from None
+    for part in stand_ins:
+        infer_local(part)
+    return RelayTypes().of(infer_local(call))

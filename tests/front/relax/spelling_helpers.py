@@ -9,7 +9,7 @@ import torch
 import tvm
 from tvm import ir, relax
 
-from gsl.front.relax.dims import Dims, type_of
+from gsl.front.relax.types import Dims, type_of
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import Dim, Type
 

@@ -14,7 +14,7 @@ from gsl.errors import FrontEndError
 from gsl.front.relax import blocks as checking
 from gsl.front.relax import groups
 from gsl.front.relax.blocks import check
-from gsl.front.relax.scope import Shared
+from gsl.front.relax.types import Shared
 from tests.front.relax.relax_helpers import function, tensor
 
 FILLING = 20

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tvm import tirx
 
 from gsl.errors import FrontEndError
-from gsl.front.relax.dims import Dims
+from gsl.front.relax.types import Dims
 from gsl.graph import SymDim
 
 N, M = tvm.tirx.Var("n", "int64"), tvm.tirx.Var("m", "int64")

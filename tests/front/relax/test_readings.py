@@ -15,7 +15,7 @@ from gsl.front.relax import spellings as loading
 from gsl.front.relax.function import RelaxFunction
 from gsl.front.relax.signatures import RelaxSignatures
 from gsl.front.relax.spellings import read, read_field
-from gsl.front.relax.spellings.reading import Reshaped
+from gsl.front.relax.spellings.table import Reshaped
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import TensorType, TupleType
 from gsl.graph.text import value_text

@@ -8,7 +8,7 @@ import pytest
 from tvm import relax
 from tvm.script import relax as R
 
-from gsl.front.relax.dims import Dims, to_relax, type_of
+from gsl.front.relax.types import Dims, to_relax, type_of
 from gsl.graph import TensorType, TupleType
 
 PAIR = relax.Var("pair", relax.TupleType([relax.TensorType([2], "float32"), relax.TensorType([3], "int32")]))

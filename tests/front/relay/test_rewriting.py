@@ -267,7 +267,7 @@ def test_no_operator_ends_the_process():
     program = """
 import tvm
 from tvm import relay
-from gsl.front.relay.infer import infer
+from gsl.front.relay.types import infer
 from gsl.graph import INPUT, Node, TensorType
 
 module = tvm.IRModule.from_expr(relay.nn.relu(relay.var("x", shape=(2, 4))))

@@ -11,9 +11,8 @@ import torch
 import tvm
 from tvm import relay
 
-from gsl.front.relay.spellings import MISSING, read, write
-from gsl.front.relay.spellings.rows import CALLS as READERS
-from gsl.front.relay.spellings.rows import ROWS
+from gsl.front.relay.spellings import CALLS as READERS
+from gsl.front.relay.spellings import MISSING, ROWS, read, write
 from gsl.front.relay.types import RelayTypes as SymbolicTypes
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import SymDim, TensorType

@@ -15,35 +15,21 @@ from typing import Any, Final
 from tvm import ir
 
 from gsl.front.core.lower import LOWERED, Lower, lower
-from gsl.front.relax.spellings import (
-    activation,
-    conv,
-    create,
-    elementwise,
-    index,
-    linear,
-    norm,
-    pool,
-    reduce,
-    shape,
-)
-from gsl.front.relax.spellings.reading import FieldReader, RelaxLift, RelaxScope, RelaxUnread, checked
-from gsl.front.relax.spellings.writing import RelaxLowering
+from gsl.front.relax.spellings import create, elementwise, linear, norm, reduce, shape
+from gsl.front.relax.spellings.table import FieldReader, RelaxLift, RelaxLowering, RelaxScope, RelaxUnread, checked
 from gsl.front.tree import Canon
 from gsl.graph import TupleType
 from gsl.spec import packed
 
-_FAMILIES: Final[tuple[Any, ...]] = (
-    elementwise, create, shape, index, reduce, linear, conv, pool, norm, activation,
-)  # fmt: skip
+_FAMILIES: Final[tuple[Any, ...]] = (elementwise, create, shape, reduce, linear, norm)
 
 READERS: Final[Mapping[str, RelaxLift]] = {name: read for family in _FAMILIES for name, read in family.READ.items()}
 WRITERS: Final[Mapping[str, Lower]] = {
     **LOWERED, **{name: write for family in _FAMILIES for name, write in family.WRITE.items()},
 }  # fmt: skip
-FIELD_READERS: Final[Mapping[str, FieldReader]] = {**activation.FIELDS, **norm.FIELDS}
+FIELD_READERS: Final[Mapping[str, FieldReader]] = {**elementwise.FIELDS, **norm.FIELDS}
 
-LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {**linear.LOOKS_AT, **index.LOOKS_AT}
+LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {**linear.LOOKS_AT, **shape.LOOKS_AT}
 """The operators of the calls at which readings look, for each operator whose reading depends on the computation of its
 arguments.
 

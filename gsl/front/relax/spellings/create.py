@@ -9,8 +9,9 @@ from typing import Any, Final
 from tvm import relax, tirx
 
 from gsl.front.core.lower import Lower
-from gsl.front.relax.spellings.reading import (
+from gsl.front.relax.spellings.table import (
     RelaxLift,
+    RelaxLowering,
     RelaxScope,
     dims,
     dtype_name,
@@ -18,7 +19,6 @@ from gsl.front.relax.spellings.reading import (
     tensor_type,
     unread_unless,
 )
-from gsl.front.relax.spellings.writing import RelaxLowering
 from gsl.front.tree import Canon
 from gsl.graph import Dim, SymDim
 from gsl.spec import TABLE

@@ -1,4 +1,4 @@
-"""Spellings of the element-wise operators: arithmetic, comparisons, mathematical functions, casts."""
+"""Spellings of the element-wise operators: arithmetic, comparisons, functions, casts, activations, softmax."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any, Final
 from tvm import relax
 
 from gsl.front.core.lower import Lower, floor_mod_of_floats
-from gsl.front.relax.spellings.reading import (
+from gsl.front.relax.spellings.table import (
+    FieldReader,
     RelaxLift,
+    RelaxLowering,
     RelaxScope,
-    dtype_name,
+    is_float,
     number,
     plain,
     tensor_type,
     unread_unless,
 )
-from gsl.front.relax.spellings.writing import RelaxLowering, is_float
 from gsl.front.tree import Canon
 from gsl.spec.normalise import is_number
 
@@ -163,19 +164,7 @@ def _of(op: str, test: Callable[[str], bool]) -> RelaxLift:
     return read
 
 
-def _is_number(dtype: str) -> bool:
-    return dtype != "bool"
-
-
-def _is_whole(dtype: str) -> bool:
-    return not is_float(dtype)
-
-
 # ---------------------------------------------------------------- others
-
-
-def _where(w: RelaxLowering, condition: Any, x: Any, y: Any) -> Any:
-    return w.call(R.where, truth(w, condition), w.cast(x, w.dtype), w.cast(y, w.dtype))
 
 
 def _read_where(call: Any, scope: RelaxScope) -> Canon:
@@ -207,16 +196,48 @@ def _read_clip(call: Any, scope: RelaxScope) -> Canon:
     return Canon("clip", (data,), {"a_min": a_min, "a_max": a_max})
 
 
-def _cast(w: RelaxLowering, x: Any, dtype: str) -> Any:
-    return truth(w, x) if dtype == "bool" else w.cast(x, dtype)
-
-
-def _read_cast(call: Any, scope: RelaxScope) -> Canon:
-    return Canon("cast", (call.args[0],), {"dtype": dtype_name(call.attrs.dtype)})
-
-
 def _each(names: tuple[str, ...], write: Callable[[str], Lower]) -> dict[str, Lower]:
     return {name: write(name) for name in names}
+
+
+# ---------------------------------------------------------------- activations
+
+
+N = relax.op.nn
+
+
+def _elu(w: RelaxLowering, x: Any, alpha: float) -> Any:
+    """x where it is positive, alpha expm1(x) elsewhere."""
+    negative = w.write("multiply", w.write("expm1", w.write("minimum", x, 0.0)), alpha)
+    return w.write("where", w.write("greater", x, 0.0), x, negative)
+
+
+def _prelu(w: RelaxLowering, data: Any, alpha: Any, axis: int) -> Any:
+    channels = w.shape_of(data)[axis]
+    if w.shape_of(alpha) == (channels,):
+        return w.call(N.prelu, data, alpha, axis)
+    scaled = w.write("multiply", alpha, data)
+    return w.write("where", w.write("greater", data, 0), data, scaled)
+
+
+def _read_prelu(call: Any, scope: RelaxScope) -> Canon:
+    data, alpha = call.args
+    shape, axis = tensor_type(data, scope).shape, int(call.attrs.axis)
+    unread_unless(tensor_type(alpha, scope).shape == (shape[axis],))
+    return Canon("nn.prelu", (data, alpha), {"axis": axis})
+
+
+def _read_dropout(call: Any, index: int, scope: RelaxScope) -> Canon:
+    """The data as they are, or the mask, which keeps all of them."""
+    if index == 0:
+        return Canon("nn.dropout", tuple(call.args), {"rate": float(call.attrs.rate)})
+    return Canon("ones_like", tuple(call.args))
+
+
+def _read_gelu(approximate: str) -> RelaxLift:
+    return lambda call, scope: Canon("gelu", tuple(call.args), {"approximate": approximate})
+
+FIELDS: Final[Mapping[str, FieldReader]] = {"relax.nn.dropout": _read_dropout}
 
 
 WRITE: Final[Mapping[str, Lower]] = {
@@ -233,19 +254,42 @@ WRITE: Final[Mapping[str, Lower]] = {
     "floor_divide": _floor_divide,
     "floor_mod": _floor_mod,
     "power": _power,
-    "where": _where,
+    "where": lambda w, test, x, y: w.call(R.where, truth(w, test), w.cast(x, w.dtype), w.cast(y, w.dtype)),
     "clip": _clip,
-    "cast": _cast,
+    "cast": lambda w, x, dtype: truth(w, x) if dtype == "bool" else w.cast(x, dtype),
+    "nn.relu": lambda w, x: w.call(N.relu, x),
+    "nn.relu6": lambda w, x: w.call(N.relu6, x),
+    "nn.leaky_relu": lambda w, x, alpha: w.call(N.leakyrelu, x, alpha),
+    "elu": _elu,
+    "selu": lambda w, x: w.call(N.selu, x),
+    "gelu": lambda w, x, approximate: w.call(N.gelu_tanh if approximate == "tanh" else N.gelu, x),
+    "silu": lambda w, x: w.call(N.silu, x),
+    "mish": lambda w, x: w.write("multiply", x, w.write("tanh", w.write("softplus", x))),
+    "softplus": lambda w, x, beta, threshold: w.call(N.softplus, x, beta, threshold),
+    "nn.prelu": _prelu,
+    "nn.softmax": lambda w, x, axis: w.call(N.softmax, w.cast(x, w.dtype), axis),
+    "nn.log_softmax": lambda w, x, axis: w.call(N.log_softmax, w.cast(x, w.dtype), axis),
+    "nn.dropout": lambda w, x, rate: w.field(w.call(N.dropout, x, rate), 0),
 }
 
 READ: Final[Mapping[str, RelaxLift]] = {
     **{f"relax.{name}": _of(name, is_float) for name in (*_FLOAT, *_IN_FLOATS, "power")},
-    **{f"relax.{name}": _of(name, _is_number) for name in (*_SAME, *_WHOLE, *_ARITHMETIC)},
-    **{f"relax.{name}": _of(name, _is_whole) for name in ("floor_mod", "bitwise_not", *_BITS)},
+    **{f"relax.{name}": _of(name, lambda dtype: dtype != "bool") for name in (*_SAME, *_WHOLE, *_ARITHMETIC)},
+    **{f"relax.{name}": _of(name, lambda dtype: not is_float(dtype)) for name in ("floor_mod", "bitwise_not", *_BITS)},
     **{f"relax.{name}": plain(name, 1) for name in (*_TESTS, "logical_not")},
     **{f"relax.{name}": plain(name, 2) for name in (*_COMPARISONS, *_LOGIC)},
     "relax.floor_divide": _read_floor_divide,
     "relax.where": _read_where,
     "relax.clip": _read_clip,
-    "relax.astype": _read_cast,
+    "relax.astype": plain("cast", 1, "dtype"),
+    "relax.nn.relu": plain("nn.relu", 1),
+    "relax.nn.leakyrelu": plain("nn.leaky_relu", 1, "alpha"),
+    "relax.nn.selu": plain("selu", 1),
+    "relax.nn.gelu": _read_gelu("none"),
+    "relax.nn.gelu_tanh": _read_gelu("tanh"),
+    "relax.nn.silu": plain("silu", 1),
+    "relax.nn.softplus": plain("softplus", 1, "beta", "threshold"),
+    "relax.nn.prelu": _read_prelu,
+    "relax.nn.softmax": plain("nn.softmax", 1, "axis"),
+    "relax.nn.log_softmax": plain("nn.log_softmax", 1, "axis"),
 }

@@ -1,4 +1,4 @@
-"""Spellings of products of matrices, bias, and attention.
+"""Spellings of products of matrices, bias, convolutions and attention.
 
 Relax has no linear layer and no bias: the first is a product with a transposed weight, the second a sum with a tensor
 of one axis that is broadcast.
@@ -14,25 +14,27 @@ from typing import Any, Final
 from tvm import ir, relax, tirx
 
 from gsl.front.core.lower import Lower
-from gsl.front.relax.spellings.conv import OPS as CONVOLUTIONS
 from gsl.front.relax.spellings.elementwise import truth
-from gsl.front.relax.spellings.reading import (
+from gsl.front.relax.spellings.table import (
     RelaxLift,
+    RelaxLowering,
     RelaxScope,
     RelaxUnread,
     Reshaped,
-    dtype_name,
+    attributes,
     is_call,
     number,
     optional_ints,
+    plain,
     produced,
+    spread,
     tensor_type,
     tensors,
     unread_unless,
 )
-from gsl.front.relax.spellings.writing import RelaxLowering, spread
 from gsl.front.tree import Canon
 from gsl.graph import Dim
+from gsl.spec.normalise import spatial
 
 R = relax.op
 
@@ -45,10 +47,6 @@ def _matmul(w: RelaxLowering, a: Any, b: Any, out_dtype: str) -> Any:
     return w.call(R.matmul, a, b, out_dtype or None)
 
 
-def _dense(w: RelaxLowering, data: Any, weight: Any, out_dtype: str) -> Any:
-    return _matmul(w, data, w.transposed(weight), out_dtype)
-
-
 def _batch_matmul(w: RelaxLowering, a: Any, b: Any, out_dtype: str, transpose_a: bool, transpose_b: bool) -> Any:
     a, b = w.transposed(a) if transpose_a else a, w.transposed(b) if transpose_b else b
     return _matmul(w, a, b, out_dtype)
@@ -56,17 +54,13 @@ def _batch_matmul(w: RelaxLowering, a: Any, b: Any, out_dtype: str, transpose_a:
 
 def _read_matmul(call: Any, scope: RelaxScope) -> Canon:
     a, b = call.args
-    attrs = {"out_dtype": dtype_name(call.attrs.out_dtype)}
+    attrs = attributes(call, "out_dtype")
     weight = produced(b, scope)
     if is_call(weight, "relax.permute_dims") and tensor_type(weight, scope).ndim == 2:
         axes = optional_ints(weight.attrs.axes)
         if axes is None or [axis % 2 for axis in axes] == [1, 0]:
             return Canon("nn.dense", (a, weight.args[0]), attrs)
     return Canon("matmul", (a, b), attrs)
-
-
-def _einsum(w: RelaxLowering, data: Any, equation: str) -> Any:
-    return w.call(R.einsum, spread(data), equation)
 
 
 def _read_einsum(call: Any, scope: RelaxScope) -> Canon:
@@ -77,10 +71,6 @@ def _read_einsum(call: Any, scope: RelaxScope) -> Canon:
 
 
 # ---------------------------------------------------------------- bias
-
-
-def _bias_add(w: RelaxLowering, data: Any, bias: Any, axis: int) -> Any:
-    return w.write("add", data, w.along(bias, w.rank_of(data), axis))
 
 
 def _channel_axis(expr: Any, scope: RelaxScope) -> int | None:
@@ -144,16 +134,9 @@ _SWAP: Final = (0, 2, 1, 3)
 
 
 def _attention(
-    w: RelaxLowering,
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any = None,
-    *,
-    scale: float | None,
-    is_causal: bool,
+    w: RelaxLowering, query: Any, key: Any, value: Any, mask: Any = None, *, scale: float | None, is_causal: bool,
     enable_gqa: bool,
-) -> Any:
+) -> Any:  # fmt: skip
     if is_causal and mask is not None:
         raise ValueError("a mask and is_causal exclude each other")
     if enable_gqa:
@@ -217,13 +200,54 @@ def _read_attention(call: Any, scope: RelaxScope) -> Canon:
     return Canon("transpose", (inner,), {"axes": _SWAP})
 
 
+# ---------------------------------------------------------------- convolutions
+
+
+CONVOLUTIONS: Final = tuple(f"nn.conv{count}d{suffix}" for count in (1, 2, 3) for suffix in ("", "_transpose"))
+
+
+def _convolution(op: str) -> Lower:
+    function = getattr(relax.op.nn, op.removeprefix("nn."))
+    letters = "NC" + spatial(int(op[7]))
+    transposed = op.endswith("_transpose")
+    kernel = ("IO" if transposed else "OI") + letters[2:]
+
+    def write(
+        w: RelaxLowering, data: Any, weight: Any, data_layout: str, kernel_layout: str, out_layout: str,
+        out_dtype: str, **rest: Any,
+    ) -> Any:  # fmt: skip
+        own = data_layout
+        if transposed or data_layout not in (letters, "N" + letters[2:] + "C"):
+            # What Relax can't lower in other layouts is written in the usual one.
+            data, own = w.layout(data, data_layout, letters), letters
+        if transposed or len(letters) == 3:
+            weight, kernel_layout = w.layout(weight, kernel_layout, kernel), kernel
+        if transposed and out_dtype:
+            data, weight, out_dtype = w.cast(data, out_dtype), w.cast(weight, out_dtype), ""
+        rest = {name: list(value) if isinstance(value, tuple) else value for name, value in rest.items()}
+        layouts = {"data_layout": own, "kernel_layout": kernel_layout}
+        result = w.call(function, data, weight, **rest, **layouts, out_dtype=out_dtype or None)
+        return w.layout(result, own, out_layout or data_layout)
+
+    return write
+
+_ATTRIBUTES: Final = (
+    "strides", "padding", "dilation", "data_layout", "kernel_layout", "out_layout", "groups", "out_dtype",
+)  # fmt: skip
+
+
+def _outer(op: str) -> tuple[str, ...]:
+    return ("output_padding",) if op.endswith("_transpose") else ()
+
+
 WRITE: Final[Mapping[str, Lower]] = {
     "matmul": _matmul,
-    "nn.dense": _dense,
+    "nn.dense": lambda w, data, weight, out_dtype: _matmul(w, data, w.transposed(weight), out_dtype),
     "nn.batch_matmul": _batch_matmul,
-    "nn.bias_add": _bias_add,
-    "einsum": _einsum,
+    "nn.bias_add": lambda w, data, bias, axis: w.write("add", data, w.along(bias, w.rank_of(data), axis)),
+    "einsum": lambda w, data, equation: w.call(R.einsum, spread(data), equation),
     "nn.attention": _attention,
+    **{op: _convolution(op) for op in CONVOLUTIONS},
 }
 
 READ: Final[Mapping[str, RelaxLift]] = {
@@ -232,6 +256,7 @@ READ: Final[Mapping[str, RelaxLift]] = {
     "relax.add": _read_add,
     "relax.nn.attention": _read_attention,
     "relax.nn.attention_bias": _read_attention,
+    **{f"relax.{op}": plain(op, 2, *_ATTRIBUTES, *_outer(op)) for op in CONVOLUTIONS},
 }
 
 LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {

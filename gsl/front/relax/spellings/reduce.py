@@ -9,16 +9,16 @@ from typing import Any, Final
 from tvm import relax
 
 from gsl.front.core.lower import Lower
-from gsl.front.relax.spellings.reading import (
+from gsl.front.relax.spellings.table import (
     RelaxLift,
+    RelaxLowering,
     RelaxScope,
-    dtype_name,
-    optional_ints,
+    attributes,
+    is_float,
     plain,
     tensor_type,
     unread_unless,
 )
-from gsl.front.relax.spellings.writing import RelaxLowering, is_float
 from gsl.front.tree import Canon
 
 R = relax.op
@@ -96,26 +96,15 @@ def _index(name: str) -> Lower:
     return _reduction(reduce)
 
 
-def _cumsum(w: RelaxLowering, data: Any, axis: int | None, dtype: str, exclusive: bool) -> Any:
-    own = dtype or (None if w.dtype == w.dtype_of(data) else w.dtype)
-    return w.call(R.cumsum, data, axis, own, exclusive)
-
-
 def _read_reduction(op: str) -> RelaxLift:
     def read(call: Any, scope: RelaxScope) -> Canon:
-        axis = optional_ints(call.attrs.axis)
-        unread_unless(axis != ())
+        given = attributes(call, "axis", "keepdims")
+        unread_unless(given["axis"] != ())
         # Torch has these of floats only.
         unread_unless(op not in ("variance", "std") or is_float(tensor_type(call, scope).dtype))
-        return Canon(op, (call.args[0],), {"axis": axis, "keepdims": bool(call.attrs.keepdims)})
+        return Canon(op, (call.args[0],), given)
 
     return read
-
-
-def _read_cumsum(call: Any, scope: RelaxScope) -> Canon:
-    axis = None if call.attrs.axis is None else int(call.attrs.axis)
-    attrs = {"axis": axis, "dtype": dtype_name(call.attrs.dtype), "exclusive": bool(call.attrs.exclusive)}
-    return Canon("cumsum", (call.args[0],), attrs)
 
 
 WRITE: Final[Mapping[str, Lower]] = {
@@ -127,12 +116,14 @@ WRITE: Final[Mapping[str, Lower]] = {
     "logsumexp": _reduction(_logsumexp),
     "argmax": _index("argmax"),
     "argmin": _index("argmin"),
-    "cumsum": _cumsum,
+    "cumsum": lambda w, data, axis, dtype, exclusive: w.call(
+        R.cumsum, data, axis, dtype or (None if w.dtype == w.dtype_of(data) else w.dtype), exclusive
+    ),
 }
 
 READ: Final[Mapping[str, RelaxLift]] = {
     **{f"relax.{name}": _read_reduction(name) for name in _NATIVE},
-    "relax.argmax": plain("argmax", 1, axis="axis", keepdims="keepdims"),
-    "relax.argmin": plain("argmin", 1, axis="axis", keepdims="keepdims"),
-    "relax.cumsum": _read_cumsum,
+    "relax.argmax": plain("argmax", 1, "axis", "keepdims"),
+    "relax.argmin": plain("argmin", 1, "axis", "keepdims"),
+    "relax.cumsum": plain("cumsum", 1, "axis", "dtype", "exclusive"),
 }

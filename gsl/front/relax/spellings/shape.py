@@ -1,4 +1,4 @@
-"""Spellings of the operators that rearrange the elements of a tensor, join tensors, or take them apart."""
+"""Spellings of the operators that rearrange, join, take apart and select the elements of tensors."""
 
 from __future__ import annotations
 
@@ -6,35 +6,32 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, Final
 
-from tvm import relax, tirx
+import numpy as np
+from tvm import ir, relax, tirx
 
 from gsl.front.core.lower import Lower
-from gsl.front.relax.spellings.reading import (
+from gsl.front.relax.spellings.table import (
     RelaxLift,
+    RelaxLowering,
     RelaxScope,
     dims,
     ints,
-    optional_ints,
+    is_float,
+    number,
     plain,
+    produced,
+    spread,
     tensor_type,
     tensors,
     unread_unless,
 )
-from gsl.front.relax.spellings.writing import RelaxLowering, is_float, spread
-from gsl.front.tree import Canon
+from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import Dim
+from gsl.spec.normalise import is_number
 
 R = relax.op
 
 # ---------------------------------------------------------------- joining and splitting
-
-
-def _concatenate(w: RelaxLowering, data: Any, axis: int) -> Any:
-    return w.call(R.concat, _same_dtype(w, data), axis)
-
-
-def _stack(w: RelaxLowering, data: Any, axis: int) -> Any:
-    return w.call(R.stack, _same_dtype(w, data), axis)
 
 
 def _same_dtype(w: RelaxLowering, data: Any) -> Any:
@@ -70,13 +67,9 @@ def _read_split(call: Any, scope: RelaxScope) -> Canon:
 # ---------------------------------------------------------------- shapes
 
 
-def _reshape(w: RelaxLowering, data: Any, **attrs: Any) -> Any:
+def _reshape(w: RelaxLowering, data: Any, *like: Any, **attrs: Any) -> Any:
     """Whatever the attributes, the elements in the shape of the result."""
     return w.call(R.reshape, data, relax.ShapeExpr(w.prims(w.shape)))
-
-
-def _reshape_like(w: RelaxLowering, data: Any, like: Any, **attrs: Any) -> Any:
-    return _reshape(w, data)
 
 
 def _read_reshape(call: Any, scope: RelaxScope) -> Canon:
@@ -86,18 +79,6 @@ def _read_reshape(call: Any, scope: RelaxScope) -> Canon:
 
 def _read_flatten(call: Any, scope: RelaxScope) -> Canon:
     return Canon("reshape", (call.args[0],), {"newshape": tensor_type(call, scope).shape})
-
-
-def _transpose(w: RelaxLowering, data: Any, axes: tuple[int, ...]) -> Any:
-    return w.call(R.permute_dims, data, list(axes))
-
-
-def _read_transpose(call: Any, scope: RelaxScope) -> Canon:
-    return Canon("transpose", (call.args[0],), {"axes": optional_ints(call.attrs.axes)})
-
-
-def _expand_dims(w: RelaxLowering, data: Any, axis: int, num_newaxis: int) -> Any:
-    return w.call(R.expand_dims, data, list(range(axis, axis + num_newaxis)))
 
 
 def _read_expand_dims(call: Any, scope: RelaxScope) -> Canon:
@@ -116,10 +97,6 @@ def _squeeze(w: RelaxLowering, data: Any, axis: tuple[int, ...]) -> Any:
     return w.call(R.squeeze, data, list(axis)) if axis else data
 
 
-def _read_squeeze(call: Any, scope: RelaxScope) -> Canon:
-    return Canon("squeeze", (call.args[0],), {"axis": optional_ints(call.attrs.axis)})
-
-
 def _reverse(w: RelaxLowering, data: Any, axis: tuple[int, ...]) -> Any:
     for place in axis:
         data = w.call(R.flip, data, place)
@@ -129,20 +106,8 @@ def _reverse(w: RelaxLowering, data: Any, axis: tuple[int, ...]) -> Any:
 # ---------------------------------------------------------------- copies
 
 
-def _broadcast_to(w: RelaxLowering, data: Any, shape: tuple[Dim, ...]) -> Any:
-    return w.call(R.broadcast_to, data, w.prims(w.shape))
-
-
 def _read_broadcast_to(call: Any, scope: RelaxScope) -> Canon:
     return Canon("broadcast_to", (call.args[0],), {"shape": dims(call.args[1], scope)})
-
-
-def _repeat(w: RelaxLowering, data: Any, repeats: int, axis: int | None) -> Any:
-    return w.call(R.repeat, data, repeats, axis)
-
-
-def _tile(w: RelaxLowering, data: Any, reps: tuple[int, ...]) -> Any:
-    return w.call(R.tile, data, list(reps))
 
 
 # ---------------------------------------------------------------- padding and layouts
@@ -173,20 +138,98 @@ def _read_pad(call: Any, scope: RelaxScope) -> Canon:
     return Canon("nn.pad", (call.args[0],), {"pad_width": pairs, "pad_mode": modes[mode], **value})
 
 
+# ---------------------------------------------------------------- elements by place
+
+
+# ---------------------------------------------------------------- slices
+
+
+def _strided_slice(w: RelaxLowering, data: Any, begin: Any, end: Any, strides: Any, axes: Any) -> Any:
+    if not axes:
+        return data
+    places = [relax.Tuple([_prim(w, item) for item in items]) for items in (axes, begin, end, strides)]
+    return w.call(R.strided_slice, data, *places)
+
+
+def _prim(w: RelaxLowering, value: Any) -> Any:
+    return relax.prim_value(w.target.prim(value))
+
+
+def _read_strided_slice(call: Any, scope: RelaxScope) -> Canon:
+    unread_unless(not call.attrs.assume_inbound)
+    data, axes, begin, end, *rest = call.args
+    attrs = {"axes": dims(axes, scope), "begin": dims(begin, scope), "end": dims(end, scope)}
+    if rest:
+        attrs["strides"] = dims(rest[0], scope)
+    return Canon("strided_slice", (data,), attrs)
+
+
+# ---------------------------------------------------------------- lookups
+
+
+def _take(w: RelaxLowering, data: Any, indices: Any, axis: int | None) -> Any:
+    if axis is None:
+        data, axis = w.reshape(data, (int(np.prod(w.sizes_of(data))),)), 0
+    if is_number(indices):
+        indices = relax.const(indices + w.sizes_of(data)[axis] if indices < 0 else indices, "int64")
+    return w.call(R.take, data, indices, axis)
+
+
+def _read_take(call: Any, scope: RelaxScope) -> Canon:
+    data, indices = call.args
+    # The other modes say what places outside of the axis stand for.
+    unread_unless(str(call.attrs.mode) == "fast")
+    unread_unless("int" in tensor_type(indices, scope).dtype)
+    axis = None if call.attrs.axis is None else int(call.attrs.axis)
+    place = produced(indices, scope)
+    if isinstance(place, ir.GenericConst) and not place.value.shape:
+        indices = LiteralOperand(int(place.value.numpy()))
+    return Canon("take", (data, indices), {"axis": axis})
+
+
+def _scatter(w: RelaxLowering, data: Any, indices: Any, updates: Any, axis: int) -> Any:
+    own = w.shape_of(indices)
+    if w.shape_of(updates) != own:
+        updates = w.write("strided_slice", updates, begin=(0,) * len(own), end=own)
+    return w.call(R.scatter_elements, data, indices, updates, axis)
+
+
+def _read_scatter(call: Any, scope: RelaxScope) -> Canon:
+    unread_unless(str(call.attrs.reduction) == "update")
+    return Canon("scatter", tuple(call.args), {"axis": int(call.attrs.axis)})
+
+
+# ---------------------------------------------------------------- diagonals
+
+
+def _read_trilu(upper: bool) -> RelaxLift:
+    return lambda call, scope: Canon("trilu", (call.args[0],), {"k": number(call.args[1]), "upper": upper})
+
+LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {"relax.take": frozenset()}
+"""A reading looks for an index that is written in the program."""
+
+
 WRITE: Final[Mapping[str, Lower]] = {
-    "concatenate": _concatenate,
-    "stack": _stack,
+    "concatenate": lambda w, data, axis: w.call(R.concat, _same_dtype(w, data), axis),
+    "stack": lambda w, data, axis: w.call(R.stack, _same_dtype(w, data), axis),
     "split": _split,
     "reshape": _reshape,
-    "reshape_like": _reshape_like,
-    "transpose": _transpose,
-    "expand_dims": _expand_dims,
+    "reshape_like": _reshape,
+    "transpose": lambda w, data, axes: w.call(R.permute_dims, data, list(axes)),
+    "expand_dims": lambda w, data, axis, num_newaxis: w.call(
+        R.expand_dims, data, list(range(axis, axis + num_newaxis))
+    ),
     "squeeze": _squeeze,
     "reverse": _reverse,
-    "broadcast_to": _broadcast_to,
-    "repeat": _repeat,
-    "tile": _tile,
+    "broadcast_to": lambda w, data, shape: w.call(R.broadcast_to, data, w.prims(w.shape)),
+    "repeat": lambda w, data, repeats, axis: w.call(R.repeat, data, repeats, axis),
+    "tile": lambda w, data, reps: w.call(R.tile, data, list(reps)),
     "nn.pad": _pad,
+    "strided_slice": _strided_slice,
+    "take": _take,
+    "gather": lambda w, data, indices, axis: w.call(R.gather_elements, data, indices, axis),
+    "scatter": _scatter,
+    "trilu": lambda w, data, k, upper: w.call(R.triu if upper else R.tril, data, k),
 }
 
 READ: Final[Mapping[str, RelaxLift]] = {
@@ -196,12 +239,18 @@ READ: Final[Mapping[str, RelaxLift]] = {
     "relax.reshape": _read_reshape,
     "relax.flatten": _read_flatten,
     "relax.nn.batch_flatten": _read_flatten,
-    "relax.permute_dims": _read_transpose,
+    "relax.permute_dims": plain("transpose", 1, "axes"),
     "relax.expand_dims": _read_expand_dims,
-    "relax.squeeze": _read_squeeze,
-    "relax.flip": plain("reverse", 1, axis="axis"),
+    "relax.squeeze": plain("squeeze", 1, "axis"),
+    "relax.flip": plain("reverse", 1, "axis"),
     "relax.broadcast_to": _read_broadcast_to,
-    "relax.repeat": plain("repeat", 1, repeats="repeats", axis="axis"),
+    "relax.repeat": plain("repeat", 1, "repeats", "axis"),
     "relax.tile": plain("tile", 1, reps="repeats"),
     "relax.nn.pad": _read_pad,
+    "relax.strided_slice": _read_strided_slice,
+    "relax.take": _read_take,
+    "relax.gather_elements": plain("gather", 2, axis="axis"),
+    "relax.scatter_elements": _read_scatter,
+    "relax.tril": _read_trilu(upper=False),
+    "relax.triu": _read_trilu(upper=True),
 }

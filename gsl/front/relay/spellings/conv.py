@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tvm import relay
@@ -21,29 +21,21 @@ def relaid(x: Any, source: str, target: str) -> Any:
 
 def _read(r: RelayCall, op: str) -> Canon:
     attrs = {name: r[name] for name in _NAMES if name in r.attrs}
-    for name in ("strides", "padding", "output_padding", "dilation"):
-        # One number for all axes.
-        if name in attrs and len(attrs[name]) == 1:
-            attrs[name] = attrs[name][0]
-    dtype = r["out_dtype"]
-    attrs["out_dtype"] = "" if dtype == r.type(0).dtype == r.type(1).dtype else dtype
-    return Canon(op, r.operands, attrs)
+    sizes = for_all_axes(attrs, ("strides", "padding", "output_padding", "dilation"))
+    return Canon(op, r.operands, {**attrs, **sizes, "out_dtype": r.out_dtype})
 
 
-def _options(w: RelayLowering, **other: Any) -> dict[str, Any]:
-    """The attributes for Relay that are not the default ones."""
-    attrs = {name: w[name] for name in w.attrs if name not in ("out_layout", "out_dtype")}
-    return {name: value for name, value in {**attrs, **other}.items() if not is_default(w.op, name, value)}
+def for_all_axes(attrs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Some attributes, where they are given: one number counts for all axes."""
+    found = {name: attrs[name] for name in names if name in attrs}
+    return {name: sizes[0] if len(sizes) == 1 else sizes for name, sizes in found.items()}
 
 
-def _operands(w: RelayLowering, options: dict[str, Any]) -> tuple[Any, Any]:
-    """Data and weight; the dtype of the result is added to the options."""
-    wanted = w["out_dtype"]
-    if wanted and w.type(0).dtype == w.type(1).dtype:
-        if wanted != w.type(0).dtype:
-            options["out_dtype"] = wanted
-        return w.expr(0), w.expr(1)
-    return w.expr(0, wanted), w.expr(1, wanted)
+def _options(w: RelayLowering, data_layout: str, kernel_layout: str) -> dict[str, Any]:
+    """The attributes for Relay that are not the default ones, with these layouts."""
+    layouts = {"data_layout": data_layout, "kernel_layout": kernel_layout}
+    own = {name: layout for name, layout in layouts.items() if not is_default(w.op, name, layout)}
+    return {**w.options("out_layout", "out_dtype", *layouts), **own}
 
 
 def _conv(count: int) -> RelayRow:
@@ -53,8 +45,8 @@ def _conv(count: int) -> RelayRow:
 
     def write(w: RelayLowering) -> Any:
         data_layout, kernel_layout = _kernels(w, letters)
-        options = _options(w, data_layout=data_layout, kernel_layout=kernel_layout)
-        data, weight = _operands(w, options)
+        data, weight, options = w.products()
+        options.update(_options(w, data_layout, kernel_layout))
         data = relaid(data, w["data_layout"], data_layout)
         if count == 1 and w["groups"] > 1:
             options.update(_derived(w, w["kernel_layout"], 1))
@@ -90,8 +82,8 @@ def _conv_transpose(count: int) -> RelayRow:
     data_layout, kernel_layout = f"NC{letters}", f"IO{letters}"
 
     def write(w: RelayLowering) -> Any:
-        options = _options(w, data_layout=data_layout, kernel_layout=kernel_layout)
-        data, weight = _operands(w, options)
+        data, weight, options = w.products()
+        options.update(_options(w, data_layout, kernel_layout))
         data, weight = relaid(data, w["data_layout"], data_layout), relaid(weight, w["kernel_layout"], kernel_layout)
         if set(w["dilation"]) == {1} and (w["groups"] == 1 or count == 2):
             if w["groups"] > 1:

@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 import torch
 from tvm import relay
-from tvm.ir import Op
 
 from gsl.front.relay.spellings.table import (
     RelayCall,
@@ -21,6 +20,8 @@ from gsl.front.relay.spellings.table import (
     RelayScope,
     check,
     const,
+    is_call,
+    last,
     reshaped,
     same,
     tensor_type,
@@ -28,26 +29,11 @@ from gsl.front.relay.spellings.table import (
 from gsl.front.tree import Canon
 from gsl.graph import Dim, SymDim
 
-
-def _dtypes(r: RelayCall) -> str:
-    """``out_dtype`` as the canonical operators have it: "" where it is that of both operands."""
-    wanted = r["out_dtype"]
-    return "" if wanted == r.type(0).dtype == r.type(1).dtype else str(wanted)
-
-
-def _products(w: RelayLowering) -> tuple[Any, Any, dict[str, Any]]:
-    """Both operands, cast where their dtypes differ, and the dtype of the result as Relay is told."""
-    wanted = w["out_dtype"]
-    if wanted and w.type(0).dtype == w.type(1).dtype:
-        return w.expr(0), w.expr(1), {} if wanted == w.type(0).dtype else {"out_dtype": wanted}
-    return w.expr(0, wanted), w.expr(1, wanted), {}
-
-
 # ---------------------------------------------------------------- dense
 
 
 def _read_dense(r: RelayCall) -> Canon:
-    return Canon("nn.dense", r.operands, {"out_dtype": _dtypes(r)})
+    return Canon("nn.dense", r.operands, {"out_dtype": r.out_dtype})
 
 
 def read_layer(r: RelayCall) -> Canon | None:
@@ -56,29 +42,25 @@ def read_layer(r: RelayCall) -> Canon | None:
     ``r`` is the call that gives them back. ``None`` if it is none of such a layer.
     """
     layer = r.x
-    if not _is_call(layer, "nn.dense") or not _is_call(layer.args[0], "reshape"):
+    if not is_call(layer, "nn.dense") or not is_call(layer.args[0], "reshape"):
         return None
     inner, x = RelayCall(layer, r.scope), layer.args[0].args[0]
     shape = tensor_type(r.scope.type_of(x)).shape
     rows = (functools.reduce(operator.mul, shape[:-1], 1), shape[-1])
     if len(shape) == 2 or inner.type().shape != rows or not _is_given_back(r, x, (*shape[:-1], inner.result.shape[-1])):
         return None
-    return Canon("nn.dense", (x, layer.args[1]), {"out_dtype": _dtypes(inner)})
+    return Canon("nn.dense", (x, layer.args[1]), {"out_dtype": inner.out_dtype})
 
 
 def _is_given_back(r: RelayCall, x: Any, shape: tuple[Dim, ...]) -> bool:
     """True if a call surely gives a tensor this shape, which is that of ``x`` but for the last axis."""
-    if _is_call(r.call, "reshape_like"):
+    if is_call(r.call, "reshape_like"):
         places = [r[name] for name in ("lhs_begin", "lhs_end", "rhs_begin", "rhs_end")]
         return r.call.args[1] == x and places == [0, 1, 0, len(shape) - 1]
     # One size that is not known follows from the others.
     found = r.result.shape
     known = [(a, b) for a, b in zip(found, shape) if isinstance(a, int) and isinstance(b, int)]
     return len(found) == len(shape) and len(known) >= len(shape) - 1 and all(a == b for a, b in known)
-
-
-def _is_call(expr: Any, name: str) -> bool:
-    return isinstance(expr, relay.Call) and isinstance(expr.op, Op) and expr.op.name == name
 
 
 def _rows(w: RelayLowering, x: Any, shape: Sequence[Any]) -> Any:
@@ -88,7 +70,7 @@ def _rows(w: RelayLowering, x: Any, shape: Sequence[Any]) -> Any:
 
 def _dense(w: RelayLowering) -> Any:
     """Relay has no kernel but for matrices."""
-    x, weight, options = _products(w)
+    x, weight, options = w.products()
     if w.type().ndim == 2:
         return relay.nn.dense(x, weight, **options)
     result = relay.nn.dense(_rows(w, x, w.type().shape), weight, **options)
@@ -106,13 +88,13 @@ def _read_matmul(r: RelayCall) -> Canon:
     a, b = r.operands
     a = Canon("transpose", (a,), {"axes": (1, 0)}) if r["transpose_a"] else a
     if r["transpose_b"]:
-        return Canon("nn.dense", (a, b), {"out_dtype": _dtypes(r)})
-    return Canon("matmul", (a, b), {"out_dtype": _dtypes(r)})
+        return Canon("nn.dense", (a, b), {"out_dtype": r.out_dtype})
+    return Canon("matmul", (a, b), {"out_dtype": r.out_dtype})
 
 
 def _matmul(w: RelayLowering) -> Any:
     """Products of matrices, of rows with a matrix, or of stacks of matrices; a vector is a row or a column."""
-    a, b, options = _products(w)
+    a, b, options = w.products()
     first, second = w.type(0).ndim, w.type(1).ndim
     if first == 2 == second:
         return relay.nn.matmul(a, b, **options)
@@ -147,11 +129,11 @@ def stacked(x: Any, shape: tuple[int, ...], batch: Sequence[int]) -> Any:
 def _read_batch_matmul(r: RelayCall) -> Canon:
     check(r.type(0).shape[0] == r.type(1).shape[0])
     flags = {name: bool(r[name]) for name in ("transpose_a", "transpose_b")}
-    return Canon("nn.batch_matmul", r.operands, {"out_dtype": _dtypes(r), **flags})
+    return Canon("nn.batch_matmul", r.operands, {"out_dtype": r.out_dtype, **flags})
 
 
 def _batch_matmul(w: RelayLowering) -> Any:
-    a, b, options = _products(w)
+    a, b, options = w.products()
     left, right = w.type(0), w.type(1)
     if left.shape[0] != right.shape[0]:
         batch = np.broadcast_shapes(w.shape(0)[:1], w.shape(1)[:1])
@@ -167,7 +149,7 @@ def _batch_matmul(w: RelayLowering) -> Any:
 
 def _bias_add(w: RelayLowering) -> Any:
     dtype, axis = w.result.dtype, w["axis"]
-    options = {} if axis == 1 else {"axis": -1 if axis == w.type().ndim - 1 else axis}
+    options = {} if axis == 1 else {"axis": last(axis, w.type().ndim)}
     return relay.nn.bias_add(w.expr(0, dtype), w.expr(1, dtype), **options)
 
 
@@ -182,10 +164,9 @@ def read_bias(r: RelayCall) -> Canon | None:
 
 
 def _is_product(expr: Any, scope: RelayScope) -> bool:
-    if any(_is_call(expr, name) for name in ("nn.dense", "nn.matmul", "nn.batch_matmul")):
+    if is_call(expr, "nn.dense", "nn.matmul", "nn.batch_matmul"):
         return True
-    is_back = _is_call(expr, "reshape") or _is_call(expr, "reshape_like")
-    return is_back and read_layer(RelayCall(expr, scope)) is not None
+    return is_call(expr, "reshape", "reshape_like") and read_layer(RelayCall(expr, scope)) is not None
 
 
 _BACK: Final = frozenset(("nn.dense",))

@@ -1,14 +1,14 @@
-"""Normalisations."""
+"""Normalisations and pooling."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 from tvm import relay
 
-from gsl.front.relay.spellings.activation import last
+from gsl.front.relay.spellings.conv import for_all_axes, padded, relaid
 from gsl.front.relay.spellings.table import (
-    FLOATS,
     RelayCall,
     RelayLift,
     RelayLowering,
@@ -16,23 +16,11 @@ from gsl.front.relay.spellings.table import (
     check,
     const,
     is_default,
+    last,
+    of_floats,
     same,
 )
 from gsl.front.tree import Canon
-
-
-def _options(w: RelayLowering, *skipped: str) -> dict[str, Any]:
-    return {name: w[name] for name in w.attrs if name not in skipped and not is_default(w.op, name, w[name])}
-
-
-def _of_floats(op: str) -> RelayLift:
-    identity = same(op)
-
-    def read(r: RelayCall) -> Canon:
-        check(r.type().dtype in FLOATS)
-        return identity(r)
-
-    return read
 
 
 def _axis(w: RelayLowering, default: int) -> dict[str, int]:
@@ -44,13 +32,13 @@ def _axis(w: RelayLowering, default: int) -> dict[str, int]:
 def _batch_norm(w: RelayLowering) -> Any:
     dtype = w.type().dtype
     operands = [w.expr(place, dtype) for place in range(5)]
-    return relay.nn.batch_norm(*operands, **_axis(w, 1), **_options(w, "axis"))[0]
+    return relay.nn.batch_norm(*operands, **_axis(w, 1), **w.options("axis"))[0]
 
 
 def _affine(w: RelayLowering, size: int) -> tuple[Any, Any, dict[str, Any]]:
     """Gamma and beta, and the flags for them: a tensor that is not there is not used."""
     dtype = w.type().dtype
-    options = _options(w, "axis", "num_groups")
+    options = w.options("axis", "num_groups")
     unused = relay.ones((size,), dtype)
     found = []
     for place, name in ((1, "scale"), (2, "center")):
@@ -63,7 +51,7 @@ def _affine(w: RelayLowering, size: int) -> tuple[Any, Any, dict[str, Any]]:
 
 
 def _read_layer_norm(r: RelayCall) -> Canon:
-    canon = _of_floats("nn.layer_norm")(r)
+    canon = of_floats("nn.layer_norm")(r)
     return Canon(canon.op, canon.operands, {**canon.attrs, "axis": (r["axis"],)})
 
 
@@ -113,7 +101,7 @@ def _channels(w: RelayLowering) -> int:
 def _read_group_norm(r: RelayCall) -> Canon:
     """Relay's kernel takes the second axis for the channels, whatever the attribute says."""
     check(r["axis"] == 1)
-    return _of_floats("nn.group_norm")(r)
+    return of_floats("nn.group_norm")(r)
 
 
 def _group_norm(w: RelayLowering) -> Any:
@@ -142,15 +130,128 @@ def _l2_normalize(w: RelayLowering) -> Any:
 def _read_l2_normalize(r: RelayCall) -> Canon:
     """Without axes, over all of them; Relay can't compile an empty list of axes."""
     check(r["axis"] != ())
-    return _of_floats("nn.l2_normalize")(r)
+    return of_floats("nn.l2_normalize")(r)
+
+
+# ---------------------------------------------------------------- pooling
+
+
+def _sizes(shape: Any, layout: str) -> list[Any]:
+    """The sizes of the spatial axes."""
+    return [shape[layout.index(letter)] for letter in "DHW" if letter in layout]
+
+
+def _overhang(shape: Any, result: Any, layout: str, attrs: Any) -> list[int]:
+    """The number of elements by which the last window of each axis reaches beyond the padding."""
+    count = len(layout) - 2
+    before, after = attrs["padding"][:count], attrs["padding"][count:]
+    rows = zip(
+        _sizes(shape, layout), _sizes(result, layout), before, after, attrs["pool_size"], attrs["strides"],
+        attrs["dilation"],
+    )  # fmt: skip
+    return [
+        (windows - 1) * stride + (window - 1) * dilation + 1 - (size + low + high)
+        for size, windows, low, high, window, stride, dilation in rows
+    ]
+
+
+def _reads(op: str) -> RelayLift:
+    """Torch has means of floats alone."""
+    return same(op) if "max" in op else of_floats(op)
+
+
+def _window(count: int, kind: str) -> RelayRow:
+    op = f"nn.{kind}_pool{count}d"
+    identity = _reads(op)
+
+    def read(r: RelayCall) -> Canon:
+        canon = identity(r)
+        attrs = {**canon.attrs, **for_all_axes(canon.attrs, ("pool_size", "strides", "dilation", "padding"))}
+        return Canon(op, canon.operands, attrs)
+
+    return RelayRow(op, lambda w: _write_window(w, count), {op: read})
+
+
+def _write_window(w: RelayLowering, count: int) -> Any:
+    layout = w["layout"]
+    names = ("pool_size", "strides", "dilation", "padding", "layout", "count_include_pad")
+    options = {name: w[name] for name in names if name in w.attrs and not is_default(w.op, name, w[name])}
+    out, data = w["out_layout"] or layout, w.x
+    if w["ceil_mode"]:
+        found = w.known(w.result.shape)
+        result = [found[out.index(letter)] for letter in layout]
+        beyond = _overhang(w.shape(), result, layout, w.attrs)
+        if any(size > 0 for size in beyond):
+            data = _trimmed(w, result, beyond, options)
+            options["ceil_mode"] = True
+    return relaid(getattr(relay.nn, w.op.removeprefix("nn."))(data, **options), layout, out)
+
+
+def _trimmed(w: RelayLowering, result: list[int], beyond: list[int], options: dict[str, Any]) -> Any:
+    """The operand, and in the options its padding, without the elements that are in no window.
+
+    Relay has windows that begin in the padding behind, torch has not; so there must be no room for them.
+    """
+    layout, padding = w["layout"], w["padding"]
+    count = len(beyond)
+    most = _rounded_up(w.shape(), layout, w.attrs)
+    wanted = _sizes(result, layout)
+    after = [high + (size if n > m else 0) for high, size, n, m in zip(padding[count:], beyond, most, wanted)]
+    if tuple(after) != padding[count:]:
+        options["padding"] = (*padding[:count], *[max(0, width) for width in after])
+    crop = [(0, min(0, dict(zip("DHW"[-count:], after)).get(letter, 0))) for letter in layout]
+    return padded(w.x, crop, w.type().dtype)
+
+
+def _rounded_up(shape: Any, layout: str, attrs: Any) -> list[int]:
+    """The sizes of the result when all windows count that begin in the operand or the padding."""
+    ones = [1] * len(shape)
+    reach = [-size for size in _overhang(shape, ones, layout, attrs)]
+    return [math.ceil(room / stride) + 1 for room, stride in zip(reach, attrs["strides"])]
+
+
+def _adaptive(count: int, kind: str) -> RelayRow:
+    op = f"nn.adaptive_{kind}_pool{count}d"
+    function = getattr(relay.nn, f"adaptive_{kind}_pool{count}d")
+    identity = _reads(op)
+
+    def read(r: RelayCall) -> Canon:
+        canon = identity(r)
+        size = r["output_size"] or (None,) * count
+        return Canon(op, canon.operands, {**canon.attrs, "output_size": size * count if len(size) == 1 else size})
+
+    def write(w: RelayLowering) -> Any:
+        wanted = w["output_size"]
+        if None in wanted:
+            own = _sizes(w.shape(), w["layout"])
+            wanted = tuple([size if one is None else one for one, size in zip(wanted, own)])
+        return _laid_out(w, function, output_size=wanted)
+
+    return RelayRow(op, write, {op: read})
+
+
+def _laid_out(w: RelayLowering, function: Any, **options: Any) -> Any:
+    """A pooling that keeps its layout, and then the wanted one."""
+    layout = w["layout"]
+    if not is_default(w.op, "layout", layout):
+        options["layout"] = layout
+    return relaid(function(w.x, **options), layout, w["out_layout"] or layout)
+
+
+def _global(count: int, kind: str) -> RelayRow:
+    op = f"nn.global_{kind}_pool{count}d"
+    # In one and three dimensions these are adaptive poolings to one element.
+    function = getattr(relay.nn, f"global_{kind}_pool{count}d")
+    return RelayRow(op, lambda w: _laid_out(w, function), {op: _reads(op)} if count == 2 else {})
 
 
 ROWS: Final = (
     # Relay's has the moving averages as further results.
-    RelayRow("nn.batch_norm", _batch_norm, fields={("nn.batch_norm", 0): _of_floats("nn.batch_norm")}),
+    RelayRow("nn.batch_norm", _batch_norm, fields={("nn.batch_norm", 0): of_floats("nn.batch_norm")}),
     RelayRow("nn.layer_norm", _layer_norm, {"nn.layer_norm": _read_layer_norm}),
     RelayRow("nn.rms_norm", _rms_norm),
     RelayRow("nn.group_norm", _group_norm, {"nn.group_norm": _read_group_norm}),
-    RelayRow("nn.instance_norm", _instance_norm, {"nn.instance_norm": _of_floats("nn.instance_norm")}),
+    RelayRow("nn.instance_norm", _instance_norm, {"nn.instance_norm": of_floats("nn.instance_norm")}),
     RelayRow("nn.l2_normalize", _l2_normalize, {"nn.l2_normalize": _read_l2_normalize}),
+    *[make(count, kind) for make in (_window, _adaptive, _global) for kind in ("max", "avg") for count in (1, 2, 3)],
 )

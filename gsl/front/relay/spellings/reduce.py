@@ -6,9 +6,18 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tvm import relay
-from tvm.ir import Op
 
-from gsl.front.relay.spellings.table import FLOATS, RelayCall, RelayLift, RelayLowering, RelayRow, check, const, same
+from gsl.front.relay.spellings.table import (
+    FLOATS,
+    RelayCall,
+    RelayLift,
+    RelayLowering,
+    RelayRow,
+    check,
+    const,
+    is_call,
+    same,
+)
 from gsl.front.tree import Canon
 
 _Reduce = Callable[..., Any]
@@ -84,7 +93,7 @@ def _read_variance(r: RelayCall) -> Canon:
 def _is_mean(r: RelayCall) -> bool:
     """True if the second operand is the mean of the first one over the same axes."""
     mean = r.call.args[1]
-    if not isinstance(mean, relay.Call) or not isinstance(mean.op, Op) or mean.op.name != "mean":
+    if not is_call(mean, "mean"):
         return False
     own = RelayCall(mean, r.scope)
     same_axes = own["axis"] == r["axis"] and bool(own["exclude"]) == bool(r["exclude"])

@@ -61,6 +61,11 @@ def name_of(op: Op) -> str:
 _NAMES: Final[dict[int, str]] = {}
 
 
+def is_call(expr: Any, *names: str) -> bool:
+    """True for a call of one of these operators."""
+    return isinstance(expr, relay.Call) and isinstance(expr.op, Op) and name_of(expr.op) in names
+
+
 def names_of(attrs: Any) -> Collection[str]:
     """The names of attributes. (Those of TVM are no mappings: they can't be gone through themselves.)"""
     kind = type(attrs)
@@ -112,6 +117,12 @@ class RelayCall:
     @property
     def result(self) -> TensorType:
         return tensor_type(self.scope.type_of(self.call))
+
+    @property
+    def out_dtype(self) -> str:
+        """The dtype that is asked for, as the canonical operators have it: "" where it is that of both operands."""
+        wanted = self["out_dtype"]
+        return "" if wanted == self.type(0).dtype == self.type(1).dtype else str(wanted)
 
     def size(self, axis: int, position: int = 0) -> int:
         """A size of an operand, which has to be known."""
@@ -189,6 +200,17 @@ def same(op: str, **given: Any) -> RelayLift:
         attrs = {name: r[name] for name in own if name in r.attrs}
         flags = {name: bool(value) for name, value in attrs.items() if isinstance(own[name].default, bool)}
         return Canon(op, r.operands, {**attrs, **flags, **given})
+
+    return read
+
+
+def of_floats(op: str) -> RelayLift:
+    """The same for an operator that torch has of floats alone."""
+    identity = same(op)
+
+    def read(r: RelayCall) -> Canon:
+        check(r.type().dtype in FLOATS)
+        return identity(r)
 
     return read
 
@@ -275,6 +297,19 @@ class RelayLowering:
     def x(self) -> Any:
         return self.expr(0)
 
+    def options(self, *skipped: str) -> dict[str, Any]:
+        """The attributes that are not the default ones, but for some."""
+        found = {name: self[name] for name in self.attrs if name not in skipped}
+        return {name: value for name, value in found.items() if not is_default(self.op, name, value)}
+
+    def products(self) -> tuple[Any, Any, dict[str, Any]]:
+        """Two operands that are multiplied, cast where their dtypes differ, and the dtype of the result as an option.
+        """
+        wanted = self["out_dtype"]
+        if wanted and self.type(0).dtype == self.type(1).dtype:
+            return self.expr(0), self.expr(1), {} if wanted == self.type(0).dtype else {"out_dtype": wanted}
+        return self.expr(0, wanted), self.expr(1, wanted), {}
+
     def common(self, first: int = 0, second: int = 1) -> str:
         """The dtype that torch gives two operands when they meet."""
         return promoted(self.types[first], self.types[second], self.op)
@@ -336,16 +371,6 @@ def is_default(op: str, name: str, value: Any) -> bool:
     return type(default) is type(value) and bool(default == value)
 
 
-def plainly(op: str, function: Callable[..., Any]) -> RelayLower:
-    """The writer of a call with the canonical operands and attributes."""
-
-    def write(w: RelayLowering) -> Any:
-        attrs = {name: w[name] for name in w.attrs if not is_default(op, name, w[name])}
-        return function(*[w.expr(place) for place in range(len(w.operands))], **attrs)
-
-    return write
-
-
 # ---------------------------------------------------------------- rows
 
 
@@ -364,4 +389,11 @@ class RelayRow:
 
 def row(op: str, function: Callable[..., Any]) -> RelayRow:
     """The row of an operator that Relay has just as it is."""
-    return RelayRow(op, plainly(op, function), {op: same(op)})
+    return RelayRow(
+        op, lambda w: function(*[w.expr(place) for place in range(len(w.operands))], **w.options()), {op: same(op)}
+    )
+
+
+def last(axis: int, ndim: int) -> int:
+    """An axis as Relay's default names it: the last one is -1."""
+    return -1 if axis == ndim - 1 else axis

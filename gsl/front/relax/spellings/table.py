@@ -1,18 +1,22 @@
-"""Reading: the common part of the readers of Relax's calls."""
+"""The common part of the readers of Relax's calls, and of the writers of canonical ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from tvm import ir, relax, tirx
+from tvm.relax.expr import _update_type
 
+from gsl.front.core.lower import Lowering
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import Dim, TensorType, TupleType, Type
 from gsl.spec import TABLE
 from gsl.spec.meaning import Operand, infer
+from gsl.spec.normalise import is_number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,28 +133,28 @@ def is_call(expr: Any, *names: str) -> bool:
 
 # Readers of calls whose arguments and attributes are those of a canonical operator
 
-_CONVERT: Final[Mapping[type, Callable[[Any], Any]]] = {bool: bool, int: int, float: float, str: str}
-
-
-def plain(op: str, arity: int, **attrs: str) -> RelaxLift:
-    """The reader of a call with ``arity`` tensors; ``attrs`` names Relax's attribute for each of GSL's."""
+def plain(op: str, arity: int, *names: str, **renamed: str) -> RelaxLift:
+    """The reader of a call with ``arity`` tensors, and attributes of the same names or of others in Relax."""
 
     def read(call: Any, scope: RelaxScope) -> Canon:
         unread_unless(len(call.args) == arity)
-        return Canon(op, tuple(call.args), {own: attribute(call, theirs) for own, theirs in attrs.items()})
+        return Canon(op, tuple(call.args), attributes(call, *names, **renamed))
 
     return read
 
 
-def attribute(call: Any, name: str) -> Any:
-    """An attribute as a Python value: a number, a string, ``None`` or a tuple of ints."""
-    value = getattr(call.attrs, name)
-    if value is None:
-        return None
-    for kind, convert in _CONVERT.items():
-        if isinstance(value, kind):
-            return convert(value)
-    return ints(value)
+def attributes(call: Any, *names: str, **renamed: str) -> dict[str, Any]:
+    """Attributes as Python values: numbers, strings, ``None``, tuples of ints, and the names of dtypes."""
+    return {own: _attribute(call.attrs, theirs) for own, theirs in {**dict(zip(names, names)), **renamed}.items()}
+
+
+def _attribute(attrs: Any, name: str) -> Any:
+    value = getattr(attrs, name)
+    if name.endswith("dtype"):
+        return dtype_name(value)
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    return str(value) if isinstance(value, str) else ints(value)
 
 
 # Types
@@ -180,3 +184,85 @@ def checked(tree: Canon, wanted: Type | None, scope: RelaxScope) -> Canon | None
         return tree if type_of(tree, scope) == wanted else None
     except ValueError:
         return None
+
+
+# ---------------------------------------------------------------- writing
+
+
+class RelaxLowering(Lowering[RelaxScope]):
+    """The writing of one canonical call: its type, and the means to build an expression whose parts have types."""
+
+    framework = "Relax"
+
+    def call(self, function: Callable[..., Any], *args: Any, **attrs: Any) -> Any:
+        """A call of a function of ``relax.op``, with its type. ValueError with Relax's reason if it is ill-typed."""
+        try:
+            expr = function(*args, **attrs)
+            _update_type(expr, expr.op.get_attr("FInferType")(expr, self.target.builder))
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ValueError(str(error).strip().splitlines()[0]) from None
+        return expr
+
+    def field(self, expr: Any, index: int) -> Any:
+        """One result of a call with several."""
+        return relax.TupleGetItem(expr, index)
+
+    def cast(self, value: Any, dtype: str) -> Any:
+        """A tensor or a number as a tensor of that dtype."""
+        if is_number(value):
+            try:
+                return relax.const(_convert(value, dtype), dtype)
+            except OverflowError:
+                raise ValueError(f"{value} is not a number of {dtype}") from None
+        return value if self.dtype_of(value) == dtype else self.call(relax.op.astype, value, dtype)
+
+    def tensor(self, value: Any, dtype: str) -> Any:
+        """An array of numpy as a tensor."""
+        return relax.const(value, dtype)
+
+    def prims(self, shape: Sequence[Dim]) -> list[Any]:
+        """Dimensions as sizes of Relax."""
+        return [self.target.prim(size) for size in shape]
+
+    def reshape(self, expr: Any, shape: Sequence[Dim]) -> Any:
+        """The same elements with another shape."""
+        if self.shape_of(expr) == tuple(shape):
+            return expr
+        return self.call(relax.op.reshape, expr, relax.ShapeExpr(self.prims(shape)))
+
+    def permute(self, expr: Any, axes: Sequence[int]) -> Any:
+        """The axes in another order."""
+        if list(axes) == list(range(len(axes))):
+            return expr
+        return self.call(relax.op.permute_dims, expr, list(axes))
+
+    def along(self, vector: Any, rank: int, axis: int) -> Any:
+        """A tensor of one axis, to be broadcast along all axes of a tensor but this one."""
+        if axis == rank - 1:
+            return vector
+        size = self.shape_of(vector)[0]
+        return self.reshape(vector, [size if place == axis else 1 for place in range(rank)])
+
+    def full(self, value: bool | int | float, shape: Sequence[Dim], dtype: str) -> Any:
+        """A tensor filled with a number."""
+        sizes = relax.ShapeExpr(self.prims(shape))
+        number = self.cast(value, dtype)
+        if math.isfinite(value):
+            return self.call(relax.op.full, sizes, number, dtype)
+        # Relax can't lower the filling with an infinity.
+        return self.call(relax.op.broadcast_to, number, sizes)
+
+
+def is_float(dtype: str) -> bool:
+    return "float" in dtype
+
+
+def spread(operands: Any) -> Any:
+    """A list of tensors as one expression."""
+    return relax.Tuple(list(operands)) if isinstance(operands, (tuple, list)) else operands
+
+
+def _convert(value: bool | int | float, dtype: str) -> bool | int | float:
+    if dtype == "bool":
+        return bool(value)
+    return float(value) if is_float(dtype) else int(value)
