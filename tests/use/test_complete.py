@@ -81,7 +81,7 @@ def test_the_matches_are_those_of_the_enumeration(case: Case) -> None:
     assert not disagreement(case, found(case, compiled(case))), told(case)
 
 
-@QUICK
+@settings(QUICK, max_examples=examples(300))
 @given(cases())
 def test_every_anchor_leads_to_the_same_matches(case: Case) -> None:
     plan = compiled(case)
