@@ -35,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
     if config.getoption("--tier") == "quick":
         tiers.without_frameworks()
+    gc.disable()  # what is imported stays, and Python's collector would go through it again and again
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -71,8 +72,9 @@ def seed(place: str) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is there before the first test stays; Python's collector need not go through it again and again."""
+    """What is there before the first test is not gone through again when Python's collector starts."""
     hurry.hurry()
+    gc.enable()
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
