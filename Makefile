@@ -13,7 +13,7 @@ RELAY_STAMP := $(RELAY_VENV)/.installed
 # A folder of its own for packages beside which others can't be imported.
 VISION_STAMP := $(VENV)/vision/.installed
 
-.PHONY: setup demo quick test test-torch test-relax test-long test-relay bench docs lint clean
+.PHONY: setup demo quick test test-torch test-relax test-long test-relay test-relay-long bench docs lint clean
 
 setup: $(STAMP) $(VISION_STAMP)
 
@@ -44,10 +44,13 @@ $(RELAY_STAMP): tools/relay_env.py constraints-relay.txt pyproject.toml
 	$(PYTHON) tools/relay_env.py $(RELAY_VENV)
 	touch $@
 
-# The front ends for torch, of which the other environment has the same, run there.
+# The front ends for torch, of which the other environment has the same, run there. The long rest is that of Relay alone.
 test-relay: $(RELAY_STAMP)
 	$(RELAY_VENV)/bin/relay-python -m pytest -n 2 --dist worksteal -k relay tests/front/relay tests/conformance \
 		'tests/test_docs.py::test_examples_run[relay.md]'
+
+test-relay-long: $(RELAY_STAMP)
+	$(RELAY_VENV)/bin/relay-python -m pytest -n 2 --dist worksteal --tier long tests/front/relay
 
 # The systems with which GSL is compared; what can't be installed is left out of the results.
 $(BENCH_STAMP): $(STAMP)

@@ -17,6 +17,7 @@ from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import TensorType, TupleType, Type
 from gsl.spec import TABLE
 from gsl.spec.meaning import infer
+from tests.hurry import QUICKLY
 from tests.spec.test_meaning import type_of
 
 
@@ -171,7 +172,7 @@ def compiled(body: Any, variables: Sequence[Any], values: Sequence[Any]) -> list
     """The value of an expression, or of the fields of a tuple, tuples among them taken apart."""
     module = tvm.IRModule.from_expr(relay.Function(list(variables), body))
     with tvm.transform.PassContext(opt_level=0):
-        library = relay.build(module, target="llvm")
+        library = relay.build(module, target=tvm.target.Target(QUICKLY))
     executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
     for variable, value in zip(variables, values, strict=True):
         executor.set_input(variable.name_hint, value)

@@ -23,7 +23,7 @@ from gsl.spec.meaning import evaluate
 from tests.front.relay.native_calls import READ, UNREAD, VARS, V, nn
 from tests.front.relay.spelled import TYPES, Written, canonical, compiled, converted, run, show, typed
 from tests.helpers.corners import CORNERS
-from tests.helpers.examples import CALLS, EVERY_CALL, ExampleCall
+from tests.helpers.examples import EVERY_CALL, ExampleCall
 
 UNSAID = {"power #7", "einsum(equation=ij,kj)", "variance(axis=0, unbiased=True)"}
 """The corners that Relay can't say."""
@@ -37,10 +37,13 @@ def is_said(call: ExampleCall) -> bool:
 
 
 SAID = list(filter(is_said, CORNERS))
-FAMILIES: dict[str, list[ExampleCall]] = {
-    **{family: [call for call in calls if call.op not in MISSING] for family, calls in CALLS.items()},
-    **{f"corners {first}": SAID[first : first + 128] for first in range(0, len(SAID), 128)},
-}
+PARTS = [
+    pytest.param(half[first : first + 128], id=f"{number} {first}", marks=[pytest.mark.long] * number)
+    for number, half in enumerate((SAID[::2], SAID[1::2]))
+    for first in range(0, len(half), 128)
+]
+"""The calls that are compiled together: every other one in ``make test-relay``, and neighbours, which have programs in
+common. The examples of the declarations are computed in ``tests/conformance``."""
 
 
 def rand(*shape: int) -> torch.Tensor:
@@ -62,14 +65,14 @@ def differences(label: str, found: Sequence[Any], expected: Sequence[Any], calls
             yield f"{label}: {one.flat[:8]}, not {other.flat[:8]}"
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_what_is_written_has_the_type_and_the_value_of_the_call(family: str) -> None:
-    written = [Written(call.op, call.operands, call.attrs, f"c{i}_") for i, call in enumerate(FAMILIES[family])]
+@pytest.mark.parametrize("part", PARTS)
+def test_what_is_written_has_the_type_and_the_value_of_the_call(part: list[ExampleCall]) -> None:
+    written = [Written(call.op, call.operands, call.attrs, f"c{i}_") for i, call in enumerate(part)]
     for call in written:
         assert converted(typed(call.expr, call.variables).checked_type) == call.inferred(), call.text()
     wrong = [
         difference
-        for call, original, found in zip(written, FAMILIES[family], run(written), strict=True)
+        for call, original, found in zip(written, part, run(written), strict=True)
         for difference in differences(call.text(), found, values(original.expected()), 1 + is_composed(call))
     ]
     assert not wrong, "\n".join(wrong)
@@ -220,7 +223,7 @@ PLACES_IN_BYTES = "take(axis=1) #2"
 def test_what_is_written_is_read_as_calls_of_the_same_value() -> None:
     """Also where the operators are others: every reading on the way is exact."""
     wrong, unread = [], set()
-    for original in (call for family in FAMILIES.values() for call in family):
+    for original in (*[call for call in EVERY_CALL if call.op not in MISSING], *SAID):
         call = Written(original.op, original.operands, original.attrs)
         tree = canonical(typed(call.expr, call.variables))
         if "?" in show(tree):
