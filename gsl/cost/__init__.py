@@ -6,9 +6,9 @@ from gsl.cost.model import Analytic, Measured, Model, OfNodes, cost, model_of
 from gsl.cost.optimization import optimize
 from gsl.cost.report import Optimized, OptimizeReport
 from gsl.cost.space import Candidate, Choice, Clock, Found, Kind, Search, Space, Trial
-from gsl.cost.store import Store
 from gsl.cost.table import Cost, Costs, Row
 from gsl.cost.whole import Timing
+from gsl.cost.work import Store
 
 __all__ = [
     "Analytic", "Backtrack", "Candidate", "Choice", "Clock", "Cost", "Costs", "Found", "Greedy", "Kind", "Measured",

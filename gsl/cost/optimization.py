@@ -16,10 +16,9 @@ from gsl.cost.greedy import Greedy, approximated
 from gsl.cost.model import Measured, Model, WantedCost, model_of
 from gsl.cost.report import Decision, Optimized, OptimizeReport
 from gsl.cost.space import Candidate, Choice, Clock, Found, Search, Space
-from gsl.cost.store import Store
 from gsl.cost.table import Costs
 from gsl.cost.whole import RUNS, TimedInputs, Timing, checksum, error, in_turns, is_faster
-from gsl.cost.work import devices, machine, threads_of
+from gsl.cost.work import Store, devices, machine, threads_of
 from gsl.draw import hide_nothing
 from gsl.errors import ReplayError, WorkloadError, nearest, require
 from gsl.graph.text import text

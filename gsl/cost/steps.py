@@ -14,8 +14,7 @@ from typing import Any
 
 from gsl.cost.model import Analytic, ByNode, PerNode
 from gsl.cost.space import Space
-from gsl.cost.store import Store
-from gsl.cost.work import threads_of
+from gsl.cost.work import Store, threads_of
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node, Op
 from gsl.graph.splice import Replacement
 from gsl.match import Find, Match, UseLists
