@@ -21,9 +21,18 @@ from gsl.match.emit import Find
 from gsl.match.engine import MatchSearch, UseLists
 from gsl.match.index import add_candidates, candidates
 from gsl.match.plan import Candidates, Plan, Start
-from gsl.match.result import Match, Miss, Site
+from gsl.match.result import Match, MatchSchema, Miss
 
 __all__ = [
-    "Candidates", "Find", "Match", "MatchSearch", "Miss", "Plan", "Site", "Start", "UseLists", "add_candidates",
+    "Candidates",
+    "Find",
+    "Match",
+    "MatchSchema",
+    "MatchSearch",
+    "Miss",
+    "Plan",
+    "Start",
+    "UseLists",
+    "add_candidates",
     "candidates",
 ]  # fmt: skip

@@ -42,7 +42,7 @@ from gsl.match.literals import decidedly_same
 from gsl.match.lower import Lowered
 from gsl.match.machine import END, Goals, Machine, Some
 from gsl.match.matchers import COMMUTATIVE, CallMatcher, Matcher, check_all
-from gsl.match.result import FoundMatch, Match, Site, found_instances
+from gsl.match.result import FoundMatch, Match, MatchSchema, found_instances
 from gsl.match.source import CheckedSource
 from gsl.match.uses import Link, climb
 from gsl.pat import OpClass, Pattern, has_head
@@ -149,8 +149,8 @@ class Emitter(Machine[str]):
         else:
             keys, bound = tuple(self.bindings.nodes), list(self.bindings.nodes.values())
             places = {op: bound.index(var) for op, var in self.operators.items()}
-            site = Site(self.plan, keys, dict(self.bindings.chosen), places)
-            match = f"{self.of(FoundMatch)}({self.of(site)}, ({''.join(f'{var}, ' for var in bound)}), {given})"
+            schema = MatchSchema(self.plan, keys, dict(self.bindings.chosen), places)
+            match = f"{self.of(FoundMatch)}({self.of(schema)}, ({''.join(f'{var}, ' for var in bound)}), {given})"
         if self.bindings.skipped:
             match = f"{self.of(with_skipped)}({match}, {self.skipped()})"
         self.out.result(match)

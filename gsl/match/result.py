@@ -34,7 +34,7 @@ class Match:
     Of a template, ``match[variadic(p, i)]`` is the node of an instance, and ``match.instances(variadic, p)`` are all.
     """
 
-    site: Site | None = None
+    schema: MatchSchema | None = None
     """The place of a printed function that found the match, where all is known that the match does not tell itself."""
     bound: tuple[Node, ...]
     """The nodes of the patterns of that place."""
@@ -129,7 +129,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Site:
+class MatchSchema:
     """A place of a printed function where a match without instances is given: what is the same for all of these."""
 
     plan: CheckedSource
@@ -144,23 +144,23 @@ class FoundMatch(Match):
     """A match that was found at a place of a printed function; its tables are made when something asks for them."""
 
     def __init__(
-        self, site: Site, bound: tuple[Node, ...], outputs: tuple[Node, ...], inner: tuple[Node, ...]
+        self, schema: MatchSchema, bound: tuple[Node, ...], outputs: tuple[Node, ...], inner: tuple[Node, ...]
     ) -> None:
-        self.site = site
-        self.plan = site.plan
+        self.schema = schema
+        self.plan = schema.plan
         self.bound = bound
         self.outputs = outputs  # what the cached properties would find
         self.inner = inner
 
     @cached_property
     def bindings(self) -> Bindings[Node]:  # type: ignore[override]
-        assert self.site is not None
-        return Bindings(self.plan.scopes, dict(zip(self.site.keys, self.bound)), dict(self.site.chosen))
+        assert self.schema is not None
+        return Bindings(self.plan.scopes, dict(zip(self.schema.keys, self.bound)), dict(self.schema.chosen))
 
     @cached_property
     def operators(self) -> Mapping[OpClass, Op]:  # type: ignore[override]
-        assert self.site is not None
-        return {op: self.bound[place].op for op, place in self.site.operators.items()}
+        assert self.schema is not None
+        return {op: self.bound[place].op for op, place in self.schema.operators.items()}
 
 
 def found_instances(

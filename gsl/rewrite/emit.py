@@ -32,7 +32,7 @@ from gsl.attr.ast import Literal
 from gsl.attr.evaluate import Names
 from gsl.graph import CONST, Graph, Node, Op, Origin, Type
 from gsl.graph.types import has_unknown
-from gsl.match import Match, Site
+from gsl.match import Match, MatchSchema
 from gsl.pat import Call, Like, OpClass, Pattern
 from gsl.rewrite.build import Builder, Steps, needed
 from gsl.rewrite.new import NUMBERS, is_stateless
@@ -54,7 +54,7 @@ class KnownCalls:
         self.calls = calls
         """Their patterns, operands first."""
         self._target = steps, outputs, rule
-        self._functions: dict[Site | None, Again] = {}
+        self._functions: dict[MatchSchema | None, Again] = {}
         self._everywhere: dict[Any, Calls] = {}
         """Those that are the same in all graphs whose types a mere function infers, and of which a mere function tells
         whether they can be written: by these functions."""
@@ -73,13 +73,13 @@ class KnownCalls:
 
     def again(self, match: Match, graph: Graph) -> tuple[tuple[Node, ...], tuple[Node, ...]] | None:
         """The nodes of the outputs for a match, and all that were made; ``None`` if something is not known."""
-        function = self._functions.get(match.site)
+        function = self._functions.get(match.schema)
         if function is None:
             steps, outputs, rule = self._target
-            source = _Source(steps, match.site)
+            source = _Source(steps, match.schema)
             for pattern in self.calls:
                 source.call(pattern)
-            function = self._functions[match.site] = source.function(outputs, rule, self)
+            function = self._functions[match.schema] = source.function(outputs, rule, self)
         return function(match, graph)
 
     def remember(self, builder: Builder, graph: Graph) -> None:
@@ -172,9 +172,9 @@ class TargetRecipe:
 class _Source:
     """The lines of one function."""
 
-    def __init__(self, steps: Steps, site: Site | None) -> None:
+    def __init__(self, steps: Steps, schema: MatchSchema | None) -> None:
         self.steps = steps
-        self.site = site
+        self.schema = schema
         self.names = Names()
         self.variables: dict[Pattern, str] = {}
         """The variables of nodes."""
@@ -191,10 +191,10 @@ class _Source:
         if name is None:
             name = self.variables[pattern] = f"n{len(self.variables)}"
             tests = [] if isinstance(pattern, Call) else [f"{name}.op in {self.names.of(NUMBERS)}"]
-            if self.site is None:
+            if self.schema is None:
                 tests[:0] = [] if self.steps.is_sure(pattern) else [f"{name} is None"]
                 self.lookups.append(f"{name} = match.bindings.nodes.get({self.names.of(pattern)})")
-            elif pattern not in self.site.keys:
+            elif pattern not in self.schema.keys:
                 tests = ["True"]
             if tests:
                 self.lookups.append(f"if {' or '.join(tests)}: return None")
@@ -217,7 +217,7 @@ class _Source:
     def function(self, outputs: Sequence[Pattern], rule: str, known: KnownCalls) -> Again:
         """The function, which returns the nodes of outputs."""
         results, made = _row([self.node(output) for output in outputs]), _row(self.made)
-        bound = [self.variables.get(key, "_") for key in self.site.keys] if self.site is not None else []
+        bound = [self.variables.get(key, "_") for key in self.schema.keys] if self.schema is not None else []
         lines = [
             "def again(match, graph):",
             f"calls = graph.formed.get({self.names.of(known)}) or {self.names.of(known)}.calls_for(graph)",

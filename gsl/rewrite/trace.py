@@ -183,8 +183,8 @@ def assumptions(match: Match) -> tuple[str, ...]:
 def identity(match: Match) -> tuple[Any, ...]:
     """The identity of a match among those of its rule: the names of the nodes that it binds, and the choices that it
     made."""
-    if match.site is not None:
-        return names_of(match.bound), (), tuple(match.site.chosen.values()), ()
+    if match.schema is not None:
+        return names_of(match.bound), (), tuple(match.schema.chosen.values()), ()
     bindings = match.bindings
     bound = names_of(tuple(bindings.nodes.values()))
     skipped = names_of(tuple(bindings.skipped)) if bindings.skipped else ()

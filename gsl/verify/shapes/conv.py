@@ -52,7 +52,7 @@ def paddings(count: int, most: int = 2) -> list[tuple[int, ...]]:
     return same + sides + mixed
 
 
-class Window(NamedTuple):
+class AxisWindow(NamedTuple):
     """A window that moves along one axis."""
 
     kernel: int
@@ -95,10 +95,10 @@ class Window(NamedTuple):
 def windows(
     kernel: Sequence[int], dilation: Sequence[int], strides: Sequence[int], padding: Sequence[int],
     extra: Sequence[int] | None = None, transposed: bool = False,
-) -> Iterator[Window]:  # fmt: skip
+) -> Iterator[AxisWindow]:  # fmt: skip
     """The windows along the spatial axes, by the attributes of a call."""
     pads = map(add, padding, padding[len(kernel) :])
-    return map(Window, kernel, dilation, strides, pads, extra or repeat(0), repeat(transposed))
+    return map(AxisWindow, kernel, dilation, strides, pads, extra or repeat(0), repeat(transposed))
 
 
 def _given_sizes(s: Solver, draft: NodeDraft, name: str, count: int) -> list[int | None]:
@@ -277,7 +277,7 @@ def _window(
                 data[letter] = window.size(s, result.get(letter))
 
 
-def _all_fit(data: dict[str, Any], result: dict[str, Any], letters: str, windows: Iterable[Window]) -> bool:
+def _all_fit(data: dict[str, Any], result: dict[str, Any], letters: str, windows: Iterable[AxisWindow]) -> bool:
     """True if the sizes of the operand give those of the result, as far as they are decided."""
     return all(window.fits(data.get(c), result.get(c)) for c, window in zip(letters, windows))
 
@@ -343,7 +343,7 @@ def _beside(s: Solver, draft: NodeDraft) -> NodeDraft | None:
     return other if is_alike else None
 
 
-def _gives_same(other: NodeDraft, data: dict[str, Any], letters: str, windows: Iterable[Window]) -> bool:
+def _gives_same(other: NodeDraft, data: dict[str, Any], letters: str, windows: Iterable[AxisWindow]) -> bool:
     """True if the sizes of the operand give those of the result of another convolution."""
     result = by_letter(other.dims, other.attrs["out_layout"] or other.attrs["data_layout"])
     return all(window.result(data[c] or 1) == result[c] for c, window in zip(letters, windows))
