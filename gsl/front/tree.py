@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gsl.graph import Node, TensorType
+from gsl.graph import TUPLE, Node, TensorType, TupleType
 from gsl.spec import TABLE
 from gsl.spec.meaning import Operand, infer
 
@@ -105,6 +105,21 @@ def compose(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], write: W
 
 
 # ---------------------------------------------------------------- readings as view nodes
+
+
+def type_of_reading(tree: Any, type_of: Callable[[Any], Operand]) -> Operand:
+    """The type of a reading, from those of its leaves, or the number that a literal is. ValueError if it has none."""
+    if isinstance(tree, LiteralOperand):
+        return tree.value  # type: ignore[no-any-return]
+    if isinstance(tree, (bool, int, float)):
+        return tree
+    if not isinstance(tree, Canon):
+        return type_of(tree)
+    types = [type_of_reading(operand, type_of) for operand in tree.operands]
+    if tree.op == TUPLE:
+        return TupleType(tuple([found if isinstance(found, (TensorType, TupleType)) else None for found in types]))
+    return infer(TABLE[tree.op], types, tree.attrs)
+
 
 
 NO_SPELLING: Final = "no canonical operator is spelled so"

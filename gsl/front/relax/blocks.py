@@ -45,9 +45,9 @@ class Blocks:
             self.current = block
             self.is_dataflow = isinstance(self.old[block], relax.DataflowBlock)
 
-    def variable(self, name: str, type: Any, *, seen: bool = False) -> Any:
-        """A new variable for the block that is filled; ``seen`` for one that is part of the function's result."""
-        return (dataflow_variable if self.is_dataflow and not seen else variable)(name, type, None)
+    def variable(self, name: str, type: Any, *, visible: bool = False) -> Any:
+        """A new variable for the block that is filled; ``visible`` for one that is part of the function's result."""
+        return (dataflow_variable if self.is_dataflow and not visible else variable)(name, type, None)
 
     def again(self, var: Any) -> Any | None:
         """The variable itself, to be bound to another expression; ``None`` where it can't be bound."""
@@ -100,19 +100,19 @@ class Blocks:
     def _visible(self, result: Any) -> dict[Any, Any]:
         """The variables of dataflow blocks that are used outside of them, each with a visible one to take its place."""
         found = dict.fromkeys(var for var in free_variables(result) if isinstance(var, relax.DataflowVar))
-        home = {}
+        block_of = {}
         if found or len(self.contents) > 1:
-            home = {
+            block_of = {
                 binding.var: number for number, bindings in enumerate(self.contents) for binding in bindings
                 if isinstance(binding.var, relax.DataflowVar)
             }  # fmt: skip
         if len(self.contents) > 1:
             escaping = dict.fromkeys(
                 var for number, bindings in enumerate(self.contents) for binding in bindings
-                for var in relax.analysis.free_vars(binding.value) if home.get(var, number) != number
+                for var in relax.analysis.free_vars(binding.value) if block_of.get(var, number) != number
             )  # fmt: skip
             found = {**escaping, **found}
-        return {var: relax.Var(var.name, var.ty) for var in found if var in home}
+        return {var: relax.Var(var.name, var.ty) for var in found if var in block_of}
 
 
 def with_visible(binding: Any, instead: Mapping[Any, Any]) -> Any:

@@ -24,7 +24,7 @@ from gsl.front.core.store import FreeNames
 from gsl.front.relax.blocks import Swaps, with_visible
 from gsl.front.relax.function import VARIABLES, replaced
 from gsl.front.relax.handle import RelaxValues
-from gsl.front.relax.opaque import is_tensor_expr, typed
+from gsl.front.relax.opaque import is_tensor_expr, python_value, typed
 from gsl.front.relax.types import is_constant, is_tensors
 from gsl.graph import INPUT, Node, TensorType
 from gsl.graph.subgraph import Subgraph
@@ -43,7 +43,7 @@ def label_of(function: Any) -> tuple[str, dict[str, Any]] | None:
     if inner is None:
         return None
     attrs = {
-        str(name).removeprefix(PREFIX): _value(value)
+        str(name).removeprefix(PREFIX): python_value(value)
         for name, value in inner.attrs.items() if str(name).startswith(PREFIX)
     }  # fmt: skip
     if function.attrs is not None and CODEGEN in function.attrs:
@@ -146,13 +146,6 @@ def without_unused(functions: Mapping[Any, Any], suspects: Iterable[Any]) -> dic
 
 def _called(function: Any) -> list[Any]:
     return list(relax.analysis.all_global_vars(function)) if isinstance(function, relax.Function) else []
-
-
-def _value(value: Any) -> Any:
-    """A value of TVM as an attribute of the view, where lists are tuples."""
-    if isinstance(value, (tvm_ffi.Array, tuple, list)):
-        return tuple([_value(item) for item in value])
-    return str(value) if isinstance(value, str) else value
 
 
 # ---------------------------------------------------------------- new functions

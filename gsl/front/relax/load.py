@@ -74,7 +74,7 @@ class Loaded:
         return handle if handle in self.natives else None
 
 
-# ---------------------------------------------------------------- what is seen from outside
+# ---------------------------------------------------------------- live nodes
 
 
 def result_tuples(function: RelaxFunction) -> set[Any]:
@@ -95,7 +95,7 @@ def result_tuples(function: RelaxFunction) -> set[Any]:
     return found
 
 
-def seen(nodes: list[Node], outputs: list[Node], named: set[Node], function: RelaxFunction) -> list[Node]:
+def live_nodes(nodes: list[Node], outputs: list[Node], named: set[Node], function: RelaxFunction) -> list[Node]:
     """The nodes without those that are only there for readings which see through them.
 
     ``named`` are those that have other variables than their own: those may be used by nothing but a name.
@@ -159,7 +159,7 @@ class RelaxLoader(Loader):
         loaded, leaves, aliases, nodes = self.loaded, self._leaves, self._forms.aliases, self.nodes
         loaded.result = self._result(self.function.result, outputs)
         if self._has_more or leaves.constants:
-            nodes = seen(nodes, outputs, {self.views[var] for var in aliases}, self.function)
+            nodes = live_nodes(nodes, outputs, {self.views[var] for var in aliases}, self.function)
         loaded.natives = {node.native for node in nodes}
         loaded.handles = {var: view.native for var, view in self.views.items()}
         if leaves.tensors or "" in leaves.names.given:

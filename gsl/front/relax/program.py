@@ -110,14 +110,14 @@ class RelaxProgram(Extended, Unchangeable):
 
     def _store(self, graph: Graph) -> RelaxProgram:
         loaded = self._loaded(graph)
-        home = RelaxParameterStore(loaded, self._values or {}, self._values is not None and not self._is_called())
+        parameters = RelaxParameterStore(loaded, self._values or {}, self._values is not None and not self._is_called())
         try:
-            storer = RelaxStorer(graph, loaded, home, self._caller)
+            storer = RelaxStorer(graph, loaded, parameters, self._caller)
             function = storer.store()
         except Exception as error:
             # Relax may raise anything for a call that it does not take.
             raise FrontEndError(f"the Relax function {self._name!r} can't be written: {error}") from error
-        values = None if self._values is None else home.values
+        values = None if self._values is None else parameters.values
         if function.same_as(self._native):
             return RelaxProgram(self._module, self._name, values, self._dims).with_operators(self.operators)
         module = with_function(self._module, self._name, function, storer.outliner.functions)

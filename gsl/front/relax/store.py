@@ -101,11 +101,11 @@ class RelaxParameterStore:
 class RelaxStorer(RelaxValues):
     """Builds the function of one rewritten view."""
 
-    def __init__(self, graph: Graph, loaded: Loaded, home: RelaxParameterStore, caller: Caller) -> None:
-        super().__init__(graph, home.weight)
+    def __init__(self, graph: Graph, loaded: Loaded, parameters: RelaxParameterStore, caller: Caller) -> None:
+        super().__init__(graph, parameters.weight)
         self.loaded = loaded
         self.function = loaded.function
-        self.home = home
+        self.parameters = parameters
         self._check()
         self.plan = plan(graph, loaded)
         self.kept, self.inner = self.plan.kept, self.plan.inner
@@ -113,7 +113,7 @@ class RelaxStorer(RelaxValues):
         """The numbers of the bindings that have been stored."""
         self.tuples = self._result_tuples()
         self.pending = deque(sorted((*self.plan.hidden, *self.tuples)))
-        self.outliner = Outliner(caller.module, home.weight, loaded)
+        self.outliner = Outliner(caller.module, parameters.weight, loaded)
         calls = Caller(caller.module, caller.dims, self.outliner.bring)
         self.writer = RelaxCallWriter(loaded, calls, self.value, self.outliner)
         self.blocks = Blocks(self.function)
@@ -133,7 +133,7 @@ class RelaxStorer(RelaxValues):
         result = self._result(self.loaded.result, self.function.result)
         self.blocks.contents, result = self.swaps.undone(self.blocks.contents, result)
         self.writer.close()
-        return self.home.function(*self.blocks.finish(result))
+        return self.parameters.function(*self.blocks.finish(result))
 
     def remember(self) -> None:
         """Let other programs use what was written, as TVM has checked it."""
@@ -313,7 +313,7 @@ class RelaxStorer(RelaxValues):
         handle = handle_of(node)
         var = None if handle is None or not handle.is_root else self.blocks.again(handle.reading.native)
         if var is None:
-            var = self.blocks.variable(self.writer.names.free(node.name), own, seen=node in self.returned)
+            var = self.blocks.variable(self.writer.names.free(node.name), own, visible=node in self.returned)
         emit(var, expr)
         return var
 

@@ -202,8 +202,8 @@ def is_constant(expr: Any) -> bool:
 
 
 class Shared:
-    """What holds in all functions of a process: types without symbolic sizes, one object for equal ones, and what is
-    known about operators and calls by these objects.
+    """The facts that hold in all functions of a process: types without symbolic sizes, one object for equal ones, and
+    the known facts about operators and calls, by these objects.
 
     Nothing is ever dropped, so that an object's address stays its own: when there is too much, functions that are
     loaded from then on share another one.
@@ -216,9 +216,9 @@ class Shared:
         self.types: dict[Any, Type] = {}
         """Those of tensors by dtype and shape, others by themselves."""
         self.operators: dict[Any, Any] = {}
-        """What is known about each operator of Relax."""
+        """The known facts about each operator of Relax."""
         self.recipes: dict[bytes, Any] = {}
-        """How calls are written, by what they depend on, as far as TVM has checked calls that were written so."""
+        """The recipes of calls, by what they depend on, as far as TVM has checked calls that were written so."""
         self.count = 0
         """The number of the facts that are known about how calls are read."""
 

@@ -12,8 +12,7 @@ from tvm import relay
 from tvm.contrib import graph_executor
 
 from gsl.front.relay.spellings import read, read_field, write
-from gsl.front.relay.spellings.table import type_of_tree
-from gsl.front.tree import Canon, LiteralOperand
+from gsl.front.tree import Canon, LiteralOperand, type_of_reading
 from gsl.graph import TensorType, TupleType, Type
 from gsl.spec import TABLE
 from gsl.spec.meaning import infer
@@ -114,7 +113,7 @@ def _inside(tree: Any) -> Any:
     operands = tuple(map(_inside, tree.operands))
     if tree.op not in TABLE:
         return Canon(tree.op, operands, tree.attrs)
-    types = tuple([_known(type_of_tree(part, TYPES)) for part in tree.operands])
+    types = tuple([_known(type_of_reading(part, TYPES.type_of)) for part in tree.operands])
     return Canon(tree.op, operands, TABLE[tree.op].complete(tree.attrs, types))
 
 

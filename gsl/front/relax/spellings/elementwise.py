@@ -23,7 +23,7 @@ from gsl.front.relax.spellings.table import (
 from gsl.front.tree import Canon
 from gsl.spec.normalise import is_number
 
-R = relax.op
+R, N = relax.op, relax.op.nn
 
 # ---------------------------------------------------------------- one operand
 
@@ -201,9 +201,6 @@ def _each(names: tuple[str, ...], write: Callable[[str], Lower]) -> dict[str, Lo
 
 
 # ---------------------------------------------------------------- activations
-
-
-N = relax.op.nn
 
 
 def _elu(w: RelaxLowering, x: Any, alpha: float) -> Any:

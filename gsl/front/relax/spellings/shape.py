@@ -138,9 +138,6 @@ def _read_pad(call: Any, scope: RelaxScope) -> Canon:
     return Canon("nn.pad", (call.args[0],), {"pad_width": pairs, "pad_mode": modes[mode], **value})
 
 
-# ---------------------------------------------------------------- elements by place
-
-
 # ---------------------------------------------------------------- slices
 
 

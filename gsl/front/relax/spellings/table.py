@@ -12,10 +12,8 @@ from tvm import ir, relax, tirx
 from tvm.relax.expr import _update_type
 
 from gsl.front.core.lower import Lowering
-from gsl.front.tree import Canon, LiteralOperand
-from gsl.graph import Dim, TensorType, TupleType, Type
-from gsl.spec import TABLE
-from gsl.spec.meaning import Operand, infer
+from gsl.front.tree import Canon, type_of_reading
+from gsl.graph import Dim, TensorType, Type
 from gsl.spec.normalise import is_number
 
 
@@ -160,20 +158,11 @@ def _attribute(attrs: Any, name: str) -> Any:
 # Types
 
 
-def type_of(tree: Any, scope: RelaxScope) -> Operand:
-    """The type of a reading, or the number that a literal is. ValueError where a call is ill-typed."""
-    if isinstance(tree, LiteralOperand):
-        value: Operand = tree.value
-        return value
-    if isinstance(tree, Reshaped):
-        found = scope.type_of(tree.constant)
-        return TensorType(tree.shape, found.dtype) if isinstance(found, TensorType) else None
-    if not isinstance(tree, Canon):
-        return scope.type_of(tree)
-    operands = [type_of(operand, scope) for operand in tree.operands]
-    if tree.op == "tuple":
-        return TupleType(tuple(operands))  # type: ignore[arg-type]
-    return infer(TABLE[tree.op], operands, tree.attrs)
+def _leaf_type(leaf: Any, scope: RelaxScope) -> Type | None:
+    if not isinstance(leaf, Reshaped):
+        return scope.type_of(leaf)
+    found = scope.type_of(leaf.constant)
+    return TensorType(leaf.shape, found.dtype) if isinstance(found, TensorType) else None
 
 
 def checked(tree: Canon, wanted: Type | None, scope: RelaxScope) -> Canon | None:
@@ -181,7 +170,7 @@ def checked(tree: Canon, wanted: Type | None, scope: RelaxScope) -> Canon | None
     if wanted is None:
         return None
     try:
-        return tree if type_of(tree, scope) == wanted else None
+        return tree if type_of_reading(tree, lambda leaf: _leaf_type(leaf, scope)) == wanted else None
     except ValueError:
         return None
 

@@ -23,9 +23,8 @@ from gsl.front.relay.spellings.table import (
     RelayScope,
     RelayUnreadError,
     name_of,
-    type_of_tree,
 )
-from gsl.front.tree import Canon, compose
+from gsl.front.tree import Canon, compose, type_of_reading
 from gsl.graph import TensorType, TupleType, Type
 from gsl.spec import packed
 
@@ -70,7 +69,7 @@ def _read(reader: RelayLift, call: relay.Call, scope: RelayScope, expected: Type
         return None
     try:
         found = reader(RelayCall(call, scope))
-        type = type_of_tree(found, scope)
+        type = type_of_reading(found, scope.type_of)
     except (RelayUnreadError, ValueError):
         return None
     return found if _agree(type, expected) else None

@@ -181,9 +181,6 @@ def _pad(w: RelayLowering) -> Any:
     return relay.nn.pad(w.x, widths, pad_mode=mode)
 
 
-# ---------------------------------------------------------------- elements by place
-
-
 # ---------------------------------------------------------------- slices
 
 

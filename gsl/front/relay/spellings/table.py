@@ -215,20 +215,6 @@ def of_floats(op: str) -> RelayLift:
     return read
 
 
-def type_of_tree(tree: Any, scope: RelayScope) -> Operand:
-    """The type of a reading, from those of its leaves. ValueError if it has none."""
-    match tree:
-        case LiteralOperand():
-            return tree.value  # type: ignore[no-any-return]
-        case Canon(op="tuple"):
-            return TupleType(tuple([_as_type(type_of_tree(part, scope)) for part in tree.operands]))
-        case Canon():
-            return infer(TABLE[tree.op], [type_of_tree(part, scope) for part in tree.operands], tree.attrs)
-        case bool() | int() | float():
-            return tree
-    return scope.type_of(tree)
-
-
 def _as_type(found: Operand) -> Type | None:
     return found if isinstance(found, (TensorType, TupleType)) else None
 
