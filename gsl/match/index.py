@@ -13,14 +13,18 @@ from itertools import chain
 from operator import attrgetter
 
 from gsl.graph import Node, Op
-from gsl.match.plan import USER, Candidates, Hint, Plan
+from gsl.match.plan import USER, Candidates, Hint, Plan, SameNode
 
 SEVERAL = 4
 """The number of rules from which on a table is made."""
 def candidates(
     plans: Iterable[Plan], by_op: Mapping[Op, list[Node]], *, at_roots: bool = False
 ) -> list[Candidates]:
-    """The start of each plan with the fewest nodes, and the nodes; the root of each, where the nodes are such."""
+    """The start of each plan with the fewest nodes, and the nodes; the root of each, where the nodes are such.
+
+    Nodes are looked up in a table where there are several rules with hints, or where two nodes have to be one, which is
+    seen sooner here than by a search.
+    """
     groups: dict[frozenset[Op], list[Node]] = {}
     found: list[Candidates] = []
     for plan in plans:
@@ -29,13 +33,13 @@ def candidates(
         if nodes and not at_roots and plan.lacks(by_op):
             nodes = []
         found.append(Candidates(plan.start(anchor), nodes, ops))
-    hinted = [each for each in found if each.nodes and each.start.hints]
+    several = sum(bool(each.nodes and each.start.hints) for each in found) >= SEVERAL
     for each in found:
-        if len(hinted) < SEVERAL or not each.start.hints:
+        if not (each.start.hints if several else each.start.asks_for_same):
             each.ops = None
-    if len(hinted) >= SEVERAL:
-        for each, parts in zip(hinted, _look_up(hinted, by_op)):
-            each.nodes = _merged(parts)
+    looked_up = [each for each in found if each.ops is not None and each.nodes]
+    for each, parts in zip(looked_up, _look_up(looked_up, by_op)):
+        each.nodes = _merged(parts)
     return found
 
 
@@ -50,7 +54,7 @@ def add_candidates(found: Iterable[Candidates], by_op: Mapping[Op, list[Node]]) 
 class _Row:
     """The hints of a rule, or of one of its choices, and the nodes that a table has for the rule."""
 
-    hints: tuple[Hint, ...]
+    hints: tuple[Hint | SameNode, ...]
     parts: list[list[Node]]
     """Nodes in graph order; those of other operators, at a node or near to it, are in another list."""
 
@@ -80,13 +84,20 @@ def _merged(parts: Sequence[list[Node]]) -> list[Node]:
 def _sort(nodes: list[Node], rows: Sequence[_Row], depth: int) -> None:
     """Give to each of some rows those of the nodes for which its hints hold, from one of these on."""
     tables: dict[tuple[int, ...], dict[Op, list[_Row]]] = {}
+    alike: dict[SameNode, list[_Row]] = {}
     for row in rows:
         if depth == len(row.hints):
             row.parts.append(nodes)
+        elif isinstance(hint := row.hints[depth], SameNode):
+            alike.setdefault(hint, []).append(row)
         else:
-            table = tables.setdefault(row.hints[depth].path, {})
-            for op in row.hints[depth].ops:
+            table = tables.setdefault(hint.path, {})
+            for op in hint.ops:
                 table.setdefault(op, []).append(row)
+    for same, some_rows in alike.items():
+        met = _where_same(nodes, same)
+        if met:
+            _sort(met, some_rows, depth + 1)
     for path, table in tables.items():
         found: dict[Op, list[Node]] = {op: [] for op in table}
         _distribute(nodes, path, found)
@@ -113,6 +124,23 @@ def _distribute(nodes: Sequence[Node], path: tuple[int, ...], lists: Mapping[Op,
             found = get(end.op)
             if found is not None:
                 found.append(node)
+
+
+def _where_same(nodes: Sequence[Node], hint: SameNode) -> list[Node]:
+    """The nodes from which two paths end at one node."""
+    found: list[Node] = []
+    (place, *more), (other_place, *other_more) = hint.path, hint.other
+    for node in nodes:
+        operands = node.operands
+        if place < len(operands) and other_place < len(operands):
+            end, other = operands[place], operands[other_place]
+            if more:
+                end = end.operands[more[0]] if more[0] < len(end.operands) else node
+            if other_more:
+                other = other.operands[other_more[0]] if other_more[0] < len(other.operands) else end
+            if end is other:
+                found.append(node)
+    return found
 
 
 _index = attrgetter("index")

@@ -55,6 +55,15 @@ class Hint:
     ops: frozenset[Op]
 
 
+@dataclass(frozen=True, slots=True)
+class SameNode:
+    """A fact about the surroundings of a node where a search succeeds: two paths from it end at one node, both given by
+    positions of operands."""
+
+    path: tuple[int, ...]
+    other: tuple[int, ...]
+
+
 class Start(Lowered):
     """The search from one anchor, which becomes a function when it was asked often."""
 
@@ -71,11 +80,17 @@ class Start(Lowered):
         return emitted(self)
 
     @cached_property
-    def hints(self) -> Mapping[Pattern, tuple[Hint, ...]]:
+    def hints(self) -> Mapping[Pattern, tuple[Hint | SameNode, ...]]:
         """The hints about the surroundings of a node where the search succeeds: for the anchor, or for each choice of
         one that is an alternative. Empty where none tell anything."""
         found = {pattern: hints_of(self, pattern) for pattern in choices(self.anchor)}
         return found if any(found.values()) else {}
+
+    @cached_property
+    def asks_for_same(self) -> bool:
+        """True if each way in which the search may succeed has a hint of equal nodes."""
+        ways = self.hints.values()
+        return bool(ways) and all(any(isinstance(hint, SameNode) for hint in hints) for hints in ways)
 
     def finder(self, number: int) -> Find:
         """The function that finds the matches from a node, to be called for so many nodes."""
@@ -269,19 +284,32 @@ def choices(pattern: Pattern) -> Iterator[Pattern]:
             yield pattern
 
 
-def hints_of(start: Lowered, anchor: Pattern) -> tuple[Hint, ...]:
+def hints_of(start: Lowered, anchor: Pattern) -> tuple[Hint | SameNode, ...]:
     """The hints that tell an anchor, or a choice of it, from others with the same operator, most telling first: none,
-    one or two."""
+    one or two of operators, and then those of equal nodes."""
     plan = start.plan
     if plan.variadic is not None or plan.fuzzy or not isinstance(anchor, (Call, Tuple, GetItem)):
         return ()
     near = [*_below(start, anchor, ()), *_above(start, start.anchor)]
+    same = _same_nodes(start, anchor)
     first = min(near, key=lambda hint: (hint.path[0] == USER, len(hint.ops)), default=None)
     if first is None:
-        return ()
+        return same
     far = [hint for hint in (*near, *_further(start, anchor)) if hint.path != first.path]
     second = min(far, key=lambda hint: (hint.path[0] == USER, len(hint.ops)), default=None)
-    return (first,) if second is None else (first, second)
+    return (first, *same) if second is None else (first, second, *same)
+
+
+def _same_nodes(start: Lowered, anchor: Pattern) -> tuple[SameNode, ...]:
+    """The hints about patterns that stand at several places, all certain, at most two steps below the anchor."""
+    places: dict[Pattern, list[tuple[int, ...]]] = {}
+    for position, child in enumerate(() if _may_turn(start, anchor) else anchor.children()):
+        places.setdefault(child, []).append((position,))
+        if isinstance(child, (Call, Tuple, GetItem)) and not _may_turn(start, child):
+            for below, part in enumerate(child.children()):
+                places.setdefault(part, []).append((position, below))
+    plain = [found for pattern, found in places.items() if not has_head(pattern)]
+    return tuple([SameNode(first, other) for first, *others in plain for other in others])
 
 
 def _below(start: Lowered, anchor: Pattern, path: tuple[int, ...]) -> Iterator[Hint]:

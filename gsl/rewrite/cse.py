@@ -75,7 +75,7 @@ def share_near(splicer: Splicer, touched: Iterable[Node]) -> int:
     """As :func:`eliminate_common`, for equal calls of which one was touched since the last time, in a graph whose nodes
     are not in order and whose memory nothing changes."""
     keys: dict[int, Hashable] = {}
-    waiting = deque(sorted(touched, key=attrgetter("index")))
+    waiting = deque(sorted([node for node in touched if not node.opaque], key=attrgetter("index")))
     gone = 0
     while waiting:
         node = waiting.popleft()

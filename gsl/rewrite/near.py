@@ -38,6 +38,8 @@ class Near:
         return len(self.around)
 
 
+_AHEAD: Final = frozenset((PARAM, CONST, GETITEM))
+"""The operators of nodes that may be known before the program runs."""
 NOWHERE: Final = Near(([],), [])
 """The nodes at which a round looks whose matches are known."""
 
@@ -81,6 +83,9 @@ def _operands(nodes: Iterable[Node]) -> list[Node]:
 def needs_order(touched: Iterable[Node]) -> bool:
     """True if among what was touched there is what the tidying of a whole graph alone takes care of: fields of tuples
     that are known, and calls that depend on weights only."""
+    touched = list(touched)
+    if {node.op for node in touched}.union([part.op for node in touched for part in node.operands]).isdisjoint(_AHEAD):
+        return False
     ahead: dict[Node, bool] = {}  # whether they depend on a tensor
     for node in _in_order(touched):
         if node.op == GETITEM and node.operands[0].op == TUPLE:

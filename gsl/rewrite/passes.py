@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gsl.attr.evaluate import same
 from gsl.errors import FixpointError, ReplayError, RewriteError
-from gsl.graph import LEAVES, Effect, Graph, Node, Op, Type, by_operator
+from gsl.graph import Effect, Graph, Node, Op, Type, by_operator
 from gsl.graph.splice import Replacement, Splicer
 from gsl.match import Candidates, Find, Match, MatchSearch, Miss, UseLists, add_candidates, candidates
 from gsl.rewrite.check import Checker, Refusal
@@ -357,12 +357,14 @@ class RulePass:
         """Rewrite the matches of a rule, node by node."""
         find = where.start.finder(len(where.nodes) + len(where.late))
         outputs, blocked, dead, grouped = self.splicer.outputs, self.blocked, self.splicer.dead, self.grouped
+        use_lists, tried = self.use_lists, 0
         for node in where.nodes if where.ops is None else self._also_moved(where):
             if node not in blocked and node not in dead and not (grouped and (rule, node) in grouped):
-                self.tried += 1
-                matches = find(node, outputs, blocked, self.use_lists)
+                tried += 1
+                matches = find(node, outputs, blocked, use_lists)
                 if matches:
                     self._first(rule, matches, node)
+        self.tried += tried
 
     def _move(self, later: Iterable[Candidates]) -> None:
         """Let the nodes that were moved be candidates of the rules whose turn comes."""
@@ -492,20 +494,20 @@ class RulePass:
     def _note_moves(self, replacement: Replacement) -> None:
         """Note the nodes that have others near to them than before, where they are older than the pass.
 
-        A call that a rewrite makes is part of no other match in this pass, so next to it nothing new can be found.
+        A call that a rewrite makes is part of no other match in this pass, so next to it nothing new can be found,
+        unless it stands at several places of a match, as what it is made from.
         """
         for old, new in zip(replacement.old, replacement.new):
             made = new.index < 0
-            if made and new.operands:
+            if made and new.operands and (len(replacement.new) == 1 or replacement.new.count(new) == 1):
                 continue
             self.use_lists.forget(new)
-            is_old = not made and new not in self.blocked
-            if new is not old and (is_old or new.op in LEAVES):
+            if new is not old:
                 for user in old.users:
                     if user not in self.blocked:
                         self.moved[user] = None
                     self.moved.update(dict.fromkeys([far for far in user.users if far not in self.blocked]))
-                if is_old:
+                if not made and new not in self.blocked:
                     self.moved[new] = None
 
     def prepare(self, rule: Subst, match: Match) -> tuple[Replacement, tuple[Node, ...]]:
