@@ -25,6 +25,7 @@ ones = pat.Const(numpy.ones(4, numpy.float32))
 
 def rules() -> list[Subst]:
     """Rules that lead to each other: some let an old node, or a literal, stand where a call was."""
+    both = op.Sigmoid(x)
     pairs: list[tuple[Any, Any]] = [
         (op.Negative(op.Negative(x)), x),
         (op.ReLU(op.Abs(x)), op.Abs(x)),
@@ -41,6 +42,9 @@ def rules() -> list[Subst]:
         (op.Abs(op.Exp(x)), op.Exp(x)),
         (op.Tanh(op.Abs(op.Exp(x))), op.Sin(x)),
         (op.Negative(op.Exp(op.Tanh(x) * y)), op.Cos(x)),
+        (x - x, op.Erf(x)),  # nodes that are to be one, which others may have made one
+        (x - op.Abs(x), op.Sqrt(x)),
+        ([op.Tanh(x), op.Exp(x)], [both, both]),
     ]
     return [Subst(source, target, name=f"rule {n}", priority=n % 3) for n, (source, target) in enumerate(pairs)]
 
@@ -175,3 +179,15 @@ def test_twelve_equal_branches_and_five_outputs() -> None:
     done = made(Graph(nodes, nodes[1:], infer_type), [five])
     assert done.trace.count() == 2
     assert done.tried == 4  # two that fire, and the two that are left
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_operands_that_become_one_node_match_a_pattern_that_stands_twice_in_the_same_pass(old: bool) -> None:
+    first = Node(INPUT, (), {}, KIND, name="x")
+    sides = [Node(name, (first,), {}, KIND, name=name) for name in ("tanh", "exp")]
+    graph = Graph([first, *sides, out := Node("subtract", tuple(sides), {}, KIND, name="out")], [out], infer_type)
+    one = x if old else op.Sigmoid(x)
+    rules = RuleSet([Subst([op.Tanh(x), op.Exp(x)], [one, one], name="one"), Subst(x - x, op.Erf(x), name="twice")])
+    new, trace = rules.apply(graph)
+    assert trace.summary() == {"one": 1, "twice": 1}, str(trace)
+    assert new.outputs[0].op == "erf"
