@@ -19,20 +19,24 @@ BINARY = ("add", "subtract")
 
 
 @st.composite
-def graphs(draw: st.DrawFn, *, most: int = 6) -> Graph:
-    """A graph of a few operators, with casts between them."""
+def graphs(draw: st.DrawFn, *, casts: bool = False) -> Graph:
+    """A graph of a few operators, with casts between them; or of fewer, with one in three operands cast."""
 
     def make(b: Builder) -> list[Node]:
         nodes = [b.input("x", 4)]
-        for _ in range(draw(st.integers(2, most))):
-            one = st.sampled_from(nodes[-3:])
+
+        def operand() -> Node:
+            node = draw(st.sampled_from(nodes[-3:]))
+            return b.call("cast", node, dtype="float32") if casts and draw(st.integers(0, 2)) == 0 else node
+
+        for _ in range(draw(st.integers(2, 4 if casts else 6))):
             kind = draw(st.sampled_from([*UNARY, *UNARY, *BINARY, "cast", "cast", "nn.leaky_relu"]))
             if kind == "cast":
-                nodes.append(b.call("cast", draw(one), dtype="float32"))
+                nodes.append(b.call("cast", operand(), dtype="float32"))
             elif kind == "nn.leaky_relu":
-                nodes.append(b.call(kind, draw(one), alpha=float(draw(st.integers(0, 1)))))
+                nodes.append(b.call(kind, operand(), alpha=float(draw(st.integers(0, 1)))))
             else:
-                nodes.append(b.call(kind, *[draw(one) for _ in range(2 if kind in BINARY else 1)]))
+                nodes.append(b.call(kind, *[operand() for _ in range(2 if kind in BINARY else 1)]))
         used = {operand for node in b.nodes for operand in node.operands}
         ends = [node for node in nodes if node not in used]
         return [*ends, *draw(st.sets(st.sampled_from([n for n in nodes if n not in ends] or nodes), max_size=1))]
@@ -118,7 +122,11 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def source(draw: st.DrawFn, patterns: Patterns) -> Case:
-    outputs = [patterns.one(2)]
+    fuzzy = frozenset(draw(st.sampled_from([(), ("cast",)])))
+    if fuzzy and draw(st.booleans()):  # nodes are skipped between a call and its user alone
+        outputs = [patterns.make(draw(st.sampled_from(["use", "only"])), draw(st.integers(0, 1)))]
+    else:
+        outputs = [patterns.one(2)]
     if draw(st.integers(0, 3)) == 0:
         outputs.append(patterns.one(1))
     conditions: list[Any] = []
@@ -136,6 +144,5 @@ def source(draw: st.DrawFn, patterns: Patterns) -> Case:
         else:
             conditions.append(draw(known).uniq() if kind == "uniq" else draw(known).extern_use(draw(st.booleans())))
     constraints = tuple(c for condition in conditions for c in condition.constraints)
-    fuzzy = frozenset(draw(st.sampled_from([(), ("cast",)])))
     extern_use = draw(st.sampled_from([None, None, None, None, False, True]))
-    return Case(tuple(outputs), constraints, draw(graphs()), fuzzy, extern_use)
+    return Case(tuple(outputs), constraints, draw(graphs(casts=bool(fuzzy))), fuzzy, extern_use)
