@@ -272,7 +272,7 @@ class Layouts:
         return found
 
     def own_of_all(self, links: Iterable[FoundInstance]) -> Iterable[Node]:
-        """Those of several instances."""
+        """The same of several instances."""
         return chain.from_iterable(map(self.own, links))
 
     def later(self, links: Sequence[FoundInstance]) -> Callable[[], Iterable[tuple[Any, Node]]]:

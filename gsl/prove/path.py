@@ -84,7 +84,7 @@ class Path:
     # ---------------------------------------------------------------- what follows
 
     def decide(self, relation: Relation) -> bool:
-        """Whether a relation holds; where that is open, both are cases."""
+        """True if a relation holds; where that is open, both are cases."""
         known = self.known(relation)
         if known is not None:
             return known
@@ -97,7 +97,7 @@ class Path:
         return False
 
     def known(self, relation: Relation) -> bool | None:
-        """Whether a relation holds, ``None`` if it does for some sizes only."""
+        """True if a relation holds, ``None`` if it does for some sizes only."""
         quick = self.quick(relation)
         if quick is not None:
             return quick
@@ -113,7 +113,7 @@ class Path:
         return self.entails(("==", p)) if kind == "!=" else self.entails((">=", -p - 1))
 
     def quick(self, relation: Relation) -> bool | None:
-        """Whether a relation holds, as far as that is seen without the solver."""
+        """True if a relation holds, as far as that is seen without the solver."""
         kind, p = relation
         p = self.reduce(p)
         number = p.number

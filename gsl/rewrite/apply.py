@@ -15,7 +15,7 @@ from gsl.rewrite.cse import drop_unused, eliminate_common, share_near, take_fiel
 from gsl.rewrite.fold import Evaluate, fold
 from gsl.rewrite.near import LEAST, NOWHERE, Near, near_to, needs_order
 from gsl.rewrite.passes import Progress, RulePass, Watch, silent
-from gsl.rewrite.trace import Subject, Trace
+from gsl.rewrite.trace import Refused, Subject, Trace
 from gsl.spec import DeclaredSpec
 
 if TYPE_CHECKING:
@@ -116,6 +116,10 @@ def _rewritten(workload: Any, work: RoundWork, name: str | None, within: RoundsW
     view, own = workload.lend()
     graph, trace = work(view, workload.program.evaluate, own)
     result = workload.replace(graph, name=name, trace=trace)
+    kept = getattr(result.program, "kept", None) if result.program is workload.program else None
+    if kept is not None:
+        trace.refused += [Refused(firing.rule, firing.replaced, kept) for firing in trace.firings]
+        trace.firings.clear()
     if own or graph is not view:
         graph.release()
     return _with_inside(result, within, trace) if hasattr(result.program, "inside") else result
@@ -129,7 +133,7 @@ def _with_inside(workload: Any, within: RoundsWithin, trace: Trace) -> Any:
         if known is None:
             return program
         inner = _rewritten(type(workload)(program), known[0], None, known[1])
-        if not inner.trace.count() or inner.program is program:
+        if not inner.trace.count():
             return program
         trace.inside[name] = inner.trace
         return inner.program

@@ -145,7 +145,7 @@ def computed_ahead(graph: Graph) -> dict[Node, bool]:
 
 
 def is_foldable(node: Node) -> bool:
-    """Whether a call is computed ahead of time if all its operands are."""
+    """True if a call is computed ahead of time if all its operands are."""
     return node.origin is not None and _is_constant(node)
 
 

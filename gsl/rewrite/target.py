@@ -205,7 +205,7 @@ class Target:
 
     @cached_property
     def _reads_values(self) -> bool:
-        """Whether an expression reads the value of a node, as that of a weight."""
+        """True if an expression reads the value of a node, as that of a weight."""
         new = _unmatched(self.outputs, set(self.plan.known))
         read = [part for pattern in new for node in pattern.expressions() for part in parts(node)]
         return any(isinstance(part, Attribute) and part.name == "value" for part in read)

@@ -13,7 +13,7 @@ from torch._higher_order_ops import while_loop
 from torch._higher_order_ops.map import map as map_rows
 from torch.utils.checkpoint import checkpoint
 
-from gsl import Subst, Workload, op, pat
+from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.rules import RULES
 from tests.torch.models import SMALL, Branches, Recorder, X, compiled, equal, gradients, model
 
@@ -113,6 +113,31 @@ in true_graph_0
   in false_graph_0
     triple: %mul_1 -> %multiply"""
     for inputs in (torch.ones(7, 4), torch.full((7, 4), 2.0), -torch.ones(7, 4)):
+        equal(new.mod(inputs), old.mod(inputs))
+
+
+def test_a_branch_that_is_kept_is_rewritten_within_its_own_branches() -> None:
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        y = torch.cond(x.amax() > 1, lambda x: torch.relu(torch.relu(x.t())), lambda x: torch.sigmoid(x.t()), (x,))
+        return torch.relu(torch.relu(y * 2.0))
+
+    def form(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, inner, lambda x: torch.sigmoid(x.t()), (x,))
+
+    exported = torch.export.export(model(form), (torch.ones(3, 4),))
+    old = Workload.from_exported(exported)
+    text = str(exported)
+    relus = Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name="relus")
+    layout = Subst(op.ReLU(op.ReLU(X * 2.0)), op.Maximum(op.Zeros(shape=(4, 3)), X * 2.0), name="layout", priority=1)
+    new = RuleSet([relus, layout])(old)
+    assert str(new.trace) == """\
+in true_graph_0
+  layout refused at %relu_1: the graph is kept: its results would lie otherwise in memory, or it would hold tensors of \
+its own
+  in true_graph_0
+    relus: %relu_1 -> %relu"""
+    assert str(exported) == text
+    for inputs in (torch.ones(3, 4), torch.full((3, 4), 2.0), -torch.ones(3, 4)):
         equal(new.mod(inputs), old.mod(inputs))
 
 

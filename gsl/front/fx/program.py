@@ -314,6 +314,9 @@ class RegionProgram(GraphModuleProgram):
     than what is around them was exported for, and tensors of its own, which can't be saved.
     """
 
+    kept = "the graph is kept: its results would lie otherwise in memory, or it would hold tensors of its own"
+    """The reason why :meth:`store` gives this program again."""
+
     def load(self) -> Graph:
         """A fresh view of the graph, which knows which nodes can be written."""
         graph = super().load()
@@ -322,15 +325,17 @@ class RegionProgram(GraphModuleProgram):
 
     def store(self, graph: Graph) -> RegionProgram:
         """The program of a rewritten view of this one; this one itself, if torch would not take the other."""
-        new = super().store(graph).module
-        if not alike(self._module, new) or new.state_dict().keys() - self._module.state_dict().keys():
-            return self
-        return RegionProgram(new).with_operators(self.operators)
+        new = self._stored(graph)
+        is_taken = alike(self._module, new._module) and new.params.keys() <= self.params.keys()
+        return new if is_taken else self
+
+    def _stored(self, graph: Graph) -> RegionProgram:
+        return RegionProgram(super().store(graph).module).with_operators(self.operators)
 
     def inside(self, change: Callable[[str, RegionProgram], RegionProgram]) -> RegionProgram:
         """A program in which each graph within a call is what ``change`` makes of it, told its path and its program."""
         changed = _changed_inside(self, change)
-        return _with_inside(self.store(self.load()), changed) if changed else self
+        return _with_inside(self._stored(self.load()), changed) if changed else self
 
 
 def _changed_inside(
