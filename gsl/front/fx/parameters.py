@@ -227,7 +227,7 @@ def _prefixes(path: str) -> Iterator[str]:
 
 def clone(old: fx.GraphModule) -> fx.GraphModule:
     """A module of the same class and with the same attributes, whose containers can be changed independently."""
-    new = fx.GraphModule.__new__(type(old))
+    new: fx.GraphModule = fx.GraphModule.__new__(type(old))
     vars(new).update(vars(old))
     type(new).__name__ = type(old).__name__
     _separate(new)

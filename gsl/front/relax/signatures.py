@@ -91,7 +91,7 @@ class RelaxSignatures:
             self.key = key = (*key, producers)
         rows = operator.forms.get(key)
         if rows is None:
-            rows = self._own.get((operator, *key))
+            rows = self._own.get((operator, key))
             self._types = [type, *[operand.type for operand in operands], *_types_of(producers)]
         return rows
 
@@ -136,7 +136,7 @@ class RelaxSignatures:
                 self._operator(number).forms[key] = rows
                 shared.count += 1
             else:
-                self._own[(self._operator(number), *key)] = rows
+                self._own[self._operator(number), key] = rows
 
 
 def _types_of(producers: Sequence[Any]) -> list[Type | None]:
