@@ -13,7 +13,7 @@ from gsl.cost.table import Costs, amount, columns
 from gsl.cost.whole import Timing
 from gsl.draw import pre
 from gsl.rewrite import Subst, Trace
-from gsl.rewrite.trace import Firing
+from gsl.rewrite.trace import Firing, Firings
 from gsl.workload import Workload
 
 WIDTH = 52
@@ -286,4 +286,4 @@ def _unpacked(value: Mapping[str, Any], rules: Mapping[str, Subst]) -> Trace:
         Firing(rule, (), (), (), number, at, tuple(map(tuple, match))) for rule, number, at, match in value["firings"]
     ]
     how = {name: value[name] for name in ("iterative", "tidy", "folds", "folded")}
-    return Trace(firings, rules=rules, **how)
+    return Trace(Firings(firings), rules=rules, **how)

@@ -149,7 +149,9 @@ class Emitter(Machine[str]):
         else:
             keys, bound = tuple(self.bindings.nodes), list(self.bindings.nodes.values())
             places = {op: bound.index(var) for op, var in self.operators.items()}
-            schema = MatchSchema(self.plan, keys, dict(self.bindings.chosen), places)
+            outputs = tuple([keys.index(pattern) for pattern in self.plan.outputs])
+            inner = tuple([place for place, key in enumerate(keys) if self._is_covered(key)])
+            schema = MatchSchema(self.plan, keys, dict(self.bindings.chosen), places, outputs, inner)
             match = f"{self.of(FoundMatch)}({self.of(schema)}, ({''.join(f'{var}, ' for var in bound)}), {given})"
         if self.bindings.skipped:
             match = f"{self.of(with_skipped)}({match}, {self.skipped()})"
@@ -205,13 +207,15 @@ class Emitter(Machine[str]):
 
     def _covered(self) -> str:
         """The nodes of operators, in the order in which they are bound."""
-        matchers = self.start.matchers
-        inner = [f"{v}, " if matchers[pattern_of(key)].operator else "" for key, v in self.bindings.nodes.items()]
+        inner = [f"{v}, " if self._is_covered(key) else "" for key, v in self.bindings.nodes.items()]
         for many in reversed(self.many.values()):
             inner.insert(many.places[0], f"*{self.of(many.layout.own_of_all)}({many.var}), ")
         covered = f"({''.join([*(f'*{var}, ' for var in self.bindings.skipped), *inner])})"
         is_unique = not self.plan.identity and not self.bindings.skipped
         return covered if is_unique else f"tuple({self.of(dict.fromkeys)}({covered}))"
+
+    def _is_covered(self, key: Any) -> bool:
+        return self.start.matchers[pattern_of(key)].operator
 
     # Tests.
 

@@ -138,6 +138,10 @@ class MatchSchema:
     chosen: Mapping[Any, int]
     operators: Mapping[OpClass, int]
     """The places of the nodes whose operators classes stand for."""
+    outputs: tuple[int, ...]
+    """The places of the nodes that the rule replaces."""
+    inner: tuple[int, ...]
+    """The places of the nodes that the rule covers; a node may stand at several."""
 
 
 class FoundMatch(Match):

@@ -15,7 +15,7 @@ from gsl.rewrite.cse import drop_unused, eliminate_common, share_near, take_fiel
 from gsl.rewrite.fold import Evaluate, fold
 from gsl.rewrite.near import LEAST, NOWHERE, Near, near_to, needs_order
 from gsl.rewrite.passes import Progress, RulePass, Watch, silent
-from gsl.rewrite.trace import Refused, Subject, Trace
+from gsl.rewrite.trace import Firings, Refused, Subject, Trace
 from gsl.spec import DeclaredSpec
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _rewritten(workload: Any, work: RoundWork, name: str | None, within: RoundsW
     kept = getattr(result.program, "kept", None) if result.program is workload.program else None
     if kept is not None:
         trace.refused += [Refused(firing.rule, firing.replaced, kept) for firing in trace.firings]
-        trace.firings.clear()
+        trace.firings = Firings()
     if own or graph is not view:
         graph.release()
     return _with_inside(result, within, trace) if hasattr(result.program, "inside") else result

@@ -485,11 +485,8 @@ class RulePass:
             kept = names_of([other for other in alive if other not in reused])
         new = names_of(replacement.new)
         made = new if replacement.created == replacement.new else names_of(replacement.created)
-        old, covered = names_of(replacement.old), names_of(inner)
         assumed = assumptions(match) if rule.plan.domains else ()
-        self.trace.firings.append(
-            Firing(rule.name, old, new, kept, self.round, node.name, identity(match), covered, made, assumed)
-        )
+        self.trace.firings.note(match, rule.name, new, kept, self.round, node.name, made, assumed)
 
     def _note_moves(self, replacement: Replacement) -> None:
         """Note the nodes that have others near to them than before, where they are older than the pass.

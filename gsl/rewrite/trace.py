@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from gsl.draw import pre
 from gsl.graph import Node
-from gsl.match import Match
+from gsl.match import Match, MatchSchema
 from gsl.match.literals import known_value
 
 if TYPE_CHECKING:
@@ -20,13 +21,10 @@ MAX_LINES = 60
 """The largest number of firings, and of refused matches, that a printed trace shows."""
 
 
-@dataclass(slots=True, unsafe_hash=True)  # frozen, it takes several times as long to make, and there are very many
+@dataclass(frozen=True, slots=True)
 class Firing:
     """One application of a rule: its pass, its place, the nodes that it replaced, and the new ones. Nodes are told by
-    their names then.
-
-    A record, not to be changed.
-    """
+    their names then."""
 
     rule: str
     replaced: tuple[str, ...]
@@ -50,6 +48,58 @@ class Firing:
         kept = f" (kept, as used elsewhere: {names(self.kept)})" if self.kept else ""
         assumed = f" (assumed: {', '.join(self.assumed)})" if self.assumed else ""
         return f"{self.rule}: {names(self.replaced)} -> {names(self.by)}{kept}{assumed}"
+
+
+class Firings(Sequence[Firing]):
+    """The firings of a trace, in order. There are very many, so each is kept as a row of names, which becomes a Firing
+    when it is read."""
+
+    def __init__(self, firings: Iterable[Firing] = ()) -> None:
+        self._rows: list[Any] = list(firings)
+
+    def note(self, match: Match, *others: Any) -> None:
+        """Note that a match was rewritten; the others are the rule, what stands for the outputs, the kept nodes, the
+        round, the node at which the search started, the nodes that were made, and the assumptions."""
+        if match.schema is not None:
+            self._rows.append((match.schema, names_of(match.bound), *others))
+            return
+        rule, by, kept, number, at, made, assumed = others
+        old, inner = names_of(match.outputs), names_of(match.inner)
+        self._rows.append(Firing(rule, old, by, kept, number, at, identity(match), inner, made, assumed))
+
+    @staticmethod
+    def _read(row: Any) -> Firing:
+        if isinstance(row, Firing):
+            return row
+        schema, bound, rule, by, kept, number, at, made, assumed = row
+        old = tuple([bound[place] for place in schema.outputs])
+        covered = tuple(dict.fromkeys([bound[place] for place in schema.inner]))
+        return Firing(rule, old, by, kept, number, at, _identity(schema, bound), covered, made, assumed)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Firing]:
+        return map(self._read, self._rows)
+
+    @overload
+    def __getitem__(self, place: int) -> Firing: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Firing]: ...
+    def __getitem__(self, place: int | slice) -> Firing | list[Firing]:
+        found = self._rows[place]
+        return [self._read(row) for row in found] if isinstance(place, slice) else self._read(found)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, (Firings, list)) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[type[Firings], tuple[list[Firing]]]:
+        return Firings, (list(self),)
+
+    def __repr__(self) -> str:
+        return repr(list(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +133,7 @@ class Summary(dict[str, int]):
 class Trace:
     """The record of an application of rules: the firings in order, and the matches that were refused in the end."""
 
-    firings: list[Firing] = field(default_factory=list)
+    firings: Firings = field(default_factory=Firings)
     refused: list[Refused] = field(default_factory=list)
     folded: int = 0
     """The number of calls that were computed ahead of time, because they depend on weights only."""
@@ -108,7 +158,7 @@ class Trace:
 
     def count(self, rule: str | None = None) -> int:
         """The number of firings of a rule (of all rules without a name), in the graphs within calls, too."""
-        own = sum(rule is None or firing.rule == rule for firing in self.firings)
+        own = len(self.firings) if rule is None else sum(firing.rule == rule for firing in self.firings)
         return own + sum(trace.count(rule) for trace in self.inside.values())
 
     def summary(self) -> Summary:
@@ -165,9 +215,7 @@ def _rest(number: int, what: str, plural: str = "s") -> list[str]:
 
 def names_of(nodes: Sequence[Node]) -> tuple[str, ...]:
     """The names of nodes, by which a trace tells them."""
-    if len(nodes) == 1:  # as nearly always
-        return (nodes[0].name,)
-    return tuple([node.name for node in nodes])
+    return tuple(map(_name, nodes))
 
 
 def assumptions(match: Match) -> tuple[str, ...]:
@@ -184,10 +232,17 @@ def identity(match: Match) -> tuple[Any, ...]:
     """The identity of a match among those of its rule: the names of the nodes that it binds, and the choices that it
     made."""
     if match.schema is not None:
-        return names_of(match.bound), (), tuple(match.schema.chosen.values()), ()
+        return _identity(match.schema, names_of(match.bound))
     bindings = match.bindings
     bound = names_of(tuple(bindings.nodes.values()))
     skipped = names_of(tuple(bindings.skipped)) if bindings.skipped else ()
     chosen = tuple(bindings.chosen.values()) if bindings.chosen else ()
     counts = tuple(bindings.counts.values()) if bindings.counts else ()
     return bound, skipped, chosen, counts
+
+
+def _identity(schema: MatchSchema, bound: tuple[str, ...]) -> tuple[Any, ...]:
+    return bound, (), tuple(schema.chosen.values()), ()
+
+
+_name = attrgetter("name")
