@@ -12,6 +12,7 @@ from gsl.attr import Expr
 from gsl.attr.ast import Ast, Attribute, Each, Literal
 from gsl.errors import PatternError, PatternTypeError, located
 from gsl.graph import INPUT, PARAM, TUPLE, Graph, Node, Origin
+from gsl.graph.node import FEW
 from gsl.graph.splice import created_for
 from gsl.match import Match, Plan
 from gsl.pat import (
@@ -167,15 +168,14 @@ class Target:
 
     def _like_before(self, match: Match, graph: Graph, rule: str) -> tuple[Sequence[Node], tuple[Node, ...] | None]:
         """The same, by the recipe of a match whose nodes have the same attributes and types, where there was one."""
-        bindings = match.bindings
-        bound = tuple(filter(None, map(bindings.nodes.get, self.plan.patterns)))
-        beyond = bindings.counts or bindings.heads or bindings.skipped or len(bound) < len(bindings.nodes)
-        links = _links(match, bound, graph) if self._is_fused else ()
-        if self.callable is not None or beyond or links is None:
+        found = None if self.callable is not None else self._bound(match)
+        links = () if found is None or not self._is_fused else _links(match, found[1], graph)
+        if found is None or links is None:
             return self._built(match, graph, rule), None
+        place, bound = found
         if self._is_fixed_group:
             # Of an operand, nothing but its type counts, unless it is a number, which becomes part of the body.
-            inner = {*match.inner}
+            inner = match.inner if len(match.inner) <= FEW else {*match.inner}
             read: list[Any] = [
                 (node.op, id(node.type), id(node.attrs)) if node in inner or node.op in NUMBERS else id(node.type)
                 for node in bound
@@ -183,7 +183,7 @@ class Target:
         else:
             without = () if self._reads_values else (INPUT, PARAM)
             read = [part for node in bound for part in (node.op, id(node.type), node.op in without or id(node.attrs))]
-        key = (self, *bindings.chosen.items(), *read, links)
+        key = (self, *place, *read, links)
         recipe: TargetRecipe | None = graph.formed.get(key)
         if recipe is not None and len({*bound}) == len(bound):
             return recipe.again(bound, Origin(rule, match.inner))
@@ -193,6 +193,15 @@ class Target:
         if made is not None:
             graph.formed[key] = made
         return new, created
+
+    def _bound(self, match: Match) -> tuple[tuple[Any, ...], tuple[Node, ...]] | None:
+        """What tells how a match was found, and its nodes; ``None`` where it has instances or skipped nodes."""
+        if match.schema is not None:
+            return (match.schema,), match.bound
+        bindings = match.bindings
+        bound = tuple(filter(None, map(bindings.nodes.get, self.plan.patterns)))
+        beyond = bindings.counts or bindings.heads or bindings.skipped or len(bound) < len(bindings.nodes)
+        return None if beyond else (tuple(bindings.chosen.items()), bound)
 
     @cached_property
     def _is_fused(self) -> bool:
