@@ -140,6 +140,8 @@ class Extended:
 
     def with_operators(self: Told, operators: Mapping[str, DeclaredSpec]) -> Told:
         """This program with more operators; one of a known name takes the place of that one."""
+        if not operators:
+            return self
         new = copy.copy(self)
         new.operators = {**self.operators, **{str.__str__(name): spec for name, spec in operators.items()}}
         return new
