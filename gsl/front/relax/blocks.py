@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import is_
 from typing import Any, Final
 
@@ -23,6 +23,9 @@ from gsl.front.relax.function import (
     with_value,
 )
 from gsl.graph import Node
+
+Bind = Callable[[Any, Any], None]
+"""Takes a variable and the expression that is to be bound to it."""
 
 
 class Blocks:
@@ -193,10 +196,17 @@ class Swaps:
     def __init__(self) -> None:
         self.vars: set[Any] = set()
 
-    def note(self, node: Node, var: Any, expr: Any) -> None:
-        """Note a part of the expression that was written for a node."""
-        if node.op == "nn.attention" and _axes(expr) is not None:
-            self.vars.add(var)
+    def noting(self, node: Node, bind: Bind) -> Bind:
+        """``bind`` for the parts of the expression that is written for a node, which are noted too."""
+        if node.op != "nn.attention":
+            return bind
+
+        def noted(var: Any, expr: Any) -> None:
+            if _axes(expr) is not None:
+                self.vars.add(var)
+            bind(var, expr)
+
+        return noted
 
     def undone(self, blocks: Sequence[list[Any]], result: Any) -> tuple[list[list[Any]], Any]:
         """The blocks of bindings, and the result, without those that meet an inverse."""

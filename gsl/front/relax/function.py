@@ -63,7 +63,8 @@ class RelaxFunction:
     def __init__(self, native: Any) -> None:
         self.native = native
         body = native.body
-        self.blocks: list[Any] = list(body.blocks) if isinstance(body, relax.SeqExpr) else []
+        is_sequence = isinstance(body, relax.SeqExpr)
+        self.blocks: list[Any] = items(body.blocks) if is_sequence else []
         self.bindings: list[Any] = []
         self.vars: list[Any] = []
         """The variable of each binding."""
@@ -88,7 +89,7 @@ class RelaxFunction:
             self.ends.append(len(self.bindings))
         self.place = dict(zip(self.vars, range(len(self.vars))))
         """The number of the binding of each variable."""
-        self.result: Any = self.own(body.body if isinstance(body, relax.SeqExpr) else body)
+        self.result: Any = self.own(body.body if is_sequence else body)
         self._uses: dict[int, tuple[Any, ...]] = {}
 
     def _read(self, bindings: list[Any]) -> None:

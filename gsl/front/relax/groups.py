@@ -323,10 +323,7 @@ class _Body(RelaxValues):
         return relax.Function(self.params, relax.BlockBuilder().normalize(body), None, True)
 
     def write(self, node: Node) -> Any:
-        def emit(var: Any, expr: Any) -> None:
-            self.swaps.note(node, var, expr)
-            self.bindings.append(relax.VarBinding(var, expr))
-
+        emit = self.swaps.noting(node, lambda var, expr: self.bindings.append(relax.VarBinding(var, expr)))
         expr = self._write(node, lambda name, type: relax.DataflowVar(self._name(name), type), emit)
         if not isinstance(expr, (relax.Call, relax.TupleGetItem)):
             return expr

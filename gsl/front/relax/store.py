@@ -297,36 +297,32 @@ class RelaxStorer(RelaxValues):
     def write(self, node: Node) -> Any:
         if self.places:
             self.blocks.move(self.places[node])
-
-        def emit(var: Any, expr: Any) -> None:
-            self.swaps.note(node, var, expr)
-            self.blocks.add(var, expr)
-
+        emit = self.swaps.noting(node, self.blocks.add)
         recipe = self.writer.known(node)
-        if recipe is not None and self._like.get(recipe[-1]) is node.type:
-            expr, own = self.writer.follow(recipe, node, self._make, emit), recipe[-1].type
-        else:
+        if recipe is None:
             expr = self.writer.write(node, self._make, emit)
             if type(expr) is not ir.Call and not isinstance(expr, relax.TupleGetItem):
                 return expr
-            own = self._checked(node, expr)
-        handle = handle_of(node)
+            recipe = self.writer.known(node)
+        else:
+            expr = self.writer.follow(recipe, node, self._make, emit)
+        if recipe is None or self._like.get(recipe[-1]) is not node.type:
+            self._check_type(node, expr)
+            if recipe is not None and node.type is not None:
+                self._like[recipe[-1]] = node.type
+        handle = None if node.native is None else handle_of(node)
         var = None if handle is None or not handle.is_root else self.blocks.again(handle.reading.native)
         if var is None:
+            own = expr.ty if recipe is None else recipe[-1].type
             var = self.blocks.variable(self.writer.names.free(node.name), own, visible=node in self.returned)
         emit(var, expr)
         return var
 
-    def _checked(self, node: Node, expr: Any) -> Any:
-        """The type that Relax gives to the expression written for a node, if it is that of the node."""
-        if node.type is not None:
-            found = self.loaded.scope.type_of(expr)
-            if found != node.type:
-                raise FrontEndError(f"{node.name}: Relax gives it the type {found}, not {node.type}")
-            recipe = self.writer.known(node)
-            if recipe is not None:
-                self._like[recipe[-1]] = node.type
-        return expr.ty
+    def _check_type(self, node: Node, expr: Any) -> None:
+        """FrontEndError unless Relax gives the type of a node to the expression written for it."""
+        found = node.type if node.type is None else self.loaded.scope.type_of(expr)
+        if found != node.type:
+            raise FrontEndError(f"{node.name}: Relax gives it the type {found}, not {node.type}")
 
     def _make(self, name: str, type: Any) -> Any:
         """A variable for a part of the expression that is written for a node."""

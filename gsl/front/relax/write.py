@@ -15,6 +15,7 @@ from gsl.front.core.handle import is_literal, origins
 from gsl.front.core.opaque import as_group
 from gsl.front.core.store import FreeNames
 from gsl.front.relax import spellings
+from gsl.front.relax.blocks import Bind
 from gsl.front.relax.function import VARIABLES, call, items
 from gsl.front.relax.groups import Outliner, Write
 from gsl.front.relax.load import Loaded
@@ -121,7 +122,7 @@ def recipe(tensors: Sequence[Any], calls: Sequence[tuple[Any, Any]]) -> WriteRec
 
 def follow(
     parts: WriteRecipe, tensors: Sequence[Any], name: str, span: Any,
-    make: Callable[[str, Any], Any], emit: Callable[[Any, Any], None],
+    make: Callable[[str, Any], Any], emit: Bind,
 ) -> Any:  # fmt: skip
     """The expression of a call by a recipe: all parts but the last are bound to variables."""
     if len(parts) == 1:
@@ -140,10 +141,6 @@ def follow(
 
 
 # ---------------------------------------------------------------- calls
-
-
-Emit = Callable[[Any, Any], None]
-"""Takes a variable and the expression that is to be bound to it."""
 
 
 class RelaxCallWriter:
@@ -204,7 +201,7 @@ class RelaxCallWriter:
                     return None
         return nearby_key(node)
 
-    def write(self, node: Node, make: Callable[[str, Any], Any], emit: Emit) -> Any:
+    def write(self, node: Node, make: Callable[[str, Any], Any], emit: Bind) -> Any:
         """The expression of a call of the view, in pieces: ``make`` makes a variable of a name and a type.
 
         The rest is a call without calls among its arguments, or a variable.
@@ -246,7 +243,7 @@ class RelaxCallWriter:
         if nearby is not None and parts is not None:
             self._nearby[nearby] = parts
 
-    def follow(self, known: WriteRecipe, node: Node, make: Callable[[str, Any], Any], emit: Emit) -> Any:
+    def follow(self, known: WriteRecipe, node: Node, make: Callable[[str, Any], Any], emit: Bind) -> Any:
         """The expression of a call of the view by a recipe, as :meth:`write` gives it."""
         span = span_of(node, self.loaded) if self.loaded.function.has_spans else None
         return follow(known, self.tensors(node), node.name, span, make, emit)
@@ -282,7 +279,7 @@ class RelaxCallWriter:
         value = self.value(node)
         return tuple(value.fields) if isinstance(value, relax.Tuple) else value
 
-    def _flat(self, expr: Any, node: Node, make: Callable[[str, Any], Any], emit: Emit) -> Any:
+    def _flat(self, expr: Any, node: Node, make: Callable[[str, Any], Any], emit: Bind) -> Any:
         """Bind every call within an expression to a variable, operands first; the outermost is left."""
         done: dict[Any, Any] = {}
         stack = [(expr, _parts(expr))]
