@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import onnx_ir as ir
+import torch
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import Arguments, Handle, Single, handle_of, intact, is_literal, origins
@@ -15,7 +16,7 @@ from gsl.front.core.store import FreeNames, Storer, added, foreign
 from gsl.front.onnx import groups, opaque, spellings
 from gsl.front.onnx.changes import NewNode, OnnxChanges
 from gsl.front.onnx.load import OnnxLeaf
-from gsl.front.onnx.types import annotate, number, to_onnx
+from gsl.front.onnx.types import OnnxTypes, annotate, number, to_onnx
 from gsl.graph import GETITEM, INPUT, LEAVES, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import OperatorName
@@ -349,13 +350,18 @@ class OnnxStorer(_Target, Storer):
             return self._sizes[symbol]
         for node in self.graph:
             if node.op == INPUT and isinstance(node.type, TensorType) and symbol in node.type.shape:
-                place = node.type.shape.index(symbol)
-                attributes = ir.convenience.convert_attributes({"start": place, "end": place + 1})
-                (value,) = self.node("Shape", [self.value(node)], attributes)
-                self.note(value, TensorType((1,), "int64"))
-                self._sizes[symbol] = value
-                return value
+                self._sizes[symbol] = self._size(self.value(node), node.type.shape.index(symbol))
+                return self._sizes[symbol]
         return None
+
+    def _size(self, value: ir.Value, place: int) -> ir.Value:
+        """A tensor of one element with the size of an axis. Before version 15, a shape is made as a whole."""
+        ends = {"start": place, "end": place + 1} if self.opset >= 15 else {}
+        (size,) = self.node("Shape", [value], ir.convenience.convert_attributes(ends))
+        if not ends:
+            (size,) = self.node("Gather", [size, self.tensor(torch.tensor([place]))], ())
+        self.note(size, TensorType((1,), "int64"))
+        return size
 
     def _initializer(self, tensor: Any, wanted: str) -> ir.Value:
         name = self.changes.names.free(wanted)
@@ -397,6 +403,10 @@ class OnnxStorer(_Target, Storer):
 class OnnxDraft(_Target):
     """A model into which nothing is written: it tells whether a call can be."""
 
+    def __init__(self, model: ir.Model) -> None:
+        super().__init__(model)
+        self._inputs = model.graph.inputs
+
     def try_call(self, op: Any, operands: Sequence[Node], attrs: Mapping[str, Any]) -> None:
         """Raise FrontEndError if a new call can't be written, on operands of these types."""
         if isinstance(op, OperatorName):
@@ -425,8 +435,11 @@ class OnnxDraft(_Target):
     def tensor(self, tensor: Any) -> ir.Value:
         return self._value(TensorType(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")))
 
-    def size(self, symbol: Any) -> ir.Value:
-        return self._value(TensorType((1,), "int64"))
+    def size(self, symbol: Any) -> ir.Value | None:
+        types = OnnxTypes()
+        known = [types.of(value) for value in self._inputs]
+        is_known = any(isinstance(type, TensorType) and symbol in type.shape for type in known)
+        return self._value(TensorType((1,), "int64")) if is_known else None
 
 
 def _can_be_another(node: Node) -> bool:

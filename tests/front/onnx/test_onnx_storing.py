@@ -258,6 +258,30 @@ def test_a_call_that_cannot_be_written_is_refused() -> None:
     assert "ONNX" in str(new.trace.refused)
 
 
+FILLED = Subst(op.Tanh(X), op.Tanh(X) + op.Zeros(shape=X.shape, dtype="float32"), name="filled")
+
+
+@pytest.mark.parametrize("opset", [13, 15])
+def test_a_size_is_computed_in_the_version_of_the_model(opset: int) -> None:
+    wl = workload("y = Tanh(x)", "float[2,n] x", "float[2,n] y", opset=opset)
+    new = FILLED(wl)
+    check(new.model)
+    wl.compare(new, sizes={"n": 3}).check()
+
+
+def test_a_size_that_no_input_has_is_refused() -> None:
+    wl = workload("a = Tanh(x) n = NonZero(x) f = Cast<to: int = 1>(n) y = Tanh(f)", outputs="float[2,3] a, float[2,m] y")
+    trace = FILLED(wl).trace
+    assert len(trace.firings) == 1
+    assert "that of no input" in str(trace.refused)
+
+
+def test_a_dropout_that_drops_nothing_is_removed_in_place() -> None:
+    native = model("a = Dropout(x, rate, training) y = Relu(a)", more="float rate = {0.5}, bool training = {0}")
+    Pass(rules.BOOK)(native)
+    assert nodes(native) == ["Relu"]
+
+
 def test_only_models_of_onnx_have_one() -> None:
     import torch
 
