@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from gsl.errors import FrontEndError
 from gsl.front.core.opaque import decoded, positional
+from gsl.front.onnx.types import const_tensor
 from gsl.graph import Effect, op_name
 from gsl.spec.natives import OnnxOp
 
@@ -95,9 +96,10 @@ def effect_of(node: ir.Node) -> Effect | None:
 
 def _draws(node: ir.Node) -> bool:
     """True for a node that draws random numbers; a dropout is one if it may drop something."""
-    if node.op_type == "Dropout":
-        return len(node.inputs) > 2 and node.inputs[2] is not None
-    return node.op_type in _RANDOM
+    if node.op_type != "Dropout" or len(node.inputs) < 3 or (training := node.inputs[2]) is None:
+        return node.op_type in _RANDOM
+    tensor = None if training.is_graph_input() else const_tensor(training)
+    return tensor is None or bool(tensor.numpy().any())
 
 
 def arguments(op: Any, operands: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[list[Any], list[ir.Attr]]:
