@@ -51,6 +51,12 @@ READ: dict[str, tuple[dict[str, str | int], str]] = {
          "inputs": "float[2,3] x, float[4,3] w"},
         "%y: float32[2, 4] = nn.dense(%x, %w)",
     ),
+    "tensors that are results are not stacked": (
+        {"body": "a = Unsqueeze(x, axis) b = Unsqueeze(x, axis) y = Concat<axis: int = 0>(a, b)",
+         "outputs": "float[1,2,3] a, float[2,2,3] y", "more": "int64[1] axis = {0}"},
+        "%a: float32[1, 2, 3] = expand_dims(%x, axis=0)\n%b: float32[1, 2, 3] = expand_dims(%x, axis=0)\n"
+        "%y: float32[2, 2, 3] = concatenate((%a, %b))",
+    ),
     "integers are divided otherwise": (
         {"body": "y = Div(x, x)", "inputs": "int64[2,3] x", "outputs": "int64[2,3] y"},
         "%y: int64[2, 3] = onnx::Div(%x, %x)",

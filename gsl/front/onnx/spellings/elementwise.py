@@ -96,8 +96,8 @@ def _read_after(inner: str, op: str, both: str) -> OnnxLift:
     """The reader of a function; where another node computes its operand for it alone, the two are one call."""
 
     def read(r: OnnxCall) -> Canon:
-        node = r.producer(r.x, inner)
-        if node is None or len(node.outputs[0].uses()) > 1:
+        node = r.inner(r.x, inner)
+        if node is None:
             return Canon(op, r.inputs)
         r.through.append(node)
         return Canon(both, arithmetic(OnnxCall(node, r.scope)))

@@ -151,6 +151,12 @@ class OnnxCall:
         self.looks_around = True
         return value.producer()  # type: ignore[no-any-return]
 
+    def inner(self, value: Any, *ops: str) -> ir.Node | None:
+        """The node of one of these operators of ONNX that makes a value for this node alone; ``None`` if there is none.
+        """
+        node = self.producer(value, *ops)
+        return None if node is None or len(value.uses()) > 1 or value.is_graph_output() else node
+
     def is_made_by(self, value: Any, *ops: str) -> bool:
         """True if a node of one of these operators of ONNX makes a value."""
         node = value.producer()

@@ -21,12 +21,12 @@ END: Final = 2**63 - 1
 
 
 def _read_concat(r: OnnxCall) -> Canon:
-    rows = [r.producer(value, "Unsqueeze") for value in r.inputs]
+    rows = [row for value in r.inputs if (row := r.inner(value, "Unsqueeze")) is not None]
     axis = r.attr("axis") % r.type().ndim
-    if all(row is not None and len(row.outputs[0].uses()) == 1 for row in rows):
-        calls = [OnnxCall(row, r.scope) for row in rows]  # type: ignore[arg-type]
+    if len(rows) == len(r.inputs):
+        calls = [OnnxCall(row, r.scope) for row in rows]
         if all(axes_of(call.ints("axes", 1) or (), r.type().ndim) == (axis,) for call in calls):
-            r.through.extend(row for row in rows if row is not None)
+            r.through.extend(rows)
             return Canon("stack", (Canon("tuple", tuple([call.x for call in calls])),), {"axis": axis})
     return Canon("concatenate", (Canon("tuple", r.inputs),), {"axis": axis})
 
