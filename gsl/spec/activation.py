@@ -39,7 +39,7 @@ def _prelu(torch: Any, data: Any, alpha: Any, axis: int) -> Any:
 
 
 _AXIS = {"axis": AttrSpec(-1, n.axis())}
-_ALPHAS = (0.01, 0.5, 1.0, -0.5)
+_ALPHAS = (0.01, 0.5, 1.0, -0.5, 2.0)
 _WIDE = e.rand(2, 3, 4, low=-10.0, high=10.0)
 
 OPS: tuple[OpSpec, ...] = (

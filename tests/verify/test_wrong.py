@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -176,3 +177,50 @@ def always_equal(before: object, after: object, *, seed: int) -> Comparison:
 @pytest.mark.parametrize("name", WRONG)
 def test_it_is_the_comparison_that_refutes(name: str) -> None:
     assert isinstance(verify(WRONG[name].make(), max_examples=20, compare=always_equal), Supported)
+
+
+def cast_twice(first: str, second: str, third: str) -> Subst:
+    x = pat.Wildcard(dtype=first)
+    return Subst(op.Cast(op.Cast(x, dtype=second), dtype=third), op.Cast(x, dtype=third))
+
+
+def indices_from_the_end() -> Subst:
+    x, i = pat.Wildcard(dtype="float32"), pat.Wildcard(dtype="int64")
+    end = op.Subtract(x.shape[0] - 1, i)
+    return Subst(op.Take(op.Reverse(x, axis=(0,)), i, axis=0), op.Take(x, end, axis=0))
+
+
+def sum_of_a_product_with_a_constant() -> Subst:
+    x, c = pat.Wildcard(dtype="float32"), pat.Const()
+    total = op.Sum(x * c, exclude=False)
+    return Subst(total, total.like(x) * c)
+
+
+def leaky_maximum() -> Subst:
+    x = pat.Wildcard(dtype="float32")
+    leaky = op.LeakyReLU(x)
+    return Subst(leaky, op.Maximum(x, x * leaky.alpha))
+
+
+def clipped_integers() -> Subst:
+    x = pat.Wildcard(dtype="int64")
+    return Subst(op.Clip(x, a_min=-100, a_max=100), x)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(cast_twice, "int64", "float64", "int64"),  # beyond 2**53
+        partial(cast_twice, "int64", "float16", "float32"),  # beyond 2**11
+        partial(cast_twice, "int64", "int32", "bool"),  # 2**32
+        partial(cast_twice, "float64", "float32", "int64"),  # next to 1
+        indices_from_the_end, sum_of_a_product_with_a_constant, leaky_maximum, clipped_integers,
+    ],
+)  # fmt: skip
+def test_a_mistake_on_few_numbers_or_shapes_is_found(make: Callable[[], Subst]) -> None:
+    assert isinstance(verify(make(), suggest=False), Refuted)
+
+
+@pytest.mark.parametrize("dtypes", [("int32", "float64", "int32"), ("uint8", "float16", "int64")])
+def test_casts_that_keep_all_numbers(dtypes: tuple[str, str, str]) -> None:
+    assert isinstance(verify(cast_twice(*dtypes), max_examples=40), Supported)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from math import inf
 from typing import Any, Final
 
 import numpy as np
 import torch
 
 from gsl.graph import GETITEM, TUPLE, TensorType
-from gsl.verify.models.kinds import MOVES
-from gsl.verify.models.program import StraightLineProgram, StraightLineStep, is_floating
+from gsl.spec.normalise import is_number
+from gsl.verify.models.kinds import MOVES, ORDER
+from gsl.verify.models.program import PRECISION, StraightLineProgram, StraightLineStep, is_floating
 
 Rng = np.random.Generator
 Shape = Any
@@ -66,6 +66,11 @@ _DOMAINS: Final[Mapping[str, tuple[int, Callable[[Any], Any]]]] = {
 }
 """The operand of an operator that has no values elsewhere, and how a number becomes one of those it has values for."""
 
+_STEPS: Final = (0.0, 2.0**-10, 2.0**-13, 2.0**-26)
+"""The distances from a whole number that casts to bfloat16, float16 and float32 round off."""
+
+_SMALL_WHOLE: Final = 5
+"""The size of the integers that are drawn mostly."""
 _INDICES: Final = ("take", "gather", "scatter")
 _SHIFTS: Final = ("left_shift", "right_shift")
 _DIVISIONS: Final = ("floor_divide", "floor_mod", "mod", "divide")
@@ -87,14 +92,24 @@ def _origins(slot: int, names: Mapping[int, str], makers: Mapping[int, StraightL
     return found
 
 
-def _reach(program: StraightLineProgram) -> float:
-    """A number somewhat beyond the narrowest dtype that integers are cast to or from; infinite without such casts."""
+def _ends(program: StraightLineProgram) -> set[int]:
+    """The first whole numbers that the dtypes do not have which integers are cast to or from."""
     types: dict[int, Any] = dict(program.leaves.values()) | {step.result: step.kind for step in program.steps}
     casts = [(types[step.operands[0]].dtype, types[step.result].dtype)
              for step in program.steps if step.op == "cast" and step.operands[0] in types]  # fmt: skip
-    changed = [cast for cast in casts if "int" in cast[0] and cast[0] != cast[1]]
-    ends = [torch.iinfo(getattr(torch, dtype)).max for cast in changed for dtype in cast if "int" in dtype]
-    return 1.25 * min(2**31, *ends) if ends else inf
+    changed = {dtype for cast in casts if "int" in cast[0] and cast[0] != cast[1] for dtype in cast}
+    wholes = {torch.iinfo(getattr(torch, dtype)).max + 1 for dtype in changed if "int" in dtype}
+    rounded = {2 ** PRECISION[dtype][0] + 1 for dtype in changed if dtype in PRECISION}
+    return {times * end for end in wholes for times in (1, 2)} | rounded
+
+
+def _thresholds(program: StraightLineProgram) -> Iterator[int]:
+    """The whole numbers next to those with which a program compares elements, beyond the small ones."""
+    for step in program.steps:
+        if step.op in ORDER:
+            for value in (*map(program.literals.get, step.operands), *map(step.attrs.get, ("a_min", "a_max"))):
+                if is_number(value) and float(value).is_integer() and abs(value) > _SMALL_WHOLE:
+                    yield from range(int(value) - 1, int(value) + 2)
 
 
 class DrawnLeaves:
@@ -107,9 +122,13 @@ class DrawnLeaves:
         self._domain: dict[str, Callable[[Any], Any]] = {}
         self._below: dict[str, int] = {}
         """The number of places on the axis from which a leaf of indices selects."""
+        self._counted: set[str] = set()
+        """The leaves of indices of which none is from the end."""
         self._divisors: set[str] = set()
-        self._reach = min(_reach(before), _reach(after))
-        """The largest size of whole numbers, where casts of them take part: larger than the narrowest dtype holds."""
+        self._ends = sorted(_ends(before) | _ends(after))
+        """Whole numbers that some dtype does not have, where casts of integers take part."""
+        self._near = sorted({*_thresholds(before), *_thresholds(after)})
+        """Whole numbers on both sides of those that elements are compared with."""
         self._rounds = any(step.rounding for program in (before, after) for step in program.steps)
         """True if a cast rounds: then the numbers that the dtype of a leaf has matter."""
         for program in (before, after):
@@ -132,8 +151,10 @@ class DrawnLeaves:
             size = math.prod(shape) if axis is None else shape[axis] if shape else 1
             for name in origins(step.operands[1]):
                 self._below[name] = min(max(size, 1), self._below.get(name, size))
+                self._counted.update([name] if step.op != "take" or name in self.wanted else [])
         elif step.op in _SHIFTS:
             self._below.update(dict.fromkeys(origins(step.operands[1]), 4))
+            self._counted.update(origins(step.operands[1]))
         elif step.op in _DIVISIONS:
             self._divisors.update(origins(step.operands[1]))
 
@@ -142,7 +163,7 @@ class DrawnLeaves:
         found = {
             name: self._real(rng, name, type, kind)
             if is_floating(type.dtype)
-            else self.whole(rng, name, type, self._reach if kind is _wide else inf)
+            else self.whole(rng, name, type, kind)
             for name, type in self.types.items()
         }
         for name, domain in self.wanted.items():
@@ -155,6 +176,8 @@ class DrawnLeaves:
         # A leaf may have other uses, so that now and then its domain is left.
         if name in self._domain and rng.integers(4):
             values = self._domain[name](values)
+        if self._rounds and kind is _special:
+            values = values - rng.choice(_STEPS, type.shape)
         found = torch.from_numpy(np.asarray(values))
         return found.to(getattr(torch, type.dtype)).double() if self._rounds else found
 
@@ -178,22 +201,30 @@ class DrawnLeaves:
         found = torch.from_numpy(np.asarray(rng.integers(low, high, shape), dtype=np.float64))
         return found if name not in self.wanted else self.wanted[name].mapped(found), denominator
 
-    def whole(self, rng: Rng, name: str, type: TensorType, reach: float = inf) -> Any:
-        """A value for a leaf of integers or booleans: small numbers, or those up to a size if it is finite."""
+    def whole(self, rng: Rng, name: str, type: TensorType, kind: DrawKind = _small) -> Any:
+        """A value for a leaf of integers or booleans: small numbers; of the draws of wide ones those up to the ends of
+        dtypes, and of special ones those next to what they are compared with."""
         shape: Any = type.shape
         if type.dtype == "bool":
             return torch.from_numpy(np.asarray(rng.integers(0, 2, shape).astype(bool)))
         if "complex" in type.dtype:
             raise ValueError(f"complex numbers are not compared, found {name} of type {type}")
-        low = 0 if name in self._below or type.dtype.startswith("uint") else -5
-        high = self._below.get(name, 6)
-        if reach < inf and name not in self._below:
-            limits = torch.iinfo(getattr(torch, type.dtype))
-            low, high = max(limits.min, -int(reach)), min(limits.max, int(reach)) + 1
+        low = 0 if name in self._below or type.dtype.startswith("uint") else -_SMALL_WHOLE
+        high = self._below.get(name, _SMALL_WHOLE + 1)
+        limits = torch.iinfo(getattr(torch, type.dtype))
+        if kind is _special and name in self._below and name not in self._counted:
+            low = max(limits.min, -high)
+        chosen = () if name in self._below else self._ends if kind is _wide else self._near if kind is _special else ()
+        if chosen and kind is _wide:
+            reach = int(1.25 * min(2**31, *chosen))
+            low, high = max(limits.min, -reach), min(limits.max, reach) + 1
         elif rng.integers(3) == 0:
             # Numbers that are indices of almost anything, should they be computed with before they are used.
             low, high = 0, min(high, 2)
         values = np.asarray(rng.integers(low, high, shape))
+        options = [number for number in chosen if limits.min <= number <= min(limits.max, 2**63 - 1)]
+        if options:
+            values = np.where(rng.integers(2, size=shape), rng.choice(options, shape), values)
         if name in self._divisors:
             values = np.where(values == 0, 1, values)
         found = torch.from_numpy(values)

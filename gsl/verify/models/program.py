@@ -17,7 +17,7 @@ from gsl.workload.inputs import as_tensor
 
 # The digits of the significand, and the largest exponent, of the floating-point dtypes; the digits of the integers
 # that are drawn.
-_PRECISION: Mapping[str, tuple[int, int]] = {
+PRECISION: Mapping[str, tuple[int, int]] = {
     "float64": (53, 1023), "float32": (24, 127), "bfloat16": (8, 127), "float16": (11, 15), "float8_e4m3fn": (4, 8),
     "float8_e4m3fnuz": (4, 7), "float8_e5m2": (3, 15), "float8_e5m2fnuz": (3, 15),
 }  # fmt: skip
@@ -145,22 +145,22 @@ def _step(node: Node, operands: tuple[int, ...], slot: int) -> StraightLineStep:
 
 def _wide(value: Any) -> Any:
     """The value of an attribute, float64 for any other dtype of floats."""
-    return "float64" if isinstance(value, str) and value in _PRECISION else value
+    return "float64" if isinstance(value, str) and value in PRECISION else value
 
 
 def _rounding(node: Node) -> str:
     """The dtype of floats to which a cast rounds; empty if it keeps all digits.
 
-    One of integers rounds where integers are made of its result again.
+    One of integers rounds where its result is cast again.
     """
     if node.op != "cast":
         return ""
     target, source = node.attrs["dtype"], node.operands[0].dtype or ""
-    back = any(user.op == "cast" and "int" in user.attrs["dtype"] for user in node.users)
-    known = {**_PRECISION, **_INTEGERS} if back else _PRECISION
-    if target not in _PRECISION or source not in known:
+    back = any(user.op == "cast" for user in node.users)
+    known = {**PRECISION, **_INTEGERS} if back else PRECISION
+    if target not in PRECISION or source not in known:
         return ""
-    loses = any(after < before for before, after in zip(known[source], _PRECISION[target], strict=True))
+    loses = any(after < before for before, after in zip(known[source], PRECISION[target], strict=True))
     return str(target) if loses else ""
 
 
