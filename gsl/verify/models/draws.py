@@ -107,7 +107,9 @@ def _thresholds(program: StraightLineProgram) -> Iterator[int]:
     """The whole numbers next to those with which a program compares elements, beyond the small ones."""
     for step in program.steps:
         if step.op in ORDER:
-            for value in (*map(program.literals.get, step.operands), *map(step.attrs.get, ("a_min", "a_max"))):
+            bounds = map(step.attrs.get, ("a_min", "a_max"))
+            found: list[Any] = [*map(program.literals.get, step.operands), *bounds]
+            for value in found:
                 if is_number(value) and float(value).is_integer() and abs(value) > _SMALL_WHOLE:
                     yield from range(int(value) - 1, int(value) + 2)
 
@@ -177,7 +179,8 @@ class DrawnLeaves:
         if name in self._domain and rng.integers(4):
             values = self._domain[name](values)
         if self._rounds and kind is _special:
-            values = values - rng.choice(_STEPS, type.shape)
+            shape: Any = type.shape
+            values = values - rng.choice(_STEPS, shape)
         found = torch.from_numpy(np.asarray(values))
         return found.to(getattr(torch, type.dtype)).double() if self._rounds else found
 
