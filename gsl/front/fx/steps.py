@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from gsl.errors import FrontEndError
 from gsl.front.base import ProgramStep
 from gsl.front.core.handle import handle_of
 from gsl.front.fx.handle import FxLeaf, FxLeaves, attribute
+from gsl.front.fx.spellings.effects import mutated, mutates_module
 from gsl.front.fx.values import UNKNOWN, Values
 from gsl.graph import INPUT, Graph, Node
 
@@ -47,7 +49,10 @@ class FxSteps:
         graph, operands = self._region(natives)
         forward = fx.GraphModule(self._modules(natives), graph).forward
         generator = torch.Generator().manual_seed(0)
-        sets = [[self._operand(node, generator, number > 0) for node in operands] for number in range(copies)]
+        changes = any(mutated(native.target, native.args, native.kwargs) for native in natives)
+        sets = [
+            [self._operand(node, generator, changes or number > 0) for node in operands] for number in range(copies)
+        ]
         if copies == 1:
             return partial(forward, *sets[0])
         turns = itertools.cycle(sets)
@@ -72,8 +77,9 @@ class FxSteps:
         return graph, operands
 
     def _modules(self, natives: Sequence[fx.Node]) -> dict[str, Any]:
-        """The modules that calls call, by name."""
-        return {str(n.target): self.root.get_submodule(str(n.target)) for n in natives if n.op == "call_module"}
+        """The modules that calls call, by name; a copy of one that changes its own weights."""
+        found = {str(n.target): self.root.get_submodule(str(n.target)) for n in natives if n.op == "call_module"}
+        return {name: deepcopy(module) if mutates_module(module) else module for name, module in found.items()}
 
     def _is_free(self, node: fx.Node) -> bool:
         """True if a call does nothing but take a field of a tuple, or look at a size."""
@@ -94,13 +100,14 @@ class FxSteps:
 
     def _operand(self, node: fx.Node, generator: torch.Generator, fresh: bool) -> Any:
         """An operand to run a call on: the weight itself (a copy if it is to be ``fresh``), or a made-up value."""
-        leaf = self._leaf(node)
+        leaf, value = self._leaf(node), self.values.value(node)
         if leaf is not None and not isinstance(leaf.value, FakeTensor):
-            return leaf.value.detach().clone() if fresh and isinstance(leaf.value, torch.Tensor) else leaf.value
-        value = self.values.value(node)
-        if value is UNKNOWN and node.op == "get_attr":
-            return attribute(self.root, str(node.target))
-        return _made_up(node.name, value, generator)
+            own = leaf.value
+        elif value is UNKNOWN and node.op == "get_attr":
+            own = attribute(self.root, str(node.target))
+        else:
+            return _made_up(node.name, value, generator)
+        return own.detach().clone() if fresh and isinstance(own, torch.Tensor) else own
 
     def _weights(self, node: fx.Node) -> int:
         if node.op == "call_module":
