@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gsl.cli import many, models
-from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, TableRow, Terminal, UsageError
+from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, TableRow, Terminal, count
 from gsl.cli.rules import HELP, selection
 from gsl.rewrite import RuleSet
 from gsl.rewrite.ruleset import STRATEGIES
@@ -39,7 +39,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--iterative", action="store_true", help="apply the rules until none matches, not in one pass")
     parser.add_argument(
-        "--max-steps", type=int, metavar="N", help="fail after so many rewrites; the number of the rule set"
+        "--max-steps", type=count(), metavar="N", help="fail after so many rewrites; the number of the rule set"
     )
     parser.add_argument(
         "--strategy", choices=STRATEGIES,
@@ -61,8 +61,6 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     """Apply the rules and write the result; 1 if it is not written, because it differs or nothing fired. Of several
     models, the highest status."""
-    if options.max_steps is not None and options.max_steps < 1:
-        raise UsageError(f"--max-steps: expected a positive number, found {options.max_steps}")
     rules = selection([options.rules], terminal).rule_set(options.strategy, options.max_steps)
     show_all = partial(_print_many, terminal=terminal, verbose=options.verbose)
     return many.run(partial(_apply, rules), options, terminal, "applying", partial(_print, terminal=terminal), show_all)

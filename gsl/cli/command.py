@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TextIO, TypeVar
@@ -128,6 +128,23 @@ class Command:
     """Lines of the shell, which the help shows and the tests run."""
     notes: str = ""
     """The rest of the help: the files that can be given, and the exit status."""
+
+
+def number(expected: str, fits: Callable[[Any], bool], kind: type = float) -> Callable[[str], Any]:
+    """The type of an option: a number that fits."""
+
+    def read(text: str) -> Any:
+        with suppress(ValueError):
+            if fits(value := kind(text)):
+                return value
+        raise argparse.ArgumentTypeError(f"expected {expected}, found {text!r}")
+
+    return read
+
+
+def count(most: int = 10**9) -> Callable[[str], Any]:
+    """The type of an option: a positive whole number."""
+    return number(f"a whole number from 1 to {most}", lambda value: 1 <= value <= most, int)
 
 
 RULES_ARE_CODE = (

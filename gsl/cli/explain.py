@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from gsl.cli import models
-from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, Terminal, UsageError
+from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, Terminal, count
 from gsl.cli.rules import HELP, one_rule
 from gsl.rewrite.explain import Explanation
 
@@ -22,15 +22,13 @@ returns: 0 if the rule fires somewhere; 1 if it does not; 2 for what can't be us
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rule", metavar="RULE", help=f"{HELP}. The name of one rule, unless there is only one")
     models.add_arguments(parser)
-    parser.add_argument("--nearest", type=int, default=3, metavar="N", help="show so many partial matches (3)")
+    parser.add_argument("--nearest", type=count(), default=3, metavar="N", help="show so many partial matches (3)")
     parser.add_argument("--rule", action="store_true", dest="show", help="also print the rule")
     parser.add_argument("--json", action="store_true", help="print the explanation as JSON")
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     """Print the explanation; 1 if the rule does not fire."""
-    if options.nearest < 1:
-        raise UsageError(f"--nearest: expected a positive number, found {options.nearest}")
     rule = one_rule(options.rule, terminal)
     with terminal.during(f"reading {options.model}"):
         workload = models.given(options)

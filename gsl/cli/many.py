@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gsl.cli import files, models
-from gsl.cli.command import Exit, Terminal, UsageError, failure
+from gsl.cli.command import Exit, Terminal, UsageError, count, failure
 
 JsonObject = dict[str, Any]
 """The result for one model as JSON."""
@@ -43,7 +43,7 @@ class Result:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the argument that tells how many models are worked on at once."""
     parser.add_argument(
-        "--jobs", type=int, default=1, metavar="N",
+        "--jobs", type=count(), default=1, metavar="N",
         help="work on so many models at once, each in a process of its own (1: one after the other, in this process)",
     )  # fmt: skip
 
@@ -79,8 +79,6 @@ def _results(
     work: OneModel, tasks: Sequence[argparse.Namespace], jobs: int, terminal: Terminal, title: str
 ) -> list[Result]:
     """The result for each model, in order. A failure is the result of its model, and stops no other."""
-    if jobs < 1:
-        raise UsageError(f"--jobs: expected a positive number, found {jobs}")
     one = partial(work, replace(terminal, rich_err=False))  # the terminal tells how many are done
     done = (_attempt(one, task) for task in tasks) if jobs == 1 else _at_once(one, tasks, jobs)
     found = {result.model: result for result in terminal.progress(done, len(tasks), title)}

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain, islice
 
 from gsl.cli import many, models
-from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, TableRow, Terminal, UsageError
+from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, TableRow, Terminal, count
 from gsl.cli.rules import HELP, selection
 from gsl.graph import Node
 from gsl.graph.text import node_names
@@ -34,7 +34,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     models.add_arguments(parser, many=True)
     many.add_arguments(parser)
     parser.add_argument(
-        "--limit", type=int, default=100, metavar="N", help="look for so many matches of each rule at most (100)"
+        "--limit", type=count(), default=100, metavar="N", help="look for so many matches of each rule at most (100)"
     )
     parser.add_argument("--graph", action="store_true", help="also print the model as text")
     parser.add_argument("--json", action="store_true", help="print the matches as JSON, with what each pattern matched")
@@ -42,8 +42,6 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     """Print the matches of the rules; 1 if there is none. Of several models, the highest status."""
-    if options.limit < 1:
-        raise UsageError(f"--limit: expected a positive number, found {options.limit}")
     rules = selection([options.rules], terminal).rules
     show = partial(_print, terminal=terminal, limit=options.limit)
     return many.run(

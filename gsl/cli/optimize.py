@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gsl.cli import files, models
-from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, Terminal, UsageError
+from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, Terminal, UsageError, count, number
 from gsl.cli.rules import HELP, selection
 from gsl.cost.model import MODELS
 from gsl.cost.optimization import SEARCHES, optimize
 from gsl.cost.report import Optimized, OptimizeReport, page, timed
+from gsl.cost.work import MOST_THREADS
 from gsl.rewrite import RuleSet
 from gsl.workload import Workload
 
@@ -27,6 +26,9 @@ NOTES = f"""\
 The model is run on its example inputs, or on random ones. {RULES_ARE_CODE} {MODELS_ARE_DATA}
 returns: 0 if a faster model was written; 1 if none was found, and nothing written; 2 for what can't be used; 3 if the \
 rules fail on this model"""
+
+_SECONDS = number("a number of seconds, more than 0", lambda value: 0 < value < float("inf"))
+_SHARE = number("a number between 0 and 1", lambda value: 0 < value < 1)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,28 +50,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--cost", choices=MODELS, default="measured", help="what decides what pays (measured)")
     parser.add_argument("--search", choices=SEARCHES, default="greedy", help="how the best program is found (greedy)")
-    parser.add_argument("--threads", type=_THREADS, metavar="N", help="the threads of torch; those that it has")
+    parser.add_argument("--threads", type=count(MOST_THREADS), metavar="N", help="the threads of torch; those that it has")
     models.add_sizes(parser)
     parser.add_argument("--report", type=Path, metavar="HTML", help="write a page with bars and drawings, too")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
     parser.add_argument("-v", "--verbose", action="store_true", help="also print the cost by operator")
-
-
-def _number(expected: str, fits: Callable[[float], bool], text: str, kind: type = float) -> Any:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if value != value or abs(value) == float("inf") or not fits(value):
-        raise argparse.ArgumentTypeError(f"expected {expected}, found {text!r}")
-    return kind(value)
-
-
-_SECONDS = partial(_number, "a number of seconds, more than 0", lambda value: value > 0)
-_SHARE = partial(_number, "a number between 0 and 1", lambda value: 0 < value < 1)
-_THREADS = partial(
-    _number, "a positive whole number", lambda value: value >= 1 and value == int(value), kind=int
-)
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> Exit:

@@ -106,7 +106,7 @@ def _split(source: str) -> tuple[str, list[str]]:
     if not colon or os.path.isfile(source):
         return source, []
     chosen = [name.strip() for name in names.split(",") if name.strip()]
-    if not chosen:
+    if not chosen or not place:
         raise UsageError(f"{source!r}: names of rules stand after the colon, as in {place or 'rules.py'}:swish")
     return place, chosen
 

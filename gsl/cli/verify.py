@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
-from gsl.cli.command import RULES_ARE_CODE, Command, Exit, Terminal, UsageError
+from gsl.cli import files
+from gsl.cli.command import RULES_ARE_CODE, Command, Exit, Terminal, count
 from gsl.cli.rules import HELP, RuleSelection, selection
 from gsl.rewrite import Subst
 from gsl.verify import Proved, Refuted, Supported, Unchecked, Verdict, verdicts
@@ -95,18 +97,18 @@ WORDS: dict[type[Verdict], str] = {
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rules", nargs="+", metavar="RULES", help=HELP)
     parser.add_argument(
-        "--max-examples", type=int, default=200, metavar="N", help="evaluate so many graphs of each rule (200)"
+        "--max-examples", type=count(), default=200, metavar="N", help="evaluate so many graphs of each rule (200)"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="equal seeds give equal verdicts (0)")
     parser.add_argument(
         "--mutate", action="store_true", help="also put small mistakes into the rules, and tell how many are found"
     )
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="verify so many rules at once (1)")
+    parser.add_argument("--jobs", type=count(), default=1, metavar="N", help="verify so many rules at once (1)")
     parser.add_argument(
         "--prove", action="store_true", help="also look for proofs: for all sizes, attributes and values"
     )
     parser.add_argument(
-        "--keep", metavar="FILE", help="take verdicts from this file, and verify only what has changed since"
+        "--keep", type=Path, metavar="FILE", help="take verdicts from this file, and verify only what has changed since"
     )
     parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")
     parser.add_argument(
@@ -120,10 +122,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     """Verify the rules and print the verdicts; 1 if a rule is wrong."""
-    if options.max_examples < 1:
-        raise UsageError(f"--max-examples: expected a positive number, found {options.max_examples}")
-    if options.jobs < 1:
-        raise UsageError(f"--jobs: expected a positive number, found {options.jobs}")
+    if options.keep is not None:
+        files.check_place(options.keep)
     rules = selection(options.rules, terminal).rules
     found = verdicts(
         rules, max_examples=options.max_examples, seed=options.seed, mutate=options.mutate, prove=options.prove,

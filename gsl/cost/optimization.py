@@ -116,6 +116,8 @@ def optimize(
         raise WorkloadError(f"budget= is a number of seconds, more than 0, got {budget!r}")
     if tolerance is not None and not (isinstance(tolerance, (int, float)) and 0 < tolerance < 1):
         raise WorkloadError(f"tolerance= is a relative error between 0 and 1, got {tolerance!r}")
+    if isinstance(calibration, Mapping) or not isinstance(calibration, (Iterable, type(None))):
+        raise WorkloadError(f"calibration= is a list of inputs, got {calibration!r:.60}")
     require("torch")
     workload = _workload(model, inputs)
     if inputs is not None and workload.example_inputs is None and hasattr(workload.program, "with_example_inputs"):

@@ -310,11 +310,17 @@ def devices() -> str:
     return ", ".join(torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count()))
 
 
+MOST_THREADS = 1024
+"""The largest number of threads that torch is given: of very many, the process dies."""
+
+
 @contextmanager
 def threads_of(number: int | None) -> Iterator[int]:
-    """Let torch use so many threads, or as many as it does; how many these are."""
+    """Let torch use so many threads, or as many as it does; how many these are. WorkloadError for another number."""
     import torch
 
+    if number is not None and (type(number) is not int or not 1 <= number <= MOST_THREADS):
+        raise WorkloadError(f"threads= is a whole number from 1 to {MOST_THREADS}, got {number!r}")
     before = torch.get_num_threads()
     number = before if number is None else number
     torch.set_num_threads(number)

@@ -66,6 +66,11 @@ def from_inductor(
     reason.
     """
     require("torch")
+    if not callable(search_fn) or not callable(replace_fn) or not isinstance(example_inputs, Sequence):
+        raise ExchangeError(
+            f"expected two functions and a list of example inputs, got {search_fn!r}, {replace_fn!r}, "
+            f"{example_inputs!r:.60}"
+        )
     title = name or str(getattr(search_fn, "__name__", search_fn))
     given = _examples(title, search_fn, example_inputs, scalar_workaround or {})
     functions = InductorFunctions(search_fn, replace_fn, given)

@@ -39,13 +39,16 @@ def from_dpl(
 
     if isinstance(patterns, FusionPattern):
         return _fusion(patterns, name or str(patterns.name), annotate_codegen, priority)
-    if isinstance(patterns, DFPattern) and rewriter is not None:
+    if isinstance(patterns, DFPattern) and callable(rewriter):
         return _rewriting(patterns, rewriter, name or str(getattr(rewriter, "__name__", "rewriter")), priority)
     if not isinstance(patterns, Iterable) or isinstance(patterns, DFPattern):
         raise ExchangeError(
             f"expected a pattern with its rewriter, or patterns as FuseOpsByPattern takes them, got {patterns!r}"
         )
-    given = [FusionPattern(*one) if isinstance(one, tuple) else one for one in patterns]
+    try:
+        given = [FusionPattern(*one) if isinstance(one, tuple) else one for one in patterns]
+    except TypeError as error:
+        raise ExchangeError(f"expected patterns as FuseOpsByPattern takes them: {error}") from error
     for one in given:
         if not isinstance(one, FusionPattern):
             raise ExchangeError(f"expected patterns as FuseOpsByPattern takes them, got {one!r} among them")

@@ -42,6 +42,8 @@ def from_fx(
     title = name or str(getattr(before, "__name__", type(before).__name__))
     rule = _rule(title, before, after, leaves)
     for check in match_filters:
+        if not callable(check):
+            raise ExchangeError(f"{title}: match_filters= is a list of functions of a match, got {check!r} among them")
         rule = rule.narrowed(_filtered(check, before, rule.leaves))
     return rule
 
@@ -88,7 +90,7 @@ def _rule(title: str, before: Any, after: Any, given: Mapping[str, Any]) -> Subs
         return Subst.from_programs(before, after, name=title, **given)
     except PatternError as error:
         first = error
-    if any(name in given for name in _names(before)):
+    if not given.keys() <= inspect.signature(Subst).parameters.keys():
         raise ExchangeError(f"{title} can't be taken over: {first}") from first
     try:
         return _rule_without_types(title, before, after, given)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gsl import attr, op, pat
+from gsl.errors import Location
 from gsl.rewrite import Subst
 
 RuleSides = tuple[Any, ...]
@@ -46,6 +47,7 @@ def rule(
             inference_only=inference_only, approximate=approximate,
         )  # fmt: skip
         made.home = (sides.__module__, sides.__name__)
+        made.location = Location(sides.__code__.co_filename, sides.__code__.co_firstlineno)
         return made
 
     return make

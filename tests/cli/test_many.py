@@ -108,7 +108,6 @@ def test_a_process_that_dies_fails_alone(zoo: Path, gsl: Run, monkeypatch: pytes
          "zoo/a.pt2 and zoo/../zoo/a.pt2 would both be written as new/a.pt2; rename one"),
         (["zoo", "-o", "new", "--params", "w.npz"],
          "--params has the values of one model, and several models are given"),
-        (["zoo", "-o", "new", "--jobs", "0"], "--jobs: expected a positive number, found 0"),
     ],
 )  # fmt: skip
 def test_usage_errors(arguments: list[str], text: str, zoo: Path, gsl: Run) -> None:

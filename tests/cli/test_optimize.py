@@ -86,8 +86,16 @@ def test_what_can_not_be_used(arguments: list[str], message: str, waste: Path, g
     assert message in err
 
 
-@pytest.mark.parametrize(("option", "value"), [("--budget", "0"), ("--tolerance", "2"), ("--threads", "1.5")])
-def test_numbers_that_do_not_fit(option: str, value: str, gsl: Run, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        gsl("optimize", "waste.pt2", "-o", "fast.pt2", option, value)
+@pytest.mark.parametrize(("command", "option", "value"), [
+    *[("optimize", "--budget", value) for value in ("0", "nan", "inf", "x")], ("optimize", "--tolerance", "2"),
+    *[("optimize", "--threads", value) for value in ("0", "1.5", "2000000000")], ("apply", "--max-steps", "0"),
+    ("apply", "--jobs", "0"), ("match", "--limit", "0"), ("match", "--limit", "9" * 30), ("explain", "--nearest", "-1"),
+])  # fmt: skip
+def test_numbers_that_do_not_fit(
+    command: str, option: str, value: str, gsl: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    output = ["-o", "fast.pt2"] if command in ("optimize", "apply") else []
+    with pytest.raises(SystemExit) as stopped:
+        gsl(command, *["mine.py"] * (command != "optimize"), "waste.pt2", *output, f"{option}={value}")
+    assert stopped.value.code == 2
     assert f"argument {option}: expected a" in capfd.readouterr().err

@@ -167,12 +167,34 @@ def test_what_is_measured_is_kept(tmp_path: Path) -> None:
     assert not any(call.estimated for call in costs)
 
 
-def test_measuring_leaves_threads_and_weights_as_they_are() -> None:
-    wl = net()
+class Counting(nn.Module):
+    """Changes a buffer by a call, and others by a module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4, momentum=0.5)
+        self.register_buffer("count", torch.zeros(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count.add_(1)  # type: ignore[operator]
+        return self.norm(x) + self.count.sum()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("wl", [
+    net(), Workload.from_torch(Counting(), (torch.randn(2, 4),)),
+    Workload.from_fx(torch.fx.symbolic_trace(Counting()), (torch.randn(2, 4),)),
+])  # fmt: skip
+def test_measuring_leaves_threads_and_weights_as_they_are(wl: Workload) -> None:
     before, threads = [weight.clone() for weight in wl.params.values()], torch.get_num_threads()
     assert wl.cost(threads=1).threads == 1
     assert torch.get_num_threads() == threads
     assert all(torch.equal(a, b) for a, b in zip(before, wl.params.values()))
+
+
+@pytest.mark.parametrize("threads", [0, -1, True, 2.0, "2", 2_000_000_000])
+def test_a_number_of_threads_that_torch_can_not_have(threads: object) -> None:
+    with pytest.raises(WorkloadError, match=r"threads= is a whole number from 1 to 1024, got"):
+        model_of("analytic", threads=threads)  # type: ignore[arg-type]
 
 
 def names(wl: Workload, *, fuses: bool = False) -> list[str]:

@@ -267,10 +267,10 @@ def test_a_rewriter_may_refuse(rewriter: Any, reason: str) -> None:
     assert reason in str(rule.explain(wl))
 
 
-@pytest.mark.parametrize("given", [3, [3], ADD_RELU])
-def test_what_is_no_pattern(given: Any) -> None:
+@pytest.mark.parametrize("given", [(3,), ([3],), (ADD_RELU,), (ADD_RELU, 3), ([("name",)],), ([("name", 3)],)])
+def test_what_is_no_pattern(given: tuple[Any, ...]) -> None:
     with pytest.raises(ExchangeError, match=r"expected .*patterns as FuseOpsByPattern takes them"):
-        from_dpl(given)
+        from_dpl(*given)
 
 
 def test_of_a_list_what_is_refused_has_a_reason() -> None:

@@ -232,6 +232,8 @@ def test_what_can_not_be_taken_over() -> None:
         from_inductor(drops, drops, [torch.empty(3)], scalar_workaround={"p": 0.113377})
     with pytest.raises(ExchangeError, match=r"expected an example for each of \(x, y, scale\), got 2"):
         from_inductor(scaled, clamped, EXAMPLES)
+    with pytest.raises(ExchangeError, match="expected two functions and a list of example inputs, got 3, "):
+        from_inductor(3, clamped, EXAMPLES)  # type: ignore[arg-type]
     with pytest.raises(ExchangeError, match="the example of x is a list"):
         from_inductor(lambda x: x[0].relu(), lambda x: x[0], [[torch.empty(3)]])
     with pytest.raises(ExchangeError, match="scalar_workaround has z, which are no parameters"):

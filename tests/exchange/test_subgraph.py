@@ -196,3 +196,10 @@ def test_what_can_not_be_taken_over(pattern: Callable[..., Any], replacement: An
 def test_what_has_no_parameters_is_told(given: Any) -> None:
     with pytest.raises(ExchangeError, match="a program is a function in Python, a module or a graph, got "):
         from_fx(given, silu)
+
+
+def test_options_that_no_rule_has_and_filters_that_are_no_functions() -> None:
+    with pytest.raises(ExchangeError, match="y= is no parameter of before swish"):
+        from_fx(swish, silu, y="b n")
+    with pytest.raises(ExchangeError, match="match_filters= is a list of functions of a match, got 3 among them"):
+        from_fx(swish, silu, match_filters=[3])  # type: ignore[list-item]
