@@ -350,6 +350,12 @@ def test_a_module_to_be_open_that_there_is_not() -> None:
         check_expanded(graph(lambda b: b.call("tanh", b.input("x", 2))), options)
 
 
+@pytest.mark.parametrize("depth", [-1, 1.5, True, "deep", None])
+def test_a_depth_that_there_is_not(depth: Any) -> None:
+    with pytest.raises(WorkloadError, match="depth= is a number of levels from 0 on, 'auto' or 'all', got "):
+        Options(depth=depth)
+
+
 def test_a_large_view_is_drawn_by_its_modules() -> None:
     large = modules(40, odd=17)
     assert boxes(large, Options()) < 60

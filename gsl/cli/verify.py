@@ -7,8 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from gsl.cli import files
-from gsl.cli.command import RULES_ARE_CODE, Command, Exit, Terminal, count
+from gsl.cli.command import RULES_ARE_CODE, Command, Exit, Terminal, UsageError, count
 from gsl.cli.rules import HELP, RuleSelection, selection
 from gsl.rewrite import Subst
 from gsl.verify import Proved, Refuted, Supported, Unchecked, Verdict, verdicts
@@ -122,8 +121,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     """Verify the rules and print the verdicts; 1 if a rule is wrong."""
-    if options.keep is not None:
-        files.check_place(options.keep)
+    if options.keep is not None and options.keep.is_dir():
+        raise UsageError(f"--keep: {options.keep} is a folder; give the name of a file in it")
     rules = selection(options.rules, terminal).rules
     found = verdicts(
         rules, max_examples=options.max_examples, seed=options.seed, mutate=options.mutate, prove=options.prove,

@@ -40,6 +40,10 @@ class Options:
     """True if weights are drawn; ``None``: where no module is closed."""
     hide: Hide = labels.hide_defaults
 
+    def __post_init__(self) -> None:
+        if self.depth not in ("auto", "all") and (type(self.depth) is not int or self.depth < 0):
+            raise WorkloadError(f"depth= is a number of levels from 0 on, 'auto' or 'all', got {self.depth!r}")
+
 
 def diagram(graph: Graph, options: Options, paint: Mapping[Node, Paint] | None = None) -> Diagram:
     """The diagram of a view, with some nodes painted."""
