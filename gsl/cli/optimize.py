@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from gsl.cli import files, models
 from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, Terminal, UsageError, count, number
@@ -50,7 +49,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--cost", choices=MODELS, default="measured", help="what decides what pays (measured)")
     parser.add_argument("--search", choices=SEARCHES, default="greedy", help="how the best program is found (greedy)")
-    parser.add_argument("--threads", type=count(MOST_THREADS), metavar="N", help="the threads of torch; those that it has")
+    threads = count(MOST_THREADS)
+    parser.add_argument("--threads", type=threads, metavar="N", help="the threads of torch; those that it has")
     models.add_sizes(parser)
     parser.add_argument("--report", type=Path, metavar="HTML", help="write a page with bars and drawings, too")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
